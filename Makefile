@@ -1,0 +1,65 @@
+# Everything runs in a virtual environment of its own; the two commands that matter are `demo` and `test`.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+REPORT ?= demo-report
+FUZZ_SECONDS ?= 120
+FUZZ_ENVELOPES ?= 1000000
+
+.PHONY: help demo test lint fuzz fuzz-nightly contracts clean
+
+help:
+	@echo "make demo       a whole swarm on this machine: chain, nodes, an attacker, a report (about three minutes)"
+	@echo "make test       the whole test suite"
+	@echo "make lint       ruff, mypy and the import rules alone"
+	@echo "make fuzz       mutated envelopes for two minutes: pipeline against reference implementation"
+	@echo "make fuzz-nightly  a million of them; figures also in fuzz-report.json"
+	@echo "make contracts  compile the contracts again (needs Node.js)"
+	@echo "make clean      remove the virtual environment and what the other targets made"
+
+demo: $(VENV)/.core
+	$(BIN)/sapo testnet up --nodes 4 --attackers 1 --epochs 3 --report $(REPORT)
+
+test: $(VENV)/.dev contracts/node_modules/.installed
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fuzz: $(VENV)/.dev
+	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/run.py --seconds $(FUZZ_SECONDS) --seed $$(date +%j)
+
+fuzz-nightly: $(VENV)/.dev
+	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/run.py --count $(FUZZ_ENVELOPES) --json fuzz-report.json
+
+contracts: contracts/node_modules/.installed
+	cd contracts && node build.mjs
+
+clean:
+	rm -rf $(VENV) $(REPORT) .fuzz fuzz-report.json contracts/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "error: sapo needs Python 3.11 or newer, $(PYTHON) is older"; \
+	       echo "hint: name one with: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11"; exit 3; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+$(VENV)/.core: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@ $(VENV)/.core
+
+# The compiler behind the committed contract artefacts; without Node.js their recompile check is skipped by name.
+contracts/node_modules/.installed: contracts/package-lock.json
+	@if command -v npm >/dev/null; then \
+	  (cd contracts && npm ci --ignore-scripts --no-audit --no-fund --silent && touch node_modules/.installed) \
+	    || echo "note: npm could not install the Solidity compiler; the recompile check will be skipped"; \
+	else echo "note: no Node.js here; the contracts' recompile check will be skipped"; fi
