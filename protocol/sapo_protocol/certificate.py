@@ -1,0 +1,91 @@
+"""The certificate: a node key and an account, each naming the other.
+
+The node signs the envelope (Ed25519), the account signs the binding (EIP-712).
+With one direction alone, somebody could claim a stranger's node or a stranger's account.
+"""
+
+from dataclasses import dataclass
+
+from sapo_protocol import secp256k1
+from sapo_protocol.constants import MAX_CERTIFICATE_SECONDS
+from sapo_protocol.eip712 import Domain, NodeBinding
+from sapo_protocol.encoding import encode
+from sapo_protocol.envelope import Kind, SignedEnvelope, open_payload, seal
+from sapo_protocol.errors import Reason, RemoteProtocolError
+from sapo_protocol.identifiers import Account, NodeId, SwarmId
+from sapo_protocol.schema import Fields
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """Which account a node speaks for, and when; times are Unix seconds."""
+
+    node: NodeId
+    account: Account
+    not_before_seconds: int
+    not_after_seconds: int
+    account_signature: bytes
+
+    def covers(self, now_seconds: float) -> bool:
+        """Whether the certificate counts at a moment."""
+        return self.not_before_seconds <= now_seconds < self.not_after_seconds
+
+    def to_payload(self) -> bytes:
+        """The payload to seal."""
+        return encode(
+            {
+                0: bytes(self.node),
+                1: bytes(self.account),
+                2: self.not_before_seconds,
+                3: self.not_after_seconds,
+                4: self.account_signature,
+            }
+        )
+
+
+def parse_certificate(payload: bytes) -> Certificate:
+    """The certificate in a payload, its signatures not yet checked.
+
+    Raises:
+        RemoteProtocolError: ``NOT_CANONICAL``, ``SCHEMA`` or ``OUT_OF_BOUNDS``.
+    """
+    fields = Fields(payload, range(5))
+    node, account = NodeId.parse(fields.raw(0)), Account.parse(fields.raw(1))
+    not_before, not_after = fields.uint(2), fields.uint(3)
+    if not 0 < not_after - not_before <= MAX_CERTIFICATE_SECONDS:
+        raise RemoteProtocolError(Reason.OUT_OF_BOUNDS, "a certificate's time is reversed or too long")
+    size = secp256k1.SIGNATURE_BYTES
+    signature = fields.data(4, least=size, most=size)
+    return Certificate(node, account, not_before, not_after, signature)
+
+
+def open_certificate(envelope: SignedEnvelope, domain: Domain) -> Certificate:
+    """The certificate of an envelope, both signatures checked (stage 5).
+
+    Raises:
+        RemoteProtocolError: a parsing reason, ``BAD_SIGNATURE`` (the node's) or
+            ``CERTIFICATE_MALFORMED`` (the account's).
+    """
+    certificate = parse_certificate(open_payload(envelope, Kind.CERTIFICATE))
+    if not envelope.is_signed_by(certificate.node):
+        raise RemoteProtocolError(Reason.BAD_SIGNATURE, "not signed by the node that it names")
+    digest = _binding(certificate, envelope.swarm_id).digest(domain)
+    if secp256k1.recover(digest, certificate.account_signature) != certificate.account:
+        raise RemoteProtocolError(Reason.CERTIFICATE_MALFORMED, "not signed by the account that it names")
+    return certificate
+
+
+def issue_certificate(
+    node_seed: bytes, account_secret: bytes, binding: NodeBinding, domain: Domain
+) -> SignedEnvelope:
+    """A certificate signed in both directions."""
+    signature = secp256k1.sign(account_secret, binding.digest(domain))
+    account = secp256k1.account_of(account_secret)
+    certificate = Certificate(binding.node_key, account, binding.not_before, binding.not_after, signature)
+    return seal(Kind.CERTIFICATE, binding.swarm_id, certificate.to_payload(), node_seed)
+
+
+def _binding(certificate: Certificate, swarm_id: SwarmId) -> NodeBinding:
+    return NodeBinding(
+        certificate.node, swarm_id, certificate.not_before_seconds, certificate.not_after_seconds
+    )

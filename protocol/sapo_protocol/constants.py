@@ -1,0 +1,53 @@
+"""Every protocol constant, with the reason for its value."""
+
+from typing import Final
+
+PROTOCOL_VERSION: Final = 1
+"""Part of the signed tag: a change here makes every signature of an older version meaningless."""
+
+MAX_ENVELOPE_BYTES: Final = 128 * 1024
+"""A full group with its framing fits twice; a flood of larger messages is refused before it is parsed."""
+
+MAX_GROUP_BYTES: Final = 64 * 1024
+"""Eight long answers of a small model are under 40 KiB."""
+
+MAX_COMPLETION_BYTES: Final = 8 * 1024
+"""About 2,000 tokens; families set tighter caps of their own."""
+
+MAX_COMPLETIONS: Final = 16
+"""Twice the paper's group size L = 8."""
+
+MAX_NESTING: Final = 4
+"""The deepest object, a manifest inside its envelope, needs four levels."""
+
+MAX_VALUES: Final = 8192
+"""Twice the values of the largest object, a proposal with 1,024 shares; bounds what decoding allocates."""
+
+MAX_FLAT_VALUES: Final = 64
+"""For envelopes and for every payload without long lists: twice the 31 values of a full rollout.
+
+A map of one pair is three bytes on the wire and 200 in memory."""
+
+MAX_FAMILIES: Final = 256
+"""A family index fits one byte; ReasoningGYM registers 106."""
+
+MAX_ACCOUNTS_PER_EPOCH: Final = 1024
+"""Bounds a tally: 1,024 entries of 28 bytes are 28 KiB."""
+
+MAX_UINT64: Final = 2**64 - 1
+"""Deterministic CBOR carries no larger plain integer."""
+
+SEED_BITS: Final = 31
+"""ReasoningGYM passes seeds to numpy, which takes 32 bits, and adds the item index to them."""
+
+CLOCK_SLACK_SECONDS: Final = 0.5
+"""Ethereum's gossip allowance: wide enough for NTP, too narrow to precompute an epoch."""
+
+EPOCH_WINDOW: Final = 1
+"""A rollout of the previous epoch is still heard: it may have been on its way at the turn."""
+
+PROOF_EPOCHS: Final = 12
+"""How long a proof of equivocation is heard after its own epoch: as long as it has consequences."""
+
+MAX_CERTIFICATE_SECONDS: Final = 400 * 24 * 3600
+"""A certificate outlives a year, not its owner's memory of it."""

@@ -1,0 +1,196 @@
+"""How an epoch's contributions become one root: tally, proposal, approval.
+
+Every auditor counts an epoch by itself and publishes a *tally*.
+One of them proposes: which tallies it took, and for each account their clipped median and the
+cumulative sum so far. Everything else of the epoch root is derived, so there is nothing to disagree
+about but the numbers. The other auditors recompute it and answer with an *approval*, which is
+their account's EIP-712 signature; k of them make the root postable.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median_low
+
+from sapo_protocol import merkle, secp256k1
+from sapo_protocol.constants import MAX_ACCOUNTS_PER_EPOCH, MAX_VALUES
+from sapo_protocol.eip712 import EpochRoot
+from sapo_protocol.encoding import encode
+from sapo_protocol.errors import Reason, RemoteProtocolError
+from sapo_protocol.identifiers import Account, ContentId, Digest, NodeId
+from sapo_protocol.schema import Fields, array, uint
+
+_MAX_AUDITORS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """One auditor's count of payable rollouts per account in one epoch, ascending by account."""
+
+    node: NodeId
+    account: Account
+    epoch: int
+    points: tuple[tuple[Account, int], ...]
+    evidence_root: Digest
+
+    def to_payload(self) -> bytes:
+        """The payload to seal."""
+        entries = tuple((bytes(account), points) for account, points in self.points)
+        return encode(
+            {
+                0: bytes(self.node),
+                1: bytes(self.account),
+                2: self.epoch,
+                3: entries,
+                4: bytes(self.evidence_root),
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One account's line in a proposal."""
+
+    account: Account
+    points: int
+    cumulative: int
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What one auditor proposes to post, with the tallies behind it."""
+
+    node: NodeId
+    account: Account
+    epoch: int
+    tallies: tuple[ContentId, ...]
+    shares: tuple[Share, ...]
+
+    def to_payload(self) -> bytes:
+        """The payload to seal."""
+        shares = tuple((bytes(share.account), share.points, share.cumulative) for share in self.shares)
+        return encode(
+            {
+                0: bytes(self.node),
+                1: bytes(self.account),
+                2: self.epoch,
+                3: tuple(map(bytes, self.tallies)),
+                4: shares,
+            }
+        )
+
+    def root(self, content_id: ContentId) -> EpochRoot:
+        """The epoch root that this proposal, under its content id, stands for."""
+        return EpochRoot(
+            epoch=self.epoch,
+            contribution_root=merkle.root(
+                [merkle.leaf(s.account, s.points) for s in self.shares if s.points]
+            ),
+            cumulative_root=merkle.root(cumulative_leaves(self.shares)),
+            total=sum(share.points for share in self.shares),
+            archive_digest=Digest(content_id),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """An auditor's signature on the epoch root of a proposal."""
+
+    node: NodeId
+    account: Account
+    epoch: int
+    proposal: ContentId
+    signature: bytes
+
+    def to_payload(self) -> bytes:
+        """The payload to seal."""
+        return encode(
+            {
+                0: bytes(self.node),
+                1: bytes(self.account),
+                2: self.epoch,
+                3: bytes(self.proposal),
+                4: self.signature,
+            }
+        )
+
+
+def cumulative_leaves(shares: Sequence[Share]) -> list[Digest]:
+    """The leaves of the cumulative tree."""
+    return [merkle.leaf(share.account, share.cumulative) for share in shares]
+
+
+def settle(
+    tallies: Sequence[Tally], previous: Mapping[Account, int], points_per_epoch: int
+) -> tuple[Share, ...]:
+    """Every account's share: the clipped median of the tallies, added to what it had.
+
+    The lower median of an even number is taken: half of the auditors cannot raise a count.
+    An account that a tally does not name counts zero in it.
+    """
+    counts = [dict(tally.points) for tally in tallies]
+    accounts = sorted(set(previous).union(*counts))
+    points = {
+        account: min(points_per_epoch, median_low([count.get(account, 0) for count in counts]))
+        for account in accounts
+    }
+    shares = (Share(a, points[a], previous.get(a, 0) + points[a]) for a in accounts)
+    return tuple(share for share in shares if share.cumulative)
+
+
+def parse_tally(payload: bytes) -> Tally:
+    """The tally in a payload.
+
+    Raises:
+        RemoteProtocolError: ``NOT_CANONICAL``, ``SCHEMA`` or ``OUT_OF_BOUNDS``.
+    """
+    fields = Fields(payload, range(5), most_values=MAX_VALUES)
+    author = _author(fields)
+    points = tuple(
+        (Account.parse(account), uint(count))
+        for account, count in (
+            array(entry, least=2, most=2) for entry in fields.array(3, most=MAX_ACCOUNTS_PER_EPOCH)
+        )
+    )
+    _require_ascending([account for account, _ in points])
+    return Tally(*author, points, Digest.parse(fields.raw(4)))
+
+
+def parse_proposal(payload: bytes) -> Proposal:
+    """The proposal in a payload.
+
+    Raises:
+        RemoteProtocolError: ``NOT_CANONICAL``, ``SCHEMA`` or ``OUT_OF_BOUNDS``.
+    """
+    fields = Fields(payload, range(5), most_values=MAX_VALUES)
+    author = _author(fields)
+    tallies = tuple(ContentId.parse(item) for item in fields.array(3, least=1, most=_MAX_AUDITORS))
+    _require_ascending(tallies)
+    shares = tuple(
+        Share(Account.parse(account), uint(points), uint(cumulative))
+        for account, points, cumulative in (
+            array(entry, least=3, most=3) for entry in fields.array(4, most=MAX_ACCOUNTS_PER_EPOCH)
+        )
+    )
+    _require_ascending([share.account for share in shares])
+    return Proposal(*author, tallies, shares)
+
+
+def parse_approval(payload: bytes) -> Approval:
+    """The approval in a payload.
+
+    Raises:
+        RemoteProtocolError: ``NOT_CANONICAL``, ``SCHEMA`` or ``OUT_OF_BOUNDS``.
+    """
+    fields = Fields(payload, range(5))
+    size = secp256k1.SIGNATURE_BYTES
+    return Approval(*_author(fields), ContentId.parse(fields.raw(3)), fields.data(4, least=size, most=size))
+
+
+def _author(fields: Fields) -> tuple[NodeId, Account, int]:
+    return NodeId.parse(fields.raw(0)), Account.parse(fields.raw(1)), fields.uint(2)
+
+
+def _require_ascending(values: Sequence[bytes]) -> None:
+    if any(a >= b for a, b in pairwise(values)):
+        raise RemoteProtocolError(Reason.OUT_OF_BOUNDS, "a list does not ascend")

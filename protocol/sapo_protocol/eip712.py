@@ -1,0 +1,100 @@
+"""The two statements that an account signs, as EIP-712 typed data."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+from eth_hash.auto import keccak
+
+from sapo_protocol.identifiers import Account, Digest, NodeId, SwarmId
+
+_DOMAIN_TYPE = b"EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)"
+_NAME = "sapo"
+_VERSION = "1"
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """Where a statement counts: one contract on one chain."""
+
+    chain_id: int
+    contract: Account
+
+    @property
+    def separator(self) -> bytes:
+        """The 32-byte domain separator."""
+        name, version = keccak(_NAME.encode()), keccak(_VERSION.encode())
+        return keccak(
+            keccak(_DOMAIN_TYPE) + name + version + _word(self.chain_id) + bytes(12) + self.contract
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NodeBinding:
+    """An account's consent that a node key speaks for it in one swarm."""
+
+    TYPE: ClassVar[bytes] = b"NodeBinding(bytes32 nodeKey,bytes32 swarmId,uint64 notBefore,uint64 notAfter)"
+
+    node_key: NodeId
+    swarm_id: SwarmId
+    not_before: int
+    not_after: int
+
+    def digest(self, domain: Domain) -> Digest:
+        """The 32 bytes that the account signs."""
+        return _digest(
+            domain, self.TYPE, self.node_key, self.swarm_id, _word(self.not_before), _word(self.not_after)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRoot:
+    """What auditors agreed an epoch's contributions to be.
+
+    Attributes:
+        contribution_root: Merkle root over (account, points of this epoch).
+        cumulative_root: Merkle root over (account, points of all epochs so far).
+        total: the sum of this epoch's points.
+        archive_digest: digest of the proposal that lists the tallies behind it.
+    """
+
+    TYPE: ClassVar[bytes] = (
+        b"EpochRoot(uint64 epoch,bytes32 contributionRoot,bytes32 cumulativeRoot,"
+        b"uint256 total,bytes32 archiveDigest)"
+    )
+
+    epoch: int
+    contribution_root: Digest
+    cumulative_root: Digest
+    total: int
+    archive_digest: Digest
+
+    def digest(self, domain: Domain) -> Digest:
+        """The 32 bytes that each auditor signs."""
+        return _digest(
+            domain,
+            self.TYPE,
+            _word(self.epoch),
+            self.contribution_root,
+            self.cumulative_root,
+            _word(self.total),
+            self.archive_digest,
+        )
+
+
+def readable(statement: NodeBinding | EpochRoot, domain: Domain) -> Mapping[str, Any]:
+    """The statement as a person should see it before signing."""
+    fields = {
+        name: value if isinstance(value, int) else "0x" + value.hex()
+        for name, value in asdict(statement).items()
+    }
+    return {"chain id": domain.chain_id, "contract": str(domain.contract), **fields}
+
+
+def _digest(domain: Domain, type_: bytes, *words: bytes) -> Digest:
+    struct = keccak(keccak(type_) + b"".join(words))
+    return Digest(keccak(b"\x19\x01" + domain.separator + struct))
+
+
+def _word(value: int) -> bytes:
+    return value.to_bytes(32, "big")

@@ -1,0 +1,148 @@
+"""Signed envelopes: opaque payload bytes under one domain-separated signature.
+
+The signature covers ``sapo/1/<kind>`` 0x00 swarm-id payload, the payload exactly as received,
+so an object can be replayed in no other swarm, chain, version or role.
+The content id is the SHA-256 of the same bytes.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from hashlib import sha256
+from typing import Final
+
+from sapo_protocol import ed25519
+from sapo_protocol.constants import MAX_ENVELOPE_BYTES, PROTOCOL_VERSION
+from sapo_protocol.encoding import encode
+from sapo_protocol.errors import LocalProtocolError, Reason, RemoteProtocolError
+from sapo_protocol.identifiers import ContentId, NodeId, SwarmId
+from sapo_protocol.schema import Fields
+from sapo_protocol.templates import read_frame
+
+
+class Kind(IntEnum):
+    """What a payload is; part of the signed tag."""
+
+    CERTIFICATE = 1
+    ROLLOUT = 2
+    TALLY = 3
+    PROPOSAL = 4
+    APPROVAL = 5
+    EQUIVOCATION = 6
+
+    @property
+    def tag(self) -> bytes:
+        """The ASCII domain tag."""
+        return f"sapo/{PROTOCOL_VERSION}/{self.name.lower()}".encode()
+
+
+_KINDS = {int(kind): kind for kind in Kind}
+_TAGS = {kind: kind.tag + b"\x00" for kind in Kind}
+NO_SIGNATURE: Final = bytes(ed25519.SIGNATURE_BYTES)
+"""In place of a signature where the payload proves itself, so that one proof has one message."""
+
+
+@dataclass(frozen=True)
+class SignedEnvelope:
+    """One message: well formed and of this swarm, its signature not yet checked."""
+
+    kind: Kind
+    swarm_id: SwarmId
+    payload: bytes
+    signature: bytes
+
+    @cached_property
+    def content_id(self) -> ContentId:
+        """The digest of what is signed; two signatures over one content have one id."""
+        digest = sha256(_TAGS[self.kind] + self.swarm_id)
+        digest.update(self.payload)  # not joined: a payload may be large, and is copied often enough
+        return ContentId(digest.digest())
+
+    def is_signed_by(self, node: NodeId) -> bool:
+        """Whether the signature is the node's, under the strict rule of ``ed25519``."""
+        return ed25519.verify_signed(
+            node, b"".join((self.signature, _TAGS[self.kind], self.swarm_id, self.payload))
+        )
+
+    def to_bytes(self) -> bytes:
+        """The bytes on the wire."""
+        return encode(
+            {
+                0: PROTOCOL_VERSION,
+                1: int(self.kind),
+                2: bytes(self.swarm_id),
+                3: self.payload,
+                4: self.signature,
+            }
+        )
+
+
+def signed_bytes(kind: Kind, swarm_id: SwarmId, payload: bytes) -> bytes:
+    """The bytes under signature and content id."""
+    return _TAGS[kind] + swarm_id + payload
+
+
+def seal(kind: Kind, swarm_id: SwarmId, payload: bytes, seed: bytes) -> SignedEnvelope:
+    """A payload signed with a node's secret seed.
+
+    Raises:
+        LocalProtocolError: the envelope would be larger than the wire allows.
+    """
+    signature = ed25519.sign(seed, signed_bytes(kind, swarm_id, payload))
+    return _fitting(SignedEnvelope(kind, swarm_id, payload, signature))
+
+
+def enclose(kind: Kind, swarm_id: SwarmId, payload: bytes) -> SignedEnvelope:
+    """A payload that proves itself, under nobody's signature.
+
+    Raises:
+        LocalProtocolError: the envelope would be larger than the wire allows.
+    """
+    return _fitting(SignedEnvelope(kind, swarm_id, payload, NO_SIGNATURE))
+
+
+def parse_envelope(data: bytes, swarm_id: SwarmId) -> SignedEnvelope:
+    """The envelope in a message of this swarm (stages 0 to 2: size, encoding, version, swarm).
+
+    Raises:
+        RemoteProtocolError: ``OVERSIZE``, ``NOT_CANONICAL``, ``SCHEMA``, ``OUT_OF_BOUNDS``,
+            ``WRONG_VERSION``, ``WRONG_KIND`` or ``WRONG_SWARM``.
+    """
+    if len(data) > MAX_ENVELOPE_BYTES:
+        raise RemoteProtocolError(Reason.OVERSIZE, f"{len(data)} bytes, at most {MAX_ENVELOPE_BYTES}")
+    frame = read_frame(data, swarm_id)
+    if frame is None or frame.kind not in _KINDS:
+        return _general_envelope(data, swarm_id)
+    return SignedEnvelope(_KINDS[frame.kind], swarm_id, frame.payload, frame.signature)
+
+
+def _general_envelope(data: bytes, swarm_id: SwarmId) -> SignedEnvelope:
+    """The envelope in bytes that do not follow the template, or why there is none."""
+    fields = Fields(data, range(5))
+    if (version := fields.uint(0)) != PROTOCOL_VERSION:
+        raise RemoteProtocolError(Reason.WRONG_VERSION, f"version {version}, not {PROTOCOL_VERSION}")
+    if (kind := fields.uint(1)) not in _KINDS:
+        raise RemoteProtocolError(Reason.WRONG_KIND, f"kind {kind} is unknown")
+    if SwarmId.parse(fields.raw(2)) != swarm_id:
+        raise RemoteProtocolError(Reason.WRONG_SWARM, "the message belongs to another swarm")
+    payload = fields.data(3, most=MAX_ENVELOPE_BYTES)
+    signature = fields.data(4, least=ed25519.SIGNATURE_BYTES, most=ed25519.SIGNATURE_BYTES)
+    return SignedEnvelope(_KINDS[kind], swarm_id, payload, signature)
+
+
+def open_payload(envelope: SignedEnvelope, kind: Kind) -> bytes:
+    """The payload, if the envelope is of the kind that its topic carries (stage 2).
+
+    Raises:
+        RemoteProtocolError: ``WRONG_KIND``.
+    """
+    if envelope.kind is not kind:
+        raise RemoteProtocolError(Reason.WRONG_KIND, f"a {envelope.kind.name} where a {kind.name} belongs")
+    return envelope.payload
+
+
+def _fitting(envelope: SignedEnvelope) -> SignedEnvelope:
+    if len(envelope.to_bytes()) > MAX_ENVELOPE_BYTES:
+        size = len(envelope.payload)
+        raise LocalProtocolError(f"a {envelope.kind.name.lower()} of {size} bytes does not fit an envelope")
+    return envelope

@@ -1,0 +1,67 @@
+"""Epochs and their beacons.
+
+An epoch is a fixed window counted from genesis; its beacon becomes known when it begins.
+"""
+
+from hashlib import sha256
+
+from sapo_protocol.constants import (
+    CLOCK_SLACK_SECONDS,
+    EPOCH_WINDOW,
+    PROTOCOL_VERSION,
+)
+from sapo_protocol.errors import LocalProtocolError, Reason, RemoteProtocolError
+from sapo_protocol.identifiers import Digest, SwarmId
+from sapo_protocol.manifest import Manifest
+
+
+def epoch_at(manifest: Manifest, now_seconds: float) -> int:
+    """The epoch of a moment.
+
+    Raises:
+        LocalProtocolError: the swarm has not begun.
+    """
+    if now_seconds < manifest.genesis_seconds:
+        raise LocalProtocolError(f"the swarm begins at Unix time {manifest.genesis_seconds}")
+    return int((now_seconds - manifest.genesis_seconds) // manifest.epoch_seconds)
+
+
+def epoch_start_seconds(manifest: Manifest, epoch: int) -> int:
+    """The Unix time at which an epoch begins."""
+    return manifest.genesis_seconds + epoch * manifest.epoch_seconds
+
+
+def require_current(manifest: Manifest, epoch: int, now_seconds: float) -> None:
+    """Nothing, if the epoch is heard at this moment (stage 3).
+
+    Raises:
+        RemoteProtocolError: ``EPOCH_FUTURE`` or ``EPOCH_PAST``.
+    """
+    require_begun(manifest, epoch, now_seconds)
+    if now_seconds - CLOCK_SLACK_SECONDS >= epoch_start_seconds(manifest, epoch + 1 + EPOCH_WINDOW):
+        raise RemoteProtocolError(Reason.EPOCH_PAST, f"epoch {epoch} is over")
+
+
+def require_begun(manifest: Manifest, epoch: int, now_seconds: float) -> None:
+    """Nothing, if the epoch has begun.
+
+    Raises:
+        RemoteProtocolError: ``EPOCH_FUTURE``.
+    """
+    if now_seconds + CLOCK_SLACK_SECONDS < epoch_start_seconds(manifest, epoch):
+        raise RemoteProtocolError(Reason.EPOCH_FUTURE, f"epoch {epoch} has not begun")
+
+
+def beacon(swarm_id: SwarmId, epoch: int, block_hash: bytes) -> Digest:
+    """The randomness of an epoch.
+
+    Args:
+        block_hash: hash of the last block that was final before the epoch began;
+            empty in a swarm without a chain, which pays nothing.
+    """
+    return tagged_digest("beacon", swarm_id, epoch.to_bytes(8, "big"), block_hash)
+
+
+def tagged_digest(name: str, *parts: bytes) -> Digest:
+    """SHA-256 behind a tag that no other use shares."""
+    return Digest(sha256(f"sapo/{PROTOCOL_VERSION}/{name}".encode() + b"\x00" + b"".join(parts)).digest())

@@ -1,0 +1,124 @@
+"""The proof of an equivocation: two contents that one account signed for one slot.
+
+It needs no signature of its own, for nobody can make one but the account's nodes. The two envelopes stand in
+the order of their content ids and nothing says who found them, so one pair of messages has one proof.
+Two signatures over one content are no equivocation: they have one content id.
+"""
+
+from dataclasses import dataclass
+
+from sapo_protocol.constants import MAX_ENVELOPE_BYTES, PROOF_EPOCHS
+from sapo_protocol.encoding import encode
+from sapo_protocol.envelope import (
+    NO_SIGNATURE,
+    Kind,
+    SignedEnvelope,
+    enclose,
+    open_payload,
+    parse_envelope,
+)
+from sapo_protocol.epochs import epoch_start_seconds, require_begun
+from sapo_protocol.errors import LocalProtocolError, Reason, RemoteProtocolError
+from sapo_protocol.identifiers import Account, SwarmId
+from sapo_protocol.manifest import Manifest
+from sapo_protocol.rollout import Rollout, parse_rollout
+from sapo_protocol.schema import Fields
+
+Place = tuple[int, Account, int]
+"""Epoch, account and slot: what holds one content."""
+
+
+@dataclass(frozen=True, slots=True)
+class EquivocationProof:
+    """Two well-formed rollouts for one place, by ascending content id; signatures not yet checked."""
+
+    envelopes: tuple[SignedEnvelope, SignedEnvelope]
+    rollouts: tuple[Rollout, Rollout]
+
+    @property
+    def place(self) -> Place:
+        """The slot that holds two contents."""
+        return place_of(self.rollouts[0])
+
+    @property
+    def account(self) -> Account:
+        """Whose slot it is."""
+        return self.rollouts[0].account
+
+    def require_signatures(self) -> None:
+        """Nothing, if each rollout is signed by the node that it names (stage 7).
+
+        Raises:
+            RemoteProtocolError: ``BAD_SIGNATURE``.
+        """
+        for envelope, rollout in zip(self.envelopes, self.rollouts, strict=True):
+            if not envelope.is_signed_by(rollout.node):
+                raise RemoteProtocolError(Reason.BAD_SIGNATURE, "one of the two contents is forged")
+
+    def to_envelope(self) -> SignedEnvelope:
+        """The proof as a message.
+
+        Raises:
+            LocalProtocolError: the two do not fit into one message.
+        """
+        first, second = self.envelopes
+        payload = encode({0: first.to_bytes(), 1: second.to_bytes()})
+        return enclose(Kind.EQUIVOCATION, first.swarm_id, payload)
+
+
+def place_of(rollout: Rollout) -> Place:
+    """The place that a rollout takes."""
+    return rollout.epoch, rollout.account, rollout.slot
+
+
+def prove_equivocation(one: bytes, other: bytes, swarm_id: SwarmId) -> EquivocationProof:
+    """The proof that two messages make together, in whatever order.
+
+    Raises:
+        LocalProtocolError: they prove nothing.
+    """
+    try:
+        envelopes = [parse_envelope(data, swarm_id) for data in (one, other)]
+        first, second = sorted(envelopes, key=lambda envelope: envelope.content_id)
+        return _proof(first, second)
+    except RemoteProtocolError as error:
+        raise LocalProtocolError(f"these two messages prove nothing: {error.detail}") from error
+
+
+def open_proof(envelope: SignedEnvelope) -> EquivocationProof:
+    """The proof in an envelope (stages 1, 2 and 6: closed schema, bounds, one place).
+
+    Raises:
+        RemoteProtocolError: a parsing reason; ``OUT_OF_BOUNDS`` where the two are one content, out of order
+            or of different places; ``BAD_SIGNATURE`` where somebody signed the proof itself.
+    """
+    fields = Fields(open_payload(envelope, Kind.EQUIVOCATION), range(2))
+    inner = [fields.data(key, most=MAX_ENVELOPE_BYTES) for key in range(2)]
+    first, second = (parse_envelope(data, envelope.swarm_id) for data in inner)
+    proof = _proof(first, second)
+    if envelope.signature != NO_SIGNATURE:
+        raise RemoteProtocolError(Reason.BAD_SIGNATURE, "a proof carries no signature of its own")
+    return proof
+
+
+def require_timely(proof: EquivocationProof, manifest: Manifest, now_seconds: float) -> None:
+    """Nothing, if the proof is heard at this moment (stage 3).
+
+    Raises:
+        RemoteProtocolError: ``EPOCH_FUTURE`` or ``EPOCH_PAST``.
+    """
+    epoch = proof.rollouts[0].epoch
+    require_begun(manifest, epoch, now_seconds)
+    if now_seconds >= epoch_start_seconds(manifest, epoch + 1 + PROOF_EPOCHS):
+        raise RemoteProtocolError(
+            Reason.EPOCH_PAST, f"what happened in epoch {epoch} has no consequences now"
+        )
+
+
+def _proof(first: SignedEnvelope, second: SignedEnvelope) -> EquivocationProof:
+    rollouts = tuple(parse_rollout(open_payload(envelope, Kind.ROLLOUT)) for envelope in (first, second))
+    if first.content_id >= second.content_id:
+        raise RemoteProtocolError(Reason.OUT_OF_BOUNDS, "the two contents are one, or out of order")
+    if place_of(rollouts[0]) != place_of(rollouts[1]):
+        raise RemoteProtocolError(Reason.OUT_OF_BOUNDS, "the two contents are of different slots")
+    return EquivocationProof((first, second), (rollouts[0], rollouts[1]))

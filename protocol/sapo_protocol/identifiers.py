@@ -1,0 +1,70 @@
+"""Narrow types for everything that is a fixed number of bytes."""
+
+from typing import ClassVar, Self
+
+from sapo_protocol.errors import LocalProtocolError, Reason, RemoteProtocolError
+
+
+class FixedBytes(bytes):
+    """Bytes of one length; the constructor is the only check."""
+
+    SIZE: ClassVar[int]
+
+    def __new__(cls, value: bytes) -> Self:
+        if len(value) != cls.SIZE:
+            raise LocalProtocolError(f"{cls.__name__} takes {cls.SIZE} bytes, not {len(value)}")
+        return bytes.__new__(cls, value)
+
+    @classmethod
+    def parse(cls, value: object) -> Self:
+        """The value off the wire.
+
+        Raises:
+            RemoteProtocolError: it is not bytes of this type's length.
+        """
+        if not isinstance(value, bytes) or len(value) != cls.SIZE:
+            raise RemoteProtocolError(Reason.SCHEMA, f"{cls.__name__} takes {cls.SIZE} bytes")
+        return cls(value)
+
+    @classmethod
+    def from_hex(cls, text: str) -> Self:
+        """The value a person wrote, with or without ``0x``."""
+        try:
+            return cls(bytes.fromhex(text.removeprefix("0x")))
+        except ValueError as error:
+            raise LocalProtocolError(f"{cls.__name__} is written in hexadecimal, not {text!r}") from error
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.hex()})"
+
+    def __str__(self) -> str:
+        return self.hex()
+
+
+class NodeId(FixedBytes):
+    """An Ed25519 public key: who signs, and the root of the libp2p peer id."""
+
+    SIZE = 32
+
+
+class Account(FixedBytes):
+    """An EVM address: who is paid, and the unit of every quota and cap."""
+
+    SIZE = 20
+
+    def __str__(self) -> str:
+        return "0x" + self.hex()
+
+
+class Digest(FixedBytes):
+    """A SHA-256 digest."""
+
+    SIZE = 32
+
+
+class SwarmId(Digest):
+    """The digest of a manifest."""
+
+
+class ContentId(Digest):
+    """The digest of the bytes that an envelope's signature covers."""

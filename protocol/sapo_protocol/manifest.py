@@ -1,0 +1,108 @@
+"""The manifest: everything that nodes of one swarm must agree on; its digest is the swarm id."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+
+from sapo_protocol.constants import MAX_COMPLETIONS, PROTOCOL_VERSION
+from sapo_protocol.eip712 import Domain
+from sapo_protocol.encoding import Value, encode
+from sapo_protocol.errors import LocalProtocolError
+from sapo_protocol.identifiers import Account, SwarmId
+from sapo_protocol.suite import Suite
+
+_NO_CONTRACT = Account(bytes(20))
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one account may do in one epoch.
+
+    Attributes:
+        slots_per_epoch: tasks assigned to an account, whatever the number of its keys.
+        max_completions: largest group.
+        points_per_epoch: most payable rollouts.
+    """
+
+    slots_per_epoch: int
+    max_completions: int
+    points_per_epoch: int
+
+    def __post_init__(self) -> None:
+        if self.slots_per_epoch < 1 or not 1 <= self.max_completions <= MAX_COMPLETIONS:
+            raise LocalProtocolError("a swarm allows at least one slot and 1 to 16 completions")
+
+    def to_value(self) -> Value:
+        """The limits inside an encoded manifest."""
+        return {0: self.slots_per_epoch, 1: self.max_completions, 2: self.points_per_epoch}
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One swarm's constitution.
+
+    Attributes:
+        name: for people; outside the digest.
+        bootstrap: multiaddrs of nodes to meet first; outside the digest, for they move.
+        chain_id: 0 for a swarm without a chain.
+        registry: the ``NodeRegistry``, with a chain.
+        ledger: the ``EpochLedger``, with a chain.
+        finality_seconds: how old a block must be before an epoch's beacon may rest on it.
+        genesis_seconds: Unix time at which epoch 0 begins.
+    """
+
+    name: str
+    bootstrap: tuple[str, ...]
+    chain_id: int
+    registry: Account | None
+    ledger: Account | None
+    finality_seconds: int
+    genesis_seconds: int
+    epoch_seconds: int
+    suite: Suite
+    limits: Limits
+
+    def __post_init__(self) -> None:
+        if self.epoch_seconds < 1:
+            raise LocalProtocolError("an epoch lasts at least a second")
+        has_contracts = self.registry is not None and self.ledger is not None
+        if has_contracts != (self.chain_id != 0) or (self.registry is None) != (self.ledger is None):
+            raise LocalProtocolError("a chain id, a registry and a ledger come together or not at all")
+
+    @cached_property
+    def swarm_id(self) -> SwarmId:
+        """SHA-256 of the deterministic encoding, behind a tag of its own."""
+        return SwarmId(
+            sha256(f"sapo/{PROTOCOL_VERSION}/manifest".encode() + b"\x00" + self.to_bytes()).digest()
+        )
+
+    @property
+    def has_chain(self) -> bool:
+        """Whether contributions are recorded on a chain."""
+        return self.chain_id != 0
+
+    @property
+    def binding_domain(self) -> Domain:
+        """Where certificates count."""
+        return Domain(self.chain_id, self.registry or _NO_CONTRACT)
+
+    @property
+    def ledger_domain(self) -> Domain:
+        """Where epoch roots count."""
+        return Domain(self.chain_id, self.ledger or _NO_CONTRACT)
+
+    def to_bytes(self) -> bytes:
+        """The encoding under the digest."""
+        return encode(
+            {
+                0: PROTOCOL_VERSION,
+                1: self.chain_id,
+                2: bytes(self.registry or b""),
+                3: bytes(self.ledger or b""),
+                4: self.finality_seconds,
+                5: self.genesis_seconds,
+                6: self.epoch_seconds,
+                7: self.suite.to_value(),
+                8: self.limits.to_value(),
+            }
+        )

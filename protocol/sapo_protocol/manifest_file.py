@@ -1,0 +1,147 @@
+"""The manifest as a JSON file that people pass around; strict, since a typo would found another swarm."""
+
+import json
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationError
+
+from sapo_protocol.errors import LocalProtocolError
+from sapo_protocol.identifiers import Account, Digest, FixedBytes
+from sapo_protocol.json_text import require_shallow
+from sapo_protocol.manifest import Limits, Manifest
+from sapo_protocol.suite import Family, Suite, canonical_json
+
+
+def _hexadecimal(type_: type[FixedBytes]) -> tuple[BeforeValidator, PlainSerializer]:
+    def parse(value: object) -> object:
+        try:
+            return type_.from_hex(value) if isinstance(value, str) else value
+        except LocalProtocolError as error:
+            raise ValueError(str(error)) from error
+
+    return BeforeValidator(parse), PlainSerializer(str)
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+
+class _FamilyFile(_Strict):
+    name: str
+    level: str
+    config: dict[str, Any]
+    scorer: str
+    prompt: str
+    answer: str
+    max_completion_bytes: int
+
+
+class _SuiteFile(_Strict):
+    reasoning_gym: str
+    families: list[_FamilyFile]
+    sample_digest: Annotated[Digest, *_hexadecimal(Digest)]
+
+
+class _LimitsFile(_Strict):
+    slots_per_epoch: int
+    max_completions: int
+    points_per_epoch: int
+
+
+class _ManifestFile(_Strict):
+    name: str
+    bootstrap: list[str] = []
+    chain_id: int = 0
+    registry: Annotated[Account | None, *_hexadecimal(Account)] = None
+    ledger: Annotated[Account | None, *_hexadecimal(Account)] = None
+    finality_seconds: int = 0
+    genesis_seconds: int
+    epoch_seconds: int
+    suite: _SuiteFile
+    limits: _LimitsFile
+
+
+def manifest_from_json(text: str) -> Manifest:
+    """The manifest that a file holds.
+
+    Raises:
+        LocalProtocolError: the file is no manifest, or none that has a swarm id; the message names the field.
+    """
+    try:
+        parsed = _ManifestFile.model_validate(_load(text))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise LocalProtocolError(f"the manifest's {place or 'content'}: {first['msg']}") from error
+    manifest = _assemble(parsed)
+    manifest.to_bytes()  # refuses what has no encoding: a negative time, a lone surrogate
+    return manifest
+
+
+def _load(text: str) -> object:
+    """The JSON document, if it says everything once."""
+    try:
+        shallow = require_shallow(text)
+        return json.loads(shallow, object_pairs_hook=_distinct, parse_constant=_refuse_constant)
+    except ValueError as error:
+        raise LocalProtocolError(f"the manifest is not JSON: {error}") from error
+
+
+def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    if len(fields := dict(pairs)) < len(pairs):
+        raise LocalProtocolError("the manifest names a field twice")
+    return fields
+
+
+def _refuse_constant(name: str) -> None:
+    raise LocalProtocolError(f"the manifest holds {name}, which is no JSON number")
+
+
+def _assemble(parsed: _ManifestFile) -> Manifest:
+    fields = dict(parsed)
+    families = tuple(
+        Family(**{**dict(family), "config": canonical_json(family.config)})
+        for family in parsed.suite.families
+    )
+    fields["suite"] = Suite(parsed.suite.reasoning_gym, families, parsed.suite.sample_digest)
+    fields["limits"] = Limits(**dict(parsed.limits))
+    fields["bootstrap"] = tuple(parsed.bootstrap)
+    return Manifest(**fields)
+
+
+def manifest_to_json(manifest: Manifest) -> str:
+    """The file that holds a manifest."""
+    suite = manifest.suite
+    document = {
+        "name": manifest.name,
+        "bootstrap": list(manifest.bootstrap),
+        "chain_id": manifest.chain_id,
+        "registry": manifest.registry and str(manifest.registry),
+        "ledger": manifest.ledger and str(manifest.ledger),
+        "finality_seconds": manifest.finality_seconds,
+        "genesis_seconds": manifest.genesis_seconds,
+        "epoch_seconds": manifest.epoch_seconds,
+        "suite": {
+            "reasoning_gym": suite.reasoning_gym,
+            "sample_digest": str(suite.sample_digest),
+            "families": [_family_document(family) for family in suite.families],
+        },
+        "limits": {
+            "slots_per_epoch": manifest.limits.slots_per_epoch,
+            "max_completions": manifest.limits.max_completions,
+            "points_per_epoch": manifest.limits.points_per_epoch,
+        },
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _family_document(family: Family) -> dict[str, Any]:
+    return {
+        "name": family.name,
+        "level": family.level,
+        "config": json.loads(family.config),
+        "scorer": family.scorer,
+        "prompt": family.prompt,
+        "answer": family.answer,
+        "max_completion_bytes": family.max_completion_bytes,
+    }

@@ -1,0 +1,110 @@
+"""The rollout: one task's whole group of completions, and nothing that a receiver can derive.
+
+There is no prompt, answer, reward, difficulty, timestamp, scorer or metadata:
+what is not sent cannot be forged.
+"""
+
+from dataclasses import dataclass
+
+from sapo_protocol.constants import (
+    MAX_COMPLETION_BYTES,
+    MAX_COMPLETIONS,
+    MAX_FAMILIES,
+    MAX_GROUP_BYTES,
+)
+from sapo_protocol.encoding import Value, encode
+from sapo_protocol.errors import LocalProtocolError, Reason, RemoteProtocolError
+from sapo_protocol.identifiers import Account, Digest, NodeId
+from sapo_protocol.schema import Fields, data
+from sapo_protocol.templates import read_rollout
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """A group of completions for the task of one slot.
+
+    Attributes:
+        node: the signer.
+        account: the account that the slot belongs to.
+        epoch: the epoch that the task was assigned in.
+        slot: the number of the task within the account's epoch.
+        family: index of the task family in the manifest's suite.
+        completions: decoded text of the policy, UTF-8 as sampled, 1 to 16 of them.
+        policy_tag: an advisory digest of model and sampling, never trusted.
+    """
+
+    node: NodeId
+    account: Account
+    epoch: int
+    slot: int
+    family: int
+    completions: tuple[bytes, ...]
+    policy_tag: Digest | None = None
+
+    def to_payload(self) -> bytes:
+        """The payload to seal.
+
+        Raises:
+            LocalProtocolError: the rollout breaks a bound that every receiver enforces.
+        """
+        fields: dict[int, Value] = {
+            0: bytes(self.node),
+            1: bytes(self.account),
+            2: self.epoch,
+            3: self.slot,
+            4: self.family,
+            5: self.completions,
+        }
+        if self.policy_tag is not None:
+            fields[6] = bytes(self.policy_tag)
+        payload = encode(fields)
+        try:
+            parse_rollout(payload)
+        except RemoteProtocolError as error:
+            raise LocalProtocolError(f"this rollout must not be sent: {error.detail}") from error
+        return payload
+
+
+def parse_rollout(payload: bytes) -> Rollout:
+    """The rollout in a payload (stage 1: closed schema and bounds).
+
+    Raises:
+        RemoteProtocolError: ``NOT_CANONICAL``, ``SCHEMA`` or ``OUT_OF_BOUNDS``.
+    """
+    if (taken := read_rollout(payload)) is None:
+        return _general_rollout(payload)
+    node, account, epoch, slot, family, completions, tag = taken
+    policy_tag = None if tag is None else Digest(tag)
+    return Rollout(NodeId(node), Account(account), epoch, slot, family, completions, policy_tag)
+
+
+def _general_rollout(payload: bytes) -> Rollout:
+    """The rollout in bytes that do not follow the template, or why there is none."""
+    fields = Fields(payload, range(6), frozenset({6}))
+    return Rollout(
+        node=NodeId.parse(fields.raw(0)),
+        account=Account.parse(fields.raw(1)),
+        epoch=fields.uint(2),
+        slot=fields.uint(3, most=2**32 - 1),
+        family=fields.uint(4, most=MAX_FAMILIES - 1),
+        completions=_completions(fields),
+        policy_tag=Digest.parse(fields.raw(6)) if fields.has(6) else None,
+    )
+
+
+def _completions(fields: Fields) -> tuple[bytes, ...]:
+    completions = tuple(
+        data(item, most=MAX_COMPLETION_BYTES) for item in fields.array(5, least=1, most=MAX_COMPLETIONS)
+    )
+    if (total := sum(map(len, completions))) > MAX_GROUP_BYTES:
+        raise RemoteProtocolError(Reason.OUT_OF_BOUNDS, f"a group of {total} bytes")
+    for completion in completions:
+        _require_utf8(completion)
+    return completions
+
+
+def _require_utf8(completion: bytes) -> None:
+    try:
+        completion.decode()
+    except UnicodeDecodeError as error:
+        raise RemoteProtocolError(Reason.SCHEMA, "a completion is not UTF-8") from error
