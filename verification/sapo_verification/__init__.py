@@ -1,0 +1,1 @@
+"""From bytes to trusted, weighted rollouts; clock and randomness are passed in."""

@@ -1,0 +1,117 @@
+"""The certificates that this node knows: which node key speaks for which account.
+
+They are kept in SQLite as they came and judged again at the next start.
+"""
+
+import sqlite3
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from sapo_protocol.certificate import Certificate, open_certificate
+from sapo_protocol.envelope import parse_envelope
+from sapo_protocol.errors import Reason, RemoteProtocolError
+from sapo_protocol.identifiers import Account, NodeId
+from sapo_protocol.manifest import Manifest
+from sapo_verification.store import open_database
+
+MAX_CERTIFICATES: Final = 8192
+"""At about 300 bytes each; beyond it the one heard longest ago makes room."""
+
+MAX_NODES_PER_ACCOUNT: Final = 4
+"""As in the registry: more keys give no more slots, only more certificates to keep."""
+
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS certificate (
+    node BLOB NOT NULL, account BLOB NOT NULL, envelope BLOB NOT NULL, PRIMARY KEY (node, account)
+) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    certificate: Certificate
+    envelope: bytes
+
+
+class CertificateBook:
+    """Certificates by node and account, bounded in number."""
+
+    def __init__(
+        self, manifest: Manifest, path: Path | str = ":memory:", max_certificates: int = MAX_CERTIFICATES
+    ) -> None:
+        self._max_certificates = max_certificates
+        self._manifest = manifest
+        self._entries: OrderedDict[tuple[NodeId, Account], _Entry] = OrderedDict()
+        self._connection = open_database(path, _SCHEMA)
+
+    def restore(self, now_seconds: float) -> int:
+        """The number of stored certificates that still count; the others are deleted."""
+        for node, account, envelope in stored_certificates(self._connection):
+            try:
+                self.judge(envelope, now_seconds)
+            except RemoteProtocolError:
+                self._delete((node, account))
+        return len(self)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def judge(self, data: bytes, now_seconds: float) -> Certificate:
+        """The certificate in a message, now in the book.
+
+        Raises:
+            RemoteProtocolError: with the reason that decides the verdict.
+        """
+        envelope = parse_envelope(data, self._manifest.swarm_id)
+        certificate = open_certificate(envelope, self._manifest.binding_domain)
+        if not certificate.covers(now_seconds):
+            raise RemoteProtocolError(Reason.CERTIFICATE_EXPIRED, "the certificate does not count now")
+        self._insert(certificate, data)
+        return certificate
+
+    def require(self, node: NodeId, account: Account, now_seconds: float) -> None:
+        """Nothing, if the node speaks for the account now (stage 5).
+
+        Raises:
+            RemoteProtocolError: ``CERTIFICATE_UNKNOWN`` or ``CERTIFICATE_EXPIRED``.
+        """
+        entry = self._entries.get((node, account))
+        if entry is None:
+            raise RemoteProtocolError(Reason.CERTIFICATE_UNKNOWN, f"node {node.hex()[:8]} is not introduced")
+        if not entry.certificate.covers(now_seconds):
+            raise RemoteProtocolError(Reason.CERTIFICATE_EXPIRED, f"node {node.hex()[:8]}'s time is over")
+
+    def envelopes(self) -> tuple[bytes, ...]:
+        """Every certificate as it came, for whoever asks."""
+        return tuple(entry.envelope for entry in self._entries.values())
+
+    def accounts_of(self, node: NodeId) -> tuple[Account, ...]:
+        """The accounts that a node speaks for."""
+        return tuple(account for known, account in self._entries if known == node)
+
+    def _insert(self, certificate: Certificate, data: bytes) -> None:
+        key = (certificate.node, certificate.account)
+        known = self._entries.get(key)
+        if known and known.certificate.not_after_seconds >= certificate.not_after_seconds:
+            raise RemoteProtocolError(Reason.SEEN, "the certificate is known")
+        siblings = [other for other in self._entries if other[1] == certificate.account and other != key]
+        if len(siblings) >= MAX_NODES_PER_ACCOUNT:
+            self._delete(siblings[0])
+        self._entries[key] = _Entry(certificate, data)
+        self._entries.move_to_end(key)
+        self._connection.execute("INSERT OR REPLACE INTO certificate VALUES (?, ?, ?)", (*key, data))
+        if len(self._entries) > self._max_certificates:
+            self._delete(next(iter(self._entries)))
+
+    def _delete(self, key: tuple[NodeId, Account]) -> None:
+        self._entries.pop(key, None)
+        self._connection.execute("DELETE FROM certificate WHERE node = ? AND account = ?", key)
+
+
+def stored_certificates(connection: sqlite3.Connection) -> list[tuple[NodeId, Account, bytes]]:
+    """The certificates in a node's database, none of them judged."""
+    rows = connection.execute("SELECT node, account, envelope FROM certificate").fetchall()
+    return [(NodeId(node), Account(account), bytes(envelope)) for node, account, envelope in rows]

@@ -1,0 +1,38 @@
+"""ReasoningGYM's data sets, built once per family and then moved from seed to seed.
+
+A third of them read a word list or a puzzle file when they are built, some for a third of a second; behind
+the jail's walls nothing can be read. Building one and setting its seed gives the very items of one built with
+that seed, but for the few that draw in their constructor.
+"""
+
+import json
+from functools import cache
+from typing import Any, Final
+
+from sapo_protocol.suite import Family
+
+DRAWN_WHEN_BUILT: Final = frozenset({"acre", "gsm_symbolic", "list_functions"})
+"""These use the seed while they are built, and read no file then."""
+
+
+@cache
+def dataset(family: Family) -> Any:
+    """The family's data set, at whatever seed it was used last."""
+    return _build(family, 0)
+
+
+def at_seed(family: Family, seed: int) -> Any:
+    """The family's data set at one seed."""
+    if family.name in DRAWN_WHEN_BUILT:
+        return _build(family, seed)
+    found = dataset(family)
+    found.seed = found.config.seed = seed
+    return found
+
+
+def _build(family: Family, seed: int) -> Any:
+    from reasoning_gym.factory import create_dataset
+
+    config = json.loads(family.config)
+    config.pop("render")
+    return create_dataset(family.name, seed=seed, **config)

@@ -1,0 +1,128 @@
+"""The pool: admitted rollouts that wait to be verified, bounded and fair (stage 8).
+
+It keeps envelopes as they came, in SQLite. After a restart each goes through admission again:
+trust is not stored, it is re-established.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from sapo_protocol.errors import Reason, RemoteProtocolError
+from sapo_protocol.identifiers import Account, ContentId
+from sapo_verification.reputation import Reputation
+from sapo_verification.store import open_database
+from sapo_verification.types import AdmittedRollout
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS pool (
+    content_id BLOB PRIMARY KEY, epoch INTEGER NOT NULL, envelope BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS pool_epoch ON pool (epoch);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolLimits:
+    """How much the pool holds.
+
+    Attributes:
+        rollouts: in all; at 4 KiB each, 4,096 are 16 MiB.
+        per_account: of one account in one epoch; a nano node on a busy laptop makes 400 a minute.
+        newcomer_share: of all places, for all newcomers together.
+    """
+
+    rollouts: int = 4096
+    per_account: int = 1024
+    newcomer_share: float = 0.5
+
+
+class Pool:
+    """Unused admitted rollouts of other accounts, by account."""
+
+    def __init__(self, path: Path | str, limits: PoolLimits, reputation: Reputation) -> None:
+        self._connection = open_database(path, _SCHEMA)
+        self._limits = limits
+        self._reputation = reputation
+        self._waiting: OrderedDict[ContentId, AdmittedRollout] = OrderedDict()
+        self._per_account: Counter[tuple[Account, int]] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def restore(self, admit: Callable[[bytes], AdmittedRollout]) -> int:
+        """The number of stored envelopes that admission still takes; the others are deleted."""
+        for content_id, envelope in self._connection.execute(
+            "SELECT content_id, envelope FROM pool"
+        ).fetchall():
+            try:
+                self.offer(admit(envelope))
+            except RemoteProtocolError:
+                self._delete([content_id])
+        return len(self)
+
+    def offer(self, admitted: AdmittedRollout) -> None:
+        """Takes a rollout in.
+
+        Raises:
+            RemoteProtocolError: ``BANNED``, ``ACCOUNT_QUOTA`` or ``NEWCOMER_CAP``.
+        """
+        account, epoch = admitted.account, admitted.rollout.epoch
+        if self._reputation.is_banned(account, epoch):
+            raise RemoteProtocolError(Reason.BANNED, f"account {account} is silenced")
+        if self._per_account[account, epoch] >= self._limits.per_account:
+            raise RemoteProtocolError(Reason.ACCOUNT_QUOTA, f"account {account} filled its quota")
+        self._require_newcomer_room(account, epoch)
+        self._waiting[admitted.content_id] = admitted
+        self._per_account[account, epoch] += 1
+        self._connection.execute(
+            "INSERT OR REPLACE INTO pool VALUES (?, ?, ?)", (admitted.content_id, epoch, admitted.envelope)
+        )
+        if len(self._waiting) > self._limits.rollouts:
+            oldest, _ = self._waiting.popitem(last=False)
+            self._delete([oldest])
+
+    def accounts(self) -> frozenset[Account]:
+        """The accounts with rollouts waiting."""
+        return frozenset(admitted.account for admitted in self._waiting.values())
+
+    def waiting(self, account: Account | None = None) -> Iterator[AdmittedRollout]:
+        """The rollouts that wait, oldest first, of one account or of all."""
+        return (a for a in self._waiting.values() if account is None or a.account == account)
+
+    def take(self, content_id: ContentId) -> bool:
+        """Whether the rollout still waited; it waits no more."""
+        if self._waiting.pop(content_id, None) is None:
+            return False
+        self._delete([content_id])
+        return True
+
+    def expire(self, before_epoch: int) -> int:
+        """The number of rollouts dropped because their epoch lies before the given one."""
+        old = [c for c, admitted in self._waiting.items() if admitted.rollout.epoch < before_epoch]
+        for content_id in old:
+            del self._waiting[content_id]
+        self._delete(old)
+        for key in [key for key in self._per_account if key[1] < before_epoch]:
+            del self._per_account[key]
+        return len(old)
+
+    def _require_newcomer_room(self, account: Account, epoch: int) -> None:
+        """Nothing, if the account is no newcomer or a newcomer's place is free."""
+        if not self._reputation.is_newcomer(account, epoch):
+            return
+        room = self._limits.newcomer_share * self._limits.rollouts
+        if len(self._waiting) < room:
+            return  # the pool is not that full, whoever is in it
+        waiting = Counter(admitted.account for admitted in self._waiting.values())
+        newcomers = sum(
+            count for other, count in waiting.items() if self._reputation.is_newcomer(other, epoch)
+        )
+        if newcomers >= room:
+            raise RemoteProtocolError(Reason.NEWCOMER_CAP, "newcomers filled their share of the pool")
+
+    def _delete(self, content_ids: Iterable[bytes]) -> None:
+        self._connection.executemany(
+            "DELETE FROM pool WHERE content_id = ?", [(bytes(content_id),) for content_id in content_ids]
+        )

@@ -1,0 +1,194 @@
+"""The signing database: a slot is written down before anything in it is signed.
+
+A node that crashed, restarted or was restored from a backup must never put two contents into
+one slot: that is equivocation, and nobody could tell the accident from the attack.
+
+The database keeps one low watermark per swarm and account, which only ever rises, as Ethereum's
+validators do (EIP-3076). Several machines of one account divide the slots among themselves:
+machine K of N takes the slots that leave K when divided by N, so none of them needs to know the others'
+marks. A machine whose share changed signs nothing more in an epoch it has signed in.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from sapo_protocol.errors import LocalProtocolError
+from sapo_protocol.identifiers import Account, SwarmId
+from sapo_verification.store import open_database
+
+MAX_MACHINES: Final = 99
+"""Four keys of an account count at a time; more machines than that is a typing error."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS watermark (
+    swarm BLOB NOT NULL, account BLOB NOT NULL, epoch INTEGER NOT NULL, next_slot INTEGER NOT NULL,
+    PRIMARY KEY (swarm, account)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS slot_share (
+    swarm BLOB NOT NULL, account BLOB NOT NULL, machine INTEGER NOT NULL, machines INTEGER NOT NULL,
+    PRIMARY KEY (swarm, account)
+) WITHOUT ROWID;
+"""
+
+_READ = """
+SELECT w.swarm, w.account, w.epoch, w.next_slot, s.machine, s.machines
+FROM watermark w LEFT JOIN slot_share s ON s.swarm = w.swarm AND s.account = w.account
+WHERE ?1 IS NULL OR (w.swarm = ?1 AND w.account = ?2) ORDER BY w.swarm, w.account
+"""
+"""Marks of a database from before there were shares have none: their machine was the only one."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlotShare:
+    """Which slots one of several machines of an account takes: those congruent to it."""
+
+    machine: int = 0
+    machines: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.machine < self.machines <= MAX_MACHINES:
+            raise LocalProtocolError(f"there is no machine {self.machine} of {self.machines}, counted from 0")
+
+    def __str__(self) -> str:
+        return f"{self.machine}/{self.machines}"
+
+    @classmethod
+    def parse(cls, text: str) -> "SlotShare":
+        """The share in a text such as ``0/2``.
+
+        Raises:
+            LocalProtocolError: it is none.
+        """
+        machine, slash, machines = text.partition("/")
+        if not (slash and machine.isdecimal() and machines.isdecimal() and text.isascii()):
+            raise LocalProtocolError(f"{text!r} is no share of the form K/N")
+        return cls(int(machine), int(machines))
+
+    def holds(self, slot: int) -> bool:
+        """Whether this machine takes the slot."""
+        return slot % self.machines == self.machine
+
+    def first_from(self, slot: int) -> int:
+        """The lowest slot of the share that is not below another."""
+        return slot + (self.machine - slot) % self.machines
+
+
+WHOLE: Final = SlotShare()
+"""The only machine of its account."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What one account may still sign in one swarm.
+
+    Attributes:
+        epoch: the newest epoch that was signed in; older ones are over.
+        next_slot: every slot of that epoch below it may have been signed.
+        share: the machine's share in that epoch.
+    """
+
+    swarm_id: SwarmId
+    account: Account
+    epoch: int
+    next_slot: int
+    share: SlotShare = WHOLE
+
+    @property
+    def height(self) -> tuple[int, int]:
+        """What must never fall."""
+        return self.epoch, self.next_slot
+
+
+class SigningDatabase:
+    """The lowest slot that an account may still sign, per swarm; it only ever rises."""
+
+    def __init__(self, path: Path | str) -> None:
+        self._connection = open_database(path, _SCHEMA)
+        self._connection.execute("PRAGMA synchronous=FULL")  # a power cut must not lower the mark
+
+    def take_slots(
+        self,
+        swarm_id: SwarmId,
+        account: Account,
+        epoch: int,
+        count: int,
+        slots_per_epoch: int,
+        share: SlotShare = WHOLE,
+    ) -> range:
+        """Up to ``count`` fresh slots of an epoch, never handed out again; empty when the quota is used.
+
+        Empty too for the rest of an epoch in which this database signed under another share.
+
+        Raises:
+            LocalProtocolError: the epoch lies before one that was already signed in.
+        """
+        with self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            mark = self.mark(swarm_id, account) or Mark(swarm_id, account, -1, 0, share)
+            if epoch < mark.epoch:
+                raise LocalProtocolError(f"epoch {epoch} is over: epoch {mark.epoch} was signed in")
+            if epoch > mark.epoch:
+                mark = Mark(swarm_id, account, epoch, 0, share)
+            slots = _fresh(mark, count, slots_per_epoch) if mark.share == share else range(0)
+            self._write(
+                Mark(swarm_id, account, epoch, slots[-1] + 1 if slots else mark.next_slot, mark.share)
+            )
+        return slots
+
+    def mark(self, swarm_id: SwarmId, account: Account) -> Mark | None:
+        """The mark of an account in a swarm, if it ever signed."""
+        marks = self._marks(swarm_id, account)
+        return marks[0] if marks else None
+
+    def marks(self) -> tuple[Mark, ...]:
+        """Every mark, by swarm and account."""
+        return self._marks(None, None)
+
+    def raise_marks(self, marks: tuple[Mark, ...]) -> int:
+        """The number of marks that rose; all are taken in, or none is.
+
+        Raises:
+            LocalProtocolError: one lies below what is known here, or is of the same epoch but another share.
+        """
+        with self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            return sum(self._raise(mark) for mark in marks)
+
+    def _raise(self, mark: Mark) -> bool:
+        known = self.mark(mark.swarm_id, mark.account)
+        if known is not None and mark.height < known.height:
+            raise LocalProtocolError(
+                f"account {mark.account} signed up to slot {known.next_slot} of epoch {known.epoch} here,"
+                f" beyond slot {mark.next_slot} of epoch {mark.epoch}"
+            )
+        if known is not None and mark.epoch == known.epoch and mark.share != known.share:
+            raise LocalProtocolError(
+                f"account {mark.account} signed as machine {known.share} in epoch {known.epoch} here,"
+                f" not as {mark.share}"
+            )
+        self._write(mark)
+        return known != mark
+
+    def _marks(self, swarm_id: SwarmId | None, account: Account | None) -> tuple[Mark, ...]:
+        rows = self._connection.execute(_READ, (swarm_id, account))
+        return tuple(
+            Mark(SwarmId(swarm), Account(account), epoch, slot, SlotShare(machine or 0, machines or 1))
+            for swarm, account, epoch, slot, machine, machines in rows.fetchall()
+        )
+
+    def _write(self, mark: Mark) -> None:
+        place = (mark.swarm_id, mark.account)
+        self._connection.execute(
+            "INSERT OR REPLACE INTO watermark VALUES (?, ?, ?, ?)", (*place, *mark.height)
+        )
+        self._connection.execute(
+            "INSERT OR REPLACE INTO slot_share VALUES (?, ?, ?, ?)",
+            (*place, mark.share.machine, mark.share.machines),
+        )
+
+
+def _fresh(mark: Mark, count: int, slots_per_epoch: int) -> range:
+    """The next slots above a mark, of its share and below the quota."""
+    first, step = mark.share.first_from(mark.next_slot), mark.share.machines
+    return range(first, max(first, min(first + count * step, slots_per_epoch)), step)

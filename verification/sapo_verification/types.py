@@ -1,0 +1,99 @@
+"""The ladder of trust: a type per step, each built by exactly one function.
+
+===================  ====================================  =============================
+type                 what has been shown                   the only builder
+===================  ====================================  =============================
+``SignedEnvelope``   well formed, this swarm               ``sapo_protocol.envelope``
+``AdmittedRollout``  stages 1 to 7: authentic, in time     ``Admission.judge``
+``VerifiedRollout``  9 to 11: re-derived and re-scored     ``Verifier.verify``
+``SampledBatch``     drawn under weights and caps          ``Sampler.assemble``
+===================  ====================================  =============================
+
+There is no ``verified: bool``. A function that needs a checked rollout asks for the type.
+"""
+
+from dataclasses import dataclass
+
+from sapo_protocol.identifiers import Account, ContentId
+from sapo_protocol.rollout import Rollout
+from sapo_protocol.tasks import Task
+
+
+@dataclass(frozen=True, slots=True)
+class AdmittedRollout:
+    """A rollout whose author, epoch and slot are genuine; its answers are not yet scored."""
+
+    content_id: ContentId
+    rollout: Rollout
+    envelope: bytes
+
+    @property
+    def account(self) -> Account:
+        """The author's account."""
+        return self.rollout.account
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedRollout:
+    """A rollout with what this node derived for it.
+
+    Attributes:
+        task: re-derived from beacon, account, family and slot.
+        prompt: re-derived from the task.
+        rewards: one per completion, 0.0 or 1.0, scored here.
+    """
+
+    admitted: AdmittedRollout
+    task: Task
+    prompt: str
+    rewards: tuple[float, ...]
+
+    @property
+    def content_id(self) -> ContentId:
+        """The id of the signed content."""
+        return self.admitted.content_id
+
+    @property
+    def account(self) -> Account:
+        """The author's account."""
+        return self.admitted.account
+
+    @property
+    def completions(self) -> tuple[bytes, ...]:
+        """The author's completions."""
+        return self.admitted.rollout.completions
+
+    @property
+    def mean_reward(self) -> float:
+        """The share of completions that are right."""
+        return sum(self.rewards) / len(self.rewards)
+
+    @property
+    def is_informative(self) -> bool:
+        """Whether the rewards differ; a group without spread has no advantage and teaches nothing."""
+        return len(set(self.rewards)) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class SampledGroup:
+    """One group of a training batch and where it came from."""
+
+    rollout: VerifiedRollout
+    external: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SampledBatch:
+    """What one training step sees: I local groups and up to J external ones."""
+
+    groups: tuple[SampledGroup, ...]
+
+    @property
+    def external(self) -> tuple[VerifiedRollout, ...]:
+        """The external rollouts of the batch."""
+        return tuple(group.rollout for group in self.groups if group.external)
+
+    @property
+    def local(self) -> tuple[VerifiedRollout, ...]:
+        """The node's own rollouts of the batch."""
+        return tuple(group.rollout for group in self.groups if not group.external)

@@ -1,0 +1,47 @@
+"""Text as a sequence of words, alike on every node: what stages 9, 11 and 13 compare.
+
+Unicode's own notions of letters, spaces and case change between releases, so only ASCII is folded, and every
+character beyond ASCII is a word of its own, which also serves scripts that are written without spaces.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from string import ascii_lowercase, ascii_uppercase
+from typing import Final
+
+_WORD: Final = re.compile(r"[0-9a-z]+|[^\x00-\x7f]")
+_FOLDED: Final = str.maketrans(ascii_uppercase, ascii_lowercase)
+_MASK: Final = 2**64 - 1
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text without case, punctuation and spacing; linear in its length."""
+    return _WORD.findall(text.translate(_FOLDED))
+
+
+def is_prose(word: str) -> bool:
+    """Whether a word is more than digits."""
+    return not word.isdigit() or not word.isascii()
+
+
+def prose_windows(words: Sequence[str], size: int) -> Iterator[int]:
+    """The start of every run of ``size`` words that is not digits alone: grids and sums are data."""
+    last = -1
+    for place, word in enumerate(words):
+        if is_prose(word):
+            last = place
+        start = place - size + 1
+        if start >= 0 and last >= start:
+            yield start
+
+
+def window_hashes(words: Sequence[str], size: int, key: bytes) -> set[int]:
+    """64 keyed bits for each different run of prose; nobody without the key can aim at a value."""
+    known = {word: _hash(word, key) for word in set(words)}
+    hashes = [known[word] for word in words]
+    return {hash(tuple(hashes[at : at + size])) & _MASK for at in prose_windows(words, size)}
+
+
+def _hash(word: str, key: bytes) -> int:
+    return int.from_bytes(blake2b(word.encode(), digest_size=8, key=key).digest(), "big")
