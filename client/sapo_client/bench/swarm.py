@@ -1,0 +1,108 @@
+"""A swarm to measure with: genuine keys, certificates and messages, made on the spot."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from typing import Final
+
+from sapo_protocol import ed25519, secp256k1
+from sapo_protocol.certificate import issue_certificate
+from sapo_protocol.eip712 import NodeBinding
+from sapo_protocol.envelope import Kind, seal
+from sapo_protocol.epochs import beacon
+from sapo_protocol.identifiers import Account, Digest, NodeId
+from sapo_protocol.manifest import Limits, Manifest
+from sapo_protocol.rollout import Rollout
+from sapo_protocol.suite import Suite
+from sapo_protocol.tasks import Task, assigned_task
+from sapo_verification.admission import Admission
+from sapo_verification.catalogue import NANO_DEFAULT, REASONING_GYM, family
+from sapo_verification.certificates import CertificateBook
+
+SLOTS: Final = 1 << 20
+"""No measurement runs out of slots."""
+
+GROUP: Final = 8
+"""Completions of a rollout, the paper's group size."""
+
+
+@dataclass(frozen=True)
+class Author:
+    """Somebody with a node key, an account and a certificate; the number makes them."""
+
+    number: int
+
+    @cached_property
+    def seed(self) -> bytes:
+        """The node key's secret seed."""
+        return sha256(b"bench node %d" % self.number).digest()
+
+    @cached_property
+    def secret(self) -> bytes:
+        """The account's secret key."""
+        return sha256(b"bench account %d" % self.number).digest()
+
+    @cached_property
+    def node(self) -> NodeId:
+        """The node key."""
+        return ed25519.public_key(self.seed)
+
+    @cached_property
+    def account(self) -> Account:
+        """The account."""
+        return secp256k1.account_of(self.secret)
+
+
+class BenchSwarm:
+    """A swarm whose first epoch is now and long; every message in it is genuine."""
+
+    def __init__(self) -> None:
+        self.now_seconds = int(time.time())
+        suite = _suite()
+        self.manifest = Manifest(
+            name="bench",
+            bootstrap=(),
+            chain_id=0,
+            registry=None,
+            ledger=None,
+            finality_seconds=0,
+            genesis_seconds=self.now_seconds,
+            epoch_seconds=86_400,
+            suite=suite,
+            limits=Limits(slots_per_epoch=SLOTS, max_completions=16, points_per_epoch=16),
+        )
+
+    @property
+    def beacon(self) -> Digest:
+        """The beacon of the only epoch."""
+        return beacon(self.manifest.swarm_id, 0, b"")
+
+    def admission(self, authors: Sequence[Author]) -> Admission:
+        """A gate that knows the authors and has heard nothing yet."""
+        book = CertificateBook(self.manifest)
+        for author in authors:
+            binding = NodeBinding(
+                author.node, self.manifest.swarm_id, self.now_seconds, self.now_seconds + 86_400
+            )
+            envelope = issue_certificate(author.seed, author.secret, binding, self.manifest.binding_domain)
+            book.judge(envelope.to_bytes(), self.now_seconds)
+        return Admission(self.manifest, book)
+
+    def task(self, author: Author, place: int, slot: int) -> Task:
+        """The task that an author's slot holds."""
+        return assigned_task(self.manifest.swarm_id, self.beacon, author.account, place, slot)
+
+    def message(self, author: Author, place: int, slot: int, completions: Sequence[bytes]) -> bytes:
+        """A sealed rollout as it goes over the wire."""
+        rollout = Rollout(author.node, author.account, 0, slot, place, tuple(completions))
+        return seal(Kind.ROLLOUT, self.manifest.swarm_id, rollout.to_payload(), author.seed).to_bytes()
+
+
+def _suite() -> Suite:
+    """The nano families; no sample items are derived, for nobody joins this swarm."""
+    families = tuple(family(name, "nano") for name in NANO_DEFAULT)
+    return Suite(REASONING_GYM, families, Digest(sha256(b"bench").digest()))

@@ -1,0 +1,91 @@
+"""The command `sapo`: its root, its groups, and how it ends.
+
+Commands import what they need inside their bodies: `sapo --help` loads no model library, chain or network.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import TracebackType
+from typing import Annotated
+
+import typer
+
+from sapo_client.cli import (
+    bench,
+    config,
+    doctor,
+    export,
+    init,
+    inspect,
+    join,
+    keys,
+    lab,
+    ledger,
+    testnet,
+    verify,
+)
+from sapo_client.cli.render import print_error
+from sapo_client.errors import ExitCode, SapoError
+
+app = typer.Typer(
+    name="sapo",
+    no_args_is_help=True,
+    rich_markup_mode=None,  # plain help: the same on a terminal, in a pipe and in the reference
+    pretty_exceptions_enable=False,
+    help="Join an open network in which strangers' language models learn from each other's rollouts.",
+    epilog="Every command takes --json, -q, -v, --no-progress, --data-dir and --config.",
+)
+
+# Nothing that the libraries below would send about their users is sent, unless the user asked for it.
+TELEMETRY_OFF = {
+    "DO_NOT_TRACK": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+}
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        import importlib.metadata
+
+        sys.stdout.write(f"sapo {importlib.metadata.version('sapo-swarm')}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
+    ] = False,
+) -> None:
+    """Join an open network in which strangers' language models learn from each other's rollouts."""
+
+
+for module in (init, join, inspect, verify, doctor):
+    module.register(app)
+for group in (keys, config, ledger, export, testnet, lab, bench):
+    app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
+
+
+def main() -> None:
+    """The entry point: runs a command and ends the process with its documented exit code."""
+    sys.excepthook = _report_bug
+    for variable, value in TELEMETRY_OFF.items():
+        os.environ.setdefault(variable, value)
+    try:
+        app()
+    except SapoError as error:
+        print_error(error.text, error.hint)
+        sys.exit(error.exit_code)
+
+
+def _report_bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    sys.__excepthook__(kind, error, trace)
+    if issubclass(kind, Exception):
+        print_error(
+            "this is a bug in sapo",
+            f"report the lines above with the output of `sapo env`; exit {ExitCode.BUG:d}",
+        )

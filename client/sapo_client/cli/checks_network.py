@@ -1,0 +1,147 @@
+"""What `sapo doctor` looks at beyond this machine: the swarm, its first nodes, its chain."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from sapo_client.cli.checks import Check
+from sapo_client.config import Config
+from sapo_client.errors import SapoError
+from sapo_client.paths import DataDir
+
+if TYPE_CHECKING:
+    from sapo_protocol.manifest import Manifest
+
+CLOCK_WARN_SECONDS = 5.0  # half of the slack that peers allow at an epoch's edge
+CLOCK_FAIL_SECONDS = 60.0  # beyond it messages fall into the wrong epoch
+NETWORK_TIMEOUT_SECONDS = 5.0
+NO_CODE = ("0x", "0x0", None)  # how end points say that an address holds no contract
+
+
+def check_manifest(config: Config) -> tuple[Manifest | None, Check]:
+    """The swarm's manifest: the one configured, or the one of the data directory."""
+    from sapo_client.node.manifests import read_manifest
+
+    kept = DataDir(config.data_dir).manifest
+    path = config.swarm.manifest or (kept if kept.exists() else None)
+    if path is None:
+        hint = "name one with `sapo join --manifest FILE`, or start a swarm: sapo testnet up"
+        return None, Check("manifest", "warn", "no swarm is configured", hint)
+    try:
+        manifest = read_manifest(path)
+    except SapoError as error:
+        return None, Check("manifest", "fail", error.text, error.hint)
+    return manifest, Check("manifest", "ok", f"{manifest.name}, swarm {manifest.swarm_id.hex()[:12]}")
+
+
+def check_suite(manifest: Manifest) -> Check:
+    """Whether this installation derives the swarm's very tasks."""
+    from sapo_client.node.manifests import require_same_suite
+
+    try:
+        require_same_suite(manifest)
+    except SapoError as error:
+        return Check("suite", "fail", error.text, error.hint)
+    families = len(manifest.suite.families)
+    return Check("suite", "ok", f"{families} families, reasoning-gym {manifest.suite.reasoning_gym}")
+
+
+def check_genesis(manifest: Manifest) -> Check:
+    """Whether the swarm has begun, by this machine's clock."""
+    ahead = manifest.genesis_seconds - time.time()
+    if ahead > 0:
+        return Check(
+            "genesis", "warn", f"the swarm begins in {ahead:.0f} s", "wait, or set this machine's clock"
+        )
+    return Check("genesis", "ok", f"the swarm began {-ahead / 3600:.1f} h ago")
+
+
+def check_bootstrap(addresses: tuple[str, ...]) -> Iterator[Check]:
+    """Whether the first nodes to meet accept a connection."""
+    if not addresses:
+        hint = "name a node with --bootstrap; the first node of a swarm needs none"
+        yield Check("bootstrap", "warn", "no node to meet first is known", hint)
+    for address in addresses:
+        target = _tcp_target(address)
+        if target is None:
+            yield Check("bootstrap", "warn", f"{address} is not /ip4|ip6|dns.../tcp/..., so not tried")
+            continue
+        try:
+            socket.create_connection(target, timeout=NETWORK_TIMEOUT_SECONDS).close()
+        except OSError as error:
+            hint = "ask whoever runs it, or name another one with --bootstrap"
+            yield Check("bootstrap", "fail", f"{address} does not answer: {error}", hint)
+        else:
+            yield Check("bootstrap", "ok", f"{address} answers")
+
+
+def check_chain(config: Config, manifest: Manifest) -> Iterator[Check]:
+    """Chain id, contracts and clock, as each RPC end point tells them."""
+    if not manifest.chain_id or not config.ledger.enabled:
+        yield Check(
+            "ledger", "ok", "off" if manifest.chain_id else "this swarm has no chain and pays nothing"
+        )
+        return
+    if not config.ledger.rpc_urls:
+        yield Check(
+            "ledger", "warn", "no RPC end point is configured", "name one with --rpc, or use --no-ledger"
+        )
+    for url in config.ledger.rpc_urls:
+        try:
+            ask = _asker(url)
+            yield _check_contracts(url, manifest, ask)
+            block_seconds = int(ask("eth_getBlockByNumber", "latest", False)["timestamp"], 16)
+            yield clock_check(url, block_seconds, time.time())
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            hint = "check the URL and the connection; training goes on without a ledger"
+            yield Check("ledger", "fail", f"{url} does not answer as a chain: {error}", hint)
+
+
+Ask = Callable[..., Any]
+
+
+def _check_contracts(url: str, manifest: Manifest, ask: Ask) -> Check:
+    chain_id = int(ask("eth_chainId"), 16)
+    if chain_id != manifest.chain_id:
+        detail = f"{url} serves chain {chain_id}, the manifest names {manifest.chain_id}"
+        return Check("ledger", "fail", detail, "use an end point of the manifest's chain")
+    for contract in (manifest.registry, manifest.ledger):
+        if contract is not None and ask("eth_getCode", str(contract), "latest") in NO_CODE:
+            detail = f"there is no contract at {contract} on chain {chain_id}"
+            return Check("ledger", "fail", detail, "the manifest is of another chain; ask for the right one")
+    return Check("ledger", "ok", f"{url} serves chain {chain_id} with the swarm's contracts")
+
+
+def clock_check(url: str, block_seconds: float, now_seconds: float) -> Check:
+    """The clock against the latest block: blocks may be old, but never from the future."""
+    behind = block_seconds - now_seconds
+    if behind > CLOCK_FAIL_SECONDS:
+        return Check("clock", "fail", f"{behind:.0f} s behind {url}", "set the clock, for example with NTP")
+    if behind > CLOCK_WARN_SECONDS:
+        return Check("clock", "warn", f"{behind:.0f} s behind {url}", "set the clock, for example with NTP")
+    return Check("clock", "ok", f"latest block of {url} is {max(0.0, -behind):.0f} s old")
+
+
+def _asker(url: str) -> Ask:
+    if not url.startswith(("http://", "https://")):
+        raise ValueError("not an http:// or https:// address")
+
+    def ask(method: str, *parameters: object) -> Any:
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}).encode()
+        request = urllib.request.Request(url, body, {"Content-Type": "application/json"})  # noqa: S310
+        with urllib.request.urlopen(request, timeout=NETWORK_TIMEOUT_SECONDS) as response:  # noqa: S310
+            return json.load(response)["result"]
+
+    return ask
+
+
+def _tcp_target(address: str) -> tuple[str, int] | None:
+    parts = address.strip("/").split("/")
+    if len(parts) < 4 or parts[0] not in {"ip4", "ip6", "dns", "dns4", "dns6"} or parts[2] != "tcp":
+        return None
+    return (parts[1], int(parts[3])) if parts[3].isdigit() else None

@@ -1,0 +1,83 @@
+"""`sapo doctor` and `sapo env`: what is wrong with this machine, and what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from sapo_client.cli.options import Common, IdentityOption, ManifestOption, RpcOption, command
+from sapo_client.cli.render import Grid, Pairs
+
+if TYPE_CHECKING:
+    from sapo_client.cli.checks import Check
+    from sapo_client.config import Config
+
+
+def register(app: typer.Typer) -> None:
+    """The commands, on the root."""
+    command(app)(doctor)
+    command(app)(env)
+
+
+def doctor(
+    common: Common,
+    identity: IdentityOption = None,
+    manifest: ManifestOption = None,
+    rpc: RpcOption = None,
+) -> None:
+    """Check this machine for a node; exit 7 if a check fails."""
+    from dataclasses import asdict
+
+    from sapo_client.errors import ExitCode
+
+    flags = {"identity": identity, "swarm.manifest": manifest, "ledger.rpc_urls": rpc}
+    checks = list(_run_checks(common.resolve(flags).config))
+    failed = sum(check.state == "fail" for check in checks)
+    document = {"format": "sapo/doctor/1", "failed": failed, "checks": [asdict(check) for check in checks]}
+    common.output.emit(
+        document, Grid(("check", "state", "found"), [(item.name, item.state, item.detail) for item in checks])
+    )
+    for item in checks:
+        if item.state != "ok" and item.hint and not common.as_json:
+            common.output.note(f"{item.name}: {item.hint}")
+    raise typer.Exit(ExitCode.VERIFICATION if failed else ExitCode.DONE)
+
+
+def _run_checks(config: Config) -> Iterator[Check]:
+    """Every check, the cheap ones first."""
+    from sapo_client.cli import checks, checks_network
+    from sapo_client.paths import DataDir
+
+    yield checks.check_python()
+    yield checks.check_disk(DataDir(config.data_dir))
+    yield checks.check_identity(config.identity)
+    yield checks.check_torch(config.learner.device)
+    yield from checks.check_jail()
+    manifest, about_manifest = checks_network.check_manifest(config)
+    yield about_manifest
+    if manifest is not None:
+        yield checks_network.check_suite(manifest)
+        yield checks_network.check_genesis(manifest)
+        yield from checks_network.check_bootstrap((*config.swarm.bootstrap, *manifest.bootstrap))
+        yield from checks_network.check_chain(config, manifest)
+
+
+def env(common: Common) -> None:
+    """Print versions and machine for a report, without secrets."""
+    from sapo_client.cli.environment import environment
+    from sapo_client.paths import config_file
+
+    document = environment(common.config or config_file(), common.data())
+    common.output.emit(document, Pairs(_flat(document)))
+
+
+def _flat(document: dict[str, Any]) -> list[tuple[str, Any]]:
+    rows: list[tuple[str, Any]] = []
+    for name, value in document.items():
+        if isinstance(value, dict):
+            rows.extend((f"{name} {key}", inner) for key, inner in value.items())
+        else:
+            rows.append((name, value))
+    return rows

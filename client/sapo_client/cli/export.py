@@ -1,0 +1,61 @@
+"""`sapo export`: what a user takes home."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sapo_client.cli.options import Common, command
+
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Take home what this node made and heard."
+)
+
+
+@command(app)
+def model(
+    common: Common,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the model is written.")],
+) -> None:
+    """Write the trained policy as two lines of transformers load it; the node must be stopped."""
+    import trio
+
+    from sapo_client import locks
+    from sapo_client.node.export import export_model
+
+    data = common.data()
+    with locks.lock(data.lock, what=f"data directory {data.root}"):
+        step = trio.run(export_model, common.resolve().config, folder)
+    common.output.emit({"folder": str(folder), "step": step}, f"wrote {folder} (step {step})")
+
+
+@command(app)
+def rollouts(
+    common: Common,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the envelopes are written.")],
+    last: Annotated[
+        int, typer.Option("--last", "-n", min=1, help="How many, counted from the latest.")
+    ] = 100,
+) -> None:
+    """Write admitted rollouts as they came over the wire, one file each, for `sapo verify`."""
+    from sapo_client.node.export import export_rollouts
+
+    written = export_rollouts(common.data(), folder, last)
+    common.output.emit({"folder": str(folder), "rollouts": written}, f"wrote {written} envelopes to {folder}")
+
+
+@command(app)
+def parquet(
+    common: Common,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The Parquet file to write.")],
+    last: Annotated[
+        int, typer.Option("--last", "-n", min=1, help="How many, counted from the latest.")
+    ] = 10_000,
+) -> None:
+    """Write admitted rollouts as a table for analysis: author, epoch, family, completions, reward."""
+    from sapo_client.node.export import export_parquet
+
+    written = export_parquet(common.data(), file, last)
+    common.output.emit({"file": str(file), "rollouts": written}, f"wrote {written} rollouts to {file}")

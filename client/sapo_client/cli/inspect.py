@@ -1,0 +1,204 @@
+"""`sapo status`, `peers`, `rollouts`, `stop`, `id`: a node as seen from its own machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from sapo_client.cli.keys import identity_card
+from sapo_client.cli.options import Common, IdentityOption, command
+from sapo_client.cli.render import Grid, Pairs
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from sapo_client.observe.reports import RolloutReport, StatusReport
+    from sapo_client.paths import DataDir
+
+    Report = TypeVar("Report", bound=BaseModel)
+
+# What the event file calls a rollout's way through a node.
+ROLLOUT_EVENTS = ("published", "admitted", "verified", "refused")
+
+
+def register(app: typer.Typer) -> None:
+    """The commands, on the root."""
+    command(app)(status)
+    command(app)(peers)
+    command(app)(rollouts)
+    command(app)(stop)
+    command(app, "id")(id_)
+
+
+def status(
+    common: Common,
+    healthy: Annotated[
+        bool, typer.Option("--healthy", help="Only the exit code: 0 if the node is up and healthy, 5 if not.")
+    ] = False,
+) -> None:
+    """Show how the node does; where it is down, what it last said."""
+    from sapo_client.errors import ExitCode
+    from sapo_client.observe.control_client import ControlClient
+
+    data = common.data()
+    if healthy:
+        raise typer.Exit(ExitCode.DONE if ControlClient(data).health() else ExitCode.NETWORK)
+    report = _status(common, data)
+    common.output.emit(report.model_dump(mode="json"), Pairs(_status_rows(report)))
+
+
+def peers(common: Common) -> None:
+    """List the peers that the running node is connected to."""
+    from sapo_client.observe.reports import PeersReport
+
+    report = _ask(common.data(), "peers", PeersReport)
+    columns = ("peer id", "account", "score", "reputation", "accepted", "refused", "address")
+    rows = [
+        (peer.peer_id, peer.account, peer.score, peer.reputation, peer.accepted, peer.refused, peer.address)
+        for peer in report.peers
+    ]
+    common.output.emit(report.model_dump(mode="json"), Grid(columns, rows))
+
+
+def rollouts(
+    common: Common,
+    last: Annotated[int, typer.Option("--last", "-n", min=1, help="How many, counted from the latest.")] = 20,
+) -> None:
+    """List the latest rollouts; from the event file where it is down."""
+    from sapo_client.errors import SapoError
+    from sapo_client.observe.reports import RolloutsReport
+
+    data = common.data()
+    try:
+        report = _ask(data, "rollouts", RolloutsReport)
+    except SapoError as error:
+        if not data.events.exists():
+            raise
+        common.output.note(f"{error.text}; this is what its event file says")
+        _print_rollout_events(common, data, last)
+        return
+    latest = report.model_copy(update={"rollouts": report.rollouts[-last:]})
+    columns = ("content id", "account", "epoch", "slot", "family", "n", "reward", "state")
+    common.output.emit(
+        latest.model_dump(mode="json"), Grid(columns, [_rollout_row(item) for item in latest.rollouts])
+    )
+
+
+def stop(
+    common: Common,
+    finish: Annotated[bool, typer.Option("--finish", help="Let the current round end first.")] = False,
+) -> None:
+    """Stop the running node: it drains and checkpoints."""
+    from sapo_client.observe.control_client import ControlClient
+
+    answer = ControlClient(common.data()).stop(finish=finish)
+    common.output.emit(answer, "stopping after the current round" if finish else "stopping")
+
+
+def id_(
+    common: Common,
+    identity: IdentityOption = None,
+) -> None:
+    """Show who this node is: node id, peer id and account."""
+    name = common.resolve({"identity": identity}).config.identity or "key"
+    identity_card(common, name)
+
+
+def _ask(data: DataDir, name: str, kind: type[Report]) -> Report:
+    """The running node's report, parsed.
+
+    Raises:
+        SapoError: no node runs here, or it is another version (exit code 5).
+    """
+    from pydantic import ValidationError
+
+    from sapo_client.errors import ExitCode, SapoError
+    from sapo_client.observe.control_client import ControlClient
+
+    try:
+        return kind.model_validate_json(ControlClient(data).get_text(name))
+    except ValidationError as error:
+        raise SapoError(
+            f"the node's {name} report is not one that this version reads",
+            hint="restart the node after an upgrade: it and this command must be one version",
+            exit_code=ExitCode.NETWORK,
+        ) from error
+
+
+def _status(common: Common, data: DataDir) -> StatusReport:
+    from sapo_client.errors import SapoError
+    from sapo_client.observe.reports import StatusReport, kept_status
+
+    try:
+        return _ask(data, "status", StatusReport)
+    except SapoError as error:
+        kept = kept_status(data.status)
+        if kept is None:
+            raise
+        common.output.note(f"{error.text}; this is what it last said")
+        return kept
+
+
+def _status_rows(report: StatusReport) -> list[tuple[str, Any]]:
+    ledger = report.ledger
+    refused = [f"{reason} {count}" for reason, count in sorted(report.refused.items())]
+    return [
+        ("state", report.state),
+        ("updated", report.updated),
+        ("swarm", f"{report.swarm_name} ({report.swarm_id})"),
+        ("node id", report.node_id),
+        ("peer id", report.peer_id),
+        ("account", report.account),
+        ("addresses", report.addresses),
+        ("model", f"{report.model} on {report.device}"),
+        ("round", f"{report.round} (epoch {report.epoch}, step {report.step})"),
+        ("reward", f"{cell_reward(report.reward)} now, {cell_reward(report.reward_start)} at the start"),
+        ("peers", report.peers),
+        ("pool", report.pool),
+        ("rollouts", f"{report.shared} shared, {report.accepted} accepted"),
+        ("sampled", f"{report.sampled_own} own, {report.sampled_external} of others"),
+        ("refused", refused),
+        ("ledger", _ledger_text(report) if ledger.enabled else "off"),
+        ("ledger error", ledger.last_error),
+    ]
+
+
+def _ledger_text(report: StatusReport) -> str:
+    ledger = report.ledger
+    registered = "registered" if ledger.registered else "not registered"
+    receipt = ledger.last_receipt or "none yet"
+    return f"{registered}, {ledger.points} points, {ledger.outbox} waiting, last receipt {receipt}"
+
+
+def cell_reward(reward: float | None) -> str:
+    """A mean reward in a table."""
+    return "-" if reward is None else f"{reward:.2f}"
+
+
+def _rollout_row(item: RolloutReport) -> tuple[Any, ...]:
+    account = "own" if item.own else item.account
+    reward = cell_reward(item.reward)
+    return (
+        item.content_id,
+        account,
+        item.epoch,
+        item.slot,
+        item.family,
+        item.completions,
+        reward,
+        item.state,
+    )
+
+
+def _print_rollout_events(common: Common, data: DataDir, last: int) -> None:
+    from collections import deque
+
+    from sapo_client.observe.events import read_events
+
+    found = deque((event for event in read_events(data.events) if event["event"] in ROLLOUT_EVENTS), last)
+    columns = ("time", "event", "content_id", "account", "reason")
+    common.output.emit(
+        {"format": "sapo/events/1", "events": list(found)},
+        Grid(columns, [[event.get(column) for column in columns] for event in found]),
+    )

@@ -1,0 +1,172 @@
+"""`sapo keys`: identities are made, shown, backed up and brought back; never overwritten."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sapo_client.cli import signing
+from sapo_client.cli.options import Common, PassphraseFile, command
+from sapo_client.cli.render import Grid, Pairs
+
+if TYPE_CHECKING:
+    from sapo_client.keystore import IdentityFile
+
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Make, show, back up and bring back identities."
+)
+app.add_typer(signing.app, name="signing")
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A name in the key folder, or a path.")]
+PLAIN_WARNING = "the keys are stored without encryption: whoever reads the file is you, and can spend for you"
+
+
+@command(app)
+def new(
+    common: Common,
+    name: Name,
+    passphrase_file: PassphraseFile = None,
+    no_passphrase: Annotated[
+        bool, typer.Option("--no-passphrase", help="Store the keys unencrypted. For testnets.")
+    ] = False,
+    kdf: Annotated[
+        str, typer.Option("--kdf", help="Cost of guessing the passphrase: moderate or interactive.")
+    ] = "moderate",
+) -> None:
+    """Make an identity: a node key and the account that is paid."""
+    from sapo_client import keystore
+    from sapo_client.private_files import refuse_existing
+
+    if kdf not in keystore.COSTS:
+        raise typer.BadParameter(f"{kdf} is not one of {', '.join(keystore.COSTS)}", param_hint="--kdf")
+    path = keystore.locate(name)
+    refuse_existing(path)
+    passphrase = None if no_passphrase else _source(common, passphrase_file).read_new(f"identity {path.stem}")
+    keystore.create(path, passphrase, cost=keystore.COSTS[kdf])
+    if no_passphrase:
+        common.output.warn(PLAIN_WARNING)
+    _show(common, path, keystore.read(path))
+    common.output.note(f"Back it up now, a lost key is a lost self: sapo keys backup {name} FILE")
+    common.output.note(f"Then: sapo join --identity {name}")
+
+
+@command(app)
+def show(
+    common: Common,
+    name: Name,
+    ethereum: Annotated[
+        bool, typer.Option("--ethereum", help="Print the account's Ethereum keystore (v3), for wallets.")
+    ] = False,
+) -> None:
+    """Show the public part of an identity; no passphrase is needed."""
+    from sapo_client import keystore
+    from sapo_client.errors import ExitCode, SapoError
+
+    path = keystore.locate(name)
+    file = keystore.read(path)
+    if not ethereum:
+        _show(common, path, file)
+        return
+    if file.ethereum_keystore is None:
+        raise SapoError(
+            f"the account in {path} is stored without a passphrase, so there is no keystore to print",
+            hint="make an identity with a passphrase: sapo keys new NAME",
+            exit_code=ExitCode.KEYSTORE,
+        )
+    document = dict(file.ethereum_keystore)
+    common.output.emit(document, json.dumps(document, indent=2))
+
+
+@command(app, "list")
+def list_(common: Common) -> None:
+    """List the identities in the key folder."""
+    from sapo_client import keystore
+    from sapo_client.paths import keys_folder
+
+    found = sorted(keys_folder().glob(f"*{keystore.SUFFIX}"))
+    files = [(path, keystore.read(path)) for path in found]
+    common.output.emit(
+        [_document(path, file) for path, file in files],
+        Grid(
+            ("name", "account", "node id", "protection"),
+            [(path.stem, file.account, file.node_id, file.node_key.protection) for path, file in files],
+        ),
+    )
+    if not files:
+        common.output.note(f"No identities in {keys_folder()}; make one: sapo keys new NAME")
+
+
+@command(app)
+def backup(
+    common: Common,
+    name: Name,
+    destination: Annotated[Path, typer.Argument(metavar="FILE", help="Where the copy goes; must not exist.")],
+) -> None:
+    """Copy an identity file to a safe place, as it is: sealed if it is sealed."""
+    from sapo_client import keystore
+    from sapo_client.private_files import write_exclusive
+
+    path = keystore.locate(name)
+    file = keystore.read(path)
+    write_exclusive(destination, path.read_bytes())
+    if not file.encrypted:
+        common.output.warn(PLAIN_WARNING)
+    common.output.emit({"backup": str(destination)}, str(destination))
+    common.output.note(f"To bring it back: sapo keys restore {destination} NAME")
+
+
+@command(app)
+def restore(
+    common: Common,
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="A file that `keys backup` made.")],
+    name: Name,
+    passphrase_file: PassphraseFile = None,
+) -> None:
+    """Bring an identity back from a backup; it is opened first, to prove that it is whole."""
+    from sapo_client import keystore
+    from sapo_client.private_files import refuse_existing, write_exclusive
+
+    path = keystore.locate(name)
+    refuse_existing(path)
+    keystore.load(source, _source(common, passphrase_file))
+    write_exclusive(path, source.read_bytes())
+    _show(common, path, keystore.read(path))
+    common.output.warn(
+        "run one copy only: two nodes with one key contradict each other and lose their standing"
+    )
+
+
+def _source(common: Common, passphrase_file: Path | None) -> Any:
+    from sapo_client.passphrase import PassphraseSource
+
+    return PassphraseSource(passphrase_file or common.resolve().config.passphrase_file)
+
+
+def _show(common: Common, path: Path, file: IdentityFile) -> None:
+    document = _document(path, file)
+    common.output.emit(document, Pairs([(name.replace("_", " "), value) for name, value in document.items()]))
+
+
+def _document(path: Path, file: IdentityFile) -> dict[str, Any]:
+    from sapo_client.swarm.peer_id import peer_id_from_key
+
+    return {
+        "name": path.stem,
+        "node_id": file.node_id,
+        "peer_id": peer_id_from_key(bytes.fromhex(file.node_id)),
+        "account": file.account,
+        "protection": file.node_key.protection,
+        "created": file.created,
+        "path": str(path),
+    }
+
+
+def identity_card(common: Common, identity: str) -> None:
+    """The public part of the identity that a node would run as."""
+    from sapo_client import keystore
+
+    path = keystore.locate(identity)
+    _show(common, path, keystore.read(path))

@@ -1,0 +1,106 @@
+"""The options that every command takes, declared once."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, get_type_hints
+
+import typer
+
+from sapo_client.cli.render import Output
+
+if TYPE_CHECKING:
+    from sapo_client.config_layers import Resolved
+    from sapo_client.paths import DataDir
+
+P = ParamSpec("P")
+
+IdentityOption = Annotated[
+    str | None, typer.Option("--identity", metavar="KEY", help="Name in the key folder, or a path.")
+]
+ManifestOption = Annotated[
+    Path | None, typer.Option("--manifest", metavar="FILE", help="Manifest of the swarm.")
+]
+PassphraseFile = Annotated[
+    Path | None, typer.Option("--passphrase-file", metavar="FILE", help="File that holds the passphrase.")
+]
+RpcOption = Annotated[
+    list[str] | None,
+    typer.Option("--rpc", metavar="URL", help="JSON-RPC end point of the chain; may be repeated."),
+]
+
+
+@dataclass(frozen=True)
+class Common:
+    """The options that every command takes."""
+
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")] = False
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but results and errors.")] = False
+    verbose: Annotated[
+        int, typer.Option("--verbose", "-v", count=True, show_default=False, help="Say more; twice: most.")
+    ] = 0
+    no_progress: Annotated[bool, typer.Option("--no-progress", help="No bars and no spinners.")] = False
+    data_dir: Annotated[
+        Path | None, typer.Option("--data-dir", metavar="DIR", help="This node's data directory.")
+    ] = None
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="Configuration file to read.")
+    ] = None
+
+    @property
+    def output(self) -> Output:
+        """Where this command speaks."""
+        return Output(as_json=self.as_json, quiet=self.quiet, verbosity=self.verbose)
+
+    def resolve(self, flags: dict[str, Any] | None = None) -> Resolved:
+        """The configuration in force, with the flags of the command on top."""
+        from sapo_client.config_layers import resolve
+
+        return resolve({"data_dir": self.data_dir} | (flags or {}), file=self.config)
+
+    def data(self) -> DataDir:
+        """The data directory in force; it may not exist."""
+        from sapo_client.paths import DataDir
+
+        return DataDir(self.resolve().config.data_dir)
+
+
+def command(
+    app: typer.Typer, name: str | None = None
+) -> Callable[[Callable[Concatenate[Common, P], None]], Callable[..., None]]:
+    """A command of `app` whose function takes the common options as its first argument, as one object."""
+
+    def register(function: Callable[Concatenate[Common, P], None]) -> Callable[..., None]:
+        def run(**given: Any) -> None:
+            common = Common(**{field.name: given.pop(field.name) for field in fields(Common)})
+            function(common, **given)  # type: ignore[call-arg]
+
+        run.__name__, run.__doc__ = function.__name__, function.__doc__
+        signature = _merged(function)
+        run.__annotations__ = {key: item.annotation for key, item in signature.parameters.items()}
+        run.__signature__ = signature  # type: ignore[attr-defined]
+        app.command(name)(run)
+        return run
+
+    return register
+
+
+def _merged(function: Callable[..., None]) -> inspect.Signature:
+    """The function's own parameters without the first, then the common ones."""
+    hints = get_type_hints(function, include_extras=True)
+    own = list(inspect.signature(function).parameters.values())[1:]
+    common_hints = get_type_hints(Common, include_extras=True)
+    shared = [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=field.default,
+            annotation=common_hints[field.name],
+        )
+        for field in fields(Common)
+    ]
+    mine = [item.replace(annotation=hints[item.name], kind=inspect.Parameter.KEYWORD_ONLY) for item in own]
+    return inspect.Signature([*mine, *shared])

@@ -1,0 +1,135 @@
+"""How commands speak: data on standard output, as tables or JSON; everything else on standard error.
+
+On a terminal tables are drawn by rich; in a pipe they are aligned plain text, one row per line.
+Colour never carries meaning alone, and `NO_COLOR` turns it off.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Names and their values, one per line."""
+
+    rows: Sequence[tuple[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table with a heading."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+
+
+Block = Pairs | Grid | str
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The voice of one command."""
+
+    as_json: bool = False
+    quiet: bool = False
+    verbosity: int = 0
+
+    def emit(self, document: Any, *blocks: Block) -> None:
+        """The result: the document with `--json`, the blocks otherwise."""
+        if self.as_json:
+            sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+            return
+        for block in blocks:
+            _print(block)
+
+    def note(self, text: str) -> None:
+        """Something good to know; `--quiet` silences it."""
+        if not self.quiet:
+            sys.stderr.write(text + "\n")
+
+    def warn(self, text: str) -> None:
+        """Something to act on."""
+        sys.stderr.write(f"{styled('warning:', 'yellow', sys.stderr)} {text}\n")
+
+    def detail(self, text: str) -> None:
+        """Something for the curious; `--verbose` asks for it."""
+        if self.verbosity:
+            sys.stderr.write(text + "\n")
+
+
+def print_error(text: str, hint: str) -> None:
+    """An error as people see it."""
+    sys.stderr.write(f"{styled('error:', 'red', sys.stderr)} {text}\n")
+    sys.stderr.write(f"{styled('hint:', 'cyan', sys.stderr)} {hint}\n")
+
+
+ANSI = {"red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+
+
+def styled(text: str, colour: str, stream: TextIO) -> str:
+    """The text in bold colour where the stream is a terminal that wants it."""
+    if not wants_colour(stream):
+        return text
+    return f"\x1b[1;{ANSI[colour]}m{text}\x1b[0m"
+
+
+def wants_colour(stream: TextIO) -> bool:
+    """Whether the stream is a terminal and nothing speaks against colour."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def cell(value: Any) -> str:
+    """A value in a table: nothing as a dash, lists with commas."""
+    match value:
+        case None | "":
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:.4g}"
+        case list() | tuple():
+            return ", ".join(cell(item) for item in value) or "-"
+        case _:
+            return str(value)
+
+
+def _print(block: Block) -> None:
+    match block:
+        case str():
+            sys.stdout.write(block + "\n")
+        case Pairs(rows):
+            width = max((len(name) for name, _ in rows), default=0)
+            for name, value in rows:
+                sys.stdout.write(f"{name:<{width}}  {cell(value)}\n")
+        case Grid() if sys.stdout.isatty():
+            _print_drawn(block)
+        case Grid():
+            _print_aligned(block)
+
+
+def _print_drawn(grid: Grid) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in grid.columns:
+        table.add_column(column, overflow="fold")
+    for row in grid.rows:
+        table.add_row(*(Text(cell(value)) for value in row))  # as text: data holds no markup
+    Console(file=sys.stdout, no_color=not wants_colour(sys.stdout)).print(table)
+
+
+def _print_aligned(grid: Grid) -> None:
+    lines = [list(grid.columns), *([cell(value) for value in row] for row in grid.rows)]
+    widths = [max(len(line[index]) for line in lines) for index in range(len(grid.columns))]
+    for line in lines:
+        padded = (text.ljust(width) for text, width in zip(line, widths, strict=True))
+        sys.stdout.write("  ".join(padded).rstrip() + "\n")

@@ -1,0 +1,119 @@
+"""`sapo testnet`: a whole swarm on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sapo_client.cli.options import Common, command
+from sapo_client.cli.render import Grid
+
+if TYPE_CHECKING:
+    from sapo_client.testnet.plan import Layout
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Run a whole swarm on this machine: chain, contracts, nodes, attackers.",
+)
+
+
+LOG_COLUMNS = 160  # a file has no edge, and tables must not break in it
+
+
+@command(app)
+def up(
+    common: Common,
+    nodes: Annotated[int, typer.Option("--nodes", min=2, max=64, metavar="N", help="Honest nodes.")] = 4,
+    attackers: Annotated[
+        int, typer.Option("--attackers", min=0, max=8, metavar="A", help="Attacking processes.")
+    ] = 1,
+    epochs: Annotated[int, typer.Option("--epochs", min=2, metavar="E", help="Epochs to run.")] = 3,
+    report: Annotated[
+        Path, typer.Option("--report", metavar="DIR", help="Where tables and plot are written.")
+    ] = Path("testnet-report"),
+    epoch_seconds: Annotated[
+        int, typer.Option("--epoch-seconds", min=10, metavar="S", help="Length of an epoch.")
+    ] = 50,
+    seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Root of the nodes' chance.")] = 0,
+    model: Annotated[
+        str, typer.Option("--model", metavar="M", help="Where every node's policy starts: as in `sapo join`.")
+    ] = "bundled",
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave the swarm running at the end; see `status` and `down`.")
+    ] = False,
+) -> None:
+    """Start a swarm, attack it, watch it learn, and judge it.
+
+    Exit 0: every node learned from verified rollouts of others, the ledger holds every epoch, a reward was
+    paid, every attack was refused for its reason, and no answer created a file. Exit 7: not so; the report
+    names what failed.
+    """
+    from rich.console import Console
+
+    from sapo_client.testnet.plan import Settings
+    from sapo_client.testnet.run import up as run
+
+    settings = Settings(
+        nodes=nodes,
+        attackers=attackers,
+        epochs=epochs,
+        epoch_seconds=epoch_seconds,
+        seed=seed,
+        directory=common.data_dir or (_default_directory() if keep else None),
+        report=report.resolve(),
+        model=model,
+        keep=keep,
+        progress=not (common.no_progress or common.quiet or common.as_json),
+    )
+    console = Console(stderr=True, quiet=common.quiet)
+    if not console.is_terminal:
+        console.width = LOG_COLUMNS
+    code = run(settings, console)
+    if common.as_json and (settings.report / "report.json").exists():
+        typer.echo((settings.report / "report.json").read_text(encoding="utf-8"), nl=False)
+    raise typer.Exit(code)
+
+
+@command(app)
+def status(common: Common) -> None:
+    """Show what runs in a testnet's directory, how far it is, and the line that starts it again."""
+    from sapo_client.testnet import state
+
+    layout = _layout(common)
+    found = state.read(layout)
+    rows = [state.life(entry, layout) for entry in found.entries]
+    document = {
+        "format": "sapo/testnet-status/1",
+        "rpc_url": found.rpc_url,
+        "processes": [
+            {"name": r.name, "role": r.role, "state": r.state, "step": r.step, "command": r.command}
+            for r in rows
+        ],
+    }
+    columns = ("name", "role", "state", "step", "command")
+    common.output.emit(document, Grid(columns, [(r.name, r.role, r.state, r.step, r.command) for r in rows]))
+
+
+@command(app)
+def down(common: Common) -> None:
+    """End a testnet that was left running."""
+    from sapo_client.testnet import state
+
+    layout = _layout(common)
+    ended = state.end(layout, state.read(layout))
+    common.output.emit({"ended": ended}, Grid(("ended",), [(name,) for name in ended]))
+
+
+def _layout(common: Common) -> Layout:
+    from sapo_client.testnet.plan import Layout
+
+    return Layout((common.data_dir or _default_directory()).resolve())
+
+
+def _default_directory() -> Path:
+    from sapo_client.paths import default_data_folder
+
+    return default_data_folder().with_name("testnet")

@@ -1,0 +1,152 @@
+"""What a user can set, its bounds and its defaults; `config_layers` finds the values.
+
+Learner defaults follow SAPO (arXiv 2509.08721): four own and four external groups of eight completions,
+temperature 1. The learning rate is ours, by the model's size: the published ones disagree.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from sapo_client.paths import default_data_folder
+
+MIB = 1024 * 1024
+
+_SHARE = re.compile(r"[0-9]{1,2}/[1-9][0-9]?")
+
+UserPath = Annotated[Path, AfterValidator(Path.expanduser)]
+
+
+def _share(text: str) -> str:
+    """The text, if it is a share of the form K/N with K below N."""
+    machine, _, machines = text.partition("/")
+    if not (_SHARE.fullmatch(text) and int(machine) < int(machines)):
+        raise ValueError("machine K of N is written K/N, counted from 0: 0/2 and 1/2 are two machines")
+    return text
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class SwarmConfig(_Section):
+    """Which swarm, and how this node is reached."""
+
+    listen: tuple[str, ...] = Field(
+        default=("/ip4/0.0.0.0/tcp/0",),
+        min_length=1,
+        description="multiaddresses to listen on; port 0 takes any free one",
+    )
+    bootstrap: tuple[str, ...] = Field(
+        default=(), description="multiaddresses of nodes to meet first, besides those of the manifest"
+    )
+    manifest: UserPath | None = Field(
+        default=None, description="manifest file of the swarm; unset: that of the data directory"
+    )
+    slot_share: Annotated[str, AfterValidator(_share)] = Field(
+        default="0/1",
+        description="machine K of N that run for one account, as K/N counted from 0: it takes every Nth slot",
+    )
+    listen_before_signing_seconds: float = Field(
+        default=20.0,
+        ge=0,
+        le=3600,
+        description="how long a start listens for another process of the same identity before it signs",
+    )
+
+
+class LearnerConfig(_Section):
+    """The policy and how it learns."""
+
+    model: str = Field(
+        default="bundled",
+        min_length=1,
+        description="`bundled`, a Hugging Face model name, or a folder of one",
+    )
+    device: str = Field(
+        default="auto",
+        pattern=r"^(auto|cpu|cuda)$",
+        description="auto, cpu or cuda; auto takes CUDA where there is one",
+    )
+    learning_rate: float | None = Field(
+        default=None, gt=0, le=1, description="step size of the optimiser; unset: by the model's size"
+    )
+    completions: int = Field(default=8, ge=2, le=16, description="completions per rollout (the paper's L)")
+    local_groups: int = Field(default=4, ge=1, le=256, description="own rollouts per step (the paper's I)")
+    external_groups: int = Field(
+        default=4, ge=0, le=256, description="rollouts of others per step (the paper's J)"
+    )
+    temperature: float = Field(default=1.0, gt=0, le=10, description="sampling temperature")
+    max_new_tokens: int = Field(default=64, ge=1, le=8192, description="tokens per completion at most")
+    threads: int = Field(default=1, ge=1, le=1024, description="CPU threads of the learner")
+    seed: int = Field(default=0, ge=0, lt=2**63, description="root of every random stream of this node")
+
+
+class VerificationConfig(_Section):
+    """How strangers' rollouts are checked."""
+
+    workers: int = Field(default=1, ge=1, le=256, description="jailed checker processes")
+    audit_share: float = Field(
+        default=0.25,
+        ge=0,
+        le=1,
+        description="share of admitted rollouts that is scored even when nobody samples it",
+    )
+    account_cap: float = Field(
+        default=0.125, gt=0, le=1, description="largest share of the external places for one account"
+    )
+    newcomer_cap: float = Field(
+        default=0.1, ge=0, le=1, description="largest share of the external places for all newcomers together"
+    )
+    network_cap: float = Field(
+        default=0.25,
+        gt=0,
+        le=1,
+        description="largest share of the external places for all accounts behind one public /24 or IPv6 /48",
+    )
+
+
+class LedgerConfig(_Section):
+    """The chain on which contributions are recorded."""
+
+    enabled: bool = Field(default=True, description="take part in the ledger, where the manifest names one")
+    rpc_urls: tuple[str, ...] = Field(
+        default=(), description="JSON-RPC end points of the chain; the next is asked when one does not answer"
+    )
+    audit: bool = Field(default=False, description="count the epochs' contributions and sign their roots")
+
+
+class ObserveConfig(_Section):
+    """What this node tells about itself, on this machine only."""
+
+    control_port: int = Field(
+        default=0, ge=0, le=65535, description="loopback port of the control API; 0 takes any free one"
+    )
+    metrics: bool = Field(default=True, description="serve Prometheus metrics at /metrics of the control API")
+    events_max_bytes: int = Field(
+        default=64 * MIB, ge=MIB, description="size at which the event file is rotated"
+    )
+    events_keep: int = Field(default=5, ge=1, le=1000, description="rotated event files kept")
+
+
+class Config(_Section):
+    """Everything a user can set."""
+
+    identity: str | None = Field(
+        default=None, description="identity file: a name in the key folder, or a path"
+    )
+    passphrase_file: UserPath | None = Field(
+        default=None, description="file that holds the identity's passphrase"
+    )
+    data_dir: UserPath = Field(
+        default_factory=default_data_folder, description="directory of this node's data"
+    )
+    swarm: SwarmConfig = SwarmConfig()
+    learner: LearnerConfig = LearnerConfig()
+    verification: VerificationConfig = VerificationConfig()
+    ledger: LedgerConfig = LedgerConfig()
+    observe: ObserveConfig = ObserveConfig()

@@ -1,0 +1,195 @@
+"""Where each setting comes from: flags, then the environment, then the file, then the defaults.
+
+Every layer is flattened to dotted names first (`learner.completions`), so that the origin of each value
+is known, an unknown name is refused in whichever layer it stands, and a flag that was not given hides
+nothing.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from sapo_client.config import Config
+from sapo_client.errors import ExitCode, SapoError
+from sapo_client.paths import config_file
+
+PREFIX = "SAPO_"
+NESTING = "__"
+Flat = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One effective value and where it came from."""
+
+    name: str
+    value: Any  # as JSON: a string, number, boolean, list or null
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The effective configuration with the origin of every value."""
+
+    config: Config
+    settings: tuple[Setting, ...]
+
+
+def resolve(
+    flags: Mapping[str, Any] | None = None,
+    *,
+    file: Path | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> Resolved:
+    """The configuration in force.
+
+    Args:
+        flags: dotted name to value; `None` means that the flag was not given.
+        file: the file the user named; it must exist. Unset: the user's own, where there is one.
+
+    Raises:
+        SapoError: unreadable file, unknown name or refused value (exit code 3).
+    """
+    values: Flat = {}
+    origins: dict[str, str] = {}
+    given = {name: value for name, value in (flags or {}).items() if value is not None}
+    for layer, origin in (
+        _from_file(file),
+        _from_environment(environment),
+        (given, "flag"),
+    ):
+        values.update(layer)
+        origins.update({name: origin.format(variable=variable_of(name)) for name in layer})
+    config = _validate(values, origins)
+    return Resolved(config, _settings(config, origins))
+
+
+def fields() -> dict[str, FieldInfo]:
+    """Every setting by its dotted name, in the order of the reference."""
+    flat: dict[str, FieldInfo] = {}
+    for name, info in Config.model_fields.items():
+        section = info.annotation
+        if isinstance(section, type) and issubclass(section, BaseModel):
+            flat.update({f"{name}.{key}": inner for key, inner in section.model_fields.items()})
+        else:
+            flat[name] = info
+    return flat
+
+
+def variable_of(name: str) -> str:
+    """The environment variable of a setting: `learner.seed` is `SAPO_LEARNER__SEED`."""
+    return PREFIX + name.replace(".", NESTING).upper()
+
+
+def _from_file(named: Path | None) -> tuple[Flat, str]:
+    path = named or config_file()
+    if named is None and not path.exists():
+        return {}, "file"
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise _refuse(
+            f"cannot read the configuration {path}: {error.strerror}", "make one: sapo config init"
+        ) from error
+    except ValueError as error:  # not UTF-8, or not TOML
+        raise _refuse(
+            f"{path} is not TOML: {error}", "mend that line, or start anew: sapo config init"
+        ) from error
+    flat = _flatten(content)
+    for name in flat:
+        _require_known(name, f"in {path}")
+    return flat, f"file {path}"
+
+
+def _from_environment(environment: Mapping[str, str]) -> tuple[Flat, str]:
+    known = fields()
+    by_variable = {variable_of(name): name for name in known}
+    flat: Flat = {}
+    for variable, text in environment.items():
+        if variable in by_variable:
+            name = by_variable[variable]
+            flat[name] = _parse_text(known[name].annotation, text)
+        elif variable.startswith(PREFIX) and NESTING in variable:  # other SAPO_ names may be someone else's
+            _require_known(variable.removeprefix(PREFIX).lower().replace(NESTING, "."), f"({variable})")
+    return flat, "environment {variable}"
+
+
+def _flatten(content: Mapping[str, Any]) -> Flat:
+    flat: Flat = {}
+    for name, value in content.items():
+        if isinstance(value, dict):
+            flat.update({f"{name}.{key}": inner for key, inner in value.items()})
+            if not value:
+                flat.update(_flatten_empty(name))
+        else:
+            flat[name] = value
+    return flat
+
+
+def _flatten_empty(section: str) -> Flat:
+    """Nothing, for a section that exists; its bare name, for `_require_known` to refuse, otherwise."""
+    return {} if any(name.startswith(f"{section}.") for name in fields()) else {section: {}}
+
+
+def _parse_text(annotation: Any, text: str) -> Any:
+    """The value of an environment variable, by the type that the setting wants."""
+    if get_origin(annotation) is tuple:
+        return text.replace(",", " ").split()
+    wanted = {annotation, *get_args(annotation)}  # an optional number is a number here
+    if not wanted & {int, float, bool}:
+        return text
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text  # validation refuses it and names the type it wants
+
+
+def _require_known(name: str, where: str) -> None:
+    known = list(fields())
+    if name in known:
+        return
+    raise _refuse(f"unknown setting {name} {where}", _suggestion(name, known))
+
+
+def _suggestion(name: str, known: list[str]) -> str:
+    leaf = name.rpartition(".")[2]
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+    close = close or [other for other in known if other.rpartition(".")[2] == leaf]
+    if close:
+        return f"did you mean {close[0]}?"
+    return "`sapo config schema` lists every setting"
+
+
+def _validate(values: Flat, origins: Mapping[str, str]) -> Config:
+    nested: dict[str, Any] = {}
+    for name, value in values.items():
+        section, _, key = name.rpartition(".")
+        (nested.setdefault(section, {}) if section else nested)[key] = value
+    try:
+        return Config.model_validate_json(json.dumps(nested, default=str))
+    except ValidationError as error:
+        problem = error.errors()[0]
+        name = ".".join(str(part) for part in problem["loc"][:2])
+        raise _refuse(
+            f"{name} = {problem['input']!r} from {origins.get(name, 'flag')} is refused: {problem['msg']}",
+            f"set it right there; `sapo config schema` shows what {name} takes",
+        ) from error
+
+
+def _settings(config: Config, origins: Mapping[str, str]) -> tuple[Setting, ...]:
+    flat = _flatten(config.model_dump(mode="json"))
+    return tuple(Setting(name, flat[name], origins.get(name, "default")) for name in fields())
+
+
+def _refuse(text: str, hint: str) -> SapoError:
+    return SapoError(text, hint=hint, exit_code=ExitCode.CONFIG)

@@ -1,0 +1,54 @@
+"""The one error that people see, and what each exit code means."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Documented exit codes of `sapo`."""
+
+    DONE = 0
+    BUG = 1
+    USAGE = 2
+    CONFIG = 3
+    KEYSTORE = 4
+    NETWORK = 5
+    LEDGER = 6
+    VERIFICATION = 7
+    DATA = 8
+    INTERRUPTED = 130  # SIGINT, after a clean drain
+    TERMINATED = 143  # SIGTERM, after a clean drain
+
+
+MEANINGS: dict[ExitCode, str] = {
+    ExitCode.DONE: "done",
+    ExitCode.BUG: "unexpected error: a bug, please report it",
+    ExitCode.USAGE: "wrong usage of the command line",
+    ExitCode.CONFIG: "configuration is missing, unreadable or refused",
+    ExitCode.KEYSTORE: "identity or passphrase is missing, refused or wrong",
+    ExitCode.NETWORK: "node or network not reachable",
+    ExitCode.LEDGER: "ledger error",
+    ExitCode.VERIFICATION: "a verification or a check failed (`verify`, `doctor`)",
+    ExitCode.DATA: "checkpoint or data directory unusable",
+    ExitCode.INTERRUPTED: "stopped by SIGINT after a clean drain",
+    ExitCode.TERMINATED: "stopped by SIGTERM after a clean drain",
+}
+
+
+class SapoError(Exception):
+    """A failure told to a person: what happened, what to do about it, how the process ends.
+
+    One that is ``transient`` ends a command, but not a running node: it waits and tries again.
+    """
+
+    transient = False
+
+    def __init__(self, text: str, *, hint: str, exit_code: int = ExitCode.BUG) -> None:
+        super().__init__(text)
+        self.text = text
+        self.hint = hint
+        self.exit_code = int(exit_code)
+
+    def __str__(self) -> str:
+        return self.text

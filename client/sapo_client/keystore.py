@@ -1,0 +1,292 @@
+"""The identity file: one Ed25519 node key and the EVM account that is paid for its work.
+
+Both live in one JSON file, because they are one self: whoever backs up, moves or loses one backs up,
+moves or loses the other. With a passphrase the node key is sealed by argon2id and XSalsa20-Poly1305
+(libsodium's secretbox), and the account is an Ethereum keystore v3 that any wallet imports
+(`sapo keys show --ethereum` prints it). Without one both are stored as they are.
+
+The file is born with mode 0600 by an exclusive create and is never written again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from coincurve import PrivateKey
+from nacl import pwhash, secret, utils
+from nacl.exceptions import CryptoError
+from nacl.signing import SigningKey
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from sapo_client import locks
+from sapo_client.errors import ExitCode, SapoError
+from sapo_client.passphrase import PassphraseSource
+from sapo_client.paths import keys_folder, locks_folder
+from sapo_client.private_files import read_private, refuse_existing, write_exclusive
+from sapo_protocol.identifiers import Account, NodeId
+from sapo_protocol.secp256k1 import account_of
+
+SUFFIX = ".json"
+MAX_FILE_BYTES = 64 * 1024  # a hundred times a real identity; anything larger is another file
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Work that one guess at the passphrase takes, alike for both halves of the file."""
+
+    opslimit: int
+    memlimit_bytes: int
+    scrypt_n: int  # with r = 8 and p = 1, scrypt takes 1024 n bytes
+
+
+MODERATE = Cost(pwhash.argon2id.OPSLIMIT_MODERATE, pwhash.argon2id.MEMLIMIT_MODERATE, 2**18)  # 256 MiB each
+INTERACTIVE = Cost(
+    pwhash.argon2id.OPSLIMIT_INTERACTIVE, pwhash.argon2id.MEMLIMIT_INTERACTIVE, 2**16
+)  # 64 MiB
+COSTS: dict[str, Cost] = {"moderate": MODERATE, "interactive": INTERACTIVE}
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """One opened identity: who a node is and who is paid."""
+
+    node_seed: bytes = field(repr=False)
+    node_id: NodeId
+    account_key: bytes = field(repr=False)
+    account: Account
+    path: Path
+
+    def lock(self) -> AbstractContextManager[None]:
+        """The right to run as this identity, for one process of this user at a time."""
+        return locks.lock(
+            locks_folder() / f"{self.node_id.hex()}.lock",
+            what=f"identity {self.path.name}",
+            exit_code=ExitCode.KEYSTORE,
+        )
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
+
+
+class _SealedKey(_Model):
+    protection: Literal["argon2id-secretbox"]
+    opslimit: int = Field(ge=1, le=pwhash.argon2id.OPSLIMIT_SENSITIVE)
+    memlimit_bytes: int = Field(ge=pwhash.argon2id.MEMLIMIT_MIN, le=pwhash.argon2id.MEMLIMIT_SENSITIVE)
+    salt: str
+    box: str  # nonce and ciphertext
+
+
+class _PlainKey(_Model):
+    protection: Literal["none"]
+    key: str
+
+
+class _KeystoreV3(_Model):
+    protection: Literal["ethereum-keystore-v3"]
+    keystore: dict[str, Any]
+
+
+class IdentityFile(_Model):
+    """What an identity file holds; everything outside the two keys is public."""
+
+    format: Literal["sapo-identity"] = "sapo-identity"
+    version: Literal[1] = 1
+    created: str
+    node_id: str = Field(pattern=r"^[0-9a-f]{64}$")
+    account: str = Field(pattern=r"^0x[0-9a-fA-F]{40}$")
+    node_key: _SealedKey | _PlainKey = Field(discriminator="protection")
+    account_key: _KeystoreV3 | _PlainKey = Field(discriminator="protection")
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether opening it takes a passphrase."""
+        return isinstance(self.node_key, _SealedKey) or isinstance(self.account_key, _KeystoreV3)
+
+    @property
+    def ethereum_keystore(self) -> Mapping[str, Any] | None:
+        """The account as an Ethereum keystore v3, where it is encrypted."""
+        return self.account_key.keystore if isinstance(self.account_key, _KeystoreV3) else None
+
+
+def locate(identity: str) -> Path:
+    """The file that `--identity` means: a name in the key folder, or a path."""
+    if os.sep in identity or identity.endswith(SUFFIX):
+        return Path(identity).expanduser()
+    named = keys_folder() / f"{identity}{SUFFIX}"
+    here = Path(identity)
+    return here if here.is_file() and not named.exists() else named
+
+
+def create(
+    path: Path,
+    passphrase: bytes | None,
+    *,
+    cost: Cost = MODERATE,
+    node_seed: bytes | None = None,
+    account_key: bytes | None = None,
+) -> Identity:
+    """A new identity, written to `path`; `None` as passphrase stores the keys as they are.
+
+    Raises:
+        SapoError: `path` exists or cannot be written (exit code 4).
+    """
+    refuse_existing(path)
+    seed = node_seed or utils.random(32)
+    key = account_key or PrivateKey().secret
+    account = account_of(key)
+    node_id = NodeId(bytes(SigningKey(seed).verify_key))
+    file = IdentityFile(
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        node_id=node_id.hex(),
+        account=_checksum(account),
+        node_key=_seal(seed, passphrase, cost),
+        account_key=_to_keystore(key, passphrase, cost),
+    )
+    write_exclusive(path, file.model_dump_json(indent=2).encode() + b"\n")
+    return Identity(seed, node_id, key, account, path)
+
+
+def read(path: Path) -> IdentityFile:
+    """The identity file as it lies there, unopened.
+
+    Raises:
+        SapoError: missing, readable by others, or not an identity (exit code 4).
+    """
+    content = read_private(path, most_bytes=MAX_FILE_BYTES, missing=_missing(path))
+    try:
+        return IdentityFile.model_validate_json(content)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        where = ".".join(str(part) for part in problem["loc"]) or "file"
+        raise SapoError(
+            f"{path} is not an identity of this version ({where}: {problem['msg']})",
+            hint="name the file that `sapo keys new` made, or bring back a copy with `sapo keys restore`",
+            exit_code=ExitCode.KEYSTORE,
+        ) from error
+
+
+def load(path: Path, source: PassphraseSource) -> Identity:
+    """The identity in `path`; the source is asked only where the file is encrypted.
+
+    Raises:
+        SapoError: missing, readable by others, damaged, or a wrong passphrase (exit code 4).
+    """
+    file = read(path)
+    passphrase = source.read(f"identity {path.stem}") if file.encrypted else b""
+    seed = _open_seal(file, passphrase, path)
+    key = _from_keystore(file, passphrase, path)
+    try:
+        account = account_of(key)
+    except ValueError as error:
+        raise _damaged(path, "its account key lies outside the curve") from error
+    identity = Identity(seed, NodeId(bytes(SigningKey(seed).verify_key)), key, account, path)
+    if (identity.node_id.hex(), _checksum(identity.account)) != (file.node_id, file.account):
+        raise _damaged(path, "its public part does not belong to its keys")
+    return identity
+
+
+def _missing(path: Path) -> SapoError:
+    return SapoError(
+        f"there is no identity at {path}",
+        hint=f"make one: sapo keys new {_name(path)}",
+        exit_code=ExitCode.KEYSTORE,
+    )
+
+
+def _name(path: Path) -> str:
+    return path.stem if path.parent == keys_folder() else str(path)
+
+
+def _damaged(path: Path, detail: str) -> SapoError:
+    return SapoError(
+        f"{path} is damaged: {detail}",
+        hint="bring back a copy with `sapo keys restore`",
+        exit_code=ExitCode.KEYSTORE,
+    )
+
+
+def _wrong_passphrase(path: Path) -> SapoError:
+    return SapoError(
+        f"wrong passphrase for {path} (or the file was changed)",
+        hint="try again; a lost passphrase cannot be recovered, only a backup without it helps",
+        exit_code=ExitCode.KEYSTORE,
+    )
+
+
+def _stretch(passphrase: bytes, salt: bytes, opslimit: int, memlimit_bytes: int) -> bytes:
+    size = secret.SecretBox.KEY_SIZE
+    return pwhash.argon2id.kdf(size, passphrase, salt, opslimit=opslimit, memlimit=memlimit_bytes)
+
+
+def _seal(seed: bytes, passphrase: bytes | None, cost: Cost) -> _SealedKey | _PlainKey:
+    if passphrase is None:
+        return _PlainKey(protection="none", key=seed.hex())
+    salt = utils.random(pwhash.argon2id.SALTBYTES)
+    key = _stretch(passphrase, salt, cost.opslimit, cost.memlimit_bytes)
+    return _SealedKey(
+        protection="argon2id-secretbox",
+        opslimit=cost.opslimit,
+        memlimit_bytes=cost.memlimit_bytes,
+        salt=salt.hex(),
+        box=bytes(secret.SecretBox(key).encrypt(seed)).hex(),
+    )
+
+
+def _open_seal(file: IdentityFile, passphrase: bytes, path: Path) -> bytes:
+    sealed = file.node_key
+    if isinstance(sealed, _PlainKey):
+        return _key_from_hex(sealed.key, path)
+    try:
+        key = _stretch(passphrase, bytes.fromhex(sealed.salt), sealed.opslimit, sealed.memlimit_bytes)
+        return secret.SecretBox(key).decrypt(bytes.fromhex(sealed.box))
+    except CryptoError as error:
+        raise _wrong_passphrase(path) from error
+    except ValueError as error:
+        raise _damaged(path, str(error)) from error
+
+
+def _key_from_hex(text: str, path: Path) -> bytes:
+    try:
+        key = bytes.fromhex(text.removeprefix("0x"))
+    except ValueError as error:
+        raise _damaged(path, "a key is not hexadecimal") from error
+    if len(key) != 32:
+        raise _damaged(path, f"a key has {len(key)} bytes instead of 32")
+    return key
+
+
+def _checksum(account: Account) -> str:
+    from eth_utils.address import to_checksum_address
+
+    return str(to_checksum_address(bytes(account)))
+
+
+def _to_keystore(key: bytes, passphrase: bytes | None, cost: Cost) -> _KeystoreV3 | _PlainKey:
+    if passphrase is None:
+        return _PlainKey(protection="none", key="0x" + key.hex())
+    from eth_account import Account as EthAccount
+
+    keystore = EthAccount.encrypt(key, passphrase, kdf="scrypt", iterations=cost.scrypt_n)
+    return _KeystoreV3(protection="ethereum-keystore-v3", keystore=json.loads(json.dumps(keystore)))
+
+
+def _from_keystore(file: IdentityFile, passphrase: bytes, path: Path) -> bytes:
+    sealed = file.account_key
+    if isinstance(sealed, _PlainKey):
+        return _key_from_hex(sealed.key, path)
+    from eth_account import Account as EthAccount
+
+    try:
+        return bytes(EthAccount.decrypt(sealed.keystore, passphrase))
+    except ValueError as error:
+        raise _wrong_passphrase(path) from error
+    except (KeyError, TypeError) as error:
+        raise _damaged(path, "its Ethereum keystore is incomplete") from error

@@ -1,0 +1,72 @@
+"""Documents for the bundled policy's pretraining: nano items with answers of three kinds of author.
+
+A pretrained language model knows more than it says: its corpus holds right answers, guesses, and right
+answers in a form that a checker does not read. The corpus here has the same three authors, so that what
+reinforcement learning finds is there to be found:
+
+* the *careful* author writes the answer and stops;
+* the *chatty* author writes the answer inside a phrase, which scores 0;
+* the *guesser* writes the answer of another item of the family.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sapo_protocol.suite import Family
+from sapo_verification.generators import Underivable, derive, solution
+
+SEED_BITS: Final = 31
+
+PHRASES: Final = ("= {}", "{}.", "it is {}", "{} {}", "answer {}", "I say {}!")
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One item's prompt with the answer that solves it."""
+
+    family: str
+    prompt: str
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Authors:
+    """Shares of the corpus; the careful author writes the rest."""
+
+    chatty: float
+    guesser: float
+
+
+def documents(families: Sequence[Family], per_family: int, seed: int) -> dict[str, list[Document]]:
+    """Solved items of every family, ``per_family`` each, at seeds drawn from one root seed."""
+    return {family.name: _of_family(family, per_family, seed) for family in families}
+
+
+def _of_family(family: Family, count: int, seed: int) -> list[Document]:
+    draw = random.Random(f"{seed}/{family.name}")
+    found: list[Document] = []
+    while len(found) < count:
+        try:
+            item = derive(family, draw.getrandbits(SEED_BITS))
+        except Underivable:
+            continue
+        answer = solution(family, item)
+        if answer is not None:
+            found.append(Document(family.name, item.prompt, answer))
+    return found
+
+
+def completion(
+    document: Document, siblings: Sequence[Document], authors: Authors, draw: random.Random
+) -> str:
+    """What one of the authors writes under a document's prompt."""
+    place = draw.random()
+    if place < authors.chatty:
+        return draw.choice(PHRASES).replace("{}", document.answer)
+    if place < authors.chatty + authors.guesser:
+        return draw.choice(siblings).answer
+    return document.answer

@@ -1,0 +1,1 @@
+"""The learner: a policy that samples, trains and checkpoints in a process of its own."""

@@ -1,0 +1,97 @@
+"""A training batch in tokens, cut into micro-batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+
+from sapo_client.learner.grpo import group_advantages
+
+MICRO_BATCH_ROWS: Final = 32
+"""On a CPU larger ones are no faster, and sorted small ones need less padding."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingGroup:
+    """One task's completions as this policy's tokens.
+
+    Attributes:
+        prompt: token ids.
+        completions: token ids with the end token, one tuple per completion.
+        rewards: one per completion.
+        external: another node's text, tokenized here.
+        behaviour: log-probabilities that own completions were sampled under; None for text tokenized here.
+    """
+
+    prompt: tuple[int, ...]
+    completions: tuple[tuple[int, ...], ...]
+    rewards: tuple[float, ...]
+    external: bool
+    behaviour: tuple[tuple[float, ...], ...] | None
+
+    @property
+    def is_informative(self) -> bool:
+        """Whether the rewards differ, so that there is an advantage."""
+        return len(set(self.rewards)) > 1
+
+    @property
+    def tokens(self) -> int:
+        """Completion tokens of the group."""
+        return sum(len(completion) for completion in self.completions)
+
+
+@dataclass(slots=True)
+class TrainingRow:
+    """One completion with its advantage.
+
+    Attributes:
+        old: log-probabilities that ratios are taken against; filled by the first pass where none are known.
+        external: another node's text.
+        weight: of its loss, 0 to 1; None for another node's text until the first pass has weighed it.
+    """
+
+    prompt: tuple[int, ...]
+    completion: tuple[int, ...]
+    advantage: float
+    old: tuple[float, ...] | None
+    external: bool = False
+    weight: float | None = 1.0
+
+    @property
+    def width(self) -> int:
+        """Tokens of prompt and completion."""
+        return len(self.prompt) + len(self.completion)
+
+
+def training_rows(groups: Sequence[TrainingGroup]) -> list[TrainingRow]:
+    """The rows of the groups that have an advantage, shortest first, empty completions left out."""
+    rows: list[TrainingRow] = []
+    for group in groups:
+        if group.is_informative:
+            rows.extend(_rows_of(group))
+    return sorted(rows, key=lambda row: row.width)
+
+
+def micro_batches(rows: Sequence[TrainingRow], most_tokens: int) -> Iterator[list[TrainingRow]]:
+    """Runs of rows whose padded rectangle holds at most ``most_tokens``, one row at least."""
+    part: list[TrainingRow] = []
+    for row in rows:  # shortest first: the newest row is the widest
+        if part and (len(part) == MICRO_BATCH_ROWS or (len(part) + 1) * row.width > most_tokens):
+            yield part
+            part = []
+        part.append(row)
+    if part:
+        yield part
+
+
+def _rows_of(group: TrainingGroup) -> list[TrainingRow]:
+    advantages = group_advantages(torch.tensor(group.rewards)).tolist()
+    behaviour = group.behaviour or (None,) * len(group.completions)
+    return [
+        TrainingRow(group.prompt, completion, advantage, old, group.external, None if group.external else 1.0)
+        for completion, advantage, old in zip(group.completions, advantages, behaviour, strict=True)
+        if completion
+    ]

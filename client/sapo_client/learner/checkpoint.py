@@ -1,0 +1,171 @@
+"""Checkpoints that are whole or absent.
+
+A checkpoint is a folder with ``state.safetensors`` (weights, optimizer moments, random state) and
+``meta.json`` (counters, and the state file's digest). It is written beside its place, forced to disk, then
+renamed, so a crash leaves either the old set or the new one. No file is a pickle: loading runs nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from sapo_client.errors import ExitCode, SapoError
+from sapo_client.learner.trainer import Trainer
+from sapo_verification.likelihood import Yardstick
+
+KEPT: Final = 2
+"""The newest may be lost to a dying disk; one more costs little."""
+
+_FORMAT: Final = 1
+_PREFIX: Final = "step-"
+_WRITING: Final = ".writing-"
+_TORN: Final = ".torn-"
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """What a learner counts, beside the trainer's own.
+
+    Attributes:
+        samples: calls of the sampler so far; each has its own random stream.
+    """
+
+    samples: int
+
+
+class CheckpointStore:
+    """The checkpoints of one learner, in one folder."""
+
+    def __init__(self, folder: Path, model: str) -> None:
+        self._folder = folder
+        self._model = model
+
+    def save(self, trainer: Trainer, counters: Counters) -> Path:
+        """Writes the trainer's state, removes checkpoints beyond ``KEPT``; returns the new one's folder."""
+        target = self._folder / f"{_PREFIX}{trainer.steps:010d}"
+        writing = self._folder / f"{_WRITING}{target.name}"
+        for left_over in self._folder.glob(f"{_WRITING}*"):
+            shutil.rmtree(left_over)
+        writing.mkdir(parents=True)
+        save_file(_tensors(trainer), writing / "state.safetensors")
+        meta = {
+            "format": _FORMAT,
+            "model": self._model,
+            "config_digest": config_digest(self._model, trainer),
+            "steps": trainer.steps,
+            "rollbacks": trainer.rollbacks,
+            "samples": counters.samples,
+            "yardstick": asdict(trainer.yardstick),
+            "state_digest": _file_digest(writing / "state.safetensors"),
+        }
+        (writing / "meta.json").write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
+        for path in (*writing.iterdir(), writing):
+            _force_to_disk(path)
+        shutil.rmtree(target, ignore_errors=True)
+        writing.rename(target)
+        _force_to_disk(self._folder)
+        self._prune()
+        return target
+
+    def restore(self, trainer: Trainer) -> Counters | None:
+        """Puts the newest whole checkpoint into the trainer; None where there is none.
+
+        Raises:
+            SapoError: the checkpoint is whole, but of another model.
+        """
+        for folder in self._newest_first():
+            meta = _whole(folder)
+            if meta is None:
+                folder.rename(folder.with_name(f"{_TORN}{folder.name}"))
+                continue
+            if meta["config_digest"] != config_digest(self._model, trainer):
+                raise SapoError(
+                    f"the checkpoints in {self._folder} are of {meta['model']!r}, not {self._model!r}",
+                    hint="use that --model, another data directory, or --fresh to start over",
+                    exit_code=ExitCode.DATA,
+                )
+            _restore_tensors(trainer, load_file(folder / "state.safetensors"))
+            trainer.steps, trainer.rollbacks = meta["steps"], meta["rollbacks"]
+            trainer.yardstick = Yardstick(**meta.get("yardstick", {}))
+            return Counters(meta["samples"])
+        return None
+
+    def set_aside(self) -> None:
+        """Moves all checkpoints out of the way, in place of those set aside before."""
+        if not self._folder.exists():
+            return
+        aside = self._folder.with_name(self._folder.name + "-replaced")
+        shutil.rmtree(aside, ignore_errors=True)
+        self._folder.rename(aside)
+
+    def _newest_first(self) -> list[Path]:
+        return sorted(self._folder.glob(f"{_PREFIX}*"), reverse=True)
+
+    def _prune(self) -> None:
+        for folder in self._newest_first()[KEPT:]:
+            shutil.rmtree(folder)
+
+
+def config_digest(model: str, trainer: Trainer) -> str:
+    """What a checkpoint must share with a learner to be its own: the model's name and its tensors' shapes."""
+    shapes = [(name, list(tensor.shape)) for name, tensor in trainer.policy.model.named_parameters()]
+    return hashlib.sha256(json.dumps([model, shapes]).encode()).hexdigest()
+
+
+def _tensors(trainer: Trainer) -> dict[str, Tensor]:
+    """Everything with numbers in it, on the CPU, by name; tied weights once."""
+    tensors = {f"model/{name}": tensor for name, tensor in trainer.policy.model.named_parameters()}
+    for index, state in trainer.optimizer.state_dict()["state"].items():
+        tensors.update({f"adam/{index}/{key}": value for key, value in state.items()})
+    tensors["random/cpu"] = torch.get_rng_state()
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+
+
+def _restore_tensors(trainer: Trainer, tensors: dict[str, Tensor]) -> None:
+    with torch.no_grad():
+        for name, parameter in trainer.policy.model.named_parameters():
+            parameter.copy_(tensors[f"model/{name}"])
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        if name.startswith("adam/"):
+            _, index, key = name.split("/")
+            state.setdefault(int(index), {})[key] = tensor
+    groups = trainer.optimizer.state_dict()[
+        "param_groups"
+    ]  # the learning rate is the settings', not the past's
+    trainer.optimizer.load_state_dict({"state": state, "param_groups": groups})
+    torch.set_rng_state(tensors["random/cpu"])
+
+
+def _whole(folder: Path) -> dict[str, Any] | None:
+    """A checkpoint's counters if its files are as they were written, else None."""
+    try:
+        meta: dict[str, Any] = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+        digest = _file_digest(folder / "state.safetensors")
+    except (OSError, ValueError, SafetensorError):
+        return None
+    return meta if meta.get("format") == _FORMAT and meta.get("state_digest") == digest else None
+
+
+def _file_digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _force_to_disk(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

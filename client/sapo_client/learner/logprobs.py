@@ -1,0 +1,55 @@
+"""Log-probabilities of completions under a model, by one forward pass without a key-value cache."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+Row = tuple[Sequence[int], Sequence[int]]
+"""A prompt's tokens and a completion's tokens."""
+
+
+def completion_logprobs(model: PreTrainedModel, rows: Sequence[Row], pad: int, temperature: float) -> Tensor:
+    """Log-probability of every completion token under the tempered policy; differentiable.
+
+    Rows are padded on the right. Attention is causal, so padding reaches no real position, and neither a mask
+    nor position ids are needed on any architecture.
+
+    Returns:
+        (rows, longest completion), float32; zero beyond a completion's end.
+    """
+    tokens, places, mask = _arranged(rows, pad, model.device)
+    first, last = int(places.min()), int(places.max()) + 1
+    logits = _logits(model, tokens, torch.arange(first, last, device=model.device)).float() / temperature
+    following = tokens[:, first + 1 : last + 1, None]  # what each kept position predicts
+    values = logits.gather(2, following).squeeze(2) - logits.logsumexp(2)  # (rows, kept)
+    return torch.where(mask, values.gather(1, places - first), 0.0)
+
+
+def _arranged(rows: Sequence[Row], pad: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Tokens (rows, width); positions that predict completions, and which are real: (rows, longest)."""
+    width = max(len(prompt) + len(completion) for prompt, completion in rows)
+    tokens = torch.full((len(rows), width), pad)
+    for index, (prompt, completion) in enumerate(rows):
+        tokens[index, : len(prompt) + len(completion)] = torch.tensor([*prompt, *completion])
+    starts = torch.tensor([len(prompt) - 1 for prompt, _ in rows])[:, None]
+    lengths = torch.tensor([len(completion) for _, completion in rows])[:, None]
+    steps = torch.arange(int(lengths.max()))[None, :]
+    places = starts + torch.minimum(steps, lengths - 1)  # beyond the end: the last real place again
+    return tokens.to(device), places.to(device), (steps < lengths).to(device)
+
+
+def _logits(model: PreTrainedModel, tokens: Tensor, kept: Tensor) -> Tensor:
+    """Logits at the kept positions; models that cannot leave the others out compute them all."""
+    if "logits_to_keep" in inspect.signature(model.forward).parameters:
+        result: Tensor = model(input_ids=tokens, use_cache=False, logits_to_keep=kept).logits
+        return result
+    everything: Tensor = model(input_ids=tokens, use_cache=False).logits
+    return everything[:, kept]

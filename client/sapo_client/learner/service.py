@@ -1,0 +1,161 @@
+"""The learner inside its process: answers calls with messages, holds what was sampled until it is trained."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import torch
+
+from sapo_client.learner.batch import TrainingGroup
+from sapo_client.learner.checkpoint import CheckpointStore, Counters
+from sapo_client.learner.generate import Completion, generator_for
+from sapo_client.learner.policy import load_policy
+from sapo_client.learner.settings import LearnerSettings
+from sapo_client.learner.trainer import Trainer
+from sapo_client.learner.wire import Message
+
+MAX_HELD_GROUPS: Final = 256
+"""Sampled groups kept for training; a round has four, so the oldest are long forgotten by the node."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    prompt: tuple[int, ...]
+    completions: tuple[Completion, ...]
+
+
+class Service:
+    """A policy, its trainer and its checkpoints behind named calls."""
+
+    def __init__(self, settings: LearnerSettings) -> None:
+        torch.set_num_threads(settings.threads)
+        torch.manual_seed(settings.seed)
+        self._settings = settings
+        self._policy = load_policy(settings.model, settings.device)
+        self._generator = generator_for(self._policy)
+        self._trainer = Trainer(self._policy, settings)
+        self._store = CheckpointStore(settings.directory / "checkpoints", settings.model)
+        self._held: OrderedDict[int, _Held] = OrderedDict()
+        self._samples = 0
+        self._last_save = time.monotonic()
+        self._save_seconds = 0.0
+        self._resume()
+        self._calls: dict[str, Callable[..., Message]] = {
+            "generate": self.generate,
+            "train": self.train,
+            "evaluate": self.evaluate,
+            "checkpoint": self.checkpoint,
+            "export": self.export,
+        }
+
+    def call(self, name: str, arguments: dict[str, Any]) -> Message:
+        """The result of one call."""
+        return self._calls[name](**arguments)
+
+    def about(self) -> Message:
+        """What the node wants to know of a learner that has just started."""
+        return {
+            "step": self._trainer.steps,
+            "parameters": sum(parameter.numel() for parameter in self._trainer.parameters),
+            "architecture": type(self._policy.model).__name__,
+            "device": str(self._policy.device),
+        }
+
+    def generate(self, prompts: list[str], completions_per_prompt: int, handles: list[int]) -> Message:
+        """Samples a group per prompt and holds its tokens under the prompt's handle."""
+        encoded = [self._encode_prompt(prompt) for prompt in prompts]
+        groups = self._generator.sample(
+            encoded,
+            completions_per_prompt=completions_per_prompt,
+            max_new_tokens=self._settings.max_new_tokens,
+            temperature=self._settings.temperature,
+            seed=self._sample_seed(),
+        )
+        for handle, prompt, group in zip(handles, encoded, groups, strict=True):
+            self._held[handle] = _Held(prompt, tuple(group))
+        while len(self._held) > MAX_HELD_GROUPS:
+            self._held.popitem(last=False)
+        return {"completions": [[_text_bytes(item) for item in group] for group in groups]}
+
+    def evaluate(self, prompts: list[str]) -> Message:
+        """The likeliest completion of every prompt; leaves no trace in the random streams."""
+        groups = self._generator.sample(
+            [self._encode_prompt(prompt) for prompt in prompts],
+            completions_per_prompt=1,
+            max_new_tokens=self._settings.max_new_tokens,
+            temperature=0.0,
+            seed=0,
+        )
+        return {"completions": [_text_bytes(group[0]) for group in groups]}
+
+    def train(self, groups: list[dict[str, Any]]) -> Message:
+        """One step on groups of prompt, completions, rewards, external, handle (or None)."""
+        batch = [self._training_group(**group) for group in groups]
+        own = [group for group in batch if not group.external]
+        report = self._trainer.step(batch, reencoded=sum(group.behaviour is None for group in own))
+        for group in groups:
+            self._held.pop(group["handle"], None)
+        self._save_if_due()
+        return asdict(report)
+
+    def checkpoint(self) -> Message:
+        """Writes a checkpoint now."""
+        started = time.monotonic()
+        self._store.save(self._trainer, Counters(self._samples))
+        self._last_save = time.monotonic()
+        self._save_seconds = self._last_save - started
+        return {"step": self._trainer.steps}
+
+    def export(self, folder: str) -> Message:
+        """Writes model and tokenizer as transformers load them."""
+        from pathlib import Path
+
+        self._policy.save(Path(folder))
+        return {"step": self._trainer.steps}
+
+    def _training_group(
+        self, prompt: str, completions: list[bytes], rewards: list[float], external: bool, handle: int | None
+    ) -> TrainingGroup:
+        held = None if handle is None else self._held.get(handle)
+        if held is not None and [_text_bytes(item) for item in held.completions] == completions:
+            tokens = tuple(item.tokens for item in held.completions)
+            behaviour = tuple(item.logprobs for item in held.completions)
+            return TrainingGroup(held.prompt, tokens, tuple(rewards), external, behaviour)
+        texts = [completion.decode("utf-8", errors="replace") for completion in completions]
+        limit = self._settings.max_new_tokens
+        tokens = tuple(self._policy.encode_completion(text, limit) for text in texts)
+        return TrainingGroup(self._encode_prompt(prompt), tokens, tuple(rewards), external, None)
+
+    def _encode_prompt(self, prompt: str) -> tuple[int, ...]:
+        tokens = self._policy.encode_prompt(prompt)
+        self._policy.check_window(tokens, self._settings.max_new_tokens)
+        return tokens
+
+    def _sample_seed(self) -> int:
+        """The next seed of the sampler's stream, a function of root seed and count."""
+        name = f"{self._settings.seed}/sample/{self._samples}".encode()
+        self._samples += 1
+        return int.from_bytes(hashlib.sha256(name).digest()[:8], "big") >> 1
+
+    def _resume(self) -> None:
+        if self._settings.fresh:
+            self._store.set_aside()
+            return
+        counters = self._store.restore(self._trainer)
+        if counters is not None:
+            self._samples = counters.samples
+
+    def _save_if_due(self) -> None:
+        """A checkpoint as often as its cost allows: every step for a small model, rarely for a large one."""
+        since = time.monotonic() - self._last_save
+        if since * self._settings.checkpoint_share >= self._save_seconds:
+            self.checkpoint()
+
+
+def _text_bytes(completion: Completion) -> bytes:
+    return completion.text.encode("utf-8", errors="replace")

@@ -1,0 +1,54 @@
+"""The compiled contracts that the package ships: interface, bytecode, and what they were compiled from."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, Final
+
+CONTRACTS: Final = ("EpochLedger", "Faucet", "NodeRegistry", "RewardDistributor", "SapoToken")
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """One compiled contract.
+
+    Attributes:
+        bytecode: what a deployment sends, before the constructor's arguments.
+        deployed: the code that then lies on the chain, its immutables still zero.
+        immutable_spans: (start, length) of the bytes that the constructor fills in.
+        sources: path to SHA-256 of every source file behind it.
+    """
+
+    name: str
+    abi: tuple[Mapping[str, Any], ...]
+    bytecode: bytes
+    deployed: bytes
+    immutable_spans: tuple[tuple[int, int], ...]
+    sources: Mapping[str, str]
+
+    def is_code(self, code: bytes) -> bool:
+        """Whether code found on a chain is this contract, whatever its immutables."""
+        return self._masked(code) == self.deployed
+
+    def _masked(self, code: bytes) -> bytes:
+        masked = bytearray(code)
+        for start, length in self.immutable_spans:
+            masked[start : start + length] = bytes(len(masked[start : start + length]))
+        return bytes(masked)
+
+
+@cache
+def load(name: str) -> Artefact:
+    """The artefact of one of ``CONTRACTS``."""
+    text = (resources.files("sapo_client.ledger") / "artifacts" / f"{name}.json").read_text()
+    raw = json.loads(text)
+    return Artefact(
+        name=raw["contractName"],
+        abi=tuple(raw["abi"]),
+        bytecode=bytes.fromhex(raw["bytecode"][2:]),
+        deployed=bytes.fromhex(raw["deployedBytecode"][2:]),
+        immutable_spans=tuple((start, length) for start, length in raw["immutableSpans"]),
+        sources=raw["sources"],
+    )

@@ -1,0 +1,155 @@
+"""Putting the contracts on a chain, and serving newcomers from the faucet; for whoever starts a swarm.
+
+Every function blocks: call it in a worker thread.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from eth_account.signers.local import LocalAccount
+from eth_utils import to_checksum_address
+from web3 import Web3
+
+from sapo_client.ledger import transactions as tx
+from sapo_client.ledger.artefact import load
+from sapo_client.ledger.contract import Distributor, Faucet, Ledger, Registry, Token
+from sapo_client.ledger.errors import LedgerError
+from sapo_client.ledger.rpc import Rpc
+from sapo_protocol.identifiers import Account
+
+_TOKEN: Final = 10**18
+_POLL_SECONDS: Final = 0.5
+"""Between two looks for a receipt: a fraction of the fastest public block time."""
+_RECEIPT_SECONDS: Final = 180
+"""A public test network that takes longer is stuck, and a person should look."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a new ledger is to be.
+
+    Attributes:
+        auditors: whose signatures count.
+        quorum: how many of them a posting needs.
+        epoch_budget_points: most points that one epoch may grant.
+        tokens_per_point: in the token's smallest unit.
+        reward_tokens: what the distributor is given, in the smallest unit; likewise the faucet's.
+        faucet_wei: coins that the faucet is given, out of the deployer's.
+    """
+
+    auditors: tuple[Account, ...]
+    quorum: int
+    genesis_seconds: int
+    epoch_seconds: int
+    epoch_budget_points: int
+    tokens_per_point: int = _TOKEN
+    supply_tokens: int = 1_000_000_000 * _TOKEN
+    reward_tokens: int = 100_000_000 * _TOKEN
+    faucet_tokens: int = 1_000_000 * _TOKEN
+    faucet_wei: int = 10_000 * _TOKEN
+    tokens_per_drip: int = 100 * _TOKEN
+    wei_per_drip: int = 10 * _TOKEN
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """Where the contracts came to lie."""
+
+    chain_id: int
+    token: Account
+    faucet: Account
+    registry: Account
+    ledger: Account
+    distributor: Account
+
+
+def deploy(rpc_urls: Sequence[str], deployer: LocalAccount, plan: Plan) -> Deployment:
+    """Deploy everything, fund distributor and faucet, and check the code that lies on the chain.
+
+    Raises:
+        LedgerError: a transaction fails, or the code is not what was sent.
+    """
+    rpc = Rpc(rpc_urls)
+    holder = Account.from_hex(deployer.address)
+    token = Token(rpc, _create(rpc, deployer, "SapoToken", deployer.address, plan.supply_tokens))
+    registry = Registry(rpc, _create(rpc, deployer, "NodeRegistry"))
+    ledger = Ledger(rpc, _create(rpc, deployer, "EpochLedger", *_ledger_arguments(plan, token.address)))
+    faucet = Faucet(rpc, _create_faucet(rpc, deployer, plan, token.address))
+    distributor = ledger.distributor()
+    _send(rpc, deployer, tx.Call(token.address, token.transfer(distributor.address, plan.reward_tokens)))
+    _send(rpc, deployer, tx.Call(token.address, token.transfer(faucet.address, plan.faucet_tokens)))
+    _require_code(token, registry, ledger, faucet, distributor)
+    if token.balance(holder) != plan.supply_tokens - plan.reward_tokens - plan.faucet_tokens:
+        raise LedgerError("the token does not add up after the deployment", hint="deploy to a fresh chain")
+    chain_id = int(rpc.ask(lambda web3: web3.eth.chain_id))
+    return Deployment(
+        chain_id, token.address, faucet.address, registry.address, ledger.address, distributor.address
+    )
+
+
+def fund(rpc_urls: Sequence[str], payer: LocalAccount, faucet: Account, receiver: Account) -> None:
+    """Have the faucet serve a newcomer, at the payer's cost in gas.
+
+    Raises:
+        LedgerError: the faucet is empty or has served the account lately.
+    """
+    rpc = Rpc(rpc_urls)
+    _send(rpc, payer, tx.Call(faucet, Faucet(rpc, faucet).drip(receiver)))
+
+
+def send_coins(rpc_urls: Sequence[str], payer: LocalAccount, receiver: Account, wei: int) -> None:
+    """Send native coins, as much as named.
+
+    Raises:
+        LedgerError: the payer does not hold them.
+    """
+    _send(Rpc(rpc_urls), payer, tx.Call(receiver, b"", wei))
+
+
+def _ledger_arguments(plan: Plan, token: Account) -> tuple[object, ...]:
+    auditors = [to_checksum_address(auditor) for auditor in sorted(plan.auditors)]
+    clock = (plan.genesis_seconds, plan.epoch_seconds)
+    budget = plan.epoch_budget_points
+    return auditors, plan.quorum, *clock, budget, to_checksum_address(token), plan.tokens_per_point
+
+
+def _create_faucet(rpc: Rpc, deployer: LocalAccount, plan: Plan, token: Account) -> Account:
+    arguments = (to_checksum_address(token), plan.tokens_per_drip, plan.wei_per_drip)
+    return _create(rpc, deployer, "Faucet", *arguments, value_wei=plan.faucet_wei)
+
+
+def _create(rpc: Rpc, deployer: LocalAccount, name: str, *arguments: object, value_wei: int = 0) -> Account:
+    artefact = load(name)
+    contract = Web3().eth.contract(abi=list(artefact.abi), bytecode=artefact.bytecode)
+    data = contract.constructor(*arguments).data_in_transaction
+    receipt = _send(rpc, deployer, tx.Call(None, bytes.fromhex(str(data)[2:]), value_wei))
+    if receipt.created is None:
+        raise LedgerError(f"{name} was not created", hint="deploy to a fresh chain")
+    return receipt.created
+
+
+def _send(rpc: Rpc, account: LocalAccount, call: tx.Call) -> tx.Receipt:
+    nonce = tx.next_nonce(rpc, Account.from_hex(account.address))
+    signed = tx.sign(rpc, account, call, nonce)
+    tx.send(rpc, signed)
+    deadline = time.monotonic() + _RECEIPT_SECONDS
+    while (receipt := tx.receipt(rpc, signed.digest)) is None:
+        if time.monotonic() > deadline:
+            raise LedgerError("the transaction was not mined", hint="look for it: 0x" + signed.digest.hex())
+        time.sleep(_POLL_SECONDS)
+    if not receipt.succeeded:
+        raise LedgerError(
+            "the transaction was mined but reverted", hint="look for it: 0x" + signed.digest.hex()
+        )
+    return receipt
+
+
+def _require_code(*contracts: Token | Registry | Ledger | Faucet | Distributor) -> None:
+    for contract in contracts:
+        if not contract.is_deployed():
+            raise LedgerError(
+                f"the code at {contract.address} is not {contract.NAME}",
+                hint="the chain altered what was sent: do not use it",
+            )

@@ -1,0 +1,24 @@
+"""What goes wrong with the ledger, in words for people."""
+
+from collections.abc import Sequence
+
+from sapo_client.errors import ExitCode, SapoError
+
+
+class LedgerError(SapoError):
+    """The chain or its contracts are not what the manifest promises, or they refuse."""
+
+    def __init__(self, text: str, *, hint: str) -> None:
+        super().__init__(text, hint=hint, exit_code=ExitCode.LEDGER)
+
+
+class LedgerUnavailable(LedgerError):
+    """No endpoint of the chain answers at the moment."""
+
+    transient = True
+
+    def __init__(self, urls: Sequence[str], reason: str) -> None:
+        super().__init__(
+            f"no answer from the chain at {', '.join(urls)}: {reason}",
+            hint="check the RPC address and that the chain is running; training goes on without it",
+        )

@@ -1,0 +1,32 @@
+"""What the ledger tells the rest of a node."""
+
+from dataclasses import dataclass
+
+from sapo_protocol.eip712 import EpochRoot
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRecord:
+    """An epoch as it stands on the chain."""
+
+    root: EpochRoot
+    posted_at_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerStatus:
+    """How far this node's own transactions are.
+
+    Attributes:
+        pending: queued or sent, not yet confirmed.
+        confirmed: on the chain, with the asked number of confirmations, or needless by now.
+        refused: given up, because the contract will never accept them.
+        last_error: what went wrong last, if that is not over.
+        lag_seconds: time since the chain last answered; none before its first answer.
+    """
+
+    pending: int
+    confirmed: int
+    refused: int
+    last_error: str | None
+    lag_seconds: float | None

@@ -1,0 +1,90 @@
+"""Reading the chain's history: who is registered, and which block came last before a moment."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from web3 import Web3
+
+from sapo_client.ledger.contract import Registry
+from sapo_client.ledger.errors import LedgerError
+from sapo_client.ledger.rpc import Rpc
+from sapo_protocol.identifiers import Account, Digest, NodeId
+
+_CHUNK_BLOCKS: Final = 1_000
+"""What public endpoints commonly allow in one question for logs."""
+
+
+class RegistryView:
+    """The registry's events, read once each; what may still be reorganised away is read again.
+
+    Args:
+        confirmations: blocks, an event's own included, after which it is taken for settled.
+    """
+
+    def __init__(self, rpc: Rpc, registry: Registry, *, confirmations: int) -> None:
+        self._rpc = rpc
+        self._registry = registry
+        self._confirmations = confirmations
+        self._next_block: int | None = None
+        self._not_after: dict[tuple[Account, NodeId], int] = {}
+        self._lock = threading.Lock()
+
+    def live(self, now_seconds: float) -> frozenset[tuple[Account, NodeId]]:
+        """The settled claims that are live at a moment."""
+        with self._lock:
+            self._catch_up()
+            return frozenset(claim for claim, end in self._not_after.items() if end > now_seconds)
+
+    def _catch_up(self) -> None:
+        if self._next_block is None:
+            self._next_block = self._registry.deployment_block()
+        settled = self._rpc.ask(lambda web3: int(web3.eth.block_number)) - self._confirmations + 1
+        while self._next_block <= settled:
+            last = min(self._next_block + _CHUNK_BLOCKS - 1, settled)
+            for event in self._registry.events(self._next_block, last):
+                self._not_after[event.account, event.node] = event.not_after_seconds
+            self._next_block = last + 1
+
+
+def last_block_before(
+    rpc: Rpc, timestamp_seconds: int, *, confirmations: int, now: Callable[[], float] = time.time
+) -> Digest:
+    """The hash of the last block whose timestamp is below a moment that has passed.
+
+    Timestamps never fall along a chain, so the block is found by steps back from the head that double, then
+    by halving. Every node finds the same one, for later blocks carry later timestamps.
+
+    Raises:
+        LedgerError: the moment is still to come, the chain is younger, or the block is not settled yet.
+    """
+    if now() < timestamp_seconds:
+        raise LedgerError("the moment is still to come", hint="check this machine's clock")
+    head = rpc.ask(lambda web3: int(web3.eth.block_number))
+    number = _search(lambda n: _timestamp(rpc, n) < timestamp_seconds, head)
+    if head - number + 1 < confirmations:
+        raise LedgerError("the block before the epoch is not settled yet", hint="wait for the next blocks")
+    return Digest(bytes(rpc.ask(lambda web3: _block(web3, number))["hash"]))
+
+
+def _search(is_before: Callable[[int], bool], head: int) -> int:
+    low, high, step = head, head + 1, 1
+    while not is_before(low):
+        if low == 0:
+            raise LedgerError(
+                "the chain has no block before this moment", hint="a swarm's genesis lies after its chain's"
+            )
+        low, high, step = max(0, low - step), low, step * 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if is_before(middle) else (low, middle)
+    return low
+
+
+def _timestamp(rpc: Rpc, number: int) -> int:
+    return int(rpc.ask(lambda web3: _block(web3, number))["timestamp"])
+
+
+def _block(web3: Web3, number: int) -> Any:
+    return web3.eth.get_block(number)

@@ -1,0 +1,224 @@
+"""The ledger as a node sees it: trio outside, blocking web3 in worker threads inside."""
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Final, TypeVar
+
+import trio
+from eth_account.signers.local import LocalAccount
+from web3.exceptions import Web3Exception
+
+from sapo_client.ledger.contract import Distributor, Registry, Token
+from sapo_client.ledger.contract import Ledger as EpochLedger
+from sapo_client.ledger.errors import LedgerError, LedgerUnavailable
+from sapo_client.ledger.outbox import Outbox, State
+from sapo_client.ledger.records import EpochRecord, LedgerStatus
+from sapo_client.ledger.rpc import Rpc
+from sapo_client.ledger.scan import RegistryView, last_block_before
+from sapo_client.ledger.sender import Sender
+from sapo_client.ledger.transactions import Call
+from sapo_protocol import secp256k1
+from sapo_protocol.eip712 import EpochRoot
+from sapo_protocol.identifiers import Account, Digest, NodeId
+from sapo_protocol.manifest import Manifest
+
+T = TypeVar("T")
+
+_POLL_SECONDS: Final = 1.0
+"""Between two looks at what is under way; public chains make a block every two seconds or more."""
+
+_IDLE_SECONDS: Final = 30.0
+"""Between two signs of life asked from the chain when there is nothing to send."""
+
+_FIRST_OUTAGE_SECONDS: Final = 1.0
+_LAST_OUTAGE_SECONDS: Final = 60.0
+"""How long a dead endpoint is left alone: doubling, a minute at most."""
+
+
+class Ledger:
+    """One account's dealings with its swarm's contracts.
+
+    What changes the chain is only queued here; ``run`` sends it. What reads the chain raises
+    ``LedgerUnavailable`` where no endpoint answers.
+
+    Args:
+        manifest: of a swarm with a chain.
+        confirmations: blocks, the own one included, that settle a transaction or an event. One is right for
+            the embedded chain, which knows no reorganisation; public networks want more.
+    """
+
+    def __init__(
+        self,
+        *,
+        manifest: Manifest,
+        account: LocalAccount,
+        rpc_urls: Sequence[str],
+        outbox_path: Path,
+        confirmations: int = 1,
+    ) -> None:
+        if manifest.registry is None or manifest.ledger is None:
+            raise LedgerError("this swarm has no chain", hint="use --no-ledger")
+        self._manifest = manifest
+        self._account = Account.from_hex(account.address)
+        self._confirmations = confirmations
+        self._rpc = Rpc(rpc_urls)
+        self._registry = Registry(self._rpc, manifest.registry)
+        self._ledger = EpochLedger(self._rpc, manifest.ledger)
+        self._outbox = Outbox(outbox_path, owner=f"{manifest.swarm_id} {self._account}")
+        self._sender = Sender(self._rpc, account, self._outbox, confirmations=confirmations)
+        self._claims = RegistryView(self._rpc, self._registry, confirmations=confirmations)
+        self._outage: str | None = None
+        self._wake = trio.Event()
+        self._counts = self._outbox.counts()
+        self._contracts: tuple[Distributor, Token] | None = None
+
+    # Reading
+
+    async def check(self) -> None:
+        """See that chain and contracts are what the manifest promises.
+
+        Raises:
+            LedgerError: they are not, or no endpoint answers.
+        """
+        await _in_thread(self._check)
+
+    async def block_hash_before(self, timestamp_seconds: int) -> bytes:
+        """The hash of the last block before a moment in the past, the ground of an epoch's beacon."""
+        search = partial(last_block_before, self._rpc, timestamp_seconds, confirmations=self._confirmations)
+        return await _in_thread(search)
+
+    async def live_accounts(self) -> frozenset[tuple[Account, NodeId]]:
+        """Every pair of an account and a node key that the account claims at the moment."""
+        return await _in_thread(lambda: self._claims.live(time.time()))
+
+    async def auditors(self) -> tuple[tuple[Account, ...], int]:
+        """The accounts whose signatures count, ascending, and how many a posting needs."""
+        return await _in_thread(self._ledger.auditors)
+
+    async def last_record(self) -> EpochRecord | None:
+        """The last posted epoch, if any was."""
+        return await _in_thread(self._last_record)
+
+    async def record(self, epoch: int) -> EpochRecord | None:
+        """What was posted for an epoch, if anything was."""
+        return await _in_thread(lambda: self._ledger.record(epoch))
+
+    async def claimed(self, account: Account | None = None) -> int:
+        """Points that an account (this one if none is named) was paid so far."""
+        return await _in_thread(lambda: self._pay_side()[0].claimed(account or self._account))
+
+    async def balance(self, account: Account | None = None) -> int:
+        """Tokens that an account (this one if none is named) holds, in the smallest unit."""
+        return await _in_thread(lambda: self._pay_side()[1].balance(account or self._account))
+
+    def status(self) -> LedgerStatus:
+        """How far this node's transactions are; asks nobody."""
+        answered = self._rpc.last_answer_seconds
+        return LedgerStatus(
+            pending=self._counts[State.QUEUED] + self._counts[State.SIGNED],
+            confirmed=self._counts[State.CONFIRMED],
+            refused=self._counts[State.REFUSED],
+            last_error=self._outage or self._sender.last_error,
+            lag_seconds=None if answered is None else time.monotonic() - answered,
+        )
+
+    # Writing
+
+    async def register(self, node_key: bytes, not_after_seconds: int) -> None:
+        """Queue this account's claim on a node key until a moment."""
+        key = NodeId(node_key)
+        call = Call(self._registry.address, self._registry.register(key, not_after_seconds))
+        await self._enqueue("register", f"{key}:{not_after_seconds}", call)
+
+    async def post(self, root: EpochRoot, signatures: Sequence[bytes]) -> None:
+        """Queue an epoch's root with its auditors' signatures, in any order."""
+        ordered = _by_signer(root.digest(self._manifest.ledger_domain), signatures)
+        fingerprint = sha256(b"".join(ordered)).hexdigest()[:16]
+        call = Call(self._ledger.address, self._ledger.post(root, ordered))
+        await self._enqueue("post", f"{root.epoch}:{root.cumulative_root}:{fingerprint}", call)
+
+    async def claim(self, cumulative: int, proof: Sequence[bytes]) -> None:
+        """Queue a claim of everything that this account was granted and not paid yet."""
+        distributor, _ = await _in_thread(self._pay_side)
+        fingerprint = sha256(b"".join(proof)).hexdigest()[:16]
+        call = Call(distributor.address, distributor.claim(self._account, cumulative, proof))
+        await self._enqueue("claim", f"{cumulative}:{fingerprint}", call)
+
+    async def run(self) -> None:
+        """Send what is queued until cancelled. A dead endpoint is recorded and retried, never raised."""
+        outage_seconds = _FIRST_OUTAGE_SECONDS
+        while True:
+            self._wake = trio.Event()
+            try:
+                busy = await _in_thread(self._sender.step)
+                self._outage, outage_seconds = None, _FIRST_OUTAGE_SECONDS
+                pause = _POLL_SECONDS if busy else _IDLE_SECONDS
+            except LedgerUnavailable as error:
+                self._outage = str(error)
+                pause, outage_seconds = outage_seconds, min(outage_seconds * 2, _LAST_OUTAGE_SECONDS)
+            self._counts = await _in_thread(self._outbox.counts)
+            with trio.move_on_after(pause):
+                await self._wake.wait()
+
+    def close(self) -> None:
+        """Close the outbox; only after ``run`` has ended."""
+        self._outbox.close()
+
+    async def _enqueue(self, kind: str, key: str, call: Call) -> None:
+        await _in_thread(lambda: self._outbox.add(kind, key, call))
+        self._counts = await _in_thread(self._outbox.counts)
+        self._wake.set()
+
+    def _check(self) -> None:
+        chain_id = self._rpc.ask(lambda web3: int(web3.eth.chain_id))
+        if chain_id != self._manifest.chain_id:
+            raise LedgerError(
+                f"the endpoint serves chain {chain_id}, the manifest names {self._manifest.chain_id}",
+                hint="give the RPC address of the manifest's chain",
+            )
+        for contract in (self._registry, self._ledger):
+            _require_code(contract)
+        for paid in self._pay_side()[:1]:
+            _require_code(paid)
+        if self._ledger.clock() != (self._manifest.genesis_seconds, self._manifest.epoch_seconds):
+            raise LedgerError(
+                "the ledger counts its epochs by another clock than the manifest",
+                hint="ask whoever gave you the manifest for the right one",
+            )
+
+    def _pay_side(self) -> tuple[Distributor, Token]:
+        if self._contracts is None:
+            distributor = self._ledger.distributor()
+            self._contracts = distributor, distributor.token()
+        return self._contracts
+
+    def _last_record(self) -> EpochRecord | None:
+        following = self._ledger.next_epoch()
+        return self._ledger.record(following - 1) if following else None
+
+
+def _require_code(contract: Registry | EpochLedger | Distributor) -> None:
+    if not contract.is_deployed():
+        raise LedgerError(
+            f"there is no {contract.NAME} of this version at {contract.address}",
+            hint="use the manifest's chain, and the version of sapo that the swarm uses",
+        )
+
+
+def _by_signer(digest: Digest, signatures: Sequence[bytes]) -> list[bytes]:
+    """Each signer's signature once, ascending by signer, as the contract wants them."""
+    signers = {secp256k1.recover(digest, signature): signature for signature in signatures}
+    return [signature for signer, signature in sorted(signers.items(), key=lambda item: item[0] or b"")]
+
+
+async def _in_thread(work: Callable[[], T]) -> T:
+    # A call that hangs must not hold up the node's end: its thread is left to finish by itself.
+    try:
+        return await trio.to_thread.run_sync(work, abandon_on_cancel=True)  # type: ignore[call-arg]  # older stubs
+    except Web3Exception as error:
+        raise LedgerError(
+            f"the chain does not answer sensibly: {error}", hint="try another RPC address"
+        ) from error

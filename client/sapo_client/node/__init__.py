@@ -1,0 +1,1 @@
+"""The node process: composition of learner, swarm, ledger and observation, on trio."""

@@ -1,0 +1,302 @@
+"""The auditor: counts an epoch, proposes or approves its root, and posts it.
+
+After an epoch has ended, and a grace for what was on its way:
+
+1. every auditor publishes its tally;
+2. the auditor whose turn it is proposes the settlement of the tallies it holds; if nothing is
+   posted in time, the next one may propose;
+3. every auditor that holds the same tallies and gets the same settlement approves, once per epoch;
+4. whoever holds a quorum of approvals posts, the proposer first.
+
+Nodes that are no auditors only listen: they keep the archive that proves their share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from sapo_client.node.archive import Archive
+from sapo_client.node.clock import Clock
+from sapo_client.node.gossip import Gossip
+from sapo_client.node.rounds import Author
+from sapo_client.node.telemetry import Telemetry
+from sapo_client.swarm.transport import Inbound, Transport
+from sapo_protocol import merkle, secp256k1
+from sapo_protocol.contributions import (
+    Approval,
+    Proposal,
+    Share,
+    Tally,
+    cumulative_leaves,
+    parse_approval,
+    parse_proposal,
+    parse_tally,
+    settle,
+)
+from sapo_protocol.eip712 import EpochRoot
+from sapo_protocol.envelope import Kind, parse_envelope, seal
+from sapo_protocol.epochs import epoch_at, epoch_start_seconds
+from sapo_protocol.errors import Reason, RemoteProtocolError, Verdict
+from sapo_protocol.identifiers import Account, ContentId
+from sapo_protocol.manifest import Manifest
+from sapo_protocol.topics import contributions_protocol, contributions_topic
+from sapo_verification.certificates import CertificateBook
+from sapo_verification.payable import PayableCount
+
+if TYPE_CHECKING:
+    from sapo_client.ledger.service import Ledger
+
+_LOOK_SECONDS: Final = 0.5
+
+_FOLLOW_SECONDS: Final = 2.0
+"""How often the chain is asked for a new record."""
+
+_SERVED_EPOCHS: Final = 16
+"""How far back a newcomer is told of settlements; the last one is what a claim needs."""
+
+_GRACE_SHARE: Final = 0.1
+"""Part of an epoch after its end in which rollouts still arrive, tallies travel, a proposer is waited for."""
+
+_LONGEST_GRACE_SECONDS: Final = 30.0
+
+_PARSERS: Final[Mapping[Kind, Callable[[bytes], Tally | Proposal | Approval]]] = {
+    Kind.TALLY: parse_tally,
+    Kind.PROPOSAL: parse_proposal,
+    Kind.APPROVAL: parse_approval,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AuditorParts:
+    """Everything the auditor works with; without an account key it only listens."""
+
+    manifest: Manifest
+    author: Author
+    account_key: bytes | None
+    transport: Transport
+    ledger: Ledger
+    gossip: Gossip
+    certificates: CertificateBook
+    archive: Archive
+    payable: PayableCount
+    telemetry: Telemetry
+    clock: Clock
+
+
+class Auditor:
+    """Hears contribution messages, and takes part in them if its account is an auditor's."""
+
+    def __init__(self, parts: AuditorParts) -> None:
+        self._parts = parts
+        self._auditors: tuple[Account, ...] = ()
+        self._quorum = 0
+        self._done = -1
+        self._followed = -1
+        self._inbox: trio.MemoryReceiveChannel[Inbound] | None = None
+        self.points = 0
+
+    async def run(self) -> None:
+        """Listens and audits until cancelled; may be run again after that."""
+        parts = self._parts
+        self._auditors, self._quorum = await parts.ledger.auditors()
+        swarm_id = parts.manifest.swarm_id
+        parts.gossip.serve_messages(contributions_protocol(swarm_id), self._recent)
+        parts.gossip.introduce_with(contributions_protocol(swarm_id), self.judge)
+        self._inbox = self._inbox or parts.transport.subscribe(contributions_topic(swarm_id), self.judge)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_drain, self._inbox)
+            nursery.start_soon(self._follow)
+            if parts.account_key is not None and parts.author.account in self._auditors:
+                nursery.start_soon(self._audit)
+
+    async def _follow(self) -> None:
+        """Watches what the chain holds, and what of it is this account's."""
+        parts = self._parts
+        while True:
+            record = await parts.ledger.last_record()
+            if record is not None and record.root.epoch > self._followed:
+                self._followed = record.root.epoch
+                shares = self._previous(record.root) or {}
+                self.points = shares.get(parts.author.account, self.points)
+                self._tell_posted(record.root)
+            await trio.sleep(_FOLLOW_SECONDS)
+
+    def _recent(self) -> tuple[bytes, ...]:
+        return self._parts.archive.envelopes(since_epoch=max(0, self._followed - _SERVED_EPOCHS))
+
+    def judge(self, message: bytes, forwarder: str) -> Verdict:
+        """The verdict on a message of the contributions topic; what it lets through is in the archive."""
+        try:
+            self._take_in(message)
+        except RemoteProtocolError as error:
+            if error.reason is Reason.SEEN:
+                return Verdict.IGNORE
+            return self._parts.telemetry.message_refused(error, message, forwarder)
+        return Verdict.ACCEPT
+
+    def _take_in(self, message: bytes) -> None:
+        parts = self._parts
+        envelope = parse_envelope(message, parts.manifest.swarm_id)
+        if (parser := _PARSERS.get(envelope.kind)) is None:
+            raise RemoteProtocolError(Reason.WRONG_KIND, f"a {envelope.kind.name} among contributions")
+        content = parser(envelope.payload)
+        if parts.clock() < epoch_start_seconds(parts.manifest, content.epoch + 1):
+            raise RemoteProtocolError(Reason.EPOCH_FUTURE, f"epoch {content.epoch} is not over")
+        if parts.archive.has(envelope.content_id):
+            raise RemoteProtocolError(Reason.SEEN, "the message is known")
+        parts.certificates.require(content.node, content.account, parts.clock())
+        if content.account not in self._auditors:
+            raise RemoteProtocolError(Reason.NOT_AN_AUDITOR, f"account {content.account} is no auditor")
+        if not envelope.is_signed_by(content.node):
+            raise RemoteProtocolError(Reason.BAD_SIGNATURE, "not signed by the node that it names")
+        parts.archive.add(envelope.content_id, envelope.kind, content, message)
+
+    async def _audit(self) -> None:
+        while True:
+            parts = self._parts
+            ended = epoch_at(parts.manifest, max(parts.clock(), parts.manifest.genesis_seconds)) - 1
+            if ended > self._done and await self._advance(ended):
+                self._done = ended
+                parts.payable.forget(before_epoch=ended - 1)
+            await trio.sleep(_LOOK_SECONDS)
+
+    async def _advance(self, epoch: int) -> bool:
+        """Takes the next step for an ended epoch; true when it is on the chain."""
+        parts = self._parts
+        age_seconds = parts.clock() - epoch_start_seconds(parts.manifest, epoch + 1)
+        grace_seconds = min(_LONGEST_GRACE_SECONDS, _GRACE_SHARE * parts.manifest.epoch_seconds)
+        if age_seconds < grace_seconds:
+            return False
+        if not any(tally.account == parts.author.account for tally in parts.archive.tallies(epoch).values()):
+            await self._publish_tally(epoch)
+        last = await parts.ledger.last_record()
+        if last is not None and last.root.epoch >= epoch:
+            return True
+        for content_id, proposal in parts.archive.proposals(epoch).items():
+            await self._approve(content_id, proposal, last.root if last else None)
+        turn = int(age_seconds / grace_seconds) - 2  # two graces: one for rollouts, one for tallies
+        if turn >= 0 and self._is_turn(epoch, turn):
+            await self._propose(epoch, last.root if last else None)
+        await self._post(epoch, turn)
+        return False
+
+    def _is_turn(self, epoch: int, turn: int) -> bool:
+        return self._auditors[(epoch + turn) % len(self._auditors)] == self._parts.author.account
+
+    async def _publish_tally(self, epoch: int) -> None:
+        parts = self._parts
+        live = {account for account, _ in await parts.ledger.live_accounts()}
+        tally = Tally(
+            node=parts.author.node,
+            account=parts.author.account,
+            epoch=epoch,
+            points=parts.payable.points(epoch, live, parts.manifest.limits.points_per_epoch),
+            evidence_root=parts.payable.evidence_root(epoch),
+        )
+        await self._publish(Kind.TALLY, tally)
+        points = {str(account): count for account, count in tally.points}
+        parts.telemetry.events.write("tally", epoch=epoch, points=points)
+
+    async def _propose(self, epoch: int, last: EpochRoot | None) -> None:
+        parts = self._parts
+        tallies = parts.archive.tallies(epoch)
+        own = [p for p in parts.archive.proposals(epoch).values() if p.account == parts.author.account]
+        if own or len(tallies) < self._quorum:
+            return
+        if (previous := self._previous(last)) is None:
+            parts.telemetry.events.write(
+                "ledger_error", text="the last posted settlement is not in the archive"
+            )
+            return
+        shares = settle(list(tallies.values()), previous, parts.manifest.limits.points_per_epoch)
+        if not any(share.points for share in shares):
+            return  # nobody earned anything: there is nothing to post
+        proposal = Proposal(parts.author.node, parts.author.account, epoch, tuple(sorted(tallies)), shares)
+        content_id = await self._publish(Kind.PROPOSAL, proposal)
+        total = sum(share.points for share in shares)
+        parts.telemetry.events.write("proposal", epoch=epoch, content_id=content_id, total=total)
+        await self._approve(content_id, proposal, last)
+
+    def _previous(self, last: EpochRoot | None) -> Mapping[Account, int] | None:
+        """Everybody's cumulative points as of the last posted epoch, or none if this node missed it."""
+        if last is None:
+            return {}
+        proposal = self._parts.archive.proposal(ContentId(last.archive_digest))
+        return {share.account: share.cumulative for share in proposal.shares} if proposal else None
+
+    async def _approve(self, content_id: ContentId, proposal: Proposal, last: EpochRoot | None) -> None:
+        """Signs a proposal that this node can recompute, and no second one in an epoch."""
+        parts = self._parts
+        approvals = parts.archive.approvals(proposal.epoch, content_id)
+        if any(approval.account == parts.author.account for approval in approvals):
+            return
+        if not self._agrees(proposal, last) or not parts.archive.approve(proposal.epoch, content_id):
+            return
+        digest = proposal.root(content_id).digest(parts.manifest.ledger_domain)
+        assert parts.account_key is not None
+        signature = secp256k1.sign(parts.account_key, digest)
+        approval = Approval(parts.author.node, parts.author.account, proposal.epoch, content_id, signature)
+        await self._publish(Kind.APPROVAL, approval)
+        parts.telemetry.events.write(
+            "approval", epoch=proposal.epoch, proposal=content_id, by=parts.author.account
+        )
+
+    def _agrees(self, proposal: Proposal, last: EpochRoot | None) -> bool:
+        """Whether the tallies that a proposal names settle to its shares, on top of what the chain holds."""
+        tallies = [self._parts.archive.tally(id_) for id_ in proposal.tallies]
+        known = [tally for tally in tallies if tally is not None and tally.epoch == proposal.epoch]
+        if len(known) != len(proposal.tallies) or len({tally.account for tally in known}) != len(known):
+            return False
+        if len(known) < self._quorum:
+            return False
+        previous = {s.account: s.cumulative - s.points for s in proposal.shares if s.cumulative > s.points}
+        before = [Share(account, 0, cumulative) for account, cumulative in previous.items()]
+        if merkle.root(cumulative_leaves(before)) != (last.cumulative_root if last else merkle.EMPTY_ROOT):
+            return False
+        return settle(known, previous, self._parts.manifest.limits.points_per_epoch) == proposal.shares
+
+    async def _post(self, epoch: int, turn: int) -> None:
+        """Posts a root that a quorum approved: the proposer at once, the others a turn later."""
+        parts = self._parts
+        for content_id, proposal in parts.archive.proposals(epoch).items():
+            root = proposal.root(content_id)
+            signatures = self._signatures(root, content_id)
+            mine = proposal.account == parts.author.account
+            if len(signatures) >= self._quorum and (mine or turn > 0):
+                await parts.ledger.post(root, signatures)
+
+    def _signatures(self, root: EpochRoot, content_id: ContentId) -> list[bytes]:
+        """The valid approvals of a root, ascending by account as the contract wants them."""
+        digest = root.digest(self._parts.manifest.ledger_domain)
+        valid = {
+            approval.account: approval.signature
+            for approval in self._parts.archive.approvals(root.epoch, content_id)
+            if secp256k1.recover(digest, approval.signature) == approval.account
+        }
+        return [valid[account] for account in sorted(valid)]
+
+    async def _publish(self, kind: Kind, message: Tally | Proposal | Approval) -> ContentId:
+        parts = self._parts
+        envelope = seal(kind, parts.manifest.swarm_id, message.to_payload(), parts.author.seed)
+        parts.archive.add(envelope.content_id, kind, message, envelope.to_bytes())
+        await parts.transport.publish(contributions_topic(parts.manifest.swarm_id), envelope.to_bytes())
+        return envelope.content_id
+
+    def _tell_posted(self, root: EpochRoot) -> None:
+        self._parts.telemetry.events.write(
+            "epoch_posted",
+            epoch=root.epoch,
+            total=root.total,
+            contribution_root=root.contribution_root,
+            cumulative_root=root.cumulative_root,
+        )
+
+
+async def _drain(channel: trio.MemoryReceiveChannel[Inbound]) -> None:
+    """What arrives here was judged already, and the judge kept what it needed."""
+    async for _ in channel:
+        pass

@@ -1,0 +1,73 @@
+"""The beacons that this node knows: derived from the chain, or from nothing where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import trio
+
+from sapo_client.ledger.errors import LedgerError
+from sapo_client.observe.events import EventLog
+from sapo_protocol.epochs import beacon, epoch_start_seconds
+from sapo_protocol.identifiers import Digest
+from sapo_protocol.manifest import Manifest
+
+BlockHashBefore = Callable[[int], Awaitable[bytes]]
+"""The hash of the last block that is older than a Unix time."""
+
+_KEPT_EPOCHS: Final = 8
+"""Rollouts of older epochs are not heard any more."""
+
+_RETRY_SECONDS: Final = 1.0
+
+
+class Beacons:
+    """Beacons by epoch; a swarm with a chain never falls back to the ones without."""
+
+    def __init__(
+        self, manifest: Manifest, block_hash_before: BlockHashBefore | None, events: EventLog
+    ) -> None:
+        self._manifest = manifest
+        self._block_hash_before = block_hash_before
+        self._events = events
+        self._known: dict[int, Digest] = {}
+        self._lock = trio.Lock()
+        self._told: str | None = None
+
+    def known(self, epoch: int) -> Digest | None:
+        """The beacon of an epoch, if it was obtained already."""
+        return self._known.get(epoch)
+
+    async def obtain(self, epoch: int) -> Digest:
+        """The beacon of an epoch; waits while the chain cannot be asked or does not know yet."""
+        if (known := self.known(epoch)) is not None:
+            return known
+        async with self._lock:
+            while epoch not in self._known:
+                if (block_hash := await self._ask(epoch)) is None:
+                    await trio.sleep(_RETRY_SECONDS)
+                    continue
+                self._known[epoch] = beacon(self._manifest.swarm_id, epoch, block_hash)
+                self._events.write("epoch", epoch=epoch, beacon=self._known[epoch])
+                for old in [known for known in self._known if known <= epoch - _KEPT_EPOCHS]:
+                    del self._known[old]
+            return self._known[epoch]
+
+    async def _ask(self, epoch: int) -> bytes | None:
+        if self._block_hash_before is None:
+            return b""
+        start = epoch_start_seconds(self._manifest, epoch)
+        try:
+            block_hash = await self._block_hash_before(start - self._manifest.finality_seconds)
+        except LedgerError as error:  # away, behind, or asked a moment too early: all of it passes
+            self._tell(f"no beacon for epoch {epoch} yet: {error}")
+            return None
+        self._told = None
+        return block_hash
+
+    def _tell(self, text: str) -> None:
+        """Writes a trouble down once, however long it lasts."""
+        if text != self._told:
+            self._told = text
+            self._events.write("ledger_error", text=text)

@@ -1,0 +1,252 @@
+"""``sapo ledger``: what an account earned and why, from the node's archive and the chain.
+
+The node may run meanwhile: it owns the outbox, and what is queued here is sent by it; where no node
+runs, the command sends it itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from sapo_client import keystore, locks
+from sapo_client.config import Config
+from sapo_client.errors import ExitCode, SapoError
+from sapo_client.ledger.service import Ledger
+from sapo_client.node.archive import Archive
+from sapo_client.node.manifests import settle_manifest
+from sapo_client.node.supervisor import find_sapo_error
+from sapo_client.observe.events import read_events
+from sapo_client.passphrase import PassphraseSource
+from sapo_client.paths import DataDir
+from sapo_protocol import merkle
+from sapo_protocol.contributions import Proposal, cumulative_leaves
+from sapo_protocol.identifiers import Account, ContentId, Digest
+from sapo_protocol.manifest import Manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Facts = dict[str, Any]
+"""What a command prints, by name."""
+
+CLAIM_PATIENCE_SECONDS: Final = 60.0
+_LOOK_SECONDS: Final = 0.5
+
+_TIDY_SECONDS: Final = 5.0
+"""For the outbox to learn that the chain has the claim; the next node would see it otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Books:
+    """What a ledger command works with."""
+
+    manifest: Manifest
+    data: DataDir
+    account: Account
+    ledger: Ledger
+    archive: Archive
+
+    async def settlement(self) -> tuple[int, Proposal] | None:
+        """The last posted epoch and the proposal behind it, if any was posted.
+
+        Raises:
+            SapoError: this node did not hear the proposal.
+        """
+        record = await self.ledger.last_record()
+        if record is None:
+            return None
+        proposal = self.archive.proposal(ContentId(record.root.archive_digest))
+        if proposal is None:
+            raise SapoError(
+                f"the settlement of epoch {record.root.epoch} is on the chain, but not in {self.data.root}",
+                hint="let the node run for a minute: its peers hold the settlement and will tell it",
+                exit_code=ExitCode.LEDGER,
+            )
+        return record.root.epoch, proposal
+
+
+@dataclass(frozen=True, slots=True)
+class _Grant:
+    """Points granted in all, and the proof that the contract wants."""
+
+    points: int
+    proof: tuple[Digest, ...]
+
+
+def status(config: Config) -> Facts:
+    """How the account stands."""
+    with _books(config) as books:
+        return _run(_status, books)
+
+
+def claim(config: Config) -> Facts:
+    """Claims everything that was granted and not paid yet, and waits for it."""
+    with _books(config) as books:
+        running = locks.holder(books.data.lock) is not None
+        return _run(_claim, books, running)
+
+
+def explain(config: Config, epoch: int) -> Facts:
+    """Which rollouts of an epoch counted and why others did not."""
+    with _books(config) as books:
+        return _run(_explain, books, epoch)
+
+
+def _run(command: Callable[..., Awaitable[Facts]], *arguments: object) -> Facts:
+    """A command's facts; its error for people, out of the groups that nurseries wrap it in."""
+    try:
+        return trio.run(command, *arguments)
+    except ExceptionGroup as group:
+        if (told := find_sapo_error(group)) is not None:
+            raise told from group
+        raise
+
+
+async def _status(books: _Books) -> Facts:
+    await books.ledger.check()
+    settlement = await books.settlement()
+    shares = _shares(settlement[1]) if settlement else {}
+    granted = shares.get(books.account, 0)
+    claimed = await books.ledger.claimed()
+    live = {account for account, _ in await books.ledger.live_accounts()}
+    return {
+        "account": str(books.account),
+        "chain": books.manifest.chain_id,
+        "registered": books.account in live,
+        "last epoch": settlement[0] if settlement else None,
+        "points granted": granted,
+        "points claimed": claimed,
+        "claimable": granted - claimed,
+        "tokens": await books.ledger.balance() / 10**18,
+        "waiting to be sent": books.ledger.status().pending,
+    }
+
+
+async def _claim(books: _Books, running: bool) -> Facts:
+    await books.ledger.check()
+    before, granted = await books.ledger.claimed(), (await _grant(books)).points
+    if granted <= before:
+        raise SapoError(
+            f"nothing to claim: {granted} points granted, {before} claimed",
+            hint="points are granted when an epoch is posted: sapo ledger status",
+            exit_code=ExitCode.LEDGER,
+        )
+    await _settle(books, before, running)
+    claimed = await books.ledger.claimed()
+    return {
+        "account": str(books.account),
+        "points claimed": claimed - before,
+        "points claimed in all": claimed,
+        "tokens": await books.ledger.balance() / 10**18,
+    }
+
+
+async def _grant(books: _Books) -> _Grant:
+    """What the last posted epoch grants this account in all, with the proof."""
+    settlement = await books.settlement()
+    shares = settlement[1].shares if settlement else ()
+    for index, share in enumerate(shares):
+        if share.account == books.account:
+            return _Grant(share.cumulative, merkle.proof(cumulative_leaves(shares), index))
+    return _Grant(0, ())
+
+
+async def _settle(books: _Books, before: int, running: bool) -> None:
+    """Queues the claim and waits until the chain has it; sends it, if no node does.
+
+    An epoch that is posted meanwhile makes the proof stale: then the claim is made anew.
+    """
+    async with trio.open_nursery() as nursery:
+        if not running:
+            nursery.start_soon(books.ledger.run)
+        with trio.move_on_after(CLAIM_PATIENCE_SECONDS) as patience:
+            while await books.ledger.claimed() == before:
+                grant = await _grant(books)
+                await books.ledger.claim(grant.points, grant.proof)  # the outbox keeps each wish once
+                await trio.sleep(_LOOK_SECONDS)
+        if not running:
+            with trio.move_on_after(_TIDY_SECONDS):
+                while books.ledger.status().pending:
+                    await trio.sleep(_LOOK_SECONDS)
+        nursery.cancel_scope.cancel()
+    if patience.cancelled_caught:
+        raise SapoError(
+            "the claim is queued, but the chain has not taken it yet",
+            hint="it will be sent when the chain answers; watch it with: sapo ledger status",
+            exit_code=ExitCode.LEDGER,
+        )
+
+
+async def _explain(books: _Books, epoch: int) -> Facts:
+    record = await books.ledger.record(epoch)
+    if record is None:
+        raise SapoError(
+            f"nothing was posted for epoch {epoch}",
+            hint="`sapo ledger status` names the last posted epoch",
+            exit_code=ExitCode.LEDGER,
+        )
+    proposal = books.archive.proposal(ContentId(record.root.archive_digest))
+    shares = proposal.shares if proposal else ()
+    points = next((share.points for share in shares if share.account == books.account), 0)
+    outcomes = _outcomes(books, epoch)
+    return {
+        "epoch": epoch,
+        "root": record.root.contribution_root.hex(),
+        "total": record.root.total,
+        "points": points,
+        "rollouts": [{"content_id": id_, "outcome": outcome} for id_, outcome in outcomes.items()],
+    }
+
+
+def _outcomes(books: _Books, epoch: int) -> Mapping[str, str]:
+    """What this node knows of each of its own rollouts of an epoch."""
+    outcomes: dict[str, str] = {}
+    for event in read_events(books.data.events):
+        id_ = str(event.get("content_id"))
+        if event["event"] == "published" and event["epoch"] == epoch:
+            outcomes[id_] = "shared"
+        elif event["event"] == "verified" and id_ in outcomes:
+            reward = float(str(event["mean_reward"]))
+            dull = "all completions earned the same: not payable"
+            outcomes[id_] = "payable" if 0 < reward < 1 else dull
+    return outcomes
+
+
+def _shares(proposal: Proposal) -> dict[Account, int]:
+    return {share.account: share.cumulative for share in proposal.shares}
+
+
+@contextmanager
+def _books(config: Config) -> Iterator[_Books]:
+    data = DataDir(config.data_dir)
+    if not data.database.exists():
+        raise SapoError(
+            f"no node ever ran in {data.root}",
+            hint="name its data directory with --data-dir: it holds the archive of what was granted",
+            exit_code=ExitCode.DATA,
+        )
+    manifest = settle_manifest(config.swarm.manifest, data)
+    if config.identity is None or not config.ledger.rpc_urls:
+        raise SapoError(
+            "an identity and an RPC end point are needed for the ledger",
+            hint="sapo ledger ... --identity KEY --rpc URL, or the same in the configuration file",
+            exit_code=ExitCode.CONFIG,
+        )
+    from eth_account import Account as EthAccount
+
+    identity = keystore.load(keystore.locate(config.identity), PassphraseSource(config.passphrase_file))
+    ledger = Ledger(
+        manifest=manifest,
+        account=EthAccount.from_key(identity.account_key),
+        rpc_urls=config.ledger.rpc_urls,
+        outbox_path=data.root / "outbox.sqlite",
+    )
+    try:
+        yield _Books(manifest, data, identity.account, ledger, Archive(data.database, manifest.swarm_id))
+    finally:
+        ledger.close()

@@ -1,0 +1,73 @@
+"""The supervisor: services restart, people's errors stop the node, nothing dies in silence.
+
+This is the one place of the node with a broad ``except``.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import trio
+
+from sapo_client.errors import SapoError
+from sapo_client.observe.events import EventLog
+
+Service = Callable[[], Awaitable[None]]
+"""Something that runs as long as the node."""
+
+FIRST_PAUSE_SECONDS: Final = 0.5
+LONGEST_PAUSE_SECONDS: Final = 60.0
+"""A broken service is tried again for ever, at last once a minute."""
+
+HEALTHY_SECONDS: Final = 120.0
+"""After running this long a service's failures are forgotten."""
+
+
+class Supervisor:
+    """Runs services for as long as the node lives."""
+
+    def __init__(self, events: EventLog) -> None:
+        self._events = events
+
+    async def keep(self, name: str, service: Service) -> None:
+        """Runs a service until it returns, restarting it when it fails.
+
+        Raises:
+            SapoError: the service cannot go on without its user, now or later.
+        """
+        pause_seconds = FIRST_PAUSE_SECONDS
+        while True:
+            started = trio.current_time()
+            try:
+                await service()
+                return
+            except Exception as error:  # noqa: BLE001  # the one place
+                self._report(name, error)
+            if trio.current_time() - started > HEALTHY_SECONDS:
+                pause_seconds = FIRST_PAUSE_SECONDS
+            await trio.sleep(pause_seconds)
+            pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
+
+    def note_bug(self, error: Exception) -> None:
+        """Writes down an error of one of our own callbacks, which cost a message but no service."""
+        self._write("callback", error)
+
+    def _report(self, name: str, error: Exception) -> None:
+        if (told := find_sapo_error(error)) is not None and not told.transient:
+            raise told from error
+        self._write(name, error)
+
+    def _write(self, service: str, error: Exception) -> None:
+        trace = "".join(traceback.format_exception(error))
+        self._events.write("service_failed", service=service, error=repr(error), trace=trace)
+
+
+def find_sapo_error(error: BaseException) -> SapoError | None:
+    """The error meant for people, however deep trio's groups have wrapped it."""
+    if isinstance(error, SapoError):
+        return error
+    if isinstance(error, BaseExceptionGroup):
+        return next((found for inner in error.exceptions if (found := find_sapo_error(inner))), None)
+    return None

@@ -1,0 +1,223 @@
+"""The control API: what a node tells and takes from its own machine, over loopback HTTP.
+
+Loopback is no wall by itself: other users of the machine and web pages in a local browser reach it too.
+So every request must carry the token of the data directory, whose file only its owner reads, and name
+this host (a rebound DNS name does not). Requests are small, few at a time, and have a deadline.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import h11
+import trio
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from sapo_client.errors import ExitCode, SapoError
+from sapo_client.observe.control_client import HOST, keep_token
+from sapo_client.observe.plain import JSON
+from sapo_client.paths import DataDir
+
+if TYPE_CHECKING:
+    from trio_typing import TaskStatus
+
+MAX_HEADER_BYTES = 8 * 1024
+MAX_BODY_BYTES = 1024  # the one body there is takes 20 bytes
+RECEIVE_BYTES = 4096
+REQUEST_SECONDS = 10.0  # for one request and its answer; a caller on the same machine needs milliseconds
+MAX_CONNECTIONS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Handlers:
+    """What the node offers: reports by name (`status` is `GET /status`) and the three fixed end points."""
+
+    reports: Mapping[str, Callable[[], JSON]]
+    is_draining: Callable[[], bool]
+    stop: Callable[[bool], None]  # true: let the current round end first
+    metrics: Callable[[], bytes] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    status: int
+    body: bytes
+    content_type: str = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    method: str
+    path: str
+    host: str
+    authorization: str
+    body: bytes
+
+
+class _Stop(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    finish: bool = False
+
+
+async def serve(
+    data: DataDir,
+    handlers: Handlers,
+    *,
+    port: int = 0,
+    task_status: TaskStatus[int] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """The control API until cancelled; starts with its port, which the data directory names meanwhile.
+
+    Raises:
+        SapoError: the port is taken (exit code 5).
+    """
+    api = _Api(handlers, keep_token(data))
+    try:
+        listeners = await trio.open_tcp_listeners(port, host=HOST)
+    except OSError as error:
+        raise SapoError(
+            f"cannot listen on {HOST}:{port} for the control API: {error.strerror}",
+            hint="choose another port with SAPO_OBSERVE__CONTROL_PORT, or 0 for any free one",
+            exit_code=ExitCode.NETWORK,
+        ) from error
+    actual = int(listeners[0].socket.getsockname()[1])
+    _announce(data, actual)
+    try:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(trio.serve_listeners, api.handle, listeners)
+            task_status.started(actual)
+    finally:
+        data.control_address.unlink(missing_ok=True)
+
+
+def _announce(data: DataDir, port: int) -> None:
+    scratch = data.control_address.with_suffix(".new")
+    scratch.write_text(f"{HOST}:{port}\n")
+    scratch.replace(data.control_address)
+
+
+class _Api:
+    """Routes of one node and the connections that use them."""
+
+    def __init__(self, handlers: Handlers, token: str) -> None:
+        self._handlers = handlers
+        self._token = token
+        self._free = trio.Semaphore(MAX_CONNECTIONS)
+
+    async def handle(self, stream: trio.SocketStream) -> None:
+        """One connection: one request, one answer, whatever the caller does."""
+        async with stream:
+            try:
+                self._free.acquire_nowait()
+            except trio.WouldBlock:
+                return  # hung up on at once: a flood of callers must not eat the node's file descriptors
+            try:
+                with trio.move_on_after(REQUEST_SECONDS):
+                    await self._exchange(stream)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                return  # the caller left
+            finally:
+                self._free.release()
+
+    async def _exchange(self, stream: trio.SocketStream) -> None:
+        connection = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEADER_BYTES)
+        try:
+            call = await _receive(connection, stream)
+            reply = _error(413, "too large") if call is None else self._answer(call)
+        except h11.RemoteProtocolError as error:
+            reply = _error(error.error_status_hint, "not a request this API understands")
+        if connection.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+            await stream.send_all(_encode(connection, reply))
+
+    def _answer(self, call: _Call) -> _Reply:
+        if call.host.rpartition(":")[0] not in {HOST, "localhost"}:
+            return _error(403, "this API answers to 127.0.0.1 and localhost only")
+        if not hmac.compare_digest(call.authorization.encode(), f"Bearer {self._token}".encode()):
+            return _error(401, "send the content of control.token as `Authorization: Bearer`")
+        if call.path == "/stop":
+            return self._stop(call)
+        if call.method != "GET":
+            return _error(405, "use GET")
+        return self._get(call.path)
+
+    def _get(self, path: str) -> _Reply:
+        if path == "/health":
+            draining = self._handlers.is_draining()
+            return _error(503, "draining") if draining else _json({"healthy": True})
+        if path == "/metrics" and self._handlers.metrics is not None:
+            return _Reply(200, self._handlers.metrics(), "text/plain; version=0.0.4; charset=utf-8")
+        report = self._handlers.reports.get(path.removeprefix("/"))
+        return _error(404, "there is no such report") if report is None else _json(report())
+
+    def _stop(self, call: _Call) -> _Reply:
+        if call.method != "POST":
+            return _error(405, "use POST")
+        try:
+            order = _Stop.model_validate_json(call.body or b"{}")
+        except ValidationError:
+            return _error(400, 'the body is {"finish": true} or {"finish": false}')
+        self._handlers.stop(order.finish)
+        return _json({"stopping": True, "finish": order.finish})
+
+
+async def _receive(connection: h11.Connection, stream: trio.SocketStream) -> _Call | None:
+    """The request; nothing where its body is over the limit."""
+    request: h11.Request | None = None
+    body = b""
+    while True:
+        match await _next_event(connection, stream):
+            case h11.Request() as request:
+                continue
+            case h11.Data(data=data):
+                body += bytes(data)
+                if len(body) > MAX_BODY_BYTES:
+                    return None
+            case h11.EndOfMessage() if request is not None:
+                return _call(request, body)
+            case _:
+                raise trio.BrokenResourceError
+
+
+async def _next_event(connection: h11.Connection, stream: trio.SocketStream) -> object:
+    while (event := connection.next_event()) is h11.NEED_DATA:
+        if connection.they_are_waiting_for_100_continue:
+            go_on = h11.InformationalResponse(status_code=100, headers=[])
+            await stream.send_all(connection.send(go_on) or b"")
+        connection.receive_data(await stream.receive_some(RECEIVE_BYTES))
+    return event
+
+
+def _call(request: h11.Request, body: bytes) -> _Call:
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers}
+    return _Call(
+        method=request.method.decode("ascii"),
+        path=request.target.decode("latin-1").partition("?")[0],
+        host=headers.get("host", ""),
+        authorization=headers.get("authorization", ""),
+        body=body,
+    )
+
+
+def _json(value: JSON) -> _Reply:
+    return _Reply(200, json.dumps(value).encode() + b"\n")
+
+
+def _error(status: int, text: str) -> _Reply:
+    return _Reply(status, json.dumps({"error": text}).encode() + b"\n")
+
+
+def _encode(connection: h11.Connection, reply: _Reply) -> bytes:
+    headers = [
+        ("Content-Type", reply.content_type),
+        ("Content-Length", str(len(reply.body))),
+        ("Cache-Control", "no-store"),
+        ("Connection", "close"),
+    ]
+    head = connection.send(h11.Response(status_code=reply.status, headers=headers))
+    parts = (head, connection.send(h11.Data(data=reply.body)), connection.send(h11.EndOfMessage()))
+    return b"".join(part or b"" for part in parts)

@@ -1,0 +1,133 @@
+"""The caller's side of the control API: blocking, for commands that ask a running node."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import secrets
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from sapo_client.errors import ExitCode, SapoError
+from sapo_client.observe.plain import JSON
+from sapo_client.paths import DataDir
+
+HOST = "127.0.0.1"  # never another: the API may stop the node
+TOKEN_BYTES = 32
+TIMEOUT_SECONDS = 10.0  # a healthy node answers in milliseconds; a step may hold it for a while
+MAX_REPLY_BYTES = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ControlClient:
+    """A running node, as seen from the same machine through its data directory."""
+
+    data: DataDir
+
+    def get(self, name: str) -> JSON:
+        """The answer of `GET /name`.
+
+        Raises:
+            SapoError: no node runs here, or it refuses (exit code 5).
+        """
+        return self._parse(self._call("GET", name))
+
+    def get_text(self, name: str) -> str:
+        """The answer of `GET /name` as text, for `/metrics`."""
+        return self._call("GET", name).decode("utf-8", "replace")
+
+    def stop(self, *, finish: bool) -> JSON:
+        """The answer to a stop; `finish` lets the current round end first."""
+        return self._parse(self._call("POST", "stop", json.dumps({"finish": finish})))
+
+    def health(self) -> bool:
+        """Whether the node says that it is healthy."""
+        try:
+            self._call("GET", "health")
+        except SapoError as error:
+            if error.exit_code != ExitCode.NETWORK:
+                raise
+            return False
+        return True
+
+    def _call(self, method: str, name: str, body: str | None = None) -> bytes:
+        port = read_port(self.data)
+        headers = {"Authorization": f"Bearer {read_token(self.data)}"}
+        try:
+            with closing(http.client.HTTPConnection(HOST, port, timeout=TIMEOUT_SECONDS)) as connection:
+                connection.request(method, f"/{name}", body, headers)
+                response = connection.getresponse()
+                content = response.read(MAX_REPLY_BYTES)
+        except ConnectionRefusedError as error:
+            raise _not_running(self.data) from error
+        except (OSError, http.client.HTTPException) as error:
+            raise _no_answer(f"the node in {self.data.root} does not answer: {error}") from error
+        if response.status != 200:
+            raise _no_answer(f"the node answers {response.status} {response.reason} to {method} /{name}")
+        return content
+
+    def _parse(self, content: bytes) -> JSON:
+        try:
+            answer: JSON = json.loads(content)
+        except ValueError as error:
+            raise _no_answer("the node's answer is not JSON") from error
+        return answer
+
+
+def read_port(data: DataDir) -> int:
+    """The port of the running node's control API."""
+    try:
+        _, _, port = data.control_address.read_text().strip().rpartition(":")
+        return int(port)
+    except (OSError, ValueError) as error:
+        raise _not_running(data) from error
+
+
+def read_token(data: DataDir) -> str:
+    """The secret that callers present."""
+    try:
+        return data.control_token.read_text().strip()
+    except OSError as error:
+        raise _no_answer(f"cannot read {data.control_token}: {error.strerror}") from error
+
+
+def keep_token(data: DataDir) -> str:
+    """The secret that callers present, made (private from birth) where there is none yet."""
+    token = secrets.token_hex(TOKEN_BYTES)
+    try:
+        descriptor = os.open(data.control_token, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        return _kept_token(data.control_token)
+    with os.fdopen(descriptor, "w") as stream:
+        stream.write(token + "\n")
+    return token
+
+
+def _kept_token(path: Path) -> str:
+    token = path.read_text().strip()
+    exposed = path.stat().st_mode & 0o077
+    if exposed or len(token) != 2 * TOKEN_BYTES:
+        raise SapoError(
+            f"the control token {path} is damaged or readable by others",
+            hint=f"delete it, the next start makes a new one: rm {path}",
+            exit_code=ExitCode.DATA,
+        )
+    return token
+
+
+def _not_running(data: DataDir) -> SapoError:
+    return SapoError(
+        f"no node is running in {data.root}",
+        hint="start one with `sapo join --identity NAME`, or name its directory with --data-dir",
+        exit_code=ExitCode.NETWORK,
+    )
+
+
+def _no_answer(text: str) -> SapoError:
+    return SapoError(
+        text,
+        hint="try again in a moment; if it stays so, restart the node (it resumes where it was)",
+        exit_code=ExitCode.NETWORK,
+    )

@@ -1,0 +1,152 @@
+"""The event file: one JSON object per line, the node's diary for people and programs.
+
+Every line has `time` (UTC, ISO 8601), `seq` (rises by one, also across restarts) and `event`.
+Lines are appended by one write each and never synced: losing the last second of a diary on a power cut
+is fine, making each round wait for the disk is not. A line torn by a crash is closed off at the next
+start and skipped by readers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sapo_client.observe.plain import JSON, to_json
+
+DEFAULT_MAX_BYTES = 64 * 1024 * 1024
+DEFAULT_KEEP = 5
+TAIL_BYTES = 1024 * 1024  # the last whole line lies well within it: envelopes are at most 128 KiB
+
+Event = dict[str, JSON]
+
+
+class EventLog:
+    """The open event file of a running node; safe to use from several threads."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        max_bytes: int = DEFAULT_MAX_BYTES,
+        keep: int = DEFAULT_KEEP,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._path = path
+        self._max_bytes = max_bytes
+        self._keep = keep
+        self._clock = clock
+        self._guard = threading.Lock()
+        self._next_seq = _last_seq(path) + 1
+        self._descriptor, self._size = _open_append(path)
+
+    def write(self, event: str, **fields: object) -> None:
+        """One more line; bytes are written as hexadecimal."""
+        with self._guard:
+            stamp = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="milliseconds")
+            record = {"time": stamp, "seq": self._next_seq, "event": event} | fields
+            line = json.dumps(to_json(record), separators=(",", ":")).encode() + b"\n"
+            if self._size and self._size + len(line) > self._max_bytes:
+                self._rotate()
+            os.write(self._descriptor, line)
+            self._size += len(line)
+            self._next_seq += 1
+
+    def close(self) -> None:
+        """The end of writing; closing twice is fine."""
+        with self._guard:
+            if self._descriptor >= 0:
+                os.close(self._descriptor)
+                self._descriptor = -1
+
+    def __enter__(self) -> EventLog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _rotate(self) -> None:
+        os.close(self._descriptor)
+        for age in range(self._keep - 1, 0, -1):
+            older = _part(self._path, age)
+            if older.exists():
+                older.replace(_part(self._path, age + 1))
+        self._path.replace(_part(self._path, 1))
+        self._descriptor, self._size = _open_append(self._path)
+
+
+def read_events(path: Path) -> Iterator[Event]:
+    """Every whole event, the rotated parts first; torn lines are skipped."""
+    for part in [*reversed(_rotated(path)), path]:
+        yield from _events_in(part)
+
+
+def last_events(path: Path, event: str, count: int) -> list[Event]:
+    """The latest `count` events of one name, the oldest of them first."""
+    found: list[Event] = []
+    for part in [path, *_rotated(path)]:
+        matching = [record for record in _events_in(part) if record["event"] == event]
+        found = matching + found
+        if len(found) >= count:
+            break
+    return found[len(found) - count :] if len(found) > count else found
+
+
+def _part(path: Path, age: int) -> Path:
+    return path.with_name(f"{path.name}.{age}")
+
+
+def _rotated(path: Path) -> list[Path]:
+    """The rotated parts, the youngest first."""
+    parts: list[Path] = []
+    while (part := _part(path, len(parts) + 1)).exists():
+        parts.append(part)
+    return parts
+
+
+def _events_in(part: Path) -> Iterator[Event]:
+    if not part.exists():
+        return
+    with part.open("rb") as stream:
+        for line in stream:
+            event = _parse(line)
+            if event is not None:
+                yield event
+
+
+def _parse(line: bytes) -> Event | None:
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        record: Any = json.loads(line)
+    except ValueError:
+        return None
+    whole = isinstance(record, dict) and isinstance(record.get("event"), str)
+    return record if whole and isinstance(record.get("seq"), int) else None
+
+
+def _open_append(path: Path) -> tuple[int, int]:
+    """Descriptor and size of the file; a torn last line is closed off first."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    size = os.fstat(descriptor).st_size
+    if size and os.pread(descriptor, 1, size - 1) != b"\n":
+        size += os.write(descriptor, b"\n")
+    return descriptor, size
+
+
+def _last_seq(path: Path) -> int:
+    """The highest sequence number written so far, 0 in a new directory."""
+    for part in [path, *_rotated(path)]:
+        if not part.exists():
+            continue
+        with part.open("rb") as stream:
+            stream.seek(max(0, part.stat().st_size - TAIL_BYTES))
+            events = [event for line in stream if (event := _parse(line)) is not None]
+        if events:
+            return int(str(events[-1]["seq"]))
+    return 0

@@ -1,0 +1,121 @@
+"""The node's Prometheus metrics; the names are an interface and never change meaning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sapo_client.observe.status import RoundSummary
+
+if TYPE_CHECKING:
+    from prometheus_client import Counter, Gauge
+
+NODE_LABELS = ("version", "swarm_id", "node_id")
+# From a bundled policy on a CPU (below a second) to a 7 B model on one GPU (minutes).
+ROUND_BUCKETS_SECONDS = (0.3, 1, 3, 10, 30, 60, 120, 300, 600)
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric as the reference lists it."""
+
+    name: str
+    kind: str
+    text: str
+    labels: tuple[str, ...] = ()
+
+
+class NodeMetrics:
+    """Every metric of one node, in a registry of its own; made when a node starts."""
+
+    def __init__(self, *, version: str, swarm_id: str, node_id: str) -> None:
+        from prometheus_client import CollectorRegistry, Histogram, Info
+
+        self._registry = CollectorRegistry()
+        self._described = [Metric("sapo_node_info", "info", "Which node this is.", NODE_LABELS)]
+        Info("sapo_node", "Which node this is.", registry=self._registry).info(
+            dict(zip(NODE_LABELS, (version, swarm_id, node_id), strict=True))
+        )
+        self._rounds = self._counter("sapo_rounds", "Rounds finished since the start.")
+        self._step = self._gauge("sapo_step", "Optimiser steps of the policy, over all starts.")
+        self._reward = self._gauge("sapo_reward_mean", "Mean reward of the last round's own completions.")
+        self._pool = self._gauge("sapo_pool_rollouts", "Verified rollouts of others at hand.")
+        self._peers = self._gauge("sapo_peers", "Connected peers.")
+        self._messages = self._counter(
+            "sapo_messages", "Messages from the network by verdict and reason.", "verdict", "reason"
+        )
+        self._shared = self._counter("sapo_rollouts_shared", "Own rollouts sent to the swarm.")
+        self._refused = self._counter(
+            "sapo_rollouts_refused", "Admitted rollouts that verification dropped, by reason.", "reason"
+        )
+        self._sampled = self._counter("sapo_groups_sampled", "Groups trained on, by origin.", "origin")
+        self._outbox = self._gauge("sapo_ledger_outbox_entries", "Ledger transactions not yet confirmed.")
+        self._ledger_errors = self._counter("sapo_ledger_errors", "Failed calls to the chain.")
+        self._receipt = self._gauge(
+            "sapo_ledger_last_receipt_timestamp_seconds", "Unix time of the last confirmed transaction."
+        )
+        self._described.append(Metric("sapo_round_seconds", "histogram", "Duration of a round."))
+        self._seconds = Histogram(
+            "sapo_round_seconds",
+            "Duration of a round.",
+            buckets=ROUND_BUCKETS_SECONDS,
+            registry=self._registry,
+        )
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        from prometheus_client import Counter
+
+        self._described.append(Metric(f"{name}_total", "counter", text, labels))
+        return Counter(name, text, labels, registry=self._registry)
+
+    def _gauge(self, name: str, text: str) -> Gauge:
+        from prometheus_client import Gauge
+
+        self._described.append(Metric(name, "gauge", text))
+        return Gauge(name, text, registry=self._registry)
+
+    def round(self, summary: RoundSummary) -> None:
+        """A round has ended."""
+        self._rounds.inc()
+        self._step.set(summary.step)
+        self._reward.set(summary.reward)
+        self._pool.set(summary.pool)
+        self._sampled.labels("own").inc(summary.own_groups)
+        self._sampled.labels("external").inc(summary.external_groups)
+        self._seconds.observe(summary.round_seconds)
+
+    def message(self, verdict: str, reason: str) -> None:
+        """A message was judged at admission."""
+        self._messages.labels(verdict, reason).inc()
+
+    def refused(self, reason: str) -> None:
+        """An admitted rollout was dropped by verification."""
+        self._refused.labels(reason).inc()
+
+    def shared(self) -> None:
+        """An own rollout was sent."""
+        self._shared.inc()
+
+    def peers(self, connected: int) -> None:
+        """The number of connected peers changed."""
+        self._peers.set(connected)
+
+    def ledger(self, *, outbox: int, last_receipt_seconds: float | None) -> None:
+        """The ledger's outbox changed."""
+        self._outbox.set(outbox)
+        if last_receipt_seconds is not None:
+            self._receipt.set(last_receipt_seconds)
+
+    def ledger_error(self) -> None:
+        """A call to the chain failed."""
+        self._ledger_errors.inc()
+
+    def described(self) -> tuple[Metric, ...]:
+        """Every metric as the reference lists it."""
+        return tuple(self._described)
+
+    def render(self) -> bytes:
+        """All of it in Prometheus' text format."""
+        from prometheus_client import generate_latest
+
+        return generate_latest(self._registry)

@@ -1,0 +1,115 @@
+"""What a node says about itself through the control API: the published schema of `--json`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+State = Literal["starting", "running", "draining", "stopped"]
+
+
+class _Report(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class LedgerReport(_Report):
+    """How the chain stands."""
+
+    enabled: bool = False
+    chain_id: int | None = None
+    registered: bool = False
+    outbox: int = 0  # transactions not yet confirmed
+    points: int = 0  # recorded for this account in final epochs
+    last_receipt: str | None = None  # UTC, ISO 8601
+    last_error: str | None = None
+
+
+class StatusReport(_Report):
+    """How a node does; the answer of `GET /status`."""
+
+    format: Literal["sapo/status/1"] = "sapo/status/1"
+    state: State
+    updated: str  # UTC, ISO 8601
+    version: str
+    swarm_name: str
+    swarm_id: str
+    node_id: str
+    peer_id: str
+    account: str
+    addresses: tuple[str, ...] = ()  # multiaddresses that others can dial
+    model: str
+    device: str
+    uptime_seconds: float
+    epoch: int
+    round: int
+    step: int
+    reward: float | None = None
+    reward_start: float | None = None
+    pool: int
+    peers: int
+    shared: int
+    accepted: int
+    sampled_own: int
+    sampled_external: int
+    refused: dict[str, int]  # by reason
+    ledger: LedgerReport = LedgerReport()
+
+
+class PeerReport(_Report):
+    """One connected peer, in the answer of `GET /peers`."""
+
+    peer_id: str
+    node_id: str | None = None  # known after its certificate
+    account: str | None = None
+    address: str | None = None
+    score: float | None = None  # transport
+    reputation: float | None = None  # quality of its rollouts, 0..1
+    accepted: int = 0
+    refused: int = 0
+
+
+class RolloutReport(_Report):
+    """One rollout, in the answer of `GET /rollouts`."""
+
+    content_id: str
+    node_id: str
+    account: str
+    epoch: int
+    slot: int
+    family: str
+    completions: int
+    reward: float | None = None  # mean of the rewards this node computed
+    state: str  # admitted, verified, sampled, or refused with its reason
+    own: bool = False
+
+
+class PeersReport(_Report):
+    """The answer of `GET /peers`."""
+
+    format: Literal["sapo/peers/1"] = "sapo/peers/1"
+    peers: tuple[PeerReport, ...]
+
+
+class RolloutsReport(_Report):
+    """The answer of `GET /rollouts`: the latest last."""
+
+    format: Literal["sapo/rollouts/1"] = "sapo/rollouts/1"
+    rollouts: tuple[RolloutReport, ...]
+
+
+def keep_status(path: Path, report: StatusReport) -> None:
+    """The report where `sapo status` finds it when the node is down; replaced as a whole."""
+    scratch = path.with_suffix(".new")
+    scratch.write_text(report.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    scratch.replace(path)
+
+
+def kept_status(path: Path) -> StatusReport | None:
+    """The last report of a node that is down; nothing where none (of this version) was kept."""
+    try:
+        report = StatusReport.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        return None
+    return report.model_copy(update={"state": "stopped"})

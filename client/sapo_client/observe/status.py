@@ -1,0 +1,37 @@
+"""The one calm line that a node prints per round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RoundSummary:
+    """What one round came to."""
+
+    round: int
+    step: int
+    reward: float  # mean over the node's own completions, 0..1
+    reward_change: float | None  # against the trend so far; none in the first round
+    pool: int  # verified rollouts of others at hand
+    pool_peers: int  # their authors
+    own_groups: int
+    external_groups: int
+    refused_share: float  # of the messages of this round, 0..1
+    round_seconds: float
+
+    def line(self) -> str:
+        """The status line; its fields never change places."""
+        change = "first" if self.reward_change is None else f"{self.reward_change:+.2f}"
+        peers = "1 peer" if self.pool_peers == 1 else f"{self.pool_peers} peers"
+        return "  ".join(
+            (
+                f"round {self.round}",
+                f"step {self.step}",
+                f"reward {self.reward:.2f} ({change})",
+                f"pool {self.pool} from {peers}",
+                f"sampled {self.own_groups}+{self.external_groups}",
+                f"refused {self.refused_share:.0%}".replace("%", " %"),
+                f"{self.round_seconds:.1f} s",
+            )
+        )

@@ -1,0 +1,107 @@
+"""Where things lie on this machine: the user's folders and the layout of one data directory."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from sapo_client.errors import ExitCode, SapoError
+
+APPLICATION = "sapo"
+PRIVATE_DIRECTORY_MODE = 0o700
+
+
+def _folder(variable: str, fallback: str) -> Path:
+    return Path(os.environ.get(variable) or fallback).expanduser()
+
+
+def config_file() -> Path:
+    """The configuration file read when none is named (`SAPO_CONFIG` names another)."""
+    return _folder("SAPO_CONFIG", f"{platformdirs.user_config_dir(APPLICATION)}/config.toml")
+
+
+def keys_folder() -> Path:
+    """The folder of named identities (`SAPO_KEYS_DIR` names another)."""
+    return _folder("SAPO_KEYS_DIR", f"{platformdirs.user_config_dir(APPLICATION)}/keys")
+
+
+def locks_folder() -> Path:
+    """The folder of locks held by running nodes of this user (`SAPO_LOCKS_DIR` names another)."""
+    return _folder("SAPO_LOCKS_DIR", f"{platformdirs.user_state_dir(APPLICATION)}/locks")
+
+
+def default_data_folder() -> Path:
+    """The data directory used when neither flag, environment nor configuration names one."""
+    return Path(platformdirs.user_data_dir(APPLICATION), "node")
+
+
+@dataclass(frozen=True, slots=True)
+class DataDir:
+    """The layout of one node's data directory."""
+
+    root: Path
+
+    @property
+    def lock(self) -> Path:
+        """Lock file of the one node that may use this directory."""
+        return self.root / "node.lock"
+
+    @property
+    def events(self) -> Path:
+        """JSON-lines event file; older parts carry `.1`, `.2`, ..."""
+        return self.root / "events.jsonl"
+
+    @property
+    def control_token(self) -> Path:
+        """Secret that a caller of the control API presents, mode 0600."""
+        return self.root / "control.token"
+
+    @property
+    def control_address(self) -> Path:
+        """`HOST:PORT` of the running node's control API; absent while no node runs."""
+        return self.root / "control.address"
+
+    @property
+    def status(self) -> Path:
+        """The last `/status` answer, for `sapo status` while the node is down."""
+        return self.root / "status.json"
+
+    @property
+    def config(self) -> Path:
+        """The resolved configuration of the last run, JSON."""
+        return self.root / "config.json"
+
+    @property
+    def manifest(self) -> Path:
+        """The manifest of the swarm this directory belongs to."""
+        return self.root / "manifest.json"
+
+    @property
+    def database(self) -> Path:
+        """SQLite file of everything durable but checkpoints."""
+        return self.root / "node.sqlite"
+
+    @property
+    def clean_shutdown(self) -> Path:
+        """Empty file that lies here while the last run of the node ended in order."""
+        return self.root / "clean-shutdown"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Folder of the learner's checkpoints."""
+        return self.root / "checkpoints"
+
+    def create(self) -> DataDir:
+        """The same directory, made (private to the user) where it was missing."""
+        try:
+            self.root.mkdir(mode=PRIVATE_DIRECTORY_MODE, parents=True, exist_ok=True)
+        except OSError as error:
+            raise SapoError(
+                f"cannot use the data directory {self.root}: {error.strerror}",
+                hint="choose another one with --data-dir, or mend its permissions",
+                exit_code=ExitCode.DATA,
+            ) from error
+        return self

@@ -1,0 +1,87 @@
+"""Files that only their owner reaches: born with mode 0600 by an exclusive create, never overwritten."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from sapo_client.errors import ExitCode, SapoError
+from sapo_client.paths import PRIVATE_DIRECTORY_MODE
+
+
+def refuse_existing(path: Path) -> None:
+    """Early refusal, before anybody types a passphrase; the exclusive create is what decides."""
+    if path.exists():
+        raise _already_there(path)
+
+
+def write_exclusive(path: Path, content: bytes) -> None:
+    """Content of a new private file (0600 from birth, durable on return); never an overwrite."""
+    try:
+        path.parent.mkdir(mode=PRIVATE_DIRECTORY_MODE, parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError as error:
+        raise _already_there(path) from error
+    except OSError as error:
+        raise SapoError(
+            f"cannot write {path}: {error.strerror}",
+            hint="name another place, or mend the permissions of the folder",
+            exit_code=ExitCode.KEYSTORE,
+        ) from error
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError as error:
+        path.unlink(missing_ok=True)  # it is ours, it is torn, and it would block the next try
+        raise SapoError(
+            f"cannot write {path}: {error.strerror}", hint="free some space", exit_code=ExitCode.KEYSTORE
+        ) from error
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_private(path: Path, *, most_bytes: int, missing: SapoError) -> bytes:
+    """Content of a file that only its owner reaches, up to a bound.
+
+    Raises:
+        SapoError: `missing`, or unreadable, or reachable for others (exit code 4).
+    """
+    try:
+        with path.open("rb") as stream:
+            _refuse_exposed(path, stat.S_IMODE(os.fstat(stream.fileno()).st_mode))
+            return stream.read(most_bytes)
+    except FileNotFoundError as error:
+        raise missing from error
+    except OSError as error:
+        raise SapoError(
+            f"cannot read {path}: {error.strerror}",
+            hint="name a file of yours; `sapo keys list` shows your identities",
+            exit_code=ExitCode.KEYSTORE,
+        ) from error
+
+
+def _refuse_exposed(path: Path, mode: int) -> None:
+    if mode & 0o077:
+        raise SapoError(
+            f"other users of this machine may read or change {path} (mode {mode:04o})",
+            hint=f"chmod 600 {path}",
+            exit_code=ExitCode.KEYSTORE,
+        )
+
+
+def _already_there(path: Path) -> SapoError:
+    return SapoError(
+        f"{path} exists, and keys are never overwritten",
+        hint="choose another name, or move that file away yourself",
+        exit_code=ExitCode.KEYSTORE,
+    )

@@ -1,0 +1,88 @@
+"""The signing history of a data directory, to a file and back; never while a node runs on it."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from sapo_client import locks
+from sapo_client.errors import ExitCode, SapoError
+from sapo_client.paths import DataDir
+from sapo_protocol.errors import LocalProtocolError
+from sapo_verification.signing import Mark, SigningDatabase
+from sapo_verification.signing_interchange import MAX_FILE_BYTES, marks_from_json, marks_to_json
+
+
+def export_signing(data: DataDir, destination: Path) -> tuple[Mark, ...]:
+    """The marks written to a new file; the next start here listens before it signs.
+
+    Raises:
+        SapoError: a node runs, there is no history, or the file exists or cannot be written.
+    """
+    if not data.database.exists():
+        raise SapoError(
+            f"there is no signing history in {data.root}",
+            hint="name the node's data directory with --data-dir",
+            exit_code=ExitCode.DATA,
+        )
+    with _stopped(data):
+        data.clean_shutdown.unlink(missing_ok=True)  # from now on another machine may sign too
+        marks = SigningDatabase(data.database).marks()
+        _write_new(destination, marks_to_json(marks))
+    return marks
+
+
+def import_signing(data: DataDir, source: Path) -> tuple[tuple[Mark, ...], int]:
+    """The marks of a file, and how many rose by them; all are taken in, or none is.
+
+    Raises:
+        SapoError: a node runs, the file is no signing history, or it would lower a mark.
+    """
+    marks = _read(source)
+    with _stopped(data.create()):
+        data.clean_shutdown.unlink(missing_ok=True)
+        try:
+            return marks, SigningDatabase(data.database).raise_marks(marks)
+        except LocalProtocolError as error:
+            raise SapoError(
+                f"{source} is refused, nothing was imported: {error}",
+                hint="export again where the identity was used last, then import that file",
+                exit_code=ExitCode.KEYSTORE,
+            ) from error
+
+
+def _stopped(data: DataDir) -> AbstractContextManager[None]:
+    return locks.lock(data.lock, what=f"data directory {data.root}")
+
+
+def _read(source: Path) -> tuple[Mark, ...]:
+    try:
+        with source.open("rb") as stream:
+            content = stream.read(MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
+            raise LocalProtocolError(f"it is larger than {MAX_FILE_BYTES} bytes")
+        return marks_from_json(content.decode("utf-8"))
+    except OSError as error:
+        raise SapoError(
+            f"cannot read {source}: {error.strerror}",
+            hint="make one where the identity was used: sapo keys signing export FILE",
+            exit_code=ExitCode.KEYSTORE,
+        ) from error
+    except (LocalProtocolError, UnicodeDecodeError) as error:
+        raise SapoError(
+            f"{source} is refused: {error}",
+            hint="make one where the identity was used: sapo keys signing export FILE",
+            exit_code=ExitCode.KEYSTORE,
+        ) from error
+
+
+def _write_new(path: Path, text: str) -> None:
+    try:
+        with path.open("x", encoding="utf-8") as stream:
+            stream.write(text)
+    except OSError as error:
+        raise SapoError(
+            f"cannot write {path}: {error.strerror}",
+            hint="name a file that does not exist yet",
+            exit_code=ExitCode.KEYSTORE,
+        ) from error

@@ -1,0 +1,48 @@
+"""Multiaddrs as text: strict about the few forms this transport can dial."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from sapo_client.swarm.peer_id import key_from_peer_id
+
+_MAX_ADDRESS_CHARACTERS: Final = 300  # a full DNS name, a port and a peer id
+_FORM: Final = re.compile(
+    r"/(?P<kind>ip4|ip6|dns|dns4|dns6)/(?P<host>[0-9A-Za-z.:_-]{1,253})/tcp/(?P<port>[0-9]{1,5})"
+    r"/p2p/(?P<peer_id>[1-9A-HJ-NP-Za-km-z]{1,64})"
+)
+_UNSPECIFIED: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104  compared, never bound
+
+
+@dataclass(frozen=True, slots=True)
+class PeerAddress:
+    """Where to dial whom."""
+
+    kind: str
+    host: str
+    port: int
+    peer_id: str
+
+    def __str__(self) -> str:
+        return f"/{self.kind}/{self.host}/tcp/{self.port}/p2p/{self.peer_id}"
+
+    @property
+    def unspecified(self) -> bool:
+        """Whether the host part says "all interfaces" and so nothing to a dialler."""
+        return self.host in _UNSPECIFIED
+
+    def seen_from(self, host: str) -> PeerAddress:
+        """The same with an unspecified host replaced by the IP that we saw the peer come from."""
+        if not self.unspecified:
+            return self
+        return PeerAddress("ip6" if ":" in host else "ip4", host, self.port, self.peer_id)
+
+
+def parse_address(text: str) -> PeerAddress | None:
+    """Address in a full multiaddr over TCP that ends in an Ed25519 peer id, or nothing."""
+    found = _FORM.fullmatch(text) if len(text) <= _MAX_ADDRESS_CHARACTERS else None
+    if found is None or not 0 < int(found["port"]) < 2**16 or key_from_peer_id(found["peer_id"]) is None:
+        return None
+    return PeerAddress(found["kind"], found["host"], int(found["port"]), found["peer_id"])

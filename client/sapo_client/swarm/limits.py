@@ -1,0 +1,68 @@
+"""Every limit of the transport, with the reason for its value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sapo_protocol.constants import MAX_ENVELOPE_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A sustained rate and the burst above it that is forgiven."""
+
+    per_second: float
+    burst: float
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreLimits:
+    """Peer score thresholds and memory; the values are those of Lighthouse's peer manager."""
+
+    disconnect_below: float = -20.0
+    ban_below: float = -50.0
+    floor: float = -100.0  # a fatal fault; three half-lives away from being dialled again
+    half_life_seconds: float = 600.0
+    ban_seconds: float = 600.0  # temporary: peer ids are free, a longer ban only hurts the mistaken
+    max_peers: int = 4096  # about 1 MiB of memory, far above any connection limit
+
+
+@dataclass(frozen=True, slots=True)
+class TransportLimits:
+    """Bounds on what one peer, and all peers together, can make this node spend."""
+
+    max_message_bytes: int = MAX_ENVELOPE_BYTES
+    rpc_overhead_bytes: int = 16 * 1024  # topic names, subscriptions, control lists around one message
+    messages: Rate = Rate(per_second=200, burst=800)  # per connection; an honest relay carries all accounts
+    bytes: Rate = Rate(per_second=4 * 2**20, burst=16 * 2**20)  # per connection; 200 messages of 20 KiB
+    flood_pause_seconds: float = 0.2  # reading stops that long: at most five penalties a second
+    requests: Rate = Rate(per_second=5, burst=20)  # per peer; catch-up asks a few times at the start
+    max_request_bytes: int = 64 * 1024
+    max_requests_at_once: int = 32  # answered at the same time, all peers together
+    request_timeout_seconds: float = 10.0
+    max_connections: int = 64  # gossip needs a dozen; the rest is room for newcomers
+    max_streams_per_connection: int = 64  # an honest peer holds two gossip streams and a few requests
+    max_buffered_bytes_per_connection: int = 4 * 2**20
+    delivery_queue: int = 2048  # messages waiting for the node; at 4 KiB that is 8 MiB
+    outbound_queue: int = 512  # RPCs waiting for one slow peer
+    seen_messages: int = 65_536  # ids of 32 bytes: about 10 MiB with their bookkeeping
+    seen_seconds: float = 120.0  # gossipsub's usual memory; older copies are caught by the epoch window
+    ignored_seconds: float = 5.0  # an ignored message may become acceptable: judged anew after that
+    score: ScoreLimits = field(default_factory=ScoreLimits)
+
+
+@dataclass(frozen=True, slots=True)
+class DialLimits:
+    """How eagerly peers are looked for."""
+
+    target_peers: int = 8  # enough for a mesh of degree six with two spare
+    first_backoff_seconds: float = 0.5
+    max_backoff_seconds: float = 60.0
+    tick_seconds: float = 0.5  # the dialler only looks at a few deadlines each time
+    dial_timeout_seconds: float = 10.0
+    first_exchange_seconds: float = 1.0  # a young swarm learns of its members quickly ...
+    max_exchange_seconds: float = 30.0  # ... an old one asks rarely; also the probe of silent connections
+    max_known_peers: int = 1024
+    max_addresses_per_peer: int = 4
+    settled_seconds: float = 10.0  # a connection that ends sooner was a refusal: its back-off grows
+    max_failures: int = 8  # a learned peer is forgotten after that; a bootstrap peer never

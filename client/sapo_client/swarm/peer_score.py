@@ -1,0 +1,95 @@
+"""Own score of each peer's behaviour on the wire. Pure; the clock is passed in.
+
+A score starts at zero and only falls: by a fault's severity, down to a floor. It recovers by
+half-life, so a mistake is forgotten and a habit is not. It says nothing about the usefulness of a
+peer (that is reputation, kept per account), is never shared with others, and outlives a
+disconnection: leaving and coming back washes nothing off.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from sapo_client.swarm.limits import ScoreLimits
+
+
+class Severity(Enum):
+    """What one fault costs, named by how many of them are tolerated (as in Lighthouse)."""
+
+    FATAL = -100.0  # one is enough for a ban
+    LOW = -10.0  # low tolerance: five in a row are a ban
+    MID = -5.0  # ten
+    HIGH = -1.0  # fifty
+
+
+class Standing(Enum):
+    """What the score allows a peer."""
+
+    GOOD = "good"
+    DISCONNECTED = "disconnected"
+    BANNED = "banned"
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    score: float
+    updated_seconds: float
+    banned_until_seconds: float
+
+
+class PeerScores:
+    """Bounded table of scores by peer id."""
+
+    def __init__(self, limits: ScoreLimits | None = None) -> None:
+        self._limits = limits or ScoreLimits()
+        self._records: dict[str, _Record] = {}
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def penalise(self, peer_id: str, severity: Severity, now_seconds: float) -> Standing:
+        """Standing after one more fault."""
+        record = self._current(peer_id, now_seconds)
+        score = max(self._limits.floor, record.score + severity.value)
+        record = replace(record, score=score)
+        if score <= self._limits.ban_below:
+            record = replace(record, banned_until_seconds=now_seconds + self._limits.ban_seconds)
+        self._records[peer_id] = record
+        self._bound(now_seconds)
+        return self._standing(record, now_seconds)
+
+    def score(self, peer_id: str, now_seconds: float) -> float:
+        """Zero or less."""
+        return self._current(peer_id, now_seconds).score
+
+    def standing(self, peer_id: str, now_seconds: float) -> Standing:
+        """Whether we talk to this peer now."""
+        return self._standing(self._current(peer_id, now_seconds), now_seconds)
+
+    def _standing(self, record: _Record, now_seconds: float) -> Standing:
+        if now_seconds < record.banned_until_seconds:
+            return Standing.BANNED
+        return Standing.DISCONNECTED if record.score <= self._limits.disconnect_below else Standing.GOOD
+
+    def _current(self, peer_id: str, now_seconds: float) -> _Record:
+        record = self._records.get(peer_id)
+        if record is None:
+            return _Record(score=0.0, updated_seconds=now_seconds, banned_until_seconds=-float("inf"))
+        elapsed_seconds = now_seconds - record.updated_seconds
+        if elapsed_seconds <= 0:  # a clock that steps back forgives nothing
+            return record
+        decay = 0.5 ** (elapsed_seconds / self._limits.half_life_seconds)
+        return replace(record, score=record.score * decay, updated_seconds=now_seconds)
+
+    def _bound(self, now_seconds: float) -> None:
+        """Forget the most harmless quarter when the table is full: fresh ids cannot flush out a ban."""
+        if len(self._records) <= self._limits.max_peers:
+            return
+        by_harm = sorted(self._records, key=lambda peer_id: self._harm(peer_id, now_seconds))
+        for peer_id in by_harm[: max(1, self._limits.max_peers // 4)]:
+            del self._records[peer_id]
+
+    def _harm(self, peer_id: str, now_seconds: float) -> tuple[float, float]:
+        record = self._current(peer_id, now_seconds)
+        return max(record.banned_until_seconds, now_seconds), -record.score

@@ -1,0 +1,298 @@
+"""`python -m sapo_client.testnet.attacker`: a peer that breaks every rule, one at a time.
+
+It listens with one identity that never misbehaves, and mounts each kind of attack with another: a peer
+of its own, introduced by a certificate like anybody else, that connects to the honest nodes, says what it
+came to say and leaves. Everything stays on loopback; counts and times are bounded. Each message that was
+handed to at least one peer is written to `attacks.jsonl` before the next one is sent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from sapo_client import keystore
+from sapo_client.keystore import Identity
+from sapo_client.passphrase import PassphraseSource
+from sapo_client.swarm.limits import DialLimits
+from sapo_client.swarm.peer_id import key_from_peer_id
+from sapo_client.testnet.attacks import (
+    ATTACKS,
+    FLOOD_FRAME_MESSAGES,
+    Attack,
+    Heard,
+    Hearing,
+    Key,
+    Message,
+    Workshop,
+)
+from sapo_client.testnet.plan import AttackerHome
+from sapo_protocol.certificate import issue_certificate
+from sapo_protocol.eip712 import NodeBinding
+from sapo_protocol.encoding import encode
+from sapo_protocol.envelope import Kind, open_payload, parse_envelope
+from sapo_protocol.errors import RemoteProtocolError, Verdict
+from sapo_protocol.manifest import Manifest
+from sapo_protocol.manifest_file import manifest_from_json
+from sapo_protocol.rollout import parse_rollout
+from sapo_protocol.topics import (
+    catch_up_protocol,
+    certificates_protocol,
+    certificates_topic,
+    contributions_protocol,
+    rollouts_topic,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from sapo_client.swarm.p2p.libp2p_transport import Libp2pTransport
+    from sapo_client.swarm.transport import Transport
+
+MOUTHS: Final = 2
+"""Attacks under way at the same time: the machine belongs to the honest nodes."""
+
+INTRODUCTION_SECONDS: Final = 15.0
+"""A node on a busy machine asks a new peer for its certificate within a few seconds."""
+
+SETTLE_SECONDS: Final = 1.0
+"""From handing out a certificate to its being judged."""
+
+MESSAGE_PAUSE_SECONDS: Final = 0.5
+LINGER_SECONDS: Final = 2.0
+"""A message leaves its queue while its sender is still there."""
+
+FLOOD_LINGER_SECONDS: Final = 6.0
+"""A node that is flooded pauses its reading; the rest waits in our queue."""
+
+RETRY_SECONDS: Final = 2.0
+"""Between two looks whether an attack's time has come."""
+
+CERTIFICATE_SECONDS: Final = 24 * 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """What one attacker was told."""
+
+    home: AttackerHome
+    manifest: Manifest
+    targets: tuple[str, ...]
+    seed: int
+    offset: int
+
+    def identity(self, kind: str) -> Identity:
+        """The identity of a kind of attack."""
+        return keystore.load(self.home.identities / f"{kind}.json", PassphraseSource(None))
+
+    def order(self) -> list[Attack]:
+        """The attacks, beginning at this attacker's own place in the table."""
+        at = self.offset % len(ATTACKS)
+        return [*ATTACKS[at:], *ATTACKS[:at]]
+
+
+class Attacker:
+    """One attacking process."""
+
+    def __init__(self, campaign: Campaign) -> None:
+        self._campaign = campaign
+        self._rng = random.Random(f"{campaign.seed}:{campaign.home.name}")
+        self._hearing = Hearing()
+        self._honest = {key_from_peer_id(target.rpartition("/")[2]) for target in campaign.targets}
+        self._pending = campaign.order()
+        self._log = campaign.home.attacks.open("a", encoding="utf-8", buffering=1)
+
+    async def run(self) -> None:
+        """Attacks with every kind once, then listens until it is stopped."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._leave_on_signal, nursery.cancel_scope)
+            await trio.sleep(max(0.0, self._campaign.manifest.genesis_seconds - time.time()))
+            async with self._peer("ear", hears=True, certified=True):
+                async with trio.open_nursery() as mouths:
+                    for _ in range(MOUTHS):
+                        mouths.start_soon(self._work)
+                _say("every kind of attack was mounted")
+                await trio.sleep_forever()
+
+    async def _work(self) -> None:
+        while self._pending:
+            ready = (attack for attack in self._pending if attack.make(self._workshop(attack)))
+            if (attack := next(ready, None)) is None:
+                await trio.sleep(RETRY_SECONDS)
+                continue
+            self._pending.remove(attack)
+            await self._mount(attack)
+
+    async def _mount(self, attack: Attack) -> None:
+        async with self._peer(attack.name, certified=attack.certified, targets=attack.targets) as peer:
+            messages = list(attack.make(self._workshop(attack)))
+            if attack.burst:
+                await self._flood(attack, peer, messages)
+            else:
+                for message in messages:
+                    await self._send(attack, peer, message)
+            await trio.sleep(FLOOD_LINGER_SECONDS if attack.burst else LINGER_SECONDS)
+        _say(f"{attack.name}: {len(messages)} messages")
+
+    async def _send(self, attack: Attack, peer: Transport, message: Message) -> None:
+        reached = await peer.publish(message.topic, message.data)
+        if reached:
+            self._note(attack, peer, message, reached)
+        await trio.sleep(MESSAGE_PAUSE_SECONDS)
+
+    async def _flood(self, attack: Attack, peer: Libp2pTransport, messages: Sequence[Message]) -> None:
+        """Sends full frames past our own transport, whose queues are made to be polite."""
+        from libp2p.pubsub.pb import rpc_pb2
+
+        gossip = peer._gossip
+        for start in range(0, len(messages), FLOOD_FRAME_MESSAGES):
+            frame = messages[start : start + FLOOD_FRAME_MESSAGES]
+            rpc = rpc_pb2.RPC(
+                publish=[rpc_pb2.Message(data=message.data, topicIDs=[message.topic]) for message in frame]
+            )
+            streams = list(gossip.peers.values())
+            for stream in streams:
+                await gossip.write_msg(stream, rpc)
+            for message in frame:
+                self._note(attack, peer, message, len(streams))
+
+    def _note(self, attack: Attack, peer: Transport, message: Message, reached: int) -> None:
+        entry = {
+            "time": time.time(),
+            "kind": attack.name,
+            "message": sha256(message.data).hexdigest(),
+            "content_id": message.content_id.hex() if message.content_id else None,
+            "bait": message.bait,
+            "attacker": self._campaign.home.name,
+            "peer_id": peer.peer_id,
+            "peers": reached,
+        }
+        self._log.write(json.dumps(entry) + "\n")
+
+    def _workshop(self, attack: Attack) -> Workshop:
+        identity = self._campaign.identity(attack.name)
+        return Workshop(
+            manifest=self._campaign.manifest,
+            key=Key(identity.node_seed, identity.node_id, identity.account),
+            rng=self._rng,
+            now_seconds=time.time(),
+            heard=self._hearing.all(),
+            markers=self._campaign.home.markers,
+        )
+
+    @asynccontextmanager
+    async def _peer(
+        self, kind: str, *, certified: bool, hears: bool = False, targets: int | None = None
+    ) -> AsyncIterator[Libp2pTransport]:
+        """A running peer that every target has met, and knows the certificate of."""
+        from sapo_client.swarm.p2p.libp2p_transport import Libp2pTransport
+
+        identity, manifest = self._campaign.identity(kind), self._campaign.manifest
+        chosen = self._campaign.targets[:targets]
+        peer = Libp2pTransport(
+            identity.node_seed,
+            on_bug=lambda error: _say(f"{kind}: {error!r}"),
+            bootstrap=chosen,
+            dial=DialLimits(target_peers=len(chosen)),
+        )
+        certificate = _certificate(identity, manifest)
+        met = _Introductions((certificate,) if certified else ())
+        peer.serve(certificates_protocol(manifest.swarm_id), met.tell)
+        peer.serve(catch_up_protocol(manifest.swarm_id), _nothing)
+        peer.serve(contributions_protocol(manifest.swarm_id), _nothing)
+        if hears:
+            peer.subscribe(rollouts_topic(manifest.swarm_id), self._hear)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(peer.run)
+            with trio.move_on_after(INTRODUCTION_SECONDS):
+                await met.by(len(chosen))
+            if certified:
+                await peer.publish(certificates_topic(manifest.swarm_id), certificate)
+            await trio.sleep(SETTLE_SECONDS)
+            yield peer
+            nursery.cancel_scope.cancel()
+
+    def _hear(self, data: bytes, _forwarder: str) -> Verdict:
+        """Keeps an honest rollout; never forwards, for whoever forwards rubbish is blamed for it."""
+        try:
+            envelope = parse_envelope(data, self._campaign.manifest.swarm_id)
+            rollout = parse_rollout(open_payload(envelope, Kind.ROLLOUT))
+        except RemoteProtocolError:
+            return Verdict.IGNORE
+        if rollout.node in self._honest:
+            self._hearing.add(Heard(time.time(), data, envelope, rollout))
+        return Verdict.IGNORE
+
+    async def _leave_on_signal(self, scope: trio.CancelScope) -> None:
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            async for _ in signals:
+                scope.cancel()
+
+
+class _Introductions:
+    """Who has asked for our certificate."""
+
+    def __init__(self, certificates: Sequence[bytes]) -> None:
+        self._answer = encode(tuple(certificates))
+        self._peers: set[str] = set()
+        self._news = trio.Event()
+
+    async def tell(self, peer_id: str, _request: bytes) -> bytes:
+        self._peers.add(peer_id)
+        self._news.set()
+        return self._answer
+
+    async def by(self, count: int) -> None:
+        while len(self._peers) < count:
+            self._news = trio.Event()
+            await self._news.wait()
+
+
+async def _nothing(_peer_id: str, _request: bytes) -> bytes:
+    return encode(())
+
+
+def _certificate(identity: Identity, manifest: Manifest) -> bytes:
+    not_before = int(time.time()) - 60
+    binding = NodeBinding(identity.node_id, manifest.swarm_id, not_before, not_before + CERTIFICATE_SECONDS)
+    domain = manifest.binding_domain
+    return issue_certificate(identity.node_seed, identity.account_key, binding, domain).to_bytes()
+
+
+def _say(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr)
+
+
+def _parse(arguments: Sequence[str] | None) -> Campaign:
+    parser = argparse.ArgumentParser(prog="sapo_client.testnet.attacker", description="Attack a testnet.")
+    parser.add_argument("--manifest", type=Path, required=True, help="the swarm")
+    parser.add_argument("--home", type=Path, required=True, help="folder of this attacker")
+    parser.add_argument("--target", action="append", required=True, help="an honest node; may be repeated")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--offset", type=int, default=0, help="place in the table of attacks to begin at")
+    given = parser.parse_args(arguments)
+    home = AttackerHome(given.home.name, given.home)
+    manifest = manifest_from_json(given.manifest.read_text(encoding="utf-8"))
+    return Campaign(home, manifest, tuple(given.target), given.seed, given.offset)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Attack until told to stop; the exit code."""
+    trio.run(Attacker(_parse(arguments)).run)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

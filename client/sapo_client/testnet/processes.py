@@ -1,0 +1,166 @@
+"""Child processes that never outlive the testnet: logged, noticed when they die, stopped in order."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+_PR_SET_PDEATHSIG: Final = 1
+"""From linux/prctl.h."""
+
+_POLL_SECONDS: Final = 0.1
+
+_LOG_TAIL_BYTES: Final = 2000
+
+_KEPT_VARIABLES: Final = frozenset({"SAPO_LOCKS_DIR", "SAPO_KEYS_DIR"})
+"""The user's other `SAPO_*` variables would override the settings of the testnet's nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """One process of the testnet."""
+
+    name: str
+    argv: tuple[str, ...]
+    log: Path
+    process: subprocess.Popen[bytes]
+
+    @property
+    def pid(self) -> int:
+        """Its process id, which is its process group too."""
+        return self.process.pid
+
+    def exit_code(self) -> int | None:
+        """How it ended, or none while it runs."""
+        return self.process.poll()
+
+    def last_words(self) -> str:
+        """The end of its log."""
+        with contextlib.suppress(OSError), self.log.open("rb") as stream:
+            stream.seek(max(0, self.log.stat().st_size - _LOG_TAIL_BYTES))
+            return stream.read().decode(errors="replace").strip()
+        return ""
+
+
+def python(module: str, *arguments: str) -> tuple[str, ...]:
+    """The command line of a module under this very interpreter."""
+    return sys.executable, "-m", module, *arguments
+
+
+def sapo(*arguments: str) -> tuple[str, ...]:
+    """The command line of `sapo` as installed beside this interpreter."""
+    script = Path(sys.executable).with_name("sapo")
+    if script.exists():
+        return str(script), *arguments
+    return sys.executable, "-c", "from sapo_client.cli.app import main; main()", *arguments
+
+
+def spawn(name: str, argv: Sequence[str], *, folder: Path, log: Path, tied: bool = True) -> Child:
+    """A running child in a process group of its own, so that Ctrl-C reaches it through us, in order.
+
+    Must be called from the main thread: the kernel ties the child to the thread that started it.
+
+    Args:
+        tied: the kernel sends it SIGTERM when this process dies, however it dies.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as stream:
+        process = subprocess.Popen(  # noqa: S603  our own command lines
+            argv,
+            cwd=folder,
+            env=_environment(os.environ),
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=_tie_to_parent() if tied else None,
+        )
+    return Child(name, tuple(argv), log, process)
+
+
+def stop(children: Iterable[Child], patience_seconds: float) -> None:
+    """Ends children: politely all at once, then whatever is left of their process groups."""
+    running = [child for child in children if child.exit_code() is None]
+    for child in running:
+        _signal(child.pid, signal.SIGTERM)
+    deadline = time.monotonic() + patience_seconds
+    for child in running:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.process.wait(max(0.0, deadline - time.monotonic()))
+        kill_group(child.pid)
+        child.process.wait()
+
+
+def kill_group(pid: int) -> None:
+    """The end of a process group; fine if there is none."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
+    """Whether a condition came true in time; for files and processes, which cannot be awaited."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_SECONDS)
+    return True
+
+
+def started_at(pid: int) -> str | None:
+    """When a process began, in the kernel's own words: with the pid it names one process for ever.
+
+    None where there is no such process, or nothing of it but an exit code that nobody has fetched.
+    """
+    if not Path("/proc/self/stat").exists():
+        return _started_by_ps(pid)
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    fields = stat.rpartition(")")[2].split()  # from field 3 on, behind the name, which may hold spaces
+    return None if fields[0] == "Z" else fields[19]
+
+
+def _started_by_ps(pid: int) -> str | None:
+    """The same where there is no /proc."""
+    command = ("ps", "-o", "state=,lstart=", "-p", str(pid))
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    state, _, start = done.stdout.strip().partition(" ")
+    return None if not start or state.startswith("Z") else start.strip()
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _environment(own: Mapping[str, str]) -> dict[str, str]:
+    kept = {
+        name: text for name, text in own.items() if name in _KEPT_VARIABLES or not name.startswith("SAPO_")
+    }
+    # One thread each: the nodes share this machine's cores, and torch would take all of them for each.
+    return kept | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+
+
+def _tie_to_parent() -> Callable[[], None] | None:
+    if not sys.platform.startswith("linux"):
+        return None
+    libc: Any = ctypes.CDLL(None, use_errno=True)  # loaded before the fork: the child must not allocate
+    parent = os.getpid()
+
+    def tie() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:  # it died in between
+            os._exit(1)
+
+    return tie

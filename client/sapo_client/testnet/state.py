@@ -1,0 +1,166 @@
+"""`testnet.json`: what runs in a testnet's directory, for whoever looks at it or ends it later."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from sapo_client.errors import ExitCode, SapoError
+from sapo_client.observe.control_client import ControlClient
+from sapo_client.observe.events import last_events
+from sapo_client.testnet.plan import Layout
+from sapo_client.testnet.processes import Child, kill_group, started_at, wait_until
+
+Role = Literal["testnet", "chain", "node", "attacker"]
+
+FORMAT: Final = "sapo/testnet/1"
+
+PATIENCE_SECONDS: Final = 60.0
+"""A node ends its round and saves its policy before it goes."""
+
+_ORDER: Final[tuple[Role, ...]] = ("testnet", "attacker", "node", "chain")
+"""Who drives goes first, and the chain last: whoever drains may still have something to post."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One process; pid and start together name it, however often pids are used again."""
+
+    name: str
+    role: Role
+    pid: int
+    started: str | None
+    argv: tuple[str, ...]
+    log: str
+
+    @property
+    def runs(self) -> bool:
+        """Whether this very process is alive."""
+        return self.started is not None and started_at(self.pid) == self.started
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A testnet as its directory remembers it."""
+
+    rpc_url: str
+    entries: tuple[Entry, ...]
+
+    def of(self, role: Role) -> tuple[Entry, ...]:
+        """The entries of one role."""
+        return tuple(entry for entry in self.entries if entry.role == role)
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """How one process does, in words."""
+
+    name: str
+    role: Role
+    state: str
+    step: int | None
+    command: str
+
+
+def life(entry: Entry, layout: Layout) -> Life:
+    """How a process does; a node that somebody started again by hand counts as itself."""
+    node = layout.node(entry.name) if entry.role == "node" else None
+    steps = last_events(node.data.events, "step", 1) if node else []
+    step = steps[0]["step"] if steps else None
+    if entry.runs:
+        words = f"pid {entry.pid}"
+    else:
+        words = "started again" if node and is_up(node.data.root) else "down"
+    return Life(entry.name, entry.role, words, step if isinstance(step, int) else None, " ".join(entry.argv))
+
+
+def entry_of(child: Child, role: Role) -> Entry:
+    """A child as an entry."""
+    return Entry(child.name, role, child.pid, started_at(child.pid), child.argv, str(child.log))
+
+
+def own_entry() -> Entry:
+    """This process, which drives the testnet."""
+    return Entry("testnet", "testnet", os.getpid(), started_at(os.getpid()), (), "")
+
+
+def keep(layout: Layout, state: State) -> None:
+    """The state on disk, replaced as a whole."""
+    scratch = layout.state.with_suffix(".new")
+    document = {"format": FORMAT, "rpc_url": state.rpc_url, "processes": [asdict(e) for e in state.entries]}
+    scratch.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    scratch.replace(layout.state)
+
+
+def read(layout: Layout) -> State:
+    """The state of a directory.
+
+    Raises:
+        SapoError: it holds no testnet.
+    """
+    try:
+        document = json.loads(layout.state.read_text(encoding="utf-8"))
+        entries = tuple(Entry(**{**e, "argv": tuple(e["argv"])}) for e in document["processes"])
+        return State(document["rpc_url"], entries)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SapoError(
+            f"{layout.root} holds no testnet",
+            hint="name its directory with --data-dir; `sapo testnet up --keep --data-dir DIR` starts one",
+            exit_code=ExitCode.DATA,
+        ) from error
+
+
+def end(layout: Layout, state: State) -> list[str]:
+    """The names of what was running and is not any more."""
+    ended = []
+    for role in _ORDER:
+        running = [entry for entry in state.of(role) if entry.runs]
+        _end_all(running)
+        ended += [entry.name for entry in running]
+        if role == "node":
+            ended += _end_restarted(layout, state.of("node"))
+    return ended
+
+
+def _end_all(entries: Iterable[Entry]) -> None:
+    entries = list(entries)
+    for entry in entries:
+        os.kill(entry.pid, signal.SIGTERM)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    for entry in entries:
+        wait_until(lambda entry=entry: not entry.runs, max(0.0, deadline - time.monotonic()))  # type: ignore[misc]
+        if entry.role != "testnet":  # whose group is the user's shell
+            kill_group(entry.pid)
+
+
+def _end_restarted(layout: Layout, nodes: Iterable[Entry]) -> list[str]:
+    """Nodes that somebody started again by hand: they answer, though we did not start them."""
+    ended = [node.name for node in nodes if stop_by_control(layout.node(node.name).data.root)]
+    wait_until(lambda: not any(is_up(layout.node(name).data.root) for name in ended), PATIENCE_SECONDS)
+    return ended
+
+
+def is_up(data_dir: Path) -> bool:
+    """Whether a node answers in a data directory."""
+    from sapo_client.paths import DataDir
+
+    return ControlClient(DataDir(data_dir)).health()
+
+
+def stop_by_control(data_dir: Path) -> bool:
+    """Whether a node answered there and was asked to stop."""
+    from sapo_client.paths import DataDir
+
+    try:
+        ControlClient(DataDir(data_dir)).stop(finish=False)
+    except SapoError as error:
+        if error.exit_code != ExitCode.NETWORK:
+            raise
+        return False
+    return True
