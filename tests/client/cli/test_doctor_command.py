@@ -1,0 +1,97 @@
+"""`sapo doctor` on real faults, and its look at a real chain."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.ledger import ServedChain
+from support.sapo_process import Run
+from support.swarm import make_chain_manifest, make_manifest
+
+from sapo_client.cli.checks import Check
+from sapo_client.cli.checks_network import check_bootstrap, check_chain, check_genesis, clock_check
+from sapo_client.config import Config
+from sapo_client.config_layers import resolve
+from sapo_protocol.manifest_file import manifest_to_json
+
+
+def states(checks: Iterator[Check]) -> list[tuple[str, str]]:
+    return [(check.name, check.state) for check in checks]
+
+
+def test_a_machine_without_a_swarm_has_no_fault(sapo: Run) -> None:
+    sapo("keys", "new", "key", "--no-passphrase")
+    done = sapo("doctor", "--identity", "key", "--json")
+    report = json.loads(done.stdout)
+    found = {check["name"]: check["state"] for check in report["checks"]}
+    assert (done.returncode, report["failed"]) == (0, 0)
+    assert {found[name] for name in ("disk", "torch")} == {"ok"}
+    assert (found["identity"], found["manifest"]) == ("warn", "warn")  # stored plain, no swarm
+    assert [name for name in found if name.startswith("jail: ")]
+
+
+def test_faults_are_named_with_hints_and_the_exit_code_is_7(sapo: Run, tmp_path: Path) -> None:
+    manifest = tmp_path / "manifest.json"
+    manifest.write_text(manifest_to_json(make_manifest()))  # its sample digest is made up
+    sapo("keys", "new", "key", "--no-passphrase")
+    (tmp_path / "home/.config/sapo/keys/key.json").chmod(0o666)
+    done = sapo("doctor", "--identity", "key", "--manifest", manifest)
+    failed = [line.split()[0] for line in done.stdout.splitlines() if "  fail  " in line]
+    assert (done.returncode, failed) == (7, ["identity", "suite"])
+    assert "chmod 600" in done.stderr
+    assert done.stderr.count("suite: ") == 1
+
+
+def test_a_first_node_that_answers_and_one_that_does_not() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        alive = f"/ip4/127.0.0.1/tcp/{server.getsockname()[1]}/p2p/12D3KooWA"
+        assert states(check_bootstrap((alive, "/unix/x"))) == [("bootstrap", "ok"), ("bootstrap", "warn")]
+    assert states(check_bootstrap((alive,))) == [("bootstrap", "fail")]
+    assert states(check_bootstrap(())) == [("bootstrap", "warn")]
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> Iterator[ServedChain]:
+    served = ServedChain(tmp_path / "chain.sqlite")
+    yield served
+    served.close()
+
+
+def config_with(*urls: str) -> Config:
+    return resolve({"ledger.rpc_urls": list(urls)}, environment={"SAPO_CONFIG": ""}).config
+
+
+def test_the_chain_is_asked_for_its_id_and_the_contracts(chain: ServedChain) -> None:
+    config = config_with(chain.url)
+    other_chain = make_chain_manifest(chain_id=int(chain.request("eth_chainId")["result"], 16) + 1)
+    no_contracts = make_chain_manifest(chain_id=other_chain.chain_id - 1)
+    [about_id, _] = check_chain(config, other_chain)
+    [about_code, _] = check_chain(config, no_contracts)
+    assert (about_id.state, "serves chain" in about_id.detail) == ("fail", True)
+    assert (about_code.state, "no contract at" in about_code.detail) == ("fail", True)
+
+
+def test_a_chain_that_does_not_answer_is_a_failure_and_none_is_a_warning() -> None:
+    manifest = make_chain_manifest()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        closed = server.getsockname()[1]
+    assert states(check_chain(config_with(f"http://127.0.0.1:{closed}"), manifest)) == [("ledger", "fail")]
+    assert states(check_chain(config_with("ftp://x"), manifest)) == [("ledger", "fail")]
+    assert states(check_chain(config_with(), manifest)) == [("ledger", "warn")]
+    assert states(check_chain(config_with(), make_manifest())) == [("ledger", "ok")]
+
+
+@pytest.mark.parametrize(("ahead", "state"), [(-3600, "ok"), (4, "ok"), (30, "warn"), (90, "fail")])
+def test_a_clock_behind_the_chain_is_noticed(ahead: int, state: str) -> None:
+    now = time.time()
+    assert clock_check("http://chain", now + ahead, now).state == state
+
+
+def test_a_swarm_that_has_not_begun() -> None:
+    assert check_genesis(make_manifest(genesis_seconds=int(time.time()) + 600)).state == "warn"
+    assert check_genesis(make_manifest(genesis_seconds=1)).state == "ok"

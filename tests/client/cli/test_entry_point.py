@@ -1,0 +1,152 @@
+"""The command line as a whole: start-up budget, help, usage errors, exit codes, plain output."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.sapo_process import Run
+
+HEAVY = (
+    "torch", "vllm", "transformers", "tokenizers", "peft", "web3", "eth", "eth_account", "libp2p",
+    "reasoning_gym", "trio", "matplotlib", "numpy", "pyarrow", "prometheus_client", "nacl", "coincurve",
+    "sqlite3", "asyncio",
+)  # fmt: skip
+PROBE = """
+import sys
+from sapo_client.cli.app import main
+sys.argv = ["sapo", *sys.argv[1:]]
+try:
+    main()
+finally:
+    sys.stderr.write(" ".join(sorted({name.partition(".")[0] for name in sys.modules})))
+"""
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["join", "--help"], ["keys", "--help"]])
+def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
+    probe = subprocess.run(
+        [sys.executable, "-c", PROBE, *arguments], capture_output=True, text=True, check=True
+    )
+    assert probe.stdout
+    assert set(probe.stderr.split()) & set(HEAVY) == set()
+
+
+def test_help_names_every_command(sapo: Run) -> None:
+    done = sapo("--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    listed = {
+        line.split()[0]
+        for line in done.stdout.partition("Commands:")[2].splitlines()
+        if line.startswith("  ")
+    }
+    assert {"init", "join", "status", "peers", "rollouts", "stop", "id", "verify", "doctor", "env"} <= listed
+    assert {"keys", "config", "ledger"} <= listed
+
+
+def test_version(sapo: Run) -> None:
+    assert sapo("--version").stdout.startswith("sapo 0.")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nonsense"],
+        ["join", "--nonsense"],
+        ["keys", "new"],
+        ["keys", "new", "a", "--kdf", "weak"],
+        ["join", "--steps", "0"],
+        ["rollouts", "-n", "x"],
+        ["verify"],
+    ],
+)
+def test_wrong_usage_is_2_and_says_so_on_standard_error(sapo: Run, arguments: list[str]) -> None:
+    done = sapo(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Error:" in done.stderr
+    assert "--help" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["join"], 4),
+        (["join", "--identity", "nobody"], 4),
+        (["join", "--identity", "a", "--config", "missing.toml"], 3),
+        (["id"], 4),
+        (["status"], 5),
+        (["peers"], 5),
+        (["rollouts"], 5),
+        (["stop"], 5),
+        (["verify", "missing.bin"], 2),
+        (["config", "show", "--config", "missing.toml"], 3),
+        (["keys", "show", "nobody"], 4),
+        (["keys", "backup", "nobody", "b.json"], 4),
+        (["keys", "restore", "missing.json", "a"], 4),
+    ],
+)
+def test_every_error_is_on_standard_error_with_a_hint_and_its_code(
+    sapo: Run, arguments: list[str], code: int
+) -> None:
+    done = sapo(*arguments)
+    assert (done.returncode, done.stdout) == (code, "")
+    first, second = done.stderr.splitlines()
+    assert first.startswith("error: ")
+    assert second.startswith("hint: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "suggestion"),
+    [
+        ("[learner]\ncompletons = 4\n", "learner.completions"),
+        ("[ledger]\nrpc_url = ['http://x']\n", "ledger.rpc_urls"),
+    ],
+)
+def test_a_typo_in_a_section_is_3_with_the_right_name(
+    sapo: Run, tmp_path: Path, text: str, suggestion: str
+) -> None:
+    (tmp_path / "sapo.toml").write_text(text)
+    for how in ({"SAPO_CONFIG": "sapo.toml"}, {}):
+        done = sapo("config", "show", *([] if how else ["--config", "sapo.toml"]), **how)
+        assert done.returncode == 3
+        assert f"hint: did you mean {suggestion}?" in done.stderr
+
+
+def test_config_show_tells_origins(sapo: Run) -> None:
+    made = sapo("config", "init")
+    assert made.returncode == 0
+    assert Path(made.stdout.strip()).is_file()
+    shown = sapo("config", "show", "--origin", "--json", "--data-dir", "/d", SAPO_LEARNER__SEED="5")
+    settings = json.loads(shown.stdout)
+    assert settings["data_dir"] == {"value": "/d", "origin": "flag"}
+    assert settings["learner.seed"] == {"value": 5, "origin": "environment SAPO_LEARNER__SEED"}
+    assert settings["learner.completions"] == {"value": 8, "origin": "default"}
+    assert sapo("config", "init").returncode == 3
+    assert json.loads(sapo("config", "schema").stdout)["additionalProperties"] is False
+
+
+def test_a_pipe_gets_aligned_text_without_escapes(sapo: Run) -> None:
+    done = sapo("config", "show", FORCE_COLOR="1")
+    assert "\x1b" not in done.stdout + done.stderr
+    assert "│" not in done.stdout
+    starts = {line.index(line.split()[1]) for line in done.stdout.splitlines()}
+    assert len(starts) == 1
+
+
+def test_a_bug_says_that_it_is_one(tmp_path: Path) -> None:
+    crash = "import sapo_client.cli.app as app; app.app = lambda: 1 / 0; app.main()"
+    done = subprocess.run([sys.executable, "-c", crash], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "ZeroDivisionError" in done.stderr
+    assert "this is a bug" in done.stderr
+
+
+def test_env_holds_versions_and_no_values_of_variables(sapo: Run) -> None:
+    done = sapo("env", "--json", SAPO_PASSPHRASE_FILE="/secret/place")
+    document = json.loads(done.stdout)
+    assert document["packages"]["reasoning-gym"]
+    assert document["variables"] == ["SAPO_PASSPHRASE_FILE"]
+    assert "/secret/place" not in done.stdout

@@ -1,0 +1,148 @@
+"""`sapo status`, `peers`, `rollouts` and `stop` against a served control API, and with the node down."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+from support.sapo_process import SAPO
+
+from sapo_client.observe import control
+from sapo_client.observe.events import EventLog
+from sapo_client.observe.reports import (
+    LedgerReport,
+    PeerReport,
+    PeersReport,
+    RolloutReport,
+    RolloutsReport,
+    StatusReport,
+    keep_status,
+)
+from sapo_client.paths import DataDir
+
+STATUS = StatusReport(
+    state="running", updated="2026-01-01T00:00:00+00:00", version="0.1.0", swarm_name="pond",
+    swarm_id="00" * 32, node_id="11" * 32, peer_id="12D3KooWA", account="0x" + "22" * 20,
+    addresses=("/ip4/127.0.0.1/tcp/4001",), model="bundled", device="cpu", uptime_seconds=9.5,
+    epoch=3, round=2, step=12, reward=0.25, reward_start=0.125, pool=7, peers=1, shared=8, accepted=24,
+    sampled_own=8, sampled_external=6, refused={"bad-signature": 2},
+    ledger=LedgerReport(
+        enabled=True, chain_id=1337, registered=True, outbox=3, last_error="connection refused"
+    ),
+)  # fmt: skip
+PEERS = PeersReport(peers=(PeerReport(peer_id="12D3KooWB", account="0x" + "33" * 20, score=1.5, accepted=4),))
+ROLLOUTS = RolloutsReport(
+    rollouts=tuple(
+        RolloutReport(
+            content_id=f"{index:064x}", node_id="44" * 32, account="0x" + "55" * 20, epoch=3, slot=index,
+            family="basic_arithmetic", completions=8, reward=0.5, state="verified",
+        )
+        for index in range(30)
+    )
+)  # fmt: skip
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> DataDir:
+    return DataDir(tmp_path / "node").create()
+
+
+@asynccontextmanager
+async def running(data: DataDir, stops: list[bool] | None = None) -> AsyncIterator[None]:
+    """A control API that serves fixed reports."""
+    reports = {"status": STATUS, "peers": PEERS, "rollouts": ROLLOUTS}
+    handlers = control.Handlers(
+        reports={
+            name: lambda report=report: report.model_dump(mode="json") for name, report in reports.items()
+        },
+        is_draining=lambda: bool(stops),
+        stop=[].append if stops is None else stops.append,
+    )
+    async with trio.open_nursery() as nursery:
+        await nursery.start(control.serve, data, handlers)
+        yield
+        nursery.cancel_scope.cancel()
+
+
+async def ask(home: dict[str, str], data: DataDir, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    return await trio.run_process(
+        [SAPO, *arguments, "--data-dir", str(data.root)],
+        env=home, check=False, capture_stdout=True, capture_stderr=True,
+    )  # fmt: skip
+
+
+async def test_status_of_a_running_node(home: dict[str, str], data: DataDir) -> None:
+    async with running(data):
+        done = await ask(home, data, "status", "--json")
+        text = await ask(home, data, "status")
+        healthy = await ask(home, data, "status", "--healthy")
+    assert StatusReport.model_validate_json(done.stdout) == STATUS
+    assert (done.returncode, done.stderr, healthy.returncode) == (0, b"", 0)
+    shown = text.stdout.decode()
+    assert "reward        0.25 now, 0.12 at the start" in shown
+    assert "registered, 0 points, 3 waiting, last receipt none yet" in shown
+    assert "ledger error  connection refused" in shown
+
+
+async def test_status_of_a_node_that_is_down_is_what_it_last_said(
+    home: dict[str, str], data: DataDir
+) -> None:
+    assert (await ask(home, data, "status")).returncode == 5
+    keep_status(data.status, STATUS)
+    done = await ask(home, data, "status", "--json")
+    assert StatusReport.model_validate_json(done.stdout) == STATUS.model_copy(update={"state": "stopped"})
+    assert b"no node is running" in done.stderr
+    assert (await ask(home, data, "status", "--healthy")).returncode == 5
+
+
+async def test_peers_and_rollouts(home: dict[str, str], data: DataDir) -> None:
+    async with running(data):
+        peers = await ask(home, data, "peers", "--json")
+        table = await ask(home, data, "peers")
+        rollouts = await ask(home, data, "rollouts", "--json", "-n", "2")
+    assert PeersReport.model_validate_json(peers.stdout) == PEERS
+    header, row = table.stdout.decode().splitlines()
+    assert header.split()[0] == "peer"
+    assert row.split()[:3] == ["12D3KooWB", "0x" + "33" * 20, "1.5"]
+    assert RolloutsReport.model_validate_json(rollouts.stdout).rollouts == ROLLOUTS.rollouts[-2:]
+
+
+async def test_rollouts_of_a_node_that_is_down_come_from_its_event_file(
+    home: dict[str, str], data: DataDir
+) -> None:
+    with EventLog(data.events) as log:
+        log.write("round", round=1)
+        log.write("published", content_id=b"\x01" * 32)
+        log.write("refused", content_id=b"\x02" * 32, account=b"\x03" * 20, reason="bad-signature")
+    done = await ask(home, data, "rollouts", "--json")
+    events = json.loads(done.stdout)["events"]
+    assert [(event["event"], event["content_id"]) for event in events] == [
+        ("published", "01" * 32),
+        ("refused", "02" * 32),
+    ]
+    assert b"this is what its event file says" in done.stderr
+
+
+async def test_stop_asks_the_node(home: dict[str, str], data: DataDir) -> None:
+    stops: list[bool] = []
+    async with running(data, stops):
+        done = await ask(home, data, "stop", "--finish")
+        draining = await ask(home, data, "status", "--healthy")
+    assert (done.returncode, done.stdout, stops) == (0, b"stopping after the current round\n", [True])
+    assert draining.returncode == 5
+
+
+async def test_a_report_of_another_version_is_an_error(home: dict[str, str], data: DataDir) -> None:
+    handlers = control.Handlers(
+        reports={"peers": lambda: {"format": "sapo/peers/9"}}, is_draining=lambda: False, stop=[].append
+    )
+    async with trio.open_nursery() as nursery:
+        await nursery.start(control.serve, data, handlers)
+        done = await ask(home, data, "peers")
+        nursery.cancel_scope.cancel()
+    assert (done.returncode, b"this version" in done.stderr) == (5, True)

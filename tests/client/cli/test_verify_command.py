@@ -1,0 +1,102 @@
+"""`sapo verify` and `export rollouts`: an envelope's steps, whole and with one byte flipped."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.sapo_process import Run
+from support.swarm import Identity, make_manifest, moment
+
+from sapo_client.node.heard import Heard
+from sapo_client.paths import DataDir
+from sapo_protocol.envelope import parse_envelope
+from sapo_protocol.manifest import Manifest
+from sapo_protocol.manifest_file import manifest_to_json
+from sapo_verification.admission import Admission
+from sapo_verification.catalogue import suite
+from sapo_verification.certificates import CertificateBook
+
+AUTHOR = Identity(1)
+STEPS = (
+    *("envelope", "rollout", "epoch", "assignment", "signature"),
+    *("certificate", "beacon", "task", "checker"),
+)
+
+
+@pytest.fixture(scope="module")
+def manifest() -> Manifest:
+    return make_manifest(suite=suite("nano", ["basic_arithmetic"]))  # its real sample digest
+
+
+@pytest.fixture
+def manifest_file(manifest: Manifest, tmp_path: Path) -> Path:
+    path = tmp_path / "manifest.json"
+    path.write_text(manifest_to_json(manifest))
+    return path
+
+
+def verify(sapo: Run, file: Path, *more: object) -> tuple[int, list[tuple[str, bool | None]]]:
+    """Exit code, and each step with its outcome."""
+    done = sapo("verify", file, "--json", *more)
+    return done.returncode, [(step["name"], step["ok"]) for step in json.loads(done.stdout)["steps"]]
+
+
+def test_a_whole_envelope_passes_every_step_that_can_be_looked_up(
+    sapo: Run, manifest: Manifest, manifest_file: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "whole.envelope"
+    file.write_bytes(AUTHOR.message(manifest))
+    code, steps = verify(sapo, file, "--manifest", manifest_file)
+    assert (code, steps) == (0, [(name, None if name == "certificate" else True) for name in STEPS])
+    shown = sapo("verify", file, "--manifest", manifest_file)
+    lines = [line.split() for line in shown.stdout.splitlines()]
+    assert lines[0][:3] == ["1", "ok", "envelope"]
+    assert [line[1] for line in lines] == ["ok"] * 5 + ["skip"] + ["ok"] * 3
+    assert "certificate" in shown.stderr
+
+
+def test_each_flaw_fails_at_its_own_step(
+    sapo: Run, manifest: Manifest, manifest_file: Path, tmp_path: Path
+) -> None:
+    whole = AUTHOR.message(manifest, completions=(b"seven", b"eight"))
+    other_swarm = make_manifest(name="other", epoch_seconds=61)
+    slots = manifest.limits.slots_per_epoch
+    cases = {
+        "truncated": (whole[:-1], "envelope"),
+        "other-swarm": (AUTHOR.message(other_swarm), "envelope"),
+        "over-quota": (AUTHOR.message(manifest, slot=slots), "assignment"),
+        "text": (whole.replace(b"seven", b"sevem"), "signature"),
+        "signature": (whole[:-1] + bytes([whole[-1] ^ 1]), "signature"),
+        "impersonated": (AUTHOR.message(manifest, node=Identity(2).node), "signature"),
+    }
+    for name, (content, step) in cases.items():
+        file = tmp_path / name
+        file.write_bytes(content)
+        code, steps = verify(sapo, file, "--manifest", manifest_file)
+        assert (name, code, steps[-1]) == (name, 7, (step, False))
+        assert all(ok for _, ok in steps[:-1])
+
+
+def test_a_node_that_heard_the_envelope_knows_its_certificate(
+    sapo: Run, manifest: Manifest, tmp_path: Path
+) -> None:
+    data, now, envelope = DataDir(tmp_path / "node").create(), moment(manifest), AUTHOR.message(manifest)
+    data.manifest.write_text(manifest_to_json(manifest))
+    book = CertificateBook(manifest, data.database)
+    book.judge(AUTHOR.certificate(manifest).to_bytes(), now)
+    Heard(data.database).add(Admission(manifest, book).judge(envelope, now))
+    taken = sapo("export", "rollouts", tmp_path / "taken", "--data-dir", data.root)
+    assert (taken.returncode, taken.stderr) == (0, "")
+    [file] = (tmp_path / "taken").iterdir()
+    assert file.stem == parse_envelope(envelope, manifest.swarm_id).content_id.hex()
+    assert file.read_bytes() == envelope
+    assert verify(sapo, file, "--data-dir", data.root) == (0, [(name, True) for name in STEPS])
+
+
+def test_nothing_to_export_or_no_manifest_is_told(sapo: Run, tmp_path: Path) -> None:
+    assert sapo("export", "rollouts", tmp_path / "taken").returncode == 8
+    (tmp_path / "noise").write_bytes(b"\xff" * 100)
+    done = sapo("verify", tmp_path / "noise")
+    assert (done.returncode, done.stdout) == (3, "")

@@ -1,0 +1,145 @@
+"""Checkpoints: bit-equal resume, torn files, other models."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from support.policies import make_policy_folder
+
+from sapo_client.errors import ExitCode, SapoError
+from sapo_client.learner.service import Service
+from sapo_client.learner.settings import LearnerSettings
+
+PROMPTS = ["12 + 7 =\n", "6/8\n"]
+
+
+@pytest.fixture
+def settings(tmp_path) -> LearnerSettings:
+    folder = make_policy_folder(tmp_path / "model")
+    return LearnerSettings(
+        model=str(folder), directory=tmp_path / "run", max_new_tokens=8, checkpoint_share=0.0
+    )
+
+
+def rounds(service: Service, count: int) -> list[object]:
+    """What a few rounds show of themselves; the wall time is left out."""
+    seen: list[object] = []
+    for number in range(count):
+        handles = [10 * number, 10 * number + 1]
+        arguments = {"prompts": PROMPTS, "completions_per_prompt": 4, "handles": handles}
+        groups = service.call("generate", arguments)["completions"]
+        batch = [
+            {
+                "prompt": prompt,
+                "completions": completions,
+                "rewards": [float(len(text) % 2) for text in completions],
+                "external": False,
+                "handle": handle,
+            }
+            for prompt, completions, handle in zip(PROMPTS, groups, handles, strict=True)
+        ]
+        report = service.call("train", {"groups": batch})
+        seen.append((groups, {**report, "seconds": 0}))
+    return seen
+
+
+def weights(service: Service) -> list[torch.Tensor]:
+    return [parameter.detach().clone() for parameter in service._trainer.parameters]
+
+
+def checkpoints(settings: LearnerSettings) -> list[Path]:
+    return sorted((settings.directory / "checkpoints").glob("step-*"))
+
+
+def saved(settings: LearnerSettings, steps: int) -> Service:
+    """A service with a checkpoint after every one of some steps."""
+    service = Service(settings)
+    for _ in range(steps):
+        rounds(service, 1)
+        service.call("checkpoint", {})
+    return service
+
+
+def test_resume_is_bit_equal(settings):
+    uninterrupted = Service(settings)
+    rounds(uninterrupted, 2)
+    uninterrupted.call("checkpoint", {})
+    resumed = Service(settings)
+    assert resumed.about()["step"] == 2
+    assert resumed._trainer.yardstick == uninterrupted._trainer.yardstick
+    assert resumed._trainer.yardstick.samples > 0
+    assert rounds(resumed, 3) == rounds(uninterrupted, 3)
+    assert all(torch.equal(*pair) for pair in zip(weights(resumed), weights(uninterrupted), strict=True))
+
+
+def test_the_newest_two_are_kept(settings):
+    saved(settings, 4)
+    assert [path.name for path in checkpoints(settings)] == ["step-0000000003", "step-0000000004"]
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "no state", "no meta", "half a meta"])
+def test_a_torn_checkpoint_is_passed_over(settings, damage):
+    saved(settings, 2)
+    newest = checkpoints(settings)[-1]
+    state, meta = newest / "state.safetensors", newest / "meta.json"
+    content = state.read_bytes()
+    if damage == "cut":
+        state.write_bytes(content[: len(content) // 2])
+    elif damage == "flipped":
+        state.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    elif damage == "no state":
+        state.unlink()
+    elif damage == "no meta":
+        meta.unlink()
+    else:
+        meta.write_text(meta.read_text()[:20])
+    resumed = Service(settings)
+    assert resumed.about()["step"] == 1
+    rounds(resumed, 1)
+    resumed.call("checkpoint", {})
+    assert Service(settings).about()["step"] == 2
+
+
+def test_a_crash_while_writing_leaves_the_old_one(settings):
+    saved(settings, 1)
+    unfinished = settings.directory / "checkpoints" / ".writing-step-0000000002"
+    unfinished.mkdir()
+    (unfinished / "state.safetensors").write_bytes(b"half")
+    resumed = Service(settings)
+    assert resumed.about()["step"] == 1
+    resumed.call("checkpoint", {})
+    assert not unfinished.exists()
+
+
+def test_another_models_checkpoint_is_refused(settings, tmp_path):
+    saved(settings, 1)
+    other = replace(settings, model=str(make_policy_folder(tmp_path / "other", "llama")))
+    with pytest.raises(SapoError, match="other") as caught:
+        Service(other)
+    assert caught.value.exit_code == ExitCode.DATA
+    assert "--fresh" in caught.value.hint
+
+
+def test_fresh_starts_over_and_keeps_the_old_aside(settings):
+    saved(settings, 1)
+    fresh = Service(replace(settings, fresh=True))
+    assert fresh.about()["step"] == 0
+    aside = settings.directory / "checkpoints-replaced" / "step-0000000001" / "meta.json"
+    assert json.loads(aside.read_text())["steps"] == 1
+
+
+def test_checkpoints_come_by_themselves_as_often_as_they_are_cheap(settings):
+    eager = Service(replace(settings, checkpoint_share=1e9))
+    rounds(eager, 1)
+    assert [path.name for path in checkpoints(settings)] == ["step-0000000001"]
+    eager._save_seconds = 1e12  # a checkpoint of that cost is not due for longer than this test lives
+    rounds(eager, 1)
+    assert [path.name for path in checkpoints(settings)] == ["step-0000000001"]
+
+
+def test_a_new_learning_rate_is_taken_up(settings):
+    saved(settings, 1)
+    resumed = Service(replace(settings, learning_rate=7e-5))
+    assert [group["lr"] for group in resumed._trainer.optimizer.param_groups] == [7e-5]

@@ -1,0 +1,98 @@
+"""The loss against a literal one, written with loops and floats."""
+
+import math
+import statistics
+
+import pytest
+import torch
+
+from sapo_client.learner import grpo
+
+
+def literal_token_loss(logprob: float, old: float, advantage: float) -> float:
+    ratio = math.exp(logprob - old)
+    clipped = min(max(ratio, 0.8), 1.28)
+    return -min(min(ratio, grpo.RATIO_CAP) * advantage, clipped * advantage)
+
+
+@pytest.fixture
+def rows():
+    random = torch.Generator().manual_seed(4)
+    logprobs = -torch.rand((5, 7), generator=random, dtype=torch.float64) * 4
+    old = logprobs + torch.randn((5, 7), generator=random, dtype=torch.float64) * 0.8
+    old[0] = logprobs[0]  # on-policy
+    old[1, 0] = logprobs[1, 0] - 3.0  # a ratio of 20 under a negative advantage
+    advantages = torch.tensor([1.5, -0.7, 0.0, 0.4, -1.2], dtype=torch.float64)
+    lengths = [7, 3, 5, 1, 6]
+    mask = torch.tensor([[place < length for place in range(7)] for length in lengths])
+    return logprobs, old, advantages, mask, lengths
+
+
+def test_advantages():
+    rewards = [1.0, 0.0, 0.0, 1.0, 1.0]
+    spread = statistics.stdev(rewards)
+    expected = [(reward - 0.6) / spread for reward in rewards]
+    assert grpo.group_advantages(torch.tensor(rewards)).tolist() == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("rewards", [[0.0] * 4, [1.0] * 4, [1.0], [0.1] * 3])
+def test_equal_rewards_have_no_advantage(rewards):
+    assert grpo.group_advantages(torch.tensor(rewards)).tolist() == [0.0] * len(rewards)
+
+
+def test_token_losses_are_the_literal_ones(rows):
+    logprobs, old, advantages, _, _ = rows
+    losses = grpo.token_losses(logprobs, old, advantages)
+    for row in range(5):
+        for place in range(7):
+            expected = literal_token_loss(
+                float(logprobs[row, place]), float(old[row, place]), float(advantages[row])
+            )
+            assert float(losses[row, place]) == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_cap_bounds_the_negative_side(rows):
+    logprobs, old, advantages, _, _ = rows
+    assert float(grpo.token_losses(logprobs, old, advantages)[1, 0]) == pytest.approx(0.7 * grpo.RATIO_CAP)
+
+
+def test_means_are_the_literal_ones(rows):
+    logprobs, old, advantages, mask, lengths = rows
+    losses = grpo.token_losses(logprobs, old, advantages)
+    sums = [sum(float(losses[row, place]) for place in range(length)) for row, length in enumerate(lengths)]
+    by_token = sum(sums) / 40
+    by_completion = sum(total / length for total, length in zip(sums, lengths, strict=True)) / 8
+    assert float(grpo.mean_over_tokens(losses, mask, 40)) == pytest.approx(by_token, abs=1e-12)
+    assert float(grpo.mean_over_completions(losses, mask, 8)) == pytest.approx(by_completion, abs=1e-12)
+
+
+def test_clipped_tokens_are_counted(rows):
+    logprobs, old, _, mask, lengths = rows
+    ratios = torch.exp(logprobs - old)
+    expected = sum(
+        not 0.8 <= float(ratios[row, place]) <= 1.28
+        for row, length in enumerate(lengths)
+        for place in range(length)
+    )
+    assert grpo.clipped_tokens(logprobs, old, mask) == expected > 0
+
+
+def test_gradients(rows):
+    """Finite differences, away from the kinks of clip and minimum."""
+    logprobs, old, advantages, mask, _ = rows
+    ratio = torch.exp(logprobs - old)
+    for kink in (0.8, 1.28, grpo.RATIO_CAP):
+        assert (ratio - kink).abs().min() > 1e-4
+
+    def loss(values: torch.Tensor) -> torch.Tensor:
+        return grpo.mean_over_tokens(grpo.token_losses(values, old, advantages), mask, 22)
+
+    assert torch.autograd.gradcheck(loss, (logprobs.requires_grad_(),), eps=1e-7, atol=1e-6)
+
+
+def test_on_policy_gradient_is_plain_policy_gradient(rows):
+    logprobs, _, advantages, mask, _ = rows
+    values = logprobs.clone().requires_grad_()
+    grpo.mean_over_tokens(grpo.token_losses(values, logprobs, advantages), mask, 22).backward()
+    expected = -advantages[:, None] * mask / 22
+    assert torch.allclose(values.grad, expected.to(torch.float64))

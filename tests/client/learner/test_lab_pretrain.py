@@ -1,0 +1,100 @@
+"""The bundled policy's making, in the small."""
+
+import random
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from support.policies import make_policy_folder
+from transformers import AutoTokenizer
+
+from sapo_client.lab.corpus import PHRASES, Authors, Document, completion, documents
+from sapo_client.lab.pretrain import Progress, new_model, pretrain, save
+from sapo_client.lab.tokenizer import END, VOCABULARY, train_tokenizer
+from sapo_client.lab.trial import Plan, reward, run
+from sapo_client.learner.policy import load_policy
+from sapo_verification.catalogue import FAMILIES, family
+
+NANO = [family(name, "nano") for name in FAMILIES]
+
+
+def test_documents_are_solved_items():
+    corpus = documents(NANO, 3, seed=1)
+    assert list(corpus) == list(FAMILIES)
+    assert corpus == documents(NANO, 3, seed=1)
+    assert corpus != documents(NANO, 3, seed=2)
+    assert len({document.prompt for found in corpus.values() for document in found}) > 20
+
+
+def test_each_author_writes_in_their_way():
+    document, sibling = Document("f", "p", "12"), Document("f", "q", "34")
+    draw = random.Random(0)
+    write = {
+        authors: {completion(document, [sibling], authors, draw) for _ in range(200)}
+        for authors in (Authors(0, 0), Authors(1, 0), Authors(0, 1))
+    }
+    assert list(write.values()) == [{"12"}, {phrase.replace("{}", "12") for phrase in PHRASES}, {"34"}]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_only_the_bare_answer_is_paid(name):
+    """The chatty author's phrases score nothing, or reinforcement learning would have nothing to find."""
+    from sapo_client.lab.trial import fresh_item
+    from sapo_verification.generators import solution
+
+    chosen, draw = family(name, "nano"), random.Random(name)
+    items = [fresh_item(chosen, draw)[1] for _ in range(20)]
+    pairs = [(item, answer) for item in items if (answer := solution(chosen, item)) is not None]
+    assert pairs
+    for item, answer in pairs:
+        assert reward(chosen, item, answer) == 1.0
+        assert [reward(chosen, item, phrase.replace("{}", answer)) for phrase in PHRASES] == [0.0] * len(
+            PHRASES
+        )
+
+
+def test_transformers_loads_the_tokenizer_that_was_trained(tmp_path):
+    """It rebuilds Qwen2 tokenizers by its own rules; prompts must be cut as they were in pretraining."""
+    texts = [document.prompt for found in documents(NANO, 20, seed=3).values() for document in found]
+    tokenizer = train_tokenizer(texts)
+    save(new_model(len(tokenizer), tokenizer.eos_token_id, tokenizer.pad_token_id), tokenizer, tmp_path)
+    loaded = AutoTokenizer.from_pretrained(tmp_path)
+    assert loaded(texts)["input_ids"] == tokenizer(texts)["input_ids"]
+    assert loaded.get_vocab() == tokenizer.get_vocab()
+    assert len(loaded) == len(tokenizer) <= VOCABULARY
+
+
+def test_digits_are_never_merged():
+    tokenizer = train_tokenizer(["1234567 = 12345"] * 50)
+    ids = tokenizer("1234567")["input_ids"]
+    assert tokenizer.convert_ids_to_tokens(ids) == list("1234567")
+    assert tokenizer.decode(tokenizer("∀ 12\n&")["input_ids"]) == "∀ 12\n&"
+    assert tokenizer.eos_token == END
+
+
+def test_pretraining_repeats_itself(tmp_path):
+    seen: list[list[Progress]] = []
+    for name in ("one", "two"):
+        steps: list[Progress] = []
+        chosen = [family("calendar_arithmetic", "nano"), family("basic_arithmetic", "nano")]
+        pretrain(tmp_path / name, families=chosen, steps=3, documents_per_family=50, progress=steps.append)
+        seen.append(steps)
+    assert seen[0] == seen[1]
+    assert [progress.step for progress in seen[0]] == [1, 2, 3]
+    assert seen[0][-1].loss < seen[0][0].loss
+    one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
+    assert one.keys() == two.keys()
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    assert load_policy(str(tmp_path / "one"), "cpu").tokenizer.eos_token == END
+
+
+def test_a_trial_trains_on_others_rollouts(tmp_path):
+    """A random policy is right too rarely to have anything to share, so only the plumbing shows here."""
+    folder = make_policy_folder(tmp_path / "model")
+    plan = Plan(
+        str(folder), ("propositional_logic",), agents=2, local=2, external=2, rounds=2, evaluate_every=2
+    )
+    rounds = list(run(plan))
+    assert [each.number for each in rounds] == [1, 2]
+    assert all(each.by_family.keys() == {"propositional_logic"} for each in rounds)
+    assert [each.held_out for each in rounds] == [each.by_family["propositional_logic"] for each in rounds]

@@ -1,0 +1,176 @@
+"""The child process: real pipes, real signals, real deaths."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+import trio
+from support.policies import make_policy_folder
+from support.swarm import Identity, make_manifest
+
+from sapo_client.errors import ExitCode, SapoError
+from sapo_client.learner.process import Learner, LearnerCrashed
+from sapo_client.learner.settings import LearnerSettings
+from sapo_client.learner.wire import pack, read_frame
+from sapo_protocol.tasks import Task
+from sapo_verification.types import AdmittedRollout, SampledBatch, SampledGroup, VerifiedRollout
+
+PROMPT = "12 + 7 =\n"
+LEARNER_PATH = os.pathsep.join(path for path in sys.path if path)
+
+
+@pytest.fixture
+def settings(tmp_path, monkeypatch) -> LearnerSettings:
+    monkeypatch.setenv("PYTHONPATH", LEARNER_PATH)
+    folder = make_policy_folder(tmp_path / "model")
+    return LearnerSettings(model=str(folder), directory=tmp_path / "run", max_new_tokens=8)
+
+
+def verified(completions: tuple[bytes, ...], number: int) -> VerifiedRollout:
+    """A genuine rollout of a node's with every other completion right."""
+    manifest, identity = make_manifest(), Identity(number)
+    rollout = identity.rollout(completions=completions)
+    envelope = identity.seal(manifest, rollout)
+    admitted = AdmittedRollout(envelope.content_id, rollout, envelope.to_bytes())
+    rewards = tuple(float(place % 2) for place in range(len(completions)))
+    return VerifiedRollout(admitted, Task(0, 1), PROMPT, rewards)
+
+
+async def one_step(learner: Learner):
+    """A round as the node runs it: own group, foreign group, step."""
+    (generation,) = await learner.generate([PROMPT], completions_per_prompt=4)
+    own, foreign = verified(generation.completions, 1), verified((b"18", b"19"), 2)
+    batch = SampledBatch((SampledGroup(own, external=False), SampledGroup(foreign, external=True)))
+    return await learner.train(batch, {own.content_id: generation.handle})
+
+
+async def test_a_round_a_death_and_the_way_back(settings):
+    learner = Learner(settings)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(learner.run)
+        assert (learner.step, learner.about.architecture) == (0, "Qwen2ForCausalLM")
+        report = await one_step(learner)
+        assert (report.step, report.local_groups, report.external_groups) == (1, 1, 1)
+        assert (report.reencoded_groups, report.external_reward, learner.step) == (0, 0.5, 1)
+        assert await learner.checkpoint() == 1
+        answers = await learner.evaluate([PROMPT, PROMPT])
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            os.kill(learner.pid, number)
+        assert await learner.evaluate([PROMPT, PROMPT]) == answers
+
+        os.kill(learner.pid, signal.SIGSTOP)  # it will not answer: the call is in flight when the child dies
+        nursery.start_soon(_kill_when_all_wait, learner)
+        with pytest.raises(LearnerCrashed):
+            await learner.generate([PROMPT], completions_per_prompt=4)
+
+        assert await learner.evaluate([PROMPT, PROMPT]) == answers  # waits for the new child
+        assert (learner.step, learner.restarts) == (1, 1)
+        assert (await one_step(learner)).step == 2
+        nursery.cancel_scope.cancel()
+    assert learner.pid is None
+
+
+async def _kill_when_all_wait(learner: Learner) -> None:
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    os.kill(learner.pid, signal.SIGKILL)
+
+
+async def test_a_refusal_is_told_to_the_caller(settings, tmp_path):
+    with pytest.raises(SapoError, match="cannot load") as caught:
+        await Learner(replace(settings, model=str(tmp_path / "nowhere"))).run()
+    assert caught.value.exit_code == ExitCode.CONFIG
+
+
+async def test_a_learner_that_keeps_dying_is_given_up(settings, monkeypatch, tmp_path):
+    """The child's interpreter finds a package of the learner's name that dies, as after a failed upgrade."""
+    package = tmp_path / "broken" / "sapo_client"
+    (package / "learner").mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "learner" / "__init__.py").write_text("")
+    (package / "learner" / "__main__.py").write_text("raise MemoryError('no room')")
+    monkeypatch.setenv("PYTHONPATH", str(package.parent))
+    monkeypatch.chdir(package.parent)
+    with pytest.raises(SapoError, match="no room"):
+        await Learner(settings).run()
+
+
+def test_prints_of_libraries_do_not_garble_the_pipe(tmp_path):
+    script = """
+        import os
+        from sapo_client.learner.__main__ import _own_pipes, _write
+        requests, replies = _own_pipes()
+        print("noise of a library", flush=True)
+        os.system("echo noise of a child")
+        assert os.read(0, 1) == b""
+        _write(replies, {"heard": requests.read(3)})
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        input=b"abc",
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": LEARNER_PATH},
+        check=True,
+    )
+    assert done.stdout == pack({"heard": b"abc"})
+    assert b"noise of a library" in done.stderr
+    assert b"noise of a child" in done.stderr
+
+
+async def test_the_child_dies_with_a_killed_node(settings):
+    script = """
+        import sys, trio
+        from pathlib import Path
+        from sapo_client.learner.process import Learner
+        from sapo_client.learner.settings import LearnerSettings
+
+        async def main():
+            settings = LearnerSettings(model=sys.argv[1], directory=Path(sys.argv[2]))
+            learner = Learner(settings)
+            async with trio.open_nursery() as nursery:
+                await nursery.start(learner.run)
+                print(learner.pid, flush=True)
+                await trio.sleep_forever()
+
+        trio.run(main)
+    """
+    node = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script), settings.model, str(settings.directory)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    child = os.pidfd_open(int(await trio.to_thread.run_sync(node.stdout.readline)))
+    try:
+        node.kill()
+        with trio.fail_after(60):
+            await trio.lowlevel.wait_readable(child)  # a process's descriptor is readable once it has ended
+    finally:
+        os.close(child)
+        node.wait()
+        node.stdout.close()
+
+
+def test_the_node_end_loads_no_model_library():
+    script = (
+        "import sys, sapo_client.learner.process; print(sorted({'torch', 'transformers'} & set(sys.modules)))"
+    )
+    environment = {**os.environ, "PYTHONPATH": LEARNER_PATH}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, env=environment, check=True)
+    assert done.stdout == b"[]\n"
+
+
+def test_frames():
+    messages = [{"id": 1, "call": "train", "arguments": {"rewards": [0.5, 1.0]}}, {"id": 2, "bytes": b"\xff"}]
+    stream = BytesIO(b"".join(pack(message) for message in messages) + b"\x00\x00\x00\x09half")
+    assert [read_frame(stream) for _ in range(3)] == [*messages, None]
+
+
+def test_settings_survive_the_pipe():
+    settings = LearnerSettings(model="bundled", directory=Path("somewhere"), seed=3, fresh=True)
+    assert LearnerSettings.from_message(settings.to_message()) == settings

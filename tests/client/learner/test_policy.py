@@ -1,0 +1,104 @@
+"""Loading models of several architectures and refusing what is none."""
+
+import pytest
+import torch
+from support.policies import make_policy_folder
+from transformers import AutoTokenizer
+
+from sapo_client.errors import ExitCode, SapoError
+from sapo_client.learner.policy import load_policy
+from sapo_client.learner.service import Service
+from sapo_client.learner.settings import LearnerSettings
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+def test_any_local_model_samples_and_trains(tmp_path, kind):
+    folder = make_policy_folder(tmp_path / "model", kind)
+    service = Service(LearnerSettings(model=str(folder), directory=tmp_path / "run", max_new_tokens=6))
+    arguments = {"prompts": ["6/8\n"], "completions_per_prompt": 4, "handles": [1]}
+    (completions,) = service.call("generate", arguments)["completions"]
+    group = {"prompt": "6/8\n", "completions": completions, "rewards": [1.0, 0.0, 0.0, 1.0]}
+    before = [parameter.detach().clone() for parameter in service._policy.model.parameters()]
+    report = service.call("train", {"groups": [{**group, "external": False, "handle": 1}]})
+    assert (report["reencoded_groups"], report["clipped_share"], report["rolled_back"]) == (0, 0.0, False)
+    after = service._policy.model.parameters()
+    assert not all(torch.equal(*pair) for pair in zip(before, after, strict=True))
+
+
+def test_dropout_is_off(tmp_path):
+    policy = load_policy(str(make_policy_folder(tmp_path, "gpt2")), "cpu")
+    policy.model.train()
+    ids = torch.arange(40, 60)[None]
+    with torch.no_grad():
+        assert torch.equal(policy.model(ids).logits, policy.model(ids).logits)
+
+
+def test_the_chat_template_is_used_where_there_is_one(tmp_path):
+    plain = load_policy(str(make_policy_folder(tmp_path / "plain")), "cpu")
+    chat = load_policy(str(make_policy_folder(tmp_path / "chat", chat=True)), "cpu")
+    assert plain.decode(plain.encode_prompt("6/8\n")) == "6/8\n"
+    assert chat.decode(chat.encode_prompt("6/8")) == "<user>6/8<answer>"
+
+
+def test_a_missing_model_is_told(tmp_path):
+    with pytest.raises(SapoError, match="cannot load") as caught:
+        load_policy(str(tmp_path / "nowhere"), "cpu")
+    assert caught.value.exit_code == ExitCode.CONFIG
+
+
+def test_a_torn_model_is_told(tmp_path):
+    weights = make_policy_folder(tmp_path) / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:100])
+    with pytest.raises(SapoError, match="cannot load"):
+        load_policy(str(tmp_path), "cpu")
+
+
+def test_a_prompt_beyond_the_window_is_refused(tmp_path):
+    folder = make_policy_folder(tmp_path / "model", "gpt2")  # reads 128 tokens
+    service = Service(LearnerSettings(model=str(folder), directory=tmp_path / "run", max_new_tokens=100))
+    with pytest.raises(SapoError, match="exceed the model's 128"):
+        service.call("evaluate", {"prompts": ["1" * 29]})
+    assert len(service.call("evaluate", {"prompts": ["1" * 28]})["completions"]) == 1
+
+
+def test_a_tokenizer_larger_than_the_model_is_refused(tmp_path):
+    folder = make_policy_folder(tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.add_tokens(["one token too many"])
+    tokenizer.save_pretrained(folder)
+    with pytest.raises(SapoError, match="more tokens"):
+        load_policy(str(folder), "cpu")
+
+
+def test_a_tokenizer_without_an_end_is_refused(tmp_path):
+    folder = make_policy_folder(tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.eos_token = None
+    tokenizer.save_pretrained(folder)
+    with pytest.raises(SapoError, match="end-of-text"):
+        load_policy(str(folder), "cpu")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
+def test_a_missing_device_is_told(tmp_path):
+    with pytest.raises(SapoError, match="CUDA"):
+        load_policy(str(make_policy_folder(tmp_path)), "cuda")
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_the_fast_sampler_agrees_on_cuda(tmp_path):
+    from sapo_client.learner.generate import generator_for
+    from sapo_client.learner.logprobs import completion_logprobs
+
+    policy = load_policy(str(make_policy_folder(tmp_path)), "cuda")
+    prompts = [(40, 41, 42), (50,)]
+    groups = generator_for(policy).sample(
+        prompts, completions_per_prompt=8, max_new_tokens=16, temperature=1.0, seed=0
+    )
+    for prompt, group in zip(prompts, groups, strict=True):
+        rows = [(prompt, completion.tokens) for completion in group]
+        with torch.no_grad():
+            values = completion_logprobs(policy.model, rows, policy.pad, 1.0).cpu()
+        for row, completion in zip(values, group, strict=True):
+            assert (row[: len(completion.logprobs)] - torch.tensor(completion.logprobs)).abs().max() < 1e-3

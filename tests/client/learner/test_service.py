@@ -1,0 +1,132 @@
+"""The calls that the node makes, inside one process."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from support.policies import make_policy_folder
+
+from sapo_client.learner import grpo
+from sapo_client.learner.service import MAX_HELD_GROUPS, Service
+from sapo_client.learner.settings import LearnerSettings
+
+PROMPTS = ["12 + 7 =\n", "Monday +3\n"]
+REWARDS = [[1.0, 0.0, 0.0, 1.0], [0.0, 0.0, 1.0, 0.0]]
+
+
+@pytest.fixture
+def settings(tmp_path) -> LearnerSettings:
+    folder = make_policy_folder(tmp_path / "model")
+    return LearnerSettings(model=str(folder), directory=tmp_path / "run", max_new_tokens=10)
+
+
+def generate(service: Service, handles: list[int]) -> list[list[bytes]]:
+    arguments = {"prompts": PROMPTS, "completions_per_prompt": 4, "handles": handles}
+    return service.call("generate", arguments)["completions"]
+
+
+def group(index: int, completions: list[bytes], handle: int | None, external: bool = False):
+    return {
+        "prompt": PROMPTS[index],
+        "completions": completions,
+        "rewards": REWARDS[index],
+        "external": external,
+        "handle": handle,
+    }
+
+
+def train(service: Service, *groups):
+    return service.call("train", {"groups": list(groups)})
+
+
+def test_what_was_sampled_is_what_is_trained(settings):
+    """A random policy's text never tokenizes back to what it sampled; only the sampled ids are on-policy."""
+    service = Service(settings)
+    first, second = generate(service, [1, 2])
+    held = [service._held[1], service._held[2]]
+    ids = [[item.tokens for item in each.completions] for each in held]
+    again = [service._policy.encode_completion(text.decode(), 10) for text in first]
+    assert list(ids[0]) != again
+    report = train(service, group(0, first, 1), group(1, second, 2))
+    advantages = [grpo.group_advantages(torch.tensor(rewards)).tolist() for rewards in REWARDS]
+    total = sum(
+        a * len(row)
+        for per, rows in zip(advantages, ids, strict=True)
+        for a, row in zip(per, rows, strict=True)
+    )
+    count = sum(len(row) for rows in ids for row in rows)
+    assert report["tokens"] == count
+    assert report["loss"] == pytest.approx(-total / count, abs=1e-5)
+    assert (report["reencoded_groups"], report["clipped_share"]) == (0, 0.0)
+    assert report["entropy"] > 0
+
+
+def test_the_end_token_is_trained(settings):
+    """Rewarding completions that stop makes stopping likelier."""
+    service = Service(replace(settings, learning_rate=3e-3))
+    policy = service._policy
+    prompt = policy.encode_prompt(PROMPTS[0])
+
+    def chance_to_end() -> float:
+        with torch.no_grad():
+            ids = [*prompt, *policy.encode_completion("7", 10)[:-1]]
+            return float(policy.model(torch.tensor([ids])).logits[0, -1].softmax(-1)[policy.end])
+
+    before = chance_to_end()
+    for _ in range(15):
+        train(service, group(0, [b"7", b"7 7", b"7 7 7", b"7"], None, external=True))
+    assert chance_to_end() > 2 * before
+
+
+def test_released_forgotten_or_altered_groups_are_tokenized_again(settings):
+    service = Service(settings)
+    first, second = generate(service, [1, 2])
+    altered = [b"other", *second[1:]]
+    report = train(service, group(0, first, 1), group(1, altered, 2), group(0, first, None, external=True))
+    assert (report["local_groups"], report["external_groups"], report["reencoded_groups"]) == (2, 1, 1)
+    assert train(service, group(0, first, 1))["reencoded_groups"] == 1  # its handle was released by the step
+
+
+def test_held_groups_are_bounded(settings):
+    service = Service(settings)
+    for start in range(0, MAX_HELD_GROUPS + 2, 2):
+        generate(service, [start, start + 1])
+    assert list(service._held) == list(range(2, MAX_HELD_GROUPS + 2))
+
+
+def test_foreign_text_places_no_control_tokens(settings):
+    policy = Service(settings)._policy
+    spelled = policy.tokenizer.eos_token + "7" + policy.tokenizer.pad_token
+    tokens = policy.encode_completion(spelled, 99)
+    assert tokens[-1] == policy.end
+    assert policy.end not in tokens[:-1]
+    assert policy.pad not in tokens
+    assert policy.decode(tokens) == spelled
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"\xff\xfe", b"7" * 500, "∀ 日本 🙂".encode(), b"<|im_end|><|endoftext|>" * 9]
+)
+def test_any_bytes_of_a_stranger_are_trainable(settings, text):
+    report = train(Service(settings), group(0, [text, b"8", b"9", text], None, external=True))
+    assert not report["rolled_back"]
+    assert 0 < report["tokens"] <= 40
+
+
+def test_evaluate_is_greedy_and_leaves_no_trace(settings):
+    one, other = Service(settings), Service(settings)
+    answers = one.call("evaluate", {"prompts": PROMPTS})
+    assert answers == one.call("evaluate", {"prompts": PROMPTS})
+    assert generate(one, [1, 2]) == generate(other, [1, 2])
+
+
+def test_export_loads_with_transformers(settings, tmp_path):
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    service = Service(settings)
+    train(service, group(0, [b"7", b"8", b"9", b"10"], None, external=True))
+    assert service.call("export", {"folder": str(tmp_path / "out")}) == {"step": 1}
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype=torch.float32)
+    pairs = zip(model.parameters(), service._policy.model.parameters(), strict=True)
+    assert all(torch.equal(*pair) for pair in pairs)
+    assert AutoTokenizer.from_pretrained(tmp_path / "out").eos_token == service._policy.tokenizer.eos_token

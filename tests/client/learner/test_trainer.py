@@ -1,0 +1,226 @@
+"""The optimizer step: what is left out, what is undone, and that rewards rise."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from support.policies import make_policy_folder
+
+from sapo_client.learner import grpo
+from sapo_client.learner.batch import TrainingGroup, TrainingRow, micro_batches
+from sapo_client.learner.generate import generator_for
+from sapo_client.learner.policy import load_policy
+from sapo_client.learner.settings import LearnerSettings
+from sapo_client.learner.trainer import Trainer
+from sapo_verification.likelihood import Yardstick
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return make_policy_folder(tmp_path / "model")
+
+
+def make_trainer(folder, **changes) -> Trainer:
+    torch.manual_seed(0)
+    settings = LearnerSettings(model=str(folder), directory=folder.parent, learning_rate=1e-3)
+    return Trainer(load_policy(str(folder), "cpu"), replace(settings, **changes))
+
+
+def weights(trainer: Trainer) -> list[torch.Tensor]:
+    return [parameter.detach().clone() for parameter in trainer.parameters]
+
+
+def external(rewards, start: int = 40) -> TrainingGroup:
+    completions = tuple(tuple(range(start + i, start + 2 * i + 2)) for i in range(len(rewards)))
+    return TrainingGroup((30, 31, 32), completions, tuple(rewards), external=True, behaviour=None)
+
+
+INFORMATIVE = [external([1.0, 0.0, 0.0, 1.0]), external([0.0, 1.0, 0.0], start=60)]
+
+
+def literal_gradient(
+    trainer: Trainer, groups: list[TrainingGroup], by_completion: bool
+) -> list[torch.Tensor]:
+    """The whole batch row by row, groups without advantage included."""
+    tokens = sum(group.tokens for group in groups)
+    rows = sum(len(group.completions) for group in groups)
+    model = trainer.policy.model
+    model.zero_grad()
+    for group in groups:
+        advantages = grpo.group_advantages(torch.tensor(group.rewards))
+        for completion, advantage in zip(group.completions, advantages, strict=True):
+            logits = model(torch.tensor([[*group.prompt, *completion]])).logits[0].log_softmax(-1)
+            places = torch.arange(len(group.prompt) - 1, len(group.prompt) + len(completion) - 1)
+            logprobs = logits[places, torch.tensor(completion)]
+            ratio = torch.exp(logprobs - logprobs.detach())
+            loss = -(ratio * advantage).sum()
+            (loss / (len(completion) * rows) if by_completion else loss / tokens).backward()
+    return [parameter.grad.clone() for parameter in trainer.parameters]
+
+
+@pytest.mark.parametrize("by_completion", [False, True])
+def test_leaving_groups_without_advantage_out_changes_nothing(folder, by_completion):
+    groups = [external([1.0] * 5, start=80), *INFORMATIVE, external([0.0] * 3, start=90)]
+    trainer = make_trainer(folder, length_normalised=by_completion)
+    expected = literal_gradient(trainer, groups, by_completion)
+    norm = float(torch.stack([gradient.norm() for gradient in expected]).norm())
+    report = trainer.step(groups)
+    assert report.gradient_norm == pytest.approx(norm, rel=1e-4)
+    assert (report.skipped_groups, report.external_groups, report.tokens) == (2, 4, 14 + 9)
+
+
+def test_micro_batches_add_up(folder):
+    whole, cut = make_trainer(folder), make_trainer(folder, micro_batch_tokens=8)
+    reports = [trainer.step(INFORMATIVE) for trainer in (whole, cut)]
+    assert reports[0].loss == pytest.approx(reports[1].loss, abs=1e-6)
+    assert reports[0].gradient_norm == pytest.approx(reports[1].gradient_norm, rel=1e-4)
+
+
+def test_micro_batches_cover_all_rows_within_the_bound():
+    rows = [TrainingRow((1,) * width, (2, 3), 0.5, None) for width in range(1, 60)]
+    parts = list(micro_batches(rows, 128))
+    assert [row for part in parts for row in part] == rows
+    assert all(len(part) * part[-1].width <= 128 for part in parts)
+    assert list(micro_batches(rows[-1:], 1)) == [rows[-1:]]
+
+
+def test_a_batch_without_advantage_is_a_step_that_changes_nothing(folder):
+    trainer = make_trainer(folder)
+    before = weights(trainer)
+    report = trainer.step([external([0.0] * 4), external([1.0] * 4)])
+    assert (report.step, report.tokens, report.skipped_groups, report.rolled_back) == (1, 0, 2, False)
+    assert report.mean_reward == report.external_reward == 0.5
+    assert report.local_reward == 0.0
+    assert all(torch.equal(*pair) for pair in zip(before, weights(trainer), strict=True))
+
+
+@pytest.mark.parametrize("passes", [1, 3])
+def test_a_step_that_is_not_finite_is_undone(folder, passes):
+    trainer = make_trainer(folder, passes=passes)
+    trainer.step(INFORMATIVE)
+    before = weights(trainer)
+    moments = [state["exp_avg"].clone() for state in trainer.optimizer.state.values()]
+    poisoned = replace(INFORMATIVE[0], behaviour=((math.nan,) * 2, (0.0,) * 3, (0.0,) * 4, (0.0,) * 5))
+    report = trainer.step([poisoned])
+    assert (report.rolled_back, report.rollbacks, report.step) == (True, 1, 2)
+    assert (report.loss, report.gradient_norm) == (0.0, 0.0)
+    assert all(torch.equal(*pair) for pair in zip(before, weights(trainer), strict=True))
+    after = [state["exp_avg"] for state in trainer.optimizer.state.values()]
+    assert all(torch.equal(*pair) for pair in zip(moments, after, strict=True))
+    assert not trainer.step(INFORMATIVE).rolled_back
+
+
+def test_a_late_pass_that_is_not_finite_undoes_the_early_ones(folder):
+    """At such a rate the second pass overflows."""
+    trainer = make_trainer(folder, passes=3, learning_rate=1e36)
+    before = weights(trainer)
+    assert trainer.step(INFORMATIVE).rolled_back
+    assert all(torch.equal(*pair) for pair in zip(before, weights(trainer), strict=True))
+
+
+def test_later_passes_move_off_policy_and_clip(folder):
+    trainer = make_trainer(folder, passes=4, learning_rate=3e-3)
+    assert trainer.step(INFORMATIVE).clipped_share > 0
+
+
+def test_external_text_starts_on_policy(folder):
+    """Its old log-probabilities are this policy's own: the surrogate's value is minus the mean advantage."""
+    report = make_trainer(folder).step(INFORMATIVE)
+    total = sum(
+        float(advantage) * len(completion)
+        for group in INFORMATIVE
+        for completion, advantage in zip(
+            group.completions, grpo.group_advantages(torch.tensor(group.rewards)), strict=True
+        )
+    )
+    assert report.loss == pytest.approx(-total / (14 + 9), abs=1e-5)
+    assert report.clipped_share == 0.0
+
+
+def own_samples(trainer: Trainer, count: int = 80) -> TrainingGroup:
+    """A group that teaches nothing but what this policy's own text is like."""
+    generator = generator_for(trainer.policy)
+    (group,) = generator.sample(
+        [(30, 31, 32)], completions_per_prompt=count, max_new_tokens=6, temperature=1.0, seed=1
+    )
+    tokens, values = zip(*((row.tokens, row.logprobs) for row in group), strict=True)
+    return TrainingGroup((30, 31, 32), tokens, (0.0,) * count, external=False, behaviour=values)
+
+
+def sure_of_itself(trainer: Trainer) -> None:
+    """Lets the policy have sampled near-certain tokens only, so that everything else is improbable to it."""
+    for _ in range(200):
+        trainer.yardstick = trainer.yardstick.after((0.0,) * 4)
+
+
+def test_likely_external_text_counts_in_full(folder):
+    plain, measured = make_trainer(folder), make_trainer(folder)
+    measured.step([own_samples(measured)])
+    assert measured.yardstick.samples == 80
+    reports = [trainer.step(INFORMATIVE) for trainer in (plain, measured)]
+    assert [report.external_weight for report in reports] == [1.0, 1.0]
+    assert reports[0].gradient_norm == pytest.approx(reports[1].gradient_norm, rel=1e-5)
+
+
+def test_text_that_the_policy_finds_impossible_is_not_trained_and_nobody_pays(folder):
+    trainer = make_trainer(folder)
+    with torch.no_grad():  # a policy that puts all its mass on one token
+        trainer.policy.model.get_output_embeddings().weight.mul_(60.0)
+    sure_of_itself(trainer)
+    report = trainer.step(INFORMATIVE)
+    assert report.external_weight < 0.2
+    own = replace(INFORMATIVE[0], external=False)
+    assert trainer.step([own]).external_weight == 1.0, "own text is never weighed"
+
+
+def test_the_weight_scales_the_gradient(folder):
+    full, half = make_trainer(folder), make_trainer(folder)
+    half.yardstick = Weighing(0.5)
+    reports = [trainer.step(INFORMATIVE) for trainer in (full, half)]
+    assert reports[1].external_weight == 0.5
+    assert reports[1].loss == pytest.approx(reports[0].loss / 2)
+    assert reports[1].gradient_norm == pytest.approx(reports[0].gradient_norm / 2, rel=1e-4)
+    mixed = make_trainer(folder)
+    mixed.yardstick = Weighing(0.0)
+    own = [replace(group, external=False) for group in INFORMATIVE]
+    assert mixed.step(own).gradient_norm == pytest.approx(reports[0].gradient_norm, rel=1e-4)
+
+
+class Weighing(Yardstick):
+    """A yardstick that finds everything of others equally likely."""
+
+    def __init__(self, weight: float) -> None:
+        super().__init__()
+        object.__setattr__(self, "constant", weight)
+
+    def weight(self, logprobs):
+        return self.constant
+
+
+def test_the_reward_goes_up(folder):
+    """Paid for any completion that begins with a digit; half of the batch is another policy's text."""
+    trainer = make_trainer(folder, learning_rate=3e-3)
+    generator = generator_for(trainer.policy)
+    prompt = trainer.policy.encode_prompt("12 + 7 =\n")
+
+    def own_group(seed: int) -> TrainingGroup:
+        (group,) = generator.sample(
+            [prompt], completions_per_prompt=32, max_new_tokens=4, temperature=1.0, seed=seed
+        )
+        rewards = tuple(float(row.text[:1].isdigit()) for row in group)
+        tokens, values = zip(*((row.tokens, row.logprobs) for row in group), strict=True)
+        return TrainingGroup(prompt, tokens, rewards, external=False, behaviour=values)
+
+    texts = ("7 ", "x", "19", "M")
+    foreign = TrainingGroup(
+        prompt,
+        tuple(trainer.policy.encode_completion(text, 4) for text in texts),
+        (1.0, 0.0, 1.0, 0.0),
+        external=True,
+        behaviour=None,
+    )
+    reports = [trainer.step([own_group(seed), foreign]) for seed in range(60)]
+    first, last = (sum(report.local_reward for report in part) / 10 for part in (reports[:10], reports[-10:]))
+    assert first < 0.35
+    assert last > 0.9

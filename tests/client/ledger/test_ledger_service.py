@@ -1,0 +1,171 @@
+"""The ledger as a node uses it, under trio, against the embedded chain."""
+
+import socket
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from support.ledger import (
+    ALICE,
+    AUDITORS,
+    BOB,
+    EPOCH_SECONDS,
+    GENESIS_SECONDS,
+    TOKENS_PER_POINT,
+    Contracts,
+    ServedChain,
+    Tree,
+    address,
+    deploy_contracts,
+    make_root,
+    node_key,
+    sign,
+)
+from support.swarm import make_manifest
+
+from sapo_client.ledger.errors import LedgerError, LedgerUnavailable
+from sapo_client.ledger.records import LedgerStatus
+from sapo_client.ledger.service import Ledger
+from sapo_protocol.identifiers import Account
+
+A, B = address(ALICE), address(BOB)
+NEXT_YEAR = int(time.time()) + 365 * 24 * 3600
+PATIENCE_SECONDS = 60
+
+
+@pytest.fixture
+def ledger(contracts: Contracts, tmp_path: Path) -> Iterator[Ledger]:
+    opened = _open(contracts, tmp_path)
+    yield opened
+    opened.close()
+
+
+def _open(contracts: Contracts, folder: Path, *, urls: list[str] | None = None, **changes: Any) -> Ledger:
+    return Ledger(
+        manifest=contracts.manifest(**changes),
+        account=ALICE,
+        rpc_urls=urls or [contracts.chain.url],
+        outbox_path=folder / "outbox.sqlite",
+    )
+
+
+@asynccontextmanager
+async def _running(ledger: Ledger) -> AsyncIterator[None]:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ledger.run)
+        yield
+        nursery.cancel_scope.cancel()
+
+
+async def _until_idle(ledger: Ledger) -> None:
+    with trio.fail_after(PATIENCE_SECONDS):
+        while ledger.status().pending:
+            await trio.sleep(0.02)
+
+
+async def test_the_right_chain_and_contracts_pass_the_check(ledger: Ledger) -> None:
+    await ledger.check()
+    assert await ledger.auditors() == (tuple(map(address, AUDITORS)), 3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"chain_id": 1}, "serves chain"),
+        ({"registry": B}, "no NodeRegistry"),
+        ({"ledger": B}, "no EpochLedger"),
+        ({"epoch_seconds": EPOCH_SECONDS + 1}, "another clock"),
+        ({"genesis_seconds": GENESIS_SECONDS + 1}, "another clock"),
+    ],
+)
+async def test_another_chain_or_contract_fails_the_check(
+    contracts: Contracts, tmp_path: Path, changes: dict[str, Any], words: str
+) -> None:
+    ledger = _open(contracts, tmp_path, **changes)
+    with pytest.raises(LedgerError, match=words) as refusal:
+        await ledger.check()
+    assert refusal.value.exit_code == 6
+    assert refusal.value.hint
+    ledger.close()
+
+
+def test_a_swarm_without_a_chain_has_no_ledger(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match="no chain"):
+        Ledger(manifest=make_manifest(), account=ALICE, rpc_urls=[], outbox_path=tmp_path / "o")
+
+
+async def test_a_registered_node_is_seen_by_all(contracts: Contracts, ledger: Ledger) -> None:
+    contracts.register(BOB, node_key(2), NEXT_YEAR)
+    assert await ledger.live_accounts() == {(B, node_key(2))}
+    async with _running(ledger):
+        await ledger.register(node_key(1), NEXT_YEAR)
+        await ledger.register(node_key(1), NEXT_YEAR)
+        await _until_idle(ledger)
+    assert await ledger.live_accounts() == {(A, node_key(1)), (B, node_key(2))}
+    contracts.revoke(BOB, node_key(2))
+    assert await ledger.live_accounts() == {(A, node_key(1))}
+    status = ledger.status()
+    assert status == LedgerStatus(0, 1, 0, None, status.lag_seconds)
+
+
+async def test_an_epoch_is_posted_and_claimed(contracts: Contracts, ledger: Ledger) -> None:
+    assert await ledger.last_record() is None
+    tree = Tree({A: 7, B: 3})
+    root = make_root(2, total=10, cumulative_root=tree.root)
+    async with _running(ledger):
+        in_any_order = reversed(sign(root, contracts.domain, AUDITORS))
+        await ledger.post(root, [*in_any_order, *sign(root, contracts.domain)])
+        await _until_idle(ledger)
+        await ledger.claim(7, tree.proof(A))
+        await _until_idle(ledger)
+    record = await ledger.last_record()
+    assert record is not None
+    assert record.root == root
+    assert await ledger.record(2) == record
+    assert await ledger.record(1) is None
+    assert await ledger.claimed() == await ledger.claimed(A) == 7
+    assert await ledger.balance(A) == 7 * TOKENS_PER_POINT
+    assert await ledger.balance(B) == 0
+
+
+async def test_the_ground_of_a_beacon_is_the_last_block_before(contracts: Contracts, ledger: Ledger) -> None:
+    chain = contracts.chain
+    moment = chain.engine.head.timestamp + 50
+    chain.now_seconds = moment - 1
+    contracts.register(BOB, node_key(2), NEXT_YEAR)
+    last = bytes(chain.engine.head.hash)
+    chain.now_seconds = moment
+    contracts.register(BOB, node_key(3), NEXT_YEAR)
+    assert await ledger.block_hash_before(moment) == last
+    with pytest.raises(LedgerError, match="still to come"):
+        await ledger.block_hash_before(int(time.time()) + 1_000)
+
+
+async def test_a_dead_chain_is_recorded_and_waited_for(tmp_path: Path) -> None:
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        port = reserved.getsockname()[1]
+    chain = ServedChain(tmp_path / "chain.sqlite", port=port)
+    contracts = deploy_contracts(chain)
+    chain.close()
+    ledger = _open(contracts, tmp_path)
+    async with _running(ledger):
+        await ledger.register(node_key(1), NEXT_YEAR)
+        with trio.fail_after(PATIENCE_SECONDS):
+            while ledger.status().last_error is None:
+                await trio.sleep(0.02)
+        assert "no answer from the chain" in str(ledger.status().last_error)
+        assert ledger.status().lag_seconds is None
+        with pytest.raises(LedgerUnavailable):
+            await ledger.last_record()
+        chain = ServedChain(tmp_path / "chain.sqlite", port=port)
+        await _until_idle(ledger)
+    assert ledger.status().confirmed == 1
+    assert ledger.status().last_error is None
+    assert contracts.registry.live_nodes(Account(A)) == (node_key(1),)
+    ledger.close()
+    chain.close()

@@ -1,0 +1,85 @@
+"""The outbox file: one wish, one entry, whatever happens."""
+
+from pathlib import Path
+
+import pytest
+
+from sapo_client.ledger.errors import LedgerError
+from sapo_client.ledger.outbox import Outbox, State
+from sapo_client.ledger.transactions import Call, Signed
+from sapo_protocol.identifiers import Account, Digest
+
+CALL = Call(Account(b"\x01" * 20), b"data", 5)
+SIGNED = Signed(7, Digest(b"\x02" * 32), b"raw")
+IDLE = {State.QUEUED: 0, State.SIGNED: 0, State.CONFIRMED: 0, State.REFUSED: 0}
+
+
+def _open(folder: Path, owner: str = "swarm account") -> Outbox:
+    return Outbox(folder / "outbox.sqlite", owner=owner)
+
+
+def test_a_wish_is_queued_once(tmp_path: Path) -> None:
+    outbox = _open(tmp_path)
+    assert outbox.add("claim", "1", CALL)
+    assert not outbox.add("claim", "1", Call(None, b"other"))
+    assert outbox.add("post", "1", CALL)
+    first, second = outbox.entries()
+    assert (first.kind, first.key, first.call, first.state) == ("claim", "1", CALL, State.QUEUED)
+    assert second.kind == "post"
+
+
+def test_entries_move_and_outlive_the_process(tmp_path: Path) -> None:
+    outbox = _open(tmp_path)
+    for key in "abcd":
+        outbox.add("claim", key, CALL)
+    a, b, c, _ = outbox.entries()
+    outbox.sign(a, SIGNED)
+    outbox.confirm(b, "needless")
+    outbox.refuse(c, "hopeless")
+    outbox.close()
+    outbox = _open(tmp_path)
+    states = [(entry.key, entry.state, entry.signed, entry.note) for entry in outbox.entries()]
+    assert states == [
+        ("a", State.SIGNED, SIGNED, None),
+        ("b", State.CONFIRMED, None, "needless"),
+        ("c", State.REFUSED, None, "hopeless"),
+        ("d", State.QUEUED, None, None),
+    ]
+    assert outbox.counts() == dict.fromkeys(State, 1)
+    assert [entry.key for entry in outbox.entries(State.QUEUED, State.SIGNED)] == ["a", "d"]
+
+
+def test_a_refused_wish_may_be_made_again(tmp_path: Path) -> None:
+    outbox = _open(tmp_path)
+    outbox.add("register", "k", CALL)
+    outbox.refuse(outbox.entries()[0], "TooManyNodes")
+    renewed = Call(CALL.to, b"newer")
+    assert outbox.add("register", "k", renewed)
+    (entry,) = outbox.entries()
+    assert (entry.state, entry.call.data, entry.note) == (State.QUEUED, b"newer", None)
+
+
+def test_a_requeued_entry_forgets_its_transaction(tmp_path: Path) -> None:
+    outbox = _open(tmp_path)
+    outbox.add("claim", "1", CALL)
+    outbox.sign(outbox.entries()[0], SIGNED)
+    outbox.requeue(outbox.entries()[0], "reverted")
+    (entry,) = outbox.entries()
+    assert (entry.state, entry.signed, entry.note) == (State.QUEUED, None, "reverted")
+
+
+def test_nonces_go_on_from_what_is_under_way(tmp_path: Path) -> None:
+    outbox = _open(tmp_path)
+    assert outbox.next_nonce(lambda: 3) == 3
+    outbox.add("claim", "1", CALL)
+    outbox.sign(outbox.entries()[0], SIGNED)
+    assert outbox.next_nonce(lambda: 3) == 8
+    outbox.confirm(outbox.entries()[0])
+    assert outbox.next_nonce(lambda: 8) == 8
+
+
+def test_an_outbox_of_another_swarm_or_account_is_not_touched(tmp_path: Path) -> None:
+    _open(tmp_path).close()
+    with pytest.raises(LedgerError, match="another swarm or account"):
+        _open(tmp_path, owner="swarm other")
+    assert _open(tmp_path).counts() == IDLE

@@ -1,0 +1,116 @@
+"""The rules of ``RewardDistributor``, on the embedded chain."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.ledger import (
+    ALICE,
+    BOB,
+    TOKENS_PER_POINT,
+    Contracts,
+    ServedChain,
+    Tree,
+    address,
+    deploy_contracts,
+    refused_as,
+)
+
+from sapo_protocol.identifiers import Account, Digest
+
+A, B = address(ALICE), address(BOB)
+
+
+def test_a_claim_pays_the_account_whoever_sends_it(contracts: Contracts) -> None:
+    tree = contracts.settle(0, {A: 7, B: 3}, total=10)
+    contracts.claim(A, 7, tree.proof(A), signer=BOB)
+    assert contracts.token.balance(A) == 7 * TOKENS_PER_POINT
+    assert contracts.token.balance(B) == 0
+    assert contracts.distributor.claimed(A) == 7
+
+
+def test_a_later_claim_pays_the_difference(contracts: Contracts) -> None:
+    tree = contracts.settle(0, {A: 7}, total=7)
+    contracts.claim(A, 7, tree.proof(A))
+    tree = contracts.settle(1, {A: 12, B: 1}, total=6)
+    contracts.claim(A, 12, tree.proof(A))
+    assert contracts.token.balance(A) == 12 * TOKENS_PER_POINT
+
+
+def test_a_claim_pays_once(contracts: Contracts) -> None:
+    tree = contracts.settle(0, {A: 7, B: 3}, total=10)
+    contracts.claim(A, 7, tree.proof(A))
+    assert refused_as(lambda: contracts.claim(A, 7, tree.proof(A))) == "NothingToClaim"
+
+
+def test_a_wrong_proof_is_refused(contracts: Contracts) -> None:
+    tree = contracts.settle(0, {A: 7, B: 3}, total=10)
+    for account, cumulative, proof in (
+        (A, 8, tree.proof(A)),
+        (A, 7, tree.proof(B)),
+        (A, 7, ()),
+        (B, 7, tree.proof(A)),
+        (A, 7, (*tree.proof(A), Digest(bytes(32)))),
+    ):
+        refusal = refused_as(lambda a=account, c=cumulative, p=proof: contracts.claim(a, c, p))
+        assert refusal == "WrongProof"
+
+
+def test_a_node_of_the_tree_is_no_leaf(contracts: Contracts) -> None:
+    tree = contracts.settle(0, {A: 7, B: 3}, total=10)
+    left, right = sorted(tree.leaves)
+    inside = Account(left[:20])  # what a second preimage would be built from, were nodes not tagged
+    value = int.from_bytes(left[20:] + right[:20], "big")
+    assert refused_as(lambda: contracts.claim(inside, value, ())) == "WrongProof"
+
+
+def test_an_old_proof_dies_with_its_root(contracts: Contracts) -> None:
+    old = contracts.settle(0, {A: 7, B: 3}, total=10)
+    contracts.settle(1, {A: 9, B: 4}, total=3)
+    assert refused_as(lambda: contracts.claim(A, 7, old.proof(A))) == "WrongProof"
+
+
+def test_a_falling_cumulative_pays_nothing(contracts: Contracts) -> None:
+    tree = contracts.settle(0, {A: 7, B: 3}, total=10)
+    contracts.claim(A, 7, tree.proof(A))
+    lower = contracts.settle(1, {A: 5, B: 3}, total=0)
+    assert refused_as(lambda: contracts.claim(A, 5, lower.proof(A))) == "NothingToClaim"
+    assert contracts.distributor.claimed(A) == 7
+
+
+def test_nothing_is_claimable_before_the_first_posting(contracts: Contracts) -> None:
+    assert refused_as(lambda: contracts.claim(A, 7, ())) == "NothingPosted"
+
+
+def test_no_more_points_are_paid_than_were_posted(contracts: Contracts) -> None:
+    # A dishonest quorum puts more into the tree than the totals that it posts.
+    tree = contracts.settle(0, {A: 900, B: 900}, total=1_000)
+    contracts.claim(A, 900, tree.proof(A))
+    assert refused_as(lambda: contracts.claim(B, 900, tree.proof(B))) == "OverPosted"
+
+
+def test_no_more_tokens_are_paid_than_were_funded(chain: ServedChain) -> None:
+    poor = deploy_contracts(chain, reward_tokens=10 * TOKENS_PER_POINT)
+    tree = poor.settle(0, {A: 8, B: 3}, total=11)
+    poor.claim(A, 8, tree.proof(A))
+    assert refused_as(lambda: poor.claim(B, 3, tree.proof(B))) == "NotFunded"
+    assert poor.token.balance(poor.distributor.address) == 2 * TOKENS_PER_POINT
+
+
+@pytest.fixture(scope="module")
+def shared(module_chain: ServedChain) -> Contracts:
+    return deploy_contracts(module_chain)
+
+
+accounts = st.binary(min_size=20, max_size=20).map(Account)
+points = st.dictionaries(accounts, st.integers(0, 2**64 - 1), min_size=1, max_size=33)
+
+
+@given(points=points, data=st.data())
+@settings(max_examples=25)
+def test_protocol_and_contract_grow_the_same_tree(
+    shared: Contracts, points: dict[Account, int], data: st.DataObject
+) -> None:
+    tree = Tree(points)
+    account = data.draw(st.sampled_from(sorted(points)))
+    computed = shared.distributor.root_of(account, points[account], tree.proof(account))
+    assert computed == tree.root

@@ -1,0 +1,204 @@
+"""The sender: from a wish to a settled transaction, through refusals, races and outages."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from support.ledger import (
+    ALICE,
+    AUDITORS,
+    BOB,
+    GENESIS_SECONDS,
+    NOW_SECONDS,
+    STRANGER,
+    Contracts,
+    address,
+    make_root,
+    node_key,
+    sign,
+)
+
+from sapo_client.ledger import transactions as tx
+from sapo_client.ledger.deploy import send_coins
+from sapo_client.ledger.errors import LedgerUnavailable
+from sapo_client.ledger.outbox import Outbox, State
+from sapo_client.ledger.rpc import Rpc
+from sapo_client.ledger.sender import Sender
+from sapo_client.ledger.transactions import Call
+
+LATER = NOW_SECONDS + 10**9
+
+
+@dataclass
+class Clock:
+    """A monotonic clock that only the test moves."""
+
+    seconds: float = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+class Desk:
+    """A sender with its outbox and clock, against a deployed ledger."""
+
+    def __init__(self, contracts: Contracts, path: Path, *, signer=ALICE, rpc=None, confirmations=1) -> None:
+        self.contracts, self.clock = contracts, Clock()
+        self.outbox = Outbox(path / "outbox.sqlite", owner="test")
+        self.sender = Sender(
+            rpc or contracts.chain.rpc, signer, self.outbox, confirmations=confirmations, clock=self.clock
+        )
+
+    def want(self, data: bytes, key: str = "1", to=None) -> None:
+        self.outbox.add("test", key, Call(to or self.contracts.registry.address, data))
+
+    def register(self, number: int) -> bytes:
+        return self.contracts.registry.register(node_key(number), LATER)
+
+    def steps(self) -> int:
+        """Steps until nothing is left to do."""
+        count = 1
+        while self.sender.step():
+            count += 1
+            assert count < 20
+        return count
+
+    def notes(self) -> list[tuple[State, str | None]]:
+        return [(entry.state, entry.note) for entry in self.outbox.entries()]
+
+
+@pytest.fixture
+def desk(contracts: Contracts, tmp_path: Path) -> Desk:
+    return Desk(contracts, tmp_path)
+
+
+def test_wishes_are_sent_in_order_and_confirmed(desk: Desk) -> None:
+    for number in (1, 2, 3):
+        desk.want(desk.register(number), key=str(number))
+    assert desk.sender.step()
+    assert [entry.state for entry in desk.outbox.entries()] == [State.SIGNED] * 3
+    assert not desk.sender.step()
+    assert desk.notes() == [(State.CONFIRMED, None)] * 3
+    assert desk.contracts.registry.live_nodes(address(ALICE)) == tuple(map(node_key, (1, 2, 3)))
+
+
+def test_a_transaction_counts_after_enough_blocks(contracts: Contracts, tmp_path: Path) -> None:
+    desk = Desk(contracts, tmp_path, confirmations=3)
+    desk.want(desk.register(1))
+    assert desk.sender.step()
+    for _ in range(2):
+        assert desk.sender.step()
+        send_coins([contracts.chain.url], BOB, address(BOB), 1)
+    assert not desk.sender.step()
+
+
+def test_an_epoch_that_somebody_else_posted_is_done(contracts: Contracts, tmp_path: Path) -> None:
+    desk = Desk(contracts, tmp_path)
+    root = make_root(3)
+    data = contracts.ledger.post(root, sign(root, contracts.domain))
+    contracts.post(root, sign(root, contracts.domain, AUDITORS))
+    desk.want(data, to=contracts.ledger.address)
+    assert desk.steps() == 1
+    assert desk.notes() == [(State.CONFIRMED, "EpochNotIncreasing")]
+
+
+def test_a_race_lost_inside_the_chain_is_settled_too(contracts: Contracts, tmp_path: Path) -> None:
+    desk = Desk(contracts, tmp_path)
+    root = make_root(3)
+    desk.want(contracts.ledger.post(root, sign(root, contracts.domain)), to=contracts.ledger.address)
+    (entry,) = desk.outbox.entries()
+    signed = tx.sign(
+        contracts.chain.rpc, ALICE, entry.call, tx.next_nonce(contracts.chain.rpc, address(ALICE))
+    )
+    desk.outbox.sign(entry, signed)  # signed while it would pass, then somebody else is mined first
+    contracts.post(root, sign(root, contracts.domain), signer=BOB)
+    assert desk.sender.step()  # sends it: the chain mines it as reverted
+    assert desk.sender.step()
+    assert desk.notes() == [(State.QUEUED, "reverted")]
+    desk.clock.seconds += 1
+    assert not desk.sender.step()
+    assert desk.notes() == [(State.CONFIRMED, "EpochNotIncreasing")]
+
+
+def test_what_a_contract_never_accepts_is_given_up(desk: Desk) -> None:
+    desk.want(desk.register(0))
+    assert desk.steps() == 1
+    assert desk.notes() == [(State.REFUSED, "EmptyNodeKey")]
+    assert "EmptyNodeKey" in str(desk.sender.last_error)
+
+
+def test_what_is_too_early_is_tried_again_later(contracts: Contracts, tmp_path: Path) -> None:
+    desk, chain = Desk(contracts, tmp_path), contracts.chain
+    epoch = (chain.engine.head.timestamp - GENESIS_SECONDS) // 60
+    root = make_root(epoch)
+    desk.want(contracts.ledger.post(root, sign(root, contracts.domain)), to=contracts.ledger.address)
+    desk.want(desk.register(1), key="behind it")
+    assert desk.sender.step()
+    assert "EpochNotOver" in str(desk.sender.last_error)
+    assert desk.sender.step()  # still waiting: not even asked again, while the other one is done
+    assert [entry.state for entry in desk.outbox.entries()] == [State.QUEUED, State.CONFIRMED]
+    chain.now_seconds = GENESIS_SECONDS + (epoch + 1) * 60
+    desk.clock.seconds += 1
+    assert desk.steps() == 2
+    assert contracts.ledger.next_epoch() == epoch + 1
+
+
+def test_a_signed_transaction_is_sent_again_after_a_restart(contracts: Contracts, tmp_path: Path) -> None:
+    desk = Desk(contracts, tmp_path)
+    desk.want(desk.register(1))
+    (entry,) = desk.outbox.entries()
+    nonce = tx.next_nonce(contracts.chain.rpc, address(ALICE))
+    signed = tx.sign(contracts.chain.rpc, ALICE, entry.call, nonce)
+    desk.outbox.sign(entry, signed)
+    desk.outbox.close()
+    desk = Desk(contracts, tmp_path)
+    assert desk.steps() == 2
+    assert tx.receipt(contracts.chain.rpc, signed.digest) is not None
+    assert tx.next_nonce(contracts.chain.rpc, address(ALICE)) == nonce + 1
+
+
+def test_a_nonce_that_went_elsewhere_is_replaced(desk: Desk) -> None:
+    chain = desk.contracts.chain
+    desk.want(desk.register(1))
+    (entry,) = desk.outbox.entries()
+    nonce = tx.next_nonce(chain.rpc, address(ALICE))
+    desk.outbox.sign(entry, tx.sign(chain.rpc, ALICE, entry.call, nonce))
+    send_coins([chain.url], ALICE, address(BOB), 1)  # the owner used a wallet meanwhile
+    assert desk.sender.step()
+    assert desk.notes() == [(State.QUEUED, "its nonce went to another transaction")]
+    desk.clock.seconds += 1
+    desk.steps()
+    assert desk.contracts.registry.live_nodes(address(ALICE)) == (node_key(1),)
+
+
+def test_an_account_without_coins_waits_for_them(contracts: Contracts, tmp_path: Path) -> None:
+    desk = Desk(contracts, tmp_path, signer=STRANGER)
+    contracts.chain.now_seconds += 1
+    if _coins(contracts, STRANGER.address):
+        pytest.fail("the stranger has coins from elsewhere")
+    desk.want(desk.register(1))
+    assert desk.sender.step()
+    assert desk.sender.last_error is not None
+    send_coins([contracts.chain.url], BOB, address(STRANGER), 10**18)
+    desk.clock.seconds += 10
+    desk.steps()
+    assert contracts.registry.live_nodes(address(STRANGER)) == (node_key(1),)
+
+
+def test_without_an_endpoint_nothing_is_lost(contracts: Contracts, tmp_path: Path) -> None:
+    desk = Desk(contracts, tmp_path, rpc=Rpc(["http://127.0.0.1:9"]))
+    desk.want(desk.register(1))
+    with pytest.raises(LedgerUnavailable):
+        desk.sender.step()
+    assert desk.notes() == [(State.QUEUED, None)]
+
+
+def test_another_endpoint_takes_over(contracts: Contracts, tmp_path: Path) -> None:
+    rpc = Rpc(["http://127.0.0.1:9", contracts.chain.url])
+    desk = Desk(contracts, tmp_path, rpc=rpc)
+    desk.want(desk.register(1))
+    assert desk.steps() == 2
+
+
+def _coins(contracts: Contracts, account: str) -> int:
+    return int(contracts.chain.request("eth_getBalance", account, "latest")["result"], 16)

@@ -1,0 +1,313 @@
+"""Auditors on a real chain: counting, proposing, approving, posting; the offline, the restarted, the liar."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+from support.ledger import ServedChain
+from support.nodes import until
+from support.office import AUDITORS, KINDS, WORKERS, Office, World
+
+from sapo_client.errors import SapoError
+from sapo_client.node import ledger_commands
+from sapo_protocol import merkle
+from sapo_protocol.contributions import Approval, Proposal, Share, Tally, settle
+from sapo_protocol.envelope import seal
+from sapo_protocol.errors import Verdict
+from sapo_protocol.identifiers import Account
+from sapo_verification.checkers import CheckerPool
+
+EPOCH = 101
+"""A minute after the chain's clock begins."""
+
+COUNTED_SECONDS = 7  # after an epoch's end: its grace is over, tallies go out
+FIRST_TURN_SECONDS = 13  # the second grace is over: the first proposer's turn
+TURN_SECONDS = 6
+ALICE, BOB = WORKERS
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    created = World.create(tmp_path)
+    yield created
+    created.chain.close()
+
+
+@asynccontextmanager
+async def checking(world: World) -> AsyncIterator[tuple[trio.Nursery, CheckerPool]]:
+    checkers = CheckerPool(world.manifest.suite)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(checkers.run)
+        yield nursery, checkers
+        nursery.cancel_scope.cancel()
+
+
+async def connect(*offices: Office) -> None:
+    """A full mesh in which everybody knows everybody."""
+    await until(lambda: all(office.ears.hub.node(office.ears.peer_id) for office in offices))
+    for index, office in enumerate(offices):
+        for other in offices[:index]:
+            await office.ears.transport.connect(other.ears.address)
+    await until(lambda: all(a.ears.knows(b.ears) for a in offices for b in offices))
+
+
+async def post(world: World, epoch: int, witness: Office) -> None:
+    """Lets time pass, turn by turn, until the epoch is on the chain."""
+    for turn in range(4):
+        world.turn_to(epoch + 1, FIRST_TURN_SECONDS + turn * TURN_SECONDS)
+        with trio.move_on_after(4):
+            while (record := await witness.ledger.last_record()) is None or record.root.epoch < epoch:
+                await trio.sleep(0.05)
+            return
+    raise AssertionError(f"epoch {epoch} was not posted")
+
+
+def points(office: Office, epoch: int) -> dict[Account, int]:
+    """What an auditor counted."""
+    counts = [t.points for t in office.archive.tallies(epoch).values() if t.account == office.person.account]
+    return dict(counts[0])
+
+
+async def test_two_epochs_are_counted_posted_claimed_and_explained(world: World) -> None:
+    async with checking(world) as (nursery, checkers):
+        auditors = [Office(world, person, checkers) for person in AUDITORS]
+        alice, bob = (Office(world, person, checkers, audits=False) for person in WORKERS)
+        everybody = [*auditors, alice, bob]
+        lives = []
+        for office in everybody:
+            life = trio.CancelScope()
+            nursery.start_soon(_live, life, partial(office.run, sends=office in auditors))
+            lives.append(life)
+        world.turn_to(EPOCH, 30)
+        await connect(*everybody)
+
+        payable = [await alice.work(EPOCH, slot) for slot in range(3)]
+        dull = await alice.work(EPOCH, 3, right=2, wrong=0)
+        await bob.work(EPOCH, 0)
+        await until(lambda: all(len(a.ears.events("verified")) == 5 for a in auditors))
+        world.turn_to(EPOCH + 1, COUNTED_SECONDS)
+        await until(lambda: all(len(office.archive.tallies(EPOCH)) == 3 for office in everybody))
+        assert all(points(a, EPOCH) == {ALICE.account: 3, BOB.account: 1} for a in auditors)
+        await post(world, EPOCH, alice)
+
+        record = await alice.ledger.last_record()
+        assert record is not None
+        leaves = {ALICE.account: 3, BOB.account: 1}
+        root = merkle.root([merkle.leaf(account, leaves[account]) for account in sorted(leaves)])
+        assert (record.root.epoch, record.root.total) == (EPOCH, 4)
+        assert record.root.contribution_root == record.root.cumulative_root == root
+        await until(lambda: alice.auditor.points == 3)
+
+        # The second epoch, without one of the auditors
+        lives[0].cancel()
+        world.turn_to(EPOCH + 1, 30)
+        await bob.work(EPOCH + 1, 0)
+        await alice.work(EPOCH + 1, 0)
+        await until(lambda: all(len(a.ears.events("verified")) == 7 for a in auditors[1:]))
+        world.turn_to(EPOCH + 2, COUNTED_SECONDS)
+        await until(lambda: len(alice.archive.tallies(EPOCH + 1)) == 2)
+        await post(world, EPOCH + 1, alice)
+        record = await alice.ledger.last_record()
+        assert record is not None
+        leaves = {ALICE.account: 4, BOB.account: 2}
+        root = merkle.root([merkle.leaf(account, leaves[account]) for account in sorted(leaves)])
+        assert (record.root.epoch, record.root.total, record.root.cumulative_root) == (EPOCH + 1, 2, root)
+        await until(lambda: (alice.auditor.points, bob.auditor.points) == (4, 2))
+
+        # Pay, and why
+        told = await _command(ledger_commands.claim, alice)
+        assert (told["points claimed"], told["tokens"]) == (4, 4.0)
+        assert await alice.ledger.claimed() == 4
+        with pytest.raises(SapoError, match="nothing to claim"):
+            await _command(ledger_commands.claim, alice)
+        status = await _command(ledger_commands.status, alice)
+        assert (status["points granted"], status["claimable"], status["last epoch"]) == (4, 0, EPOCH + 1)
+        assert (status["registered"], status["waiting to be sent"]) == (True, 0)
+        reasons = await _command(ledger_commands.explain, alice, EPOCH)
+        assert (reasons["points"], reasons["total"]) == (3, 4)
+        outcome = {item["content_id"]: item["outcome"] for item in reasons["rollouts"]}
+        assert outcome == {
+            **{admitted.content_id.hex(): "payable" for admitted in payable},
+            dull.content_id.hex(): "all completions earned the same: not payable",
+        }
+        with pytest.raises(SapoError, match="nothing was posted"):
+            await _command(ledger_commands.explain, alice, EPOCH + 5)
+        for office in everybody:
+            assert office.ears.events("service_failed") == []
+        posted = [event["epoch"] for event in alice.ears.events("epoch_posted")]
+        assert posted == [EPOCH, EPOCH + 1]
+
+
+async def _live(life: trio.CancelScope, run: partial[object]) -> None:
+    with life:
+        await run()  # type: ignore[misc]
+
+
+async def _command(command: object, office: Office, *arguments: object) -> dict[str, object]:
+    return await trio.to_thread.run_sync(partial(command, office.config(), *arguments))  # type: ignore[arg-type]
+
+
+def counted(office: Office, epoch: int, counts: dict[Account, int]) -> Tally:
+    """A tally in an auditor's name."""
+    person = office.person
+    return Tally(person.node, person.account, epoch, tuple(sorted(counts.items())), merkle.EMPTY_ROOT)
+
+
+async def test_a_liar_gets_no_approval_and_moves_nobodys_points(world: World) -> None:
+    async with checking(world) as (nursery, checkers):
+        honest = [Office(world, person, checkers) for person in AUDITORS[:2]]
+        liar = Office(world, AUDITORS[2], checkers)
+        alice = Office(world, ALICE, checkers, audits=False)
+        everybody = [*honest, liar, alice]
+        for office in everybody:
+            nursery.start_soon(partial(office.run, sends=office in honest, acts=office is not liar))
+        world.turn_to(EPOCH, 30)
+        await connect(*everybody)
+        for slot in range(3):
+            await alice.work(EPOCH, slot)
+        await until(lambda: all(len(office.ears.events("verified")) == 3 for office in honest))
+
+        world.turn_to(EPOCH + 1, COUNTED_SECONDS)
+        lie = counted(liar, EPOCH, {BOB.account: 16})
+        lie_id = await liar.say(lie)
+        await until(lambda: all(len(office.archive.tallies(EPOCH)) == 3 for office in honest))
+        everyones = honest[0].archive.tallies(EPOCH)
+        genuine = {id_: tally for id_, tally in everyones.items() if id_ != lie_id}
+        person, ids = liar.person, tuple(sorted(everyones))
+        invented = [
+            (Share(BOB.account, 16, 16),),  # not what its tallies settle to
+            settle([lie], {}, 16),  # right for fewer tallies than it names
+            tuple(
+                Share(s.account, s.points, s.cumulative + 100) for s in settle([*everyones.values()], {}, 16)
+            ),
+        ]
+        lies = [Proposal(person.node, person.account, EPOCH, ids, shares) for shares in invented]
+        lies.append(Proposal(person.node, person.account, EPOCH, (lie_id,), settle([lie], {}, 16)))
+        lie_ids = [await liar.say(proposal) for proposal in lies]
+        await until(lambda: all(set(lie_ids) <= set(o.archive.proposals(EPOCH)) for o in honest))
+        await post(world, EPOCH, alice)
+
+        record = await alice.ledger.last_record()
+        assert record is not None
+        assert (record.root.total, record.root.epoch) == (3, EPOCH)
+        share = merkle.root([merkle.leaf(ALICE.account, 3)])
+        assert record.root.contribution_root == record.root.cumulative_root == share
+        assert {points(office, EPOCH)[ALICE.account] for office in honest} == {3}
+        assert len(genuine) == 2
+        for office in honest:
+            assert all(office.archive.approvals(EPOCH, id_) == [] for id_ in lie_ids)
+            assert office.ears.events("service_failed") == []
+
+
+async def test_an_auditor_signs_one_proposal_per_epoch_also_after_a_restart(world: World) -> None:
+    """Nothing is sent to the chain here, so the epoch stays open and every look could sign again."""
+    async with checking(world) as (nursery, checkers):
+        first, second = (Office(world, person, checkers) for person in AUDITORS[:2])
+        other = Office(world, AUDITORS[2], checkers, audits=False)  # keeps the archive, and speaks when told
+        life = trio.CancelScope()
+        nursery.start_soon(_live, life, partial(first.run, sends=False))
+        nursery.start_soon(partial(second.run, sends=False))
+        listener = partial(other.run, sends=False)
+        nursery.start_soon(listener)
+        world.turn_to(EPOCH, 30)
+        await connect(first, second, other)
+        await other.work(EPOCH, 0)
+        await until(lambda: first.ears.events("verified") and second.ears.events("verified"))
+        world.turn_to(EPOCH + 1, COUNTED_SECONDS)
+        await until(lambda: len(first.archive.tallies(EPOCH)) == len(second.archive.tallies(EPOCH)) == 2)
+
+        tallies = first.archive.tallies(EPOCH)
+        shares, ids = settle([*tallies.values()], {}, 16), tuple(sorted(tallies))
+        genuine = await other.say(Proposal(other.person.node, other.person.account, EPOCH, ids, shares))
+        await until(lambda: first.archive.approvals(EPOCH, genuine))
+        await until(lambda: second.archive.approvals(EPOCH, genuine))
+
+        life.cancel()
+        await until(lambda: first.ears.hub.node(first.ears.peer_id) is None)
+        restarted = Office(world, AUDITORS[0], checkers)
+        restarted.ears.book.restore(world.now())
+        nursery.start_soon(partial(restarted.run, sends=False))
+        await connect(restarted, second, other)
+        for turn in range(len(AUDITORS)):  # everybody's turn comes, and nobody signs a proposal of its own
+            world.turn_to(EPOCH + 1, FIRST_TURN_SECONDS + turn * TURN_SECONDS)
+            for office in (restarted, second):
+                if AUDITORS[(EPOCH + turn) % len(AUDITORS)] == office.person:
+                    await until(partial(office.ears.events, "proposal"))
+        await until(lambda: len(other.archive.proposals(EPOCH)) == 2)  # theirs; its own it does not hear
+        for office in (restarted, second):
+            heard = other.archive.approvals(EPOCH, genuine)
+            assert office.person.account in {approval.account for approval in heard}
+            assert _signed(office, EPOCH, office.person.account) == {genuine}
+            assert _signed(other, EPOCH, office.person.account) == set()
+            assert office.ears.events("service_failed") == []
+
+
+def _signed(office: Office, epoch: int, auditor: Account) -> set[bytes]:
+    """The proposals of an epoch that an auditor signed, as far as a node heard."""
+    archive = office.archive
+    return {
+        bytes(id_)
+        for id_ in archive.proposals(epoch)
+        if any(approval.account == auditor for approval in archive.approvals(epoch, id_))
+    }
+
+
+async def test_each_contribution_has_its_verdict(world: World) -> None:
+    """Judged by a node that knows all participants; no checker and no clock hand moves."""
+    checkers = CheckerPool(world.manifest.suite)
+    listener, author = Office(world, AUDITORS[0], checkers), Office(world, AUDITORS[1], checkers)
+    worker = Office(world, ALICE, checkers)
+    world.turn_to(EPOCH + 1, 1)
+    now = int(world.now())
+    for person in (*AUDITORS, ALICE):
+        certificate = person.certificate(world.manifest, now - 60, now + 600).to_bytes()
+        listener.ears.book.judge(certificate, now)
+    judge, genuine = (
+        partial(listener.auditor.judge, forwarder="peer"),
+        sealed(author, counted(author, EPOCH, {})),
+    )
+    assert judge(genuine) is Verdict.IGNORE  # the chain was not asked yet
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(listener.auditor.run)
+        await until(lambda: judge(genuine) is Verdict.ACCEPT)
+        nursery.cancel_scope.cancel()
+    before = len(listener.ears.events("refused"))
+    assert judge(genuine) is Verdict.IGNORE
+    assert judge(sealed(author, counted(author, EPOCH + 1, {}))) is Verdict.IGNORE
+    assert judge(sealed(author, counted(author, 2**64 - 1, {}))) is Verdict.IGNORE
+    assert judge(sealed(worker, counted(worker, EPOCH, {}))) is Verdict.IGNORE
+    assert judge(sealed(worker, counted(author, EPOCH, {ALICE.account: 1}))) is Verdict.REJECT
+    assert judge(BOB.message(world.manifest)) is Verdict.REJECT
+    assert judge(b"noise") is Verdict.REJECT
+    assert [event["reason"] for event in listener.ears.events("refused")[before:]] == [
+        *("epoch_future", "epoch_future", "not_an_auditor", "bad_signature", "wrong_kind", "not_canonical")
+    ]
+    world.chain.now_seconds = world.manifest.genesis_seconds - 60.0  # a clock before the swarm began
+    assert judge(sealed(author, counted(author, 0, {}))) is Verdict.IGNORE
+
+
+def sealed(office: Office, message: Tally | Proposal | Approval) -> bytes:
+    """A contribution message under a node's signature, whoever it names."""
+    payload = message.to_payload()
+    return seal(KINDS[type(message)], office.manifest.swarm_id, payload, office.person.seed).to_bytes()
+
+
+async def test_a_chain_that_goes_away_is_waited_for(world: World) -> None:
+    async with checking(world) as (nursery, checkers):
+        auditors = [Office(world, person, checkers) for person in AUDITORS[:2]]
+        for office in auditors:
+            nursery.start_soon(office.run)
+        world.turn_to(EPOCH, 30)
+        await connect(*auditors)
+        port = int(world.chain.url.rsplit(":", 1)[1])
+        world.chain.close()
+        world.turn_to(EPOCH + 1, COUNTED_SECONDS)
+        await until(lambda: all(office.ears.events("service_failed") for office in auditors))
+        world.chain = ServedChain(world.root / "chain.sqlite", port=port)
+        world.turn_to(EPOCH + 1, COUNTED_SECONDS)
+        await until(lambda: all(len(office.archive.tallies(EPOCH)) == 2 for office in auditors))

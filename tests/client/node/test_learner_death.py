@@ -1,0 +1,22 @@
+"""A node whose learner was killed: it went on, from a checkpoint and not from the beginning."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def test_a_killed_learner_comes_back_at_a_checkpoint(story: Any) -> None:
+    home = story.second
+    [death] = home.events("learner_restarted")
+    steps = home.events("step")
+    before = [event["step"] for event in steps if event["seq"] < death["seq"]]
+    after = [event["step"] for event in steps if event["seq"] > death["seq"]]
+    assert before == list(range(1, before[-1] + 1))
+    assert 1 < after[0] <= before[-1] + 1  # neither from the beginning nor past what was trained
+    assert after == list(range(after[0], after[-1] + 1))
+    assert (death["step"], "died" in death["why"]) == (before[-1], True)
+
+
+def test_its_node_did_not_notice_more_than_that(story: Any) -> None:
+    assert story.second.events("service_failed") == []
+    assert len(story.second.events("node_started")) == 1

@@ -1,0 +1,101 @@
+"""The event file: order, torn lines, rotation, odd values."""
+
+from __future__ import annotations
+
+import json
+import math
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sapo_client.observe.events import EventLog, last_events, read_events
+from sapo_client.observe.plain import to_json
+from sapo_protocol.errors import Verdict
+from sapo_protocol.identifiers import NodeId
+
+
+def at_noon() -> float:
+    return 1_800_000_000.25
+
+
+def test_an_event_is_one_line_with_time_and_sequence(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    with EventLog(path, clock=at_noon) as log:
+        log.write("step", node=NodeId(bytes(32)), loss=math.nan, verdict=Verdict.REJECT, groups=(1, 2))
+    assert path.read_bytes().count(b"\n") == 1
+    assert list(read_events(path)) == [
+        {
+            "time": "2027-01-15T08:00:00.250+00:00",
+            "seq": 1,
+            "event": "step",
+            "node": "00" * 32,
+            "loss": "nan",
+            "verdict": Verdict.REJECT.value,
+            "groups": [1, 2],
+        }
+    ]
+    assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
+
+
+@given(torn=st.binary(min_size=1, max_size=60).filter(lambda tail: b"\n" not in tail))
+def test_a_torn_last_line_is_skipped_and_the_sequence_goes_on(
+    tmp_path_factory: pytest.TempPathFactory, torn: bytes
+) -> None:
+    path = tmp_path_factory.mktemp("torn") / "events.jsonl"
+    with EventLog(path) as log:
+        log.write("a")
+        log.write("b")
+    with path.open("ab") as stream:
+        stream.write(torn)
+    assert [event["event"] for event in read_events(path)] == ["a", "b"]
+    with EventLog(path) as log:
+        log.write("c")
+    assert [(event["event"], event["seq"]) for event in read_events(path)] == [("a", 1), ("b", 2), ("c", 3)]
+
+
+def test_rotation_keeps_the_order_and_drops_the_oldest(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    with EventLog(path, max_bytes=300, keep=2) as log:
+        for index in range(20):
+            log.write("tick", index=index)
+    parts = sorted(part.name for part in tmp_path.iterdir())
+    assert parts == ["events.jsonl", "events.jsonl.1", "events.jsonl.2"]
+    assert all(part.stat().st_size <= 300 for part in tmp_path.iterdir())
+    kept = [event["index"] for event in read_events(path)]
+    assert kept == list(range(20 - len(kept), 20))
+    assert [event["index"] for event in last_events(path, "tick", 5)] == [15, 16, 17, 18, 19]
+    with EventLog(path, max_bytes=300, keep=2) as log:
+        log.write("tick", index=20)
+    assert [event["seq"] for event in read_events(path)][-2:] == [20, 21]
+
+
+def test_threads_do_not_tear_each_others_lines(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    with EventLog(path, max_bytes=20_000, keep=100) as log:
+        writers = [
+            threading.Thread(target=lambda: [log.write("x", text="y" * 100) for _ in range(200)])
+            for _ in range(4)
+        ]
+        for writer in writers:
+            writer.start()
+        for writer in writers:
+            writer.join()
+    assert [event["seq"] for event in read_events(path)] == list(range(1, 801))
+
+
+def test_last_events_of_a_missing_file_or_name(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    assert (list(read_events(path)), last_events(path, "step", 3)) == ([], [])
+    with EventLog(path) as log:
+        log.write("step")
+    assert (last_events(path, "round", 3), last_events(path, "step", 0)) == ([], [])
+
+
+def test_what_has_no_json_form_is_refused() -> None:
+    assert json.dumps(to_json({b"\x01": {3, 1}, "path": Path("/a")})) == '{"01": [1, 3], "path": "/a"}'
+    with pytest.raises(TypeError):
+        to_json(object())

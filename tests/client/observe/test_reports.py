@@ -1,0 +1,94 @@
+"""Status line, metrics and the status kept for a node that is down."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from sapo_client.observe.metrics import NodeMetrics
+from sapo_client.observe.reports import StatusReport, keep_status, kept_status
+from sapo_client.observe.status import RoundSummary
+
+SUMMARY = RoundSummary(128, 130, 0.61, 0.04, 340, 12, 4, 4, 0.02, 38.1)
+REPORT = StatusReport(
+    state="running",
+    updated="2026-01-01T00:00:00+00:00",
+    version="0.1.0",
+    swarm_name="test",
+    swarm_id="00" * 32,
+    node_id="11" * 32,
+    peer_id="12D3",
+    account="0x" + "22" * 20,
+    model="bundled",
+    device="cpu",
+    uptime_seconds=1.5,
+    epoch=3,
+    round=2,
+    step=2,
+    reward=0.25,
+    pool=7,
+    peers=3,
+    shared=8,
+    accepted=24,
+    sampled_own=8,
+    sampled_external=6,
+    refused={"bad-signature": 2},
+)
+
+
+def test_the_status_line() -> None:
+    assert SUMMARY.line() == (
+        "round 128  step 130  reward 0.61 (+0.04)  pool 340 from 12 peers  sampled 4+4  refused 2 %  38.1 s"
+    )
+    first = RoundSummary(1, 1, 0.0, None, 0, 1, 4, 0, 0.0, 0.4)
+    assert first.line() == (
+        "round 1  step 1  reward 0.00 (first)  pool 0 from 1 peer  sampled 4+0  refused 0 %  0.4 s"
+    )
+
+
+def test_metrics_count_by_reason() -> None:
+    metrics = NodeMetrics(version="0.1.0", swarm_id="ab", node_id="cd")
+    metrics.round(SUMMARY)
+    metrics.message("reject", "signature")
+    metrics.message("reject", "signature")
+    metrics.message("accept", "")
+    metrics.refused("checker-timeout")
+    metrics.shared()
+    metrics.peers(5)
+    metrics.ledger(outbox=3, last_receipt_seconds=1_800_000_000.0)
+    metrics.ledger_error()
+    samples = {
+        (sample.name, tuple(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(metrics.render().decode())
+        for sample in family.samples
+        if not sample.name.endswith(("_bucket", "_created"))
+    }
+    assert samples == {
+        ("sapo_node_info", ("cd", "ab", "0.1.0")): 1,
+        ("sapo_rounds_total", ()): 1,
+        ("sapo_step", ()): 130,
+        ("sapo_reward_mean", ()): 0.61,
+        ("sapo_pool_rollouts", ()): 340,
+        ("sapo_peers", ()): 5,
+        ("sapo_messages_total", ("signature", "reject")): 2,
+        ("sapo_messages_total", ("", "accept")): 1,
+        ("sapo_rollouts_shared_total", ()): 1,
+        ("sapo_rollouts_refused_total", ("checker-timeout",)): 1,
+        ("sapo_groups_sampled_total", ("own",)): 4,
+        ("sapo_groups_sampled_total", ("external",)): 4,
+        ("sapo_ledger_outbox_entries", ()): 3,
+        ("sapo_ledger_errors_total", ()): 1,
+        ("sapo_ledger_last_receipt_timestamp_seconds", ()): 1_800_000_000,
+        ("sapo_round_seconds_count", ()): 1,
+        ("sapo_round_seconds_sum", ()): 38.1,
+    }
+
+
+def test_a_kept_status_reads_as_stopped(tmp_path: Path) -> None:
+    path = tmp_path / "status.json"
+    assert kept_status(path) is None
+    keep_status(path, REPORT)
+    assert kept_status(path) == REPORT.model_copy(update={"state": "stopped"})
+    path.write_text(path.read_text()[:-20])
+    assert kept_status(path) is None

@@ -1,0 +1,212 @@
+"""Real transports on loopback, and a peer that writes whatever bytes it likes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+import trio
+
+from sapo_client.swarm.limits import DialLimits, TransportLimits
+from sapo_client.swarm.transport import Inbound, Judge
+from sapo_protocol.errors import Reason, RemoteProtocolError, Verdict
+
+TOPIC = "sapo/1/test/rollouts"
+PATIENCE_SECONDS = 30.0  # for conditions that take milliseconds on an idle machine
+
+# The same behaviour as in the field, on the time scale of a test.
+QUICK_DIAL = DialLimits(
+    target_peers=16,
+    first_backoff_seconds=0.05,
+    max_backoff_seconds=0.5,
+    tick_seconds=0.05,
+    first_exchange_seconds=0.1,
+    max_exchange_seconds=1.0,
+)
+
+
+def judge_by_first_byte(data: bytes, _forwarder: str) -> Verdict:
+    """A judge whose verdict the author chooses: the tests' rule for what is valid."""
+    if data.startswith(b"raise"):
+        raise RemoteProtocolError(Reason.SCHEMA, "as asked for")
+    if data.startswith(b"bug"):
+        raise KeyError("as asked for")
+    return {b"i": Verdict.IGNORE, b"r": Verdict.REJECT}.get(data[:1], Verdict.ACCEPT)
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    """Return as soon as the condition holds."""
+    with trio.fail_after(PATIENCE_SECONDS):
+        while not condition():
+            await trio.sleep(0.01)
+
+
+@dataclass
+class Member:
+    """One running transport, what it heard, and how to stop it."""
+
+    transport: Any
+    channel: trio.MemoryReceiveChannel[Inbound]
+    scope: trio.CancelScope
+    stopped: trio.Event
+    heard: list[bytes] = field(default_factory=list)
+
+    @property
+    def peer_id(self) -> str:
+        return str(self.transport.peer_id)
+
+    def peer_ids(self) -> set[str]:
+        return {peer.peer_id for peer in self.transport.peers()}
+
+    async def listen(self) -> None:
+        async for inbound in self.channel:
+            self.heard.append(inbound.data)
+
+    async def say(self, data: bytes) -> int:
+        return int(await self.transport.publish(TOPIC, data))
+
+    async def stop(self) -> None:
+        self.scope.cancel()
+        await self.stopped.wait()
+
+
+@dataclass
+class Colony:
+    """Starts members in one nursery; `bugs` collects what our own callbacks raised."""
+
+    nursery: trio.Nursery
+    bugs: list[Exception] = field(default_factory=list)
+
+    async def start(
+        self,
+        number: int,
+        *,
+        bootstrap: tuple[str, ...] = (),
+        limits: TransportLimits | None = None,
+        dial: DialLimits = QUICK_DIAL,
+        judge: Judge = judge_by_first_byte,
+        **options: Any,
+    ) -> Member:
+        from sapo_client.swarm.p2p.libp2p_transport import Libp2pTransport
+
+        transport = Libp2pTransport(
+            bytes([number]) * 32,
+            on_bug=self.bugs.append,
+            bootstrap=bootstrap,
+            limits=limits,
+            dial=dial,
+            **options,
+        )
+        member = Member(transport, transport.subscribe(TOPIC, judge), trio.CancelScope(), trio.Event())
+        self.nursery.start_soon(member.listen)
+        await self.nursery.start(_run, member)
+        return member
+
+    async def ring_of_strangers(self, count: int, **options: Any) -> list[Member]:
+        """Members that know one bootstrap peer and nobody else."""
+        members = [await self.start(1, **options)]
+        for number in range(2, count + 1):
+            members.append(await self.start(number, bootstrap=members[0].transport.addresses, **options))
+        return members
+
+    async def acquaint(self, members: list[Member]) -> None:
+        """Wait until everyone is connected and subscribed with everyone."""
+        await eventually(lambda: all(len(member.transport.peers()) == len(members) - 1 for member in members))
+        await eventually(lambda: all(listeners(member) == len(members) - 1 for member in members))
+
+
+def listeners(member: Member) -> int:
+    """Peers that a message of this member would go to."""
+    gossip = member.transport._gossip
+    return len(gossip.peer_topics.get(TOPIC, set()) & set(gossip.peers))
+
+
+async def _run(member: Member, task_status: Any = trio.TASK_STATUS_IGNORED) -> None:
+    with member.scope:
+        await member.transport.run(task_status=task_status)
+    member.stopped.set()
+
+
+@pytest.fixture
+async def colony() -> Any:
+    async with trio.open_nursery() as nursery:
+        yield Colony(nursery)
+        nursery.cancel_scope.cancel()
+
+
+class Rogue:
+    """A peer with a proven identity that speaks gossip without any manners."""
+
+    def __init__(self, host: Any) -> None:
+        self._host = host
+        self.peer_id = str(host.get_id())
+
+    async def connect(self, address: str) -> None:
+        from libp2p.peer.peerinfo import info_from_p2p_addr
+        from multiaddr import Multiaddr
+
+        victim = info_from_p2p_addr(Multiaddr(address)).peer_id
+        await self.disconnect(str(victim))
+        await eventually(lambda: victim not in self._host.get_network().connections)
+        self._host.get_network()._negative_peer_cache.clear()
+        await self._host.connect(info_from_p2p_addr(Multiaddr(address)))
+
+    async def open(self, victim: str, protocol: str = "/meshsub/1.1.0") -> Any:
+        from libp2p.custom_types import TProtocol
+        from libp2p.peer.id import ID
+
+        return await self._host.new_stream(ID.from_base58(victim), [TProtocol(protocol)])
+
+    async def disconnect(self, victim: str) -> None:
+        from libp2p.peer.id import ID
+
+        await self._host.disconnect(ID.from_base58(victim))
+
+
+@pytest.fixture
+async def rogue() -> Any:
+    from sapo_client.swarm.p2p.host import build_host
+
+    host = build_host(
+        bytes([250]) * 32,
+        limits=TransportLimits(max_streams_per_connection=10_000),
+        dial=QUICK_DIAL,
+        admits=lambda _: True,
+        blame=lambda *_: None,
+        report=lambda _: None,
+    )
+    async with host.run([]):
+        yield Rogue(host)
+
+
+@pytest.fixture
+def make_transport() -> Callable[..., Any]:
+    """A transport that does not run, for looking at one part of it."""
+    from sapo_client.swarm.p2p.libp2p_transport import Libp2pTransport
+
+    def make(number: int = 1, **options: Any) -> Any:
+        return Libp2pTransport(bytes([number]) * 32, on_bug=_raise, dial=QUICK_DIAL, **options)
+
+    return make
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+@pytest.fixture
+def tools() -> Any:
+    """The helpers of this file, for tests that cannot import it."""
+    return Tools()
+
+
+class Tools:
+    TOPIC = TOPIC
+    PATIENCE_SECONDS = PATIENCE_SECONDS
+    QUICK_DIAL = QUICK_DIAL
+    eventually: Callable[[Callable[[], bool]], Awaitable[None]] = staticmethod(eventually)
+    listeners = staticmethod(listeners)
+    judge = staticmethod(judge_by_first_byte)
+    replace = staticmethod(replace)

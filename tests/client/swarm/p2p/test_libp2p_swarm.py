@@ -1,0 +1,208 @@
+"""Real libp2p nodes on loopback, as a user runs them."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from typing import Any
+
+import pytest
+import trio
+
+from sapo_client.swarm.limits import Rate, TransportLimits
+from sapo_client.swarm.peer_exchange import PROTOCOL as PEERS
+from sapo_client.swarm.transport import TransportError
+from sapo_protocol.errors import Reason, RemoteProtocolError
+
+
+async def test_strangers_find_each_other_and_everyone_hears_everyone(colony: Any, tools: Any) -> None:
+    members = await colony.ring_of_strangers(5)
+    await colony.acquaint(members)
+    for member in members:
+        assert await member.say(b"from " + member.peer_id.encode()) == 4
+    everything = {b"from " + member.peer_id.encode() for member in members}
+    for member in members:
+        expected = everything - {b"from " + member.peer_id.encode()}
+        await tools.eventually(lambda heard=member.heard, expected=expected: set(heard) == expected)
+        assert len(member.heard) == 4
+        hosts = {peer.remote_host for peer in member.transport.peers()}
+        assert hosts == {"127.0.0.1"}, "seen, not claimed"
+    assert colony.bugs == []
+
+
+async def test_a_message_of_the_largest_size_passes_and_a_larger_one_is_our_mistake(
+    colony: Any, tools: Any
+) -> None:
+    members = await colony.ring_of_strangers(3)
+    await colony.acquaint(members)
+    largest = bytes(TransportLimits().max_message_bytes)
+    await members[0].say(largest)
+    await tools.eventually(lambda: all(member.heard == [largest] for member in members[1:]))
+    with pytest.raises(ValueError, match="allowed"):
+        await members[0].say(largest + b"\x00")
+
+
+async def test_publishing_alone_says_so(colony: Any) -> None:
+    alone = await colony.start(1)
+    assert await alone.say(b"anyone?") == 0
+
+
+async def test_a_message_published_before_the_mesh_stands_still_arrives(colony: Any, tools: Any) -> None:
+    first = await colony.start(1)
+    await first.say(b"early bird")
+    late = await colony.start(2, bootstrap=first.transport.addresses)
+    await tools.eventually(lambda: late.heard == [b"early bird"])
+
+
+async def test_ignore_costs_nothing_reject_costs_the_connection(colony: Any, tools: Any) -> None:
+    judge, author = await colony.ring_of_strangers(2)
+    await colony.acquaint([judge, author])
+    await author.say(b"ignore this")
+    await author.say(b"bug in the judge")
+    await author.say(b"a good one")
+    await tools.eventually(lambda: judge.heard == [b"a good one"])
+    assert judge.transport.score(author.peer_id) == 0
+    assert [repr(bug) for bug in colony.bugs] == ["KeyError('as asked for')"]
+
+    await author.say(b"reject 0")
+    await tools.eventually(lambda: judge.transport.counters()["rejected"] == 1)
+    assert -5 <= judge.transport.score(author.peer_id) < -4.9
+    assert author.peer_id in judge.peer_ids()
+    for number in range(1, 5):
+        await author.say(b"raise %d" % number)
+    await tools.eventually(lambda: author.peer_id not in judge.peer_ids())
+    assert judge.transport.score(author.peer_id) < -20
+    dials = author.transport.counters()["dials"]
+    await tools.eventually(lambda: author.transport.counters()["dials"] >= dials + 3)
+    assert judge.peer_ids() == set()
+
+
+async def test_a_restarted_node_with_the_same_key_is_heard_again(colony: Any, tools: Any) -> None:
+    members = await colony.ring_of_strangers(3)
+    await colony.acquaint(members)
+    await members[2].say(b"before")
+    await tools.eventually(lambda: members[0].heard == [b"before"])
+    await members[2].stop()
+    await tools.eventually(lambda: members[2].peer_id not in members[1].peer_ids())
+    again = await colony.start(3, bootstrap=members[0].transport.addresses)
+    assert again.peer_id == members[2].peer_id
+    await colony.acquaint([members[0], members[1], again])
+    await again.say(b"after")
+    await members[1].say(b"welcome back")
+    await tools.eventually(lambda: set(members[0].heard) == {b"before", b"after", b"welcome back"})
+    await tools.eventually(lambda: b"welcome back" in again.heard)
+
+
+async def test_others_return_to_a_restarted_bootstrap_node(colony: Any, tools: Any) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        listen = (f"/ip4/127.0.0.1/tcp/{probe.getsockname()[1]}",)
+    boot = await colony.start(1, listen=listen)
+    # Each knows the bootstrap peer alone and wants nobody else: only returning to it connects them.
+    loners = tools.replace(tools.QUICK_DIAL, target_peers=1)
+    others = [await colony.start(n, bootstrap=boot.transport.addresses, dial=loners) for n in (2, 3)]
+    await tools.eventually(lambda: len(boot.transport.peers()) == 2)
+    await boot.stop()
+    await tools.eventually(lambda: all(boot.peer_id not in other.peer_ids() for other in others))
+    boot = await colony.start(1, listen=listen)
+    await tools.eventually(lambda: tools.listeners(boot) == 2)
+    await boot.say(b"I am back")
+    await tools.eventually(lambda: all(other.heard[-1:] == [b"I am back"] for other in others))
+
+
+async def test_peers_are_found_again_without_the_bootstrap_node(
+    colony: Any, tools: Any, tmp_path: Any
+) -> None:
+    boot = await colony.start(1)
+    keeper = await colony.start(2, bootstrap=boot.transport.addresses, peer_cache=tmp_path / "peers.txt")
+    other = await colony.start(3, bootstrap=boot.transport.addresses)
+    await colony.acquaint([boot, keeper, other])
+    await tools.eventually(lambda: all(peer.addresses for peer in keeper.transport.peers()))
+    await keeper.stop()
+    await boot.stop()
+    keeper = await colony.start(2, peer_cache=tmp_path / "peers.txt")
+    await tools.eventually(lambda: other.peer_id in keeper.peer_ids())
+
+
+async def test_a_flood_is_cut_while_honest_messages_arrive(colony: Any, tools: Any) -> None:
+    strict = TransportLimits(messages=Rate(per_second=20, burst=40), flood_pause_seconds=0.02)
+    victim = await colony.start(1, limits=strict)
+    flooder = await colony.start(2, bootstrap=victim.transport.addresses)
+    await tools.eventually(lambda: tools.listeners(flooder) == 1)
+    for number in range(400):
+        await flooder.say(b"idle flood %d" % number)
+    honest = await colony.start(3, bootstrap=victim.transport.addresses, limits=strict)
+    await tools.eventually(lambda: tools.listeners(honest) >= 1)
+    for number in range(5):
+        await honest.say(b"honest %d" % number)
+    await tools.eventually(lambda: len([d for d in victim.heard if d.startswith(b"honest")]) == 5)
+    await tools.eventually(lambda: flooder.peer_id not in victim.peer_ids())
+    assert victim.transport.score(flooder.peer_id) < -20
+    assert victim.transport.score(honest.peer_id) == 0
+    assert victim.transport.counters()["ignored"] < 200
+
+
+async def test_requests(colony: Any, tools: Any) -> None:
+    limits = TransportLimits(request_timeout_seconds=1.0)
+    server = await colony.start(1, limits=limits)
+    asker = await colony.start(2, bootstrap=server.transport.addresses, limits=limits)
+    await tools.eventually(lambda: server.peer_id in asker.peer_ids())
+
+    async def handler(peer_id: str, payload: bytes) -> bytes:
+        if payload == b"slow":
+            await trio.sleep_forever()
+        if payload == b"bad":
+            raise RemoteProtocolError(Reason.SCHEMA, "as asked for")
+        return b"to " + peer_id.encode() + b": " + payload if payload != b"big" else bytes(1000)
+
+    server.transport.serve("/sapo/test/1", handler)
+    ask = asker.transport.request
+    expected = b"to " + asker.peer_id.encode() + b": hello"
+    assert await ask(server.peer_id, "/sapo/test/1", b"hello", max_response_bytes=999) == expected
+    assert await ask(server.peer_id, "/sapo/test/1", b"big", max_response_bytes=1000) == bytes(1000)
+    for payload in (b"big", b"slow", b"bad"):
+        with pytest.raises(TransportError):
+            await ask(server.peer_id, "/sapo/test/1", payload, max_response_bytes=999)
+    with pytest.raises(TransportError):
+        await ask(server.peer_id, "/sapo/unserved/1", b"", max_response_bytes=1)
+    with pytest.raises(TransportError, match="not connected"):
+        await server.transport.request(server.peer_id, PEERS, b"", max_response_bytes=1)
+    assert -5 <= server.transport.score(asker.peer_id) < -4.9
+    assert asker.peer_id in server.peer_ids()
+
+
+async def test_too_many_requests_are_refused_and_blamed_a_little(colony: Any, tools: Any) -> None:
+    limits = TransportLimits(requests=Rate(per_second=0.001, burst=6))
+    server = await colony.start(1, limits=limits)
+    asker = await colony.start(2, bootstrap=server.transport.addresses)
+    await tools.eventually(lambda: server.peer_id in asker.peer_ids())
+
+    async def handler(_peer_id: str, payload: bytes) -> bytes:
+        return payload
+
+    server.transport.serve("/sapo/test/1", handler)
+    answered = 0
+    with contextlib.suppress(TransportError):
+        while answered < 7:
+            await asker.transport.request(server.peer_id, "/sapo/test/1", b"x", max_response_bytes=9)
+            answered += 1
+    assert 0 < answered <= 6  # the peer exchange took some of the burst
+    assert -2 <= server.transport.score(asker.peer_id) < -0.9
+
+
+async def test_wrong_addresses_are_transport_errors(colony: Any) -> None:
+    alone = await colony.start(1)
+    closed = alone.transport.addresses[0].replace("/tcp/", "/tcp/1/p2p/x")
+    nobody = "/ip4/127.0.0.1/tcp/1/p2p/12D3KooWK99VoVxNE7XzyBwXEzW7xhK7Gpv85r9F3V3fyKSUKPH5"
+    for address in ("", closed, nobody):
+        with pytest.raises(TransportError):
+            await alone.transport.connect(address)
+
+
+async def test_an_address_in_use_is_said_at_the_start(colony: Any) -> None:
+    with socket.socket() as blocker:
+        blocker.bind(("127.0.0.1", 0))
+        blocker.listen()
+        taken = f"/ip4/127.0.0.1/tcp/{blocker.getsockname()[1]}"
+        with pytest.raises(TransportError, match="cannot listen"):
+            await colony.start(1, listen=(taken,))

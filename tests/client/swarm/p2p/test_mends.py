@@ -1,0 +1,441 @@
+"""Each mend against the stock library: what fails there, and passes here.
+
+The first half of each test pins the fault in py-libp2p 0.8.1. When it stops failing, upstream has mended it
+and our own mend can go.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import traceback
+from typing import Any
+
+import libp2p
+import pytest
+import trio
+from libp2p.crypto.ed25519 import create_new_key_pair
+from libp2p.custom_types import TProtocol
+from libp2p.network.stream.exceptions import StreamError
+from libp2p.peer.id import ID
+from libp2p.peer.peerinfo import info_from_p2p_addr
+from libp2p.pubsub.gossipsub import GossipSub
+from libp2p.pubsub.pb import rpc_pb2
+from libp2p.pubsub.pubsub import Pubsub
+from libp2p.pubsub.rpc_queue import RpcQueue
+from libp2p.tools.anyio_service import background_trio_service
+from libp2p.utils.varint import read_varint_prefixed_bytes_limited
+from multiaddr import Multiaddr
+
+from sapo_client.swarm.intake import message_id
+from sapo_client.swarm.limits import TransportLimits
+from sapo_client.swarm.p2p.frames import FrameReader, frame
+from sapo_client.swarm.p2p.host import quiet
+
+TOPIC = "sapo/1/test/rollouts"
+MESHSUB = TProtocol("/meshsub/1.1.0")
+LOOPBACK = Multiaddr("/ip4/127.0.0.1/tcp/0")
+STRANGER = ID.from_pubkey(create_new_key_pair(bytes([77]) * 32).public_key)
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> None:
+    quiet()
+
+
+def _stock_host(number: int = 200) -> Any:
+    return libp2p.new_host(key_pair=create_new_key_pair(bytes([number]) * 32))
+
+
+def _stock(host: Any = None, **options: Any) -> tuple[Pubsub, GossipSub]:
+    router = GossipSub([MESHSUB], degree=6, degree_low=4, degree_high=12, **options)
+    return Pubsub(host or _stock_host(), router, strict_signing=False), router
+
+
+def _message(data: bytes = b"x", **fields: Any) -> Any:
+    return rpc_pb2.Message(data=data, topicIDs=[TOPIC], **fields)
+
+
+def _acquaint(pubsub: Any, peer: Any = STRANGER) -> RpcQueue:
+    """Register a peer whose outbound queue nobody empties, subscribed and in the mesh."""
+    queue = pubsub.peer_queues[peer] = RpcQueue(1000)
+    pubsub.peers[peer] = object()
+    pubsub.peer_topics.setdefault(TOPIC, set()).add(peer)
+    pubsub.router.peer_protocol[peer] = TProtocol("/meshsub/1.2.0")
+    pubsub.router.mesh.setdefault(TOPIC, set()).add(peer)
+    return queue
+
+
+def _queued(queue: RpcQueue) -> list[Any]:
+    rpcs = []
+    while (rpc := queue._queue.pop()) is not None:
+        rpcs.append(rpc)
+    return rpcs
+
+
+async def _end_of_stock(number: int, garbage: bytes, rogue: Any) -> str:
+    """What a stock node dies of when a peer writes `garbage`, or nothing if it lives."""
+    host = _stock_host(number)
+    pubsub, router = _stock(host)
+    try:
+        async with host.run([LOOPBACK]), background_trio_service(pubsub), background_trio_service(router):
+            await pubsub.subscribe(TOPIC)
+            await rogue.connect(str(host.get_addrs()[0]))
+            stream = await rogue.open(str(host.get_id()))
+            await stream.write(garbage)
+            with trio.move_on_after(1):
+                await trio.sleep_forever()
+    except ExceptionGroup as group:
+        return "".join(traceback.format_exception(group))
+    return ""
+
+
+async def test_one_malformed_frame_ends_stock(rogue: Any) -> None:
+    assert "DecodeError" in await _end_of_stock(203, frame(b"\xff" * 64), rogue)
+    assert await _end_of_stock(204, frame(rpc_pb2.RPC().SerializeToString()), rogue) == ""
+
+
+async def test_one_malformed_frame_does_not_end_ours(colony: Any, tools: Any, rogue: Any) -> None:
+    victim = await colony.start(1)
+    await rogue.connect(victim.transport.addresses[0])
+    stream = await rogue.open(victim.peer_id)
+    await stream.write(frame(b"\xff" * 64))
+    await tools.eventually(lambda: victim.transport.counters()["malformed_frames"] == 1)
+    await tools.eventually(lambda: victim.transport.peers() == ())
+    assert not victim.stopped.is_set()
+
+
+async def _slots_after_a_visit(visitor: Any, host: Any) -> int:
+    """Inbound slots still held after a peer connected and left."""
+    swarm = host.get_network()
+    await visitor.connect(info_from_p2p_addr(host.get_addrs()[0]))
+    while not swarm.connections:
+        await trio.sleep(0.01)
+    held = swarm._inbound_limiter.borrowed_tokens
+    await visitor.disconnect(host.get_id())
+    with trio.move_on_after(2):
+        while swarm.connections or swarm._inbound_limiter.borrowed_tokens == held:
+            await trio.sleep(0.01)
+    return int(swarm._inbound_limiter.borrowed_tokens)
+
+
+async def test_inbound_slots_are_freed(colony: Any) -> None:
+    host, visitor = _stock_host(200), _stock_host(201)
+    async with host.run([LOOPBACK]), visitor.run([]):
+        assert await _slots_after_a_visit(visitor, host) == 1
+    visitor, ours = _stock_host(202), await colony.start(1)
+    async with visitor.run([]):
+        assert await _slots_after_a_visit(visitor, ours.transport._host) == 0
+
+
+async def test_a_connection_that_comes_back_while_the_old_one_closes_is_kept(colony: Any, tools: Any) -> None:
+    class Slow:
+        """A connection whose close lets another one open in the meantime."""
+
+        def __init__(self, connections: dict[Any, list[Any]]) -> None:
+            self.connections = connections
+
+        async def close(self) -> None:
+            await trio.lowlevel.checkpoint()
+            self.connections[STRANGER] = ["newer"]
+
+    kept = []
+    for network in (_stock_host().get_network(), (await colony.start(1)).transport._host.get_network()):
+        network.connections[STRANGER] = [Slow(network.connections)]
+        network.cleanup_connection_health = lambda *_: None
+        await network.close_peer(STRANGER)
+        kept.append(network.connections.pop(STRANGER, None))
+    assert kept == [None, ["newer"]]
+
+
+async def test_bursts_fit_the_delivery_queue_and_the_rest_is_counted(make_transport: Any, tools: Any) -> None:
+    stock, _ = _stock()
+    async with background_trio_service(stock), background_trio_service(stock.router):
+        await stock.subscribe(TOPIC)
+        for number in range(100):
+            stock.notify_subscriptions(_message(bytes([number])))
+        assert stock.subscribed_topics_send[TOPIC].statistics().current_buffer_used == 32
+
+    ours = make_transport(limits=TransportLimits(delivery_queue=90))
+    channel = ours.subscribe(TOPIC, tools.judge)
+    for number in range(100):
+        ours._gossip._take_message(_message(b"%d" % number), STRANGER, str(STRANGER))
+    assert channel.statistics().current_buffer_used == 90
+    assert ours.counters()["dropped_before_delivery"] == 10
+
+
+async def test_outbound_queue_is_longer_and_what_it_drops_is_counted(colony: Any, tools: Any) -> None:
+    limits = TransportLimits(outbound_queue=50)
+    members = await colony.ring_of_strangers(2, limits=limits)
+    await colony.acquaint(members)
+    gossip = members[0].transport._gossip
+    [queue] = gossip.peer_queues.values()
+    assert (RpcQueue()._queue.max_size, queue._queue.max_size) == (32, 50)
+    for number in range(60):  # without a checkpoint: nothing is sent meanwhile
+        gossip.send(TOPIC, bytes([number]))
+    assert members[0].transport.counters()["dropped_before_sending"] == 10
+
+
+async def test_a_quick_restart_does_not_reuse_message_ids(make_transport: Any) -> None:
+    first, second = _stock()[0], _stock()[0]  # the same node, twice within a second
+    first.counter = second.counter  # both start at whole seconds; this only spares waiting for the same one
+    ids = [
+        pubsub.get_message_id(_message(data, from_id=b"me", seqno=pubsub._next_seqno()))
+        for pubsub, data in ((first, b"before"), (second, b"after"))
+    ]
+    assert isinstance(second.counter, int)
+    assert second.counter < 10**11
+    assert ids[0] == ids[1]
+    ours = make_transport()._gossip
+    assert ours.get_message_id(_message(b"before")) != ours.get_message_id(_message(b"after"))
+
+
+async def test_control_messages_about_invented_topics_leave_no_trace(make_transport: Any) -> None:
+    prunes = [rpc_pb2.ControlPrune(topicID=f"t{number}", backoff=99) for number in range(100)]
+    rpc = rpc_pb2.RPC(control=rpc_pb2.ControlMessage(prune=prunes))
+    remembered = []
+    for pubsub in (_stock()[0], make_transport()._gossip):
+        await pubsub.router.handle_rpc(rpc, STRANGER)
+        remembered.append(len(pubsub.router.back_off))
+    assert remembered == [100, 0]
+
+
+async def test_forwarded_messages_are_not_kept_for_ever(make_transport: Any) -> None:
+    stock, router = _stock(adaptive_gossip_enabled=False, spam_protection_enabled=False)
+    ours = make_transport()._mesh
+    for number in range(50):
+        await router.publish(STRANGER, _message(bytes([number]), seqno=bytes([number])))
+        ours.forward(_message(bytes([number])), came_from=STRANGER)
+    for _ in range(20):
+        router.mcache.shift()
+        ours.mcache.shift()
+    router._periodic_security_cleanup()
+    assert stock is not None
+    assert (len(router.equivocation_detection), len(router.recent_message_deliveries[TOPIC])) == (50, 50)
+    assert (len(ours.equivocation_detection), len(ours.recent_message_deliveries)) == (0, 0)
+    assert (len(ours.mcache.msgs), len(ours.mcache._sent)) == (0, 0)
+
+
+class Tape:
+    """A stream that plays bytes back and counts how often it is read."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.reads = data, 0
+
+    async def read(self, count: int) -> bytes:
+        await trio.lowlevel.checkpoint()
+        self.reads += 1
+        taken, self.data = self.data[:count], self.data[count:]
+        return taken
+
+
+async def test_frames_are_read_in_chunks() -> None:
+    payloads = [bytes([number]) * 300 for number in range(50)]
+    stock, ours = (Tape(b"".join(frame(payload) for payload in payloads)) for _ in range(2))
+    reader = FrameReader(ours, 1000)
+    for payload in payloads:
+        assert await read_varint_prefixed_bytes_limited(stock, 1000) == payload
+        assert await reader.next() == payload
+    assert (stock.reads, ours.reads) == (150, 1)
+
+
+async def test_no_peer_record_travels(make_transport: Any) -> None:
+    stock, ours = _stock()[0], make_transport()._gossip
+    assert stock.get_hello_packet().HasField("senderRecord")
+    assert not ours.get_hello_packet().HasField("senderRecord")
+    queues = [_acquaint(pubsub) for pubsub in (stock, ours)]
+    await stock.router.emit_graft(TOPIC, STRANGER)
+    await ours.router.emit_graft(TOPIC, STRANGER)
+    assert [rpc.HasField("senderRecord") for queue in queues for rpc in _queued(queue)] == [True, False]
+
+
+class Wire:
+    """A stream that sends in two pieces, as a large frame does, and remembers their order."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+
+    async def write(self, data: bytes) -> None:
+        self.pieces.append(data[:2])
+        await trio.testing.wait_all_tasks_blocked()
+        self.pieces.append(data[2:])
+
+
+async def test_replays_never_interleave_with_the_sending_task(make_transport: Any) -> None:
+    written = []
+    for pubsub in (_stock()[0], make_transport()._gossip):
+        queue, wire = _acquaint(pubsub), Wire()
+        pubsub.peers[STRANGER] = wire
+        for number in range(2):
+            pubsub.router.mcache.put(_message(bytes([number]), from_id=bytes([number])))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(pubsub.write_msg, wire, rpc_pb2.RPC(publish=[_message(b"live")]))
+            nursery.start_soon(pubsub.router.send_recent_messages, STRANGER, TOPIC)
+        written.append((len(wire.pieces), len(_queued(queue))))
+    assert written == [(6, 0), (2, 2)]  # stock: three writes at once on one stream; ours: two of them queued
+
+
+async def test_recent_messages_are_replayed_once(make_transport: Any) -> None:
+    ours = make_transport()._gossip
+    queue = _acquaint(ours)
+    ours.router.forward(_message(b"recent"), came_from=STRANGER)
+    for _ in range(3):
+        await ours.router.send_recent_messages(STRANGER, TOPIC)
+    assert len(_queued(queue)) == 1
+
+
+@pytest.mark.parametrize(("size_bytes", "announced"), [(4096, 0), (16 * 1024, 1)])
+async def test_only_large_messages_are_announced(
+    make_transport: Any, size_bytes: int, announced: int
+) -> None:
+    stock, ours = _stock()[0], make_transport()._gossip
+    other = ID.from_pubkey(create_new_key_pair(bytes([78]) * 32).public_key)
+    queues = [_acquaint(pubsub) for pubsub in (stock, ours)]
+    message = _message(bytes(size_bytes))
+    await stock.router.publish(other, message)
+    ours.router.forward(message, came_from=other)
+    counts = [sum(len(rpc.control.idontwant) for rpc in _queued(queue)) for queue in queues]
+    assert counts == [1, announced]
+
+
+async def test_a_raising_judge_breaks_nothing(make_transport: Any) -> None:
+    def judge(*_: Any) -> Any:
+        raise KeyError("ours")
+
+    stock, _ = _stock()
+    stock.set_topic_validator(TOPIC, judge, is_async_validator=False)
+    with pytest.raises(KeyError):
+        await stock.push_msg(STRANGER, _message(from_id=STRANGER.to_bytes(), seqno=bytes(8)))
+
+    bugs: list[Exception] = []
+    ours = make_transport()
+    ours._intake._on_bug = bugs.append
+    ours.subscribe(TOPIC, judge)
+    ours._gossip._take_message(_message(), STRANGER, str(STRANGER))
+    assert [repr(bug) for bug in bugs] == ["KeyError('ours')"]
+    assert ours.score(str(STRANGER)) == 0
+
+
+async def test_ignored_messages_do_not_count_against_the_forwarder(make_transport: Any, tools: Any) -> None:
+    stock, router = _stock()
+    stock.set_topic_validator(TOPIC, lambda *_: False, is_async_validator=False)
+    await stock.push_msg(STRANGER, _message(from_id=STRANGER.to_bytes(), seqno=bytes(8)))
+    assert router.scorer is not None
+    assert router.scorer.invalid_messages[STRANGER][TOPIC] == 1
+
+    ours = make_transport()
+    ours.subscribe(TOPIC, tools.judge)
+    ours._gossip._take_message(_message(b"ignore"), STRANGER, str(STRANGER))
+    scorer = ours._mesh.scorer
+    assert (ours.counters()["ignored"], scorer.score(STRANGER, [TOPIC])) == (1, 0)
+    scorer.on_invalid_message(STRANGER, TOPIC)  # whatever the library counts has no effect
+    assert scorer.score(STRANGER, [TOPIC]) == 0
+    assert scorer.allow_publish(STRANGER, [TOPIC])
+
+
+async def test_what_is_announced_is_known_by_who_has_it(make_transport: Any, tools: Any) -> None:
+    message = _message(b"known")
+    stock, router = _stock(), None
+    pubsub, router = stock
+    pubsub._msg_id_constructor = lambda m: message_id(m.topicIDs[0], m.data)
+    pubsub._mark_msg_seen(message)
+    router.mcache.put(message)
+    assert [pubsub.seen_messages.has(identity) for identity in router.mcache.window(TOPIC)] == [False]
+
+    ours = make_transport()
+    ours.subscribe(TOPIC, tools.judge)
+    ours._gossip._take_message(message, STRANGER, str(STRANGER))
+    now = trio.current_time()
+    assert [ours._intake.knows(identity, now) for identity in ours._mesh.mcache.window(TOPIC)] == [True]
+
+
+async def test_small_requests_draw_no_floods(make_transport: Any) -> None:
+    stock, ours = _stock()[0], make_transport()._gossip
+    message = _message(bytes(4096), from_id=b"me", seqno=bytes(8))
+    sent = []
+    for pubsub in (stock, ours):
+        queue = _acquaint(pubsub)
+        pubsub.router.mcache.put(message)
+        [identity] = pubsub.router.mcache.window(TOPIC)
+        for _ in range(5):
+            await pubsub.router.handle_iwant(rpc_pb2.ControlIWant(messageIDs=[identity] * 100), STRANGER)
+        sent.append(sum(len(rpc.publish) for rpc in _queued(queue)))
+    assert sent == [500, 3]
+
+
+async def test_ihave_asks_for_a_bounded_number(make_transport: Any) -> None:
+    ours = make_transport()._gossip
+    queue = _acquaint(ours)
+    many = [number.to_bytes(32, "big") for number in range(4000)]
+    await ours.router.handle_ihave(rpc_pb2.ControlIHave(topicID=TOPIC, messageIDs=many), STRANGER)
+    [rpc] = _queued(queue)
+    assert len(rpc.control.iwant[0].messageIDs) == 256
+
+
+async def test_a_busy_relay_is_not_a_spammer(make_transport: Any, tools: Any) -> None:
+    stock, router = _stock()
+    passed = [router._check_spam_protection(STRANGER, _message(bytes([number]))) for number in range(30)]
+    assert passed.count(True) == 10
+    assert stock is not None
+    ours = make_transport()
+    channel = ours.subscribe(TOPIC, tools.judge)
+    for number in range(30):
+        ours._gossip._take_message(_message(b"%d" % number), STRANGER, str(STRANGER))
+    assert channel.statistics().current_buffer_used == 30
+
+
+async def test_a_settled_mesh_is_left_alone(make_transport: Any) -> None:
+    grown = []
+    for pubsub in (_stock(eclipse_protection_enabled=False)[0], make_transport()._gossip):
+        for number in range(12):
+            _acquaint(pubsub, ID.from_pubkey(create_new_key_pair(bytes([100 + number]) * 32).public_key))
+        members = pubsub.router.mesh[TOPIC]
+        for peer in list(members)[5:]:
+            members.discard(peer)
+        pubsub.router.mesh_heartbeat()
+        grown.append(len(members))
+    assert grown == [7, 5]
+
+
+def test_only_noise_is_offered(make_transport: Any) -> None:
+    hosts = (_stock_host(), make_transport()._host)
+    offered = [set(host.get_network().upgrader.security_multistream.transports) for host in hosts]
+    assert "/plaintext/2.0.0" in offered[0]
+    assert offered[1] == {"/noise"}
+
+
+def test_nobody_is_dialled_behind_our_back(make_transport: Any) -> None:
+    connectors = [host.get_network().auto_connector for host in (_stock_host(), make_transport()._host)]
+    for connector in connectors:
+        with contextlib.suppress(StopIteration):
+            connector.start().send(None)
+    assert [connector._started for connector in connectors] == [True, False]
+
+
+async def test_receive_window_is_returned_by_halves(colony: Any, tools: Any) -> None:
+    members = await colony.ring_of_strangers(2)
+    await colony.acquaint(members)
+    updates = []
+    for member in members:
+        for connections in member.transport._host.get_network().connections.values():
+            updates += [type(s).__name__ for c in connections for s in c.muxed_conn.streams.values()]
+    assert set(updates) == {"CalmStream"}
+    large = bytes(100 * 1024)
+    for number in range(12):  # more than four windows: it flows only if credit comes back
+        await members[0].say(bytes([number]) + large)
+        await tools.eventually(lambda heard=number + 1: len(members[1].heard) == heard)
+
+
+async def test_a_connection_holds_a_bounded_number_of_bytes(colony: Any, tools: Any, rogue: Any) -> None:
+    victim = await colony.start(1, limits=TransportLimits(max_buffered_bytes_per_connection=100_000))
+    await rogue.connect(victim.transport.addresses[0])
+    release = trio.Event()
+
+    async def unread(stream: Any) -> None:
+        await release.wait()
+
+    victim.transport._host.set_stream_handler(TProtocol("/unread"), unread)
+    stream = await rogue.open(victim.peer_id, "/unread")
+    with contextlib.suppress(StreamError):
+        await stream.write(bytes(200_000))  # within yamux' window of 256 KiB, beyond our bound
+    await tools.eventually(lambda: victim.transport.peers() == ())
+    release.set()

@@ -1,0 +1,73 @@
+"""Addresses as text, the peer exchange's payload and the peer cache."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sapo_client.swarm import peer_cache, peer_exchange
+from sapo_client.swarm.addresses import PeerAddress, parse_address
+from sapo_client.swarm.peer_id import peer_id_from_key
+
+PEER = peer_id_from_key(bytes(range(32)))
+ADDRESSES = st.builds(
+    PeerAddress,
+    kind=st.just("ip4"),
+    host=st.ip_addresses(v=4).map(str),
+    port=st.integers(1, 65535),
+    peer_id=st.binary(min_size=32, max_size=32).map(peer_id_from_key),
+)
+
+
+@given(ADDRESSES)
+def test_round_trip(address: PeerAddress) -> None:
+    assert parse_address(str(address)) == address
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "/ip4/127.0.0.1/tcp/4001",
+        f"/ip4/127.0.0.1/tcp/0/p2p/{PEER}",
+        f"/ip4/127.0.0.1/tcp/65536/p2p/{PEER}",
+        f"/ip4/127.0.0.1/udp/4001/quic-v1/p2p/{PEER}",
+        f"/ip4/127.0.0.1/tcp/4001/p2p/{PEER[:-1]}",
+        f"/ip4/127.0.0.1/tcp/4001/p2p/{PEER}/p2p-circuit",
+        f"/ip4/127.0.0.1/tcp/4001/p2p/{PEER}\n",
+        f"/dns/{'a' * 300}/tcp/4001/p2p/{PEER}",
+    ],
+)
+def test_refuses_what_it_cannot_dial(text: str) -> None:
+    assert parse_address(text) is None
+
+
+@given(st.lists(ADDRESSES, max_size=80))
+def test_exchange_round_trip_up_to_its_bound(addresses: list[PeerAddress]) -> None:
+    payload = peer_exchange.encode(addresses)
+    assert peer_exchange.decode(payload) == tuple(addresses[: peer_exchange.MAX_ADDRESSES])
+    assert len(payload) <= peer_exchange.MAX_PAYLOAD_BYTES
+
+
+@given(st.binary(max_size=2000))
+def test_any_bytes_decode_to_addresses_we_could_dial(payload: bytes) -> None:
+    for address in peer_exchange.decode(payload):
+        assert parse_address(str(address)) == address
+
+
+def test_unspecified_hosts_become_the_host_that_we_saw() -> None:
+    everywhere = PeerAddress("ip4", "0.0.0.0", 4001, PEER)
+    assert everywhere.seen_from("203.0.113.7") == PeerAddress("ip4", "203.0.113.7", 4001, PEER)
+    assert everywhere.seen_from("2001:db8::7") == PeerAddress("ip6", "2001:db8::7", 4001, PEER)
+    named = PeerAddress("dns4", "swarm.example", 4001, PEER)
+    assert named.seen_from("203.0.113.7") == named
+
+
+def test_cache_round_trip_and_absence(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "peers.txt"
+    assert peer_cache.load(path) == ()
+    addresses = (PeerAddress("ip4", "203.0.113.7", 4001, PEER),)
+    peer_cache.save(path, addresses)
+    path.write_text(path.read_text() + "garbage\n")
+    assert peer_cache.load(path) == addresses

@@ -1,0 +1,152 @@
+"""Settings: precedence, origins, refusals with suggestions, and the file that `config init` writes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sapo_client.config import Config
+from sapo_client.config_layers import fields, resolve, variable_of
+from sapo_client.config_template import template, write_template
+from sapo_client.errors import SapoError
+
+
+@pytest.fixture(autouse=True)
+def _no_user_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SAPO_CONFIG", str(tmp_path / "missing.toml"))
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "config.toml"
+    path.write_text(text)
+    return path
+
+
+def refusal(**arguments: Any) -> SapoError:
+    with pytest.raises(SapoError) as caught:
+        resolve(**{"environment": {}} | arguments)
+    assert caught.value.exit_code == 3
+    return caught.value
+
+
+def test_flags_beat_the_environment_which_beats_the_file_which_beats_the_defaults(tmp_path: Path) -> None:
+    file = write(tmp_path, "[learner]\nseed = 1\ncompletions = 2\nlocal_groups = 3\n")
+    environment = {"SAPO_LEARNER__SEED": "10", "SAPO_LEARNER__COMPLETIONS": "12"}
+    resolved = resolve({"learner.seed": 100, "learner.model": None}, file=file, environment=environment)
+    learner = resolved.config.learner
+    assert (learner.seed, learner.completions, learner.local_groups, learner.external_groups) == (
+        100,
+        12,
+        3,
+        4,
+    )
+    origins = {item.name: item.origin for item in resolved.settings}
+    assert {
+        name: origins[f"learner.{name}"] for name in ("seed", "completions", "local_groups", "model")
+    } == {
+        "seed": "flag",
+        "completions": "environment SAPO_LEARNER__COMPLETIONS",
+        "local_groups": f"file {file}",
+        "model": "default",
+    }
+
+
+def test_without_any_layer_the_defaults_hold() -> None:
+    resolved = resolve(environment={})
+    assert resolved.config == Config()
+    assert {item.origin for item in resolved.settings} == {"default"}
+    assert [item.name for item in resolved.settings] == list(fields())
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("swarm.bootstrap", "/ip4/1.2.3.4/tcp/1,/dns/a/tcp/2", ("/ip4/1.2.3.4/tcp/1", "/dns/a/tcp/2")),
+        ("swarm.bootstrap", "", ()),
+        ("learner.learning_rate", "1e-5", 1e-5),
+        ("learner.temperature", "1", 1.0),
+        ("learner.model", "123", "123"),
+        ("ledger.enabled", "false", False),
+        ("swarm.manifest", "~/m.json", Path.home() / "m.json"),
+        ("identity", "alice", "alice"),
+    ],
+)
+def test_the_environment_is_read_by_the_type_of_the_setting(name: str, text: str, value: object) -> None:
+    config = resolve(environment={variable_of(name): text}).config
+    section, _, key = name.rpartition(".")
+    assert getattr(getattr(config, section) if section else config, key) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "suggestion"),
+    [
+        ("[learner]\ncompletons = 3", "learner.completons", "did you mean learner.completions?"),
+        ("[lerner]\nseed = 3", "lerner.seed", "did you mean learner.seed?"),
+        ("seed = 3", "seed", "did you mean learner.seed?"),
+        ("identty = 'a'", "identty", "did you mean identity?"),
+        ("[learner.optimiser]\nx = 3", "learner.optimiser", "`sapo config schema` lists every setting"),
+        ("[blockchain]", "blockchain", "`sapo config schema` lists every setting"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_a_suggestion(
+    tmp_path: Path, text: str, name: str, suggestion: str
+) -> None:
+    file = write(tmp_path, text)
+    error = refusal(file=file)
+    assert (error.text, error.hint) == (f"unknown setting {name} in {file}", suggestion)
+
+
+def test_an_unknown_variable_is_refused_unless_it_may_be_somebody_elses() -> None:
+    assert refusal(environment={"SAPO_LEARNER__SEEED": "3"}).hint == "did you mean learner.seed?"
+    assert resolve(environment={"SAPO_HOME": "/x", "SAPO_CONFIG": "/y"}).config == Config()
+
+
+@pytest.mark.parametrize(
+    ("flags", "environment", "text"),
+    [
+        ({"learner.completions": 1}, {}, ""),
+        ({"learner.completions": True}, {}, ""),
+        ({}, {"SAPO_LEARNER__COMPLETIONS": "8.0"}, ""),
+        ({}, {"SAPO_LEARNER__LEARNING_RATE": "nan"}, ""),
+        ({}, {"SAPO_LEDGER__ENABLED": "yes"}, ""),
+        ({}, {}, "[learner]\ncompletions = '8'"),
+        ({}, {}, "[learner]\ndevice = 'tpu'"),
+        ({}, {}, "[swarm]\nlisten = []"),
+        ({}, {}, "[swarm]\nlisten = '/ip4/0.0.0.0/tcp/0'"),
+        ({}, {}, "learner = 3"),
+    ],
+)
+def test_values_of_another_type_or_out_of_bounds_are_refused(
+    tmp_path: Path, flags: dict[str, object], environment: dict[str, str], text: str
+) -> None:
+    error = refusal(flags=flags, environment=environment, file=write(tmp_path, text))
+    assert "refused" in error.text or "unknown" in error.text
+
+
+def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    assert "cannot read" in refusal(file=tmp_path / "none.toml").text
+    assert "is not TOML" in refusal(file=write(tmp_path, "[learner")).text
+    latin = tmp_path / "latin.toml"
+    latin.write_bytes(b"identity = '\xff'")
+    assert "is not TOML" in refusal(file=latin).text
+
+
+def test_the_template_holds_every_setting_with_its_default(tmp_path: Path) -> None:
+    written = write_template(tmp_path / "made" / "config.toml")
+    assert resolve(file=written, environment={}).config == Config()  # all comments
+    uncommented = re.sub(r"^# (\w+ = )", r"\1", template(), flags=re.MULTILINE)
+    set_ones = "\n".join(line for line in uncommented.splitlines() if not line.endswith("# unset"))
+    resolved = resolve(file=write(tmp_path, set_ones), environment={})
+    assert resolved.config == Config()
+    unset = {name for name, info in fields().items() if info.default is None}
+    assert {item.name for item in resolved.settings if item.origin == "default"} == unset
+    with pytest.raises(SapoError) as caught:
+        write_template(written)
+    assert caught.value.exit_code == 3
+
+
+def test_every_setting_is_described() -> None:
+    assert [name for name, info in fields().items() if not info.description] == []

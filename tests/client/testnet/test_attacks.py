@@ -1,0 +1,203 @@
+"""Every kind of attack, judged by the real admission, verifier and auditor's gate."""
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from nacl.signing import SigningKey
+
+from sapo_client.testnet.attacks import ATTACKS, BY_NAME, SEEN_SECONDS, Heard, Hearing, Key, Message, Workshop
+from sapo_protocol import secp256k1
+from sapo_protocol.certificate import issue_certificate
+from sapo_protocol.contributions import parse_tally
+from sapo_protocol.eip712 import NodeBinding
+from sapo_protocol.envelope import Kind, parse_envelope, seal
+from sapo_protocol.epochs import beacon
+from sapo_protocol.errors import Reason, RemoteProtocolError
+from sapo_protocol.identifiers import Account, Digest, NodeId
+from sapo_protocol.manifest import Limits, Manifest
+from sapo_protocol.rollout import Rollout
+from sapo_protocol.suite import Suite
+from sapo_protocol.topics import contributions_topic, rollouts_topic
+from sapo_verification import catalogue
+from sapo_verification.admission import Admission
+from sapo_verification.certificates import CertificateBook
+from sapo_verification.checkers import CheckerPool
+from sapo_verification.observer import NullObserver
+from sapo_verification.reputation import Reputation
+from sapo_verification.screens import Screens
+from sapo_verification.verifier import Verifier
+
+GENESIS = 1_800_000_000
+EPOCH_SECONDS = 30
+NOW = GENESIS + 5 * EPOCH_SECONDS + 10.0
+FAMILIES = ("base_conversion", "basic_arithmetic", "binary_matrix", "decimal_arithmetic")
+
+
+def key(number: int) -> tuple[Key, bytes]:
+    """A signer and the secret of its account."""
+    seed, secret = bytes([number]) * 32, bytes([number, 1]) * 16
+    node = NodeId(bytes(SigningKey(seed).verify_key))
+    return Key(seed, node, secp256k1.account_of(secret)), secret
+
+
+@pytest.fixture
+def manifest() -> Manifest:
+    families = tuple(catalogue.family(name, "nano") for name in FAMILIES)
+    return Manifest(
+        name="test",
+        bootstrap=(),
+        chain_id=7,
+        registry=Account(bytes([1]) * 20),
+        ledger=Account(bytes([2]) * 20),
+        finality_seconds=0,
+        genesis_seconds=GENESIS,
+        epoch_seconds=EPOCH_SECONDS,
+        suite=Suite(catalogue.REASONING_GYM, families, Digest(bytes(32))),
+        limits=Limits(slots_per_epoch=64, max_completions=8, points_per_epoch=64),
+    )
+
+
+def introduce(book: CertificateBook, manifest: Manifest, number: int) -> Key:
+    """A key that the book knows from its certificate."""
+    signer, secret = key(number)
+    binding = NodeBinding(signer.node, manifest.swarm_id, GENESIS, GENESIS + 86_400)
+    book.judge(issue_certificate(signer.seed, secret, binding, manifest.binding_domain).to_bytes(), NOW)
+    return signer
+
+
+def honest_rollout(manifest: Manifest, author: Key, epoch: int, slot: int, at_seconds: float) -> Heard:
+    completions = tuple(f"{slot + index % 3}".encode() for index in range(8))
+    rollout = Rollout(author.node, author.account, epoch, slot, 0, completions)
+    envelope = seal(Kind.ROLLOUT, manifest.swarm_id, rollout.to_payload(), author.seed)
+    return Heard(at_seconds, envelope.to_bytes(), envelope, rollout)
+
+
+class Bench:
+    """An honest node's gate, and an attacker's workshop that heard what went through it."""
+
+    def __init__(self, manifest: Manifest, tmp_path: Path, seed: int) -> None:
+        self.manifest = manifest
+        self.certificates = CertificateBook(manifest)
+        self.admission = Admission(manifest, self.certificates)
+        author = introduce(self.certificates, manifest, 1)
+        old = NOW - SEEN_SECONDS - 5
+        old_epoch = int(old - GENESIS) // EPOCH_SECONDS
+        heard = [honest_rollout(manifest, author, old_epoch, slot, old) for slot in range(3)]
+        heard += [honest_rollout(manifest, author, 5, slot, NOW - 5) for slot in range(4)]
+        for message in heard:
+            self.admission.judge(message.data, message.at_seconds)
+        self.attacker = introduce(self.certificates, manifest, 2)
+        self.shop = Workshop(manifest, self.attacker, random.Random(seed), NOW, heard, tmp_path)
+
+    def make(self, name: str) -> Sequence[Message]:
+        attack = BY_NAME[name]
+        if not attack.certified:
+            self.shop.key = key(3)[0]
+        return attack.make(self.shop)
+
+    def judge(self, message: Message) -> Reason | None:
+        try:
+            self.admission.judge(message.data, NOW)
+        except RemoteProtocolError as error:
+            return error.reason
+        return None
+
+
+STAGE_7_KINDS = [
+    attack.name
+    for attack in ATTACKS
+    if attack.name not in ("copied_answers", "code_in_answer", "false_tally", "flood")
+]
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("name", STAGE_7_KINDS)
+def test_admission_refuses_every_message_for_the_expected_reason(
+    name: str, seed: int, manifest: Manifest, tmp_path: Path
+) -> None:
+    bench = Bench(manifest, tmp_path, seed)
+    messages = bench.make(name)
+    assert messages
+    verdicts = [(bench.judge(message), message.bait) for message in messages]
+    assert {reason for reason, bait in verdicts if not bait} <= BY_NAME[name].expected
+    assert {reason for reason, bait in verdicts if bait} <= {None}
+    assert all(message.topic == rollouts_topic(manifest.swarm_id) for message in messages)
+
+
+def test_a_flood_is_of_messages_that_cost_their_sender_nothing_else(
+    manifest: Manifest, tmp_path: Path
+) -> None:
+    bench = Bench(manifest, tmp_path, 0)
+    messages = bench.make("flood")
+    assert len({message.data for message in messages}) == len(messages) == 1600
+    assert {bench.judge(message) for message in messages} == {Reason.EPOCH_FUTURE}
+
+
+def test_a_false_tally_is_authentic_but_for_the_office(manifest: Manifest, tmp_path: Path) -> None:
+    bench = Bench(manifest, tmp_path, 0)
+    (message,) = bench.make("false_tally")
+    envelope = parse_envelope(message.data, manifest.swarm_id)
+    tally = parse_tally(envelope.payload)
+    assert message.topic == contributions_topic(manifest.swarm_id)
+    assert envelope.is_signed_by(bench.attacker.node)
+    assert (tally.epoch, tally.account, tally.points) == (
+        4,
+        bench.attacker.account,
+        ((bench.attacker.account, 1_000_000),),
+    )
+
+
+async def test_code_and_copies_pass_admission_and_earn_nothing(
+    manifest: Manifest, tmp_path: Path, nursery
+) -> None:
+    bench = Bench(manifest, tmp_path, 0)
+    checkers = CheckerPool(manifest.suite)
+    await nursery.start(checkers.run)
+    seen: list[tuple[str, Reason]] = []
+
+    class Observer(NullObserver):
+        def refused(self, reason, content_id, account, detail) -> None:  # type: ignore[no-untyped-def]
+            seen.append((content_id.hex(), reason))
+
+    verifier = Verifier(
+        manifest.swarm_id,
+        checkers.check,
+        lambda epoch: beacon(manifest.swarm_id, epoch, b"block"),
+        Reputation(),
+        Observer(),
+        Screens(manifest.suite.families, b"key"),
+    )
+    expected = []
+    for name in ("code_in_answer", "copied_answers"):
+        for message in bench.make(name):
+            await verifier.verify(bench.admission.judge(message.data, NOW))
+            (reason,) = BY_NAME[name].expected
+            expected.append((message.content_id.hex(), reason))
+    assert seen == expected
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_must_wait_for_something_is_not_made_before(manifest: Manifest, tmp_path: Path) -> None:
+    bench = Bench(manifest, tmp_path, 0)
+    bench.shop.now_seconds = GENESIS + 1.0
+    bench.shop.heard = ()
+    waiting = {attack.name for attack in ATTACKS if not attack.make(bench.shop)}
+    assert waiting == {"epoch_past", "late_replay", "replay", "copied_answers", "false_tally"}
+
+
+def test_the_first_and_the_latest_rollouts_are_kept(manifest: Manifest) -> None:
+    hearing = Hearing(first=2, latest=3)
+    heard = [honest_rollout(manifest, key(1)[0], 5, slot, NOW) for slot in range(9)]
+    for one in heard:
+        hearing.add(one)
+    assert hearing.all() == (*heard[:2], *heard[-3:])
+
+
+def test_attacks_are_reproducible(manifest: Manifest, tmp_path: Path) -> None:
+    def rounds() -> list[Sequence[Message]]:
+        bench = Bench(manifest, tmp_path, 7)
+        return [attack.make(bench.shop) for attack in ATTACKS]
+
+    assert rounds() == rounds()

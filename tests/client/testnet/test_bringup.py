@@ -1,0 +1,97 @@
+"""The ground that nodes stand on: names, folders, settings, and contracts on a real chain."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from sapo_client.config_layers import resolve
+from sapo_client.errors import SapoError
+from sapo_client.ledger.contract import Ledger, Token
+from sapo_client.ledger.rpc import Rpc
+from sapo_client.testnet import bringup, plan
+from sapo_client.testnet.plan import Layout, Settings
+from sapo_client.testnet.processes import stop
+from sapo_protocol.identifiers import Digest
+from sapo_protocol.manifest_file import manifest_from_json
+from sapo_protocol.suite import Suite
+from sapo_verification import catalogue
+
+
+def settings(tmp_path: Path) -> Settings:
+    return Settings(4, 1, 2, 30, 7, tmp_path / "net", tmp_path / "report", model="some/model")
+
+
+def small_suite() -> Suite:
+    return Suite(catalogue.REASONING_GYM, (catalogue.family("basic_arithmetic", "nano"),), Digest(bytes(32)))
+
+
+def test_names_are_stable_and_never_run_out() -> None:
+    assert plan.names(plan.NODE_NAMES, 3) == ("ada", "bo", "cleo")
+    many = plan.names(plan.NODE_NAMES, 45)
+    assert (len(set(many)), many[20], many[44]) == (45, "ada-2", "eli-3")
+
+
+def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "something").touch()
+    with pytest.raises(SapoError, match="is not empty"):
+        bringup.fresh_directory(tmp_path)
+
+
+def test_a_swarm_is_founded_on_a_real_chain(tmp_path: Path) -> None:
+    wanted = settings(tmp_path)
+    layout = bringup.fresh_directory(tmp_path / "net")
+    chain, url, deployer = bringup.start_chain(layout, tied=True)
+    try:
+        members = bringup.create_members(layout, wanted.nodes)
+        ground = bringup.found(wanted, layout, small_suite(), url, deployer, members)
+        bringup.fund(ground, deployer, [members[3].identity])
+        bringup.write_settings(wanted, layout, ground)
+        _check_ledger(ground)
+    finally:
+        stop([chain], 30.0)
+    assert manifest_from_json(layout.manifest.read_text()) == ground.manifest
+    assert ground.manifest.bootstrap == (members[0].address,)
+    assert ground.manifest.genesis_seconds > time.time() - 60
+    _check_settings(layout, ground)
+
+
+def _check_ledger(ground: bringup.Ground) -> None:
+    rpc = Rpc([ground.rpc_url])
+    ledger = Ledger(rpc, ground.deployment.ledger)
+    auditors = sorted(member.identity.account for member in ground.members[:3])
+    assert ledger.auditors() == (tuple(auditors), 2)
+    assert ledger.clock() == (ground.manifest.genesis_seconds, 30)
+    token = Token(rpc, ground.deployment.token)
+    assert [token.balance(member.identity.account) // 10**18 for member in ground.members] == [0, 0, 0, 100]
+
+
+def _check_settings(layout: Layout, ground: bringup.Ground) -> None:
+    for index, member in enumerate(ground.members):
+        config = resolve(file=member.home.config, environment={}).config
+        assert (
+            config.identity,
+            config.data_dir,
+            config.swarm.manifest,
+            config.swarm.listen,
+            config.learner.seed,
+            config.learner.model,
+            config.ledger.rpc_urls,
+            config.ledger.audit,
+        ) == (
+            str(member.home.identity),
+            member.home.data.root,
+            layout.manifest,
+            (member.listen,),
+            7 + index,
+            "some/model",
+            (ground.rpc_url,),
+            index < 3,
+        )
+
+
+def test_the_attackers_own_an_identity_per_kind(tmp_path: Path) -> None:
+    created = bringup.create_attackers(Layout(tmp_path), 2)
+    assert sorted(created) == ["eve", "mallory"]
+    accounts = {identity.account for identities in created.values() for identity in identities}
+    assert len(accounts) == 2 * (len(bringup.ATTACKS) + 1)

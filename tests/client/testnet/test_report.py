@@ -1,0 +1,113 @@
+"""The report of a made-up run: whole Markdown, JSON and a real picture."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+from sapo_client.testnet import report
+from sapo_client.testnet.battle import AttackRow
+from sapo_client.testnet.ledger_view import Claim, EpochRow
+from sapo_client.testnet.plan import Settings
+from sapo_client.testnet.plot import external_shares, smooth
+from sapo_client.testnet.story import Step, Story
+from sapo_client.testnet.verdict import Outcome
+
+ADA = "aa" * 20
+
+
+def outcome() -> Outcome:
+    steps = [Step(n, 0, "t", n / 100, 4, ("c",) * (n % 3), ()) for n in range(1, 41)]
+    ada = Story(
+        "ada",
+        account=ADA,
+        peer_id="12D3",
+        starts=1,
+        steps=steps,
+        most_peers=2,
+        refused=Counter({"seen": 4, "no_signal": 9}),
+    )
+    return Outcome(
+        epochs=2,
+        stories=(ada,),
+        attacks=(AttackRow("code_in_answer", ("code_in_answer",), 3, {"code_in_answer": 3}, ("ada",), ()),),
+        ledger=(EpochRow(1, 5, "ab" * 32, "cd" * 32, {ADA: 5}),),
+        claim=Claim("ada", ADA, 0, 5, 100 * 10**18, 105 * 10**18),
+        files=(),
+        dead=(),
+        attackers=1,
+    )
+
+
+MARKDOWN = """\
+# a run
+
+Swarm `id`.
+
+Every condition holds.
+
+![reward](reward.png)
+
+## Nodes
+
+| node | rounds | reward start | reward end | peers | shared | accepted | dull | sampled | refused | points |
+| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+| ada | 40 | 0.055 | 0.355 | 2 | 0 | 0 | 9 | 40 | 4 | 5 |
+
+Peers: most at once, attackers included. Rollouts a node shared, accepted from others (authentic, in time), \
+found dull (all answers earned the same), sampled into its own training, refused; points that \
+the ledger grants its account.
+
+## Refused, by reason
+
+| reason | ada |
+| --- | ---: |
+| seen | 4 |
+
+Each reason is a rule of verification/README.md.
+
+## Attacks
+
+| attack | sent | to be refused for | refused for | by nodes | files created |
+| --- | ---: | --- | --- | ---: | ---: |
+| code_in_answer | 3 | code_in_answer | code_in_answer 3 | 1 | 0 |
+
+## Ledger
+
+| epoch | points | ada | contribution root |
+| ---: | ---: | ---: | --- |
+| 1 | 5 | 5 | abababababababab |
+
+## Claim
+
+| claim of | points paid before | after | tokens before | after |
+| --- | ---: | ---: | ---: | ---: |
+| ada | 0 | 5 | 100 | 105 |
+"""
+
+
+def test_the_report_for_people() -> None:
+    assert report.markdown(outcome(), "a run", "id") == MARKDOWN
+
+
+def test_everything_is_written(tmp_path: Path) -> None:
+    settings = Settings(1, 1, 2, 30, 0, None, tmp_path / "report")
+    report.write(outcome(), settings, "id")
+    assert sorted(path.name for path in settings.report.iterdir()) == [
+        "report.json",
+        "report.md",
+        "reward.png",
+    ]
+    assert (settings.report / "reward.png").read_bytes().startswith(b"\x89PNG\r\n")
+    document = json.loads((settings.report / "report.json").read_text())
+    assert (document["failures"], document["nodes"][0]["sampled"], document["ledger"][0]["points"]) == (
+        [],
+        40,
+        {ADA: 5},
+    )
+
+
+def test_the_curves() -> None:
+    assert smooth([1.0, 1.0, 1.0]) == [1.0, 1.0, 1.0]
+    assert smooth([0.0, 1.0], 0.5) == [0.0, 2 / 3]
+    story = Story("x", steps=[Step(1, 0, "t", 0.0, 6, ("a", "b"), ()), Step(2, 0, "t", 0.0, 0, (), ())])
+    assert external_shares(story) == [0.25, 0.0]

@@ -1,0 +1,49 @@
+"""What a testnet's directory remembers, and the end of what runs in it."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from sapo_client.errors import SapoError
+from sapo_client.testnet import state
+from sapo_client.testnet.plan import Layout
+from sapo_client.testnet.processes import Child, spawn
+
+FOREVER = "import time\nwhile True: time.sleep(60)"
+
+
+def child(layout: Layout, name: str) -> Child:
+    argv = (sys.executable, "-c", FOREVER)
+    return spawn(name, argv, folder=layout.root, log=layout.root / f"{name}.txt")
+
+
+def test_the_state_survives_the_disk_and_ends_what_runs(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    chain, node = child(layout, "chain"), child(layout, "ada")
+    kept = state.State("http://127.0.0.1:1", (state.entry_of(chain, "chain"), state.entry_of(node, "node")))
+    state.keep(layout, kept)
+    assert state.read(layout) == kept
+    assert [entry.runs for entry in kept.entries] == [True, True]
+    assert state.end(layout, kept) == ["ada", "chain"]
+    assert [entry.runs for entry in kept.entries] == [False, False]
+    assert state.end(layout, kept) == []
+    for one in (chain, node):
+        one.process.wait()
+
+
+def test_a_pid_that_was_given_away_is_left_alone(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    one = child(layout, "ada")
+    stale = state.Entry("ada", "node", one.pid, "1", one.argv, str(one.log))
+    try:
+        assert state.end(layout, state.State("http://127.0.0.1:1", (stale,))) == []
+        assert one.exit_code() is None
+    finally:
+        one.process.kill()
+        one.process.wait()
+
+
+def test_a_folder_without_a_testnet_says_so(tmp_path: Path) -> None:
+    with pytest.raises(SapoError, match="holds no testnet"):
+        state.read(Layout(tmp_path))

@@ -1,0 +1,208 @@
+"""Whole swarms of real processes: one that is judged, one whose members come and go."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sapo_client import keystore
+from sapo_client.errors import SapoError
+from sapo_client.observe.control_client import ControlClient
+from sapo_client.observe.events import Event, read_events
+from sapo_client.paths import DataDir
+from sapo_client.testnet import state
+from sapo_client.testnet.attacks import ATTACKS
+from sapo_client.testnet.plan import Layout, NodeHome
+from sapo_client.testnet.processes import Child, sapo, spawn, stop, wait_until
+from sapo_client.testnet.story import Story, tell_story
+
+pytestmark = pytest.mark.e2e
+
+PATIENCE_SECONDS = 120.0
+
+SURE_KINDS = {attack.name for attack in ATTACKS} - {"epoch_past", "late_replay"}
+"""A short run may end before the two others have an epoch, or a message, that is old enough."""
+
+
+@pytest.fixture(autouse=True)
+def _own_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAPO_LOCKS_DIR", str(tmp_path / "locks"))
+
+
+def test_a_short_swarm_learns_pays_and_refuses(tmp_path: Path) -> None:
+    argv = sapo(
+        "testnet", "up", "--nodes", "3", "--attackers", "1", "--epochs", "2", "--epoch-seconds", "40",
+        "--report", str(tmp_path / "report"), "--data-dir", str(tmp_path / "net"),
+    )  # fmt: skip
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "report" / "report.json").read_text())
+    assert report["failures"] == []
+    assert {row["kind"] for row in report["attacks"]} >= SURE_KINDS
+    assert report["files_created"] == []
+    assert sorted(path.name for path in (tmp_path / "report").iterdir()) == [
+        "report.json",
+        "report.md",
+        "reward.png",
+    ]
+    _check_proof(Layout(tmp_path / "net"), report)
+    assert not any(entry.runs for entry in state.read(Layout(tmp_path / "net")).entries)
+
+
+def _check_proof(layout: Layout, report: dict[str, Any]) -> None:
+    """Each external rollout of each step: written by another node, admitted and verified here before."""
+    authors = {node["account"] for node in report["nodes"]}
+    for node in report["nodes"]:
+        known: dict[str, set[str]] = {"admitted": set(), "verified": set()}
+        external = []
+        for event in read_events(layout.node(node["name"]).data.events):
+            if event["event"] in known:
+                known[str(event["event"])].add(str(event["content_id"]))
+            elif event["event"] == "step":
+                groups: Any = event["external"]
+                assert {group["content_id"] for group in groups} <= known["admitted"] & known["verified"]
+                external += groups
+        assert external
+        assert {group["account"] for group in external} <= authors - {node["account"]}
+
+
+def test_nodes_are_killed_come_back_and_join_late(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "net")
+    folder = ("--json", "--data-dir", str(layout.root))
+    with _running_testnet(tmp_path) as testnet:
+        assert wait_until(lambda: _has_state(layout) and _steps(layout.node("bo")) > 5, PATIENCE_SECONDS)
+        latecomer = _join_late(tmp_path, layout)
+        try:
+            with _killed_and_restarted(layout, "bo"):
+                _is_seen(layout.node("ada"), latecomer)
+                shown = _json(sapo("testnet", "status", *folder))["processes"]
+                assert [(p["name"], p["state"].split()[0]) for p in shown] == [
+                    ("testnet", "pid"),
+                    ("chain", "pid"),
+                    ("ada", "pid"),
+                    ("bo", "started"),
+                ]
+        finally:
+            stop([latecomer], PATIENCE_SECONDS)
+        assert testnet.exit_code() is None
+        assert _json(sapo("testnet", "down", *folder)) == {"ended": ["testnet"]}
+        assert wait_until(lambda: testnet.exit_code() is not None, PATIENCE_SECONDS)
+    assert testnet.exit_code() == 143
+    assert not any(entry.runs for entry in state.read(layout).entries)
+    assert not any(state.is_up(layout.node(name).data.root) for name in ("ada", "bo"))
+
+
+def _json(argv: tuple[str, ...]) -> Any:
+    return json.loads(subprocess.run(argv, capture_output=True, check=True).stdout)
+
+
+@contextmanager
+def _killed_and_restarted(layout: Layout, name: str) -> Iterator[None]:
+    """Kills a node, and starts it again by the line that the testnet remembers."""
+    home, other = layout.node(name), layout.node("ada")
+    entry = next(entry for entry in state.read(layout).entries if entry.name == name)
+    assert wait_until(lambda: bool(_checkpoints(home)), PATIENCE_SECONDS)
+    os.kill(entry.pid, signal.SIGKILL)
+    before = _story(home)
+    others_step = _steps(other)
+    assert wait_until(lambda: _steps(other) > others_step + 2, PATIENCE_SECONDS)
+    saved = max(_checkpoints(home))
+    again = spawn(name, entry.argv, folder=home.root, log=home.log)
+    try:
+        started = _await_event(home, lambda event: event["event"] == "node_started", skip=1)
+        assert started["step"] == saved > 0
+        first = _await_event(home, lambda event: event["event"] == "step", skip=len(before.steps))
+        assert first["step"] == saved + 1
+        anew = _story(home).published - before.published
+        assert anew
+        _await_event(other, lambda e: e["event"] == "admitted" and e["content_id"] in anew, skip=0)
+        yield
+    finally:
+        stop([again], PATIENCE_SECONDS)
+
+
+def _checkpoints(home: NodeHome) -> set[int]:
+    """The steps at which a node's policy was saved."""
+    return {int(path.name.removeprefix("step-")) for path in home.data.checkpoints.rglob("step-*")}
+
+
+def _join_late(tmp_path: Path, layout: Layout) -> Child:
+    """A node with a key, a directory and a copy of the manifest of its own, and one address to go to."""
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    manifest = folder / "manifest.json"
+    manifest.write_text(layout.manifest.read_text())
+    keystore.create(folder / "key.json", None)
+    address = _await_event(layout.node("bo"), lambda e: e["event"] == "node_started", skip=0)["addresses"]
+    assert isinstance(address, list)
+    argv = sapo(
+        "join", "--identity", str(folder / "key.json"), "--manifest", str(manifest),
+        "--bootstrap", str(address[0]), "--listen", "/ip4/127.0.0.1/tcp/0",
+        "--data-dir", str(folder / "data"),
+        "--rpc", state.read(layout).rpc_url,
+    )  # fmt: skip
+    return spawn("latecomer", argv, folder=folder, log=folder / "log.txt")
+
+
+def _is_seen(home: NodeHome, latecomer: Child) -> None:
+    data = DataDir(latecomer.log.parent / "data")
+    assert wait_until(lambda: bool(_story_of(data).peer_id), PATIENCE_SECONDS), latecomer.last_words()
+    peer_id = _story_of(data).peer_id
+
+    def listed() -> bool:
+        answer: Any = ControlClient(home.data).get("peers")
+        return peer_id in {peer["peer_id"] for peer in answer["peers"]}
+
+    assert wait_until(listed, PATIENCE_SECONDS)
+    assert wait_until(lambda: _story_of(data).sampled > 0, PATIENCE_SECONDS)
+
+
+@contextmanager
+def _running_testnet(tmp_path: Path) -> Iterator[Child]:
+    argv = sapo(
+        "testnet", "up", "--nodes", "2", "--attackers", "0", "--epochs", "20", "--epoch-seconds", "30",
+        "--report", str(tmp_path / "report"), "--data-dir", str(tmp_path / "net"),
+    )  # fmt: skip
+    testnet = spawn("testnet", argv, folder=tmp_path, log=tmp_path / "testnet.txt")
+    try:
+        yield testnet
+    finally:
+        stop([testnet], PATIENCE_SECONDS)
+
+
+def _has_state(layout: Layout) -> bool:
+    try:
+        state.read(layout)
+    except SapoError:
+        return False
+    return True
+
+
+def _story(home: NodeHome) -> Story:
+    return tell_story(home.name, read_events(home.data.events))
+
+
+def _story_of(data: DataDir) -> Story:
+    return tell_story("latecomer", read_events(data.events))
+
+
+def _steps(home: NodeHome) -> int:
+    return len(_story(home).steps)
+
+
+def _await_event(home: NodeHome, wanted: Callable[[Event], bool], *, skip: int) -> Event:
+    """An event of a node, the given number of earlier ones left out."""
+    found: list[Event] = []
+
+    def look() -> bool:
+        found[:] = [event for event in read_events(home.data.events) if wanted(event)]
+        return len(found) > skip
+
+    assert wait_until(look, PATIENCE_SECONDS)
+    return found[skip]

@@ -1,0 +1,103 @@
+"""The exit code: one run in which everything holds, and every way in which one thing does not."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from sapo_client.testnet.battle import AttackRow
+from sapo_client.testnet.ledger_view import Claim, EpochRow
+from sapo_client.testnet.story import Step, Story
+from sapo_client.testnet.verdict import Outcome, failures
+
+
+def step(
+    number: int, reward: float, external: tuple[str, ...] = ("c",), unproven: tuple[str, ...] = ()
+) -> Step:
+    return Step(number, 0, "t", reward, 4, external, unproven)
+
+
+def story(name: str, steps: list[Step] | None = None) -> Story:
+    return Story(name, account=name * 20, steps=[step(1, 0.1), step(2, 0.2)] if steps is None else steps)
+
+
+ATTACK = AttackRow("malformed", ("not_canonical",), 3, {"not_canonical": 3}, ("ada",), ())
+CLAIM = Claim("ada", "aa", 0, 5, 100, 600)
+GOOD = Outcome(
+    epochs=3,
+    stories=(story("ada"), story("bo")),
+    attacks=(ATTACK,),
+    ledger=tuple(EpochRow(epoch, 9, "r", "c", {}) for epoch in (1, 2)),
+    claim=CLAIM,
+    files=(),
+    dead=(),
+    attackers=1,
+)
+
+
+def with_ada(steps: list[Step]) -> Outcome:
+    return replace(GOOD, stories=(story("ada", steps), story("bo")))
+
+
+def faulty() -> Outcome:
+    ada = story("ada")
+    ada.service_failures.append("gossip: KeyError()")
+    return replace(GOOD, stories=(ada,))
+
+
+def test_a_good_run_has_no_failures() -> None:
+    assert failures(GOOD) == []
+
+
+@pytest.mark.parametrize(
+    ("outcome", "failed"),
+    [
+        (lambda: with_ada([]), ["ada made no step"]),
+        (lambda: with_ada([step(1, 0.5)]), ["ada made one step only"]),
+        (
+            lambda: with_ada([step(1, 0.1, ()), step(2, 0.2, ())]),
+            ["ada trained on no rollout of others"],
+        ),
+        (
+            lambda: with_ada([step(1, 0.1), step(2, 0.2, ("x", "y"), ("x",))]),
+            ["ada trained on 1 rollouts that it had not verified"],
+        ),
+        (
+            lambda: with_ada([step(1, 0.2), step(2, 0.2)]),
+            ["ada's reward did not rise: 0.200 to 0.200"],
+        ),
+        (faulty, ["ada had a fault of its own: gossip: KeyError()"]),
+        (lambda: replace(GOOD, ledger=GOOD.ledger[:1]), ["the ledger lacks epoch 2"]),
+        (
+            lambda: replace(GOOD, ledger=(GOOD.ledger[0], EpochRow(2, 0, "r", "c", {}))),
+            ["epoch 2 was posted with no points"],
+        ),
+        (lambda: replace(GOOD, claim=None), ["no reward was claimed"]),
+        (
+            lambda: replace(GOOD, claim=replace(CLAIM, error="no answer")),
+            ["ada's reward was not paid: no answer"],
+        ),
+        (
+            lambda: replace(GOOD, claim=replace(CLAIM, tokens_after=100)),
+            ["ada's reward was not paid"],
+        ),
+        (lambda: replace(GOOD, claim=replace(CLAIM, points_after=0)), ["ada's reward was not paid"]),
+        (lambda: replace(GOOD, attacks=()), ["the attackers sent nothing"]),
+        (
+            lambda: replace(GOOD, attacks=(replace(ATTACK, nodes=()),)),
+            ["no node refused malformed for not_canonical"],
+        ),
+        (
+            lambda: replace(GOOD, attacks=(replace(ATTACK, trained=("c",)),)),
+            ["a node trained on malformed"],
+        ),
+        (lambda: replace(GOOD, files=("/x/pwn",)), ["an answer created the file /x/pwn"]),
+        (lambda: replace(GOOD, dead=("bo",)), ["bo ended by itself"]),
+    ],
+)
+def test_each_condition_fails_by_name(outcome: Callable[[], Outcome], failed: list[str]) -> None:
+    assert failures(outcome()) == failed
+
+
+def test_the_first_epoch_may_be_missing_and_no_attackers_need_no_attacks() -> None:
+    assert failures(replace(GOOD, attacks=(), attackers=0)) == []

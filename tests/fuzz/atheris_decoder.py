@@ -1,0 +1,11 @@
+"""Coverage-guided fuzzing of the deterministic CBOR decoder; see ``driving.py``."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from fuzz.driving import drive
+
+if __name__ == "__main__":
+    drive("decoder")

@@ -1,0 +1,66 @@
+"""Fuzzing for a number of envelopes or a time: ``python tests/fuzz/run.py --count 1000000 --json FILE``.
+
+Prints its figures, and exits with 1 unless there is no crash, no wrong ACCEPT, no difference between the
+pipeline and the reference implementation, and no verdict that depends on order or duplication.
+"""
+
+import argparse
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / name) for name in ("tests", "protocol", "verification")]
+
+from fuzz.session import SESSION, Figures, play  # noqa: E402
+
+
+def main() -> int:
+    """Runs; the exit status."""
+    options = _options()
+    figures, began = Figures(), time.monotonic()
+    number = 0
+    while figures.envelopes < options.count and time.monotonic() - began < options.seconds:
+        play(options.seed, number, figures, min(SESSION, options.count - figures.envelopes))
+        number += 1
+        if number % 250 == 0:
+            _progress(figures, time.monotonic() - began)
+    report = _report(figures, options.seed, time.monotonic() - began)
+    print(json.dumps(report, indent=2))
+    if options.json:
+        options.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    return 0 if figures.clean else 1
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=10**9, help="envelopes")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="time")
+    parser.add_argument("--seed", type=int, default=0, help="names the envelopes")
+    parser.add_argument("--json", type=Path, help="where the figures are written too")
+    options = parser.parse_args()
+    if options.count == 10**9 and options.seconds == float("inf"):
+        parser.error("--count or --seconds says when to end")
+    return options
+
+
+def _progress(figures: Figures, seconds: float) -> None:
+    rate = figures.envelopes / seconds
+    print(f"{figures.envelopes} envelopes, {rate:.0f}/s, clean: {figures.clean}", file=sys.stderr, flush=True)
+
+
+def _report(figures: Figures, seed: int, seconds: float) -> dict[str, object]:
+    document: dict[str, Any] = dict(vars(figures))
+    for name in ("outcomes", "mutations"):
+        document[name] = dict(sorted(document[name].items(), key=lambda item: (-item[1], item[0])))
+    peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    extent = {"seconds": round(seconds, 1), "per_second": round(figures.envelopes / seconds, 1)}
+    machine = {"peak_memory_mib": round(peak_mib, 1), "python": sys.version.split()[0]}
+    return {"format": "sapo/fuzz/1", "seed": seed, "clean": figures.clean, **extent, **machine, **document}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,127 @@
+"""One fuzzing session: a node, its reference, and the envelopes that both hear."""
+
+import json
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from fuzz.mutator import AUTHORS, Mutator
+from reference.node import ReferenceNode
+from vectors.world import NOW_MS, PLAIN, STRANGER, frame
+
+from sapo_protocol.errors import RemoteProtocolError
+from sapo_protocol.manifest_file import manifest_to_json
+from sapo_verification.admission import Admission
+from sapo_verification.certificates import CertificateBook
+from sapo_verification.penalties import verdict
+
+SESSION = 200
+"""Envelopes that one node hears: enough for duplicates and double use of slots."""
+
+Outcome = tuple[str, str | None]
+
+
+@dataclass
+class Figures:
+    """What a run found; ``failures`` are kept whole, for a vector each."""
+
+    envelopes: int = 0
+    crashes: int = 0
+    wrong_accepts: int = 0
+    differences: int = 0
+    disorders: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    mutations: Counter[str] = field(default_factory=Counter)
+    failures: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing was found."""
+        return not (self.crashes or self.wrong_accepts or self.differences or self.disorders)
+
+    def fail(self, kind: str, number: int, data: bytes, detail: str) -> None:
+        """Counts a finding and keeps its bytes."""
+        setattr(self, kind, getattr(self, kind) + 1)
+        if len(self.failures) < 20:
+            self.failures.append({"kind": kind, "session": number, "bytes": data.hex(), "detail": detail})
+
+
+def play(seed: int, number: int, figures: Figures, envelopes: int = SESSION) -> None:
+    """One session: pipeline and reference side by side, then the pipeline alone in another order."""
+    mutator = Mutator(random.Random(f"{seed}:{number}"))
+    gate, reference = Admission(PLAIN, book()), reference_node()
+    heard: list[tuple[bytes, Outcome]] = []
+    for _ in range(envelopes):
+        mutation, data = mutator.next()
+        outcome = judged(gate, data)
+        figures.envelopes += 1
+        figures.mutations[mutation] += 1
+        figures.outcomes[outcome[1] or outcome[0]] += 1
+        heard.append((data, outcome))
+        if outcome[0] == "crash":
+            figures.fail("crashes", number, data, outcome[1] or "")
+            continue
+        if outcome[0] == "accept" and not _is_authentic(mutator, data):
+            figures.fail("wrong_accepts", number, data, mutation)
+        if (other := reference.judge("rollouts", data, NOW_MS)) != outcome:
+            figures.fail("differences", number, data, f"{mutation}: {outcome}, reference {other}")
+    _again(mutator.random, number, heard, figures)
+
+
+def judged(gate: Admission, data: bytes) -> Outcome:
+    """Verdict and reason; ``crash`` if anything but the one exception left the pipeline."""
+    try:
+        gate.judge(data, NOW_MS / 1000)
+    except RemoteProtocolError as error:
+        return str(verdict(error.reason)), str(error.reason)
+    except Exception as error:
+        return "crash", repr(error)
+    return "accept", None
+
+
+def _is_authentic(mutator: Mutator, data: bytes) -> bool:
+    """Whether these bytes are the envelope of a payload that the node which it names has signed."""
+    return any(
+        payload[4:36] == node and data == frame(PLAIN, payload=payload, signature=data[-64:])
+        for node, payload in mutator.signed
+    )
+
+
+def _again(
+    shuffler: random.Random, number: int, heard: list[tuple[bytes, Outcome]], figures: Figures
+) -> None:
+    """The same envelopes, doubled and in another order, to a fresh node."""
+    gate = Admission(PLAIN, book())
+    doubled = heard + shuffler.sample(heard, len(heard) // 4)
+    shuffler.shuffle(doubled)
+    once = {data for data, outcome in heard if outcome[0] == "accept"}
+    refused = {data for data, outcome in heard if outcome[0] == "reject"}
+    accepted: set[bytes] = set()
+    for data, _ in doubled:
+        outcome = judged(gate, data)
+        if outcome[0] == "accept":
+            accepted.add(data)
+        if (outcome[0] == "accept" and data in refused) or (outcome[0] == "reject" and data in once):
+            figures.fail("disorders", number, data, f"{outcome} in another order")
+    if len(accepted) != len(once):  # one content per slot, whichever came first
+        figures.fail("disorders", number, b"", f"{len(once)} accepted, then {len(accepted)}")
+
+
+@cache
+def book() -> CertificateBook:
+    """A book that knows every author but the stranger; admission only reads it."""
+    known = CertificateBook(PLAIN)
+    for author in AUTHORS:
+        if author is not STRANGER:
+            known.judge(author.certificate(), NOW_MS / 1000)
+    return known
+
+
+def reference_node() -> ReferenceNode:
+    """A fresh reference node with the same knowledge."""
+    node = ReferenceNode(json.loads(manifest_to_json(PLAIN)))
+    for certificate in book().envelopes():
+        node.judge("certificates", certificate, NOW_MS)
+    return node

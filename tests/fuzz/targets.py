@@ -1,0 +1,84 @@
+"""What coverage-guided fuzzing drives: bytes in, nothing out, an AssertionError where a promise breaks.
+
+The committed corpus under ``tests/corpus/`` is replayed through the same functions by an ordinary test.
+"""
+
+from collections.abc import Callable, Mapping
+
+from fuzz.session import book, judged, reference_node
+from reference import cbor, derive
+from reference.refusal import Refused
+from support.verdicts import outcome_of
+from vectors.world import FAMILIES, NOW_MS, PLAIN
+
+from sapo_protocol import merkle
+from sapo_protocol.encoding import decode, encode
+from sapo_protocol.errors import Reason
+from sapo_protocol.identifiers import Account, Digest
+from sapo_protocol.rollout import parse_rollout
+from sapo_verification.admission import Admission
+from sapo_verification.answers import MAX_ANSWER_CHARACTERS, WHITESPACE, extract, holds_code
+
+
+def decoder(data: bytes) -> None:
+    """One value, one encoding; the reference reads the same or refuses for the same reason."""
+    outcome = outcome_of(decode, data)
+    if isinstance(outcome, Reason):
+        assert outcome in (Reason.NOT_CANONICAL, Reason.OUT_OF_BOUNDS)
+        assert _refusal(data) == str(outcome)
+    else:
+        assert encode(outcome) == data
+        assert _refusal(data) is None
+
+
+def _refusal(data: bytes) -> str | None:
+    try:
+        cbor.read(data)
+    except Refused as refused:
+        return refused.reason
+    return None
+
+
+def messages(data: bytes) -> None:
+    """The bytes as a message and as a rollout's payload: a verdict, the reference's, and no other error."""
+    outcome = judged(Admission(PLAIN, book()), data)
+    assert outcome[0] != "crash", outcome
+    assert outcome == reference_node().judge("rollouts", data, NOW_MS)
+    rollout = outcome_of(parse_rollout, data)
+    assert isinstance(rollout, Reason) or rollout.to_payload() == data
+
+
+def trees(data: bytes) -> None:
+    """Entries of 21 bytes as a tree: the reference's root, proofs that lead there and nowhere else."""
+    entries = [(data[at : at + 20], data[at + 20]) for at in range(0, min(len(data), 21 * 40) - 20, 21)]
+    leaves = [merkle.leaf(Account(account), value) for account, value in sorted(entries)]
+    root = merkle.root(leaves)
+    assert root == derive.root([derive.leaf(account, value) for account, value in sorted(entries)])
+    for index, leaf in enumerate(leaves):
+        proof = merkle.proof(leaves, index)
+        assert merkle.verify(root, leaf, proof)
+        assert derive.climb(leaf, list(proof)) == root
+        stranger = Digest(bytes((leaf[0] ^ 1,)) + leaf[1:])
+        assert not merkle.verify(root, stranger, proof)
+        assert merkle.verify(root, leaf, (*proof, Digest(bytes(32)))) is False
+
+
+def texts(data: bytes) -> None:
+    """A completion's answer: bounded, stripped, part of the text, or none."""
+    holds_code(data)
+    for family in FAMILIES:
+        answer = extract(family, data)
+        if answer is None:
+            continue
+        assert answer == answer.strip(WHITESPACE)
+        assert 0 < len(answer) <= MAX_ANSWER_CHARACTERS
+        assert answer.encode() in data
+        assert len(data) <= family.max_completion_bytes
+
+
+TARGETS: Mapping[str, Callable[[bytes], None]] = {
+    "decoder": decoder,
+    "messages": messages,
+    "trees": trees,
+    "texts": texts,
+}

@@ -1,0 +1,200 @@
+"""Tallies, proposals and approvals; and the settlement that no single liar can raise."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.strategies import approvals, damaged, fixed, proposals, tallies
+from support.swarm import Identity
+from support.verdicts import reason_of
+
+from sapo_protocol import merkle
+from sapo_protocol.contributions import (
+    Approval,
+    Proposal,
+    Share,
+    Tally,
+    cumulative_leaves,
+    parse_approval,
+    parse_proposal,
+    parse_tally,
+    settle,
+)
+from sapo_protocol.eip712 import EpochRoot
+from sapo_protocol.encoding import encode
+from sapo_protocol.errors import Reason
+from sapo_protocol.identifiers import Account, ContentId, Digest
+
+ALICE = Identity(1)
+A, B, C = (Account(bytes(19) + bytes((n,))) for n in (1, 2, 3))
+AUTHOR = (ALICE.node, ALICE.account, 3)
+TALLY = Tally(*AUTHOR, ((A, 4), (B, 0)), Digest(b"\x09" * 32))
+PROPOSAL = Proposal(
+    *AUTHOR, (ContentId(b"\x01" * 32), ContentId(b"\x02" * 32)), (Share(A, 4, 10), Share(B, 0, 6))
+)
+APPROVAL = Approval(*AUTHOR, ContentId(b"\x01" * 32), bytes(65))
+
+
+@given(tallies())
+def test_a_tally_comes_back(tally: Tally) -> None:
+    assert parse_tally(tally.to_payload()) == tally
+
+
+@given(proposals())
+def test_a_proposal_comes_back(proposal: Proposal) -> None:
+    assert parse_proposal(proposal.to_payload()) == proposal
+
+
+@given(approvals)
+def test_an_approval_comes_back(approval: Approval) -> None:
+    assert parse_approval(approval.to_payload()) == approval
+
+
+@given(st.binary(max_size=200), st.data())
+def test_any_bytes_are_an_object_or_refused(noise: bytes, data: st.DataObject) -> None:
+    for parse, genuine in ((parse_tally, TALLY), (parse_proposal, PROPOSAL), (parse_approval, APPROVAL)):
+        for payload in (noise, data.draw(damaged(genuine.to_payload()))):
+            if reason_of(parse, payload) is None:
+                assert parse(payload).to_payload() == payload
+
+
+def _bytes(account: int) -> bytes:
+    return account.to_bytes(20, "big")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({3: ()}, None),
+        ({3: ((_bytes(1), 1), (_bytes(1), 1))}, Reason.OUT_OF_BOUNDS),
+        ({3: ((_bytes(2), 1), (_bytes(1), 1))}, Reason.OUT_OF_BOUNDS),
+        ({3: ((_bytes(1), 1, 1),)}, Reason.OUT_OF_BOUNDS),
+        ({3: ((_bytes(1),),)}, Reason.OUT_OF_BOUNDS),
+        ({3: (_bytes(1),)}, Reason.SCHEMA),
+        ({3: ((bytes(19), 1),)}, Reason.SCHEMA),
+        ({3: ((_bytes(1), b"1"),)}, Reason.SCHEMA),
+        ({3: tuple((_bytes(n), 1) for n in range(1024))}, None),
+        ({3: tuple((_bytes(n), 1) for n in range(1025))}, Reason.OUT_OF_BOUNDS),
+        ({4: bytes(31)}, Reason.SCHEMA),
+        ({5: 0}, Reason.SCHEMA),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_tally_bounds(changes: dict[int, object], reason: Reason | None) -> None:
+    fields = {0: bytes(ALICE.node), 1: bytes(ALICE.account), 2: 3, 3: ((bytes(A), 4),), 4: b"\x09" * 32}
+    assert reason_of(parse_tally, encode({**fields, **changes})) is reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({}, None),
+        ({3: ()}, Reason.OUT_OF_BOUNDS),
+        ({3: (b"\x02" * 32, b"\x01" * 32)}, Reason.OUT_OF_BOUNDS),
+        ({3: (b"\x01" * 32, b"\x01" * 32)}, Reason.OUT_OF_BOUNDS),
+        ({3: tuple(n.to_bytes(32, "big") for n in range(64))}, None),
+        ({3: tuple(n.to_bytes(32, "big") for n in range(65))}, Reason.OUT_OF_BOUNDS),
+        ({4: ((_bytes(2), 1, 1), (_bytes(1), 1, 1))}, Reason.OUT_OF_BOUNDS),
+        ({4: ((_bytes(1), 1),)}, Reason.OUT_OF_BOUNDS),
+        ({4: tuple((_bytes(n), 1, 2**64 - 1) for n in range(1024))}, None),
+        ({4: tuple((_bytes(n), 1, 1) for n in range(1025))}, Reason.OUT_OF_BOUNDS),
+        ({4: 5}, Reason.SCHEMA),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_proposal_bounds(changes: dict[int, object], reason: Reason | None) -> None:
+    fields = {0: bytes(ALICE.node), 1: bytes(ALICE.account), 2: 3, 3: (b"\x01" * 32,), 4: ()}
+    assert reason_of(parse_proposal, encode({**fields, **changes})) is reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [({3: bytes(31)}, Reason.SCHEMA), ({4: bytes(64)}, Reason.OUT_OF_BOUNDS), ({4: 5}, Reason.SCHEMA)],
+)
+def test_approval_bounds(changes: dict[int, object], reason: Reason) -> None:
+    fields = {0: bytes(ALICE.node), 1: bytes(ALICE.account), 2: 3, 3: bytes(32), 4: bytes(65)}
+    assert reason_of(parse_approval, encode(fields)) is None
+    assert reason_of(parse_approval, encode({**fields, **changes})) is reason
+
+
+def test_the_epoch_root_of_a_proposal() -> None:
+    content_id = ContentId(b"\x07" * 32)
+    assert PROPOSAL.root(content_id) == EpochRoot(
+        epoch=3,
+        contribution_root=merkle.leaf(A, 4),
+        cumulative_root=merkle.root([merkle.leaf(A, 10), merkle.leaf(B, 6)]),
+        total=4,
+        archive_digest=Digest(content_id),
+    )
+    assert cumulative_leaves(PROPOSAL.shares) == [merkle.leaf(A, 10), merkle.leaf(B, 6)]
+
+
+def _tally(points: dict[Account, int]) -> Tally:
+    return replace(TALLY, points=tuple(sorted(points.items())))
+
+
+def test_settle_by_hand() -> None:
+    counts = [{A: 5, B: 9}, {A: 3, B: 9, C: 8}, {A: 4}, {A: 100, B: 1}]
+    shares = settle([_tally(count) for count in counts], {B: 10, C: 2}, points_per_epoch=6)
+    assert shares == (Share(A, 4, 4), Share(B, 1, 11), Share(C, 0, 2))
+
+
+def test_settle_clips_and_leaves_out_who_never_had_a_point() -> None:
+    assert settle([_tally({A: 100, B: 0})], {C: 0}, points_per_epoch=6) == (Share(A, 6, 6),)
+    assert settle([_tally({})], {}, points_per_epoch=6) == ()
+
+
+accounts = st.sampled_from([A, B, C])
+counts = st.dictionaries(accounts, st.integers(0, 20))
+CAP = 12
+
+
+@given(st.lists(counts, min_size=2, max_size=3), st.dictionaries(accounts, st.integers(0, 2**63)), st.data())
+def test_a_single_liar_among_three_or_four_raises_nobody(
+    honest: list[dict[Account, int]], lie: dict[Account, int], data: st.DataObject
+) -> None:
+    tallies = [_tally(count) for count in honest]
+    tallies.insert(data.draw(st.integers(0, len(tallies))), _tally(lie))
+    for share in settle(tallies, {}, CAP):
+        named = [count.get(share.account, 0) for count in honest]
+        assert min(CAP, min(named)) <= share.points <= min(CAP, max(named))
+
+
+@given(counts, st.dictionaries(accounts, st.integers(0, 2**63)), st.integers(2, 3))
+def test_against_agreeing_auditors_a_liar_changes_nothing(
+    count: dict[Account, int], lie: dict[Account, int], honest: int
+) -> None:
+    truth = [_tally(count)] * honest
+    assert settle([*truth, _tally(lie)], {}, CAP) == settle(truth, {}, CAP)
+
+
+@given(st.lists(st.lists(counts, min_size=1, max_size=4), min_size=1, max_size=5))
+def test_cumulative_sums_add_up_over_epochs(epochs: list[list[dict[Account, int]]]) -> None:
+    previous: dict[Account, int] = {}
+    earned = dict.fromkeys([A, B, C], 0)
+    for epoch in epochs:
+        shares = settle([_tally(count) for count in epoch], previous, CAP)
+        assert [share.account for share in shares] == sorted({share.account for share in shares})
+        for share in shares:
+            assert share.cumulative == previous.get(share.account, 0) + share.points
+            earned[share.account] += share.points
+        assert set(previous) <= {share.account for share in shares}
+        previous = {share.account: share.cumulative for share in shares}
+    assert previous == {account: total for account, total in earned.items() if total}
+
+
+@given(st.lists(counts, min_size=1, max_size=5), fixed(ContentId), st.randoms(use_true_random=False))
+def test_settlement_and_root_do_not_depend_on_order(
+    counts: list[dict[Account, int]], content_id: ContentId, random: object
+) -> None:
+    tallies = [_tally(count) for count in counts]
+    shuffled = list(tallies)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    shares, again = settle(tallies, {A: 3}, CAP), settle(shuffled, {A: 3}, CAP)
+    assert shares == again
+    root = replace(PROPOSAL, shares=shares).root(content_id)
+    assert root.total == sum(share.points for share in shares)
+    for index, share in enumerate(shares):
+        proof = merkle.proof(cumulative_leaves(shares), index)
+        assert merkle.verify(root.cumulative_root, merkle.leaf(share.account, share.cumulative), proof)

@@ -1,0 +1,154 @@
+"""The manifest's digest: everything hashed changes it, nothing else does."""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from support.swarm import make_chain_manifest, make_manifest
+
+from sapo_protocol.eip712 import Domain
+from sapo_protocol.errors import LocalProtocolError
+from sapo_protocol.identifiers import Account, Digest
+from sapo_protocol.manifest import Limits, Manifest
+from sapo_protocol.suite import Family, Suite
+
+Change = Callable[[Manifest], Manifest]
+
+
+def in_family(**changes: object) -> Change:
+    def change(manifest: Manifest) -> Manifest:
+        first, *others = manifest.suite.families
+        families = (replace(first, **changes), *others)  # type: ignore[arg-type]
+        return replace(manifest, suite=replace(manifest.suite, families=families))
+
+    return change
+
+
+def in_suite(**changes: object) -> Change:
+    return lambda manifest: replace(manifest, suite=replace(manifest.suite, **changes))  # type: ignore[arg-type]
+
+
+def in_limits(**changes: int) -> Change:
+    return lambda manifest: replace(manifest, limits=replace(manifest.limits, **changes))
+
+
+def in_manifest(**changes: object) -> Change:
+    return lambda manifest: replace(manifest, **changes)  # type: ignore[arg-type]
+
+
+HASHED: dict[type, dict[str, Change]] = {
+    Manifest: {
+        "chain_id": in_manifest(chain_id=7),
+        "registry": in_manifest(registry=Account(b"\x09" * 20)),
+        "ledger": in_manifest(ledger=Account(b"\x09" * 20)),
+        "finality_seconds": in_manifest(finality_seconds=99),
+        "genesis_seconds": in_manifest(genesis_seconds=99),
+        "epoch_seconds": in_manifest(epoch_seconds=99),
+        "suite": in_suite(reasoning_gym="0.1.19"),
+        "limits": in_limits(max_completions=3),
+    },
+    Suite: {
+        "reasoning_gym": in_suite(reasoning_gym="0.1.24"),
+        "families": lambda m: in_suite(families=m.suite.families[::-1])(m),
+        "sample_digest": in_suite(sample_digest=Digest(bytes(32))),
+    },
+    Family: {
+        "name": in_family(name="other"),
+        "level": in_family(level="other"),
+        "config": in_family(config='{"size":2}'),
+        "scorer": in_family(scorer="other/1"),
+        "prompt": in_family(prompt="{question}"),
+        "answer": in_family(answer="tag"),
+        "max_completion_bytes": in_family(max_completion_bytes=77),
+    },
+    Limits: {
+        "slots_per_epoch": in_limits(slots_per_epoch=5),
+        "max_completions": in_limits(max_completions=4),
+        "points_per_epoch": in_limits(points_per_epoch=5),
+    },
+}
+NOT_HASHED: dict[str, Change] = {
+    "name": in_manifest(name="another name"),
+    "bootstrap": in_manifest(bootstrap=("/ip4/127.0.0.1/tcp/4001",)),
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [pytest.param(c, id=f"{t.__name__}.{f}") for t, fields in HASHED.items() for f, c in fields.items()],
+)
+def test_every_hashed_field_is_in_the_swarm_id(change: Change) -> None:
+    manifest = make_chain_manifest()
+    assert change(manifest) != manifest
+    assert change(manifest).swarm_id != manifest.swarm_id
+
+
+@pytest.mark.parametrize("change", [pytest.param(c, id=f) for f, c in NOT_HASHED.items()])
+def test_names_and_addresses_are_not(change: Change) -> None:
+    manifest = make_chain_manifest()
+    assert change(manifest) != manifest
+    assert change(manifest).swarm_id == manifest.swarm_id
+
+
+@pytest.mark.parametrize("type_", list(HASHED), ids=lambda type_: type_.__name__)
+def test_no_field_was_forgotten_here(type_: type) -> None:
+    fields = {field.name for field in dataclasses.fields(type_)}
+    assert fields == set(HASHED[type_]) | (set(NOT_HASHED) if type_ is Manifest else set())
+
+
+def test_swarm_ids_differ_among_all_changes() -> None:
+    manifest = make_chain_manifest()
+    ids = {change(manifest).swarm_id for fields in HASHED.values() for change in fields.values()}
+    assert len(ids) == sum(map(len, HASHED.values()))
+
+
+def test_domains_name_the_contracts() -> None:
+    manifest = make_chain_manifest()
+    assert manifest.has_chain
+    assert manifest.binding_domain == Domain(31337, Account(bytes(19) + b"\x01"))
+    assert manifest.ledger_domain == Domain(31337, Account(bytes(19) + b"\x02"))
+    assert not make_manifest().has_chain
+    assert make_manifest().binding_domain == make_manifest().ledger_domain == Domain(0, Account(bytes(20)))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"epoch_seconds": 0},
+        {"chain_id": 5},
+        {"registry": Account(bytes(20))},
+        {"ledger": Account(bytes(20))},
+        {"registry": Account(bytes(20)), "ledger": Account(bytes(20))},
+        {"chain_id": 5, "registry": Account(bytes(20))},
+    ],
+    ids=str,
+)
+def test_half_a_chain_and_no_time_are_refused(changes: dict[str, object]) -> None:
+    with pytest.raises(LocalProtocolError):
+        make_manifest(**changes)
+
+
+@pytest.mark.parametrize("limits", [(0, 1, 1), (1, 0, 1), (1, 17, 1)])
+def test_limits_have_bounds(limits: tuple[int, int, int]) -> None:
+    with pytest.raises(LocalProtocolError):
+        Limits(*limits)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        in_family(prompt="no place"),
+        in_family(answer="guess"),
+        in_family(max_completion_bytes=0),
+        in_family(max_completion_bytes=8193),
+        in_family(config='{"b":1,"a":2}'),
+        in_family(config='{"a": 2}'),
+        in_family(config="[]"),
+        in_family(config="{"),
+        in_suite(families=()),
+    ],
+)
+def test_suites_have_bounds(change: Change) -> None:
+    with pytest.raises(LocalProtocolError):
+        change(make_manifest())

@@ -1,0 +1,144 @@
+"""The manifest as JSON: what is written comes back, a typo never founds another swarm."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.strategies import fixed
+from support.swarm import make_chain_manifest, make_manifest
+
+from sapo_protocol.errors import LocalProtocolError
+from sapo_protocol.identifiers import Account, Digest
+from sapo_protocol.manifest import Limits, Manifest
+from sapo_protocol.manifest_file import manifest_from_json, manifest_to_json
+from sapo_protocol.suite import Family, Suite, canonical_json
+
+configs = st.dictionaries(
+    st.text(max_size=8),
+    st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8) | st.booleans(),
+    max_size=4,
+)
+families = st.builds(
+    Family,
+    name=st.text(max_size=12),
+    level=st.sampled_from(["nano", "full"]),
+    config=configs.map(canonical_json),
+    scorer=st.text(max_size=12),
+    prompt=st.text(max_size=20).map(lambda text: text + "{question}"),
+    answer=st.sampled_from(["plain", "tag"]),
+    max_completion_bytes=st.integers(1, 8192),
+)
+suites = st.builds(
+    Suite, st.text(max_size=8), st.lists(families, min_size=1, max_size=4).map(tuple), fixed(Digest)
+)
+limits = st.builds(Limits, st.integers(1, 2**32), st.integers(1, 16), st.integers(0, 2**32))
+
+
+@st.composite
+def manifests(draw: st.DrawFn) -> Manifest:
+    chain_id = draw(st.just(0) | st.integers(1, 2**63))
+    contract = fixed(Account) if chain_id else st.none()
+    return Manifest(
+        name=draw(st.text(max_size=12)),
+        bootstrap=tuple(draw(st.lists(st.text(max_size=12), max_size=3))),
+        chain_id=chain_id,
+        registry=draw(contract),
+        ledger=draw(contract),
+        finality_seconds=draw(st.integers(0, 1000)),
+        genesis_seconds=draw(st.integers(0, 2**40)),
+        epoch_seconds=draw(st.integers(1, 2**32)),
+        suite=draw(suites),
+        limits=draw(limits),
+    )
+
+
+@given(manifests())
+def test_a_manifest_comes_back_with_its_swarm_id(manifest: Manifest) -> None:
+    back = manifest_from_json(manifest_to_json(manifest))
+    assert back == manifest
+    assert back.swarm_id == manifest.swarm_id
+
+
+def test_spelling_of_the_file_does_not_matter() -> None:
+    text = manifest_to_json(make_chain_manifest())
+    assert manifest_from_json(json.dumps(json.loads(text), sort_keys=True)) == make_chain_manifest()
+
+
+def test_optional_fields_may_be_left_out() -> None:
+    document = json.loads(manifest_to_json(make_manifest()))
+    for field in ("bootstrap", "chain_id", "registry", "ledger", "finality_seconds"):
+        del document[field]
+    assert manifest_from_json(json.dumps(document)) == make_manifest()
+
+
+def _document() -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(manifest_to_json(make_chain_manifest()))
+    return document
+
+
+@pytest.mark.parametrize("place", [(), ("suite",), ("suite", "families", 0), ("limits",)], ids=str)
+def test_unknown_fields_are_refused_everywhere(place: tuple[Any, ...]) -> None:
+    document = _document()
+    at = document
+    for step in place:
+        at = at[step]
+    at["epoch_second"] = 5
+    with pytest.raises(LocalProtocolError, match="epoch_second"):
+        manifest_from_json(json.dumps(document))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("epoch_seconds", "60"),
+        ("epoch_seconds", 60.0),
+        ("epoch_seconds", True),
+        ("epoch_seconds", 0),
+        ("epoch_seconds", 2**64),
+        ("genesis_seconds", -1),
+        ("genesis_seconds", None),
+        ("chain_id", -1),
+        ("chain_id", 0),
+        ("registry", "0x00"),
+        ("registry", 5),
+        ("registry", None),
+        ("name", 5),
+        ("name", None),
+        ("bootstrap", "/ip4/127.0.0.1"),
+        ("suite", None),
+        ("limits", []),
+        ("limits", {"slots_per_epoch": 1, "max_completions": 1, "points_per_epoch": -1}),
+    ],
+)
+def test_wrong_values_are_refused(field: str, value: object) -> None:
+    with pytest.raises(LocalProtocolError):
+        manifest_from_json(json.dumps({**_document(), field: value}))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"name": "test swarm"', '"name": "a", "name": "b"'),
+        ('"size": 1', '"size": 1, "size": 2'),
+        ('"size": 1', '"size": NaN'),
+        ('"size": 1', '"size": Infinity'),
+        ('"size": 1', '"size": 1e400'),
+        ('"size": 1', '"size": ' + "1" * 5000),
+        ('"scorer": "exact/1"', '"scorer": "\\ud800"'),
+        ("{question}", "{Question}"),
+    ],
+    ids=lambda text: text[:24],
+)
+def test_files_that_two_readers_could_read_differently_are_refused(old: str, new: str) -> None:
+    text = manifest_to_json(make_chain_manifest())
+    assert old in text
+    with pytest.raises(LocalProtocolError):
+        manifest_from_json(text.replace(old, new, 1))
+
+
+@given(st.text(max_size=60) | st.sampled_from(["null", "[]", "{}", "5", '""']))
+def test_any_text_is_a_manifest_or_an_error(text: str) -> None:
+    with pytest.raises(LocalProtocolError):
+        manifest_from_json(text)

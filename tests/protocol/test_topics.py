@@ -1,0 +1,17 @@
+"""Topics and request protocols: each name is of one swarm and one use."""
+
+import inspect
+
+from sapo_protocol import topics
+from sapo_protocol.identifiers import SwarmId
+
+
+def test_names_differ_by_use_and_by_swarm() -> None:
+    uses = [use for _, use in inspect.getmembers(topics, inspect.isfunction)]
+    names = {use(SwarmId(bytes((n,)) * 32)) for use in uses for n in (1, 2)}
+    assert len(names) == 2 * len(uses)
+    assert all(str(SwarmId(b"\x01" * 32)) in use(SwarmId(b"\x01" * 32)) for use in uses)
+
+
+def test_the_rollouts_topic_by_hand() -> None:
+    assert topics.rollouts_topic(SwarmId(b"\x01" * 32)) == f"sapo/1/{'01' * 32}/rollouts"

@@ -1,0 +1,78 @@
+"""Section 1 of the specification: a flat scan for its rules, then a stock CBOR library for the value.
+
+The scan keeps a stack of open arrays and maps and looks at one head after the other, in the order of the
+bytes; the value is ``cbor2``'s, and must be written back to the very same bytes.
+"""
+
+from typing import Any
+
+import cbor2
+from reference.refusal import Refused, require
+
+MOST_VALUES = 8192
+FEW_VALUES = 64
+DEEPEST = 4
+
+
+def read(data: bytes, most_values: int = MOST_VALUES) -> Any:
+    """The value of a deterministic encoding.
+
+    Raises:
+        Refused: ``not_canonical`` or ``out_of_bounds``.
+    """
+    _scan(data, most_values)
+    value = cbor2.loads(data)
+    require(cbor2.dumps(value, canonical=True) == data, "not_canonical")
+    return value
+
+
+def _scan(data: bytes, most_values: int) -> None:
+    """Walks over the heads; ``open_`` holds what every array or map around this place still awaits."""
+    place, count, open_ = 0, 0, []
+    while True:
+        count += 1
+        require(count <= most_values, "out_of_bounds")
+        is_key = bool(open_) and open_[-1]["map"] and open_[-1]["left"] % 2 == 0
+        major, argument, place = _head(data, place)
+        require(not is_key or major == 0, "not_canonical")
+        if is_key:
+            require(argument > open_[-1]["last"], "not_canonical")
+            open_[-1]["last"] = argument
+        if major in (2, 3):
+            require(place + argument <= len(data), "not_canonical")
+            if major == 3:
+                _require_text(data[place : place + argument])
+            place += argument
+        if open_:
+            open_[-1]["left"] -= 1
+        if major in (4, 5):
+            items = argument * (major - 3)
+            require(len(open_) < DEEPEST and items <= len(data) - place, "not_canonical")
+            open_.append({"map": major == 5, "left": items, "last": -1})
+        while open_ and open_[-1]["left"] == 0:
+            open_.pop()
+        if not open_:
+            require(place == len(data), "not_canonical")
+            return
+
+
+def _head(data: bytes, place: int) -> tuple[int, int, int]:
+    """Major type, argument and the place behind them."""
+    require(place < len(data), "not_canonical")
+    major, short = divmod(data[place], 32)
+    require(major in (0, 2, 3, 4, 5) and short <= 27, "not_canonical")
+    if short < 24:
+        return major, short, place + 1
+    width = {24: 1, 25: 2, 26: 4, 27: 8}[short]
+    written = data[place + 1 : place + 1 + width]
+    require(len(written) == width, "not_canonical")
+    argument = int.from_bytes(written, "big")
+    require(argument >= {1: 24, 2: 2**8, 4: 2**16, 8: 2**32}[width], "not_canonical")
+    return major, argument, place + 1 + width
+
+
+def _require_text(raw: bytes) -> None:
+    try:
+        raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Refused("not_canonical") from error

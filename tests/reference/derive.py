@@ -1,0 +1,108 @@
+"""Sections 2, 5 and 7: swarm id, epochs, beacon, seed, Merkle trees and settlement."""
+
+import json
+from hashlib import sha256
+from typing import Any
+
+import cbor2
+
+
+def tagged(name: str, *parts: bytes) -> bytes:
+    """``H(tag(name) || ...)``."""
+    return sha256(b"sapo/1/" + name.encode() + b"\0" + b"".join(parts)).digest()
+
+
+def swarm_id(manifest: dict[str, Any]) -> bytes:
+    """The id of the swarm that a manifest file describes."""
+    return tagged("manifest", manifest_bytes(manifest))
+
+
+def manifest_bytes(manifest: dict[str, Any]) -> bytes:
+    """The CBOR form of a manifest file."""
+    limits, suite = manifest["limits"], manifest["suite"]
+    document = {
+        0: 1,
+        1: manifest["chain_id"],
+        2: unhex(manifest["registry"] or ""),
+        3: unhex(manifest["ledger"] or ""),
+        4: manifest["finality_seconds"],
+        5: manifest["genesis_seconds"],
+        6: manifest["epoch_seconds"],
+        7: {
+            0: suite["reasoning_gym"],
+            1: [_family(family) for family in suite["families"]],
+            2: unhex(suite["sample_digest"]),
+        },
+        8: {0: limits["slots_per_epoch"], 1: limits["max_completions"], 2: limits["points_per_epoch"]},
+    }
+    return cbor2.dumps(document, canonical=True)
+
+
+def _family(family: dict[str, Any]) -> list[Any]:
+    config = json.dumps(family["config"], sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    names = ("scorer", "prompt", "answer", "max_completion_bytes")
+    return [family["name"], family["level"], config, *(family[name] for name in names)]
+
+
+def unhex(text: str) -> bytes:
+    """Bytes from hexadecimal, with or without ``0x``."""
+    return bytes.fromhex(text.removeprefix("0x"))
+
+
+def start(manifest: dict[str, Any], epoch: int) -> int:
+    """When an epoch begins, in milliseconds."""
+    return 1000 * (manifest["genesis_seconds"] + epoch * manifest["epoch_seconds"])
+
+
+def epoch_of(manifest: dict[str, Any], now_ms: int) -> int:
+    """The epoch of a moment."""
+    return (now_ms - start(manifest, 0)) // (1000 * manifest["epoch_seconds"])
+
+
+def beacon(swarm: bytes, epoch: int, block_hash: bytes) -> bytes:
+    """The beacon of an epoch."""
+    return tagged("beacon", swarm, epoch.to_bytes(8, "big"), block_hash)
+
+
+def seed(swarm: bytes, beacon_: bytes, account: bytes, family: int, slot: int) -> int:
+    """The seed of a slot's task."""
+    digest = tagged("seed", swarm, beacon_, account, family.to_bytes(2, "big"), slot.to_bytes(4, "big"))
+    return int.from_bytes(digest[:4], "big") // 2
+
+
+def leaf(account: bytes, value: int) -> bytes:
+    """A leaf of the Merkle tree."""
+    return sha256(b"\0" + account + value.to_bytes(32, "big")).digest()
+
+
+def node(a: bytes, b: bytes) -> bytes:
+    """A node above two others."""
+    return sha256(b"\1" + min(a, b) + max(a, b)).digest()
+
+
+def root(leaves: list[bytes]) -> bytes:
+    """The root over leaves."""
+    if not leaves:
+        return bytes(32)
+    if len(leaves) == 1:
+        return leaves[0]
+    pairs = [leaves[i : i + 2] for i in range(0, len(leaves), 2)]
+    return root([pair[0] if len(pair) == 1 else node(*pair) for pair in pairs])
+
+
+def climb(leaf_: bytes, proof: list[bytes]) -> bytes:
+    """The root that a proof leads to."""
+    for sibling in proof:
+        leaf_ = node(leaf_, sibling)
+    return leaf_
+
+
+def settle(tallies: list[dict[str, int]], previous: dict[str, int], most: int) -> list[list[Any]]:
+    """[account, points, cumulative] of each account, by the lower median of its counts."""
+    shares = []
+    for account in sorted(set(previous) | {name for tally in tallies for name in tally}):
+        counts = sorted(tally.get(account, 0) for tally in tallies)
+        points = min(most, counts[(len(counts) - 1) // 2])
+        if previous.get(account, 0) + points:
+            shares.append([account, points, previous.get(account, 0) + points])
+    return shares

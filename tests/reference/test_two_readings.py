@@ -1,0 +1,219 @@
+"""The reference implementation and the pipeline: two readings of one specification that agree."""
+
+import ast
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fuzz.session import book, judged, reference_node
+from hypothesis import given
+from hypothesis import strategies as st
+from reference import cbor, derive, edwards, ethereum, objects
+from reference.node import ReferenceNode
+from reference.refusal import VERDICTS, Refused
+from reference.vectors import admission_files, load, prepare, unpack
+from support.strategies import damaged, rollouts, values
+from vectors.world import ALICE, BOB, NOW_MS, PLAIN
+
+from sapo_protocol.encoding import decode, encode
+from sapo_protocol.envelope import Kind
+from sapo_protocol.errors import RemoteProtocolError
+from sapo_protocol.manifest_file import manifest_to_json
+from sapo_verification.admission import Admission
+from sapo_verification.certificates import CertificateBook
+from sapo_verification.penalties import RULES, verdict
+
+HERE = Path(__file__).parent
+MANIFESTS = load("manifests")
+DERIVED = load("derivations")
+
+
+def test_the_reference_shares_no_code_with_what_it_judges() -> None:
+    for path in HERE.glob("*.py"):
+        if path.name.startswith("test_"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not [name for name in names if name.startswith(("sapo_", "support", "vectors"))], path.name
+
+
+def test_verdicts_are_the_pipelines() -> None:
+    assert {reason: str(verdict(reason)) for reason in RULES if str(reason) in VERDICTS} == VERDICTS
+
+
+@pytest.mark.parametrize("name", admission_files())
+def test_admission_vectors(name: str) -> None:
+    document = load(name)
+    for case in document["cases"]:
+        node = ReferenceNode(MANIFESTS[case["manifest"]])
+        prepare(case, document["certificates"], node)
+        for message in case["messages"]:
+            now_ms = case["now_ms"] + message["offset_ms"]
+            outcome = node.judge(message["topic"], unpack(message["bytes"]), now_ms)
+            assert outcome == (message["verdict"], message["reason"]), case["name"]
+
+
+def test_signature_vectors() -> None:
+    for vector in load("ed25519")["signatures"]:
+        parts = (bytes.fromhex(vector[name]) for name in ("public_key", "message", "signature"))
+        assert edwards.verify(*parts) is vector["valid"], vector["name"]
+
+
+def test_object_vectors() -> None:
+    for vector in load("objects")["objects"]:
+        outcome = _reference(objects.PAYLOADS[vector["kind"]], bytes.fromhex(vector["payload"]))
+        reason = outcome if isinstance(outcome, str) else None
+        assert reason == vector["reason"], f"{vector['kind']}: {vector['name']}"
+
+
+def test_swarm_and_content_vectors() -> None:
+    for vector in DERIVED["swarms"]:
+        manifest = MANIFESTS[vector["manifest"]]
+        assert derive.manifest_bytes(manifest).hex() == vector["cbor"]
+        assert derive.swarm_id(manifest).hex() == vector["swarm_id"]
+    for vector in DERIVED["contents"]:
+        swarm = derive.swarm_id(MANIFESTS["chained" if "chain" in vector["name"] else "plain"])
+        read = objects.envelope(bytes.fromhex(vector["envelope"]), swarm)
+        assert read["content_id"].hex() == vector["content_id"]
+
+
+def test_epoch_beacon_and_seed_vectors() -> None:
+    for vector in DERIVED["epochs"]:
+        manifest = MANIFESTS[vector["manifest"]]
+        assert derive.epoch_of(manifest, 1000 * vector["unix_seconds"]) == vector["epoch"]
+        assert derive.start(manifest, vector["epoch"]) == 1000 * vector["start_seconds"]
+    for vector in DERIVED["beacons"]:
+        swarm = derive.swarm_id(MANIFESTS[vector["manifest"]])
+        beacon = derive.beacon(swarm, vector["epoch"], bytes.fromhex(vector["block_hash"]))
+        assert beacon.hex() == vector["beacon"]
+        for place in vector["seeds"]:
+            account = bytes.fromhex(place["account"])
+            assert derive.seed(swarm, beacon, account, place["family"], place["slot"]) == place["seed"]
+
+
+def test_merkle_vectors() -> None:
+    for tree in DERIVED["merkle"]:
+        leaves = [derive.leaf(bytes.fromhex(account), int(value)) for account, value in tree["entries"]]
+        assert [leaf.hex() for leaf in leaves] == tree["leaves"]
+        assert derive.root(leaves).hex() == tree["root"]
+        for leaf, proof in zip(leaves, tree["proofs"], strict=True):
+            assert derive.climb(leaf, [bytes.fromhex(step) for step in proof]).hex() == tree["root"]
+
+
+def test_typed_data_vectors() -> None:
+    for vector in DERIVED["typed_data"]:
+        separator = ethereum.domain(vector["chain_id"], bytes.fromhex(vector["contract"]))
+        assert separator.hex() == vector["separator"]
+        assert _digest(vector["type"], separator, vector["message"]).hex() == vector["digest"]
+        signature = bytes.fromhex(vector["signature"])
+        assert ethereum.signer(bytes.fromhex(vector["digest"]), signature).hex() == vector["signer"]
+
+
+def _digest(kind: str, separator: bytes, message: dict[str, str]) -> bytes:
+    if kind == "NodeBinding":
+        keys = (bytes.fromhex(message["node_key"]), bytes.fromhex(message["swarm_id"]))
+        times = (int(message["not_before"]), int(message["not_after"]))
+        return ethereum.node_binding(separator, *keys, *times)
+    roots = (bytes.fromhex(message["contribution_root"]), bytes.fromhex(message["cumulative_root"]))
+    archive = bytes.fromhex(message["archive_digest"])
+    return ethereum.epoch_root(separator, int(message["epoch"]), *roots, int(message["total"]), archive)
+
+
+def test_settlement_vectors() -> None:
+    separator = ethereum.domain(31337, derive.unhex(MANIFESTS["chained"]["ledger"]))
+    for vector in DERIVED["settlements"]:
+        tallies = [{account: int(count) for account, count in tally.items()} for tally in vector["tallies"]]
+        previous = {account: int(count) for account, count in vector["previous"].items()}
+        shares = derive.settle(tallies, previous, int(vector["points_per_epoch"]))
+        assert [[name, str(points), str(total)] for name, points, total in shares] == vector["shares"]
+        root = _epoch_root(3, shares, vector["proposal_id"])
+        assert root == vector["epoch_root"], vector["name"]
+        assert _digest("EpochRoot", separator, root).hex() == vector["digest"]
+
+
+def _epoch_root(epoch: int, shares: list[list[Any]], proposal_id: str) -> dict[str, str]:
+    pointed = [derive.leaf(bytes.fromhex(name), points) for name, points, _ in shares if points]
+    return {
+        "epoch": str(epoch),
+        "contribution_root": derive.root(pointed).hex(),
+        "cumulative_root": derive.root(
+            [derive.leaf(bytes.fromhex(n), total) for n, _, total in shares]
+        ).hex(),
+        "total": str(sum(points for _, points, _ in shares)),
+        "archive_digest": proposal_id,
+    }
+
+
+def test_proposal_root_vectors() -> None:
+    for vector in DERIVED["proposal_roots"]:
+        swarm = derive.swarm_id(MANIFESTS[vector["manifest"]])
+        envelope = objects.envelope(bytes.fromhex(vector["envelope"]), swarm)
+        read = objects.proposal(envelope["payload"])
+        shares = [[account.hex(), points, total] for account, points, total in read["shares"]]
+        assert _epoch_root(read["epoch"], shares, envelope["content_id"].hex()) == vector["epoch_root"]
+
+
+def _reference(call: Any, *arguments: object) -> Any:
+    try:
+        return call(*arguments)
+    except Refused as refused:
+        return refused.reason
+
+
+def _production(call: Any, *arguments: object) -> Any:
+    try:
+        return call(*arguments)
+    except RemoteProtocolError as error:
+        return str(error.reason)
+
+
+@given(st.binary(max_size=200) | values().map(encode) | values().map(encode).flatmap(damaged))
+def test_both_read_the_same_out_of_any_bytes(data: bytes) -> None:
+    assert _tuples(_reference(cbor.read, data)) == _production(decode, data)
+
+
+def _tuples(value: object) -> object:
+    if isinstance(value, list | tuple):
+        return tuple(map(_tuples, value))
+    return {key: _tuples(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+MESSAGES = [ALICE.rollout(), ALICE.rollout(f6=bytes(32)), BOB.rollout(f5=["é".encode(), b"a" * 300])]
+
+
+@given(
+    st.sampled_from(MESSAGES).flatmap(damaged) | st.sampled_from(MESSAGES).flatmap(damaged).flatmap(damaged)
+)
+def test_both_judge_damaged_rollouts_alike(data: bytes) -> None:
+    gate, node = Admission(PLAIN, book()), reference_node()
+    assert node.judge("rollouts", data, NOW_MS) == judged(gate, data)
+
+
+@given(rollouts, st.integers(-200_000, 200_000))
+def test_both_judge_any_signed_rollout_alike(rollout: Any, offset_ms: int) -> None:
+    author = ALICE.fields(
+        f2=min(rollout.epoch, 5), f3=rollout.slot, f4=rollout.family, f5=rollout.completions
+    )
+    data = ALICE.signed(encode(author))
+    now_ms = NOW_MS + offset_ms
+    gate, node = Admission(PLAIN, book()), reference_node()
+    outcome = _production(gate.judge, data, now_ms / 1000)
+    _, reason = node.judge("rollouts", data, now_ms)
+    assert (outcome if isinstance(outcome, str) else None) == reason
+
+
+@given(st.sampled_from([ALICE.certificate(), BOB.certificate()]).flatmap(damaged))
+def test_both_judge_damaged_certificates_alike(data: bytes) -> None:
+    node = ReferenceNode(json.loads(manifest_to_json(PLAIN)))
+    outcome = _production(CertificateBook(PLAIN).judge, data, NOW_MS / 1000)
+    _, reason = node.judge("certificates", data, NOW_MS)
+    assert (outcome if isinstance(outcome, str) else None) == reason
+
+
+@given(values(depth=2))
+def test_both_judge_any_signed_payload_alike(value: Any) -> None:
+    data = ALICE.signed(encode(value), PLAIN, Kind.ROLLOUT)
+    gate, node = Admission(PLAIN, book()), reference_node()
+    assert node.judge("rollouts", data, NOW_MS) == judged(gate, data)

@@ -1,0 +1,228 @@
+"""A ledger for tests: the real embedded chain in this process, real accounts, real contracts."""
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from eth_account import Account as Keys
+from eth_account.signers.local import LocalAccount
+from support.swarm import make_manifest
+
+from sapo_client.ledger import transactions as tx
+from sapo_client.ledger.chain import DEFAULT_CHAIN_ID
+from sapo_client.ledger.chain.engine import Birth, Engine
+from sapo_client.ledger.chain.methods import Methods
+from sapo_client.ledger.chain.server import ChainServer
+from sapo_client.ledger.contract import Distributor, Faucet, Ledger, Registry, Token
+from sapo_client.ledger.deploy import Deployment, Plan, deploy
+from sapo_client.ledger.rpc import Rpc
+from sapo_protocol import merkle, secp256k1
+from sapo_protocol.eip712 import Domain, EpochRoot
+from sapo_protocol.identifiers import Account, Digest, NodeId
+from sapo_protocol.manifest import Manifest
+
+GENESIS_SECONDS: Final = 1_700_000_000
+EPOCH_SECONDS: Final = 60
+NOW_SECONDS: Final = GENESIS_SECONDS + 100 * EPOCH_SECONDS
+"""The chain's clock when a test begins: a hundred epochs are over."""
+
+BUDGET_POINTS: Final = 1_000
+TOKENS_PER_POINT: Final = 10**18
+
+
+def keys(number: int) -> LocalAccount:
+    """An account with a small number for its secret."""
+    return Keys.from_key(number.to_bytes(32, "big"))
+
+
+def address(signer: LocalAccount) -> Account:
+    """An account's address."""
+    return Account.from_hex(signer.address)
+
+
+def node_key(number: int) -> NodeId:
+    """A node key, told by its number."""
+    return NodeId(number.to_bytes(32, "big"))
+
+
+DEPLOYER: Final = keys(1)
+ALICE: Final = keys(2)
+BOB: Final = keys(3)
+AUDITORS: Final = tuple(sorted((keys(number) for number in range(11, 15)), key=address))
+QUORUM: Final = 3
+STRANGER: Final = keys(99)
+FUNDED: Final = (DEPLOYER, ALICE, BOB, *AUDITORS)
+
+
+class ServedChain:
+    """An embedded chain served from a thread of this process, with a clock that the test sets."""
+
+    def __init__(self, path: Path, *, port: int = 0, chain_id: int = DEFAULT_CHAIN_ID) -> None:
+        self.now_seconds = float(NOW_SECONDS)
+        birth = Birth(chain_id, tuple(sorted(map(address, FUNDED))))
+        self.engine = Engine(path, birth, now=lambda: self.now_seconds)
+        self._server = ChainServer(Methods(self.engine), port)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self._thread.start()
+        self.url = self._server.url
+
+    @cached_property
+    def rpc(self) -> Rpc:
+        """A connection to it."""
+        return Rpc([self.url])
+
+    def request(self, method: str, *params: object) -> Any:
+        """A raw request's result."""
+        return self.rpc.ask(lambda web3: web3.provider.make_request(method, params))
+
+    def close(self) -> None:
+        """Stop serving and close the file."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+        self.engine.close()
+
+    def send(self, signer: LocalAccount, to: Account, data: bytes, *, value_wei: int = 0) -> tx.Receipt:
+        """A transaction's receipt.
+
+        Raises:
+            Refused: the contract reverts.
+        """
+        nonce = tx.next_nonce(self.rpc, address(signer))
+        signed = tx.sign(self.rpc, signer, tx.Call(to, data, value_wei), nonce)
+        tx.send(self.rpc, signed)
+        receipt = tx.receipt(self.rpc, signed.digest)
+        assert receipt is not None
+        assert receipt.succeeded
+        return receipt
+
+
+@dataclass(frozen=True)
+class Contracts:
+    """A deployed ledger on a served chain."""
+
+    chain: ServedChain
+    deployment: Deployment
+
+    @property
+    def registry(self) -> Registry:
+        return Registry(self.chain.rpc, self.deployment.registry)
+
+    @property
+    def ledger(self) -> Ledger:
+        return Ledger(self.chain.rpc, self.deployment.ledger)
+
+    @property
+    def distributor(self) -> Distributor:
+        return Distributor(self.chain.rpc, self.deployment.distributor)
+
+    @property
+    def token(self) -> Token:
+        return Token(self.chain.rpc, self.deployment.token)
+
+    @property
+    def faucet(self) -> Faucet:
+        return Faucet(self.chain.rpc, self.deployment.faucet)
+
+    @property
+    def domain(self) -> Domain:
+        return Domain(self.deployment.chain_id, self.deployment.ledger)
+
+    def manifest(self, **changes: Any) -> Manifest:
+        """The manifest of a swarm with these contracts."""
+        fields = {
+            "chain_id": self.deployment.chain_id,
+            "registry": self.deployment.registry,
+            "ledger": self.deployment.ledger,
+            "genesis_seconds": GENESIS_SECONDS,
+            "epoch_seconds": EPOCH_SECONDS,
+        }
+        return make_manifest(**{**fields, **changes})
+
+    def register(self, signer: LocalAccount, key: NodeId, not_after_seconds: int) -> tx.Receipt:
+        """Claim a node key."""
+        return self.chain.send(signer, self.registry.address, self.registry.register(key, not_after_seconds))
+
+    def revoke(self, signer: LocalAccount, key: NodeId) -> tx.Receipt:
+        """End a claim."""
+        return self.chain.send(signer, self.registry.address, self.registry.revoke(key))
+
+    def post(self, root: EpochRoot, signatures: Sequence[bytes], signer: LocalAccount = BOB) -> tx.Receipt:
+        """Post an epoch with the signatures exactly as given."""
+        return self.chain.send(signer, self.ledger.address, self.ledger.post(root, signatures))
+
+    def claim(
+        self, account: Account, cumulative: int, proof: Sequence[bytes], signer: LocalAccount = BOB
+    ) -> tx.Receipt:
+        """Claim for an account."""
+        data = self.distributor.claim(account, cumulative, proof)
+        return self.chain.send(signer, self.distributor.address, data)
+
+    def settle(self, epoch: int, cumulative: dict[Account, int], total: int) -> "Tree":
+        """Post an epoch whose cumulative tree holds the given points, signed by a quorum."""
+        tree = Tree(cumulative)
+        root = make_root(epoch, total=total, cumulative_root=tree.root)
+        self.post(root, sign(root, self.domain))
+        return tree
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A cumulative tree over accounts."""
+
+    points: dict[Account, int]
+
+    @cached_property
+    def leaves(self) -> list[Digest]:
+        return [merkle.leaf(account, self.points[account]) for account in sorted(self.points)]
+
+    @property
+    def root(self) -> Digest:
+        return merkle.root(self.leaves)
+
+    def proof(self, account: Account) -> tuple[Digest, ...]:
+        return merkle.proof(self.leaves, sorted(self.points).index(account))
+
+
+def make_plan(**changes: Any) -> Plan:
+    """The plan of a test ledger: four auditors, three of whom suffice."""
+    fields: dict[str, Any] = {
+        "auditors": tuple(map(address, AUDITORS)),
+        "quorum": QUORUM,
+        "genesis_seconds": GENESIS_SECONDS,
+        "epoch_seconds": EPOCH_SECONDS,
+        "epoch_budget_points": BUDGET_POINTS,
+        "tokens_per_point": TOKENS_PER_POINT,
+    }
+    return Plan(**{**fields, **changes})
+
+
+def deploy_contracts(chain: ServedChain, **changes: Any) -> Contracts:
+    """A fresh ledger."""
+    return Contracts(chain, deploy([chain.url], DEPLOYER, make_plan(**changes)))
+
+
+def make_root(
+    epoch: int, *, total: int = 10, cumulative_root: Digest | None = None, archive: int = 7
+) -> EpochRoot:
+    """An epoch root, told by its numbers."""
+    filler = Digest(archive.to_bytes(32, "big"))
+    return EpochRoot(epoch, filler, cumulative_root or filler, total, filler)
+
+
+def sign(root: EpochRoot, domain: Domain, signers: Sequence[LocalAccount] = AUDITORS[:QUORUM]) -> list[bytes]:
+    """The signers' signatures, in the order given."""
+    digest = root.digest(domain)
+    return [secp256k1.sign(bytes(signer.key), digest) for signer in signers]
+
+
+def refused_as(action: Callable[[], object]) -> str | None:
+    """The name of the custom error with which a contract refuses an action."""
+    try:
+        action()
+    except tx.Refused as refused:
+        return refused.error
+    raise AssertionError("the contract accepted it")

@@ -1,0 +1,147 @@
+"""Whole nodes for tests: real checkers, a real learner process and real databases on an in-memory network."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import trio
+from support.swarm import Identity as Person
+from support.swarm import make_manifest
+
+from sapo_client import keystore
+from sapo_client.config import Config, LearnerConfig, SwarmConfig, VerificationConfig
+from sapo_client.node.app import Node, RunOptions
+from sapo_client.node.clock import Clock, wall_clock
+from sapo_client.observe.control_client import ControlClient
+from sapo_client.observe.events import Event, read_events
+from sapo_client.observe.status import RoundSummary
+from sapo_client.paths import DataDir
+from sapo_client.swarm.memory import MemoryHub, MemoryTransport
+from sapo_client.swarm.peer_id import peer_id_from_key
+from sapo_client.swarm.transport import BugReport, Transport
+from sapo_protocol.manifest import Limits, Manifest
+from sapo_protocol.manifest_file import manifest_to_json
+from sapo_protocol.suite import Suite
+
+PATIENCE_SECONDS: Final = 120
+"""A hang is a failure; a machine that is busy with other things is none."""
+
+LOOK_SECONDS: Final = 0.05
+
+LOCAL_GROUPS: Final = 2
+EXTERNAL_GROUPS: Final = 2
+COMPLETIONS: Final = 6
+
+Events = list[Event]
+
+
+def manifest_of(suite: Suite, *, epoch_seconds: int = 3600, slots: int = 100_000) -> Manifest:
+    """A swarm without a chain that began a moment ago."""
+    limits = Limits(slots_per_epoch=slots, max_completions=COMPLETIONS, points_per_epoch=slots)
+    genesis = int(time.time()) - 1
+    return make_manifest(suite=suite, genesis_seconds=genesis, epoch_seconds=epoch_seconds, limits=limits)
+
+
+async def until(done: Callable[[], object], seconds: float = PATIENCE_SECONDS) -> None:
+    """Returns once a condition holds.
+
+    Raises:
+        trio.TooSlowError: it never did.
+    """
+    with trio.fail_after(seconds):
+        while not done():
+            await trio.sleep(LOOK_SECONDS)
+
+
+@dataclass
+class Home:
+    """One participant's identity, configuration and data directory."""
+
+    root: Path
+    number: int
+    manifest: Manifest
+    model: Path
+    learner: dict[str, Any] = field(default_factory=dict)
+    listen_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        person = Person(self.number)
+        self.data = DataDir(self.root / "data").create()
+        self.data.manifest.write_text(manifest_to_json(self.manifest), encoding="utf-8")
+        path = self.root / "key.json"
+        self.identity = keystore.create(path, None, node_seed=person.seed, account_key=person.secret)
+        self.peer_id = peer_id_from_key(person.node)
+        self.address = f"/memory/{self.peer_id}/p2p/{self.peer_id}"
+
+    @property
+    def config(self) -> Config:
+        """Every rollout of others is audited, and nothing but the batch limits the draws."""
+        settings = {
+            "model": str(self.model),
+            "local_groups": LOCAL_GROUPS,
+            "external_groups": EXTERNAL_GROUPS,
+            "completions": COMPLETIONS,
+            "max_new_tokens": 6,
+            **self.learner,
+        }
+        return Config(
+            identity=str(self.identity.path),
+            data_dir=self.data.root,
+            swarm=SwarmConfig(listen_before_signing_seconds=self.listen_seconds),
+            learner=LearnerConfig(**settings),
+            verification=VerificationConfig(audit_share=1.0, account_cap=1.0, newcomer_cap=1.0),
+        )
+
+    def node(
+        self,
+        hub: MemoryHub,
+        *,
+        neighbours: Iterable["Home"] = (),
+        steps: int | None = None,
+        clock: Clock = wall_clock,
+    ) -> Node:
+        """A node at this home, not running yet."""
+        addresses = tuple(home.address for home in neighbours)
+        transport = partial(_transport, hub, self.peer_id, addresses)
+        options = RunOptions(steps=steps)
+        return Node(
+            self.config, self.identity, options, self.manifest, self.data, transport, _say_nothing, clock
+        )
+
+    def events(self, *names: str) -> Events:
+        """What the node wrote down, all of it or the named events."""
+        return [event for event in read_events(self.data.events) if not names or event["event"] in names]
+
+    def kill_learner(self) -> None:
+        """Kills the running learner, told by the log that it writes to."""
+        log = self.data.checkpoints / "learner.log"
+        [learner] = [process for process in Path("/proc").iterdir() if _writes_errors_to(process, log)]
+        os.kill(int(learner.name), signal.SIGKILL)
+
+    async def stop(self) -> None:
+        """Asks the node to end, as `sapo stop` does."""
+        await trio.to_thread.run_sync(partial(ControlClient(self.data).stop, finish=True))
+
+    async def get(self, report: str) -> Any:
+        """An answer of the running node's control API."""
+        return await trio.to_thread.run_sync(ControlClient(self.data).get, report)
+
+
+def _writes_errors_to(process: Path, log: Path) -> bool:
+    try:
+        return process.name.isdigit() and (process / "fd" / "2").readlink() == log
+    except OSError:
+        return False  # it ended, or is somebody else's
+
+
+def _transport(hub: MemoryHub, peer_id: str, bootstrap: tuple[str, ...], on_bug: BugReport) -> Transport:
+    return MemoryTransport(hub, peer_id, on_bug=on_bug, bootstrap=bootstrap)
+
+
+def _say_nothing(_summary: RoundSummary) -> None:
+    """Nothing: the status lines."""

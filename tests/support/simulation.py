@@ -1,0 +1,220 @@
+"""A swarm in one process, deterministic: real pool, reputation, verifier and sampler.
+
+Not a node's own are the answers, looked up in a table instead of being generated and scored by
+ReasoningGYM; time, which is a counter; and, unless `sealed` is asked for, the gate: a history then
+starts at rollouts whose authors are known, for signing and checking each would take most of the time.
+One observing node hears everybody, audits a share of it, and draws its batches; what it draws is
+what a simulation measures.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import sha256
+from itertools import cycle
+from typing import Final
+
+from support.desk import Desk
+from support.swarm import EPOCH, Identity, make_manifest, moment
+
+from sapo_protocol.errors import RemoteProtocolError
+from sapo_protocol.identifiers import Account, ContentId
+from sapo_protocol.manifest import Limits
+from sapo_protocol.rollout import Rollout
+from sapo_protocol.tasks import Task
+from sapo_verification.certificates import MAX_NODES_PER_ACCOUNT
+from sapo_verification.checkers import CheckFailed, Failure
+from sapo_verification.jail_messages import Checked
+from sapo_verification.origins import Origins
+from sapo_verification.sampler import Sampler, SamplingPolicy
+from sapo_verification.types import AdmittedRollout
+
+Check = Callable[[Task, Sequence[bytes]], Awaitable[Checked]]
+Group = tuple[bytes, ...]
+Behaviour = Callable[[int], Sequence[Group]]
+"""The groups that an author sends in an epoch."""
+
+RIGHT, WRONG, HANGS = b"right", b"wrong", b"hangs"
+GOOD: Final[Group] = (RIGHT, WRONG)
+BAD: Final[Group] = (HANGS, WRONG)
+
+SLOTS: Final = 4096
+"""More than any author here fills in an epoch, floods included."""
+
+AUDIT_SHARE: Final = 0.25
+"""The default of `verification.audit_share`."""
+
+ROUNDS_PER_EPOCH: Final = 8
+
+SEALED_PER_EPOCH: Final = 100
+"""Groups that an author with many keys sends in an epoch; it goes on with the next keys in the next one."""
+
+
+async def table_check(task: Task, completions: Sequence[bytes]) -> Checked:
+    """The checker: rewards by the table, and a time-out for an answer that hangs."""
+    if HANGS in completions:
+        raise CheckFailed(Failure.TIMEOUT)
+    return Checked(f"task {task.seed}", tuple(float(answer == RIGHT) for answer in completions))
+
+
+async def broken_check(task: Task, completions: Sequence[bytes]) -> Checked:
+    """A checker after a bad upgrade: it crashes on everybody's answers."""
+    raise CheckFailed(Failure.CRASH)
+
+
+def steady(groups: int, group: Group = GOOD) -> Behaviour:
+    """So many groups of one kind in every epoch."""
+    return lambda _epoch: (group,) * groups
+
+
+def turning(groups: int, epoch: int, group: Group = BAD) -> Behaviour:
+    """Good groups until an epoch, others from then on."""
+    return lambda now: (GOOD if now < epoch else group,) * groups
+
+
+def silent_until(epoch: int, behaviour: Behaviour) -> Behaviour:
+    """Nothing before an epoch."""
+    return lambda now: behaviour(now) if now >= epoch else ()
+
+
+@dataclass(frozen=True)
+class Author:
+    """One account: how it behaves, how many keys it sends under, where its peers come from."""
+
+    number: int
+    behaviour: Behaviour
+    keys: int = 1
+    host: str = "127.0.0.1"
+
+    @cached_property
+    def identities(self) -> tuple[Identity, ...]:
+        """Its keys, all certified for its account."""
+        return tuple(Identity(self.number, key) for key in range(self.keys))
+
+    @cached_property
+    def account(self) -> Account:
+        """Who it is."""
+        return Identity(self.number).account
+
+    def senders(self, epoch: int) -> Iterator[Identity]:
+        """The key of each group: in turn one of the newest four, which count, and one of all the others."""
+        keys = self.identities
+        newest, others = cycle(keys[-MAX_NODES_PER_ACCOUNT:]), cycle(keys)
+        for _ in range(epoch * SEALED_PER_EPOCH // 2 % len(keys)):
+            next(others)
+        while True:
+            yield next(newest)
+            yield next(others)
+
+
+def accounts(authors: Iterable[Author]) -> frozenset[Account]:
+    """Their accounts."""
+    return frozenset(author.account for author in authors)
+
+
+@dataclass
+class Draws:
+    """What the observing node's sampler drew.
+
+    Attributes:
+        places: external places that were to be filled; what no group fills stays with local ones.
+        groups: drawn groups by account.
+    """
+
+    places: int = 0
+    groups: Counter[Account] = field(default_factory=Counter)
+
+    def share(self, of: Iterable[Author]) -> float:
+        """Their part of all external groups that were drawn."""
+        return sum(self.groups[account] for account in accounts(of)) / self.groups.total()
+
+    def part_of_places(self, of: Iterable[Author]) -> float:
+        """Their part of all external places."""
+        return sum(self.groups[account] for account in accounts(of)) / self.places
+
+
+class Simulation:
+    """One observing node among authors; the same seed makes the same history."""
+
+    def __init__(
+        self,
+        authors: Sequence[Author],
+        *,
+        seed: int = 0,
+        policy: SamplingPolicy | None = None,
+        sealed: bool = False,
+    ) -> None:
+        self.authors = authors
+        self.check: Check = table_check
+        self.epoch = EPOCH
+        self.refused: Counter[str] = Counter()
+        self.policy = policy or SamplingPolicy()
+        self._sealed = sealed
+        self._rng = random.Random(seed)
+        self._origins = Origins()
+        introduced = tuple(key for author in authors for key in author.identities) if sealed else ()
+        limits = Limits(SLOTS, max_completions=8, points_per_epoch=16)
+        self._desk = Desk(
+            introduced, manifest=make_manifest(limits=limits), policy=self.policy, check=self._checked
+        )
+        self.reputation = self._desk.reputation
+        self._sampler = Sampler(
+            self._desk.pool, self.reputation, self._desk.verifier, self.policy, self._origins.network_of
+        )
+        for author in authors:
+            self._origins.learn(author.account, author.host)
+
+    async def run(self, epochs: int) -> Draws:
+        """What was drawn in the next epochs."""
+        draws = Draws()
+        for _ in range(epochs):
+            rollouts = list(self._rollouts())
+            self._rng.shuffle(rollouts)
+            for number in range(ROUNDS_PER_EPOCH):
+                await self._round(rollouts[number::ROUNDS_PER_EPOCH], draws)
+            self.epoch += 1
+            self._desk.pool.expire(self.epoch - 1)
+        return draws
+
+    def _rollouts(self) -> Iterable[tuple[Identity, Rollout]]:
+        for author in self.authors:
+            groups = author.behaviour(self.epoch)
+            for slot, (group, key) in enumerate(zip(groups, author.senders(self.epoch), strict=False)):
+                yield key, key.rollout(epoch=self.epoch, slot=slot, completions=group)
+
+    async def _round(self, rollouts: Iterable[tuple[Identity, Rollout]], draws: Draws) -> None:
+        for key, rollout in rollouts:
+            admitted = self._hear(key, rollout)
+            if admitted is not None and self._rng.random() < AUDIT_SHARE:
+                await self._audit(admitted)
+        drawn = await self._sampler.draw_external(self.epoch, self._rng)
+        draws.places += self.policy.external_groups
+        draws.groups.update(rollout.account for rollout in drawn)
+
+    def _hear(self, key: Identity, rollout: Rollout) -> AdmittedRollout | None:
+        try:
+            admitted = self._admit(key, rollout)
+            self._desk.pool.offer(admitted)
+        except RemoteProtocolError as error:
+            self.refused[error.reason] += 1
+            return None
+        return admitted
+
+    def _admit(self, key: Identity, rollout: Rollout) -> AdmittedRollout:
+        if self._sealed:
+            message = key.seal(self._desk.manifest, rollout).to_bytes()
+            return self._desk.admission.judge(message, moment(self._desk.manifest, self.epoch))
+        name = f"{rollout.account} {rollout.epoch} {rollout.slot}"
+        return AdmittedRollout(ContentId(sha256(name.encode()).digest()), rollout, b"")
+
+    async def _audit(self, admitted: AdmittedRollout) -> None:
+        try:
+            await self._desk.verifier.verify(admitted)
+        except RemoteProtocolError as error:
+            self.refused[error.reason] += 1
+            self._desk.pool.take(admitted.content_id)
+
+    async def _checked(self, task: Task, completions: Sequence[bytes]) -> Checked:
+        return await self.check(task, completions)

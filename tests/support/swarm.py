@@ -1,0 +1,126 @@
+"""A swarm for tests: manifest, identities, certificates and sealed rollouts, every one of them genuine.
+
+Nothing here stands in for the code under test: messages are built by the protocol's own functions
+and signed with real keys, which come from small numbers so that a failure can be told by name.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import sha256
+from typing import Any, Final
+
+from sapo_protocol import ed25519, secp256k1
+from sapo_protocol.certificate import issue_certificate
+from sapo_protocol.eip712 import NodeBinding
+from sapo_protocol.envelope import Kind, SignedEnvelope, seal
+from sapo_protocol.epochs import epoch_start_seconds
+from sapo_protocol.identifiers import Account, Digest, NodeId
+from sapo_protocol.manifest import Limits, Manifest
+from sapo_protocol.rollout import Rollout
+from sapo_protocol.suite import Suite
+from sapo_verification.admission import Admission
+from sapo_verification.catalogue import REASONING_GYM, family
+from sapo_verification.certificates import CertificateBook
+
+GENESIS_SECONDS: Final = 1_800_000_000
+EPOCH_SECONDS: Final = 60
+EPOCH: Final = 3
+"""The epoch that tests live in, unless they say otherwise."""
+
+FAMILIES: Final = ("basic_arithmetic", "base_conversion", "fraction_simplification")
+
+
+def make_suite(level: str = "nano", families: Iterable[str] = FAMILIES) -> Suite:
+    """A suite from the catalogue; its sample digest is made up, for nothing here derives sample items."""
+    chosen = tuple(family(name, level) for name in families)
+    return Suite(REASONING_GYM, chosen, Digest(sha256(b"samples").digest()))
+
+
+def make_manifest(**changes: Any) -> Manifest:
+    """A manifest without a chain."""
+    manifest = Manifest(
+        name="test swarm",
+        bootstrap=(),
+        chain_id=0,
+        registry=None,
+        ledger=None,
+        finality_seconds=0,
+        genesis_seconds=GENESIS_SECONDS,
+        epoch_seconds=EPOCH_SECONDS,
+        suite=make_suite(),
+        limits=Limits(slots_per_epoch=32, max_completions=8, points_per_epoch=16),
+    )
+    return replace(manifest, **changes)
+
+
+def make_chain_manifest(**changes: Any) -> Manifest:
+    """A manifest with a chain and contracts."""
+    contracts = {"registry": Account(bytes(19) + b"\x01"), "ledger": Account(bytes(19) + b"\x02")}
+    return make_manifest(**{"chain_id": 31337, "finality_seconds": 12, **contracts, **changes})
+
+
+def moment(manifest: Manifest, epoch: int = EPOCH) -> float:
+    """The middle of an epoch, Unix seconds."""
+    return epoch_start_seconds(manifest, epoch) + manifest.epoch_seconds / 2
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Both secrets of a participant, from two small numbers."""
+
+    number: int
+    key: int = 0
+
+    @cached_property
+    def seed(self) -> bytes:
+        """The secret seed of the node key."""
+        return sha256(f"node {self.number}.{self.key}".encode()).digest()
+
+    @cached_property
+    def secret(self) -> bytes:
+        """The secret key of the account, the same for all keys of one number."""
+        return sha256(f"account {self.number}".encode()).digest()
+
+    @cached_property
+    def node(self) -> NodeId:
+        """The node key."""
+        return ed25519.public_key(self.seed)
+
+    @cached_property
+    def account(self) -> Account:
+        """The account."""
+        return secp256k1.account_of(self.secret)
+
+    def certificate(
+        self, manifest: Manifest, not_before: int = GENESIS_SECONDS, not_after: int = GENESIS_SECONDS + 86_400
+    ) -> SignedEnvelope:
+        """The certificate that binds node key and account."""
+        binding = NodeBinding(self.node, manifest.swarm_id, not_before, not_after)
+        return issue_certificate(self.seed, self.secret, binding, manifest.binding_domain)
+
+    def rollout(self, **changes: Any) -> Rollout:
+        """A rollout in this identity's name."""
+        rollout = Rollout(self.node, self.account, EPOCH, slot=0, family=0, completions=(b"7", b"8"))
+        return replace(rollout, **changes)
+
+    def seal(self, manifest: Manifest, rollout: Rollout) -> SignedEnvelope:
+        """A rollout under this identity's signature, whatever the rollout says."""
+        return seal(Kind.ROLLOUT, manifest.swarm_id, rollout.to_payload(), self.seed)
+
+    def message(self, manifest: Manifest, **changes: Any) -> bytes:
+        """A sealed rollout as it goes over the wire."""
+        return self.seal(manifest, self.rollout(**changes)).to_bytes()
+
+
+def make_book(manifest: Manifest, *identities: Identity) -> CertificateBook:
+    """A certificate book that knows the identities."""
+    book = CertificateBook(manifest)
+    for identity in identities:
+        book.judge(identity.certificate(manifest).to_bytes(), moment(manifest))
+    return book
+
+
+def make_admission(manifest: Manifest, *identities: Identity, **options: int) -> Admission:
+    """An admission that knows the identities' certificates."""
+    return Admission(manifest, make_book(manifest, *identities), **options)

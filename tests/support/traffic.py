@@ -1,0 +1,90 @@
+"""Reasoning as honest policies and as cheats write it, around real questions, without a model."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final
+
+from support.swarm import EPOCH, Identity
+
+from sapo_protocol.identifiers import ContentId
+from sapo_protocol.tasks import Task
+from sapo_verification.catalogue import family
+from sapo_verification.types import AdmittedRollout, VerifiedRollout
+
+ARITHMETIC: Final = family("basic_arithmetic", "full")
+SHORT: Final = family("basic_arithmetic", "nano")
+FAMILIES: Final = (ARITHMETIC, SHORT)
+COMPLETIONS: Final = 8
+
+OPENINGS = ("To solve this problem we need to", "Let me think step by step and", "First of all I will", "We")
+STEPS = (
+    "add {a} and {b}, which gives {c}",
+    "take {a}, put {b} on top of it and arrive at {c}",
+    "write {a} as a sum, so that with {b} it becomes {c}",
+    "note that {a} plus {b} is {c}",
+    "check that {c} minus {b} is again {a}",
+)
+LINKS = (". Then we ", ". After that I ", ". Now we ", "; next we ", ". So I ")
+CLOSINGS = ("Therefore the answer is", "So the result is", "Hence we get", "The final answer is")
+
+
+@dataclass
+class Writer:
+    """An honest policy with habits of its own.
+
+    Attributes:
+        collapse: how little it varies, 0 to 1; at 1 it writes one text around the question's numbers.
+    """
+
+    person: Identity
+    collapse: float = 0.5
+
+    def __post_init__(self) -> None:
+        self.rng = random.Random(f"{self.person.number}")
+        self.slot = 0
+
+    def group(self, family: int = 0, epoch: int = EPOCH) -> VerifiedRollout:
+        """The answers to a question of its own."""
+        numbers = [self.rng.randint(2, 9999) for _ in range(6)]
+        texts = [self._text(numbers) for _ in range(COMPLETIONS)]
+        if family == 1:
+            texts = [str(sum(numbers[:2]) % 19) for _ in texts]
+        self.slot += 1
+        question = " + ".join(map(str, numbers))
+        return rollout(self.person, self.slot, question, texts, family=family, epoch=epoch)
+
+    def _choose(self, parts: Sequence[str]) -> str:
+        habit = parts[self.person.number % len(parts)]
+        return habit if self.rng.random() < self.collapse else self.rng.choice(parts)
+
+    def _text(self, numbers: Sequence[int]) -> str:
+        total, text = numbers[0], self._choose(OPENINGS) + " "
+        for number in numbers[1:]:
+            step = self._choose(STEPS).format(a=total, b=number, c=total + number)
+            total += number
+            text += step + self._choose(LINKS)
+        return f"{text}look at it once more. {self._choose(CLOSINGS)} <answer>{total}</answer>"
+
+
+def rollout(
+    person: Identity,
+    slot: int,
+    question: str,
+    texts: Sequence[str],
+    *,
+    family: int = 0,
+    epoch: int = EPOCH,
+) -> VerifiedRollout:
+    """A group as if it had been verified: half of its completions are right."""
+    completions = tuple(text.encode() for text in texts)
+    content = person.rollout(slot=slot, family=family, epoch=epoch, completions=completions)
+    content_id = ContentId(_digest(content.to_payload()))
+    rewards = tuple(float(place % 2) for place in range(len(completions)))
+    admitted = AdmittedRollout(content_id, content, b"")
+    return VerifiedRollout(admitted, Task(family, slot), question, rewards)
+
+
+def _digest(payload: bytes) -> bytes:
+    return sha256(payload).digest()

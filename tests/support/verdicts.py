@@ -1,0 +1,29 @@
+"""Reading the outcome of a call that either succeeds or blames the sender."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from sapo_protocol.errors import Reason, RemoteProtocolError, Verdict
+from sapo_verification.penalties import verdict
+
+T = TypeVar("T")
+
+
+def outcome_of(call: Callable[..., T], *arguments: object) -> T | Reason:
+    """What the call returned, or why it refused its input; no other exception is caught."""
+    try:
+        return call(*arguments)
+    except RemoteProtocolError as error:
+        return error.reason
+
+
+def reason_of(call: Callable[..., object], *arguments: object) -> Reason | None:
+    """Why the call refused its input, or none if it did not."""
+    outcome = outcome_of(call, *arguments)
+    return outcome if isinstance(outcome, Reason) else None
+
+
+def verdict_of(call: Callable[..., object], *arguments: object) -> Verdict:
+    """The gossip verdict of the call."""
+    reason = reason_of(call, *arguments)
+    return Verdict.ACCEPT if reason is None else verdict(reason)

@@ -1,0 +1,186 @@
+"""The house rules, as tests: who may import whom, who may build what, how large things are."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sapo_protocol.errors import Reason
+from sapo_verification.penalties import RULES
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = {
+    "protocol": ROOT / "protocol/sapo_protocol",
+    "verification": ROOT / "verification/sapo_verification",
+    "client": ROOT / "client/sapo_client",
+}
+MAX_FILE_LINES = 500
+MAX_FUNCTION_LINES = 60
+BROAD_EXCEPTS = {"protocol": 0, "verification": 0, "client": 3}
+HEAVY = {"torch", "trio", "web3", "libp2p", "reasoning_gym", "transformers"}
+
+BUILDERS = {
+    "SignedEnvelope": "protocol/sapo_protocol/envelope.py",
+    "AdmittedRollout": "verification/sapo_verification/admission.py",
+    "VerifiedRollout": "verification/sapo_verification/verifier.py",
+    "SampledBatch": "verification/sapo_verification/sampler.py",
+}
+"""Each step of the ladder of trust, and the one file that may build it."""
+
+
+def _sources(package: str) -> list[Path]:
+    return sorted(path for path in PACKAGES[package].rglob("*.py") if "__pycache__" not in path.parts)
+
+
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def _modules(package: str) -> list[str]:
+    root = PACKAGES[package]
+    return [
+        ".".join((root.name, *path.relative_to(root).with_suffix("").parts)).removesuffix(".__init__")
+        for path in _sources(package)
+    ]
+
+
+def test_the_packages_are_here() -> None:
+    assert all(_sources(package) for package in PACKAGES)
+
+
+def test_the_import_contracts_hold() -> None:
+    command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command as m; m()"]
+    result = subprocess.run([*command, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def _loaded_by(modules: list[str]) -> set[str]:
+    """The heavy packages that a fresh interpreter has loaded after importing the modules."""
+    program = f"import sys, importlib\nfor name in {modules!r}: importlib.import_module(name)\n"
+    program += f"print(*({HEAVY!r} & set(sys.modules)))"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    return set(result.stdout.split())
+
+
+def test_the_protocol_loads_nothing_heavy() -> None:
+    assert _loaded_by(_modules("protocol")) == set()
+
+
+def test_verification_loads_nothing_heavy_but_the_checkers_event_loop() -> None:
+    """ReasoningGYM belongs to the workers; trio to the pool that talks to them."""
+    needs_trio = {"sapo_verification.checkers", "sapo_verification.verifier", "sapo_verification.sampler"}
+    started = {
+        "sapo_verification.jail_probe",
+        "sapo_verification.jail_child",
+        "sapo_verification.jail_warden",
+    }
+    modules = [name for name in _modules("verification") if name not in started]
+    assert _loaded_by([name for name in modules if name not in needs_trio]) == set()
+    assert _loaded_by(modules) <= {"trio"}
+
+
+@pytest.mark.parametrize("built", BUILDERS)
+def test_each_step_of_the_ladder_of_trust_has_one_builder(built: str) -> None:
+    builders = {
+        _name(path)
+        for package in PACKAGES
+        for path in _sources(package)
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.Call) and _called(node) == built
+    }
+    assert builders == {BUILDERS[built]}
+
+
+@pytest.mark.parametrize("built", BUILDERS)
+def test_no_source_goes_round_a_builder(built: str) -> None:
+    """No renamed import, subclass, copy with changes or bare allocation of a trusted type."""
+    for package in PACKAGES:
+        for path in _sources(package):
+            for node in ast.walk(_tree(path)):
+                if isinstance(node, ast.alias) and node.name == built:
+                    assert node.asname is None, f"{_name(path)} renames {built}"
+                if isinstance(node, ast.ClassDef):
+                    assert built not in map(_dotted, node.bases), f"{_name(path)} derives from {built}"
+                if isinstance(node, ast.Call) and _called(node) in ("__new__", "partial"):
+                    assert built not in map(_dotted, node.args), f"{_name(path)} goes round {built}"
+
+
+def _called(call: ast.Call) -> str:
+    return _dotted(call.func)
+
+
+def _dotted(node: ast.expr) -> str:
+    """The last name of an expression such as ``types.SampledBatch``."""
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def test_every_reason_has_a_rule_and_is_specified() -> None:
+    specification = (ROOT / "protocol/README.md").read_text(encoding="utf-8")
+    rules = (ROOT / "verification/README.md").read_text(encoding="utf-8")
+    for reason in Reason:
+        assert reason in RULES
+        row = next((line for line in specification.splitlines() if f"`{reason}`" in line), "")
+        assert RULES[reason].verdict.upper() in row, f"protocol/README.md: {reason}"
+        assert f"| {RULES[reason].stage} |" in row.replace("6b", "6"), f"protocol/README.md: {reason}"
+        assert f"`{reason}`" in rules, f"verification/README.md lacks {reason}"
+
+
+def test_the_rules_name_tests_and_files_that_exist() -> None:
+    rules = (ROOT / "verification/README.md").read_text(encoding="utf-8")
+    words = [word.strip("`") for word in rules.replace("|", " ").split() if word.startswith("`test_")]
+    files = {path.name: path.read_text(encoding="utf-8") for path in ROOT.glob("tests/**/test_*.py")}
+    assert words
+    for word in words:
+        file, _, function = word.strip("`,;.").partition("::")
+        assert file in files, word
+        assert any(f"{keyword} {function}(" in files[file] for keyword in ("def", "class")), word
+
+
+def _broad_excepts(package: str) -> Iterator[str]:
+    for path in _sources(package):
+        for node in ast.walk(_tree(path)):
+            if isinstance(node, ast.ExceptHandler):
+                caught = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
+                if any(c is None or _dotted(c) in ("Exception", "BaseException") for c in caught):
+                    yield f"{_name(path)}:{node.lineno}"
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_broad_excepts_are_few_and_outside_the_trusted_packages(package: str) -> None:
+    found = list(_broad_excepts(package))
+    assert len(found) <= BROAD_EXCEPTS[package], found
+
+
+def test_files_and_functions_stay_small() -> None:
+    long = []
+    for package in PACKAGES:
+        for path in _sources(package):
+            tree = _tree(path)
+            if (lines := len(path.read_text(encoding="utf-8").splitlines())) > MAX_FILE_LINES:
+                long.append(f"{_name(path)}: {lines} lines")
+            for node in ast.walk(tree):
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                    size = (node.end_lineno or 0) - node.lineno + 1
+                    if size > MAX_FUNCTION_LINES:
+                        long.append(f"{_name(path)}: {node.name} has {size} lines")
+    assert long == []
+
+
+def test_test_files_have_unique_names() -> None:
+    """pytest's importlib mode would take two of one name, people and reports would not."""
+    names = [path.name for path in ROOT.glob("tests/**/test_*.py")]
+    assert sorted(names) == sorted(set(names))
+    assert list(ROOT.glob("tests/**/__init__.py")) == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_packages_are_typed(package: str) -> None:
+    assert (PACKAGES[package] / "py.typed").exists()

@@ -1,0 +1,211 @@
+"""Certificates: both signatures, their time, renewal, how many an account may have."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from vectors.raw import cbor
+from vectors.world import (
+    ALICE,
+    BOB,
+    CHAINED,
+    FORBIDDEN_TYPES,
+    GENESIS,
+    MANIFESTS,
+    NOW_MS,
+    PLAIN,
+    WRONG_TYPES,
+    YEAR_END,
+    Case,
+    Identity,
+    Message,
+    changed,
+    frame,
+)
+
+from sapo_protocol import secp256k1
+from sapo_protocol.eip712 import NodeBinding
+from sapo_protocol.envelope import Kind
+from sapo_protocol.manifest import Manifest
+
+ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
+MOST_SECONDS = 34_560_000
+NOW = NOW_MS // 1000
+
+
+def cases() -> Iterator[Case]:
+    """Every case of this file."""
+    yield _case("genuine", None, ALICE.certificate())
+    yield _case("genuine, on a chain", None, ALICE.certificate(CHAINED), manifest="chained")
+    yield from _fields()
+    yield from _durations()
+    yield from _account_signatures()
+    yield from _domains()
+    yield from _node_signatures()
+    yield from _moments()
+    yield from _renewals()
+    yield from _crowds()
+
+
+def _case(name: str, reason: str | None, data: bytes, **options: Any) -> Case:
+    return Case(f"certificate: {name}", (Message(reason, data, "certificates"),), certificates=(), **options)
+
+
+def fields(
+    who: Identity = ALICE,
+    not_before: int = GENESIS,
+    not_after: int = YEAR_END,
+    manifest: Manifest = PLAIN,
+    **changes: Any,
+) -> dict[int, Any]:
+    """The fields of a certificate by key, the account's signature genuine unless it is replaced."""
+    within = not_before < 2**64 and not_after < 2**64
+    binding = NodeBinding(who.node, manifest.swarm_id, not_before, not_after)
+    signature = secp256k1.sign(who.secret, binding.digest(manifest.binding_domain)) if within else bytes(65)
+    genuine = {0: bytes(who.node), 1: bytes(who.account), 2: not_before, 3: not_after, 4: signature}
+    return changed(genuine, changes)
+
+
+def _sealed(payload: dict[int, Any], manifest: Manifest = PLAIN) -> bytes:
+    return ALICE.signed(cbor(payload), manifest, Kind.CERTIFICATE)
+
+
+def _fields() -> Iterator[Case]:
+    genuine = fields()
+    for key, value in genuine.items():
+        yield _case(f"without field {key}", "schema", _sealed(fields(**{f"f{key}": None})))
+        for name, wrong in WRONG_TYPES.items():
+            if not isinstance(wrong, type(value)):
+                yield _case(f"field {key} is a {name}", "schema", _sealed({**genuine, key: wrong}))
+    for name, wrong in FORBIDDEN_TYPES.items():
+        yield _case(f"not before is a {name}", "not_canonical", _sealed({**genuine, 2: wrong}))
+    for key in (5, 2**64 - 1):
+        yield _case(f"with field {key} more", "schema", _sealed({**genuine, key: 0}))
+    for key, size in ((0, 31), (0, 33), (1, 19), (1, 21)):
+        yield _case(f"field {key} of {size} bytes", "schema", _sealed({**genuine, key: bytes(size)}))
+    for size in (0, 64, 66):
+        data = _sealed({**genuine, 4: bytes(size)})
+        yield _case(f"an account signature of {size} bytes", "out_of_bounds", data)
+    data = _sealed({**genuine, 3: GENESIS, 4: b""})
+    yield _case("reversed and without an account's signature", "out_of_bounds", data)
+    yield _case("a rollout among certificates", "wrong_kind", ALICE.rollout())
+
+
+def _durations() -> Iterator[Case]:
+    for length, reason in (
+        (1, "certificate_expired"),
+        (0, "out_of_bounds"),
+        (-1, "out_of_bounds"),
+        (MOST_SECONDS, None),
+        (MOST_SECONDS + 1, "out_of_bounds"),
+    ):
+        yield _case(f"of {length} s", reason, _sealed(fields(ALICE, GENESIS, GENESIS + length)))
+    yield _case("from 0 to the end", "out_of_bounds", _sealed(fields(ALICE, 0, 2**64 - 1)))
+    last = fields(ALICE, 2**64 - 2, 2**64 - 1)
+    yield _case("the last second of all", "certificate_expired", _sealed(last))
+
+
+def _account_signatures() -> Iterator[Case]:
+    genuine = fields()[4]
+    r, s, v = genuine[:32], genuine[32:64], genuine[64]
+    high = (ORDER - int.from_bytes(s, "big")).to_bytes(32, "big")
+    odd = {
+        "s in the upper half": r + high + bytes((55 - v,)),
+        "s in the upper half, v kept": r + high + bytes((v,)),
+        "the other v": r + s + bytes((55 - v,)),
+        "v of 0": r + s + b"\x00",
+        "v of 1": r + s + b"\x01",
+        "v of 26": r + s + b"\x1a",
+        "v of 29": r + s + b"\x1d",
+        "r of zero": bytes(32) + s + bytes((v,)),
+        "s of zero": r + bytes(32) + bytes((v,)),
+        "r of the order": ORDER.to_bytes(32, "big") + s + bytes((v,)),
+        "s of the order": r + ORDER.to_bytes(32, "big") + bytes((v,)),
+        "r of all ones": b"\xff" * 32 + s + bytes((v,)),
+        "r on no point": (5).to_bytes(32, "big") + s + bytes((v,)),
+        "zeros": bytes(65),
+        "another account's": fields(BOB)[4],
+    }
+    for name, signature in odd.items():
+        yield _case(f"account signature: {name}", "certificate_malformed", _sealed(fields(f4=signature)))
+    stolen = fields(f1=bytes(BOB.account))
+    yield _case("claims a stranger's account", "certificate_malformed", _sealed(stolen))
+    longer = fields(f3=YEAR_END + 1)
+    yield _case("lasts longer than was signed", "certificate_malformed", _sealed(longer))
+
+
+def _domains() -> Iterator[Case]:
+    """The account signed for another chain, contract or swarm; the node signed for this one."""
+    for signed_for, heard_in in (
+        ("chained", "plain"),
+        ("plain", "chained"),
+        ("other chain", "chained"),
+        ("other registry", "chained"),
+        ("wide", "plain"),
+    ):
+        signature = fields(manifest=MANIFESTS[signed_for])[4]
+        data = _sealed(fields(f4=signature), MANIFESTS[heard_in])
+        name = f"account signed in {signed_for!r}, heard in {heard_in!r}"
+        yield _case(name, "certificate_malformed", data, manifest=heard_in)
+        whole = ALICE.certificate(MANIFESTS[signed_for])
+        yield _case(f"of {signed_for!r}, heard in {heard_in!r}", "wrong_swarm", whole, manifest=heard_in)
+
+
+def _node_signatures() -> Iterator[Case]:
+    payload = cbor(fields())
+    forged = frame(kind=1, payload=payload)
+    yield _case("not signed", "bad_signature", forged)
+    yield _case("signed by another node", "bad_signature", BOB.signed(payload, PLAIN, Kind.CERTIFICATE))
+    stolen = cbor(fields(f0=bytes(BOB.node)))
+    yield _case("claims a stranger's node", "bad_signature", ALICE.signed(stolen, PLAIN, Kind.CERTIFICATE))
+    both = frame(kind=1, payload=cbor(fields(f4=bytes(65))))
+    yield _case("signed by nobody at all", "bad_signature", both)
+
+
+def _moments() -> Iterator[Case]:
+    certificate = ALICE.certificate(PLAIN, NOW, NOW + 10)
+    for offset, reason in (
+        (-1000, "certificate_expired"),
+        (-1, "certificate_expired"),
+        (0, None),
+        (9_999, None),
+        (10_000, "certificate_expired"),
+        (10_001, "certificate_expired"),
+    ):
+        message = Message(reason, certificate, "certificates", offset)
+        yield Case(f"certificate: {offset} ms after its begin", (message,), certificates=())
+
+
+def _renewals() -> Iterator[Case]:
+    def case(name: str, *messages: tuple[str | None, bytes]) -> Case:
+        steps = tuple(Message(reason, data, "certificates", i) for i, (reason, data) in enumerate(messages))
+        return Case(f"certificate: {name}", steps, certificates=())
+
+    genuine = ALICE.certificate()
+    yield case("the same again", (None, genuine), ("seen", genuine))
+    longer = ALICE.certificate(PLAIN, GENESIS, YEAR_END + 1)
+    yield case("renewed", (None, genuine), (None, longer), ("seen", genuine))
+    shorter = ALICE.certificate(PLAIN, GENESIS, YEAR_END - 1)
+    yield case("shortened", (None, genuine), ("seen", shorter))
+    moved = ALICE.certificate(PLAIN, GENESIS + 1, YEAR_END)
+    yield case("with another begin", (None, genuine), ("seen", moved))
+    forged = frame(kind=1, payload=cbor(fields()))
+    yield case("a forged copy", ("bad_signature", forged), (None, genuine), ("bad_signature", forged))
+
+
+def _crowds() -> Iterator[Case]:
+    """An account's fifth node displaces the first; one that renews itself goes to the end."""
+    keys = [Identity("alice", key) for key in range(5)]
+    heard = [Message(None, key.certificate(), "certificates", i) for i, key in enumerate(keys)]
+    then = (
+        Message("certificate_unknown", keys[0].rollout(), offset_ms=10),
+        Message(None, keys[1].rollout(f3=1), offset_ms=11),
+        Message(None, keys[4].rollout(f3=4), offset_ms=12),
+    )
+    yield Case("certificate: five nodes of an account", (*heard, *then), certificates=())
+    renewed = Message(None, keys[0].certificate(PLAIN, GENESIS, YEAR_END + 1), "certificates", 4)
+    fifth = Message(None, keys[4].certificate(), "certificates", 5)
+    then = (
+        Message("certificate_unknown", keys[1].rollout(), offset_ms=10),
+        Message(None, keys[0].rollout(f3=1), offset_ms=11),
+    )
+    yield Case("certificate: renewed before the fifth", (*heard[:4], renewed, fifth, *then), certificates=())

@@ -1,0 +1,302 @@
+"""What follows from values alone: ids, beacons, seeds, roots and proofs, digests, settlements, objects."""
+
+from collections.abc import Callable, Iterator, Mapping
+from hashlib import sha256
+from typing import Any
+
+from vectors.raw import cbor
+from vectors.world import ALICE, BOB, CHAINED, MANIFESTS, NOW_MS, PLAIN, Identity
+
+from sapo_protocol import merkle, secp256k1
+from sapo_protocol.constants import PROTOCOL_VERSION
+from sapo_protocol.contributions import Proposal, Share, Tally, parse_proposal, settle
+from sapo_protocol.eip712 import Domain, EpochRoot, NodeBinding
+from sapo_protocol.envelope import Kind, parse_envelope
+from sapo_protocol.epochs import beacon, epoch_at, epoch_start_seconds
+from sapo_protocol.identifiers import Account, ContentId, Digest
+from sapo_protocol.tasks import assigned_task
+
+PEOPLE = [Identity(f"account {number}") for number in range(9)]
+ACCOUNTS = sorted(person.account for person in PEOPLE)
+
+
+def swarms() -> list[dict[str, Any]]:
+    """Swarm ids, with the bytes that they are digests of."""
+    return [
+        {"manifest": name, "cbor": manifest.to_bytes().hex(), "swarm_id": manifest.swarm_id.hex()}
+        for name, manifest in MANIFESTS.items()
+    ]
+
+
+def contents() -> list[dict[str, Any]]:
+    """Content ids of messages; the signature is no part of them."""
+    found = []
+    forged = ALICE.rollout()[:-64] + bytes(64)
+    for name, data in {
+        "a rollout": ALICE.rollout(),
+        "the same, not signed": forged,
+        "a second rollout": ALICE.rollout(f5=[b"9"]),
+        "a certificate": ALICE.certificate(),
+        "a rollout on a chain": ALICE.rollout(CHAINED),
+    }.items():
+        swarm = CHAINED if "chain" in name else PLAIN
+        envelope = parse_envelope(data, swarm.swarm_id)
+        found.append({"name": name, "envelope": data.hex(), "content_id": envelope.content_id.hex()})
+    return found
+
+
+def epochs() -> list[dict[str, Any]]:
+    """Epochs of moments."""
+    found = []
+    for name in ("plain", "long epochs"):
+        manifest = MANIFESTS[name]
+        genesis, length = manifest.genesis_seconds, manifest.epoch_seconds
+        for seconds in (0, 1, length - 1, length, length + 1, 10 * length, 10**9):
+            epoch = epoch_at(manifest, genesis + seconds)
+            start = epoch_start_seconds(manifest, epoch)
+            found.append(
+                {"manifest": name, "unix_seconds": genesis + seconds, "epoch": epoch, "start_seconds": start}
+            )
+    return found
+
+
+def beacons() -> list[dict[str, Any]]:
+    """Beacons, and the seeds of slots under them."""
+    found = []
+    for name in ("plain", "chained", "other chain"):
+        swarm = MANIFESTS[name].swarm_id
+        for epoch in (0, 3, 255, 2**32, 2**64 - 1):
+            block = b"" if name == "plain" else sha256(b"block %d" % epoch).digest()
+            value = beacon(swarm, epoch, block)
+            found.append(
+                {
+                    "manifest": name,
+                    "epoch": epoch,
+                    "block_hash": block.hex(),
+                    "beacon": value.hex(),
+                    "seeds": list(_seeds(name, value)),
+                }
+            )
+    return found
+
+
+def _seeds(name: str, value: Digest) -> Iterator[dict[str, Any]]:
+    for who in (ALICE, BOB):
+        for family, slot in ((0, 0), (0, 1), (1, 0), (2, 31), (255, 2**32 - 1)):
+            task = assigned_task(MANIFESTS[name].swarm_id, value, who.account, family, slot)
+            yield {"account": who.account.hex(), "family": family, "slot": slot, "seed": task.seed}
+
+
+def merkle_trees() -> list[dict[str, Any]]:
+    """Roots of trees of many sizes with every proof, and proofs that lead nowhere."""
+    found = []
+    for size in (0, 1, 2, 3, 4, 5, 6, 7, 8, 9):
+        entries = [(account, 10**number) for number, account in enumerate(ACCOUNTS[:size])]
+        leaves = [merkle.leaf(account, value) for account, value in entries]
+        proofs = [[step.hex() for step in merkle.proof(leaves, index)] for index in range(size)]
+        found.append(
+            {
+                "entries": [[account.hex(), str(value)] for account, value in entries],
+                "leaves": [leaf.hex() for leaf in leaves],
+                "root": merkle.root(leaves).hex(),
+                "proofs": proofs,
+            }
+        )
+    largest = [(ACCOUNTS[0], 2**256 - 1)]
+    leaf = merkle.leaf(*largest[0])
+    entry = [[ACCOUNTS[0].hex(), str(2**256 - 1)]]
+    found.append({"entries": entry, "leaves": [leaf.hex()], "root": leaf.hex(), "proofs": [[]]})
+    return found
+
+
+def typed_data() -> list[dict[str, Any]]:
+    """EIP-712 digests and signatures, and who signed them."""
+    found = []
+    for chain_id, contract in (
+        (0, bytes(20)),
+        (1, b"\x01" * 20),
+        (31337, bytes(19) + b"\x02"),
+        (2**63, b"\xff" * 20),
+    ):
+        domain = Domain(chain_id, Account(contract))
+        binding = NodeBinding(ALICE.node, PLAIN.swarm_id, 0, 2**64 - 1)
+        root = EpochRoot(7, Digest(b"\x01" * 32), Digest(b"\x02" * 32), 2**200, Digest(b"\x03" * 32))
+        for statement in (binding, root):
+            digest = statement.digest(domain)
+            found.append(
+                {
+                    "type": type(statement).__name__,
+                    "chain_id": chain_id,
+                    "contract": contract.hex(),
+                    "separator": domain.separator.hex(),
+                    "message": _readable(statement),
+                    "digest": digest.hex(),
+                    "signer": ALICE.account.hex(),
+                    "signature": secp256k1.sign(ALICE.secret, digest).hex(),
+                }
+            )
+    return found
+
+
+def _readable(statement: NodeBinding | EpochRoot) -> dict[str, str]:
+    names = statement.__slots__
+    values = ((name, getattr(statement, name)) for name in names)
+    return {name: str(value) if isinstance(value, int) else value.hex() for name, value in values}
+
+
+def settlements() -> list[dict[str, Any]]:
+    """Shares from tallies, and the epoch root that they become."""
+    a, b, c, d = ACCOUNTS[:4]
+    scenes: Mapping[str, tuple[list[dict[Account, int]], dict[Account, int], int]] = {
+        "one tally": ([{a: 3, b: 5}], {}, 16),
+        "two tallies, the lower counts": ([{a: 3}, {a: 5}], {}, 16),
+        "three tallies, the median": ([{a: 3}, {a: 5}, {a: 900}], {}, 16),
+        "not named is zero": ([{a: 4}, {}, {b: 6}], {}, 16),
+        "clipped": ([{a: 40, b: 16}, {a: 17, b: 99}], {}, 16),
+        "added to what was": ([{a: 3}], {a: 10, c: 7}, 16),
+        "nobody": ([{}], {}, 16),
+        "zero points": ([{a: 0, b: 1}], {d: 0}, 16),
+        "four tallies": ([{a: 1, b: 4}, {a: 2, b: 3}, {a: 3, b: 2}, {a: 4, b: 1}], {c: 1}, 16),
+        "large": ([{a: 2**64 - 1}], {a: 2**63}, 2**64 - 1),
+    }
+    return [_settlement(name, *scene) for name, scene in scenes.items()]
+
+
+def _settlement(
+    name: str, counts: list[dict[Account, int]], previous: dict[Account, int], most: int
+) -> dict[str, Any]:
+    tallies = [
+        Tally(ALICE.node, ALICE.account, 3, tuple(sorted(count.items())), Digest(bytes(32)))
+        for count in counts
+    ]
+    shares = settle(tallies, previous, most)
+    proposal = Proposal(ALICE.node, ALICE.account, 3, (), shares)
+    root = proposal.root(ContentId(sha256(name.encode()).digest()))
+    return {
+        "name": name,
+        "tallies": [{account.hex(): str(value) for account, value in count.items()} for count in counts],
+        "previous": {account.hex(): str(value) for account, value in previous.items()},
+        "points_per_epoch": str(most),
+        "shares": [[s.account.hex(), str(s.points), str(s.cumulative)] for s in shares],
+        "proposal_id": root.archive_digest.hex(),
+        "epoch_root": _readable(root),
+        "digest": root.digest(CHAINED.ledger_domain).hex(),
+    }
+
+
+def objects() -> list[dict[str, Any]]:
+    """Payloads of contributions and whether they can be read."""
+    makers: tuple[Callable[[], Iterator[tuple[str, str, str | None, bytes]]], ...] = (
+        _tallies,
+        _proposals,
+        _approvals,
+    )
+    return [
+        {"kind": kind, "name": name, "payload": payload.hex(), "reason": reason}
+        for maker in makers
+        for kind, name, reason, payload in maker()
+    ]
+
+
+AUTHOR: dict[int, Any] = {0: bytes(ALICE.node), 1: bytes(ALICE.account), 2: 3}
+A, B = bytes(ACCOUNTS[0]), bytes(ACCOUNTS[1])
+Rows = Iterator[tuple[str, str, str | None, bytes]]
+
+
+def _author_faults(kind: str, genuine: dict[int, Any]) -> Rows:
+    for key in genuine:
+        rest = {k: v for k, v in genuine.items() if k != key}
+        yield kind, f"without field {key}", "schema", cbor(rest)
+        yield kind, f"field {key} is a map", "schema", cbor({**genuine, key: {}})
+    yield kind, "with field 5", "schema", cbor({**genuine, 5: 0})
+    yield kind, "a short node", "schema", cbor({**genuine, 0: bytes(31)})
+    yield kind, "the last epoch", None, cbor({**genuine, 2: 2**64 - 1})
+
+
+def _tallies() -> Rows:
+    genuine = {**AUTHOR, 3: [[A, 1], [B, 2]], 4: bytes(32)}
+    yield "tally", "genuine", None, cbor(genuine)
+    yield from _author_faults("tally", genuine)
+    many = [[number.to_bytes(20, "big"), number] for number in range(1, 1026)]
+    for name, reason, points in (
+        ("nobody", None, []),
+        ("descending", "out_of_bounds", [[B, 1], [A, 1]]),
+        ("an account twice", "out_of_bounds", [[A, 1], [A, 1]]),
+        ("three in an entry", "out_of_bounds", [[A, 1, 1]]),
+        ("one in an entry", "out_of_bounds", [[A]]),
+        ("an entry that is a number", "schema", [1]),
+        ("an account of 19 bytes", "schema", [[A[:19], 1]]),
+        ("points in text", "schema", [[A, "1"]]),
+        ("1,024 accounts", None, many[:1024]),
+        ("1,025 accounts", "out_of_bounds", many),
+        ("descending, then malformed", "schema", [[B, 1], [A, "1"]]),
+    ):
+        yield "tally", name, reason, cbor({**genuine, 3: points})
+    yield "tally", "8,192 values", "schema", cbor([0] * 8191)
+    yield "tally", "8,193 values", "out_of_bounds", cbor([0] * 8192)
+    yield "tally", "a short evidence root", "schema", cbor({**genuine, 4: bytes(31)})
+
+
+def _proposals() -> Rows:
+    ids = [sha256(b"%d" % number).digest() for number in range(65)]
+    ids.sort()
+    genuine = {**AUTHOR, 3: ids[:2], 4: [[A, 1, 2], [B, 0, 2]]}
+    yield "proposal", "genuine", None, cbor(genuine)
+    yield from _author_faults("proposal", genuine)
+    for name, reason, tallies in (
+        ("64 tallies", None, ids[:64]),
+        ("65 tallies", "out_of_bounds", ids),
+        ("no tally", "out_of_bounds", []),
+        ("a tally twice", "out_of_bounds", [ids[0], ids[0]]),
+        ("descending tallies", "out_of_bounds", [ids[1], ids[0]]),
+        ("a short tally", "schema", [ids[0][:31]]),
+    ):
+        yield "proposal", name, reason, cbor({**genuine, 3: tallies})
+    for name, reason, shares in (
+        ("no shares", None, []),
+        ("descending shares", "out_of_bounds", [[B, 1, 1], [A, 1, 1]]),
+        ("two in a share", "out_of_bounds", [[A, 1]]),
+        ("a share that is text", "schema", ["1"]),
+        ("cumulative bytes", "schema", [[A, 1, b"1"]]),
+    ):
+        yield "proposal", name, reason, cbor({**genuine, 4: shares})
+    both = {**genuine, 3: [ids[1], ids[0]], 4: ["1"]}
+    yield "proposal", "descending tallies before malformed shares", "out_of_bounds", cbor(both)
+
+
+def _approvals() -> Rows:
+    genuine = {**AUTHOR, 3: bytes(32), 4: bytes(65)}
+    yield "approval", "genuine", None, cbor(genuine)
+    yield from _author_faults("approval", genuine)
+    yield "approval", "64 values", "schema", cbor([0] * 63)
+    yield "approval", "65 values", "out_of_bounds", cbor([0] * 64)
+    for size in (0, 64, 66):
+        yield "approval", f"a signature of {size} bytes", "out_of_bounds", cbor({**genuine, 4: bytes(size)})
+    yield "approval", "a short proposal id", "schema", cbor({**genuine, 3: bytes(31)})
+
+
+def proposal_roots() -> list[dict[str, Any]]:
+    """Epoch roots of whole proposals, by their content ids."""
+    shares = tuple(Share(account, number % 3, number + 1) for number, account in enumerate(ACCOUNTS))
+    payload = Proposal(ALICE.node, ALICE.account, 3, (ContentId(bytes(32)),), shares).to_payload()
+    data = ALICE.signed(payload, CHAINED, Kind.PROPOSAL)
+    envelope = parse_envelope(data, CHAINED.swarm_id)
+    root = parse_proposal(envelope.payload).root(envelope.content_id)
+    digest = root.digest(CHAINED.ledger_domain).hex()
+    return [{"manifest": "chained", "envelope": data.hex(), "epoch_root": _readable(root), "digest": digest}]
+
+
+def everything() -> dict[str, Any]:
+    """All derivations by name."""
+    return {
+        "protocol_version": PROTOCOL_VERSION,
+        "now_ms": NOW_MS,
+        "swarms": swarms(),
+        "contents": contents(),
+        "epochs": epochs(),
+        "beacons": beacons(),
+        "merkle": merkle_trees(),
+        "typed_data": typed_data(),
+        "settlements": settlements(),
+        "proposal_roots": proposal_roots(),
+    }

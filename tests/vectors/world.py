@@ -1,0 +1,220 @@
+"""The swarms and identities of the vectors, from small numbers; and what a case is."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from hashlib import sha256
+from typing import Any
+
+from vectors.raw import Raw, cbor
+
+from sapo_protocol import ed25519, secp256k1
+from sapo_protocol.certificate import issue_certificate
+from sapo_protocol.eip712 import NodeBinding
+from sapo_protocol.envelope import Kind, signed_bytes
+from sapo_protocol.identifiers import Account, Digest, NodeId
+from sapo_protocol.manifest import Limits, Manifest
+from sapo_protocol.suite import Family, Suite
+
+GENESIS = 1_800_000_000
+EPOCH_SECONDS = 60
+EPOCH = 3
+NOW_MS = 1000 * (GENESIS + EPOCH * EPOCH_SECONDS + EPOCH_SECONDS // 2)
+YEAR_END = GENESIS + 86_400
+
+
+def _family(name: str, config: str, scorer: str) -> Family:
+    return Family(name, "nano", config, scorer, "{question}\n", "plain", 24)
+
+
+FAMILIES = (
+    _family("basic_arithmetic", '{"max_digits":1,"operators":["+","-"]}', "exact/1"),
+    _family("base_conversion", '{"max_base":10,"min_base":2}', "exact/1"),
+    Family(
+        "fraction_simplification",
+        "full",
+        '{"note":"\\u00e9\\ud83d\\udc38","p":0.25,"z":null}',
+        "fraction/1",
+        "Löse dies — {question}\n🐸",
+        "tag",
+        4096,
+    ),
+)
+
+PLAIN = Manifest(
+    name="vectors",
+    bootstrap=(),
+    chain_id=0,
+    registry=None,
+    ledger=None,
+    finality_seconds=0,
+    genesis_seconds=GENESIS,
+    epoch_seconds=EPOCH_SECONDS,
+    suite=Suite("0.1.25", FAMILIES, Digest(sha256(b"samples").digest())),
+    limits=Limits(slots_per_epoch=32, max_completions=8, points_per_epoch=16),
+)
+CHAINED = replace(
+    PLAIN,
+    name="vectors, with a chain",
+    chain_id=31337,
+    registry=Account(bytes(19) + b"\x01"),
+    ledger=Account(bytes(19) + b"\x02"),
+    finality_seconds=12,
+)
+WIDE = replace(PLAIN, name="vectors, wide", limits=Limits(2**32, 16, 2**64 - 1))
+MANIFESTS: Mapping[str, Manifest] = {
+    "plain": PLAIN,
+    "chained": CHAINED,
+    "other chain": replace(CHAINED, chain_id=1),
+    "other registry": replace(CHAINED, registry=Account(bytes(19) + b"\x03")),
+    "wide": WIDE,
+    "long epochs": replace(PLAIN, epoch_seconds=3600, genesis_seconds=0),
+}
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Both secrets of a participant."""
+
+    name: str
+    key: int = 0
+
+    @cached_property
+    def seed(self) -> bytes:
+        """The secret seed of the node key."""
+        return sha256(f"vectors node {self.name} {self.key}".encode()).digest()
+
+    @cached_property
+    def secret(self) -> bytes:
+        """The secret key of the account."""
+        return sha256(f"vectors account {self.name}".encode()).digest()
+
+    @cached_property
+    def node(self) -> NodeId:
+        """The node key."""
+        return ed25519.public_key(self.seed)
+
+    @cached_property
+    def account(self) -> Account:
+        """The account."""
+        return secp256k1.account_of(self.secret)
+
+    def certificate(
+        self, manifest: Manifest = PLAIN, not_before: int = GENESIS, not_after: int = YEAR_END
+    ) -> bytes:
+        """A genuine certificate."""
+        binding = NodeBinding(self.node, manifest.swarm_id, not_before, not_after)
+        return issue_certificate(self.seed, self.secret, binding, manifest.binding_domain).to_bytes()
+
+    def fields(self, **changes: Any) -> dict[int, Any]:
+        """The fields of a rollout by key; ``f5=...`` replaces field 5, ``f5=None`` leaves it out."""
+        fields: dict[int, Any] = {
+            0: bytes(self.node),
+            1: bytes(self.account),
+            2: EPOCH,
+            3: 0,
+            4: 0,
+            5: [b"7", b"8"],
+        }
+        return changed(fields, changes)
+
+    def rollout(self, manifest: Manifest = PLAIN, **changes: Any) -> bytes:
+        """A rollout with some fields replaced, under a genuine signature."""
+        return self.signed(cbor(self.fields(**changes)), manifest)
+
+    def signed(self, payload: bytes, manifest: Manifest = PLAIN, kind: Kind = Kind.ROLLOUT) -> bytes:
+        """An envelope over any payload under a genuine signature."""
+        signature = ed25519.sign(self.seed, signed_bytes(kind, manifest.swarm_id, payload))
+        return frame(manifest, kind=int(kind), payload=payload, signature=signature)
+
+
+def frame(manifest: Manifest = PLAIN, **fields: Any) -> bytes:
+    """An envelope of any fields."""
+    return cbor(frame_fields(manifest, **fields))
+
+
+def frame_fields(
+    manifest: Manifest = PLAIN,
+    version: Any = 1,
+    kind: Any = 2,
+    swarm: Any = None,
+    payload: Any = b"",
+    signature: Any = bytes(64),
+) -> dict[int, Any]:
+    """The fields of an envelope by key."""
+    return {
+        0: version,
+        1: kind,
+        2: bytes(manifest.swarm_id) if swarm is None else swarm,
+        3: payload,
+        4: signature,
+    }
+
+
+def changed(fields: dict[int, Any], changes: Mapping[str, Any]) -> dict[int, Any]:
+    """Fields after changes named ``f<key>``, in the order of their keys."""
+    merged = {**fields, **{int(name[1:]): value for name, value in changes.items()}}
+    return {key: merged[key] for key in sorted(merged) if merged[key] is not None}
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message and what becomes of it; no reason means ACCEPT."""
+
+    reason: str | None
+    data: bytes
+    topic: str = "rollouts"
+    offset_ms: int = 0
+
+
+@dataclass(frozen=True)
+class Case:
+    """A node's knowledge and the messages that it hears."""
+
+    name: str
+    messages: tuple[Message, ...]
+    manifest: str = "plain"
+    certificates: tuple[str, ...] = ("alice", "bob")
+    seen: tuple[bytes, ...] = ()
+    now_ms: int = NOW_MS
+
+
+def one(name: str, reason: str | None, data: bytes, **options: Any) -> Case:
+    """The case of one message on the topic of rollouts."""
+    offset = options.pop("offset_ms", 0)
+    return Case(name, (Message(reason, data, offset_ms=offset),), **options)
+
+
+ALICE, BOB, MALLORY, STRANGER = (Identity(name) for name in ("alice", "bob", "mallory", "stranger"))
+ALICES_SECOND_KEY = Identity("alice", key=1)
+
+
+@dataclass
+class Introductions:
+    """The certificates that cases name, of every manifest."""
+
+    by_name: dict[str, bytes] = field(default_factory=dict)
+
+    def of(self, manifest: str) -> Iterator[tuple[str, bytes]]:
+        """Names and certificates that count in a manifest's swarm."""
+        swarm = MANIFESTS[manifest]
+        start = swarm.genesis_seconds
+        for who in (ALICE, BOB, MALLORY, ALICES_SECOND_KEY):
+            label = who.name + (f" {who.key}" if who.key else "")
+            yield label, who.certificate(swarm, start, start + 86_400)
+
+
+WRONG_TYPES: Mapping[str, Any] = {
+    "number": 1,
+    "bytes": b"1",
+    "text": "1",
+    "array": [],
+    "map": {},
+}
+FORBIDDEN_TYPES: Mapping[str, Any] = {
+    "false": False,
+    "null": None,
+    "negative number": -1,
+    "half float": Raw(b"\xf9\x3c\x00"),
+    "tagged number": Raw(b"\xc2\x41\x01"),
+}
