@@ -87,6 +87,14 @@ def test_the_moment_of_the_audit_counts_not_the_epoch_of_the_rollout() -> None:
     assert Reputation().suspended(NOW) == ()
 
 
+def test_the_audit_that_completes_the_vote_may_be_a_passed_one() -> None:
+    reputation = established()
+    tell(reputation, [(account, CRASH) for account in PEOPLE[:3]])
+    tell(reputation, [(account, None) for account in PEOPLE[3:MIN_VOTERS]])
+    assert reputation.suspended(NOW) == (CRASH,), "three of five"
+    assert bad(reputation) == pytest.approx([0.0] * 9)
+
+
 def test_failing_now_and_then_is_not_failing() -> None:
     reputation = established()
     tell(reputation, [audit for account in PEOPLE for audit in ((account, None), (account, CRASH))])

@@ -185,8 +185,8 @@ class Reputation:
         now = self._suspensions.moment(epoch)
         weighed = severity * DECAY_PER_EPOCH ** (now - epoch)
         self._suspensions.note(account, family, now, reason, weighed)
-        for suspect in sorted({*self._suspensions.suspended(now), *([reason] if reason else [])}):
-            for change in self._suspensions.review(now, suspect):
+        for failed in self._suspensions.failed(now):
+            for change in self._suspensions.review(now, failed):
                 self._add(change.account, change.family, Evidence(bad=change.severity, epoch=now))
 
     def _established(self, epoch: int) -> frozenset[Account]:

@@ -102,6 +102,11 @@ class Suspensions:
         query = "SELECT reason FROM suspended WHERE epoch = ? ORDER BY reason"
         return tuple(Reason(row[0]) for row in self._connection.execute(query, (epoch,)))
 
+    def failed(self, epoch: int) -> tuple[Reason, ...]:
+        """The checks that anybody failed in an epoch: a passed audit, too, can complete a vote on each."""
+        query = "SELECT DISTINCT reason FROM outcome WHERE epoch = ? AND reason != ? ORDER BY reason"
+        return tuple(Reason(row[0]) for row in self._connection.execute(query, (epoch, _PASSED)))
+
     def review(self, epoch: int, reason: Reason) -> tuple[Change, ...]:
         """What has to change now that an audit of the epoch was noted; the new state is kept."""
         before, now = self.is_suspended(epoch, reason), is_probably_ours(*self._count(epoch, reason))
