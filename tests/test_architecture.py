@@ -8,9 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from sapo_protocol.errors import Reason
-from sapo_verification.penalties import RULES
-
 ROOT = Path(__file__).parents[1]
 PACKAGES = {
     "protocol": ROOT / "protocol/sapo_protocol",
@@ -120,17 +117,6 @@ def _called(call: ast.Call) -> str:
 def _dotted(node: ast.expr) -> str:
     """The last name of an expression such as ``types.SampledBatch``."""
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
-
-
-def test_every_reason_has_a_rule_and_is_specified() -> None:
-    specification = (ROOT / "protocol/README.md").read_text(encoding="utf-8")
-    rules = (ROOT / "verification/README.md").read_text(encoding="utf-8")
-    for reason in Reason:
-        assert reason in RULES
-        row = next((line for line in specification.splitlines() if f"`{reason}`" in line), "")
-        assert RULES[reason].verdict.upper() in row, f"protocol/README.md: {reason}"
-        assert f"| {RULES[reason].stage} |" in row.replace("6b", "6"), f"protocol/README.md: {reason}"
-        assert f"`{reason}`" in rules, f"verification/README.md lacks {reason}"
 
 
 def test_the_rules_name_tests_and_files_that_exist() -> None:

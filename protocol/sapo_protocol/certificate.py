@@ -11,9 +11,16 @@ from sapo_protocol.constants import MAX_CERTIFICATE_SECONDS
 from sapo_protocol.eip712 import Domain, NodeBinding
 from sapo_protocol.encoding import encode
 from sapo_protocol.envelope import Kind, SignedEnvelope, open_payload, seal
-from sapo_protocol.errors import Reason, RemoteProtocolError
+from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, NodeId, SwarmId
-from sapo_protocol.schema import Fields
+from sapo_protocol.rules import Rule
+from sapo_protocol.schema import Bound, Fields, Schema
+
+_SCHEMA = Schema(Rule.CERTIFICATE_KEYS, Rule.CERTIFICATE_TYPES, range(5))
+_DURATION = Bound(Rule.CERTIFICATE_DURATION, least=1, most=MAX_CERTIFICATE_SECONDS)
+_SIGNATURE = Bound(
+    Rule.CERTIFICATE_SIGNATURE, least=secp256k1.SIGNATURE_BYTES, most=secp256k1.SIGNATURE_BYTES
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +56,11 @@ def parse_certificate(payload: bytes) -> Certificate:
     Raises:
         RemoteProtocolError: ``NOT_CANONICAL``, ``SCHEMA`` or ``OUT_OF_BOUNDS``.
     """
-    fields = Fields(payload, range(5))
-    node, account = NodeId.parse(fields.raw(0)), Account.parse(fields.raw(1))
+    fields = Fields(payload, _SCHEMA)
+    node, account = fields.fixed(0, NodeId), fields.fixed(1, Account)
     not_before, not_after = fields.uint(2), fields.uint(3)
-    if not 0 < not_after - not_before <= MAX_CERTIFICATE_SECONDS:
-        raise RemoteProtocolError(Reason.OUT_OF_BOUNDS, "a certificate's time is reversed or too long")
-    size = secp256k1.SIGNATURE_BYTES
-    signature = fields.data(4, least=size, most=size)
-    return Certificate(node, account, not_before, not_after, signature)
+    _DURATION.require(not_after - not_before)
+    return Certificate(node, account, not_before, not_after, fields.data(4, _SIGNATURE))
 
 
 def open_certificate(envelope: SignedEnvelope, domain: Domain) -> Certificate:
@@ -68,10 +72,10 @@ def open_certificate(envelope: SignedEnvelope, domain: Domain) -> Certificate:
     """
     certificate = parse_certificate(open_payload(envelope, Kind.CERTIFICATE))
     if not envelope.is_signed_by(certificate.node):
-        raise RemoteProtocolError(Reason.BAD_SIGNATURE, "not signed by the node that it names")
+        raise RemoteProtocolError(Rule.NODE_SIGNED, "not signed by the node that it names")
     digest = _binding(certificate, envelope.swarm_id).digest(domain)
     if secp256k1.recover(digest, certificate.account_signature) != certificate.account:
-        raise RemoteProtocolError(Reason.CERTIFICATE_MALFORMED, "not signed by the account that it names")
+        raise RemoteProtocolError(Rule.ACCOUNT_SIGNED, "not signed by the account that it names")
     return certificate
 
 

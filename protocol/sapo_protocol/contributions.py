@@ -16,11 +16,22 @@ from sapo_protocol import merkle, secp256k1
 from sapo_protocol.constants import MAX_ACCOUNTS_PER_EPOCH, MAX_VALUES
 from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.encoding import encode
-from sapo_protocol.errors import Reason, RemoteProtocolError
+from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, ContentId, Digest, NodeId
-from sapo_protocol.schema import Fields, array, uint
+from sapo_protocol.rules import Rule
+from sapo_protocol.schema import Bound, Fields, Schema, array, uint
 
 _MAX_AUDITORS = 64
+
+_TALLY = Schema(Rule.TALLY_KEYS, Rule.TALLY_TYPES, range(5), most_values=MAX_VALUES)
+_TALLY_ENTRIES = Bound(Rule.TALLY_ENTRIES, most=MAX_ACCOUNTS_PER_EPOCH)
+_TALLY_ENTRY = Bound(Rule.TALLY_ENTRY_SIZE, least=2, most=2)
+_PROPOSAL = Schema(Rule.PROPOSAL_KEYS, Rule.PROPOSAL_TYPES, range(5), most_values=MAX_VALUES)
+_TALLIES = Bound(Rule.PROPOSAL_TALLIES, least=1, most=_MAX_AUDITORS)
+_SHARES = Bound(Rule.PROPOSAL_SHARES, most=MAX_ACCOUNTS_PER_EPOCH)
+_SHARE = Bound(Rule.PROPOSAL_SHARE_SIZE, least=3, most=3)
+_APPROVAL = Schema(Rule.APPROVAL_KEYS, Rule.APPROVAL_TYPES, range(5))
+_SIGNATURE = Bound(Rule.APPROVAL_SIGNATURE, least=secp256k1.SIGNATURE_BYTES, most=secp256k1.SIGNATURE_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,16 +155,14 @@ def parse_tally(payload: bytes) -> Tally:
     Raises:
         RemoteProtocolError: ``NOT_CANONICAL``, ``SCHEMA`` or ``OUT_OF_BOUNDS``.
     """
-    fields = Fields(payload, range(5), most_values=MAX_VALUES)
+    fields, types = Fields(payload, _TALLY), _TALLY.types
     author = _author(fields)
     points = tuple(
-        (Account.parse(account), uint(count))
-        for account, count in (
-            array(entry, least=2, most=2) for entry in fields.array(3, most=MAX_ACCOUNTS_PER_EPOCH)
-        )
+        (Account.parse(account, types), uint(count, types))
+        for account, count in (array(entry, types, _TALLY_ENTRY) for entry in fields.array(3, _TALLY_ENTRIES))
     )
-    _require_ascending([account for account, _ in points])
-    return Tally(*author, points, Digest.parse(fields.raw(4)))
+    _require_ascending([account for account, _ in points], Rule.TALLY_ORDER)
+    return Tally(*author, points, fields.fixed(4, Digest))
 
 
 def parse_proposal(payload: bytes) -> Proposal:
@@ -162,17 +171,15 @@ def parse_proposal(payload: bytes) -> Proposal:
     Raises:
         RemoteProtocolError: ``NOT_CANONICAL``, ``SCHEMA`` or ``OUT_OF_BOUNDS``.
     """
-    fields = Fields(payload, range(5), most_values=MAX_VALUES)
+    fields, types = Fields(payload, _PROPOSAL), _PROPOSAL.types
     author = _author(fields)
-    tallies = tuple(ContentId.parse(item) for item in fields.array(3, least=1, most=_MAX_AUDITORS))
-    _require_ascending(tallies)
+    tallies = tuple(ContentId.parse(item, types) for item in fields.array(3, _TALLIES))
+    _require_ascending(tallies, Rule.PROPOSAL_TALLY_ORDER)
     shares = tuple(
-        Share(Account.parse(account), uint(points), uint(cumulative))
-        for account, points, cumulative in (
-            array(entry, least=3, most=3) for entry in fields.array(4, most=MAX_ACCOUNTS_PER_EPOCH)
-        )
+        Share(Account.parse(account, types), uint(points, types), uint(cumulative, types))
+        for account, points, cumulative in (array(entry, types, _SHARE) for entry in fields.array(4, _SHARES))
     )
-    _require_ascending([share.account for share in shares])
+    _require_ascending([share.account for share in shares], Rule.PROPOSAL_SHARE_ORDER)
     return Proposal(*author, tallies, shares)
 
 
@@ -182,15 +189,14 @@ def parse_approval(payload: bytes) -> Approval:
     Raises:
         RemoteProtocolError: ``NOT_CANONICAL``, ``SCHEMA`` or ``OUT_OF_BOUNDS``.
     """
-    fields = Fields(payload, range(5))
-    size = secp256k1.SIGNATURE_BYTES
-    return Approval(*_author(fields), ContentId.parse(fields.raw(3)), fields.data(4, least=size, most=size))
+    fields = Fields(payload, _APPROVAL)
+    return Approval(*_author(fields), fields.fixed(3, ContentId), fields.data(4, _SIGNATURE))
 
 
 def _author(fields: Fields) -> tuple[NodeId, Account, int]:
-    return NodeId.parse(fields.raw(0)), Account.parse(fields.raw(1)), fields.uint(2)
+    return fields.fixed(0, NodeId), fields.fixed(1, Account), fields.uint(2)
 
 
-def _require_ascending(values: Sequence[bytes]) -> None:
+def _require_ascending(values: Sequence[bytes], rule: Rule) -> None:
     if any(a >= b for a, b in pairwise(values)):
-        raise RemoteProtocolError(Reason.OUT_OF_BOUNDS, "a list does not ascend")
+        raise RemoteProtocolError(rule, "a list does not ascend")

@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 from sapo_protocol.constants import MAX_NESTING, MAX_UINT64, MAX_VALUES
-from sapo_protocol.errors import LocalProtocolError, Reason, RemoteProtocolError
+from sapo_protocol.errors import LocalProtocolError, RemoteProtocolError
+from sapo_protocol.rules import Rule
 
 Value: TypeAlias = "int | bytes | str | Sequence[Value] | Mapping[int, Value]"
 
@@ -50,7 +51,7 @@ def decode(data: bytes, most_values: int = MAX_VALUES) -> Value:
     reader = _Reader(data, most_values)
     value = reader.value(MAX_NESTING)
     if reader.at != len(data):
-        raise _malformed(f"{len(data) - reader.at} bytes after the value")
+        raise RemoteProtocolError(Rule.NOTHING_BEHIND, f"{len(data) - reader.at} bytes after the value")
     return value
 
 
@@ -117,9 +118,6 @@ class _Reader:
 
     def value(self, depth: int) -> Value:
         """The value that begins here, with at most ``depth`` levels of arrays and maps in it."""
-        self._values += 1
-        if self._values > self._most_values:
-            raise RemoteProtocolError(Reason.OUT_OF_BOUNDS, f"more than {self._most_values} values")
         major, argument = self._head()
         match major:
             case 0:
@@ -129,44 +127,48 @@ class _Reader:
             case 3:
                 return _decode_text(self._take(argument))
             case 4 | 5 if depth == 0:
-                raise _malformed(f"nested deeper than {MAX_NESTING}")
+                raise RemoteProtocolError(Rule.NESTING, f"nested deeper than {MAX_NESTING}")
             case 4:
                 return self._array(argument, depth - 1)
             case 5:
                 return self._map(argument, depth - 1)
             case _:
-                raise _malformed(f"major type {major} is not used")
+                raise RemoteProtocolError(Rule.MAJOR_TYPE, f"major type {major} is not used")
 
     def _head(self) -> tuple[int, int]:
+        """Major type and argument of one more value."""
+        self._values += 1
+        if self._values > self._most_values:
+            raise RemoteProtocolError(Rule.VALUE_COUNT, f"more than {self._most_values} values")
         first = self._take(1)[0]
         major, low = first >> 5, first & 0x1F
         if low < 24:
             return major, low
         if low > 27:
-            raise _malformed("indefinite or reserved length")
+            raise RemoteProtocolError(Rule.DEFINITE_LENGTH, "indefinite or reserved length")
         size = 1 << (low - 24)
         argument = int.from_bytes(self._take(size), "big")
         shortest = 24 if size == 1 else 1 << (4 * size)
         if argument < shortest:
-            raise _malformed("a number is written longer than it must be")
+            raise RemoteProtocolError(Rule.SHORTEST_HEAD, "a number is written longer than it must be")
         return major, argument
 
     def _array(self, length: int, depth: int) -> tuple[Value, ...]:
         if length > len(self._data) - self.at:
-            raise _malformed("an array is longer than its bytes")
+            raise RemoteProtocolError(Rule.ITEMS_THERE, "an array is longer than its bytes")
         return tuple([self.value(depth) for _ in range(length)])
 
     def _map(self, length: int, depth: int) -> dict[int, Value]:
         if 2 * length > len(self._data) - self.at:
-            raise _malformed("a map is longer than its bytes")
+            raise RemoteProtocolError(Rule.ITEMS_THERE, "a map is longer than its bytes")
         items: dict[int, Value] = {}
         last = -1
         for _ in range(length):
-            key = self.value(0)
-            if not isinstance(key, int):
-                raise _malformed("a map key is no integer")
+            major, key = self._head()
+            if major != _UINT:
+                raise RemoteProtocolError(Rule.MAP_KEY_TYPE, "a map key is no integer")
             if key <= last:
-                raise _malformed("map keys do not ascend")
+                raise RemoteProtocolError(Rule.MAP_KEYS_ASCEND, "map keys do not ascend")
             items[key] = self.value(depth)
             last = key
         return items
@@ -174,7 +176,7 @@ class _Reader:
     def _take(self, length: int) -> bytes:
         end = self.at + length
         if end > len(self._data):
-            raise _malformed("the value stops early")
+            raise RemoteProtocolError(Rule.BYTES_THERE, "the value stops early")
         taken = self._data[self.at : end]
         self.at = end
         return taken
@@ -184,8 +186,4 @@ def _decode_text(raw: bytes) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
-        raise _malformed("text is not UTF-8") from error
-
-
-def _malformed(detail: str) -> RemoteProtocolError:
-    return RemoteProtocolError(Reason.NOT_CANONICAL, detail)
+        raise RemoteProtocolError(Rule.TEXT_UTF8, "text is not UTF-8") from error

@@ -14,9 +14,10 @@ from typing import Final
 from sapo_protocol import ed25519
 from sapo_protocol.constants import MAX_ENVELOPE_BYTES, PROTOCOL_VERSION
 from sapo_protocol.encoding import encode
-from sapo_protocol.errors import LocalProtocolError, Reason, RemoteProtocolError
+from sapo_protocol.errors import LocalProtocolError, RemoteProtocolError
 from sapo_protocol.identifiers import ContentId, NodeId, SwarmId
-from sapo_protocol.schema import Fields
+from sapo_protocol.rules import Rule
+from sapo_protocol.schema import Bound, Fields, Schema
 from sapo_protocol.templates import read_frame
 
 
@@ -38,6 +39,8 @@ class Kind(IntEnum):
 
 _KINDS = {int(kind): kind for kind in Kind}
 _TAGS = {kind: kind.tag + b"\x00" for kind in Kind}
+_SCHEMA = Schema(Rule.ENVELOPE_KEYS, Rule.ENVELOPE_TYPES, range(5))
+_SIGNATURE = Bound(Rule.ENVELOPE_SIGNATURE, least=ed25519.SIGNATURE_BYTES, most=ed25519.SIGNATURE_BYTES)
 NO_SIGNATURE: Final = bytes(ed25519.SIGNATURE_BYTES)
 """In place of a signature where the payload proves itself, so that one proof has one message."""
 
@@ -109,7 +112,7 @@ def parse_envelope(data: bytes, swarm_id: SwarmId) -> SignedEnvelope:
             ``WRONG_VERSION``, ``WRONG_KIND`` or ``WRONG_SWARM``.
     """
     if len(data) > MAX_ENVELOPE_BYTES:
-        raise RemoteProtocolError(Reason.OVERSIZE, f"{len(data)} bytes, at most {MAX_ENVELOPE_BYTES}")
+        raise RemoteProtocolError(Rule.MESSAGE_SIZE, f"{len(data)} bytes, at most {MAX_ENVELOPE_BYTES}")
     frame = read_frame(data, swarm_id)
     if frame is None or frame.kind not in _KINDS:
         return _general_envelope(data, swarm_id)
@@ -118,26 +121,24 @@ def parse_envelope(data: bytes, swarm_id: SwarmId) -> SignedEnvelope:
 
 def _general_envelope(data: bytes, swarm_id: SwarmId) -> SignedEnvelope:
     """The envelope in bytes that do not follow the template, or why there is none."""
-    fields = Fields(data, range(5))
+    fields = Fields(data, _SCHEMA)
     if (version := fields.uint(0)) != PROTOCOL_VERSION:
-        raise RemoteProtocolError(Reason.WRONG_VERSION, f"version {version}, not {PROTOCOL_VERSION}")
+        raise RemoteProtocolError(Rule.VERSION, f"version {version}, not {PROTOCOL_VERSION}")
     if (kind := fields.uint(1)) not in _KINDS:
-        raise RemoteProtocolError(Reason.WRONG_KIND, f"kind {kind} is unknown")
-    if SwarmId.parse(fields.raw(2)) != swarm_id:
-        raise RemoteProtocolError(Reason.WRONG_SWARM, "the message belongs to another swarm")
-    payload = fields.data(3, most=MAX_ENVELOPE_BYTES)
-    signature = fields.data(4, least=ed25519.SIGNATURE_BYTES, most=ed25519.SIGNATURE_BYTES)
-    return SignedEnvelope(_KINDS[kind], swarm_id, payload, signature)
+        raise RemoteProtocolError(Rule.KNOWN_KIND, f"kind {kind} is unknown")
+    if fields.fixed(2, SwarmId) != swarm_id:
+        raise RemoteProtocolError(Rule.SWARM, "the message belongs to another swarm")
+    return SignedEnvelope(_KINDS[kind], swarm_id, fields.data(3), fields.data(4, _SIGNATURE))
 
 
-def open_payload(envelope: SignedEnvelope, kind: Kind) -> bytes:
-    """The payload, if the envelope is of the kind that its topic carries (stage 2).
+def open_payload(envelope: SignedEnvelope, kind: Kind, rule: Rule = Rule.TOPIC_KIND) -> bytes:
+    """The payload, if the envelope is of the kind that its place carries (stage 2).
 
     Raises:
         RemoteProtocolError: ``WRONG_KIND``.
     """
     if envelope.kind is not kind:
-        raise RemoteProtocolError(Reason.WRONG_KIND, f"a {envelope.kind.name} where a {kind.name} belongs")
+        raise RemoteProtocolError(rule, f"a {envelope.kind.name} where a {kind.name} belongs")
     return envelope.payload
 
 

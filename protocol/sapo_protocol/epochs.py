@@ -10,9 +10,10 @@ from sapo_protocol.constants import (
     EPOCH_WINDOW,
     PROTOCOL_VERSION,
 )
-from sapo_protocol.errors import LocalProtocolError, Reason, RemoteProtocolError
+from sapo_protocol.errors import LocalProtocolError, RemoteProtocolError
 from sapo_protocol.identifiers import Digest, SwarmId
 from sapo_protocol.manifest import Manifest
+from sapo_protocol.rules import Rule
 
 
 def epoch_at(manifest: Manifest, now_seconds: float) -> int:
@@ -39,7 +40,7 @@ def require_current(manifest: Manifest, epoch: int, now_seconds: float) -> None:
     """
     require_begun(manifest, epoch, now_seconds)
     if now_seconds - CLOCK_SLACK_SECONDS >= epoch_start_seconds(manifest, epoch + 1 + EPOCH_WINDOW):
-        raise RemoteProtocolError(Reason.EPOCH_PAST, f"epoch {epoch} is over")
+        raise RemoteProtocolError(Rule.ROLLOUT_IN_TIME, f"epoch {epoch} is over")
 
 
 def require_begun(manifest: Manifest, epoch: int, now_seconds: float) -> None:
@@ -49,7 +50,17 @@ def require_begun(manifest: Manifest, epoch: int, now_seconds: float) -> None:
         RemoteProtocolError: ``EPOCH_FUTURE``.
     """
     if now_seconds + CLOCK_SLACK_SECONDS < epoch_start_seconds(manifest, epoch):
-        raise RemoteProtocolError(Reason.EPOCH_FUTURE, f"epoch {epoch} has not begun")
+        raise RemoteProtocolError(Rule.EPOCH_BEGUN, f"epoch {epoch} has not begun")
+
+
+def require_over(manifest: Manifest, epoch: int, now_seconds: float) -> None:
+    """Nothing, if the epoch is over: what it came to can be counted.
+
+    Raises:
+        RemoteProtocolError: ``EPOCH_FUTURE``.
+    """
+    if now_seconds < epoch_start_seconds(manifest, epoch + 1):
+        raise RemoteProtocolError(Rule.CONTRIBUTION_EPOCH_OVER, f"epoch {epoch} is not over")
 
 
 def beacon(swarm_id: SwarmId, epoch: int, block_hash: bytes) -> Digest:

@@ -7,7 +7,7 @@ Two signatures over one content are no equivocation: they have one content id.
 
 from dataclasses import dataclass
 
-from sapo_protocol.constants import MAX_ENVELOPE_BYTES, PROOF_EPOCHS
+from sapo_protocol.constants import PROOF_EPOCHS
 from sapo_protocol.encoding import encode
 from sapo_protocol.envelope import (
     NO_SIGNATURE,
@@ -18,11 +18,14 @@ from sapo_protocol.envelope import (
     parse_envelope,
 )
 from sapo_protocol.epochs import epoch_start_seconds, require_begun
-from sapo_protocol.errors import LocalProtocolError, Reason, RemoteProtocolError
+from sapo_protocol.errors import LocalProtocolError, RemoteProtocolError
 from sapo_protocol.identifiers import Account, SwarmId
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.rollout import Rollout, parse_rollout
-from sapo_protocol.schema import Fields
+from sapo_protocol.rules import Rule
+from sapo_protocol.schema import Fields, Schema
+
+_SCHEMA = Schema(Rule.PROOF_KEYS, Rule.PROOF_TYPES, range(2))
 
 Place = tuple[int, Account, int]
 """Epoch, account and slot: what holds one content."""
@@ -53,7 +56,7 @@ class EquivocationProof:
         """
         for envelope, rollout in zip(self.envelopes, self.rollouts, strict=True):
             if not envelope.is_signed_by(rollout.node):
-                raise RemoteProtocolError(Reason.BAD_SIGNATURE, "one of the two contents is forged")
+                raise RemoteProtocolError(Rule.PROOF_CONTENTS_SIGNED, "one of the two contents is forged")
 
     def to_envelope(self) -> SignedEnvelope:
         """The proof as a message.
@@ -92,12 +95,12 @@ def open_proof(envelope: SignedEnvelope) -> EquivocationProof:
         RemoteProtocolError: a parsing reason; ``OUT_OF_BOUNDS`` where the two are one content, out of order
             or of different places; ``BAD_SIGNATURE`` where somebody signed the proof itself.
     """
-    fields = Fields(open_payload(envelope, Kind.EQUIVOCATION), range(2))
-    inner = [fields.data(key, most=MAX_ENVELOPE_BYTES) for key in range(2)]
+    fields = Fields(open_payload(envelope, Kind.EQUIVOCATION), _SCHEMA)
+    inner = [fields.data(key) for key in range(2)]
     first, second = (parse_envelope(data, envelope.swarm_id) for data in inner)
     proof = _proof(first, second)
     if envelope.signature != NO_SIGNATURE:
-        raise RemoteProtocolError(Reason.BAD_SIGNATURE, "a proof carries no signature of its own")
+        raise RemoteProtocolError(Rule.PROOF_UNSIGNED, "a proof carries no signature of its own")
     return proof
 
 
@@ -111,14 +114,16 @@ def require_timely(proof: EquivocationProof, manifest: Manifest, now_seconds: fl
     require_begun(manifest, epoch, now_seconds)
     if now_seconds >= epoch_start_seconds(manifest, epoch + 1 + PROOF_EPOCHS):
         raise RemoteProtocolError(
-            Reason.EPOCH_PAST, f"what happened in epoch {epoch} has no consequences now"
+            Rule.PROOF_IN_TIME, f"what happened in epoch {epoch} has no consequences now"
         )
 
 
 def _proof(first: SignedEnvelope, second: SignedEnvelope) -> EquivocationProof:
-    rollouts = tuple(parse_rollout(open_payload(envelope, Kind.ROLLOUT)) for envelope in (first, second))
+    rollouts = tuple(
+        parse_rollout(open_payload(envelope, Kind.ROLLOUT, Rule.PROOF_KIND)) for envelope in (first, second)
+    )
     if first.content_id >= second.content_id:
-        raise RemoteProtocolError(Reason.OUT_OF_BOUNDS, "the two contents are one, or out of order")
+        raise RemoteProtocolError(Rule.PROOF_ORDER, "the two contents are one, or out of order")
     if place_of(rollouts[0]) != place_of(rollouts[1]):
-        raise RemoteProtocolError(Reason.OUT_OF_BOUNDS, "the two contents are of different slots")
+        raise RemoteProtocolError(Rule.PROOF_PLACE, "the two contents are of different slots")
     return EquivocationProof((first, second), (rollouts[0], rollouts[1]))

@@ -4,7 +4,13 @@
 Nothing else leaves a parser of this package, whatever bytes it is fed.
 """
 
+from __future__ import annotations
+
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sapo_protocol.rules import Rule
 
 
 class Verdict(StrEnum):
@@ -77,9 +83,10 @@ class LocalProtocolError(ProtocolError):
 
 
 class RemoteProtocolError(ProtocolError):
-    """Somebody else's mistake, with the reason that decides its verdict."""
+    """Somebody else's mistake: the rule that it breaks, whose reason decides the verdict."""
 
-    def __init__(self, reason: Reason, detail: str) -> None:
-        super().__init__(f"{reason}: {detail}")
-        self.reason = reason
+    def __init__(self, rule: Rule, detail: str) -> None:
+        super().__init__(f"{rule} {rule.reason}: {detail}")
+        self.rule = rule
+        self.reason = rule.reason
         self.detail = detail

@@ -2,7 +2,8 @@
 
 from typing import ClassVar, Self
 
-from sapo_protocol.errors import LocalProtocolError, Reason, RemoteProtocolError
+from sapo_protocol.errors import LocalProtocolError, RemoteProtocolError
+from sapo_protocol.rules import Rule
 
 
 class FixedBytes(bytes):
@@ -16,14 +17,14 @@ class FixedBytes(bytes):
         return bytes.__new__(cls, value)
 
     @classmethod
-    def parse(cls, value: object) -> Self:
+    def parse(cls, value: object, rule: Rule) -> Self:
         """The value off the wire.
 
         Raises:
-            RemoteProtocolError: it is not bytes of this type's length.
+            RemoteProtocolError: it is not bytes of this type's length, as the rule demands.
         """
         if not isinstance(value, bytes) or len(value) != cls.SIZE:
-            raise RemoteProtocolError(Reason.SCHEMA, f"{cls.__name__} takes {cls.SIZE} bytes")
+            raise RemoteProtocolError(rule, f"{cls.__name__} takes {cls.SIZE} bytes")
         return cls(value)
 
     @classmethod

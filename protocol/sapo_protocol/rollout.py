@@ -13,10 +13,17 @@ from sapo_protocol.constants import (
     MAX_GROUP_BYTES,
 )
 from sapo_protocol.encoding import Value, encode
-from sapo_protocol.errors import LocalProtocolError, Reason, RemoteProtocolError
+from sapo_protocol.errors import LocalProtocolError, RemoteProtocolError
 from sapo_protocol.identifiers import Account, Digest, NodeId
-from sapo_protocol.schema import Fields, data
+from sapo_protocol.rules import Rule
+from sapo_protocol.schema import Bound, Fields, Schema, data
 from sapo_protocol.templates import read_rollout
+
+_SCHEMA = Schema(Rule.ROLLOUT_KEYS, Rule.ROLLOUT_TYPES, range(6), frozenset({6}))
+_SLOT = Bound(Rule.ROLLOUT_SLOT, most=2**32 - 1)
+_FAMILY = Bound(Rule.ROLLOUT_FAMILY, most=MAX_FAMILIES - 1)
+_COMPLETIONS = Bound(Rule.ROLLOUT_COMPLETIONS, least=1, most=MAX_COMPLETIONS)
+_COMPLETION = Bound(Rule.COMPLETION_SIZE, most=MAX_COMPLETION_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,24 +87,22 @@ def parse_rollout(payload: bytes) -> Rollout:
 
 def _general_rollout(payload: bytes) -> Rollout:
     """The rollout in bytes that do not follow the template, or why there is none."""
-    fields = Fields(payload, range(6), frozenset({6}))
+    fields = Fields(payload, _SCHEMA)
     return Rollout(
-        node=NodeId.parse(fields.raw(0)),
-        account=Account.parse(fields.raw(1)),
+        node=fields.fixed(0, NodeId),
+        account=fields.fixed(1, Account),
         epoch=fields.uint(2),
-        slot=fields.uint(3, most=2**32 - 1),
-        family=fields.uint(4, most=MAX_FAMILIES - 1),
+        slot=fields.uint(3, _SLOT),
+        family=fields.uint(4, _FAMILY),
         completions=_completions(fields),
-        policy_tag=Digest.parse(fields.raw(6)) if fields.has(6) else None,
+        policy_tag=fields.fixed(6, Digest) if fields.has(6) else None,
     )
 
 
 def _completions(fields: Fields) -> tuple[bytes, ...]:
-    completions = tuple(
-        data(item, most=MAX_COMPLETION_BYTES) for item in fields.array(5, least=1, most=MAX_COMPLETIONS)
-    )
+    completions = tuple(data(item, _SCHEMA.types, _COMPLETION) for item in fields.array(5, _COMPLETIONS))
     if (total := sum(map(len, completions))) > MAX_GROUP_BYTES:
-        raise RemoteProtocolError(Reason.OUT_OF_BOUNDS, f"a group of {total} bytes")
+        raise RemoteProtocolError(Rule.GROUP_SIZE, f"a group of {total} bytes")
     for completion in completions:
         _require_utf8(completion)
     return completions
@@ -107,4 +112,4 @@ def _require_utf8(completion: bytes) -> None:
     try:
         completion.decode()
     except UnicodeDecodeError as error:
-        raise RemoteProtocolError(Reason.SCHEMA, "a completion is not UTF-8") from error
+        raise RemoteProtocolError(Rule.COMPLETION_UTF8, "a completion is not UTF-8") from error

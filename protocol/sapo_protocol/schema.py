@@ -1,96 +1,111 @@
 """Typed reading of decoded maps: closed schemas, every bound checked where a field is read."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
 
 from sapo_protocol.constants import MAX_FLAT_VALUES, MAX_UINT64
 from sapo_protocol.encoding import Value, decode
-from sapo_protocol.errors import Reason, RemoteProtocolError
+from sapo_protocol.errors import RemoteProtocolError
+from sapo_protocol.identifiers import FixedBytes
+from sapo_protocol.rules import Rule
+
+Fixed = TypeVar("Fixed", bound=FixedBytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """Which fields an object has, and the rules that say so.
+
+    Attributes:
+        keys: refuses a map with other keys than the required and perhaps the optional ones.
+        types: refuses a field of another type.
+        required: the integer keys that must be there.
+        optional: the integer keys that may be there.
+        most_values: how many values the encoding may hold in all, keys included.
+    """
+
+    keys: Rule
+    types: Rule
+    required: range
+    optional: frozenset[int] = frozenset()
+    most_values: int = MAX_FLAT_VALUES
+
+
+class Bound(NamedTuple):
+    """The size of a number, a byte string or an array, and the rule that bounds it."""
+
+    rule: Rule
+    least: int = 0
+    most: int = MAX_UINT64
+
+    def require(self, size: int) -> None:
+        """Nothing, if the size is within the bound."""
+        if not self.least <= size <= self.most:
+            raise RemoteProtocolError(self.rule, f"{size}, not {self.least} to {self.most}")
 
 
 class Fields:
-    """The fields of one decoded map, read one by one.
+    """The fields of one decoded object, read one by one."""
 
-    Args:
-        data: deterministic CBOR of a map.
-        required: the integer keys that must be there.
-        optional: the integer keys that may be there; any other key is refused.
-        most_values: how many values there may be in all, keys included.
-    """
-
-    def __init__(
-        self,
-        data: bytes,
-        required: range,
-        optional: frozenset[int] = frozenset(),
-        *,
-        most_values: int = MAX_FLAT_VALUES,
-    ) -> None:
-        self._fields = closed(decode(data, most_values), required, optional)
+    def __init__(self, data: bytes, schema: Schema) -> None:
+        self._types = schema.types
+        self._fields = _closed(decode(data, schema.most_values), schema)
 
     def has(self, key: int) -> bool:
         """Whether an optional field is there."""
         return key in self._fields
 
-    def uint(self, key: int, *, most: int = MAX_UINT64) -> int:
-        """An unsigned integer of at most ``most``."""
-        return uint(self._fields[key], most=most)
+    def uint(self, key: int, bound: Bound | None = None) -> int:
+        """An unsigned integer."""
+        return uint(self._fields[key], self._types, bound)
 
-    def data(self, key: int, *, least: int = 0, most: int) -> bytes:
-        """A byte string of ``least`` to ``most`` bytes."""
-        return data(self._fields[key], least=least, most=most)
+    def data(self, key: int, bound: Bound | None = None) -> bytes:
+        """A byte string."""
+        return data(self._fields[key], self._types, bound)
 
-    def text(self, key: int, *, most: int) -> str:
-        """Text of at most ``most`` characters."""
-        value = self._fields[key]
-        if not isinstance(value, str):
-            raise RemoteProtocolError(Reason.SCHEMA, f"field {key} is no text")
-        if len(value) > most:
-            raise RemoteProtocolError(Reason.OUT_OF_BOUNDS, f"field {key} is longer than {most} characters")
-        return value
+    def fixed(self, key: int, type_: type[Fixed]) -> Fixed:
+        """A byte string of a fixed-size type."""
+        return type_.parse(self._fields[key], self._types)
 
-    def array(self, key: int, *, least: int = 0, most: int) -> tuple[Value, ...]:
-        """An array of ``least`` to ``most`` items."""
-        return array(self._fields[key], least=least, most=most)
-
-    def raw(self, key: int) -> Value:
-        """A field whose own type parses it."""
-        return self._fields[key]
+    def array(self, key: int, bound: Bound | None = None) -> tuple[Value, ...]:
+        """An array."""
+        return array(self._fields[key], self._types, bound)
 
 
-def closed(value: Value, required: range, optional: frozenset[int] = frozenset()) -> Mapping[int, Value]:
-    """A map with exactly the fields of its schema."""
+def _closed(value: Value, schema: Schema) -> Mapping[int, Value]:
     if not isinstance(value, Mapping):
-        raise RemoteProtocolError(Reason.SCHEMA, "not a map")
+        raise RemoteProtocolError(schema.keys, "not a map")
     keys = set(value)
-    if missing := set(required) - keys:
-        raise RemoteProtocolError(Reason.SCHEMA, f"fields {sorted(missing)} are missing")
-    if unknown := keys - set(required) - optional:
-        raise RemoteProtocolError(Reason.SCHEMA, f"fields {sorted(unknown)} are unknown")
+    if missing := set(schema.required) - keys:
+        raise RemoteProtocolError(schema.keys, f"fields {sorted(missing)} are missing")
+    if unknown := keys - set(schema.required) - schema.optional:
+        raise RemoteProtocolError(schema.keys, f"fields {sorted(unknown)} are unknown")
     return value
 
 
-def uint(value: Value, *, most: int = MAX_UINT64) -> int:
-    """An unsigned integer of at most ``most``."""
+def uint(value: Value, types: Rule, bound: Bound | None = None) -> int:
+    """An unsigned integer within its bound, or a refusal by the rule of types or of the bound."""
     if not isinstance(value, int):
-        raise RemoteProtocolError(Reason.SCHEMA, "not an integer")
-    if value > most:
-        raise RemoteProtocolError(Reason.OUT_OF_BOUNDS, f"{value} is more than {most}")
+        raise RemoteProtocolError(types, "not an integer")
+    if bound is not None:
+        bound.require(value)
     return value
 
 
-def data(value: Value, *, least: int = 0, most: int) -> bytes:
-    """A byte string of ``least`` to ``most`` bytes."""
+def data(value: Value, types: Rule, bound: Bound | None = None) -> bytes:
+    """A byte string of a length within its bound."""
     if not isinstance(value, bytes):
-        raise RemoteProtocolError(Reason.SCHEMA, "not a byte string")
-    if not least <= len(value) <= most:
-        raise RemoteProtocolError(Reason.OUT_OF_BOUNDS, f"{len(value)} bytes, not {least} to {most}")
+        raise RemoteProtocolError(types, "not a byte string")
+    if bound is not None:
+        bound.require(len(value))
     return value
 
 
-def array(value: Value, *, least: int = 0, most: int) -> tuple[Value, ...]:
-    """An array of ``least`` to ``most`` items."""
+def array(value: Value, types: Rule, bound: Bound | None = None) -> tuple[Value, ...]:
+    """An array of a number of items within its bound."""
     if not isinstance(value, tuple):
-        raise RemoteProtocolError(Reason.SCHEMA, "not an array")
-    if not least <= len(value) <= most:
-        raise RemoteProtocolError(Reason.OUT_OF_BOUNDS, f"{len(value)} items, not {least} to {most}")
+        raise RemoteProtocolError(types, "not an array")
+    if bound is not None:
+        bound.require(len(value))
     return value

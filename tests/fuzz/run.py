@@ -54,7 +54,7 @@ def _progress(figures: Figures, seconds: float) -> None:
 
 def _report(figures: Figures, seed: int, seconds: float) -> dict[str, object]:
     document: dict[str, Any] = dict(vars(figures))
-    for name in ("outcomes", "mutations"):
+    for name in ("outcomes", "rules", "mutations"):
         document[name] = dict(sorted(document[name].items(), key=lambda item: (-item[1], item[0])))
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     extent = {"seconds": round(seconds, 1), "per_second": round(figures.envelopes / seconds, 1)}

@@ -33,9 +33,14 @@ def main() -> None:
     ]
     trees = load("derivations")["merkle"]
     entries = [b"".join(bytes.fromhex(account) + b"\x07" for account, _ in tree["entries"]) for tree in trees]
-    objects = [bytes.fromhex(vector["payload"]) for vector in load("objects")["objects"][::8]]
+    others = [
+        unpack(message["bytes"])
+        for name in ("admission_contribution", "admission_equivocation")
+        for case in load(name)["cases"][::8]
+        for message in case["messages"]
+    ]
     _write("messages", messages)
-    _write("decoder", [*messages[::3], *objects])
+    _write("decoder", [*messages[::3], *others])
     _write("trees", entries)
     _write("texts", [text.encode() for text in TEXTS] + [b"\xff<answer>1</answer>"])
 

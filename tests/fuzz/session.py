@@ -9,18 +9,14 @@ from typing import Any
 
 from fuzz.mutator import AUTHORS, Mutator
 from reference.node import ReferenceNode
+from vectors.pipeline import Outcome, Pipeline
 from vectors.world import NOW_MS, PLAIN, STRANGER, frame
 
-from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.manifest_file import manifest_to_json
-from sapo_verification.admission import Admission
 from sapo_verification.certificates import CertificateBook
-from sapo_verification.penalties import verdict
 
 SESSION = 200
 """Envelopes that one node hears: enough for duplicates and double use of slots."""
-
-Outcome = tuple[str, str | None]
 
 
 @dataclass
@@ -33,6 +29,7 @@ class Figures:
     differences: int = 0
     disorders: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
+    rules: Counter[str] = field(default_factory=Counter)
     mutations: Counter[str] = field(default_factory=Counter)
     failures: list[dict[str, Any]] = field(default_factory=list)
 
@@ -51,14 +48,15 @@ class Figures:
 def play(seed: int, number: int, figures: Figures, envelopes: int = SESSION) -> None:
     """One session: pipeline and reference side by side, then the pipeline alone in another order."""
     mutator = Mutator(random.Random(f"{seed}:{number}"))
-    gate, reference = Admission(PLAIN, book()), reference_node()
+    node, reference = pipeline(), reference_node()
     heard: list[tuple[bytes, Outcome]] = []
     for _ in range(envelopes):
         mutation, data = mutator.next()
-        outcome = judged(gate, data)
+        outcome = judged(node, data)
         figures.envelopes += 1
         figures.mutations[mutation] += 1
         figures.outcomes[outcome[1] or outcome[0]] += 1
+        figures.rules[outcome[2] or outcome[0]] += 1
         heard.append((data, outcome))
         if outcome[0] == "crash":
             figures.fail("crashes", number, data, outcome[1] or "")
@@ -70,15 +68,12 @@ def play(seed: int, number: int, figures: Figures, envelopes: int = SESSION) -> 
     _again(mutator.random, number, heard, figures)
 
 
-def judged(gate: Admission, data: bytes) -> Outcome:
-    """Verdict and reason; ``crash`` if anything but the one exception left the pipeline."""
+def judged(node: Pipeline, data: bytes) -> Outcome:
+    """Verdict, reason and rule; ``crash`` if anything but the one exception left the pipeline."""
     try:
-        gate.judge(data, NOW_MS / 1000)
-    except RemoteProtocolError as error:
-        return str(verdict(error.reason)), str(error.reason)
+        return node.judge("rollouts", data, NOW_MS)
     except Exception as error:
-        return "crash", repr(error)
-    return "accept", None
+        return "crash", repr(error), None
 
 
 def _is_authentic(mutator: Mutator, data: bytes) -> bool:
@@ -93,14 +88,14 @@ def _again(
     shuffler: random.Random, number: int, heard: list[tuple[bytes, Outcome]], figures: Figures
 ) -> None:
     """The same envelopes, doubled and in another order, to a fresh node."""
-    gate = Admission(PLAIN, book())
+    node = pipeline()
     doubled = heard + shuffler.sample(heard, len(heard) // 4)
     shuffler.shuffle(doubled)
     once = {data for data, outcome in heard if outcome[0] == "accept"}
     refused = {data for data, outcome in heard if outcome[0] == "reject"}
     accepted: set[bytes] = set()
     for data, _ in doubled:
-        outcome = judged(gate, data)
+        outcome = judged(node, data)
         if outcome[0] == "accept":
             accepted.add(data)
         if (outcome[0] == "accept" and data in refused) or (outcome[0] == "reject" and data in once):
@@ -117,6 +112,11 @@ def book() -> CertificateBook:
         if author is not STRANGER:
             known.judge(author.certificate(), NOW_MS / 1000)
     return known
+
+
+def pipeline() -> Pipeline:
+    """A fresh node that knows them."""
+    return Pipeline(PLAIN, certificates=book())
 
 
 def reference_node() -> ReferenceNode:

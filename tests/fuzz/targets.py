@@ -5,27 +5,26 @@ The committed corpus under ``tests/corpus/`` is replayed through the same functi
 
 from collections.abc import Callable, Mapping
 
-from fuzz.session import book, judged, reference_node
+from fuzz.session import judged, pipeline, reference_node
 from reference import cbor, derive
 from reference.refusal import Refused
-from support.verdicts import outcome_of
-from vectors.world import FAMILIES, NOW_MS, PLAIN
+from support.verdicts import ruling_of
+from vectors.world import FAMILIES, NOW_MS
 
 from sapo_protocol import merkle
 from sapo_protocol.encoding import decode, encode
-from sapo_protocol.errors import Reason
 from sapo_protocol.identifiers import Account, Digest
 from sapo_protocol.rollout import parse_rollout
-from sapo_verification.admission import Admission
+from sapo_protocol.rules import Rule
 from sapo_verification.answers import MAX_ANSWER_CHARACTERS, WHITESPACE, extract, holds_code
 
 
 def decoder(data: bytes) -> None:
-    """One value, one encoding; the reference reads the same or refuses for the same reason."""
-    outcome = outcome_of(decode, data)
-    if isinstance(outcome, Reason):
-        assert outcome in (Reason.NOT_CANONICAL, Reason.OUT_OF_BOUNDS)
-        assert _refusal(data) == str(outcome)
+    """One value, one encoding; the reference reads the same or refuses by the same rule."""
+    outcome = ruling_of(decode, data)
+    if isinstance(outcome, Rule):
+        assert outcome.number.startswith("R1.0.")
+        assert _refusal(data) == outcome.number
     else:
         assert encode(outcome) == data
         assert _refusal(data) is None
@@ -35,17 +34,17 @@ def _refusal(data: bytes) -> str | None:
     try:
         cbor.read(data)
     except Refused as refused:
-        return refused.reason
+        return refused.rule
     return None
 
 
 def messages(data: bytes) -> None:
     """The bytes as a message and as a rollout's payload: a verdict, the reference's, and no other error."""
-    outcome = judged(Admission(PLAIN, book()), data)
+    outcome = judged(pipeline(), data)
     assert outcome[0] != "crash", outcome
     assert outcome == reference_node().judge("rollouts", data, NOW_MS)
-    rollout = outcome_of(parse_rollout, data)
-    assert isinstance(rollout, Reason) or rollout.to_payload() == data
+    rollout = ruling_of(parse_rollout, data)
+    assert isinstance(rollout, Rule) or rollout.to_payload() == data
 
 
 def trees(data: bytes) -> None:

@@ -18,11 +18,11 @@ def read(data: bytes, most_values: int = MOST_VALUES) -> Any:
     """The value of a deterministic encoding.
 
     Raises:
-        Refused: ``not_canonical`` or ``out_of_bounds``.
+        Refused: a rule of R1.0.1 to R1.0.11.
     """
     _scan(data, most_values)
     value = cbor2.loads(data)
-    require(cbor2.dumps(value, canonical=True) == data, "not_canonical")
+    assert cbor2.dumps(value, canonical=True) == data
     return value
 
 
@@ -31,48 +31,50 @@ def _scan(data: bytes, most_values: int) -> None:
     place, count, open_ = 0, 0, []
     while True:
         count += 1
-        require(count <= most_values, "out_of_bounds")
-        is_key = bool(open_) and open_[-1]["map"] and open_[-1]["left"] % 2 == 0
+        require(count <= most_values, "R1.0.1")
         major, argument, place = _head(data, place)
-        require(not is_key or major == 0, "not_canonical")
-        if is_key:
-            require(argument > open_[-1]["last"], "not_canonical")
+        if open_ and open_[-1]["map"] and open_[-1]["left"] % 2 == 0:
+            require(major == 0, "R1.0.5")
+            require(argument > open_[-1]["last"], "R1.0.10")
             open_[-1]["last"] = argument
+        require(major in (0, 2, 3, 4, 5), "R1.0.6")
         if major in (2, 3):
-            require(place + argument <= len(data), "not_canonical")
+            require(place + argument <= len(data), "R1.0.2")
             if major == 3:
-                _require_text(data[place : place + argument])
+                require_utf8(data[place : place + argument], "R1.0.7")
             place += argument
         if open_:
             open_[-1]["left"] -= 1
         if major in (4, 5):
             items = argument * (major - 3)
-            require(len(open_) < DEEPEST and items <= len(data) - place, "not_canonical")
+            require(len(open_) < DEEPEST, "R1.0.8")
+            require(items <= len(data) - place, "R1.0.9")
             open_.append({"map": major == 5, "left": items, "last": -1})
         while open_ and open_[-1]["left"] == 0:
             open_.pop()
         if not open_:
-            require(place == len(data), "not_canonical")
+            require(place == len(data), "R1.0.11")
             return
 
 
 def _head(data: bytes, place: int) -> tuple[int, int, int]:
     """Major type, argument and the place behind them."""
-    require(place < len(data), "not_canonical")
+    require(place < len(data), "R1.0.2")
     major, short = divmod(data[place], 32)
-    require(major in (0, 2, 3, 4, 5) and short <= 27, "not_canonical")
+    require(short <= 27, "R1.0.3")
     if short < 24:
         return major, short, place + 1
     width = {24: 1, 25: 2, 26: 4, 27: 8}[short]
     written = data[place + 1 : place + 1 + width]
-    require(len(written) == width, "not_canonical")
+    require(len(written) == width, "R1.0.2")
     argument = int.from_bytes(written, "big")
-    require(argument >= {1: 24, 2: 2**8, 4: 2**16, 8: 2**32}[width], "not_canonical")
+    require(argument >= {1: 24, 2: 2**8, 4: 2**16, 8: 2**32}[width], "R1.0.4")
     return major, argument, place + 1 + width
 
 
-def _require_text(raw: bytes) -> None:
+def require_utf8(raw: bytes, rule: str) -> None:
+    """Nothing, if bytes are UTF-8."""
     try:
         raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise Refused("not_canonical") from error
+        raise Refused(rule) from error

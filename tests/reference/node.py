@@ -1,12 +1,18 @@
-"""Section 6: a node's ears, slow and plain. Takes bytes and a time, answers a verdict and a reason."""
+"""Section 6: a node's ears, slow and plain. Takes bytes and a time, answers verdict, reason and rule."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from reference import derive, edwards, ethereum, objects
-from reference.refusal import VERDICTS, Refused, require
+from reference.refusal import ACCEPTED, Outcome, Refused, require
 
 MOST_NODES_OF_AN_ACCOUNT = 4
+CARRIED = {
+    "rollouts": {"rollout"},
+    "certificates": {"certificate"},
+    "contributions": {"tally", "proposal", "approval"},
+    "equivocations": {"equivocation"},
+}
 
 Verify = Callable[[bytes, bytes, bytes], bool]
 
@@ -16,61 +22,73 @@ class ReferenceNode:
 
     Args:
         manifest: the manifest file's content.
+        auditors: the accounts that may count.
         verify: strict Ed25519; the slow one unless a caller knows better.
     """
 
-    def __init__(self, manifest: dict[str, Any], verify: Verify = edwards.verify) -> None:
+    def __init__(
+        self, manifest: dict[str, Any], auditors: Iterable[bytes] = (), verify: Verify = edwards.verify
+    ) -> None:
         self._manifest = manifest
         self._swarm = derive.swarm_id(manifest)
+        self._auditors = set(auditors)
         self._verify = verify
         self._certificates: dict[tuple[bytes, bytes], dict[str, Any]] = {}
         self._seen: set[bytes] = set()
         self._slots: set[tuple[int, bytes, int]] = set()
+        self._proved: set[tuple[int, bytes]] = set()
 
-    def judge(self, topic: str, message: bytes, now_ms: int) -> tuple[str, str | None]:
-        """Verdict and reason of a message that came over a topic."""
+    def judge(self, topic: str, message: bytes, now_ms: int) -> Outcome:
+        """Verdict, reason and rule of a message that came over a topic."""
+        judges = {
+            "rollouts": self._rollout,
+            "certificates": self._certificate,
+            "contributions": self._contribution,
+            "equivocations": self._equivocation,
+        }
         try:
-            {"rollouts": self._rollout, "certificates": self._certificate}[topic](message, now_ms)
+            envelope = objects.envelope(message, self._swarm)
+            require(envelope["kind"] in CARRIED[topic], "R2.4")
+            judges[topic](envelope, now_ms)
         except Refused as refused:
-            return VERDICTS[refused.reason], refused.reason
-        return "accept", None
+            return refused.outcome
+        return ACCEPTED
 
-    def _open(self, message: bytes, kind: str) -> dict[str, Any]:
-        """Envelope and object, if the topic carries it."""
-        envelope = objects.envelope(message, self._swarm)
-        require(envelope["kind"] == kind, "wrong_kind")
-        return envelope | objects.PAYLOADS[kind](envelope["payload"])
-
-    def _rollout(self, message: bytes, now_ms: int) -> None:
-        read = self._open(message, "rollout")
-        self._require_epoch(read["epoch"], now_ms)
-        require(read["content_id"] not in self._seen, "seen")
+    def _rollout(self, envelope: dict[str, Any], now_ms: int) -> None:
+        read = envelope | objects.rollout(envelope["payload"])
+        self._require_begun(read["epoch"], now_ms)
+        require(now_ms < derive.start(self._manifest, read["epoch"] + 2) + 500, "R3.2")
+        require(read["content_id"] not in self._seen, "R4.1")
         self._require_introduced(read, now_ms)
         self._require_assignable(read)
-        require(self._verify(read["node"], read["signed"], read["signature"]), "bad_signature")
+        self._require_signed(read, "R7.1")
         slot = (read["epoch"], read["account"], read["slot"])
-        require(slot not in self._slots, "equivocation")
+        require(slot not in self._slots, "R6.4")
         self._slots.add(slot)
         self._seen.add(read["content_id"])
 
-    def _require_epoch(self, epoch: int, now_ms: int) -> None:
-        require(derive.start(self._manifest, epoch) - 500 <= now_ms, "epoch_future")
-        require(now_ms < derive.start(self._manifest, epoch + 2) + 500, "epoch_past")
+    def _require_begun(self, epoch: int, now_ms: int) -> None:
+        require(derive.start(self._manifest, epoch) - 500 <= now_ms, "R3.1")
 
     def _require_introduced(self, read: dict[str, Any], now_ms: int) -> None:
         certificate = self._certificates.get((read["node"], read["account"]))
-        require(certificate is not None, "certificate_unknown")
-        require(_counts(certificate, now_ms), "certificate_expired")
+        require(certificate is not None, "R5.1")
+        require(_counts(certificate, now_ms), "R5.2")
+
+    def _require_quota(self, read: dict[str, Any]) -> None:
+        require(read["slot"] < self._manifest["limits"]["slots_per_epoch"], "R6.1")
 
     def _require_assignable(self, read: dict[str, Any]) -> None:
-        limits, families = self._manifest["limits"], self._manifest["suite"]["families"]
-        require(read["slot"] < limits["slots_per_epoch"], "slot_over_quota")
-        require(len(read["completions"]) <= limits["max_completions"], "out_of_bounds")
-        require(read["family"] < len(families), "unknown_family")
+        self._require_quota(read)
+        require(len(read["completions"]) <= self._manifest["limits"]["max_completions"], "R6.2")
+        require(read["family"] < len(self._manifest["suite"]["families"]), "R6.3")
 
-    def _certificate(self, message: bytes, now_ms: int) -> None:
-        read = self._open(message, "certificate")
-        require(self._verify(read["node"], read["signed"], read["signature"]), "bad_signature")
+    def _require_signed(self, read: dict[str, Any], rule: str) -> None:
+        require(self._verify(read["node"], read["signed"], read["signature"]), rule)
+
+    def _certificate(self, envelope: dict[str, Any], now_ms: int) -> None:
+        read = envelope | objects.certificate(envelope["payload"])
+        self._require_signed(read, "R7.1")
         separator = ethereum.domain(
             self._manifest["chain_id"], derive.unhex(self._manifest["registry"] or "00" * 20)
         )
@@ -78,10 +96,10 @@ class ReferenceNode:
             separator, read["node"], self._swarm, read["not_before"], read["not_after"]
         )
         signer = ethereum.signer(digest, read["account_signature"])
-        require(signer == read["account"], "certificate_malformed")
-        require(_counts(read, now_ms), "certificate_expired")
+        require(signer == read["account"], "R5.4")
+        require(_counts(read, now_ms), "R5.5")
         known = self._certificates.get((read["node"], read["account"]))
-        require(known is None or read["not_after"] > known["not_after"], "seen")
+        require(known is None or read["not_after"] > known["not_after"], "R4.2")
         self._keep(read)
 
     def _keep(self, read: dict[str, Any]) -> None:
@@ -91,6 +109,28 @@ class ReferenceNode:
         if len(siblings) >= MOST_NODES_OF_AN_ACCOUNT:
             del self._certificates[siblings[0]]
         self._certificates[key] = read
+
+    def _contribution(self, envelope: dict[str, Any], now_ms: int) -> None:
+        read = envelope | objects.PAYLOADS[envelope["kind"]](envelope["payload"])
+        require(derive.start(self._manifest, read["epoch"] + 1) <= now_ms, "R3.3")
+        require(read["content_id"] not in self._seen, "R4.3")
+        self._require_introduced(read, now_ms)
+        require(read["account"] in self._auditors, "R5.3")
+        self._require_signed(read, "R7.1")
+        self._seen.add(read["content_id"])
+
+    def _equivocation(self, envelope: dict[str, Any], now_ms: int) -> None:
+        rollouts = objects.proof(envelope, self._swarm)
+        epoch, account = rollouts[0]["epoch"], rollouts[0]["account"]
+        self._require_begun(epoch, now_ms)
+        require(now_ms < derive.start(self._manifest, epoch + 13), "R3.4")
+        require((epoch, account) not in self._proved, "R4.4")
+        for read in rollouts:
+            self._require_introduced(read, now_ms)
+        self._require_quota(rollouts[0])
+        for read in rollouts:
+            self._require_signed(read, "R7.3")
+        self._proved.add((epoch, account))
 
 
 def _counts(certificate: dict[str, Any], now_ms: int) -> bool:

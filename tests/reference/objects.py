@@ -1,25 +1,26 @@
-"""Sections 3 and 4: envelope and objects as plain dictionaries, read in the order of section 6.1."""
+"""Sections 3 and 4: envelope and objects as plain dictionaries, read in the order of section 6.2."""
 
+from collections.abc import Callable
 from hashlib import sha256
 from itertools import pairwise
 from typing import Any
 
 from reference import cbor
-from reference.refusal import Refused, require
+from reference.refusal import require
 
 KINDS = {1: "certificate", 2: "rollout", 3: "tally", 4: "proposal", 5: "approval", 6: "equivocation"}
-LARGEST_NUMBER = 2**64 - 1
 
 
 def envelope(data: bytes, swarm: bytes) -> dict[str, Any]:
     """The envelope in a message of a swarm, with its signed bytes and content id."""
-    require(len(data) <= 131_072, "oversize")
-    fields = closed(cbor.read(data, cbor.FEW_VALUES), {0, 1, 2, 3, 4})
-    require(number(fields[0]) == 1, "wrong_version")
-    require(number(fields[1]) in KINDS, "wrong_kind")
-    require(fixed(fields[2], 32) == swarm, "wrong_swarm")
-    payload = string(fields[3], 0, 131_072)
-    signature = string(fields[4], 64, 64)
+    require(len(data) <= 131_072, "R0.2")
+    fields = closed(cbor.read(data, cbor.FEW_VALUES), {0, 1, 2, 3, 4}, "R1.0.12")
+    require(number(fields[0], "R1.0.13") == 1, "R2.1")
+    require(number(fields[1], "R1.0.13") in KINDS, "R2.2")
+    require(fixed(fields[2], 32, "R1.0.13") == swarm, "R2.3")
+    payload = string(fields[3], "R1.0.13")
+    signature = string(fields[4], "R1.0.13")
+    require(len(signature) == 64, "R1.0.14")
     kind = KINDS[fields[1]]
     signed = b"sapo/1/" + kind.encode() + b"\0" + swarm + payload
     content_id = sha256(signed).digest()
@@ -34,68 +35,99 @@ def envelope(data: bytes, swarm: bytes) -> dict[str, Any]:
 
 def certificate(payload: bytes) -> dict[str, Any]:
     """The fields of a certificate."""
-    fields = closed(cbor.read(payload, cbor.FEW_VALUES), {0, 1, 2, 3, 4})
+    fields = closed(cbor.read(payload, cbor.FEW_VALUES), {0, 1, 2, 3, 4}, "R1.1.1")
     read = {
-        "node": fixed(fields[0], 32),
-        "account": fixed(fields[1], 20),
-        "not_before": number(fields[2]),
-        "not_after": number(fields[3]),
+        "node": fixed(fields[0], 32, "R1.1.2"),
+        "account": fixed(fields[1], 20, "R1.1.2"),
+        "not_before": number(fields[2], "R1.1.2"),
+        "not_after": number(fields[3], "R1.1.2"),
     }
-    require(1 <= read["not_after"] - read["not_before"] <= 34_560_000, "out_of_bounds")
-    return read | {"account_signature": string(fields[4], 65, 65)}
+    require(1 <= read["not_after"] - read["not_before"] <= 34_560_000, "R1.1.3")
+    signature = string(fields[4], "R1.1.2")
+    require(len(signature) == 65, "R1.1.4")
+    return read | {"account_signature": signature}
 
 
 def rollout(payload: bytes) -> dict[str, Any]:
     """The fields of a rollout."""
-    fields = closed(cbor.read(payload, cbor.FEW_VALUES), {0, 1, 2, 3, 4, 5}, {6})
-    read = {
-        "node": fixed(fields[0], 32),
-        "account": fixed(fields[1], 20),
-        "epoch": number(fields[2]),
-        "slot": number(fields[3], 2**32 - 1),
-        "family": number(fields[4], 255),
-        "completions": [string(item, 0, 8192) for item in array(fields[5], 1, 16)],
-    }
-    require(sum(len(item) for item in read["completions"]) <= 65_536, "out_of_bounds")
-    for completion in read["completions"]:
-        _require_utf8(completion)
-    return read | {"policy_tag": fixed(fields[6], 32) if 6 in fields else None}
+    fields = closed(cbor.read(payload, cbor.FEW_VALUES), {0, 1, 2, 3, 4, 5}, "R1.2.1", {6})
+    read = _author(fields, "R1.2.2") | {"slot": number(fields[3], "R1.2.2")}
+    require(read["slot"] < 2**32, "R1.2.3")
+    read["family"] = number(fields[4], "R1.2.2")
+    require(read["family"] < 256, "R1.2.4")
+    completions = array(fields[5], "R1.2.2")
+    require(1 <= len(completions) <= 16, "R1.2.5")
+    for completion in completions:
+        require(len(string(completion, "R1.2.2")) <= 8192, "R1.2.6")
+    require(sum(map(len, completions)) <= 65_536, "R1.2.7")
+    for completion in completions:
+        cbor.require_utf8(completion, "R1.2.8")
+    tag = fixed(fields[6], 32, "R1.2.2") if 6 in fields else None
+    return read | {"completions": completions, "policy_tag": tag}
 
 
 def tally(payload: bytes) -> dict[str, Any]:
     """The fields of a tally."""
-    fields = closed(cbor.read(payload), {0, 1, 2, 3, 4})
-    read = _author(fields)
+    fields = closed(cbor.read(payload), {0, 1, 2, 3, 4}, "R1.3.1")
+    read = _author(fields, "R1.3.2")
+    entries = array(fields[3], "R1.3.2")
+    require(len(entries) <= 1024, "R1.3.3")
     points = []
-    for item in array(fields[3], 0, 1024):
-        pair = array(item, 2, 2)
-        points.append((fixed(pair[0], 20), number(pair[1])))
-    require(_ascends([account for account, _ in points]), "out_of_bounds")
-    return read | {"points": points, "evidence_root": fixed(fields[4], 32)}
+    for entry in entries:
+        require(len(array(entry, "R1.3.2")) == 2, "R1.3.4")
+        points.append((fixed(entry[0], 20, "R1.3.2"), number(entry[1], "R1.3.2")))
+    require(_ascends([account for account, _ in points]), "R1.3.5")
+    return read | {"points": points, "evidence_root": fixed(fields[4], 32, "R1.3.2")}
 
 
 def proposal(payload: bytes) -> dict[str, Any]:
     """The fields of a proposal."""
-    fields = closed(cbor.read(payload), {0, 1, 2, 3, 4})
-    read = _author(fields)
-    tallies = [fixed(item, 32) for item in array(fields[3], 1, 64)]
-    require(_ascends(tallies), "out_of_bounds")
+    fields = closed(cbor.read(payload), {0, 1, 2, 3, 4}, "R1.4.1")
+    read = _author(fields, "R1.4.2")
+    require(1 <= len(array(fields[3], "R1.4.2")) <= 64, "R1.4.3")
+    tallies = [fixed(item, 32, "R1.4.2") for item in fields[3]]
+    require(_ascends(tallies), "R1.4.4")
+    require(len(array(fields[4], "R1.4.2")) <= 1024, "R1.4.5")
     shares = []
-    for item in array(fields[4], 0, 1024):
-        share = array(item, 3, 3)
-        shares.append((fixed(share[0], 20), number(share[1]), number(share[2])))
-    require(_ascends([share[0] for share in shares]), "out_of_bounds")
+    for share in fields[4]:
+        require(len(array(share, "R1.4.2")) == 3, "R1.4.6")
+        account = fixed(share[0], 20, "R1.4.2")
+        shares.append((account, number(share[1], "R1.4.2"), number(share[2], "R1.4.2")))
+    require(_ascends([share[0] for share in shares]), "R1.4.7")
     return read | {"tallies": tallies, "shares": shares}
 
 
 def approval(payload: bytes) -> dict[str, Any]:
     """The fields of an approval."""
-    fields = closed(cbor.read(payload, cbor.FEW_VALUES), {0, 1, 2, 3, 4})
-    read = _author(fields)
-    return read | {"proposal": fixed(fields[3], 32), "account_signature": string(fields[4], 65, 65)}
+    fields = closed(cbor.read(payload, cbor.FEW_VALUES), {0, 1, 2, 3, 4}, "R1.5.1")
+    read = _author(fields, "R1.5.2") | {"proposal": fixed(fields[3], 32, "R1.5.2")}
+    signature = string(fields[4], "R1.5.2")
+    require(len(signature) == 65, "R1.5.3")
+    return read | {"account_signature": signature}
 
 
-PAYLOADS = {
+def response(data: bytes) -> list[bytes]:
+    """The messages in the response to a request."""
+    return [string(item, "R1.0.15") for item in array(cbor.read(data), "R1.0.15")]
+
+
+def proof(read: dict[str, Any], swarm: bytes) -> list[dict[str, Any]]:
+    """The two rollouts in the envelope of an equivocation, each with its own envelope's fields."""
+    fields = closed(cbor.read(read["payload"], cbor.FEW_VALUES), {0, 1}, "R1.6.1")
+    messages = [string(fields[key], "R1.6.2") for key in (0, 1)]
+    envelopes = [envelope(message, swarm) for message in messages]
+    rollouts = []
+    for inner in envelopes:
+        require(inner["kind"] == "rollout", "R2.5")
+        rollouts.append(inner | rollout(inner["payload"]))
+    require(rollouts[0]["content_id"] < rollouts[1]["content_id"], "R1.6.3")
+    places = [(one["epoch"], one["account"], one["slot"]) for one in rollouts]
+    require(places[0] == places[1], "R1.6.4")
+    require(read["signature"] == bytes(64), "R7.2")
+    return rollouts
+
+
+PAYLOADS: dict[str, Callable[[bytes], dict[str, Any]]] = {
     "certificate": certificate,
     "rollout": rollout,
     "tally": tally,
@@ -104,49 +136,42 @@ PAYLOADS = {
 }
 
 
-def closed(value: Any, required: set[int], optional: set[int] = frozenset()) -> dict[int, Any]:
+def closed(
+    value: Any, required: set[int], rule: str, optional: set[int] | frozenset[int] = frozenset()
+) -> dict[int, Any]:
     """A map with the required keys, perhaps the optional ones, and no others."""
-    require(isinstance(value, dict) and required <= set(value) <= required | optional, "schema")
+    require(isinstance(value, dict) and required <= set(value) <= required | optional, rule)
     return value
 
 
-def number(value: Any, most: int = LARGEST_NUMBER) -> int:
+def number(value: Any, rule: str) -> int:
     """An unsigned integer."""
-    require(isinstance(value, int), "schema")
-    require(value <= most, "out_of_bounds")
+    require(isinstance(value, int), rule)
     return value
 
 
-def fixed(value: Any, size: int) -> bytes:
+def fixed(value: Any, size: int, rule: str) -> bytes:
     """A byte string of a fixed-size type."""
-    require(isinstance(value, bytes) and len(value) == size, "schema")
+    require(isinstance(value, bytes) and len(value) == size, rule)
     return value
 
 
-def string(value: Any, least: int, most: int) -> bytes:
-    """A byte string within bounds."""
-    require(isinstance(value, bytes), "schema")
-    require(least <= len(value) <= most, "out_of_bounds")
+def string(value: Any, rule: str) -> bytes:
+    """A byte string."""
+    require(isinstance(value, bytes), rule)
     return value
 
 
-def array(value: Any, least: int, most: int) -> list[Any]:
-    """An array within bounds."""
-    require(isinstance(value, list | tuple), "schema")
-    require(least <= len(value) <= most, "out_of_bounds")
+def array(value: Any, rule: str) -> list[Any]:
+    """An array."""
+    require(isinstance(value, list | tuple), rule)
     return list(value)
 
 
-def _author(fields: dict[int, Any]) -> dict[str, Any]:
-    return {"node": fixed(fields[0], 32), "account": fixed(fields[1], 20), "epoch": number(fields[2])}
+def _author(fields: dict[int, Any], rule: str) -> dict[str, Any]:
+    node, account = fixed(fields[0], 32, rule), fixed(fields[1], 20, rule)
+    return {"node": node, "account": account, "epoch": number(fields[2], rule)}
 
 
 def _ascends(values: list[bytes]) -> bool:
     return all(a < b for a, b in pairwise(values))
-
-
-def _require_utf8(raw: bytes) -> None:
-    try:
-        raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise Refused("schema") from error

@@ -6,23 +6,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fuzz.session import book, judged, reference_node
+from fuzz.session import pipeline, reference_node
 from hypothesis import given
 from hypothesis import strategies as st
 from reference import cbor, derive, edwards, ethereum, objects
 from reference.node import ReferenceNode
-from reference.refusal import VERDICTS, Refused
+from reference.refusal import OUTCOMES, Refused
 from reference.vectors import admission_files, load, prepare, unpack
 from support.strategies import damaged, rollouts, values
+from vectors.pipeline import Pipeline
 from vectors.world import ALICE, BOB, NOW_MS, PLAIN
 
 from sapo_protocol.encoding import decode, encode
 from sapo_protocol.envelope import Kind
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.manifest_file import manifest_to_json
-from sapo_verification.admission import Admission
-from sapo_verification.certificates import CertificateBook
-from sapo_verification.penalties import RULES, verdict
+from sapo_protocol.rules import Rule
+from sapo_verification.penalties import verdict
 
 HERE = Path(__file__).parent
 MANIFESTS = load("manifests")
@@ -39,20 +39,21 @@ def test_the_reference_shares_no_code_with_what_it_judges() -> None:
             assert not [name for name in names if name.startswith(("sapo_", "support", "vectors"))], path.name
 
 
-def test_verdicts_are_the_pipelines() -> None:
-    assert {reason: str(verdict(reason)) for reason in RULES if str(reason) in VERDICTS} == VERDICTS
+def test_rules_and_verdicts_are_the_pipelines() -> None:
+    before = [rule for rule in Rule if rule.stage <= 7]
+    assert {rule.number: (str(verdict(rule.reason)), str(rule.reason)) for rule in before} == OUTCOMES
 
 
 @pytest.mark.parametrize("name", admission_files())
 def test_admission_vectors(name: str) -> None:
     document = load(name)
     for case in document["cases"]:
-        node = ReferenceNode(MANIFESTS[case["manifest"]])
+        node = ReferenceNode(MANIFESTS[case["manifest"]], map(bytes.fromhex, case["state"]["auditors"]))
         prepare(case, document["certificates"], node)
         for message in case["messages"]:
             now_ms = case["now_ms"] + message["offset_ms"]
             outcome = node.judge(message["topic"], unpack(message["bytes"]), now_ms)
-            assert outcome == (message["verdict"], message["reason"]), case["name"]
+            assert outcome == (message["verdict"], message["reason"], message["rule"]), case["name"]
 
 
 def test_signature_vectors() -> None:
@@ -61,11 +62,11 @@ def test_signature_vectors() -> None:
         assert edwards.verify(*parts) is vector["valid"], vector["name"]
 
 
-def test_object_vectors() -> None:
-    for vector in load("objects")["objects"]:
-        outcome = _reference(objects.PAYLOADS[vector["kind"]], bytes.fromhex(vector["payload"]))
-        reason = outcome if isinstance(outcome, str) else None
-        assert reason == vector["reason"], f"{vector['kind']}: {vector['name']}"
+def test_response_vectors() -> None:
+    for vector in load("responses")["responses"]:
+        outcome = _reference(objects.response, unpack(vector["bytes"]))
+        expected = vector["messages"] if vector["rule"] is None else vector["rule"]
+        assert (outcome if isinstance(outcome, str) else len(outcome)) == expected, vector["name"]
 
 
 def test_swarm_and_content_vectors() -> None:
@@ -159,14 +160,14 @@ def _reference(call: Any, *arguments: object) -> Any:
     try:
         return call(*arguments)
     except Refused as refused:
-        return refused.reason
+        return refused.rule
 
 
 def _production(call: Any, *arguments: object) -> Any:
     try:
         return call(*arguments)
     except RemoteProtocolError as error:
-        return str(error.reason)
+        return error.rule.number
 
 
 @given(st.binary(max_size=200) | values().map(encode) | values().map(encode).flatmap(damaged))
@@ -187,8 +188,7 @@ MESSAGES = [ALICE.rollout(), ALICE.rollout(f6=bytes(32)), BOB.rollout(f5=["é".e
     st.sampled_from(MESSAGES).flatmap(damaged) | st.sampled_from(MESSAGES).flatmap(damaged).flatmap(damaged)
 )
 def test_both_judge_damaged_rollouts_alike(data: bytes) -> None:
-    gate, node = Admission(PLAIN, book()), reference_node()
-    assert node.judge("rollouts", data, NOW_MS) == judged(gate, data)
+    assert reference_node().judge("rollouts", data, NOW_MS) == pipeline().judge("rollouts", data, NOW_MS)
 
 
 @given(rollouts, st.integers(-200_000, 200_000))
@@ -196,24 +196,17 @@ def test_both_judge_any_signed_rollout_alike(rollout: Any, offset_ms: int) -> No
     author = ALICE.fields(
         f2=min(rollout.epoch, 5), f3=rollout.slot, f4=rollout.family, f5=rollout.completions
     )
-    data = ALICE.signed(encode(author))
-    now_ms = NOW_MS + offset_ms
-    gate, node = Admission(PLAIN, book()), reference_node()
-    outcome = _production(gate.judge, data, now_ms / 1000)
-    _, reason = node.judge("rollouts", data, now_ms)
-    assert (outcome if isinstance(outcome, str) else None) == reason
+    data, now_ms = ALICE.signed(encode(author)), NOW_MS + offset_ms
+    assert reference_node().judge("rollouts", data, now_ms) == pipeline().judge("rollouts", data, now_ms)
 
 
 @given(st.sampled_from([ALICE.certificate(), BOB.certificate()]).flatmap(damaged))
 def test_both_judge_damaged_certificates_alike(data: bytes) -> None:
     node = ReferenceNode(json.loads(manifest_to_json(PLAIN)))
-    outcome = _production(CertificateBook(PLAIN).judge, data, NOW_MS / 1000)
-    _, reason = node.judge("certificates", data, NOW_MS)
-    assert (outcome if isinstance(outcome, str) else None) == reason
+    assert node.judge("certificates", data, NOW_MS) == Pipeline(PLAIN).judge("certificates", data, NOW_MS)
 
 
 @given(values(depth=2))
 def test_both_judge_any_signed_payload_alike(value: Any) -> None:
     data = ALICE.signed(encode(value), PLAIN, Kind.ROLLOUT)
-    gate, node = Admission(PLAIN, book()), reference_node()
-    assert node.judge("rollouts", data, NOW_MS) == judged(gate, data)
+    assert reference_node().judge("rollouts", data, NOW_MS) == pipeline().judge("rollouts", data, NOW_MS)

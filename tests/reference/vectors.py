@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from reference.node import ReferenceNode
+from reference.refusal import ACCEPTED
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 
@@ -28,9 +29,9 @@ def unpack(written: str | list[Any]) -> bytes:
 
 
 def prepare(case: dict[str, Any], certificates: dict[str, Any], node: ReferenceNode) -> None:
-    """Gives a node the knowledge that a case begins with."""
+    """Gives a node the knowledge that a case begins with; its auditors were named when it was made."""
     for name in case["state"]["certificates"]:
         introduction = bytes.fromhex(certificates[case["manifest"]][name])
-        assert node.judge("certificates", introduction, case["now_ms"]) == ("accept", None)
+        assert node.judge("certificates", introduction, case["now_ms"]) == ACCEPTED
     for message in case["state"]["seen"]:
-        assert node.judge("rollouts", unpack(message), case["now_ms"]) == ("accept", None)
+        assert node.judge("rollouts", unpack(message), case["now_ms"]) == ACCEPTED

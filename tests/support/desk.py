@@ -14,6 +14,7 @@ from sapo_protocol.epochs import beacon
 from sapo_protocol.errors import Reason
 from sapo_protocol.identifiers import Account, ContentId, Digest
 from sapo_protocol.manifest import Manifest
+from sapo_protocol.rules import Rule
 from sapo_protocol.tasks import Task, assigned_task
 from sapo_verification.admission import Admission
 from sapo_verification.answers import extract
@@ -37,9 +38,9 @@ class Witness:
     refusals: list[tuple[Reason, ContentId, Account]] = field(default_factory=list)
     rollouts: list[VerifiedRollout] = field(default_factory=list)
 
-    def refused(self, reason: Reason, content_id: ContentId, account: Account, detail: str) -> None:
+    def refused(self, rule: Rule, content_id: ContentId, account: Account, detail: str) -> None:
         """Written down."""
-        self.refusals.append((reason, content_id, account))
+        self.refusals.append((rule.reason, content_id, account))
 
     def verified(self, rollout: VerifiedRollout) -> None:
         """Written down."""

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from sapo_protocol.errors import Reason, RemoteProtocolError, Verdict
+from sapo_protocol.rules import Rule
 from sapo_verification.penalties import verdict
 
 T = TypeVar("T")
@@ -15,6 +16,14 @@ def outcome_of(call: Callable[..., T], *arguments: object) -> T | Reason:
         return call(*arguments)
     except RemoteProtocolError as error:
         return error.reason
+
+
+def ruling_of(call: Callable[..., T], *arguments: object) -> T | Rule:
+    """What the call returned, or the rule by which it refused its input."""
+    try:
+        return call(*arguments)
+    except RemoteProtocolError as error:
+        return error.rule
 
 
 def reason_of(call: Callable[..., object], *arguments: object) -> Reason | None:

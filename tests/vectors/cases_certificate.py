@@ -46,8 +46,8 @@ def cases() -> Iterator[Case]:
     yield from _crowds()
 
 
-def _case(name: str, reason: str | None, data: bytes, **options: Any) -> Case:
-    return Case(f"certificate: {name}", (Message(reason, data, "certificates"),), certificates=(), **options)
+def _case(name: str, rule: str | None, data: bytes, **options: Any) -> Case:
+    return Case(f"certificate: {name}", (Message(rule, data, "certificates"),), certificates=(), **options)
 
 
 def fields(
@@ -72,36 +72,36 @@ def _sealed(payload: dict[int, Any], manifest: Manifest = PLAIN) -> bytes:
 def _fields() -> Iterator[Case]:
     genuine = fields()
     for key, value in genuine.items():
-        yield _case(f"without field {key}", "schema", _sealed(fields(**{f"f{key}": None})))
+        yield _case(f"without field {key}", "R1.1.1", _sealed(fields(**{f"f{key}": None})))
         for name, wrong in WRONG_TYPES.items():
             if not isinstance(wrong, type(value)):
-                yield _case(f"field {key} is a {name}", "schema", _sealed({**genuine, key: wrong}))
+                yield _case(f"field {key} is a {name}", "R1.1.2", _sealed({**genuine, key: wrong}))
     for name, wrong in FORBIDDEN_TYPES.items():
-        yield _case(f"not before is a {name}", "not_canonical", _sealed({**genuine, 2: wrong}))
+        yield _case(f"not before is a {name}", "R1.0.6", _sealed({**genuine, 2: wrong}))
     for key in (5, 2**64 - 1):
-        yield _case(f"with field {key} more", "schema", _sealed({**genuine, key: 0}))
+        yield _case(f"with field {key} more", "R1.1.1", _sealed({**genuine, key: 0}))
     for key, size in ((0, 31), (0, 33), (1, 19), (1, 21)):
-        yield _case(f"field {key} of {size} bytes", "schema", _sealed({**genuine, key: bytes(size)}))
+        yield _case(f"field {key} of {size} bytes", "R1.1.2", _sealed({**genuine, key: bytes(size)}))
     for size in (0, 64, 66):
         data = _sealed({**genuine, 4: bytes(size)})
-        yield _case(f"an account signature of {size} bytes", "out_of_bounds", data)
+        yield _case(f"an account signature of {size} bytes", "R1.1.4", data)
     data = _sealed({**genuine, 3: GENESIS, 4: b""})
-    yield _case("reversed and without an account's signature", "out_of_bounds", data)
-    yield _case("a rollout among certificates", "wrong_kind", ALICE.rollout())
+    yield _case("reversed and without an account's signature", "R1.1.3", data)
+    yield _case("a rollout among certificates", "R2.4", ALICE.rollout())
 
 
 def _durations() -> Iterator[Case]:
-    for length, reason in (
-        (1, "certificate_expired"),
-        (0, "out_of_bounds"),
-        (-1, "out_of_bounds"),
+    for length, rule in (
+        (1, "R5.5"),
+        (0, "R1.1.3"),
+        (-1, "R1.1.3"),
         (MOST_SECONDS, None),
-        (MOST_SECONDS + 1, "out_of_bounds"),
+        (MOST_SECONDS + 1, "R1.1.3"),
     ):
-        yield _case(f"of {length} s", reason, _sealed(fields(ALICE, GENESIS, GENESIS + length)))
-    yield _case("from 0 to the end", "out_of_bounds", _sealed(fields(ALICE, 0, 2**64 - 1)))
+        yield _case(f"of {length} s", rule, _sealed(fields(ALICE, GENESIS, GENESIS + length)))
+    yield _case("from 0 to the end", "R1.1.3", _sealed(fields(ALICE, 0, 2**64 - 1)))
     last = fields(ALICE, 2**64 - 2, 2**64 - 1)
-    yield _case("the last second of all", "certificate_expired", _sealed(last))
+    yield _case("the last second of all", "R5.5", _sealed(last))
 
 
 def _account_signatures() -> Iterator[Case]:
@@ -126,11 +126,11 @@ def _account_signatures() -> Iterator[Case]:
         "another account's": fields(BOB)[4],
     }
     for name, signature in odd.items():
-        yield _case(f"account signature: {name}", "certificate_malformed", _sealed(fields(f4=signature)))
+        yield _case(f"account signature: {name}", "R5.4", _sealed(fields(f4=signature)))
     stolen = fields(f1=bytes(BOB.account))
-    yield _case("claims a stranger's account", "certificate_malformed", _sealed(stolen))
+    yield _case("claims a stranger's account", "R5.4", _sealed(stolen))
     longer = fields(f3=YEAR_END + 1)
-    yield _case("lasts longer than was signed", "certificate_malformed", _sealed(longer))
+    yield _case("lasts longer than was signed", "R5.4", _sealed(longer))
 
 
 def _domains() -> Iterator[Case]:
@@ -145,51 +145,51 @@ def _domains() -> Iterator[Case]:
         signature = fields(manifest=MANIFESTS[signed_for])[4]
         data = _sealed(fields(f4=signature), MANIFESTS[heard_in])
         name = f"account signed in {signed_for!r}, heard in {heard_in!r}"
-        yield _case(name, "certificate_malformed", data, manifest=heard_in)
+        yield _case(name, "R5.4", data, manifest=heard_in)
         whole = ALICE.certificate(MANIFESTS[signed_for])
-        yield _case(f"of {signed_for!r}, heard in {heard_in!r}", "wrong_swarm", whole, manifest=heard_in)
+        yield _case(f"of {signed_for!r}, heard in {heard_in!r}", "R2.3", whole, manifest=heard_in)
 
 
 def _node_signatures() -> Iterator[Case]:
     payload = cbor(fields())
     forged = frame(kind=1, payload=payload)
-    yield _case("not signed", "bad_signature", forged)
-    yield _case("signed by another node", "bad_signature", BOB.signed(payload, PLAIN, Kind.CERTIFICATE))
+    yield _case("not signed", "R7.1", forged)
+    yield _case("signed by another node", "R7.1", BOB.signed(payload, PLAIN, Kind.CERTIFICATE))
     stolen = cbor(fields(f0=bytes(BOB.node)))
-    yield _case("claims a stranger's node", "bad_signature", ALICE.signed(stolen, PLAIN, Kind.CERTIFICATE))
+    yield _case("claims a stranger's node", "R7.1", ALICE.signed(stolen, PLAIN, Kind.CERTIFICATE))
     both = frame(kind=1, payload=cbor(fields(f4=bytes(65))))
-    yield _case("signed by nobody at all", "bad_signature", both)
+    yield _case("signed by nobody at all", "R7.1", both)
 
 
 def _moments() -> Iterator[Case]:
     certificate = ALICE.certificate(PLAIN, NOW, NOW + 10)
-    for offset, reason in (
-        (-1000, "certificate_expired"),
-        (-1, "certificate_expired"),
+    for offset, rule in (
+        (-1000, "R5.5"),
+        (-1, "R5.5"),
         (0, None),
         (9_999, None),
-        (10_000, "certificate_expired"),
-        (10_001, "certificate_expired"),
+        (10_000, "R5.5"),
+        (10_001, "R5.5"),
     ):
-        message = Message(reason, certificate, "certificates", offset)
+        message = Message(rule, certificate, "certificates", offset)
         yield Case(f"certificate: {offset} ms after its begin", (message,), certificates=())
 
 
 def _renewals() -> Iterator[Case]:
     def case(name: str, *messages: tuple[str | None, bytes]) -> Case:
-        steps = tuple(Message(reason, data, "certificates", i) for i, (reason, data) in enumerate(messages))
+        steps = tuple(Message(rule, data, "certificates", i) for i, (rule, data) in enumerate(messages))
         return Case(f"certificate: {name}", steps, certificates=())
 
     genuine = ALICE.certificate()
-    yield case("the same again", (None, genuine), ("seen", genuine))
+    yield case("the same again", (None, genuine), ("R4.2", genuine))
     longer = ALICE.certificate(PLAIN, GENESIS, YEAR_END + 1)
-    yield case("renewed", (None, genuine), (None, longer), ("seen", genuine))
+    yield case("renewed", (None, genuine), (None, longer), ("R4.2", genuine))
     shorter = ALICE.certificate(PLAIN, GENESIS, YEAR_END - 1)
-    yield case("shortened", (None, genuine), ("seen", shorter))
+    yield case("shortened", (None, genuine), ("R4.2", shorter))
     moved = ALICE.certificate(PLAIN, GENESIS + 1, YEAR_END)
-    yield case("with another begin", (None, genuine), ("seen", moved))
+    yield case("with another begin", (None, genuine), ("R4.2", moved))
     forged = frame(kind=1, payload=cbor(fields()))
-    yield case("a forged copy", ("bad_signature", forged), (None, genuine), ("bad_signature", forged))
+    yield case("a forged copy", ("R7.1", forged), (None, genuine), ("R7.1", forged))
 
 
 def _crowds() -> Iterator[Case]:
@@ -197,7 +197,7 @@ def _crowds() -> Iterator[Case]:
     keys = [Identity("alice", key) for key in range(5)]
     heard = [Message(None, key.certificate(), "certificates", i) for i, key in enumerate(keys)]
     then = (
-        Message("certificate_unknown", keys[0].rollout(), offset_ms=10),
+        Message("R5.1", keys[0].rollout(), offset_ms=10),
         Message(None, keys[1].rollout(f3=1), offset_ms=11),
         Message(None, keys[4].rollout(f3=4), offset_ms=12),
     )
@@ -205,7 +205,7 @@ def _crowds() -> Iterator[Case]:
     renewed = Message(None, keys[0].certificate(PLAIN, GENESIS, YEAR_END + 1), "certificates", 4)
     fifth = Message(None, keys[4].certificate(), "certificates", 5)
     then = (
-        Message("certificate_unknown", keys[1].rollout(), offset_ms=10),
+        Message("R5.1", keys[1].rollout(), offset_ms=10),
         Message(None, keys[0].rollout(f3=1), offset_ms=11),
     )
     yield Case("certificate: renewed before the fifth", (*heard[:4], renewed, fifth, *then), certificates=())

@@ -83,7 +83,7 @@ def cases() -> Iterator[Case]:
     payload = cbor(ALICE.fields())
     for name, signature in _crafted(ALICE, payload).items():
         data = frame(payload=payload, signature=signature)
-        yield one(f"Ed25519: {name}", None if name == "own nonce" else "bad_signature", data)
+        yield one(f"Ed25519: {name}", None if name == "own nonce" else "R7.1", data)
     yield from _mixed_key()
 
 
@@ -115,8 +115,8 @@ def _mixed_key() -> Iterator[Case]:
     account = certificate_fields(f0=key)
     for name, plain in (("and the plain equation holds", True), ("and only the cofactored one holds", False)):
         certificate = _sealed_by_mixed(key, secret, _binding(account, key), plain)
-        reason = None if plain else "bad_signature"
-        message = Message(reason, certificate, "certificates")
+        rule = None if plain else "R7.1"
+        message = Message(rule, certificate, "certificates")
         yield Case(f"Ed25519: a key of mixed order, {name}", (message,), certificates=())
 
 

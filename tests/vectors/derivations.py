@@ -1,10 +1,9 @@
-"""What follows from values alone: ids, beacons, seeds, roots and proofs, digests, settlements, objects."""
+"""What follows from values alone: ids, beacons, seeds, roots and proofs, digests, settlements."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from typing import Any
 
-from vectors.raw import cbor
 from vectors.world import ALICE, BOB, CHAINED, MANIFESTS, NOW_MS, PLAIN, Identity
 
 from sapo_protocol import merkle, secp256k1
@@ -182,97 +181,6 @@ def _settlement(
         "epoch_root": _readable(root),
         "digest": root.digest(CHAINED.ledger_domain).hex(),
     }
-
-
-def objects() -> list[dict[str, Any]]:
-    """Payloads of contributions and whether they can be read."""
-    makers: tuple[Callable[[], Iterator[tuple[str, str, str | None, bytes]]], ...] = (
-        _tallies,
-        _proposals,
-        _approvals,
-    )
-    return [
-        {"kind": kind, "name": name, "payload": payload.hex(), "reason": reason}
-        for maker in makers
-        for kind, name, reason, payload in maker()
-    ]
-
-
-AUTHOR: dict[int, Any] = {0: bytes(ALICE.node), 1: bytes(ALICE.account), 2: 3}
-A, B = bytes(ACCOUNTS[0]), bytes(ACCOUNTS[1])
-Rows = Iterator[tuple[str, str, str | None, bytes]]
-
-
-def _author_faults(kind: str, genuine: dict[int, Any]) -> Rows:
-    for key in genuine:
-        rest = {k: v for k, v in genuine.items() if k != key}
-        yield kind, f"without field {key}", "schema", cbor(rest)
-        yield kind, f"field {key} is a map", "schema", cbor({**genuine, key: {}})
-    yield kind, "with field 5", "schema", cbor({**genuine, 5: 0})
-    yield kind, "a short node", "schema", cbor({**genuine, 0: bytes(31)})
-    yield kind, "the last epoch", None, cbor({**genuine, 2: 2**64 - 1})
-
-
-def _tallies() -> Rows:
-    genuine = {**AUTHOR, 3: [[A, 1], [B, 2]], 4: bytes(32)}
-    yield "tally", "genuine", None, cbor(genuine)
-    yield from _author_faults("tally", genuine)
-    many = [[number.to_bytes(20, "big"), number] for number in range(1, 1026)]
-    for name, reason, points in (
-        ("nobody", None, []),
-        ("descending", "out_of_bounds", [[B, 1], [A, 1]]),
-        ("an account twice", "out_of_bounds", [[A, 1], [A, 1]]),
-        ("three in an entry", "out_of_bounds", [[A, 1, 1]]),
-        ("one in an entry", "out_of_bounds", [[A]]),
-        ("an entry that is a number", "schema", [1]),
-        ("an account of 19 bytes", "schema", [[A[:19], 1]]),
-        ("points in text", "schema", [[A, "1"]]),
-        ("1,024 accounts", None, many[:1024]),
-        ("1,025 accounts", "out_of_bounds", many),
-        ("descending, then malformed", "schema", [[B, 1], [A, "1"]]),
-    ):
-        yield "tally", name, reason, cbor({**genuine, 3: points})
-    yield "tally", "8,192 values", "schema", cbor([0] * 8191)
-    yield "tally", "8,193 values", "out_of_bounds", cbor([0] * 8192)
-    yield "tally", "a short evidence root", "schema", cbor({**genuine, 4: bytes(31)})
-
-
-def _proposals() -> Rows:
-    ids = [sha256(b"%d" % number).digest() for number in range(65)]
-    ids.sort()
-    genuine = {**AUTHOR, 3: ids[:2], 4: [[A, 1, 2], [B, 0, 2]]}
-    yield "proposal", "genuine", None, cbor(genuine)
-    yield from _author_faults("proposal", genuine)
-    for name, reason, tallies in (
-        ("64 tallies", None, ids[:64]),
-        ("65 tallies", "out_of_bounds", ids),
-        ("no tally", "out_of_bounds", []),
-        ("a tally twice", "out_of_bounds", [ids[0], ids[0]]),
-        ("descending tallies", "out_of_bounds", [ids[1], ids[0]]),
-        ("a short tally", "schema", [ids[0][:31]]),
-    ):
-        yield "proposal", name, reason, cbor({**genuine, 3: tallies})
-    for name, reason, shares in (
-        ("no shares", None, []),
-        ("descending shares", "out_of_bounds", [[B, 1, 1], [A, 1, 1]]),
-        ("two in a share", "out_of_bounds", [[A, 1]]),
-        ("a share that is text", "schema", ["1"]),
-        ("cumulative bytes", "schema", [[A, 1, b"1"]]),
-    ):
-        yield "proposal", name, reason, cbor({**genuine, 4: shares})
-    both = {**genuine, 3: [ids[1], ids[0]], 4: ["1"]}
-    yield "proposal", "descending tallies before malformed shares", "out_of_bounds", cbor(both)
-
-
-def _approvals() -> Rows:
-    genuine = {**AUTHOR, 3: bytes(32), 4: bytes(65)}
-    yield "approval", "genuine", None, cbor(genuine)
-    yield from _author_faults("approval", genuine)
-    yield "approval", "64 values", "schema", cbor([0] * 63)
-    yield "approval", "65 values", "out_of_bounds", cbor([0] * 64)
-    for size in (0, 64, 66):
-        yield "approval", f"a signature of {size} bytes", "out_of_bounds", cbor({**genuine, 4: bytes(size)})
-    yield "approval", "a short proposal id", "schema", cbor({**genuine, 3: bytes(31)})
 
 
 def proposal_roots() -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Writes the vectors anew: ``python tests/vectors/generate.py [FOLDER]``.
+"""Writes the vectors anew: ``python tests/vectors/generate.py [FOLDER]``; with ``--check`` only compares.
 
 Every expectation is written by hand in the ``cases_*`` files; this program asks the pipeline for its
 verdict all the same and writes nothing if the two differ. No randomness, no clock: the files are the same
@@ -16,13 +16,24 @@ HERE = Path(__file__).resolve().parent
 if __name__ == "__main__":
     sys.path[:0] = [str(HERE.parent), *(str(HERE.parents[1] / name) for name in ("protocol", "verification"))]
 
-from vectors import cases_certificate, cases_ed25519, cases_encoding, cases_rollout, derivations  # noqa: E402
+from vectors import (  # noqa: E402
+    cases_certificate,
+    cases_contribution,
+    cases_ed25519,
+    cases_encoding,
+    cases_equivocation,
+    cases_response,
+    cases_rollout,
+    derivations,
+)
+from vectors.pipeline import Outcome, Pipeline  # noqa: E402
 from vectors.world import MANIFESTS, Case, Introductions, Message  # noqa: E402
 
 from sapo_protocol.errors import RemoteProtocolError  # noqa: E402
+from sapo_protocol.identifiers import Account  # noqa: E402
 from sapo_protocol.manifest_file import manifest_to_json  # noqa: E402
-from sapo_verification.admission import Admission  # noqa: E402
-from sapo_verification.certificates import CertificateBook  # noqa: E402
+from sapo_protocol.requests import parse_response  # noqa: E402
+from sapo_protocol.rules import Rule  # noqa: E402
 from sapo_verification.penalties import verdict  # noqa: E402
 
 FILES = {
@@ -30,6 +41,8 @@ FILES = {
     "rollout": cases_rollout.cases,
     "certificate": cases_certificate.cases,
     "ed25519": cases_ed25519.cases,
+    "contribution": cases_contribution.cases,
+    "equivocation": cases_equivocation.cases,
 }
 LONGEST_RUN = 64  # bytes of one value in a row; longer runs are written as [byte, times]
 
@@ -44,6 +57,14 @@ def main(folder: Path) -> None:
         (folder / name).write_text(text, encoding="utf-8")
 
 
+def check(folder: Path) -> None:
+    """Nothing, if a folder holds the very bytes that would be written, and no other file of vectors."""
+    written = {name: text.encode() for name, text in files()}
+    found = {path.name: path.read_bytes() for path in folder.glob("*.json")}
+    if wrong := {name for name in written.keys() | found.keys() if written.get(name) != found.get(name)}:
+        raise SystemExit(f"not what is generated: {', '.join(sorted(wrong))}")
+
+
 def files() -> Iterator[tuple[str, str]]:
     """Names and contents of the files."""
     yield "manifests.json", _dump({name: json.loads(manifest_to_json(m)) for name, m in MANIFESTS.items()})
@@ -53,8 +74,8 @@ def files() -> Iterator[tuple[str, str]]:
         "ed25519.json",
         _dump({"format": "sapo/vectors/ed25519/1", "signatures": cases_ed25519.signatures()}),
     )
-    objects = {"format": "sapo/vectors/objects/1", "objects": derivations.objects()}
-    yield "objects.json", _dump(objects)
+    responses = [_response(*case) for case in cases_response.cases()]
+    yield "responses.json", _dump({"format": "sapo/vectors/responses/1", "responses": responses})
     yield "derivations.json", _dump({"format": "sapo/vectors/derivations/1", **derivations.everything()})
 
 
@@ -66,7 +87,7 @@ def _document(cases: list[Case]) -> dict[str, Any]:
         _compare(case, certificates[case.manifest])
     _require_distinct(cases)
     return {
-        "format": "sapo/vectors/admission/1",
+        "format": "sapo/vectors/admission/2",
         "certificates": {
             name: {who: data.hex() for who, data in known.items()} for name, known in certificates.items()
         },
@@ -76,22 +97,21 @@ def _document(cases: list[Case]) -> dict[str, Any]:
 
 def _compare(case: Case, certificates: dict[str, bytes]) -> None:
     """Nothing, if the pipeline shares the expectations of a case."""
-    manifest = MANIFESTS[case.manifest]
-    book = CertificateBook(manifest)
-    start = max(case.now_ms / 1000, manifest.genesis_seconds)
-    for name in case.certificates:
-        book.judge(certificates[name], start)
-    gate = Admission(manifest, book)
-    before = (Message(None, data) for data in case.seen)
-    for message in (*before, *case.messages):
-        judge = {"rollouts": gate.judge, "certificates": book.judge}[message.topic]
-        reason = None
-        try:
-            judge(message.data, (case.now_ms + message.offset_ms) / 1000)
-        except RemoteProtocolError as error:
-            reason = str(error.reason)
-        if reason != message.reason:
-            raise Wrong(f"{case.name}: expected {message.reason}, the pipeline says {reason}")
+    node = Pipeline(MANIFESTS[case.manifest], map(Account.from_hex, case.auditors))
+    known = [Message(None, certificates[name], "certificates") for name in case.certificates]
+    before = [Message(None, data) for data in case.seen]
+    for message in (*known, *before, *case.messages):
+        outcome = node.judge(message.topic, message.data, case.now_ms + message.offset_ms)
+        if outcome != expected(message.rule):
+            raise Wrong(f"{case.name}: expected {expected(message.rule)}, the pipeline says {outcome}")
+
+
+def expected(number: str | None) -> Outcome:
+    """The outcome of a message that breaks a rule, or none."""
+    if number is None:
+        return "accept", None, None
+    [reason] = [rule.reason for rule in Rule if rule.number == number]
+    return str(verdict(reason)), str(reason), number
 
 
 def _require_distinct(cases: list[Case]) -> None:
@@ -105,26 +125,33 @@ def _case(case: Case) -> dict[str, Any]:
     return {
         "name": case.name,
         "manifest": case.manifest,
-        "state": {"certificates": list(case.certificates), "seen": seen},
+        "state": {"certificates": list(case.certificates), "seen": seen, "auditors": list(case.auditors)},
         "now_ms": case.now_ms,
         "messages": [_message(message) for message in case.messages],
     }
 
 
 def _message(message: Message) -> dict[str, Any]:
+    outcome, reason, rule = expected(message.rule)
     return {
         "topic": message.topic,
         "offset_ms": message.offset_ms,
         "bytes": _bytes(message.data),
-        "verdict": "accept" if message.reason is None else _verdict(message.reason),
-        "reason": message.reason,
+        "verdict": outcome,
+        "reason": reason,
+        "rule": rule,
     }
 
 
-def _verdict(reason: str) -> str:
-    from sapo_protocol.errors import Reason
-
-    return str(verdict(Reason(reason)))
+def _response(name: str, rule: str | None, response: bytes) -> dict[str, Any]:
+    _, reason, _ = expected(rule)
+    try:
+        messages, found = len(parse_response(response)), None
+    except RemoteProtocolError as error:
+        messages, found = None, error.rule.number
+    if found != rule:
+        raise Wrong(f"response {name}: expected {rule}, the pipeline says {found}")
+    return {"name": name, "bytes": _bytes(response), "messages": messages, "reason": reason, "rule": rule}
 
 
 def _bytes(data: bytes) -> str | list[Any]:
@@ -154,4 +181,7 @@ def _dump(document: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else HERE)
+    if sys.argv[1:] == ["--check"]:
+        check(HERE)
+    else:
+        main(Path(sys.argv[1]) if len(sys.argv) > 1 else HERE)

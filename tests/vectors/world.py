@@ -159,9 +159,9 @@ def changed(fields: dict[int, Any], changes: Mapping[str, Any]) -> dict[int, Any
 
 @dataclass(frozen=True)
 class Message:
-    """One message and what becomes of it; no reason means ACCEPT."""
+    """One message and the rule that it breaks; none means ACCEPT."""
 
-    reason: str | None
+    rule: str | None
     data: bytes
     topic: str = "rollouts"
     offset_ms: int = 0
@@ -176,13 +176,14 @@ class Case:
     manifest: str = "plain"
     certificates: tuple[str, ...] = ("alice", "bob")
     seen: tuple[bytes, ...] = ()
+    auditors: tuple[str, ...] = ()
     now_ms: int = NOW_MS
 
 
-def one(name: str, reason: str | None, data: bytes, **options: Any) -> Case:
-    """The case of one message on the topic of rollouts."""
-    offset = options.pop("offset_ms", 0)
-    return Case(name, (Message(reason, data, offset_ms=offset),), **options)
+def one(name: str, rule: str | None, data: bytes, **options: Any) -> Case:
+    """The case of one message, on the topic of rollouts unless told."""
+    topic, offset = options.pop("topic", "rollouts"), options.pop("offset_ms", 0)
+    return Case(name, (Message(rule, data, topic, offset),), **options)
 
 
 ALICE, BOB, MALLORY, STRANGER = (Identity(name) for name in ("alice", "bob", "mallory", "stranger"))

@@ -5,7 +5,7 @@ from support.swarm import Identity
 from support.traffic import COMPLETIONS, FAMILIES, Writer, rollout
 
 from sapo_protocol.errors import Reason
-from sapo_verification.penalties import RULES
+from sapo_verification.penalties import CONSEQUENCES
 from sapo_verification.phrases import FADE_GROUPS, LEAST_GROUPS, Phrases
 from sapo_verification.types import VerifiedRollout
 
@@ -97,5 +97,5 @@ def test_memory_is_bounded_and_fades() -> None:
 
 
 def test_a_quarantine_is_no_evidence() -> None:
-    assert RULES[Reason.PLANTED_PHRASE].evidence == 0.0
+    assert CONSEQUENCES[Reason.PLANTED_PHRASE].evidence == 0.0
     assert COMPLETIONS > 1

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from sapo_protocol.errors import Reason
+from sapo_protocol.errors import Reason, Verdict
 from sapo_protocol.identifiers import Account
-from sapo_verification.penalties import HARD, RULES, SOFT
+from sapo_verification.penalties import CONSEQUENCES, HARD, SOFT, verdict
 from sapo_verification.reputation import (
     AUDITS_BEFORE_WEIGHT,
     BAN_EPOCHS,
@@ -23,7 +23,9 @@ from sapo_verification.reputation import (
 
 ALICE, BOB, CAROL = (Account(bytes((n,)) * 20) for n in (1, 2, 3))
 NOW = 100
-LATER_REASONS = [reason for reason in Reason if RULES[reason].stage >= 8 or reason is Reason.EQUIVOCATION]
+LATER_REASONS = [
+    reason for reason in Reason if verdict(reason) is Verdict.ACCEPT or reason is Reason.EQUIVOCATION
+]
 
 evidence = st.builds(
     Evidence,
@@ -103,8 +105,8 @@ def test_evidence_of_all_families_counts_for_the_account() -> None:
 def test_a_fault_costs_what_the_table_says(reason: Reason) -> None:
     reputation = Reputation()
     reputation.record_fault(ALICE, 0, NOW, reason)
-    assert reputation.evidence(ALICE, NOW) == Evidence(0.0, RULES[reason].evidence, 1, NOW)
-    assert reputation.is_banned(ALICE, NOW) == (RULES[reason].evidence >= HARD)
+    assert reputation.evidence(ALICE, NOW) == Evidence(0.0, CONSEQUENCES[reason].evidence, 1, NOW)
+    assert reputation.is_banned(ALICE, NOW) == (CONSEQUENCES[reason].evidence >= HARD)
     assert not reputation.is_banned(BOB, NOW)
 
 
@@ -194,7 +196,7 @@ class ReputationMachine(RuleBasedStateMachine):
         after = self.reputation.evidence(account, self.epoch)
         if before.audits >= AUDITS_BEFORE_WEIGHT:
             assert after.weight <= before.weight + 1e-9
-        if RULES[reason].evidence >= HARD:
+        if CONSEQUENCES[reason].evidence >= HARD:
             until = self.epoch - late + BAN_EPOCHS
             self.banned_until[account] = max(until, self.banned_until.get(account, 0))
 

@@ -12,7 +12,7 @@ from sapo_protocol.tasks import Task, assigned_task
 from sapo_verification.checkers import CheckFailed, Failure
 from sapo_verification.jail_messages import Checked
 from sapo_verification.observer import NullObserver
-from sapo_verification.penalties import HARD, RULES, SOFT
+from sapo_verification.penalties import CONSEQUENCES, HARD, SOFT
 from sapo_verification.reputation import Evidence
 from sapo_verification.types import AdmittedRollout, VerifiedRollout
 from sapo_verification.verifier import Verifier
@@ -106,9 +106,9 @@ async def test_a_failed_check_is_the_authors_fault_only_if_its_answers_may_have_
     with pytest.raises(RemoteProtocolError) as raised:
         await desk.verifier.verify(admitted)
     assert raised.value.reason is reason
-    evidence = Evidence(0.0, RULES[reason].evidence, 1, EPOCH) if is_fault else Evidence(epoch=EPOCH)
+    evidence = Evidence(0.0, CONSEQUENCES[reason].evidence, 1, EPOCH) if is_fault else Evidence(epoch=EPOCH)
     assert desk.reputation.evidence(ALICE.account, EPOCH) == evidence
-    assert 0 < RULES[reason].evidence < HARD, "a hang can happen to an honest node"
+    assert 0 < CONSEQUENCES[reason].evidence < HARD, "a hang can happen to an honest node"
     assert desk.witness == Witness([(reason, admitted.content_id, ALICE.account)], [])
 
 

@@ -23,10 +23,11 @@ from typing import Final
 
 from sapo_protocol.envelope import Kind, SignedEnvelope, open_payload, parse_envelope
 from sapo_protocol.epochs import require_current
-from sapo_protocol.errors import Reason, RemoteProtocolError
+from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.rollout import Rollout, parse_rollout
+from sapo_protocol.rules import Rule
 from sapo_verification.certificates import CertificateBook
 from sapo_verification.types import AdmittedRollout
 
@@ -38,7 +39,7 @@ class SlotTaken(RemoteProtocolError):
     """A second content for a slot; with the first one's message it is a proof of equivocation."""
 
     def __init__(self, slot: int, first: ContentId) -> None:
-        super().__init__(Reason.EQUIVOCATION, f"slot {slot} holds other content")
+        super().__init__(Rule.ONE_CONTENT, f"slot {slot} holds other content")
         self.first = first
 
 
@@ -62,22 +63,22 @@ class Admission:
         rollout = parse_rollout(open_payload(envelope, Kind.ROLLOUT))
         require_current(self._manifest, rollout.epoch, now_seconds)
         if envelope.content_id in self._seen:
-            raise RemoteProtocolError(Reason.SEEN, "the rollout is known")
+            raise RemoteProtocolError(Rule.ROLLOUT_NEW, "the rollout is known")
         self._certificates.require(rollout.node, rollout.account, now_seconds)
         self._require_assignable(rollout)
         if not envelope.is_signed_by(rollout.node):
-            raise RemoteProtocolError(Reason.BAD_SIGNATURE, "not signed by the node that it names")
+            raise RemoteProtocolError(Rule.NODE_SIGNED, "not signed by the node that it names")
         self._occupy_slot(rollout, envelope)
         return AdmittedRollout(envelope.content_id, rollout, data)
 
     def _require_assignable(self, rollout: Rollout) -> None:
         limits = self._manifest.limits
         if rollout.slot >= limits.slots_per_epoch:
-            raise RemoteProtocolError(Reason.SLOT_OVER_QUOTA, f"slot {rollout.slot}")
+            raise RemoteProtocolError(Rule.SLOT_QUOTA, f"slot {rollout.slot}")
         if len(rollout.completions) > limits.max_completions:
-            raise RemoteProtocolError(Reason.OUT_OF_BOUNDS, f"{len(rollout.completions)} completions")
+            raise RemoteProtocolError(Rule.MANIFEST_COMPLETIONS, f"{len(rollout.completions)} completions")
         if rollout.family >= len(self._manifest.suite.families):
-            raise RemoteProtocolError(Reason.UNKNOWN_FAMILY, f"family {rollout.family}")
+            raise RemoteProtocolError(Rule.KNOWN_FAMILY, f"family {rollout.family}")
 
     def _occupy_slot(self, rollout: Rollout, envelope: SignedEnvelope) -> None:
         place = (rollout.epoch, rollout.account, rollout.slot)

@@ -11,9 +11,10 @@ from typing import Final
 
 from sapo_protocol.certificate import Certificate, open_certificate
 from sapo_protocol.envelope import parse_envelope
-from sapo_protocol.errors import Reason, RemoteProtocolError
+from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, NodeId
 from sapo_protocol.manifest import Manifest
+from sapo_protocol.rules import Rule
 from sapo_verification.store import open_database
 
 MAX_CERTIFICATES: Final = 8192
@@ -68,7 +69,7 @@ class CertificateBook:
         envelope = parse_envelope(data, self._manifest.swarm_id)
         certificate = open_certificate(envelope, self._manifest.binding_domain)
         if not certificate.covers(now_seconds):
-            raise RemoteProtocolError(Reason.CERTIFICATE_EXPIRED, "the certificate does not count now")
+            raise RemoteProtocolError(Rule.CERTIFICATE_COUNTS, "the certificate does not count now")
         self._insert(certificate, data)
         return certificate
 
@@ -80,9 +81,9 @@ class CertificateBook:
         """
         entry = self._entries.get((node, account))
         if entry is None:
-            raise RemoteProtocolError(Reason.CERTIFICATE_UNKNOWN, f"node {node.hex()[:8]} is not introduced")
+            raise RemoteProtocolError(Rule.AUTHOR_INTRODUCED, f"node {node.hex()[:8]} is not introduced")
         if not entry.certificate.covers(now_seconds):
-            raise RemoteProtocolError(Reason.CERTIFICATE_EXPIRED, f"node {node.hex()[:8]}'s time is over")
+            raise RemoteProtocolError(Rule.AUTHOR_CERTIFICATE_COUNTS, f"node {node.hex()[:8]}'s time is over")
 
     def envelopes(self) -> tuple[bytes, ...]:
         """Every certificate as it came, for whoever asks."""
@@ -96,7 +97,7 @@ class CertificateBook:
         key = (certificate.node, certificate.account)
         known = self._entries.get(key)
         if known and known.certificate.not_after_seconds >= certificate.not_after_seconds:
-            raise RemoteProtocolError(Reason.SEEN, "the certificate is known")
+            raise RemoteProtocolError(Rule.CERTIFICATE_NEW, "the certificate is known")
         siblings = [other for other in self._entries if other[1] == certificate.account and other != key]
         if len(siblings) >= MAX_NODES_PER_ACCOUNT:
             self._delete(siblings[0])

@@ -13,9 +13,10 @@ from typing import Final
 from sapo_protocol.constants import PROOF_EPOCHS
 from sapo_protocol.envelope import parse_envelope
 from sapo_protocol.equivocation import EquivocationProof, open_proof, prove_equivocation, require_timely
-from sapo_protocol.errors import LocalProtocolError, Reason, RemoteProtocolError
+from sapo_protocol.errors import LocalProtocolError, RemoteProtocolError
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
+from sapo_protocol.rules import Rule
 from sapo_verification.certificates import CertificateBook
 from sapo_verification.reputation import Reputation
 from sapo_verification.store import open_database
@@ -116,12 +117,12 @@ class ProofBook:
     def _require(self, proof: EquivocationProof, now_seconds: float) -> None:
         require_timely(proof, self._manifest, now_seconds)
         if _key(proof) in self._messages:
-            raise RemoteProtocolError(Reason.SEEN, "the equivocation is known")
+            raise RemoteProtocolError(Rule.PROOF_NEW, "the equivocation is known")
         for rollout in proof.rollouts:
             self._certificates.require(rollout.node, rollout.account, now_seconds)
         slot = proof.rollouts[0].slot
         if slot >= self._manifest.limits.slots_per_epoch:
-            raise RemoteProtocolError(Reason.SLOT_OVER_QUOTA, f"slot {slot}")
+            raise RemoteProtocolError(Rule.SLOT_QUOTA, f"slot {slot}")
         proof.require_signatures()
 
     def _count(self, proof: EquivocationProof) -> None:

@@ -1,4 +1,4 @@
-"""Likelihood (stage 12): how far a completion is from anything that this node's own policy would say.
+"""Likelihood (stage 12, R12.1): how far a completion is from anything that this node's policy would say.
 
 Gradient on text that a policy finds impossible is what breaks it (INTELLECT-2, arXiv 2505.07291), and text
 that no model wrote looks like that. But strangers run other models, and the right answer to a hard question

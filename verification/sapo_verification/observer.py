@@ -2,15 +2,15 @@
 
 from typing import Protocol
 
-from sapo_protocol.errors import Reason
 from sapo_protocol.identifiers import Account, ContentId
+from sapo_protocol.rules import Rule
 from sapo_verification.types import VerifiedRollout
 
 
 class Observer(Protocol):
     """What verification tells whoever watches."""
 
-    def refused(self, reason: Reason, content_id: ContentId, account: Account, detail: str) -> None:
+    def refused(self, rule: Rule, content_id: ContentId, account: Account, detail: str) -> None:
         """An admitted rollout went no further."""
 
     def verified(self, rollout: VerifiedRollout) -> None:
@@ -20,7 +20,7 @@ class Observer(Protocol):
 class NullObserver:
     """Nobody watches."""
 
-    def refused(self, reason: Reason, content_id: ContentId, account: Account, detail: str) -> None:
+    def refused(self, rule: Rule, content_id: ContentId, account: Account, detail: str) -> None:
         """Nothing."""
 
     def verified(self, rollout: VerifiedRollout) -> None:

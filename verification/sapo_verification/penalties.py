@@ -1,9 +1,10 @@
-"""The one table of rules: reason -> stage, verdict, who pays, how much.
+"""The one table of consequences: reason -> verdict, who pays, how much.
 
 REJECT is reserved for facts that are the same on every honest node, at any time, under any load
 and library version; it costs the forwarder peer score. Everything else is IGNORE.
 ``evidence`` is what the *author's account* pays in reputation, once it is known to be the author
 (stages 8 and later); negative evidence of 10 is hard, 1 and below is soft.
+Which rules a reason stands for is in ``sapo_protocol.rules``.
 """
 
 from dataclasses import dataclass
@@ -19,51 +20,50 @@ HARD: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """What a reason means."""
+class Consequence:
+    """What becomes of a message that is refused for a reason, and what its author pays."""
 
-    stage: int
     verdict: Verdict
     evidence: float = 0.0
 
 
 _ACCEPT, _IGNORE, _REJECT = Verdict.ACCEPT, Verdict.IGNORE, Verdict.REJECT
 
-RULES: Final = MappingProxyType(
+CONSEQUENCES: Final = MappingProxyType(
     {
-        Reason.FLOOD: Rule(0, _IGNORE),
-        Reason.OVERSIZE: Rule(0, _REJECT),
-        Reason.NOT_CANONICAL: Rule(1, _REJECT),
-        Reason.SCHEMA: Rule(1, _REJECT),
-        Reason.OUT_OF_BOUNDS: Rule(1, _REJECT),
-        Reason.WRONG_VERSION: Rule(2, _REJECT),
-        Reason.WRONG_KIND: Rule(2, _REJECT),
-        Reason.WRONG_SWARM: Rule(2, _REJECT),
-        Reason.EPOCH_PAST: Rule(3, _IGNORE),
-        Reason.EPOCH_FUTURE: Rule(3, _IGNORE),
-        Reason.SEEN: Rule(4, _IGNORE),
-        Reason.CERTIFICATE_UNKNOWN: Rule(5, _IGNORE),
-        Reason.CERTIFICATE_EXPIRED: Rule(5, _IGNORE),
-        Reason.CERTIFICATE_MALFORMED: Rule(5, _REJECT),
-        Reason.NOT_AN_AUDITOR: Rule(5, _IGNORE),  # IGNORE: nodes may have asked the chain at different times
-        Reason.SLOT_OVER_QUOTA: Rule(6, _REJECT),
-        Reason.UNKNOWN_FAMILY: Rule(6, _REJECT),
-        Reason.BAD_SIGNATURE: Rule(7, _REJECT),
+        Reason.FLOOD: Consequence(_IGNORE),
+        Reason.OVERSIZE: Consequence(_REJECT),
+        Reason.NOT_CANONICAL: Consequence(_REJECT),
+        Reason.SCHEMA: Consequence(_REJECT),
+        Reason.OUT_OF_BOUNDS: Consequence(_REJECT),
+        Reason.WRONG_VERSION: Consequence(_REJECT),
+        Reason.WRONG_KIND: Consequence(_REJECT),
+        Reason.WRONG_SWARM: Consequence(_REJECT),
+        Reason.EPOCH_PAST: Consequence(_IGNORE),
+        Reason.EPOCH_FUTURE: Consequence(_IGNORE),
+        Reason.SEEN: Consequence(_IGNORE),
+        Reason.CERTIFICATE_UNKNOWN: Consequence(_IGNORE),
+        Reason.CERTIFICATE_EXPIRED: Consequence(_IGNORE),
+        Reason.CERTIFICATE_MALFORMED: Consequence(_REJECT),
+        Reason.NOT_AN_AUDITOR: Consequence(_IGNORE),  # nodes may have asked the chain at different times
+        Reason.SLOT_OVER_QUOTA: Consequence(_REJECT),
+        Reason.UNKNOWN_FAMILY: Consequence(_REJECT),
+        Reason.BAD_SIGNATURE: Consequence(_REJECT),
         # checked behind the signature, or anyone could frame an account with a forged second content;
         # IGNORE, for nodes differ on which of the two they saw first
-        Reason.EQUIVOCATION: Rule(6, _IGNORE, evidence=HARD),
-        Reason.BANNED: Rule(8, _ACCEPT),
-        Reason.ACCOUNT_QUOTA: Rule(8, _ACCEPT),
-        Reason.NEWCOMER_CAP: Rule(8, _ACCEPT),
-        Reason.TEXT_POLICY: Rule(9, _ACCEPT, evidence=SOFT),
-        Reason.BEACON_UNKNOWN: Rule(10, _ACCEPT),
-        Reason.CHECKER_TIMEOUT: Rule(10, _ACCEPT, evidence=SOFT),
-        Reason.CHECKER_CRASH: Rule(10, _ACCEPT, evidence=SOFT),
-        Reason.CODE_IN_ANSWER: Rule(10, _ACCEPT, evidence=SOFT),
-        Reason.NO_SIGNAL: Rule(10, _ACCEPT),
-        Reason.NEAR_DUPLICATE: Rule(11, _ACCEPT, evidence=SOFT),
-        Reason.UNLIKELY: Rule(12, _ACCEPT),
-        Reason.PLANTED_PHRASE: Rule(13, _ACCEPT),  # a manner of one's own is no lie
+        Reason.EQUIVOCATION: Consequence(_IGNORE, evidence=HARD),
+        Reason.BANNED: Consequence(_ACCEPT),
+        Reason.ACCOUNT_QUOTA: Consequence(_ACCEPT),
+        Reason.NEWCOMER_CAP: Consequence(_ACCEPT),
+        Reason.TEXT_POLICY: Consequence(_ACCEPT, evidence=SOFT),
+        Reason.BEACON_UNKNOWN: Consequence(_ACCEPT),
+        Reason.CHECKER_TIMEOUT: Consequence(_ACCEPT, evidence=SOFT),
+        Reason.CHECKER_CRASH: Consequence(_ACCEPT, evidence=SOFT),
+        Reason.CODE_IN_ANSWER: Consequence(_ACCEPT, evidence=SOFT),
+        Reason.NO_SIGNAL: Consequence(_ACCEPT),
+        Reason.NEAR_DUPLICATE: Consequence(_ACCEPT, evidence=SOFT),
+        Reason.UNLIKELY: Consequence(_ACCEPT),
+        Reason.PLANTED_PHRASE: Consequence(_ACCEPT),  # a manner of one's own is no lie
     }
 )
 """Stages 8 and later run after forwarding, so the message itself was an ACCEPT."""
@@ -71,4 +71,4 @@ RULES: Final = MappingProxyType(
 
 def verdict(reason: Reason) -> Verdict:
     """The gossip verdict of a reason."""
-    return RULES[reason].verdict
+    return CONSEQUENCES[reason].verdict

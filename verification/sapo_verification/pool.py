@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from sapo_protocol.errors import Reason, RemoteProtocolError
+from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, ContentId
+from sapo_protocol.rules import Rule
 from sapo_verification.reputation import Reputation
 from sapo_verification.store import open_database
 from sapo_verification.types import AdmittedRollout
@@ -70,9 +71,9 @@ class Pool:
         """
         account, epoch = admitted.account, admitted.rollout.epoch
         if self._reputation.is_banned(account, epoch):
-            raise RemoteProtocolError(Reason.BANNED, f"account {account} is silenced")
+            raise RemoteProtocolError(Rule.NOT_BANNED, f"account {account} is silenced")
         if self._per_account[account, epoch] >= self._limits.per_account:
-            raise RemoteProtocolError(Reason.ACCOUNT_QUOTA, f"account {account} filled its quota")
+            raise RemoteProtocolError(Rule.ACCOUNT_QUOTA, f"account {account} filled its quota")
         self._require_newcomer_room(account, epoch)
         self._waiting[admitted.content_id] = admitted
         self._per_account[account, epoch] += 1
@@ -120,7 +121,7 @@ class Pool:
             count for other, count in waiting.items() if self._reputation.is_newcomer(other, epoch)
         )
         if newcomers >= room:
-            raise RemoteProtocolError(Reason.NEWCOMER_CAP, "newcomers filled their share of the pool")
+            raise RemoteProtocolError(Rule.NEWCOMER_CAP, "newcomers filled their share of the pool")
 
     def _delete(self, content_ids: Iterable[bytes]) -> None:
         self._connection.executemany(

@@ -15,7 +15,7 @@ from typing import Final
 
 from sapo_protocol.errors import Reason
 from sapo_protocol.identifiers import Account
-from sapo_verification.penalties import HARD, RULES
+from sapo_verification.penalties import CONSEQUENCES, HARD
 from sapo_verification.store import open_database
 from sapo_verification.suspension import SCHEMA as SUSPENSION_SCHEMA
 from sapo_verification.suspension import Suspensions
@@ -123,7 +123,7 @@ class Reputation:
 
     def record_fault(self, account: Account, family: int, epoch: int, reason: Reason) -> None:
         """A group of the account was audited and failed for a reason; hard evidence bans."""
-        severity = RULES[reason].evidence
+        severity = CONSEQUENCES[reason].evidence
         if severity >= HARD:
             self._add(account, family, Evidence(bad=severity, audits=1, epoch=epoch))
             self._ban(account, epoch + BAN_EPOCHS)

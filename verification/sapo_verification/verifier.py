@@ -8,8 +8,9 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
-from sapo_protocol.errors import Reason, RemoteProtocolError
+from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, ContentId, Digest, SwarmId
+from sapo_protocol.rules import Rule
 from sapo_protocol.tasks import Task, assigned_task
 from sapo_verification.answers import holds_code
 from sapo_verification.checkers import CheckFailed, Failure
@@ -23,9 +24,9 @@ MAX_REMEMBERED: Final = 2048
 
 
 _AUTHORS_FAULT: Final = {
-    Failure.TIMEOUT: Reason.CHECKER_TIMEOUT,
-    Failure.CRASH: Reason.CHECKER_CRASH,
-    Failure.MALFORMED: Reason.CHECKER_CRASH,
+    Failure.TIMEOUT: Rule.CHECKED_IN_TIME,
+    Failure.CRASH: Rule.CHECKER_SURVIVES,
+    Failure.MALFORMED: Rule.CHECKER_SURVIVES,
 }
 """Failed checks that the answers may have caused; any other is our own trouble and nobody's evidence."""
 
@@ -76,7 +77,7 @@ class Verifier:
         """
         beacon = self._beacon_of(epoch)
         if beacon is None:
-            raise RemoteProtocolError(Reason.BEACON_UNKNOWN, f"the beacon of epoch {epoch} is not known yet")
+            raise RemoteProtocolError(Rule.BEACON_KNOWN, f"the beacon of epoch {epoch} is not known yet")
         return assigned_task(self._swarm_id, beacon, account, family, slot)
 
     async def verify(self, admitted: AdmittedRollout) -> VerifiedRollout:
@@ -89,11 +90,11 @@ class Verifier:
         if (known := self._remembered.get(admitted.content_id)) is not None:
             return known
         if (refusal := self._refused.get(admitted.content_id)) is not None:
-            raise RemoteProtocolError(refusal.reason, refusal.detail)
+            raise RemoteProtocolError(refusal.rule, refusal.detail)
         try:
             verified = await self._verified(admitted)
         except RemoteProtocolError as error:
-            self._observer.refused(error.reason, admitted.content_id, admitted.account, error.detail)
+            self._observer.refused(error.rule, admitted.content_id, admitted.account, error.detail)
             raise
         self._learn_from(verified)
         return verified
@@ -103,27 +104,27 @@ class Verifier:
         if not self._screens.holds_planted_phrase(verified):
             return False
         detail = "it holds a phrase that its account alone keeps using"
-        self._observer.refused(Reason.PLANTED_PHRASE, verified.content_id, verified.account, detail)
+        self._observer.refused(Rule.NO_PLANTED_PHRASE, verified.content_id, verified.account, detail)
         return True
 
     async def _verified(self, admitted: AdmittedRollout) -> VerifiedRollout:
         rollout = admitted.rollout
-        self._require(Reason.TEXT_POLICY, admitted, self._screens.text_fault(admitted))
+        self._require(Rule.VISIBLE_TEXT, admitted, self._screens.text_fault(admitted))
         task = self.task_of(rollout.epoch, rollout.account, rollout.family, rollout.slot)
         checked = await self._checked(task, admitted)
         verified = VerifiedRollout(admitted, task, checked.prompt, checked.rewards)
         if (known := self._remembered.get(admitted.content_id)) is not None:
             return known  # somebody else asked for it meanwhile
-        self._require(Reason.NEAR_DUPLICATE, admitted, self._screens.duplicate_fault(verified))
+        self._require(Rule.OWN_WORK, admitted, self._screens.duplicate_fault(verified))
         return verified
 
-    def _require(self, reason: Reason, admitted: AdmittedRollout, fault: str | None) -> None:
+    def _require(self, rule: Rule, admitted: AdmittedRollout, fault: str | None) -> None:
         """Nothing, if there is no fault; else it is the author's, and stays decided."""
         if fault is None:
             return
         rollout = admitted.rollout
-        self._reputation.record_fault(rollout.account, rollout.family, rollout.epoch, reason)
-        refusal = RemoteProtocolError(reason, fault)
+        self._reputation.record_fault(rollout.account, rollout.family, rollout.epoch, rule.reason)
+        refusal = RemoteProtocolError(rule, fault)
         self._refused[admitted.content_id] = refusal
         if len(self._refused) > MAX_REMEMBERED:
             self._refused.popitem(last=False)
@@ -134,10 +135,10 @@ class Verifier:
         try:
             return await self._check(task, rollout.completions)
         except CheckFailed as failed:
-            reason = _AUTHORS_FAULT.get(failed.reason)
-            if reason is not None:
-                self._reputation.record_fault(rollout.account, rollout.family, rollout.epoch, reason)
-            raise RemoteProtocolError(reason or Reason.CHECKER_CRASH, str(failed)) from failed
+            rule = _AUTHORS_FAULT.get(failed.reason)
+            if rule is not None:
+                self._reputation.record_fault(rollout.account, rollout.family, rollout.epoch, rule.reason)
+            raise RemoteProtocolError(rule or Rule.CHECKER_SURVIVES, str(failed)) from failed
 
     def _learn_from(self, verified: VerifiedRollout) -> None:
         if verified.content_id in self._remembered:
@@ -146,10 +147,10 @@ class Verifier:
         if verified.is_informative:
             self._reputation.record_good(rollout.account, rollout.family, rollout.epoch)
         else:
-            reason = Reason.CODE_IN_ANSWER if any(map(holds_code, rollout.completions)) else Reason.NO_SIGNAL
-            self._reputation.record_fault(rollout.account, rollout.family, rollout.epoch, reason)
+            rule = Rule.NO_CODE if any(map(holds_code, rollout.completions)) else Rule.SIGNAL
+            self._reputation.record_fault(rollout.account, rollout.family, rollout.epoch, rule.reason)
             detail = f"all {len(rollout.completions)} completions earned {verified.rewards[0]:.0f}"
-            self._observer.refused(reason, verified.content_id, verified.account, detail)
+            self._observer.refused(rule, verified.content_id, verified.account, detail)
         self._screens.learn(verified)
         self._observer.verified(verified)
         self._remembered[verified.content_id] = verified

@@ -13,7 +13,7 @@ Nodes that are no auditors only listen: they keep the archive that proves their 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -32,19 +32,17 @@ from sapo_protocol.contributions import (
     Share,
     Tally,
     cumulative_leaves,
-    parse_approval,
-    parse_proposal,
-    parse_tally,
     settle,
 )
 from sapo_protocol.eip712 import EpochRoot
-from sapo_protocol.envelope import Kind, parse_envelope, seal
+from sapo_protocol.envelope import Kind, seal
 from sapo_protocol.epochs import epoch_at, epoch_start_seconds
 from sapo_protocol.errors import Reason, RemoteProtocolError, Verdict
 from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.topics import contributions_protocol, contributions_topic
 from sapo_verification.certificates import CertificateBook
+from sapo_verification.contributions import ContributionAdmission
 from sapo_verification.payable import PayableCount
 
 if TYPE_CHECKING:
@@ -62,12 +60,6 @@ _GRACE_SHARE: Final = 0.1
 """Part of an epoch after its end in which rollouts still arrive, tallies travel, a proposer is waited for."""
 
 _LONGEST_GRACE_SECONDS: Final = 30.0
-
-_PARSERS: Final[Mapping[Kind, Callable[[bytes], Tally | Proposal | Approval]]] = {
-    Kind.TALLY: parse_tally,
-    Kind.PROPOSAL: parse_proposal,
-    Kind.APPROVAL: parse_approval,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +89,9 @@ class Auditor:
         self._done = -1
         self._followed = -1
         self._inbox: trio.MemoryReceiveChannel[Inbound] | None = None
+        self._admission = ContributionAdmission(
+            parts.manifest, parts.certificates, parts.archive.has, lambda: self._auditors
+        )
         self.points = 0
 
     async def run(self) -> None:
@@ -131,29 +126,14 @@ class Auditor:
     def judge(self, message: bytes, forwarder: str) -> Verdict:
         """The verdict on a message of the contributions topic; what it lets through is in the archive."""
         try:
-            self._take_in(message)
+            admitted = self._admission.judge(message, self._parts.clock())
         except RemoteProtocolError as error:
             if error.reason is Reason.SEEN:
                 return Verdict.IGNORE
             return self._parts.telemetry.message_refused(error, message, forwarder)
+        archive = self._parts.archive
+        archive.add(admitted.content_id, admitted.kind, admitted.content, message)
         return Verdict.ACCEPT
-
-    def _take_in(self, message: bytes) -> None:
-        parts = self._parts
-        envelope = parse_envelope(message, parts.manifest.swarm_id)
-        if (parser := _PARSERS.get(envelope.kind)) is None:
-            raise RemoteProtocolError(Reason.WRONG_KIND, f"a {envelope.kind.name} among contributions")
-        content = parser(envelope.payload)
-        if parts.clock() < epoch_start_seconds(parts.manifest, content.epoch + 1):
-            raise RemoteProtocolError(Reason.EPOCH_FUTURE, f"epoch {content.epoch} is not over")
-        if parts.archive.has(envelope.content_id):
-            raise RemoteProtocolError(Reason.SEEN, "the message is known")
-        parts.certificates.require(content.node, content.account, parts.clock())
-        if content.account not in self._auditors:
-            raise RemoteProtocolError(Reason.NOT_AN_AUDITOR, f"account {content.account} is no auditor")
-        if not envelope.is_signed_by(content.node):
-            raise RemoteProtocolError(Reason.BAD_SIGNATURE, "not signed by the node that it names")
-        parts.archive.add(envelope.content_id, envelope.kind, content, message)
 
     async def _audit(self) -> None:
         while True:

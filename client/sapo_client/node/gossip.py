@@ -16,13 +16,12 @@ from sapo_client.node.proofs import Proofs
 from sapo_client.node.telemetry import Telemetry
 from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.transport import Inbound, Judge, Transport, TransportError
-from sapo_protocol.constants import EPOCH_WINDOW, MAX_ENVELOPE_BYTES
-from sapo_protocol.encoding import decode, encode
+from sapo_protocol.constants import EPOCH_WINDOW
 from sapo_protocol.epochs import epoch_at
 from sapo_protocol.errors import Reason, RemoteProtocolError, Verdict
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
-from sapo_protocol.schema import array, data
+from sapo_protocol.requests import parse_response, to_response
 from sapo_protocol.topics import (
     catch_up_protocol,
     certificates_protocol,
@@ -218,7 +217,7 @@ class Gossip:
         try:
             self._pool.offer(admitted)
         except RemoteProtocolError as error:
-            self._telemetry.refused(error.reason, admitted.content_id, admitted.account, error.detail)
+            self._telemetry.refused(error.rule, admitted.content_id, admitted.account, error.detail)
             return
         try:
             self._send_audit.send_nowait(admitted)
@@ -299,8 +298,7 @@ class Gossip:
 
     async def _ask(self, peer_id: str, protocol: str) -> tuple[bytes, ...]:
         answer = await self._transport.request(peer_id, protocol, b"", max_response_bytes=MAX_ANSWER_BYTES)
-        items = array(decode(answer), most=len(answer))
-        return tuple(data(item, most=MAX_ENVELOPE_BYTES) for item in items)
+        return parse_response(answer)
 
     async def _reintroduce(self) -> None:
         while True:
@@ -317,7 +315,7 @@ def _bounded(messages: tuple[bytes, ...]) -> bytes:
         if room < 0:
             break
         kept.append(message)
-    return encode(tuple(reversed(kept)))
+    return to_response(tuple(reversed(kept)))
 
 
 async def _drain(channel: trio.MemoryReceiveChannel[Inbound]) -> None:

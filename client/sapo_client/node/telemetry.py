@@ -12,8 +12,9 @@ from sapo_client.observe.metrics import NodeMetrics
 from sapo_client.observe.reports import RolloutReport
 from sapo_protocol.errors import Reason, RemoteProtocolError, Verdict
 from sapo_protocol.identifiers import Account, ContentId
+from sapo_protocol.rules import Rule
 from sapo_protocol.suite import Suite
-from sapo_verification.penalties import RULES, verdict
+from sapo_verification.penalties import verdict
 from sapo_verification.types import AdmittedRollout, VerifiedRollout
 
 RECENT_ROLLOUTS: Final = 512
@@ -47,7 +48,8 @@ class Telemetry:
         self.events.write(
             "refused",
             reason=error.reason,
-            stage=RULES[error.reason].stage,
+            rule=error.rule.number,
+            stage=error.rule.stage,
             message=sha256(data).digest(),
             content_id=None,
             account=None,
@@ -61,7 +63,8 @@ class Telemetry:
         self.refusals[Reason.FLOOD] += count
         self.messages_refused += count
         self.events.write(
-            "refused", reason=Reason.FLOOD, stage=0, message=None, content_id=None, account=None,
+            "refused", reason=Reason.FLOOD, rule=Rule.CONNECTION_BUDGET.number,
+            stage=Rule.CONNECTION_BUDGET.stage, message=None, content_id=None, account=None,
             forwarder=forwarder, count=count, detail="more than its connection may carry",
         )  # fmt: skip
 
@@ -94,16 +97,16 @@ class Telemetry:
             peers=peers,
         )
 
-    def refused(self, reason: Reason, content_id: ContentId, account: Account, detail: str) -> None:
+    def refused(self, rule: Rule, content_id: ContentId, account: Account, detail: str) -> None:
         """An admitted rollout that went no further."""
         if account == self._own:
             return  # our own dull groups are not refusals of anybody
-        self.refusals[reason] += 1
-        self.metrics.refused(reason)
-        self._update(content_id, f"refused: {reason}")
+        self.refusals[rule.reason] += 1
+        self.metrics.refused(rule.reason)
+        self._update(content_id, f"refused: {rule.reason}")
         self.events.write(
-            "refused", reason=reason, stage=RULES[reason].stage, message=None, content_id=content_id,
-            account=account, forwarder=None, detail=detail,
+            "refused", reason=rule.reason, rule=rule.number, stage=rule.stage, message=None,
+            content_id=content_id, account=account, forwarder=None, detail=detail,
         )  # fmt: skip
 
     def proved(self, account: Account, epoch: int, slot: int, forwarder: str | None) -> None:

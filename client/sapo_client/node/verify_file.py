@@ -24,10 +24,11 @@ from sapo_client.paths import DataDir
 from sapo_protocol.constants import EPOCH_WINDOW
 from sapo_protocol.envelope import Kind, SignedEnvelope, open_payload, parse_envelope
 from sapo_protocol.epochs import beacon, epoch_start_seconds
-from sapo_protocol.errors import Reason, RemoteProtocolError
+from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Digest
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.rollout import Rollout, parse_rollout
+from sapo_protocol.rules import Rule
 from sapo_protocol.tasks import Task, assigned_task
 from sapo_verification.certificates import CertificateBook, stored_certificates
 from sapo_verification.checkers import Checked, CheckerPool, CheckFailed
@@ -96,18 +97,18 @@ def _epoch_in_words(manifest: Manifest, rollout: Rollout) -> str:
 def _assignment(manifest: Manifest, rollout: Rollout) -> Step:
     limits, families = manifest.limits, manifest.suite.families
     if rollout.slot >= limits.slots_per_epoch:
-        raise RemoteProtocolError(Reason.SLOT_OVER_QUOTA, f"slot {rollout.slot} of {limits.slots_per_epoch}")
-    if rollout.family >= len(families):
-        raise RemoteProtocolError(Reason.UNKNOWN_FAMILY, f"family {rollout.family} of {len(families)}")
+        raise RemoteProtocolError(Rule.SLOT_QUOTA, f"slot {rollout.slot} of {limits.slots_per_epoch}")
     if len(rollout.completions) > limits.max_completions:
-        raise RemoteProtocolError(Reason.OUT_OF_BOUNDS, f"{len(rollout.completions)} completions")
+        raise RemoteProtocolError(Rule.MANIFEST_COMPLETIONS, f"{len(rollout.completions)} completions")
+    if rollout.family >= len(families):
+        raise RemoteProtocolError(Rule.KNOWN_FAMILY, f"family {rollout.family} of {len(families)}")
     family = families[rollout.family]
     return Step("assignment", True, f"slot {rollout.slot}, family {family.name} ({family.level})")
 
 
 def _signature(envelope: SignedEnvelope, rollout: Rollout) -> Step:
     if not envelope.is_signed_by(rollout.node):
-        raise RemoteProtocolError(Reason.BAD_SIGNATURE, "not signed by the node that it names")
+        raise RemoteProtocolError(Rule.NODE_SIGNED, "not signed by the node that it names")
     return Step("signature", True, f"Ed25519 by the node, content id {envelope.content_id}")
 
 

@@ -21,13 +21,14 @@ from sapo_client.swarm.transport import Handler
 from sapo_protocol.constants import MAX_ENVELOPE_BYTES
 from sapo_protocol.encoding import Value, encode
 from sapo_protocol.errors import Reason, Verdict
+from sapo_protocol.rules import Rule
 from sapo_protocol.topics import (
     catch_up_protocol,
     certificates_protocol,
     equivocations_protocol,
     rollouts_topic,
 )
-from sapo_verification.penalties import RULES
+from sapo_verification.penalties import verdict
 from sapo_verification.pool import PoolLimits
 
 MANIFEST = make_manifest()
@@ -160,27 +161,31 @@ async def test_after_a_restart_own_and_known_rollouts_are_seen_already(
     assert again.events("refused") == []
 
 
-def cases() -> dict[str, tuple[Reason, bytes, tuple[bytes, ...]]]:
+def cases() -> dict[str, tuple[Rule, bytes, tuple[bytes, ...]]]:
     """A message for each reason that the rollouts topic reaches, and what is heard before it."""
     genuine = ALICE.message(MANIFEST)
     other_swarm = make_manifest(epoch_seconds=EPOCH_SECONDS + 1)
     slots = MANIFEST.limits.slots_per_epoch
     return {
-        "oversize": (Reason.OVERSIZE, bytes(MAX_ENVELOPE_BYTES + 1), ()),
-        "noise": (Reason.NOT_CANONICAL, b"\xff" * 50, ()),
-        "no frame": (Reason.SCHEMA, encode({9: 1}), ()),
-        "too many completions": (Reason.OUT_OF_BOUNDS, ALICE.message(MANIFEST, completions=(b"7",) * 9), ()),
-        "a certificate": (Reason.WRONG_KIND, ALICE.certificate(MANIFEST).to_bytes(), ()),
-        "another swarm": (Reason.WRONG_SWARM, ALICE.message(other_swarm), ()),
-        "past": (Reason.EPOCH_PAST, ALICE.message(MANIFEST, epoch=EPOCH - 2), ()),
-        "future": (Reason.EPOCH_FUTURE, ALICE.message(MANIFEST, epoch=EPOCH + 1), ()),
-        "seen": (Reason.SEEN, genuine, (genuine,)),
-        "unknown": (Reason.CERTIFICATE_UNKNOWN, MALLORY.message(MANIFEST), ()),
-        "quota": (Reason.SLOT_OVER_QUOTA, ALICE.message(MANIFEST, slot=slots), ()),
-        "family": (Reason.UNKNOWN_FAMILY, ALICE.message(MANIFEST, family=99), ()),
-        "impersonated": (Reason.BAD_SIGNATURE, MALLORY.seal(MANIFEST, ALICE.rollout()).to_bytes(), ()),
+        "oversize": (Rule.MESSAGE_SIZE, bytes(MAX_ENVELOPE_BYTES + 1), ()),
+        "noise": (Rule.DEFINITE_LENGTH, b"\xff" * 50, ()),
+        "no frame": (Rule.ENVELOPE_KEYS, encode({9: 1}), ()),
+        "too many completions": (
+            Rule.MANIFEST_COMPLETIONS,
+            ALICE.message(MANIFEST, completions=(b"7",) * 9),
+            (),
+        ),
+        "a certificate": (Rule.TOPIC_KIND, ALICE.certificate(MANIFEST).to_bytes(), ()),
+        "another swarm": (Rule.SWARM, ALICE.message(other_swarm), ()),
+        "past": (Rule.ROLLOUT_IN_TIME, ALICE.message(MANIFEST, epoch=EPOCH - 2), ()),
+        "future": (Rule.EPOCH_BEGUN, ALICE.message(MANIFEST, epoch=EPOCH + 1), ()),
+        "seen": (Rule.ROLLOUT_NEW, genuine, (genuine,)),
+        "unknown": (Rule.AUTHOR_INTRODUCED, MALLORY.message(MANIFEST), ()),
+        "quota": (Rule.SLOT_QUOTA, ALICE.message(MANIFEST, slot=slots), ()),
+        "family": (Rule.KNOWN_FAMILY, ALICE.message(MANIFEST, family=99), ()),
+        "impersonated": (Rule.NODE_SIGNED, MALLORY.seal(MANIFEST, ALICE.rollout()).to_bytes(), ()),
         "equivocation": (
-            Reason.EQUIVOCATION,
+            Rule.ONE_CONTENT,
             ALICE.message(MANIFEST, completions=(b"1", b"2")),
             (genuine,),
         ),
@@ -189,21 +194,22 @@ def cases() -> dict[str, tuple[Reason, bytes, tuple[bytes, ...]]]:
 
 @pytest.mark.parametrize("name", cases())
 def test_a_rollouts_verdict_is_the_tables(start: Start, name: str) -> None:
-    reason, message, before = cases()[name]
+    rule, message, before = cases()[name]
     node = start(BOB)
     node.book.judge(ALICE.certificate(MANIFEST).to_bytes(), node.now())
     for earlier in before:
         assert node.gossip.judge_rollout(earlier, "friend") is Verdict.ACCEPT
-    assert node.gossip.judge_rollout(message, "forwarder") is RULES[reason].verdict
+    assert node.gossip.judge_rollout(message, "forwarder") is verdict(rule.reason)
     [event] = node.events("refused")
-    told = {key: event[key] for key in ("reason", "stage", "message", "forwarder")}
+    told = {key: event[key] for key in ("reason", "rule", "stage", "message", "forwarder")}
     assert told == {
-        "reason": str(reason),
-        "stage": RULES[reason].stage,
+        "reason": str(rule.reason),
+        "rule": rule.number,
+        "stage": rule.stage,
         "message": sha256(message).hexdigest(),
         "forwarder": "forwarder",
     }
-    assert node.telemetry.refusals == {reason: 1}
+    assert node.telemetry.refusals == {rule.reason: 1}
 
 
 def test_a_certificates_verdict_is_the_tables(start: Start) -> None:
@@ -214,8 +220,8 @@ def test_a_certificates_verdict_is_the_tables(start: Start) -> None:
     judge = node.gossip.judge_certificate
     assert judge(genuine, "peer") is Verdict.ACCEPT
     assert judge(genuine, "peer") is Verdict.IGNORE  # repeated introductions are no refusals
-    assert judge(expired, "peer") is RULES[Reason.CERTIFICATE_EXPIRED].verdict is Verdict.IGNORE
-    assert judge(ALICE.message(MANIFEST), "peer") is RULES[Reason.WRONG_KIND].verdict is Verdict.REJECT
+    assert judge(expired, "peer") is verdict(Reason.CERTIFICATE_EXPIRED) is Verdict.IGNORE
+    assert judge(ALICE.message(MANIFEST), "peer") is verdict(Reason.WRONG_KIND) is Verdict.REJECT
     assert judge(damaged, "peer") is Verdict.REJECT
     reasons = [event["reason"] for event in node.events("refused")]
     assert reasons[:2] == ["certificate_expired", "wrong_kind"]
@@ -223,25 +229,26 @@ def test_a_certificates_verdict_is_the_tables(start: Start) -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "ban", "reason"),
+    ("limits", "ban", "rule"),
     [
-        (PoolLimits(per_account=0), False, Reason.ACCOUNT_QUOTA),
-        (PoolLimits(rollouts=0), False, Reason.NEWCOMER_CAP),
-        (PoolLimits(), True, Reason.BANNED),
+        (PoolLimits(per_account=0), False, Rule.ACCOUNT_QUOTA),
+        (PoolLimits(rollouts=0), False, Rule.NEWCOMER_CAP),
+        (PoolLimits(), True, Rule.NOT_BANNED),
     ],
 )
 def test_what_the_pool_refuses_is_forwarded_all_the_same(
-    start: Start, limits: PoolLimits, ban: bool, reason: Reason
+    start: Start, limits: PoolLimits, ban: bool, rule: Rule
 ) -> None:
     node = start(BOB, limits=limits)
     node.book.judge(ALICE.certificate(MANIFEST).to_bytes(), node.now())
     if ban:
         node.reputation.record_fault(ALICE.account, 0, EPOCH, Reason.EQUIVOCATION)
     assert (
-        node.gossip.judge_rollout(ALICE.message(MANIFEST), "peer") is RULES[reason].verdict is Verdict.ACCEPT
+        node.gossip.judge_rollout(ALICE.message(MANIFEST), "peer") is verdict(rule.reason) is Verdict.ACCEPT
     )
     [event] = node.events("refused")
-    assert (event["reason"], event["account"]) == (str(reason), ALICE.account.hex())
+    told = (event["rule"], event["reason"], event["account"])
+    assert told == (rule.number, str(rule.reason), ALICE.account.hex())
     assert node.pooled() == set()
     with pytest.raises(trio.WouldBlock):
         node.gossip.audit_queue.receive_nowait()

@@ -11,7 +11,8 @@ import trio
 
 from sapo_client.swarm.limits import DialLimits, TransportLimits
 from sapo_client.swarm.transport import Inbound, Judge
-from sapo_protocol.errors import Reason, RemoteProtocolError, Verdict
+from sapo_protocol.errors import RemoteProtocolError, Verdict
+from sapo_protocol.rules import Rule
 
 TOPIC = "sapo/1/test/rollouts"
 PATIENCE_SECONDS = 30.0  # for conditions that take milliseconds on an idle machine
@@ -30,7 +31,7 @@ QUICK_DIAL = DialLimits(
 def judge_by_first_byte(data: bytes, _forwarder: str) -> Verdict:
     """A judge whose verdict the author chooses: the tests' rule for what is valid."""
     if data.startswith(b"raise"):
-        raise RemoteProtocolError(Reason.SCHEMA, "as asked for")
+        raise RemoteProtocolError(Rule.ENVELOPE_KEYS, "as asked for")
     if data.startswith(b"bug"):
         raise KeyError("as asked for")
     return {b"i": Verdict.IGNORE, b"r": Verdict.REJECT}.get(data[:1], Verdict.ACCEPT)

@@ -13,7 +13,8 @@ from sapo_client.swarm.intake import Intake, message_id
 from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.peer_score import PeerScores, Severity
 from sapo_client.swarm.transport import Inbound
-from sapo_protocol.errors import Reason, RemoteProtocolError, Verdict
+from sapo_protocol.errors import RemoteProtocolError, Verdict
+from sapo_protocol.rules import Rule
 
 
 class Desk:
@@ -59,7 +60,7 @@ def test_ignored_blames_nobody_and_is_judged_anew_later() -> None:
     assert desk.scores.score("peer", 5.0) == 0.0
 
 
-@pytest.mark.parametrize("verdict", [Verdict.REJECT, RemoteProtocolError(Reason.SCHEMA, "no")])
+@pytest.mark.parametrize("verdict", [Verdict.REJECT, RemoteProtocolError(Rule.ENVELOPE_KEYS, "no")])
 def test_rejected_blames_every_forwarder_and_is_judged_once(verdict: Any) -> None:
     desk = Desk({b"bad": verdict})
     assert not desk.take(b"bad", "first")

@@ -12,7 +12,8 @@ from trio.testing import MockClock
 from sapo_client.swarm.limits import Rate, TransportLimits
 from sapo_client.swarm.memory import MemoryHub, MemoryTransport, Weather
 from sapo_client.swarm.transport import Direction, Inbound, TransportError
-from sapo_protocol.errors import Reason, RemoteProtocolError, Verdict
+from sapo_protocol.errors import RemoteProtocolError, Verdict
+from sapo_protocol.rules import Rule
 
 TOPIC = "sapo/1/test/rollouts"
 
@@ -190,7 +191,7 @@ async def test_requests(autojump_clock: MockClock) -> None:
             if payload == b"bug":
                 raise bug
             if payload == b"bad":
-                raise RemoteProtocolError(Reason.SCHEMA, "as asked for")
+                raise RemoteProtocolError(Rule.ENVELOPE_KEYS, "as asked for")
             assert asker == "b"
             return answers[payload]
 

@@ -12,7 +12,8 @@ import trio
 from sapo_client.swarm.limits import Rate, TransportLimits
 from sapo_client.swarm.peer_exchange import PROTOCOL as PEERS
 from sapo_client.swarm.transport import TransportError
-from sapo_protocol.errors import Reason, RemoteProtocolError
+from sapo_protocol.errors import RemoteProtocolError
+from sapo_protocol.rules import Rule
 
 
 async def test_strangers_find_each_other_and_everyone_hears_everyone(colony: Any, tools: Any) -> None:
@@ -152,7 +153,7 @@ async def test_requests(colony: Any, tools: Any) -> None:
         if payload == b"slow":
             await trio.sleep_forever()
         if payload == b"bad":
-            raise RemoteProtocolError(Reason.SCHEMA, "as asked for")
+            raise RemoteProtocolError(Rule.ENVELOPE_KEYS, "as asked for")
         return b"to " + peer_id.encode() + b": " + payload if payload != b"big" else bytes(1000)
 
     server.transport.serve("/sapo/test/1", handler)

@@ -1,0 +1,130 @@
+"""Every numbered rule of the specification: its number and the reason that it is refused with.
+
+A number is ``R<stage>.<n>``, in stage 1 ``R1.<kind>.<n>`` with kind 0 for what every message obeys.
+Numbers are never given to another rule; ``protocol/README.md`` says what each of them demands.
+"""
+
+from enum import Enum
+
+from sapo_protocol.errors import Reason
+
+
+class Rule(Enum):
+    """One check, under the number that the specification, refusals and vectors share."""
+
+    # stage 0: transport
+    CONNECTION_BUDGET = "R0.1", Reason.FLOOD
+    MESSAGE_SIZE = "R0.2", Reason.OVERSIZE
+    # stage 1: the encoding, in the order in which a decoder checks it
+    VALUE_COUNT = "R1.0.1", Reason.OUT_OF_BOUNDS
+    BYTES_THERE = "R1.0.2", Reason.NOT_CANONICAL
+    DEFINITE_LENGTH = "R1.0.3", Reason.NOT_CANONICAL
+    SHORTEST_HEAD = "R1.0.4", Reason.NOT_CANONICAL
+    MAP_KEY_TYPE = "R1.0.5", Reason.NOT_CANONICAL
+    MAJOR_TYPE = "R1.0.6", Reason.NOT_CANONICAL
+    TEXT_UTF8 = "R1.0.7", Reason.NOT_CANONICAL
+    NESTING = "R1.0.8", Reason.NOT_CANONICAL
+    ITEMS_THERE = "R1.0.9", Reason.NOT_CANONICAL
+    MAP_KEYS_ASCEND = "R1.0.10", Reason.NOT_CANONICAL
+    NOTHING_BEHIND = "R1.0.11", Reason.NOT_CANONICAL
+    # stage 1: the envelope and the response to a request
+    ENVELOPE_KEYS = "R1.0.12", Reason.SCHEMA
+    ENVELOPE_TYPES = "R1.0.13", Reason.SCHEMA
+    ENVELOPE_SIGNATURE = "R1.0.14", Reason.OUT_OF_BOUNDS
+    RESPONSE_TYPES = "R1.0.15", Reason.SCHEMA
+    # stage 1: certificates
+    CERTIFICATE_KEYS = "R1.1.1", Reason.SCHEMA
+    CERTIFICATE_TYPES = "R1.1.2", Reason.SCHEMA
+    CERTIFICATE_DURATION = "R1.1.3", Reason.OUT_OF_BOUNDS
+    CERTIFICATE_SIGNATURE = "R1.1.4", Reason.OUT_OF_BOUNDS
+    # stage 1: rollouts
+    ROLLOUT_KEYS = "R1.2.1", Reason.SCHEMA
+    ROLLOUT_TYPES = "R1.2.2", Reason.SCHEMA
+    ROLLOUT_SLOT = "R1.2.3", Reason.OUT_OF_BOUNDS
+    ROLLOUT_FAMILY = "R1.2.4", Reason.OUT_OF_BOUNDS
+    ROLLOUT_COMPLETIONS = "R1.2.5", Reason.OUT_OF_BOUNDS
+    COMPLETION_SIZE = "R1.2.6", Reason.OUT_OF_BOUNDS
+    GROUP_SIZE = "R1.2.7", Reason.OUT_OF_BOUNDS
+    COMPLETION_UTF8 = "R1.2.8", Reason.SCHEMA
+    # stage 1: tallies
+    TALLY_KEYS = "R1.3.1", Reason.SCHEMA
+    TALLY_TYPES = "R1.3.2", Reason.SCHEMA
+    TALLY_ENTRIES = "R1.3.3", Reason.OUT_OF_BOUNDS
+    TALLY_ENTRY_SIZE = "R1.3.4", Reason.OUT_OF_BOUNDS
+    TALLY_ORDER = "R1.3.5", Reason.OUT_OF_BOUNDS
+    # stage 1: proposals
+    PROPOSAL_KEYS = "R1.4.1", Reason.SCHEMA
+    PROPOSAL_TYPES = "R1.4.2", Reason.SCHEMA
+    PROPOSAL_TALLIES = "R1.4.3", Reason.OUT_OF_BOUNDS
+    PROPOSAL_TALLY_ORDER = "R1.4.4", Reason.OUT_OF_BOUNDS
+    PROPOSAL_SHARES = "R1.4.5", Reason.OUT_OF_BOUNDS
+    PROPOSAL_SHARE_SIZE = "R1.4.6", Reason.OUT_OF_BOUNDS
+    PROPOSAL_SHARE_ORDER = "R1.4.7", Reason.OUT_OF_BOUNDS
+    # stage 1: approvals
+    APPROVAL_KEYS = "R1.5.1", Reason.SCHEMA
+    APPROVAL_TYPES = "R1.5.2", Reason.SCHEMA
+    APPROVAL_SIGNATURE = "R1.5.3", Reason.OUT_OF_BOUNDS
+    # stage 1: proofs of equivocation
+    PROOF_KEYS = "R1.6.1", Reason.SCHEMA
+    PROOF_TYPES = "R1.6.2", Reason.SCHEMA
+    PROOF_ORDER = "R1.6.3", Reason.OUT_OF_BOUNDS
+    PROOF_PLACE = "R1.6.4", Reason.OUT_OF_BOUNDS
+    # stage 2: domain
+    VERSION = "R2.1", Reason.WRONG_VERSION
+    KNOWN_KIND = "R2.2", Reason.WRONG_KIND
+    SWARM = "R2.3", Reason.WRONG_SWARM
+    TOPIC_KIND = "R2.4", Reason.WRONG_KIND
+    PROOF_KIND = "R2.5", Reason.WRONG_KIND
+    # stage 3: time
+    EPOCH_BEGUN = "R3.1", Reason.EPOCH_FUTURE
+    ROLLOUT_IN_TIME = "R3.2", Reason.EPOCH_PAST
+    CONTRIBUTION_EPOCH_OVER = "R3.3", Reason.EPOCH_FUTURE
+    PROOF_IN_TIME = "R3.4", Reason.EPOCH_PAST
+    # stage 4: duplicates
+    ROLLOUT_NEW = "R4.1", Reason.SEEN
+    CERTIFICATE_NEW = "R4.2", Reason.SEEN
+    CONTRIBUTION_NEW = "R4.3", Reason.SEEN
+    PROOF_NEW = "R4.4", Reason.SEEN
+    # stage 5: certificate
+    AUTHOR_INTRODUCED = "R5.1", Reason.CERTIFICATE_UNKNOWN
+    AUTHOR_CERTIFICATE_COUNTS = "R5.2", Reason.CERTIFICATE_EXPIRED
+    AUTHOR_AUDITS = "R5.3", Reason.NOT_AN_AUDITOR
+    ACCOUNT_SIGNED = "R5.4", Reason.CERTIFICATE_MALFORMED
+    CERTIFICATE_COUNTS = "R5.5", Reason.CERTIFICATE_EXPIRED
+    # stage 6: assignment
+    SLOT_QUOTA = "R6.1", Reason.SLOT_OVER_QUOTA
+    MANIFEST_COMPLETIONS = "R6.2", Reason.OUT_OF_BOUNDS
+    KNOWN_FAMILY = "R6.3", Reason.UNKNOWN_FAMILY
+    ONE_CONTENT = "R6.4", Reason.EQUIVOCATION
+    # stage 7: signature
+    NODE_SIGNED = "R7.1", Reason.BAD_SIGNATURE
+    PROOF_UNSIGNED = "R7.2", Reason.BAD_SIGNATURE
+    PROOF_CONTENTS_SIGNED = "R7.3", Reason.BAD_SIGNATURE
+    # stage 8: account
+    NOT_BANNED = "R8.1", Reason.BANNED
+    ACCOUNT_QUOTA = "R8.2", Reason.ACCOUNT_QUOTA
+    NEWCOMER_CAP = "R8.3", Reason.NEWCOMER_CAP
+    # stage 9: text policy
+    VISIBLE_TEXT = "R9.1", Reason.TEXT_POLICY
+    # stage 10: checker
+    BEACON_KNOWN = "R10.1", Reason.BEACON_UNKNOWN
+    CHECKED_IN_TIME = "R10.2", Reason.CHECKER_TIMEOUT
+    CHECKER_SURVIVES = "R10.3", Reason.CHECKER_CRASH
+    NO_CODE = "R10.4", Reason.CODE_IN_ANSWER
+    SIGNAL = "R10.5", Reason.NO_SIGNAL
+    # stages 11 to 13: copies, likelihood under the own policy, planted phrases
+    OWN_WORK = "R11.1", Reason.NEAR_DUPLICATE
+    LIKELY = "R12.1", Reason.UNLIKELY
+    NO_PLANTED_PHRASE = "R13.1", Reason.PLANTED_PHRASE
+
+    def __init__(self, number: str, reason: Reason) -> None:
+        self.number = number
+        self.reason = reason
+
+    @property
+    def stage(self) -> int:
+        """The stage of the pipeline that the rule belongs to, from 0 on."""
+        return int(self.number[1:].partition(".")[0])
+
+    def __str__(self) -> str:
+        return self.number
