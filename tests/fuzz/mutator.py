@@ -26,12 +26,14 @@ class Mutator:
     """A source of envelopes.
 
     Attributes:
-        signed: node and payload of every rollout and certificate that its author signed for this swarm.
+        signed: node, kind and payload of everything that its author signed for this swarm.
+        recent: what came out lately, and in ``last`` the contribution and the proof that came last.
     """
 
     random: random.Random
-    signed: set[tuple[bytes, bytes]] = field(default_factory=set)
+    signed: set[tuple[bytes, int, bytes]] = field(default_factory=set)
     recent: list[bytes] = field(default_factory=list)
+    last: dict[str, bytes] = field(default_factory=dict)
 
     def next(self) -> tuple[str, bytes]:
         """The name of a mutation and its outcome."""
@@ -58,7 +60,7 @@ class Mutator:
 
     def seal(self, author: Identity, payload: bytes, kind: Kind = Kind.ROLLOUT) -> dict[int, Any]:
         """The fields of an envelope with a genuine signature."""
-        self.signed.add((bytes(author.node), payload))
+        self.signed.add((bytes(author.node), int(kind), payload))
         signature = ed25519.sign(author.seed, signed_bytes(kind, PLAIN.swarm_id, payload))
         return frame_fields(PLAIN, kind=int(kind), payload=payload, signature=signature)
 

@@ -7,16 +7,25 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+import cbor2
 from fuzz.mutator import AUTHORS, Mutator
+from fuzz.mutator_others import AUDITORS, OTHERS
 from reference.node import ReferenceNode
 from vectors.pipeline import Outcome, Pipeline
 from vectors.world import NOW_MS, PLAIN, STRANGER, frame
 
+from sapo_protocol.envelope import Kind
 from sapo_protocol.manifest_file import manifest_to_json
 from sapo_verification.certificates import CertificateBook
 
 SESSION = 200
 """Envelopes that one node hears: enough for duplicates and double use of slots."""
+
+OTHERS_SHARE = 0.3
+"""Part of the envelopes that are no rollouts."""
+
+STRAY_SHARE = 0.05
+"""Part of the rollouts that come over a topic which does not carry them."""
 
 
 @dataclass
@@ -49,58 +58,77 @@ def play(seed: int, number: int, figures: Figures, envelopes: int = SESSION) -> 
     """One session: pipeline and reference side by side, then the pipeline alone in another order."""
     mutator = Mutator(random.Random(f"{seed}:{number}"))
     node, reference = pipeline(), reference_node()
-    heard: list[tuple[bytes, Outcome]] = []
+    heard: list[tuple[str, bytes, Outcome]] = []
     for _ in range(envelopes):
-        mutation, data = mutator.next()
-        outcome = judged(node, data)
+        mutation, topic, data = _next(mutator)
+        outcome = judged(node, data, topic)
         figures.envelopes += 1
         figures.mutations[mutation] += 1
         figures.outcomes[outcome[1] or outcome[0]] += 1
         figures.rules[outcome[2] or outcome[0]] += 1
-        heard.append((data, outcome))
+        heard.append((topic, data, outcome))
         if outcome[0] == "crash":
             figures.fail("crashes", number, data, outcome[1] or "")
             continue
         if outcome[0] == "accept" and not _is_authentic(mutator, data):
             figures.fail("wrong_accepts", number, data, mutation)
-        if (other := reference.judge("rollouts", data, NOW_MS)) != outcome:
+        if (other := reference.judge(topic, data, NOW_MS)) != outcome:
             figures.fail("differences", number, data, f"{mutation}: {outcome}, reference {other}")
     _again(mutator.random, number, heard, figures)
 
 
-def judged(node: Pipeline, data: bytes) -> Outcome:
+def _next(mutator: Mutator) -> tuple[str, str, bytes]:
+    """A mutation's name, its topic and its outcome."""
+    if mutator.random.random() < OTHERS_SHARE:
+        name = mutator.random.choice(list(OTHERS))
+        topic, make = OTHERS[name]
+        mutator.last[topic] = data = make(mutator)
+        return name, topic, data
+    strays = mutator.random.random() < STRAY_SHARE
+    topic = mutator.random.choice(("contributions", "equivocations")) if strays else "rollouts"
+    name, data = mutator.next()
+    return name, topic, data
+
+
+def judged(node: Pipeline, data: bytes, topic: str = "rollouts") -> Outcome:
     """Verdict, reason and rule; ``crash`` if anything but the one exception left the pipeline."""
     try:
-        return node.judge("rollouts", data, NOW_MS)
+        return node.judge(topic, data, NOW_MS)
     except Exception as error:
         return "crash", repr(error), None
 
 
 def _is_authentic(mutator: Mutator, data: bytes) -> bool:
-    """Whether these bytes are the envelope of a payload that the node which it names has signed."""
+    """Whether these bytes are the envelope of a payload that the node which it names has signed.
+
+    A proof is authentic if both messages in it are.
+    """
+    if data[4] == Kind.EQUIVOCATION:
+        messages = cbor2.loads(cbor2.loads(data)[3]).values()
+        return all(_is_authentic(mutator, message) for message in messages)
     return any(
-        payload[4:36] == node and data == frame(PLAIN, payload=payload, signature=data[-64:])
-        for node, payload in mutator.signed
+        payload[4:36] == node and data == frame(PLAIN, kind=kind, payload=payload, signature=data[-64:])
+        for node, kind, payload in mutator.signed
     )
 
 
 def _again(
-    shuffler: random.Random, number: int, heard: list[tuple[bytes, Outcome]], figures: Figures
+    shuffler: random.Random, number: int, heard: list[tuple[str, bytes, Outcome]], figures: Figures
 ) -> None:
     """The same envelopes, doubled and in another order, to a fresh node."""
     node = pipeline()
     doubled = heard + shuffler.sample(heard, len(heard) // 4)
     shuffler.shuffle(doubled)
-    once = {data for data, outcome in heard if outcome[0] == "accept"}
-    refused = {data for data, outcome in heard if outcome[0] == "reject"}
-    accepted: set[bytes] = set()
-    for data, _ in doubled:
-        outcome = judged(node, data)
+    once = {(topic, data) for topic, data, outcome in heard if outcome[0] == "accept"}
+    refused = {(topic, data) for topic, data, outcome in heard if outcome[0] == "reject"}
+    accepted: set[tuple[str, bytes]] = set()
+    for topic, data, _ in doubled:
+        message, outcome = (topic, data), judged(node, data, topic)
         if outcome[0] == "accept":
-            accepted.add(data)
-        if (outcome[0] == "accept" and data in refused) or (outcome[0] == "reject" and data in once):
+            accepted.add(message)
+        if (outcome[0] == "accept" and message in refused) or (outcome[0] == "reject" and message in once):
             figures.fail("disorders", number, data, f"{outcome} in another order")
-    if len(accepted) != len(once):  # one content per slot, whichever came first
+    if len(accepted) != len(once):  # one content per slot and one proof per epoch, whichever came first
         figures.fail("disorders", number, b"", f"{len(once)} accepted, then {len(accepted)}")
 
 
@@ -116,12 +144,12 @@ def book() -> CertificateBook:
 
 def pipeline() -> Pipeline:
     """A fresh node that knows them."""
-    return Pipeline(PLAIN, certificates=book())
+    return Pipeline(PLAIN, AUDITORS, book())
 
 
 def reference_node() -> ReferenceNode:
     """A fresh reference node with the same knowledge."""
-    node = ReferenceNode(json.loads(manifest_to_json(PLAIN)))
+    node = ReferenceNode(json.loads(manifest_to_json(PLAIN)), map(bytes, AUDITORS))
     for certificate in book().envelopes():
         node.judge("certificates", certificate, NOW_MS)
     return node

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from fuzz.mutator import MUTATIONS
+from fuzz.mutator_others import OTHERS
 from fuzz.session import SESSION, Figures, play
 from fuzz.targets import TARGETS
 
@@ -25,8 +26,9 @@ def test_sessions_reach_every_mutation_and_both_ends_of_the_pipeline() -> None:
     figures = Figures()
     for session in range(8):
         play(1, session, figures)
-    assert set(figures.mutations) == set(MUTATIONS)
+    assert set(figures.mutations) == MUTATIONS.keys() | OTHERS.keys()
     assert {"accept", "not_canonical", "bad_signature", "seen", "equivocation"} <= set(figures.outcomes)
+    assert {"R3.3", "R4.3", "R4.4", "R5.3", "R7.2", "R7.3"} <= set(figures.rules)
 
 
 def test_the_same_seed_gives_the_same_session() -> None:
