@@ -43,6 +43,12 @@ def test_the_specification_lists_every_rule_of_the_code_in_its_order() -> None:
     assert specified == coded
 
 
+def test_numbers_ascend_so_that_no_number_means_two_rules() -> None:
+    numbers = [tuple(map(int, rule.number.removeprefix("R").split("."))) for rule in Rule]
+    assert numbers == sorted(set(numbers))
+    assert [rule.stage for rule in Rule] == [number[0] for number in numbers]
+
+
 def test_every_rule_says_what_must_hold_and_which_attacks_it_stops() -> None:
     attacks = {row[0] for row in _rows(THREATS, r"\d+")}
     for number, demand, _, _, stops in SPECIFIED:

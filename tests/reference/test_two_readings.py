@@ -14,6 +14,8 @@ from reference.node import ReferenceNode
 from reference.refusal import OUTCOMES, Refused
 from reference.vectors import admission_files, load, prepare, unpack
 from support.strategies import damaged, rollouts, values
+from vectors.cases_contribution import sealed
+from vectors.cases_equivocation import proof
 from vectors.pipeline import Pipeline
 from vectors.world import ALICE, BOB, NOW_MS, PLAIN
 
@@ -99,8 +101,8 @@ def test_merkle_vectors() -> None:
         leaves = [derive.leaf(bytes.fromhex(account), int(value)) for account, value in tree["entries"]]
         assert [leaf.hex() for leaf in leaves] == tree["leaves"]
         assert derive.root(leaves).hex() == tree["root"]
-        for leaf, proof in zip(leaves, tree["proofs"], strict=True):
-            assert derive.climb(leaf, [bytes.fromhex(step) for step in proof]).hex() == tree["root"]
+        for leaf, steps in zip(leaves, tree["proofs"], strict=True):
+            assert derive.climb(leaf, [bytes.fromhex(step) for step in steps]).hex() == tree["root"]
 
 
 def test_typed_data_vectors() -> None:
@@ -210,3 +212,21 @@ def test_both_judge_damaged_certificates_alike(data: bytes) -> None:
 def test_both_judge_any_signed_payload_alike(value: Any) -> None:
     data = ALICE.signed(encode(value), PLAIN, Kind.ROLLOUT)
     assert reference_node().judge("rollouts", data, NOW_MS) == pipeline().judge("rollouts", data, NOW_MS)
+
+
+OTHERS = [("contributions", sealed(kind)) for kind in (Kind.TALLY, Kind.PROPOSAL, Kind.APPROVAL)]
+OTHERS += [("equivocations", proof()), ("equivocations", proof(BOB))]
+
+
+@given(st.sampled_from(OTHERS), st.data())
+def test_both_judge_damaged_others_alike(other: tuple[str, bytes], data: st.DataObject) -> None:
+    """Contributions and proofs."""
+    topic, message = other[0], data.draw(damaged(other[1]))
+    assert reference_node().judge(topic, message, NOW_MS) == pipeline().judge(topic, message, NOW_MS)
+
+
+@given(st.sampled_from([Kind.TALLY, Kind.PROPOSAL, Kind.APPROVAL]), values(depth=2))
+def test_both_judge_any_signed_contribution_alike(kind: Kind, value: Any) -> None:
+    data = ALICE.signed(encode(value), PLAIN, kind)
+    outcome = pipeline().judge("contributions", data, NOW_MS)
+    assert reference_node().judge("contributions", data, NOW_MS) == outcome

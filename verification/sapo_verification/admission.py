@@ -1,18 +1,18 @@
 """Admission: stages 1 to 7, cheapest first, from a message to an ``AdmittedRollout``.
 
-=====  ==============================================  =======================================
-stage  check                                           reason if it fails
-=====  ==============================================  =======================================
-0      size (the rest of stage 0 is the transport's)   OVERSIZE
-1      strict encoding, closed schema, bounds          NOT_CANONICAL, SCHEMA, OUT_OF_BOUNDS
-2      version, kind, swarm                            WRONG_VERSION, WRONG_KIND, WRONG_SWARM
-3      epoch within the window                         EPOCH_PAST, EPOCH_FUTURE
-4      content not seen                                SEEN
-5      node introduced by a certificate                CERTIFICATE_UNKNOWN, CERTIFICATE_EXPIRED
-6      slot below quota, family in the suite           SLOT_OVER_QUOTA, UNKNOWN_FAMILY
-7      Ed25519                                         BAD_SIGNATURE
-6b     slot not used by other content                  EQUIVOCATION (behind 7: see penalties)
-=====  ==============================================  =======================================
+=====  ==============================================  =============================
+stage  check                                           rules
+=====  ==============================================  =============================
+0      size (the rest of stage 0 is the transport's)   R0.2
+1      strict encoding, closed schema, bounds          R1.0.1 to R1.0.14, R1.2.*
+2      version, kind, swarm                            R2.1 to R2.4
+3      epoch within the window                         R3.1, R3.2
+4      content not seen                                R4.1
+5      node introduced by a certificate                R5.1, R5.2
+6      slot and group within limits, known family      R6.1 to R6.3
+7      Ed25519                                         R7.1
+6b     slot not used by other content                  R6.4 (behind 7: see penalties)
+=====  ==============================================  =============================
 
 Passing is ACCEPT. Nothing is remembered about a message before its signature is checked,
 or a forger could make this node deaf to the genuine one.
