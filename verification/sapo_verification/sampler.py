@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sapo_protocol.errors import RemoteProtocolError
+from sapo_protocol.errors import Reason, RemoteProtocolError
 from sapo_protocol.identifiers import Account
 from sapo_verification.origins import Network, no_network
 from sapo_verification.pool import Pool
@@ -99,8 +99,10 @@ class Sampler:
                 continue  # an audit found it wanting while this draw was waiting
             try:
                 verified = await self._verifier.verify(admitted)
-            except RemoteProtocolError:
-                continue  # counted by the verifier
+            except RemoteProtocolError as error:  # counted by the verifier
+                if error.reason is Reason.CHECKER_TIMEOUT:
+                    return None  # thirty-two of them would be a minute
+                continue
             if verified.is_informative and not self._verifier.is_quarantined(verified):
                 return verified
         return None

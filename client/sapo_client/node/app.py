@@ -27,7 +27,7 @@ from sapo_client.learner.process import Learner, LearnerCrashed
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.ledger.service import Ledger
 from sapo_client.node.archive import Archive
-from sapo_client.node.audit import Audit
+from sapo_client.node.audit import AUDITORS_SHARES, Audit, AuditShares
 from sapo_client.node.auditor import Auditor, AuditorParts
 from sapo_client.node.beacons import Beacons
 from sapo_client.node.clock import Clock, wall_clock
@@ -333,8 +333,12 @@ class Node:
         )
 
     def _audit(self) -> Audit:
-        share = 1.0 if self._config.ledger.audit else self._config.verification.audit_share
-        return Audit(self._gossip.audit_queue, self._verifier, self._pool, self._beacons, share, self._rng)
+        config = self._config.verification
+        shares = AuditShares(config.audit_share, config.audit_time)
+        return Audit(
+            self._gossip.audit_queue, self._verifier, self._pool, self._reputation, self._beacons,
+            AUDITORS_SHARES if self._config.ledger.audit else shares, self._events, self._rng,
+        )  # fmt: skip
 
     def _round_parts(self) -> RoundParts:
         return RoundParts(
