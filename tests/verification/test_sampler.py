@@ -21,7 +21,13 @@ from sapo_verification.jail_messages import Checked
 from sapo_verification.origins import network_of_host
 from sapo_verification.phrases import LEAST_GROUPS
 from sapo_verification.reputation import Reputation, Standing
-from sapo_verification.sampler import FULL_TRUST, SamplingPolicy, cap_networks, capped_shares
+from sapo_verification.sampler import (
+    FULL_TRUST,
+    MAX_TIMEOUTS,
+    SamplingPolicy,
+    cap_networks,
+    capped_shares,
+)
 from sapo_verification.types import AdmittedRollout, SampledBatch, SampledGroup, VerifiedRollout
 
 shares_of = st.floats(0.0, 1.0)
@@ -247,7 +253,7 @@ def reasoned(desk: Desk, author: Identity, slot: int, text: str) -> AdmittedRoll
     return desk.admission.judge(message, moment(desk.manifest))
 
 
-async def test_an_account_whose_answers_never_end_costs_a_place_one_deadline() -> None:
+async def test_an_account_whose_answers_never_end_costs_a_place_few_deadlines() -> None:
     desk = Desk((Identity(1),), policy=SamplingPolicy(local_groups=1, external_groups=1))
     asked = []
 
@@ -260,4 +266,4 @@ async def test_an_account_whose_answers_never_end_costs_a_place_one_deadline() -
         desk.pool.offer(desk.hear(Identity(1), slot))
     shares = {Identity(1).account: 1.0}
     assert await desk.sampler._draw_one(shares, random.Random(0)) is None
-    assert (len(asked), len(desk.pool)) == (1, 7)
+    assert (len(asked), len(desk.pool)) == (MAX_TIMEOUTS, 8 - MAX_TIMEOUTS)

@@ -30,6 +30,8 @@ from sapo_verification.verifier import Verifier
 MAX_TRIES: Final = 32
 """Rollouts of one account verified for one place: an account without spread must not eat a round."""
 
+MAX_TIMEOUTS: Final = 4
+"""Of those the ones that may run into the checker's deadline: thirty-two of 2 s each would be a minute."""
 
 FULL_TRUST: Final = 0.75
 """The weight after some twenty good groups; a tenfold flood would otherwise weigh a quarter more."""
@@ -92,6 +94,7 @@ class Sampler:
         return None
 
     async def _first_informative(self, account: Account, rng: random.Random) -> VerifiedRollout | None:
+        timeouts = 0
         waiting = list(self._pool.waiting(account))
         rng.shuffle(waiting)
         for admitted in waiting[:MAX_TRIES]:
@@ -100,8 +103,9 @@ class Sampler:
             try:
                 verified = await self._verifier.verify(admitted)
             except RemoteProtocolError as error:  # counted by the verifier
-                if error.reason is Reason.CHECKER_TIMEOUT:
-                    return None  # thirty-two of them would be a minute
+                timeouts += error.reason is Reason.CHECKER_TIMEOUT
+                if timeouts == MAX_TIMEOUTS:
+                    return None
                 continue
             if verified.is_informative and not self._verifier.is_quarantined(verified):
                 return verified

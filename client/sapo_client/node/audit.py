@@ -76,7 +76,7 @@ class Audit:
         async for admitted in self._heard:
             if self._rng.random() >= self._shares.rollouts:
                 continue
-            known = not self._reputation.is_newcomer(admitted.account, admitted.rollout.epoch)
+            known = not self._reputation.is_newcomer(admitted.account)
             if (displaced := self._waiting.put(admitted, known=known)) is not None:
                 self._events.write("audit_skipped", content_id=displaced.content_id)
             self._filled.set()
