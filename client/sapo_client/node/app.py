@@ -42,6 +42,7 @@ from sapo_client.node.rounds import Author, RoundParts, Rounds
 from sapo_client.node.shutdown import Shutdown
 from sapo_client.node.supervisor import Service, Supervisor, find_sapo_error
 from sapo_client.node.telemetry import Telemetry
+from sapo_client.node.upkeep import keep_log_short
 from sapo_client.observe import control
 from sapo_client.observe.events import EventLog
 from sapo_client.observe.metrics import NodeMetrics
@@ -219,6 +220,7 @@ class Node:
             self._announce()
             nursery.start_soon(self._keep("gossip", self._gossip.run))
             nursery.start_soon(self._keep("audit", self._audit().run))
+            nursery.start_soon(self._keep("upkeep", partial(keep_log_short, self._data.database)))
             nursery.start_soon(self._keep("watch", self._watch))
             if self._ledger is not None and self._auditor is not None:
                 nursery.start_soon(self._keep("ledger", self._run_ledger))
