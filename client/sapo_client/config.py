@@ -96,6 +96,12 @@ class VerificationConfig(_Section):
         le=1,
         description="share of admitted rollouts that is scored even when nobody samples it",
     )
+    audit_time: float = Field(
+        default=0.05,
+        gt=0,
+        le=1,
+        description="largest share of the time in which a checker works for these audits",
+    )
     account_cap: float = Field(
         default=0.125, gt=0, le=1, description="largest share of the external places for one account"
     )

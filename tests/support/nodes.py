@@ -94,7 +94,9 @@ class Home:
             data_dir=self.data.root,
             swarm=SwarmConfig(listen_before_signing_seconds=self.listen_seconds),
             learner=LearnerConfig(**settings),
-            verification=VerificationConfig(audit_share=1.0, account_cap=1.0, newcomer_cap=1.0),
+            verification=VerificationConfig(
+                audit_share=1.0, audit_time=1.0, account_cap=1.0, newcomer_cap=1.0
+            ),
         )
 
     def node(

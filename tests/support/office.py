@@ -16,7 +16,7 @@ from sapo_client import keystore
 from sapo_client.config import Config, LedgerConfig
 from sapo_client.ledger.service import Ledger
 from sapo_client.node.archive import Archive
-from sapo_client.node.audit import Audit
+from sapo_client.node.audit import AUDITORS_SHARES, Audit
 from sapo_client.node.auditor import Auditor, AuditorParts
 from sapo_client.node.beacons import Beacons
 from sapo_client.node.rounds import Author
@@ -145,8 +145,9 @@ class Office:
         """
         keep = self.ears.supervisor.keep
         audit = Audit(
-            self.ears.gossip.audit_queue, self.verifier, self.ears.pool, self.beacons, 1.0, random.Random(0)
-        )
+            self.ears.gossip.audit_queue, self.verifier, self.ears.pool, self.ears.reputation, self.beacons,
+            AUDITORS_SHARES, self.ears.log, random.Random(0),
+        )  # fmt: skip
         async with trio.open_nursery() as nursery:
             await nursery.start(self.ears.transport.run)
             nursery.start_soon(self.ears.run)

@@ -83,7 +83,7 @@ def test_decay_by_hand() -> None:
 def test_nobody_has_weight_before_enough_audits() -> None:
     reputation = Reputation()
     good(reputation, ALICE, AUDITS_BEFORE_WEIGHT - 1)
-    assert reputation.is_newcomer(ALICE, NOW)
+    assert reputation.is_newcomer(ALICE)
     assert reputation.weigh([ALICE, BOB], NOW) == Standing({}, (ALICE, BOB))
     good(reputation, ALICE, 1)
     evidence = Evidence(20.0, 0.0, 20, NOW)

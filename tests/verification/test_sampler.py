@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -14,10 +15,19 @@ from support.verdicts import reason_of
 from sapo_protocol.errors import Reason
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Limits
+from sapo_protocol.tasks import Task
+from sapo_verification.checkers import CheckFailed, Failure
+from sapo_verification.jail_messages import Checked
 from sapo_verification.origins import network_of_host
 from sapo_verification.phrases import LEAST_GROUPS
 from sapo_verification.reputation import Reputation, Standing
-from sapo_verification.sampler import FULL_TRUST, SamplingPolicy, cap_networks, capped_shares
+from sapo_verification.sampler import (
+    FULL_TRUST,
+    MAX_TIMEOUTS,
+    SamplingPolicy,
+    cap_networks,
+    capped_shares,
+)
 from sapo_verification.types import AdmittedRollout, SampledBatch, SampledGroup, VerifiedRollout
 
 shares_of = st.floats(0.0, 1.0)
@@ -241,3 +251,19 @@ def reasoned(desk: Desk, author: Identity, slot: int, text: str) -> AdmittedRoll
     answers = tuple(f"{text} <answer>{answer}</answer>".encode() for answer in (right, "none"))
     message = author.message(desk.manifest, slot=slot, completions=answers)
     return desk.admission.judge(message, moment(desk.manifest))
+
+
+async def test_an_account_whose_answers_never_end_costs_a_place_few_deadlines() -> None:
+    desk = Desk((Identity(1),), policy=SamplingPolicy(local_groups=1, external_groups=1))
+    asked = []
+
+    async def spin(task: Task, completions: Sequence[bytes]) -> Checked:
+        asked.append(task)
+        raise CheckFailed(Failure.TIMEOUT)
+
+    desk.check = spin
+    for slot in range(8):
+        desk.pool.offer(desk.hear(Identity(1), slot))
+    shares = {Identity(1).account: 1.0}
+    assert await desk.sampler._draw_one(shares, random.Random(0)) is None
+    assert (len(asked), len(desk.pool)) == (MAX_TIMEOUTS, 8 - MAX_TIMEOUTS)

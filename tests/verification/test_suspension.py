@@ -2,6 +2,8 @@
 
 import random
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
@@ -141,3 +143,23 @@ def test_what_is_remembered_is_bounded() -> None:
     for table in ("outcome", "suspended"):
         rows = reputation._connection.execute(f"SELECT DISTINCT epoch FROM {table} ORDER BY epoch").fetchall()
         assert [epoch for (epoch,) in rows] == list(range(NOW + 20 - REMEMBERED_EPOCHS, NOW + 20))
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(PEOPLE), st.sampled_from([None, CRASH])), min_size=1, max_size=30),
+    st.integers(0, 30),
+)
+def test_a_restart_forgets_no_vote(audits: Sequence[Audit], moment: int) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "reputation.sqlite"
+        running = established()
+        tell(running, audits)
+        restarted = Reputation(path)
+        tell(
+            restarted, [(account, None) for account in PEOPLE for _ in range(AUDITS_BEFORE_WEIGHT)], NOW - 10
+        )
+        tell(restarted, audits[:moment])
+        restarted = Reputation(path)
+        tell(restarted, audits[moment:])
+        assert restarted.suspended(NOW) == running.suspended(NOW)
+        assert bad(restarted) == pytest.approx(bad(running), abs=1e-9)

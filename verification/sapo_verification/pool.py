@@ -47,6 +47,7 @@ class Pool:
         self._limits = limits
         self._reputation = reputation
         self._waiting: OrderedDict[ContentId, AdmittedRollout] = OrderedDict()
+        self._places: Counter[Account] = Counter()
         self._per_account: Counter[tuple[Account, int]] = Counter()
 
     def __len__(self) -> int:
@@ -74,19 +75,19 @@ class Pool:
             raise RemoteProtocolError(Rule.NOT_BANNED, f"account {account} is silenced")
         if self._per_account[account, epoch] >= self._limits.per_account:
             raise RemoteProtocolError(Rule.ACCOUNT_QUOTA, f"account {account} filled its quota")
-        self._require_newcomer_room(account, epoch)
+        self._require_newcomer_room(account)
+        self._places[account] += admitted.content_id not in self._waiting
         self._waiting[admitted.content_id] = admitted
         self._per_account[account, epoch] += 1
         self._connection.execute(
             "INSERT OR REPLACE INTO pool VALUES (?, ?, ?)", (admitted.content_id, epoch, admitted.envelope)
         )
         if len(self._waiting) > self._limits.rollouts:
-            oldest, _ = self._waiting.popitem(last=False)
-            self._delete([oldest])
+            self.take(next(iter(self._waiting)))
 
     def accounts(self) -> frozenset[Account]:
         """The accounts with rollouts waiting."""
-        return frozenset(admitted.account for admitted in self._waiting.values())
+        return frozenset(self._places)
 
     def waiting(self, account: Account | None = None) -> Iterator[AdmittedRollout]:
         """The rollouts that wait, oldest first, of one account or of all."""
@@ -94,8 +95,9 @@ class Pool:
 
     def take(self, content_id: ContentId) -> bool:
         """Whether the rollout still waited; it waits no more."""
-        if self._waiting.pop(content_id, None) is None:
+        if content_id not in self._waiting:
             return False
+        self._leave(content_id)
         self._delete([content_id])
         return True
 
@@ -103,25 +105,28 @@ class Pool:
         """The number of rollouts dropped because their epoch lies before the given one."""
         old = [c for c, admitted in self._waiting.items() if admitted.rollout.epoch < before_epoch]
         for content_id in old:
-            del self._waiting[content_id]
+            self._leave(content_id)
         self._delete(old)
         for key in [key for key in self._per_account if key[1] < before_epoch]:
             del self._per_account[key]
         return len(old)
 
-    def _require_newcomer_room(self, account: Account, epoch: int) -> None:
+    def _require_newcomer_room(self, account: Account) -> None:
         """Nothing, if the account is no newcomer or a newcomer's place is free."""
-        if not self._reputation.is_newcomer(account, epoch):
+        if not self._reputation.is_newcomer(account):
             return
         room = self._limits.newcomer_share * self._limits.rollouts
         if len(self._waiting) < room:
             return  # the pool is not that full, whoever is in it
-        waiting = Counter(admitted.account for admitted in self._waiting.values())
-        newcomers = sum(
-            count for other, count in waiting.items() if self._reputation.is_newcomer(other, epoch)
-        )
+        newcomers = sum(count for other, count in self._places.items() if self._reputation.is_newcomer(other))
         if newcomers >= room:
             raise RemoteProtocolError(Rule.NEWCOMER_CAP, "newcomers filled their share of the pool")
+
+    def _leave(self, content_id: ContentId) -> None:
+        account = self._waiting.pop(content_id).account
+        self._places[account] -= 1
+        if not self._places[account]:
+            del self._places[account]
 
     def _delete(self, content_ids: Iterable[bytes]) -> None:
         self._connection.executemany(

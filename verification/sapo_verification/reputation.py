@@ -8,6 +8,7 @@ its penalties are suspended (``suspension``).
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -114,7 +115,9 @@ class Reputation:
 
     def __init__(self, path: Path | str = ":memory:") -> None:
         self._connection = open_database(path, _SCHEMA + SUSPENSION_SCHEMA)
-        self._suspensions = Suspensions(self._connection, self._established)
+        rows = self._connection.execute("SELECT account, SUM(audits) FROM evidence GROUP BY account")
+        self._audits = Counter({Account(account): audits for account, audits in rows})
+        self._suspensions = Suspensions(self._connection, lambda account: not self.is_newcomer(account))
 
     def record_good(self, account: Account, family: int, epoch: int) -> None:
         """A group of the account stood up to verification."""
@@ -127,6 +130,7 @@ class Reputation:
         if severity >= HARD:
             self._add(account, family, Evidence(bad=severity, audits=1, epoch=epoch))
             self._ban(account, epoch + BAN_EPOCHS)
+            self._suspensions.recount(account)
             return
         held = 0.0 if self._suspensions.is_suspended(self._suspensions.moment(epoch), reason) else severity
         self._add(account, family, Evidence(bad=held, audits=1, epoch=epoch))
@@ -168,15 +172,15 @@ class Reputation:
         for account in sorted(accounts):
             if self.is_banned(account, epoch):
                 continue
-            if self.is_newcomer(account, epoch):
+            if self.is_newcomer(account):
                 newcomers.append(account)
             else:
                 weights[account] = self.evidence(account, epoch).weight
         return Standing(weights, tuple(newcomers))
 
-    def is_newcomer(self, account: Account, epoch: int) -> bool:
-        """Whether too little is known of the account to weigh it."""
-        return self.evidence(account, epoch).audits < AUDITS_BEFORE_WEIGHT
+    def is_newcomer(self, account: Account) -> bool:
+        """Whether too little is known of the account to weigh it; asked about everybody on every message."""
+        return self._audits[account] < AUDITS_BEFORE_WEIGHT
 
     def _note(
         self, account: Account, family: int, epoch: int, reason: Reason | None, severity: float
@@ -185,18 +189,9 @@ class Reputation:
         now = self._suspensions.moment(epoch)
         weighed = severity * DECAY_PER_EPOCH ** (now - epoch)
         self._suspensions.note(account, family, now, reason, weighed)
-        for failed in self._suspensions.failed(now):
+        for failed in self._suspensions.failed():
             for change in self._suspensions.review(now, failed):
                 self._add(change.account, change.family, Evidence(bad=change.severity, epoch=now))
-
-    def _established(self, epoch: int) -> frozenset[Account]:
-        """The accounts audited in an epoch that carry weight; one query, for there may be thousands."""
-        rows = self._connection.execute(
-            "SELECT account FROM evidence WHERE account IN (SELECT account FROM outcome WHERE epoch = ?)"
-            " GROUP BY account HAVING SUM(audits) >= ?",
-            (epoch, AUDITS_BEFORE_WEIGHT),
-        )
-        return frozenset(Account(row[0]) for row in rows)
 
     def _ban(self, account: Account, until_epoch: int) -> None:
         self._connection.execute(  # a ban is never shortened by a fault of an older epoch
@@ -216,6 +211,7 @@ class Reputation:
             "INSERT OR REPLACE INTO evidence VALUES (?, ?, ?, ?, ?, ?)",
             (account, family, kept.good, kept.bad, kept.audits, kept.epoch),
         )
+        self._audits[account] += news.audits
 
 
 def sum_evidence(*pieces: Evidence) -> Evidence:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sapo_protocol.errors import RemoteProtocolError
+from sapo_protocol.errors import Reason, RemoteProtocolError
 from sapo_protocol.identifiers import Account
 from sapo_verification.origins import Network, no_network
 from sapo_verification.pool import Pool
@@ -30,6 +30,8 @@ from sapo_verification.verifier import Verifier
 MAX_TRIES: Final = 32
 """Rollouts of one account verified for one place: an account without spread must not eat a round."""
 
+MAX_TIMEOUTS: Final = 4
+"""Of those the ones that may run into the checker's deadline: thirty-two of 2 s each would be a minute."""
 
 FULL_TRUST: Final = 0.75
 """The weight after some twenty good groups; a tenfold flood would otherwise weigh a quarter more."""
@@ -92,6 +94,7 @@ class Sampler:
         return None
 
     async def _first_informative(self, account: Account, rng: random.Random) -> VerifiedRollout | None:
+        timeouts = 0
         waiting = list(self._pool.waiting(account))
         rng.shuffle(waiting)
         for admitted in waiting[:MAX_TRIES]:
@@ -99,8 +102,11 @@ class Sampler:
                 continue  # an audit found it wanting while this draw was waiting
             try:
                 verified = await self._verifier.verify(admitted)
-            except RemoteProtocolError:
-                continue  # counted by the verifier
+            except RemoteProtocolError as error:  # counted by the verifier
+                timeouts += error.reason is Reason.CHECKER_TIMEOUT
+                if timeouts == MAX_TIMEOUTS:
+                    return None
+                continue
             if verified.is_informative and not self._verifier.is_quarantined(verified):
                 return verified
         return None

@@ -19,6 +19,7 @@ from typing import Final
 
 from sapo_protocol.errors import Reason
 from sapo_protocol.identifiers import Account
+from sapo_verification.ballots import Ballots
 
 MIN_VOTERS: Final = 5
 """Among fewer accounts two careless ones are half of everybody."""
@@ -36,12 +37,6 @@ CREATE TABLE IF NOT EXISTS suspended (
     epoch INTEGER NOT NULL, reason TEXT NOT NULL, PRIMARY KEY (epoch, reason)
 ) WITHOUT ROWID;
 """
-
-_VOTES: Final = """
-SELECT account, 2 * SUM(CASE WHEN reason = ? THEN audits ELSE 0 END) > SUM(audits)
-FROM outcome WHERE epoch = ? GROUP BY account
-"""
-"""Each audited account, and whether it fails the check: once in a while is not failing."""
 
 _PASSED: Final = ""
 """The reason of an audit that a group passed."""
@@ -65,32 +60,41 @@ class Suspensions:
     """What became of the audits of the last epochs, and which checks are not held against anybody.
 
     Args:
-        established: which of the accounts audited in an epoch carry weight.
+        carries_weight: whether an account was audited enough to be weighed.
     """
 
-    def __init__(
-        self, connection: sqlite3.Connection, established: Callable[[int], frozenset[Account]]
-    ) -> None:
+    def __init__(self, connection: sqlite3.Connection, carries_weight: Callable[[Account], bool]) -> None:
         self._connection = connection
-        self._established = established
+        self._carries_weight = carries_weight
         self._newest_epoch: int = connection.execute("SELECT MAX(epoch) FROM outcome").fetchone()[0] or 0
+        self._ballots = Ballots(carries_weight)
+        rows = connection.execute(
+            "SELECT account, reason, audits FROM outcome WHERE epoch = ?", (self._newest_epoch,)
+        )
+        for account, reason, audits in rows:
+            self._ballots.note(Account(account), reason or None, audits)
 
     def moment(self, epoch: int) -> int:
         """The epoch in which an audit of a rollout of some epoch is made: the newest one heard of."""
         return max(epoch, self._newest_epoch)
 
     def note(self, account: Account, family: int, epoch: int, reason: Reason | None, severity: float) -> None:
-        """Writes down one audit; no reason means that the group passed."""
+        """Writes down one audit of the current moment; no reason means that the group passed."""
         self._connection.execute(
             "INSERT INTO outcome VALUES (?, ?, ?, ?, 1, ?) ON CONFLICT DO UPDATE"
             " SET audits = audits + 1, severity = severity + excluded.severity",
             (epoch, reason or _PASSED, account, family, severity),
         )
         if epoch > self._newest_epoch:
-            self._newest_epoch = epoch
+            self._newest_epoch, self._ballots = epoch, Ballots(self._carries_weight)
             for table in ("outcome", "suspended"):
                 statement = f"DELETE FROM {table} WHERE epoch <= ?"  # noqa: S608  our own two names
                 self._connection.execute(statement, (epoch - REMEMBERED_EPOCHS,))
+        self._ballots.note(account, reason)
+
+    def recount(self, account: Account) -> None:
+        """Takes notice that an account may have come to carry weight."""
+        self._ballots.recount(account)
 
     def is_suspended(self, epoch: int, reason: Reason) -> bool:
         """Whether failing a check in an epoch is held against nobody."""
@@ -102,14 +106,14 @@ class Suspensions:
         query = "SELECT reason FROM suspended WHERE epoch = ? ORDER BY reason"
         return tuple(Reason(row[0]) for row in self._connection.execute(query, (epoch,)))
 
-    def failed(self, epoch: int) -> tuple[Reason, ...]:
-        """The checks that anybody failed in an epoch: a passed audit, too, can complete a vote on each."""
-        query = "SELECT DISTINCT reason FROM outcome WHERE epoch = ? AND reason != ? ORDER BY reason"
-        return tuple(Reason(row[0]) for row in self._connection.execute(query, (epoch, _PASSED)))
+    def failed(self) -> tuple[Reason, ...]:
+        """The checks that anybody failed at this moment: a passed audit, too, can complete a vote on each."""
+        return tuple(map(Reason, self._ballots.failed()))
 
     def review(self, epoch: int, reason: Reason) -> tuple[Change, ...]:
-        """What has to change now that an audit of the epoch was noted; the new state is kept."""
-        before, now = self.is_suspended(epoch, reason), is_probably_ours(*self._count(epoch, reason))
+        """What has to change now that an audit of the current epoch was noted; the new state is kept."""
+        now = is_probably_ours(*self._ballots.count(reason, MIN_VOTERS))
+        before = self.is_suspended(epoch, reason)
         if before == now:
             return ()
         self._connection.execute(_SUSPEND if now else _LIFT, (epoch, reason))
@@ -118,16 +122,6 @@ class Suspensions:
         ).fetchall()
         sign = -1.0 if now else 1.0
         return tuple(Change(Account(account), family, sign * severity) for account, family, severity in rows)
-
-    def _count(self, epoch: int, reason: Reason) -> tuple[int, int]:
-        """How many of those who vote fail the check, and how many vote."""
-        votes = {
-            Account(account): bool(fails)
-            for account, fails in self._connection.execute(_VOTES, (reason, epoch))
-        }
-        established = self._established(epoch) & votes.keys()
-        voters = established if len(established) >= MIN_VOTERS else votes.keys()
-        return sum(votes[account] for account in voters), len(voters)
 
 
 _SUSPEND: Final = "INSERT INTO suspended VALUES (?, ?)"

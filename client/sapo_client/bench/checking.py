@@ -16,7 +16,7 @@ import trio
 
 from sapo_client.bench.swarm import GROUP, Author, BenchSwarm
 from sapo_client.config import VerificationConfig
-from sapo_client.node.audit import Audit
+from sapo_client.node.audit import Audit, AuditShares
 from sapo_client.node.beacons import Beacons
 from sapo_client.node.gossip import AUDIT_QUEUE
 from sapo_client.observe.events import EventLog
@@ -115,8 +115,9 @@ async def open_desk() -> AsyncIterator[Desk]:
         )
         pool = Pool(Path(folder) / "bench.sqlite", PoolLimits(), reputation)
         send, receive = trio.open_memory_channel[AdmittedRollout](AUDIT_QUEUE)
-        share = VerificationConfig().audit_share
-        audit = Audit(receive, verifier, pool, beacons, share, random.Random(0))
+        config = VerificationConfig()
+        shares = AuditShares(config.audit_share, config.audit_time)
+        audit = Audit(receive, verifier, pool, reputation, beacons, shares, events, random.Random(0))
         async with trio.open_nursery() as nursery:
             await nursery.start(checkers.run)
             yield Desk(swarm, verifier, pool, audit, send)

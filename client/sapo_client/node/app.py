@@ -27,7 +27,7 @@ from sapo_client.learner.process import Learner, LearnerCrashed
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.ledger.service import Ledger
 from sapo_client.node.archive import Archive
-from sapo_client.node.audit import Audit
+from sapo_client.node.audit import AUDITORS_SHARES, Audit, AuditShares
 from sapo_client.node.auditor import Auditor, AuditorParts
 from sapo_client.node.beacons import Beacons
 from sapo_client.node.clock import Clock, wall_clock
@@ -42,6 +42,7 @@ from sapo_client.node.rounds import Author, RoundParts, Rounds
 from sapo_client.node.shutdown import Shutdown
 from sapo_client.node.supervisor import Service, Supervisor, find_sapo_error
 from sapo_client.node.telemetry import Telemetry
+from sapo_client.node.upkeep import keep_log_short
 from sapo_client.observe import control
 from sapo_client.observe.events import EventLog
 from sapo_client.observe.metrics import NodeMetrics
@@ -219,6 +220,7 @@ class Node:
             self._announce()
             nursery.start_soon(self._keep("gossip", self._gossip.run))
             nursery.start_soon(self._keep("audit", self._audit().run))
+            nursery.start_soon(self._keep("upkeep", partial(keep_log_short, self._data.database)))
             nursery.start_soon(self._keep("watch", self._watch))
             if self._ledger is not None and self._auditor is not None:
                 nursery.start_soon(self._keep("ledger", self._run_ledger))
@@ -333,8 +335,12 @@ class Node:
         )
 
     def _audit(self) -> Audit:
-        share = 1.0 if self._config.ledger.audit else self._config.verification.audit_share
-        return Audit(self._gossip.audit_queue, self._verifier, self._pool, self._beacons, share, self._rng)
+        config = self._config.verification
+        shares = AuditShares(config.audit_share, config.audit_time)
+        return Audit(
+            self._gossip.audit_queue, self._verifier, self._pool, self._reputation, self._beacons,
+            AUDITORS_SHARES if self._config.ledger.audit else shares, self._events, self._rng,
+        )  # fmt: skip
 
     def _round_parts(self) -> RoundParts:
         return RoundParts(

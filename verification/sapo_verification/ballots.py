@@ -1,0 +1,66 @@
+"""The vote on whose fault a failed check is, counted as the audits of one epoch come in.
+
+An audit changes the vote of one account alone, so an audit costs the same among a handful of accounts and
+in a crowd of thousands, which costs nothing to make.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from sapo_protocol.identifiers import Account
+
+
+@dataclass
+class _Count:
+    """Accounts, and those among them that carry weight."""
+
+    everybody: set[Account] = field(default_factory=set)
+    established: set[Account] = field(default_factory=set)
+
+    def put(self, account: Account, *, belongs: bool, carries_weight: bool) -> None:
+        for members, member in ((self.everybody, belongs), (self.established, belongs and carries_weight)):
+            (members.add if member else members.discard)(account)
+
+
+class Ballots:
+    """Who was audited in an epoch, and who fails which check: once in a while is not failing.
+
+    Args:
+        carries_weight: whether an account was audited enough to be weighed.
+    """
+
+    def __init__(self, carries_weight: Callable[[Account], bool]) -> None:
+        self._carries_weight = carries_weight
+        self._audits: Counter[Account] = Counter()
+        self._failures: defaultdict[str, Counter[Account]] = defaultdict(Counter)
+        self._failing: defaultdict[str, _Count] = defaultdict(_Count)
+        self._voters = _Count()
+
+    def note(self, account: Account, failed: str | None, audits: int = 1) -> None:
+        """Takes down audits that an account passed, or failed for one reason."""
+        self._audits[account] += audits
+        if failed is not None:
+            self._failures[failed][account] += audits
+        self.recount(account)
+
+    def recount(self, account: Account) -> None:
+        """Counts an account's votes again; also to be called when it has come to carry weight."""
+        if not self._audits[account]:
+            return
+        weighs = self._carries_weight(account)
+        self._voters.put(account, belongs=True, carries_weight=weighs)
+        for reason, failures in self._failures.items():
+            fails = 2 * failures[account] > self._audits[account]
+            self._failing[reason].put(account, belongs=fails, carries_weight=weighs)
+
+    def failed(self) -> tuple[str, ...]:
+        """The reasons for which anybody failed."""
+        return tuple(sorted(self._failures))
+
+    def count(self, reason: str, least_established: int) -> tuple[int, int]:
+        """How many of those who vote fail a check, and how many vote: the established, if they are enough."""
+        failing = self._failing.get(reason, _Count())
+        if len(self._voters.established) >= least_established:
+            return len(failing.established), len(self._voters.established)
+        return len(failing.everybody), len(self._voters.everybody)
