@@ -81,7 +81,8 @@ class ReferenceNode:
         require(signer == read["account"], "certificate_malformed")
         require(_counts(read, now_ms), "certificate_expired")
         known = self._certificates.get((read["node"], read["account"]))
-        require(known is None or read["not_after"] > known["not_after"], "seen")
+        counts = known is not None and _counts(known, now_ms)
+        require(not counts or read["not_after"] > known["not_after"], "seen")
         self._keep(read)
 
     def _keep(self, read: dict[str, Any]) -> None:
