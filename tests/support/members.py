@@ -125,7 +125,8 @@ class Member:
         self.process: Process | None = None
         self.graves: list[Process] = []
         self.words = 0
-        self._clock_error_at_death = 0.0
+        self._clock_is_steady = True
+        self.left_waiting: list[AdmittedRollout] = []
         self._waiting_at_death: tuple[AdmittedRollout, ...] = ()
 
     def now(self) -> float:
@@ -149,7 +150,8 @@ class Member:
         return self.process.ears
 
     async def start(self) -> None:
-        """A new process over the old data."""
+        """A new process over the old data; what it must still know is in ``left_waiting``."""
+        self.left_waiting, self._clock_is_steady = self._left_waiting(), True
         self.process = Process(self.world, self.person, self.root, partial(self.now))
         self.graves.append(self.process)
         await self.world.stage.nursery.start(self.process.live)
@@ -157,19 +159,22 @@ class Member:
 
     async def _mourn(self, process: Process) -> None:
         await process.over.wait()
-        self.note_death()
+        self._note_death()
 
-    @property
-    def left_waiting(self) -> list[AdmittedRollout]:
-        """What waited when the last process died and is still heard; nothing if the clock moved since."""
-        if self.clock_error_seconds != self._clock_error_at_death:
+    def step_clock(self, seconds: float) -> None:
+        """Its clock goes forward or back."""
+        self.clock_error_seconds += seconds
+        self._clock_is_steady = self._clock_is_steady and not seconds
+
+    def _left_waiting(self) -> list[AdmittedRollout]:
+        """What waited at the last death and is still heard; nothing if the clock moved in between."""
+        if not self._clock_is_steady:
             return []
         return [one for one in self._waiting_at_death if one.rollout.epoch >= self.epoch - EPOCH_WINDOW]
 
-    def note_death(self) -> None:
+    def _note_death(self) -> None:
         """Remembers what waited; what was not written down yet had not been taken in."""
         ears = self.ears
-        self._clock_error_at_death = self.clock_error_seconds
         self._waiting_at_death = tuple(one for one in ears.pool.waiting() if ears.heard.has(one.content_id))
 
     async def kill(self) -> None:

@@ -113,7 +113,7 @@ class NodeMachine(RuleBasedStateMachine):
 
     @rule(which=members, seconds=st.sampled_from([-7200, -90, -30, -0.4, 0.4, 30, 90, 7200]))
     def clock_steps(self, which: int, seconds: float) -> None:
-        self.members[which].clock_error_seconds += seconds
+        self.members[which].step_clock(seconds)
 
     @rule(
         latency=st.sampled_from([0.0, 0.1, 3.0]),
@@ -164,7 +164,7 @@ class NodeMachine(RuleBasedStateMachine):
         self.world.hub.heal()
         self.world.chain_is_away = False
         for member in self.members:
-            member.clock_error_seconds = 0.0
+            member.step_clock(-member.clock_error_seconds)
             if member.alive:
                 assert member.process is not None
                 member.process.mortality.fuse.left = None
