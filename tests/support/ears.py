@@ -9,6 +9,7 @@ from support.swarm import Identity, moment
 
 from sapo_client.node.gossip import Gossip
 from sapo_client.node.heard import Heard
+from sapo_client.node.identity import OwnCertificate
 from sapo_client.node.proofs import Proofs
 from sapo_client.node.supervisor import Supervisor
 from sapo_client.node.telemetry import Telemetry
@@ -74,8 +75,7 @@ class Ears:
     @cached_property
     def gossip(self) -> Gossip:
         """Its ears."""
-        now = int(self.now())
-        certificate = self.person.certificate(self.manifest, now - 60, now + 86_400).to_bytes()
+        certificate = OwnCertificate(self.person.seed, self.person.secret, self.manifest, self.now)
         return Gossip(
             self.manifest, self.transport, self.book, self.admission, self.pool, self.heard,
             self.telemetry, self.person.account, certificate, self.now, self.origins, self.proofs,

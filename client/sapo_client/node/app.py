@@ -34,7 +34,7 @@ from sapo_client.node.clock import Clock, wall_clock
 from sapo_client.node.doppelganger import Doppelganger, DoppelgangerParts
 from sapo_client.node.gossip import Gossip
 from sapo_client.node.heard import Heard
-from sapo_client.node.identity import CERTIFICATE_SECONDS, own_certificate
+from sapo_client.node.identity import CERTIFICATE_SECONDS, OwnCertificate
 from sapo_client.node.manifests import require_same_suite, settle_manifest
 from sapo_client.node.proofs import Proofs
 from sapo_client.node.reports import Reports
@@ -180,7 +180,8 @@ class Node:
         self._gossip = Gossip(
             manifest, self._transport, self._certificates, self._admission, self._pool, self._heard,
             self._telemetry, self._identity.account,
-            own_certificate(self._identity, manifest, self._clock()), self._clock, self._origins,
+            OwnCertificate(self._identity.node_seed, self._identity.account_key, manifest, self._clock),
+            self._clock, self._origins,
             self._open_proofs(), self._screens,
         )  # fmt: skip
         self._doppelganger = Doppelganger(self._doppelganger_parts())
@@ -213,8 +214,6 @@ class Node:
                 slow_starts.start_soon(nursery.start, self._checkers.run)
                 slow_starts.start_soon(nursery.start, self._learner.run)
                 slow_starts.start_soon(self._start_transport, nursery)
-            self._certificates.restore(self._clock())
-            self._pool.restore(lambda envelope: self._admission.judge(envelope, self._clock()))
             self._gossip.restore()
             await nursery.start(self._serve_control)
             self._announce()

@@ -12,6 +12,7 @@ import trio
 
 from sapo_client.node.clock import Clock
 from sapo_client.node.heard import Heard
+from sapo_client.node.identity import OwnCertificate
 from sapo_client.node.proofs import Proofs
 from sapo_client.node.telemetry import Telemetry
 from sapo_client.swarm.peer_id import peer_id_from_key
@@ -22,6 +23,7 @@ from sapo_protocol.errors import Reason, RemoteProtocolError, Verdict
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.requests import parse_response, to_response
+from sapo_protocol.rules import Rule
 from sapo_protocol.topics import (
     catch_up_protocol,
     certificates_protocol,
@@ -84,7 +86,7 @@ class Gossip:
         heard: Heard,
         telemetry: Telemetry,
         own_account: Account,
-        own_certificate: bytes,
+        own_certificate: OwnCertificate,
         clock: Clock,
         origins: Origins,
         proofs: Proofs,
@@ -120,7 +122,7 @@ class Gossip:
     async def run(self) -> None:
         """Listens, answers and introduces until cancelled; may be run again after that."""
         swarm_id = self._manifest.swarm_id
-        self.judge_certificate(self._own_certificate, self._transport.peer_id)
+        self._introduce_oneself()
         self.serve_messages(self._first, self._certificates.envelopes)
         self.serve_messages(catch_up_protocol(swarm_id), lambda: tuple(self._recent))
         self.serve_messages(equivocations_protocol(swarm_id), self._proofs.book.messages)
@@ -137,13 +139,14 @@ class Gossip:
             nursery.start_soon(self._reintroduce)
 
     def restore(self) -> None:
-        """Admits again what was heard before a restart, lest a copy of it be trained or weighed twice."""
+        """Takes in what was kept before a restart, lest it be lost, or a copy of it weighed twice."""
         now_seconds = self._clock()
+        self._certificates.restore(now_seconds)
+        self._pool.restore(self._readmit)
         self._proofs.book.restore(now_seconds)
         for envelope in self._heard.since(max(0, self._epoch(now_seconds) - EPOCH_WINDOW)):
             with suppress(RemoteProtocolError):  # known from the pool, or over
-                admitted = self._admission.judge(envelope, now_seconds)
-                self._screens.heard(admitted, now_seconds, live=False)
+                self._readmit(envelope)
             self._recent.append(envelope)
 
     def serve_messages(self, protocol: str, messages: Callable[[], tuple[bytes, ...]]) -> None:
@@ -171,7 +174,7 @@ class Gossip:
     def judge_rollout(self, message: bytes, forwarder: str) -> Verdict:
         """The verdict on a message of the rollouts topic; what it lets through is in the pool."""
         try:
-            admitted = self._admission.judge(message, self._clock())
+            admitted = self._admit(message)
         except RemoteProtocolError as error:
             if error.reason is Reason.CERTIFICATE_UNKNOWN:
                 self._strangers.add(forwarder)
@@ -202,23 +205,54 @@ class Gossip:
     def _epoch(self, now_seconds: float) -> int:
         return epoch_at(self._manifest, max(now_seconds, self._manifest.genesis_seconds))
 
+    def _admit(self, message: bytes) -> AdmittedRollout:
+        """The rollout in a message that is new, also to the node's earlier lives.
+
+        Raises:
+            RemoteProtocolError: admission's reasons; ``SEEN`` also for what a start under a wrong clock left
+                unknown to admission.
+        """
+        admitted = self._admission.judge(message, self._clock())
+        if self._heard.has(admitted.content_id):
+            raise RemoteProtocolError(Rule.ROLLOUT_NEW, "the rollout was heard before a restart")
+        return admitted
+
+    def _readmit(self, envelope: bytes) -> AdmittedRollout:
+        """A rollout that was kept: heard, even where a crash came between the pool and the memory of it."""
+        now_seconds = self._clock()
+        admitted = self._admission.judge(envelope, now_seconds)
+        self._screens.heard(admitted, now_seconds, live=False)
+        self._heard.add(admitted)
+        return admitted
+
     def _keep(self, admitted: AdmittedRollout, *, live: bool) -> None:
         self._screens.heard(admitted, self._clock(), live=live)
         self._recent.append(admitted.envelope)
         self._heard.add(admitted)
 
     def _take_in(self, admitted: AdmittedRollout, forwarder: str, *, live: bool) -> None:
+        is_own = admitted.account == self._own_account
+        refusal = None if is_own else self._offer(admitted)  # first: a crash behind it loses nothing
         self._keep(admitted, live=live)
         self._telemetry.admitted(admitted, forwarder)
-        if admitted.account == self._own_account:
+        if is_own:
             self.on_own(admitted)  # another node of ours: its work is paid to us, not weighed by us
             return
         self._learn_origin(admitted, forwarder)
+        if refusal is not None:
+            self._telemetry.refused(refusal.rule, admitted.content_id, admitted.account, refusal.detail)
+            return
+        self._queue_audit(admitted)
+
+    def _offer(self, admitted: AdmittedRollout) -> RemoteProtocolError | None:
+        """Why the pool did not take a rollout, if it did not."""
         try:
             self._pool.offer(admitted)
         except RemoteProtocolError as error:
-            self._telemetry.refused(error.rule, admitted.content_id, admitted.account, error.detail)
-            return
+            return error
+        return None
+
+    def _queue_audit(self, admitted: AdmittedRollout) -> None:
         try:
             self._send_audit.send_nowait(admitted)
         except trio.WouldBlock:
@@ -288,7 +322,7 @@ class Gossip:
     def _catch_up(self, message: bytes, peer_id: str) -> Verdict:
         """Takes a rollout of the past in; being late is expected here and counts as nothing."""
         try:
-            admitted = self._admission.judge(message, self._clock())
+            admitted = self._admit(message)
         except RemoteProtocolError as error:
             if error.reason in (Reason.SEEN, Reason.EPOCH_PAST):
                 return Verdict.IGNORE
@@ -301,9 +335,16 @@ class Gossip:
         return parse_response(answer)
 
     async def _reintroduce(self) -> None:
+        topic = certificates_topic(self._manifest.swarm_id)
         while True:
-            await self._transport.publish(certificates_topic(self._manifest.swarm_id), self._own_certificate)
+            await self._transport.publish(topic, self._introduce_oneself())
             await trio.sleep(_REINTRODUCE_SECONDS)
+
+    def _introduce_oneself(self) -> bytes:
+        """The own certificate, known here too: own rollouts go through the own admission."""
+        message = self._own_certificate.message()
+        self.judge_certificate(message, self._transport.peer_id)
+        return message
 
 
 def _bounded(messages: tuple[bytes, ...]) -> bytes:

@@ -38,6 +38,11 @@ class Heard:
         """Drops what lies too far before an epoch."""
         self._connection.execute("DELETE FROM heard WHERE epoch <= ?", (epoch - KEPT_EPOCHS,))
 
+    def has(self, content_id: ContentId) -> bool:
+        """Whether a rollout is kept, also from before a restart."""
+        row = self._connection.execute("SELECT 1 FROM heard WHERE content_id = ?", (content_id,))
+        return row.fetchone() is not None
+
     def envelope(self, content_id: ContentId) -> bytes | None:
         """The envelope of a content id."""
         row = self._connection.execute("SELECT envelope FROM heard WHERE content_id = ?", (content_id,))

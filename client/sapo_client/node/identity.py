@@ -4,26 +4,48 @@ from __future__ import annotations
 
 from typing import Final
 
-from sapo_client.keystore import Identity
+from sapo_client.node.clock import Clock
+from sapo_protocol import ed25519
 from sapo_protocol.certificate import issue_certificate
 from sapo_protocol.eip712 import NodeBinding
 from sapo_protocol.manifest import Manifest
 
 CERTIFICATE_SECONDS: Final = 30 * 24 * 3600
-"""A lost key stops counting within a month; a node renews its certificate at every start."""
+"""A lost key stops counting within a month."""
 
 _BACKDATED_SECONDS: Final = 60
 """Peers' clocks may be behind ours."""
 
 
-def own_certificate(identity: Identity, manifest: Manifest, now_seconds: float) -> bytes:
-    """The sealed certificate of this node, valid from now on."""
-    not_before = int(now_seconds) - _BACKDATED_SECONDS
-    binding = NodeBinding(
-        node_key=identity.node_id,
-        swarm_id=manifest.swarm_id,
-        not_before=not_before,
-        not_after=not_before + CERTIFICATE_SECONDS,
-    )
-    domain = manifest.binding_domain
-    return issue_certificate(identity.node_seed, identity.account_key, binding, domain).to_bytes()
+class OwnCertificate:
+    """The sealed certificate of this node, renewed at half its time or when the clock stepped out of it."""
+
+    def __init__(self, node_seed: bytes, account_key: bytes, manifest: Manifest, clock: Clock) -> None:
+        self._node_seed = node_seed
+        self._account_key = account_key
+        self._manifest = manifest
+        self._clock = clock
+        self._message = b""
+        self._not_before_seconds = 0
+        self._renew_at_seconds = 0
+
+    def message(self) -> bytes:
+        """The one that counts now."""
+        now_seconds = int(self._clock())
+        if not self._not_before_seconds <= now_seconds < self._renew_at_seconds:
+            self._renew(now_seconds)
+        return self._message
+
+    def _renew(self, now_seconds: int) -> None:
+        self._not_before_seconds = max(0, now_seconds - _BACKDATED_SECONDS)
+        self._renew_at_seconds = now_seconds + CERTIFICATE_SECONDS // 2
+        binding = NodeBinding(
+            node_key=ed25519.public_key(self._node_seed),
+            swarm_id=self._manifest.swarm_id,
+            not_before=self._not_before_seconds,
+            not_after=self._not_before_seconds + CERTIFICATE_SECONDS,
+        )
+        envelope = issue_certificate(
+            self._node_seed, self._account_key, binding, self._manifest.binding_domain
+        )
+        self._message = envelope.to_bytes()

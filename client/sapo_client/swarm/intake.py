@@ -139,6 +139,7 @@ class Intake:
         now_seconds: float,
     ) -> bool:
         if verdict is Verdict.REJECT:
+            self._counters.rejected += 1
             self._rejected.add(identity, now_seconds)
             self._blame(inbound.forwarder, now_seconds)
             return False
@@ -158,6 +159,5 @@ class Intake:
             self._counters.dropped_before_delivery += 1
 
     def _blame(self, forwarder: str, now_seconds: float) -> None:
-        self._counters.rejected += 1
         self.rejected_by_peer[forwarder] += 1
         self._discipline.blame(forwarder, Severity.MID, now_seconds)

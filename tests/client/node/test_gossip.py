@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import trio
 from support.ears import Ears
+from support.mortal import Fuse, Killed, Mortality
 from support.nodes import until
 from support.swarm import EPOCH, EPOCH_SECONDS, Identity, make_manifest, moment
 from trio.testing import MockClock
@@ -149,8 +150,6 @@ async def test_after_a_restart_own_and_known_rollouts_are_seen_already(
         alice.pool.take(taken.content_id)  # as the sampler does
     again, others = start(ALICE), start(BOB)
     for each in (again, others):
-        each.book.restore(each.now())
-        each.pool.restore(lambda envelope, each=each: each.admission.judge(envelope, each.now()))
         each.gossip.restore()
     heard = len(again.events("admitted"))
     async with running(again, others):
@@ -159,6 +158,41 @@ async def test_after_a_restart_own_and_known_rollouts_are_seen_already(
     assert again.pooled() == {waiting.content_id}
     assert len(again.events("admitted")) == heard
     assert again.events("refused") == []
+
+
+@pytest.mark.parametrize("writes", range(6))
+def test_a_crash_between_two_writes_neither_loses_nor_doubles(start: Start, writes: int) -> None:
+    """The process dies before one of its writes; then the same message comes again."""
+    node, message = start(BOB), ALICE.message(MANIFEST)
+    node.book.judge(ALICE.certificate(MANIFEST).to_bytes(), node.now())
+    mortality = Mortality(Fuse(writes))
+    mortality.seize(node.pool, node.heard, node.origins)
+    with suppress(Killed):
+        node.gossip.judge_rollout(message, "peer")
+    again = start(BOB)
+    again.gossip.restore()
+    again.gossip.judge_rollout(message, "peer")
+    [waiting] = again.pool.waiting()
+    assert waiting.envelope == message
+    again.pool.take(waiting.content_id)  # as the sampler does
+    last = start(BOB)
+    last.gossip.restore()
+    assert last.gossip.judge_rollout(message, "peer") is Verdict.IGNORE
+    assert last.pooled() == set()
+
+
+def test_a_start_under_a_wrong_clock_takes_nothing_in_twice(start: Start) -> None:
+    message = ALICE.message(MANIFEST)
+    node = start(BOB)
+    node.book.judge(ALICE.certificate(MANIFEST).to_bytes(), node.now())
+    node.gossip.judge_rollout(message, "peer")
+    node.pool.take(next(node.pool.waiting()).content_id)  # as the sampler does
+    now = moment(MANIFEST) - EPOCH_SECONDS
+    again = start(BOB, clock=lambda: now)
+    again.gossip.restore()  # to this clock the rollout is of the future
+    now = moment(MANIFEST)
+    assert again.gossip.judge_rollout(message, "peer") is Verdict.IGNORE
+    assert again.pooled() == set()
 
 
 def cases() -> dict[str, tuple[Rule, bytes, tuple[bytes, ...]]]:

@@ -1,0 +1,259 @@
+"""Members of a swarm that live, die and come back in a state machine: honest ones, and one who is not.
+
+An honest member is a node without its learner: ears, signing database, audit with the real checkers
+(without their jail), beacons of a chain. Its process may die before any write to its databases.
+"""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import trio
+from support.desk import Desk
+from support.ears import Ears
+from support.mortal import Killed, Mortality
+from support.stage import Stage
+from support.swarm import EPOCH, Identity, make_chain_manifest, moment
+
+from sapo_client.ledger.errors import LedgerError, LedgerUnavailable
+from sapo_client.node.audit import Audit
+from sapo_client.node.beacons import Beacons
+from sapo_client.swarm.memory import MemoryHub, MemoryTransport
+from sapo_client.swarm.peer_id import peer_id_from_key
+from sapo_protocol.constants import EPOCH_WINDOW
+from sapo_protocol.encoding import encode
+from sapo_protocol.epochs import epoch_at
+from sapo_protocol.errors import LocalProtocolError
+from sapo_protocol.manifest import Manifest
+from sapo_protocol.rollout import Rollout
+from sapo_protocol.tasks import assigned_task
+from sapo_protocol.topics import catch_up_protocol, certificates_protocol, equivocations_protocol
+from sapo_verification.generators import derive, solution
+from sapo_verification.signing import SigningDatabase
+from sapo_verification.types import AdmittedRollout
+from sapo_verification.verifier import Verifier
+
+Slot = tuple[bytes, int, int]
+"""Account, epoch and slot."""
+
+
+@dataclass
+class World:
+    """What members share: the network, the time that is true, the chain.
+
+    Attributes:
+        signed: the messages that honest members put into each slot, sent or not.
+    """
+
+    stage: Stage
+    hub: MemoryHub
+    root: Path
+    manifest: Manifest = field(default_factory=make_chain_manifest)
+    chain_is_away: bool = False
+    signed: dict[Slot, set[bytes]] = field(default_factory=dict)
+
+    def now(self) -> float:
+        """Unix seconds."""
+        return moment(self.manifest, EPOCH) + self.stage.clock.current_time()
+
+    async def block_hash_before(self, moment_seconds: int) -> bytes:
+        """The chain: its blocks are told by their moment, and by none that is still to come."""
+        await trio.lowlevel.checkpoint()
+        if self.chain_is_away:
+            raise LedgerUnavailable(["chain"], "away")
+        if moment_seconds > self.now():
+            raise LedgerError("the moment is still to come", hint="check this machine's clock")
+        return moment_seconds.to_bytes(32, "big")
+
+    @property
+    def messages(self) -> list[bytes]:
+        """Everything that honest members signed, in order."""
+        return [message for messages in self.signed.values() for message in sorted(messages)]
+
+
+class Process:
+    """One life of a member's node."""
+
+    def __init__(self, world: World, person: Identity, root: Path, clock: "partial[float]") -> None:
+        self.ears = Ears(world.hub, person, world.manifest, root, clock=clock)
+        self.signing = SigningDatabase(root / "node.sqlite")
+        self.beacons = Beacons(world.manifest, world.block_hash_before, self.ears.log)
+        check = Desk((), manifest=world.manifest).score
+        self.verifier = Verifier(
+            world.manifest.swarm_id, check, self.beacons.known, self.ears.reputation, self.ears.telemetry,
+            self.ears.screens,
+        )  # fmt: skip
+        self.audit = Audit(
+            self.ears.gossip.audit_queue, self.verifier, self.ears.pool, self.beacons, 1.0, random.Random(0)
+        )
+        self.life = trio.CancelScope()
+        self.over = trio.Event()
+        self.nursery: trio.Nursery | None = None
+        self.mortality = Mortality()
+        ears = self.ears
+        self.mortality.seize(
+            ears.book, ears.reputation, ears.reputation._suspensions, ears.pool, ears.heard, ears.origins,
+            ears.proofs.book, self.signing,
+        )  # fmt: skip
+
+    async def live(self, *, task_status: "trio.TaskStatus[None]" = trio.TASK_STATUS_IGNORED) -> None:
+        """Runs until it is killed from outside or dies at a write."""
+        keep = self.ears.supervisor.keep
+        try:
+            with self.life:
+                self.ears.gossip.restore()
+                async with trio.open_nursery() as self.nursery:
+                    await self.nursery.start(self.ears.transport.run)
+                    self.nursery.start_soon(self.ears.run)
+                    self.nursery.start_soon(partial(keep, "audit", self.audit.run))
+                    task_status.started()
+        except* Killed:
+            pass
+        self.over.set()
+
+
+class Member:
+    """An honest participant; its data directory outlives its processes."""
+
+    def __init__(self, world: World, number: int) -> None:
+        self.world = world
+        self.person = Identity(number)
+        self.root = world.root / str(number)
+        self.clock_error_seconds = 0.0
+        self.process: Process | None = None
+        self.graves: list[Process] = []
+        self.words = 0
+        self._clock_is_steady = True
+        self.left_waiting: list[AdmittedRollout] = []
+        self._waiting_at_death: tuple[AdmittedRollout, ...] = ()
+
+    def now(self) -> float:
+        """What its clock shows."""
+        return self.world.now() + self.clock_error_seconds
+
+    @property
+    def epoch(self) -> int:
+        """The epoch by its clock."""
+        return epoch_at(self.world.manifest, self.now())
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process runs."""
+        return self.process is not None and not self.process.over.is_set()
+
+    @property
+    def ears(self) -> Ears:
+        """The running process's ears."""
+        assert self.process is not None
+        return self.process.ears
+
+    async def start(self) -> None:
+        """A new process over the old data; what it must still know is in ``left_waiting``."""
+        self.left_waiting, self._clock_is_steady = self._left_waiting(), True
+        self.process = Process(self.world, self.person, self.root, partial(self.now))
+        self.graves.append(self.process)
+        await self.world.stage.nursery.start(self.process.live)
+        self.world.stage.nursery.start_soon(self._mourn, self.process)
+
+    async def _mourn(self, process: Process) -> None:
+        await process.over.wait()
+        self._note_death()
+
+    def step_clock(self, seconds: float) -> None:
+        """Its clock goes forward or back."""
+        self.clock_error_seconds += seconds
+        self._clock_is_steady = self._clock_is_steady and not seconds
+
+    def _left_waiting(self) -> list[AdmittedRollout]:
+        """What waited at the last death and is still heard; nothing if the clock moved in between."""
+        if not self._clock_is_steady:
+            return []
+        return [one for one in self._waiting_at_death if one.rollout.epoch >= self.epoch - EPOCH_WINDOW]
+
+    def _note_death(self) -> None:
+        """Remembers what waited; what was not written down yet had not been taken in."""
+        ears = self.ears
+        self._waiting_at_death = tuple(one for one in ears.pool.waiting() if ears.heard.has(one.content_id))
+
+    async def kill(self) -> None:
+        """The end of the process; nothing is closed or written."""
+        assert self.process is not None
+        self.process.mortality.fuse.left = 0
+        self.process.life.cancel()
+        await trio.testing.wait_all_tasks_blocked()
+
+    async def publish(self) -> None:
+        """What the rounds do: obtain the beacon, take a slot, answer its task, seal, admit, send."""
+        assert self.process is not None
+        assert self.process.nursery is not None
+        if self.now() < self.world.manifest.genesis_seconds:
+            return  # by its clock the swarm has not begun: the rounds wait
+        epoch = self.epoch
+        self.process.nursery.start_soon(self.process.beacons.obtain, epoch)
+        await trio.testing.wait_all_tasks_blocked()
+        try:
+            await self._answer(epoch)
+        except Killed:
+            await self.kill()
+
+    async def _answer(self, epoch: int) -> None:
+        assert self.process is not None
+        process, manifest, account = self.process, self.world.manifest, self.person.account
+        beacon = process.beacons.known(epoch)
+        if beacon is None:
+            return  # the rounds wait for it
+        try:
+            slots = process.signing.take_slots(
+                manifest.swarm_id, account, epoch, 1, manifest.limits.slots_per_epoch
+            )
+        except LocalProtocolError:
+            return  # its clock went back: the rounds wait until the epoch comes again
+        for slot in slots:
+            task = assigned_task(manifest.swarm_id, beacon, account, 0, slot)
+            family = manifest.suite.families[0]
+            answer = solution(family, derive(family, task.seed))
+            assert answer is not None
+            self.words += 1
+            answers = (answer.encode(), f"{self.words} of {account}".encode())
+            rollout = Rollout(self.person.node, account, epoch, slot, 0, answers)
+            message = self.person.seal(manifest, rollout).to_bytes()
+            self.world.signed.setdefault((account, epoch, slot), set()).add(message)
+            await process.ears.gossip.publish(process.ears.admission.judge(message, self.now()))
+
+
+class Mallory:
+    """A participant with two keys of one account who sends what it likes to whom it likes."""
+
+    def __init__(self, world: World, number: int) -> None:
+        self.world = world
+        self.keys = (Identity(number), Identity(number, key=1))
+        self.transport = MemoryTransport(world.hub, peer_id_from_key(self.keys[0].node), on_bug=_raise)
+        swarm = world.manifest.swarm_id
+        for protocol in (catch_up_protocol(swarm), equivocations_protocol(swarm)):
+            self.transport.serve(protocol, self._nothing)
+        self.transport.serve(certificates_protocol(swarm), self._certificates)
+
+    async def start(self) -> None:
+        """On the network."""
+        await self.world.stage.nursery.start(self.transport.run)
+
+    def send(self, to: Member, topic: str, message: bytes) -> None:
+        """Hands a message to one member, if they are connected."""
+        self.world.hub.carry(self.transport.peer_id, to.ears.peer_id, topic, message)
+
+    def certificates(self) -> Iterator[bytes]:
+        """Its genuine ones."""
+        now = int(self.world.now())
+        return (key.certificate(self.world.manifest, now - 60, now + 86_400).to_bytes() for key in self.keys)
+
+    async def _certificates(self, _peer_id: str, _request: bytes) -> bytes:
+        return encode(tuple(self.certificates()))
+
+    async def _nothing(self, _peer_id: str, _request: bytes) -> bytes:
+        return encode(())
+
+
+def _raise(error: Exception) -> None:
+    raise error
