@@ -119,6 +119,10 @@ class Ledger:
         """Most points that an account may earn in one epoch."""
         return await _in_thread(lambda: self._ledger.verifier().points_cap())
 
+    async def granted_points(self) -> int:
+        """Points of all final epochs together."""
+        return await _in_thread(lambda: self._pay_side()[0].granted_points())
+
     async def has_equivocated(self, auditor: Account, epoch: int) -> bool:
         """Whether an auditor's two signatures in an epoch were punished already."""
         return await _in_thread(lambda: self._ledger.verifier().has_equivocated(auditor, epoch))
