@@ -35,6 +35,9 @@ SLOTS_PER_EPOCH: Final = 1024
 
 POINTS_PER_EPOCH: Final = 512
 
+CHALLENGE_SHARE: Final = 0.1
+"""Part of an epoch in which a posting can be challenged: every watcher of this machine looks each second."""
+
 LISTEN_SECONDS: Final = 2.0
 """These identities are minutes old and all on this machine, where a lock guards each of them."""
 
@@ -141,7 +144,9 @@ def found(
         quorum=min(plan.QUORUM, len(auditors)),
         genesis_seconds=genesis_seconds,
         epoch_seconds=settings.epoch_seconds,
+        challenge_seconds=max(1, round(CHALLENGE_SHARE * settings.epoch_seconds)),
         epoch_budget_points=POINTS_PER_EPOCH * plan.MAX_NODES,
+        points_cap=POINTS_PER_EPOCH,
     )
     deployment = deploy([rpc_url], EthAccount.from_key(deployer.account_key), contracts)
     manifest = Manifest(
