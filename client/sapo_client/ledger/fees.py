@@ -1,5 +1,6 @@
 """What a transaction may cost: EIP-1559 fees, and the higher ones of a replacement."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -49,6 +50,13 @@ def quote(web3: Web3, limit_wei: int) -> Fees:
             hint=f"it waits until fees fall; the limit is ledger.max_fee_gwei, now {limit_wei / GWEI:.3g}",
         )
     return Fees(tip, min(_BASE_FEE_HEADROOM * base + tip, limit_wei))
+
+
+def middle(quotes: Sequence[Fees]) -> Fees:
+    """Fees that neither a single high nor a single low quote can set alone; of two the lower ones."""
+    place = (len(quotes) - 1) // 2
+    tip = sorted(quote.tip for quote in quotes)[place]
+    return Fees(tip, max(tip, sorted(quote.most for quote in quotes)[place]))
 
 
 def bump(old: Fees, today: Fees, limit_wei: int) -> Fees | None:

@@ -93,14 +93,19 @@ class Rpc:
             return answer
         raise self._nobody(reason)
 
-    def each(self, question: Callable[[Web3], T]) -> list[Answer[T]]:
+    def each(self, question: Callable[[Web3], T], *, sure: bool = False) -> list[Answer[T]]:
         """The answers of all endpoints in good order; of all others where there is none.
 
         An error of ours in a question, or a refusal of the chain's, means that this endpoint cannot say.
 
+        Args:
+            sure: ask before and after which chain it is, for what another chain would answer as well.
+
         Raises:
             WrongChain, LedgerUnavailable: as ``ask``.
         """
+        if sure:
+            question = self._on_this_chain(question)
         in_order = [end for end in self._in_order() if end.may_be_asked and not end.is_stale]
         answers = self._answers(in_order, question)
         if not answers:
@@ -121,7 +126,7 @@ class Rpc:
             Disagreement: no answer has a majority.
             LedgerError: why nobody can say.
         """
-        answers = self.each(question)
+        answers = self.each(question, sure=True)
         if what is not None:
             self.compare(answers, what)
         agreed = majority([answer.value for answer in answers])
@@ -218,6 +223,21 @@ class Rpc:
                 unable = LedgerError(f"the chain refuses to say: {error}", hint="try another RPC address")
                 answers.append(Answer(endpoint, None, unable))
         return answers
+
+    def _on_this_chain(self, question: Callable[[Web3], T]) -> Callable[[Web3], T]:
+        """The question, put only while an address is of the right chain: who serves it may change."""
+
+        def require(web3: Web3) -> None:
+            if self._chain_id is not None and web3.eth.chain_id != self._chain_id:
+                raise LedgerError("it serves another chain now", hint="it is asked again later")
+
+        def asked(web3: Web3) -> T:
+            require(web3)
+            answer = question(web3)
+            require(web3)
+            return answer
+
+        return asked
 
     def _nobody(self, reason: str) -> LedgerError:
         names = [endpoint.name for endpoint in self._endpoints]

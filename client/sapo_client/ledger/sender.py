@@ -147,15 +147,23 @@ class Sender:
         self._send_signed(entry, signed)
 
     def _settle_refusal(self, entry: Entry, refused: tx.Refused) -> None:
-        """Ends an entry for a refusal that stays: one of a settled block, with nothing of ours under way."""
+        """Ends an entry for a refusal that stays: one of a settled block, which nothing of ours can change."""
         known = refused.error in _NEEDLESS or refused.error in _HOPELESS
-        if not known or self._outbox.counts()[State.SIGNED] or not self._is_settled(entry, refused):
+        if not known or self._may_change(entry) or not self._is_settled(entry, refused):
             raise refused
         if refused.error in _NEEDLESS:
             self._outbox.confirm(entry, refused.error)
         else:
             self._outbox.refuse(entry, str(refused.error))
             self.last_error = f"{entry.kind} {entry.key}: {refused}"
+
+    def _may_change(self, entry: Entry) -> bool:
+        """Whether an older wish of ours for the same contract is still to come, such as what this one undoes."""
+        return any(
+            other.state is State.SIGNED or (other.id < entry.id and other.call.to == entry.call.to)
+            for other in self._outbox.entries(State.QUEUED, State.SIGNED)
+            if other.id != entry.id
+        )
 
     def _is_settled(self, entry: Entry, refused: tx.Refused) -> bool:
         settled = settled_refusal(self._rpc, self._address, entry.call, self._confirmations)

@@ -162,7 +162,7 @@ class Ledger:
         await self._enqueue("claim", f"{cumulative}:{fingerprint}", call)
 
     async def run(self) -> None:
-        """Send what is queued until cancelled. What the chain does wrong is recorded and retried, never raised."""
+        """Send what is queued until cancelled. What goes wrong is recorded and tried again, never raised."""
         outage_seconds = _FIRST_OUTAGE_SECONDS
         while True:
             self._wake = trio.Event()

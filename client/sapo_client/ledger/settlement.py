@@ -47,14 +47,17 @@ def _settled_alone(view: Answer[Settled | Fate]) -> Answer[Settled]:
 
 
 def is_lost(rpc: Rpc, account: Account, nonce: int, digests: Sequence[Digest], confirmations: int) -> bool:
-    """Whether the nonce went for good to a transaction that is none of these."""
-    views = rpc.each(lambda web3: _lost(web3, account, nonce, digests, confirmations))
-    return majority([answer.value or None for answer in views]) is True
+    """Whether the nonce went for good to a transaction that is none of these.
+
+    Raises:
+        Disagreement: the endpoints are of two minds.
+    """
+    return rpc.agree(lambda web3: _lost(web3, account, nonce, digests, confirmations))
 
 
 def settled_refusal(rpc: Rpc, sender: Account, call: Call, confirmations: int) -> str | None:
     """The error with which a contract refuses a call in a block that stays; none if there is none yet."""
-    views = rpc.each(lambda web3: _refusal(web3, sender, call, confirmations))
+    views = rpc.each(lambda web3: _refusal(web3, sender, call, confirmations), sure=True)
     return majority([answer.value for answer in views])
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from eth_account.signers.local import LocalAccount
 from eth_utils import to_checksum_address
@@ -11,9 +11,11 @@ from web3.exceptions import ContractLogicError, TransactionNotFound, Web3RPCErro
 
 from sapo_client.ledger.contract import error_name
 from sapo_client.ledger.errors import LedgerError
-from sapo_client.ledger.fees import DEFAULT_LIMIT_WEI, Fees, bump, quote
-from sapo_client.ledger.rpc import Rpc
+from sapo_client.ledger.fees import DEFAULT_LIMIT_WEI, Fees, bump, middle, quote
+from sapo_client.ledger.rpc import Answer, Rpc
 from sapo_protocol.identifiers import Account, Digest
+
+T = TypeVar("T")
 
 _GAS_MARGIN: Final = 1.2
 """What others do between the estimate and the block may cost us more: a first write instead of a second."""
@@ -96,9 +98,10 @@ def sign(
         LedgerUnavailable: no endpoint answers.
     """
     sender = Account.from_hex(account.address)
-    gas = rpc.ask(lambda web3: int(estimate(web3, sender, call) * _GAS_MARGIN))
-    fees = rpc.ask(lambda web3: quote(web3, limit_wei))
-    draft = Signed(nonce, Digest(bytes(Digest.SIZE)), b"", gas, fees, block)
+    answers = rpc.each(lambda web3: (estimate(web3, sender, call), quote(web3, limit_wei)), sure=True)
+    gas = max(gas for gas, _ in _known(answers))  # what is not used is not paid
+    fees = middle([fees for _, fees in _known(answers)])
+    draft = Signed(nonce, Digest(bytes(Digest.SIZE)), b"", int(gas * _GAS_MARGIN), fees, block)
     return _sign(rpc.chain_id(), account, call, draft)
 
 
@@ -111,7 +114,8 @@ def replacement(
         LedgerError: today's fees are above the limit.
         LedgerUnavailable: no endpoint answers.
     """
-    fees = bump(stuck.fees, rpc.ask(lambda web3: quote(web3, limit_wei)), limit_wei)
+    today = middle(_known(rpc.each(lambda web3: quote(web3, limit_wei), sure=True)))
+    fees = bump(stuck.fees, today, limit_wei)
     if fees is None:
         return None
     return _sign(rpc.chain_id(), account, call, replace(stuck, fees=fees, block=block))
@@ -188,6 +192,15 @@ def estimate(web3: Web3, sender: Account, call: Call, block: int | None = None) 
         raise LedgerError(
             f"the chain cannot run the call: {error}", hint="check the account's coins"
         ) from error
+
+
+def _known(answers: Sequence[Answer[T]]) -> list[T]:
+    """What endpoints say, if more than half of them can."""
+    known = [answer.value for answer in answers if answer.value is not None]
+    unable = [answer.unable for answer in answers if answer.unable is not None]
+    if len(known) <= len(unable):
+        raise unable[0]
+    return known
 
 
 def _sign(chain_id: int, account: LocalAccount, call: Call, draft: Signed) -> Signed:
