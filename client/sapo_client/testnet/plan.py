@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from sapo_client.paths import DataDir
+from sapo_protocol.manifest import Limits
 
 NODE_NAMES: Final = (
     "ada", "bo", "cleo", "dov", "eli", "fay", "gus", "hana", "ivo", "june",
@@ -30,6 +31,12 @@ MAX_NODES: Final = 64
 """Each node is a Python process with its own policy: about 700 MiB and a share of a core."""
 
 MAX_ATTACKERS: Final = 8
+
+LIMITS: Final = Limits(slots_per_epoch=1024, max_completions=8, points_per_epoch=512)
+"""More slots than a small policy fills in a short epoch: a testnet is not about waiting for quota."""
+
+EPOCH_BUDGET_POINTS: Final = LIMITS.points_per_epoch * MAX_NODES
+"""Every node may earn its cap."""
 
 MIN_NODES: Final = 2
 MIN_EPOCHS: Final = 2
