@@ -21,7 +21,7 @@ help:
 demo: $(VENV)/.core
 	$(BIN)/sapo testnet up --nodes 4 --attackers 1 --epochs 3 --report $(REPORT)
 
-test: $(VENV)/.dev contracts/node_modules/.installed
+test: $(VENV)/.dev contracts/node_modules/.installed tests/chain/node_modules/.installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
 lint: $(VENV)/.dev
@@ -40,7 +40,7 @@ contracts: contracts/node_modules/.installed
 	cd contracts && node build.mjs
 
 clean:
-	rm -rf $(VENV) $(REPORT) .fuzz fuzz-report.json contracts/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(REPORT) .fuzz fuzz-report.json contracts/node_modules tests/chain/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -63,3 +63,10 @@ contracts/node_modules/.installed: contracts/package-lock.json
 	  (cd contracts && npm ci --ignore-scripts --no-audit --no-fund --silent && touch node_modules/.installed) \
 	    || echo "note: npm could not install the Solidity compiler; the recompile check will be skipped"; \
 	else echo "note: no Node.js here; the contracts' recompile check will be skipped"; fi
+
+# A chain that is not ours, for the tests that want one; without Node.js they are skipped by name.
+tests/chain/node_modules/.installed: tests/chain/package-lock.json
+	@if command -v npm >/dev/null; then \
+	  (cd tests/chain && npm ci --ignore-scripts --no-audit --no-fund --silent && touch node_modules/.installed) \
+	    || echo "note: npm could not install anvil; the tests against another chain will be skipped"; \
+	else echo "note: no Node.js here; the tests against another chain will be skipped"; fi
