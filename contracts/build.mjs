@@ -31,7 +31,15 @@ const settings = {
 const sha256 = (text) => createHash("sha256").update(text).digest("hex");
 
 // Libraries and interfaces are compiled into their users; they have no artefact of their own.
-const shipped = ["EpochLedger", "Faucet", "NodeRegistry", "RewardDistributor", "SapoToken"];
+const shipped = [
+  "EpochLedger",
+  "Faucet",
+  "FraudVerifier",
+  "NodeRegistry",
+  "RewardDistributor",
+  "SapoToken",
+  "StakeVault",
+];
 
 function readSources() {
   const names = readdirSync(join(here, "src")).filter((name) => name.endsWith(".sol")).sort();

@@ -5,61 +5,89 @@ import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
 import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {EIP712} from "@openzeppelin/contracts/utils/cryptography/EIP712.sol";
 
+import {EpochRoot, IDisputedLedger} from "./EpochRoot.sol";
+import {FraudVerifier} from "./FraudVerifier.sol";
 import {RewardDistributor} from "./RewardDistributor.sol";
+import {StakeVault} from "./StakeVault.sol";
 
-/// @title One posting per epoch: what every account contributed, agreed by a quorum of auditors.
+/// @title One posting per epoch: what every account contributed, agreed by a quorum of bonded auditors.
 /// @notice Auditors recompute an epoch off the chain and sign the same statement (EIP-712); anyone posts it with
-///         their signatures. The cost does not depend on how many rollouts or accounts the epoch had.
+///         their signatures. For the challenge window the posting is live: whoever proves it false has it rejected
+///         and its signers slashed. Then anyone makes it final, and only then it pays.
+///         The cost does not depend on how many rollouts or accounts the epoch had.
 ///
-///         Trust, stated plainly: a dishonest quorum can post a false root. What it can take is bounded by the
-///         chain: an epoch is posted once, only after it has ended, and for no more than the epoch budget, and
-///         the distributor never pays more points than were posted in all. In this version a posting is final
-///         at once; a challenge window with fraud proofs is later work.
+///         Trust, stated plainly: a dishonest quorum that keeps to the rules which the chain can check, or that
+///         keeps its leaves to itself, can post a false root. What it can take is bounded: an epoch is final once,
+///         only after it has ended, and for no more than the epoch budget, and the distributor never pays more
+///         points than were granted in all.
 /// @dev No owner, no proxy, no setter: auditors, quorum, budget and clock are fixed at deployment. A new set is a
-///      new ledger, hence a new manifest and swarm id.
-contract EpochLedger is EIP712 {
-    struct Record {
+///      new ledger, hence a new manifest and swarm id. Ledger, distributor, verifier and vault create each other,
+///      so that each is fixed to the others.
+contract EpochLedger is IDisputedLedger, EIP712 {
+    /// @notice What a ledger is deployed with.
+    struct Terms {
+        /// Accounts whose signatures count, strictly ascending.
+        address[] auditors;
+        /// Signatures that a posting needs: at least one, at most all of them.
+        uint256 quorum;
+        /// Start of epoch 0 and length of every epoch, in seconds, as in the swarm's manifest.
+        uint256 genesisSeconds;
+        uint256 epochSeconds;
+        /// How long a posting can be challenged; shorter than an epoch, so that postings keep up.
+        uint256 challengeSeconds;
+        /// Most points that one epoch may grant, to all and to one account.
+        uint256 epochBudget;
+        uint256 pointsCap;
+        /// What an auditor must have bonded for its signature to count, in the token's smallest unit.
+        uint256 auditorBond;
+        IERC20 token;
+        uint256 tokensPerPoint;
+    }
+
+    /// @notice A statement on its way, or final.
+    struct Posting {
         bytes32 contributionRoot;
         bytes32 cumulativeRoot;
         bytes32 archiveDigest;
-        /// Points of this epoch, all accounts together.
-        uint128 total;
-        /// Seconds; 0 if the epoch was never posted.
+        uint64 epoch;
+        /// Seconds; 0 if nothing is here.
         uint64 postedAt;
+        /// Bit i: the auditor at place i of `auditors()` signed it.
+        uint64 signers;
+        uint32 total;
     }
 
     bytes32 public constant EPOCH_ROOT_TYPEHASH = keccak256(
         "EpochRoot(uint64 epoch,bytes32 contributionRoot,bytes32 cumulativeRoot,uint256 total,bytes32 archiveDigest)"
     );
-    /// @notice Bound on the auditor set: it is listed in one view call and checked once in the constructor.
+    /// @notice Bound on the auditor set: one bit each in the live posting.
     uint256 public constant MAX_AUDITORS = 64;
 
-    /// @notice Pays what the postings grant. Created here, so that each side is fixed to the other.
     RewardDistributor public immutable distributor;
-    /// @notice Auditor signatures that a posting needs.
+    FraudVerifier public immutable verifier;
+    StakeVault public immutable vault;
     uint256 public immutable quorum;
-    /// @notice Most points that one epoch may grant.
-    uint256 public immutable epochBudget;
-    /// @notice Start of epoch 0 and length of every epoch, in seconds, as in the swarm's manifest.
     uint256 public immutable genesisSeconds;
     uint256 public immutable epochSeconds;
+    uint256 public immutable challengeSeconds;
+    uint256 public immutable epochBudget;
+    uint256 public immutable auditorBond;
 
-    mapping(address account => bool) public isAuditor;
+    /// @notice The lowest epoch that can still become final: 0 before the first, else the last one plus 1.
+    uint64 public nextEpoch;
+
     address[] private _auditors;
-    mapping(uint64 epoch => Record) private _records;
+    /// @dev Place in `_auditors`, counted from 1; 0 for everybody else.
+    mapping(address account => uint256) private _places;
+    /// @dev Its slots are used again by every posting and never zero: the first costs what every other does.
+    Posting private _live;
+    mapping(uint64 epoch => Posting) private _records;
+    mapping(bytes32 digest => bool) private _isRejected;
 
-    // One slot, written by every posting. The epoch is kept one higher than `nextEpoch`, so that the slot is
-    // never zero: the first posting then costs what every other does.
-    uint64 private _nextEpochPlusOne = 1;
-    uint128 private _cumulativeTotal;
-
-    event EpochPosted(
-        uint64 indexed epoch,
-        bytes32 contributionRoot,
-        bytes32 cumulativeRoot,
-        uint256 total,
-        bytes32 archiveDigest
-    );
+    event EpochPosted(EpochRoot root, uint64 signers, uint256 finalAt);
+    event EpochFinal(uint64 indexed epoch, bytes32 cumulativeRoot);
+    event EpochRejected(uint64 indexed epoch, bytes32 digest);
+    event SignatureStruck(uint64 indexed epoch, address indexed auditor);
 
     error BadAuditors();
     error BadQuorum(uint256 quorum, uint256 auditors);
@@ -67,74 +95,107 @@ contract EpochLedger is EIP712 {
     error BadBudget(uint256 budget);
     error EpochNotIncreasing(uint64 epoch, uint64 nextEpoch);
     error EpochNotOver(uint64 epoch, uint256 endsAt);
+    error OtherPostingLive(uint64 epoch);
     error OverBudget(uint256 total, uint256 budget);
+    error RootRejected(bytes32 digest);
     error TooFewSignatures(uint256 given, uint256 needed);
     error SignerOrder(address previous, address signer);
     error NotAuditor(address signer);
-    error NothingPosted();
+    error NotBonded(address signer);
+    error NothingLive();
+    error StillChallengeable(uint256 finalAt);
+    error OnlyVerifier(address sender);
 
-    /// @param auditors_ Accounts whose signatures count, strictly ascending.
-    /// @param quorum_ At least one, at most all of them.
-    /// @param epochBudget_ Points per epoch.
-    /// @param token What the distributor pays.
-    /// @param tokensPerPoint In the token's smallest unit.
-    constructor(
-        address[] memory auditors_,
-        uint256 quorum_,
-        uint256 genesisSeconds_,
-        uint256 epochSeconds_,
-        uint256 epochBudget_,
-        IERC20 token,
-        uint256 tokensPerPoint
-    ) EIP712("sapo", "1") {
-        if (auditors_.length > MAX_AUDITORS) revert BadAuditors();
-        if (quorum_ == 0 || quorum_ > auditors_.length) revert BadQuorum(quorum_, auditors_.length);
-        if (epochSeconds_ == 0) revert BadClock();
-        // Below this, the sum over all 2^64 epochs cannot overflow the counter of points.
-        if (epochBudget_ > type(uint64).max) revert BadBudget(epochBudget_);
+    constructor(Terms memory terms) EIP712("sapo", "1") {
+        uint256 count = terms.auditors.length;
+        if (count > MAX_AUDITORS) revert BadAuditors();
+        if (terms.quorum == 0 || terms.quorum > count) revert BadQuorum(terms.quorum, count);
+        if (terms.challengeSeconds == 0 || terms.challengeSeconds >= terms.epochSeconds) revert BadClock();
+        // Below this, no sum over all 2^64 epochs can overflow any counter of points.
+        if (terms.epochBudget > type(uint32).max) revert BadBudget(terms.epochBudget);
         address previous = address(0);
-        for (uint256 i = 0; i < auditors_.length; ++i) {
-            if (auditors_[i] <= previous) revert BadAuditors();
-            previous = auditors_[i];
-            isAuditor[previous] = true;
+        for (uint256 i = 0; i < count; ++i) {
+            address auditor = terms.auditors[i];
+            if (auditor <= previous) revert BadAuditors();
+            _places[auditor] = i + 1;
+            previous = auditor;
         }
-        _auditors = auditors_;
-        quorum = quorum_;
-        genesisSeconds = genesisSeconds_;
-        epochSeconds = epochSeconds_;
-        epochBudget = epochBudget_;
-        distributor = new RewardDistributor(token, tokensPerPoint);
+        _auditors = terms.auditors;
+        quorum = terms.quorum;
+        genesisSeconds = terms.genesisSeconds;
+        epochSeconds = terms.epochSeconds;
+        challengeSeconds = terms.challengeSeconds;
+        epochBudget = terms.epochBudget;
+        auditorBond = terms.auditorBond;
+        _live = Posting(bytes32(uint256(1)), bytes32(uint256(1)), bytes32(uint256(1)), 0, 0, 1, 0);
+        distributor = new RewardDistributor(terms.token, terms.tokensPerPoint);
+        // A bond outlasts the window of everything that was signed on it, by more than an epoch.
+        uint256 exitSeconds = terms.challengeSeconds + 2 * terms.epochSeconds;
+        verifier = new FraudVerifier(distributor, terms.pointsCap, terms.token, exitSeconds);
+        vault = verifier.vault();
     }
 
-    /// @notice Record an epoch. Anyone may send it: the signatures are what counts.
+    /// @notice Post an epoch. Anyone may send it: the signatures are what counts.
     /// @dev Epochs strictly increase but may be skipped: one without a payable rollout, or whose auditors never
     ///      agreed, is not posted, and what it would have granted is not granted later.
-    /// @param epoch Has ended, and is above every posted one.
-    /// @param contributionRoot Merkle root of (account, points of this epoch).
-    /// @param cumulativeRoot Merkle root of (account, points of all epochs up to this one).
-    /// @param total Sum of the points of this epoch.
-    /// @param archiveDigest SHA-256 of the archive from which everyone can recompute the roots.
-    /// @param signatures 65 bytes each (r, s, v), by distinct auditors in strictly ascending order of address.
-    function post(
-        uint64 epoch,
-        bytes32 contributionRoot,
-        bytes32 cumulativeRoot,
-        uint256 total,
-        bytes32 archiveDigest,
-        bytes[] calldata signatures
-    ) external {
-        if (epoch < nextEpoch()) revert EpochNotIncreasing(epoch, nextEpoch());
-        uint256 endsAt = genesisSeconds + (uint256(epoch) + 1) * epochSeconds;
-        if (block.timestamp < endsAt) revert EpochNotOver(epoch, endsAt);
-        if (total > epochBudget) revert OverBudget(total, epochBudget);
-        _checkSignatures(epochRootDigest(epoch, contributionRoot, cumulativeRoot, total, archiveDigest), signatures);
+    /// @param root Of an epoch that has ended and is above every final one.
+    /// @param signatures 65 bytes each (r, s, v), by distinct bonded auditors in strictly ascending order of address.
+    function post(EpochRoot calldata root, bytes[] calldata signatures) external {
+        if (root.epoch < nextEpoch) revert EpochNotIncreasing(root.epoch, nextEpoch);
+        uint256 endsAt = genesisSeconds + (uint256(root.epoch) + 1) * epochSeconds;
+        if (block.timestamp < endsAt) revert EpochNotOver(root.epoch, endsAt);
+        if (_live.postedAt != 0) revert OtherPostingLive(_live.epoch);
+        if (root.total > epochBudget) revert OverBudget(root.total, epochBudget);
+        bytes32 digest = epochRootDigest(root);
+        if (_isRejected[digest]) revert RootRejected(digest);
+        uint64 signers = _signers(digest, signatures);
 
-        // Overflows, and so refuses, for the last two epoch numbers only.
-        _nextEpochPlusOne = epoch + 2;
-        _cumulativeTotal += uint128(total);
-        _records[epoch] =
-            Record(contributionRoot, cumulativeRoot, archiveDigest, uint128(total), uint64(block.timestamp));
-        emit EpochPosted(epoch, contributionRoot, cumulativeRoot, total, archiveDigest);
+        _live = Posting(
+            root.contributionRoot,
+            root.cumulativeRoot,
+            root.archiveDigest,
+            root.epoch,
+            uint64(block.timestamp),
+            signers,
+            uint32(root.total)
+        );
+        emit EpochPosted(root, signers, block.timestamp + challengeSeconds);
+    }
+
+    /// @notice Make the live posting final once its window is over. Anyone may send it.
+    function finalise() external {
+        Posting memory posting = _requireLive();
+        uint256 finalAt = posting.postedAt + challengeSeconds;
+        if (block.timestamp < finalAt) revert StillChallengeable(finalAt);
+        _live.postedAt = 0;
+        // Overflows, and so refuses, for the last epoch number only.
+        nextEpoch = posting.epoch + 1;
+        _records[posting.epoch] = posting;
+        emit EpochFinal(posting.epoch, posting.cumulativeRoot);
+        distributor.grant(posting.cumulativeRoot, posting.total);
+    }
+
+    /// @inheritdoc IDisputedLedger
+    function reject() external onlyVerifier returns (address[] memory signers) {
+        Posting memory posting = _requireLive();
+        signers = _auditorsOf(posting.signers);
+        bytes32 digest = epochRootDigest(_rootOf(posting));
+        _isRejected[digest] = true;
+        _live.postedAt = 0;
+        emit EpochRejected(posting.epoch, digest);
+    }
+
+    /// @inheritdoc IDisputedLedger
+    /// @dev The statement itself may be true: it can be posted again with other signatures.
+    function strike(address auditor, uint64 epoch) external onlyVerifier {
+        uint64 bit = uint64(1 << (_places[auditor] - 1));
+        if (_live.postedAt == 0 || _live.epoch != epoch || _live.signers & bit == 0) return;
+        uint64 signers = _live.signers & ~bit;
+        _live.signers = signers;
+        emit SignatureStruck(epoch, auditor);
+        if (_count(signers) >= quorum) return;
+        _live.postedAt = 0;
+        emit EpochRejected(epoch, epochRootDigest(_rootOf(_live)));
     }
 
     /// @notice The accounts whose signatures count, ascending.
@@ -142,51 +203,73 @@ contract EpochLedger is EIP712 {
         return _auditors;
     }
 
-    /// @notice The last posted epoch; reverts before the first.
-    function lastEpoch() public view returns (uint64) {
-        if (nextEpoch() == 0) revert NothingPosted();
-        return nextEpoch() - 1;
+    /// @inheritdoc IDisputedLedger
+    function isAuditor(address account) external view returns (bool) {
+        return _places[account] != 0;
     }
 
-    /// @notice The lowest epoch that can still be posted: 0 before the first posting, else the last one plus 1.
-    function nextEpoch() public view returns (uint64) {
-        return _nextEpochPlusOne - 1;
-    }
-
-    /// @notice What was posted for `epoch`; all zero (`postedAt` too) if nothing was.
-    function record(uint64 epoch) external view returns (Record memory) {
+    /// @notice The posting of a final epoch; all zero (`postedAt` too) if there is none.
+    function record(uint64 epoch) external view returns (Posting memory) {
         return _records[epoch];
     }
 
-    /// @notice What claims are paid against: the latest cumulative root and the points posted in all.
-    function claimable() external view returns (bytes32 cumulativeRoot, uint256 cumulativeTotal) {
-        return (_records[lastEpoch()].cumulativeRoot, _cumulativeTotal);
+    /// @inheritdoc IDisputedLedger
+    function liveRoot() external view returns (EpochRoot memory) {
+        return _rootOf(_requireLive());
     }
 
-    /// @notice What an auditor signs (EIP-712), bound to this chain and this contract.
-    function epochRootDigest(
-        uint64 epoch,
-        bytes32 contributionRoot,
-        bytes32 cumulativeRoot,
-        uint256 total,
-        bytes32 archiveDigest
-    ) public view returns (bytes32) {
-        return _hashTypedDataV4(
-            keccak256(
-                abi.encode(EPOCH_ROOT_TYPEHASH, epoch, contributionRoot, cumulativeRoot, total, archiveDigest)
-            )
-        );
+    /// @notice The posting that may still be challenged; `postedAt` is zero if there is none.
+    function live() external view returns (Posting memory) {
+        return _live;
+    }
+
+    /// @inheritdoc IDisputedLedger
+    function epochRootDigest(EpochRoot memory root) public view returns (bytes32) {
+        return _hashTypedDataV4(keccak256(abi.encode(EPOCH_ROOT_TYPEHASH, root)));
+    }
+
+    modifier onlyVerifier() {
+        if (msg.sender != address(verifier)) revert OnlyVerifier(msg.sender);
+        _;
+    }
+
+    function _requireLive() private view returns (Posting memory) {
+        if (_live.postedAt == 0) revert NothingLive();
+        return _live;
     }
 
     /// @dev Ascending signers make a repeated one impossible without any bookkeeping.
-    function _checkSignatures(bytes32 digest, bytes[] calldata signatures) private view {
+    function _signers(bytes32 digest, bytes[] calldata signatures) private view returns (uint64 signers) {
         if (signatures.length < quorum) revert TooFewSignatures(signatures.length, quorum);
         address previous = address(0);
         for (uint256 i = 0; i < signatures.length; ++i) {
             address signer = ECDSA.recover(digest, signatures[i]);
             if (signer <= previous) revert SignerOrder(previous, signer);
-            if (!isAuditor[signer]) revert NotAuditor(signer);
+            uint256 place = _places[signer];
+            if (place == 0) revert NotAuditor(signer);
+            if (vault.bonded(signer) < auditorBond) revert NotBonded(signer);
+            signers |= uint64(1 << (place - 1));
             previous = signer;
         }
+    }
+
+    function _auditorsOf(uint64 signers) private view returns (address[] memory found) {
+        found = new address[](_count(signers));
+        uint256 next = 0;
+        for (uint256 place = 0; next < found.length; ++place) {
+            if (signers & (1 << place) != 0) found[next++] = _auditors[place];
+        }
+    }
+
+    function _count(uint64 signers) private pure returns (uint256 count) {
+        for (; signers != 0; ++count) {
+            signers &= signers - 1;
+        }
+    }
+
+    function _rootOf(Posting memory posting) private pure returns (EpochRoot memory) {
+        return EpochRoot(
+            posting.epoch, posting.contributionRoot, posting.cumulativeRoot, posting.total, posting.archiveDigest
+        );
     }
 }

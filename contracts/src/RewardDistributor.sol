@@ -3,70 +3,129 @@ pragma solidity 0.8.37;
 
 import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
 import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol";
+import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 
 import {MerkleSha256} from "./MerkleSha256.sol";
 
-/// @title The side of the ledger that a distributor reads.
-interface IClaimable {
-    /// @notice Latest cumulative root, and the points posted in all.
-    function claimable() external view returns (bytes32 cumulativeRoot, uint256 cumulativeTotal);
-}
-
-/// @title Pays accounts what the epoch ledger grants them.
-/// @notice Holds reward tokens only, never stakes: a false root can at worst spend what was set aside for rewards.
+/// @title Pays accounts what final epochs grant them.
+/// @notice Holds reward tokens only, never bonds: a false root can at worst spend what was set aside for rewards.
 ///         Anyone funds it by a plain transfer. No owner: tokens leave it only through `claim`.
 /// @dev Roots are cumulative, so one claim collects any number of epochs, and an old proof dies with its root.
 contract RewardDistributor {
     using SafeERC20 for IERC20;
+    using SafeCast for uint256;
+
+    struct Payee {
+        /// Points paid so far; never falls.
+        uint96 claimed;
+        /// Where claims go; zero: to the account itself.
+        address payout;
+    }
+
+    struct PayoutChange {
+        address payout;
+        /// Seconds; 0 if no change is on its way.
+        uint64 effectiveAt;
+    }
+
+    /// @notice Seconds from the announcement of another payout address to its first payment.
+    uint256 public constant PAYOUT_DELAY = 7 days;
 
     /// @notice The epoch ledger, which created this contract.
-    IClaimable public immutable ledger;
+    address public immutable ledger;
     IERC20 public immutable token;
     /// @notice In the token's smallest unit.
     uint256 public immutable tokensPerPoint;
 
-    /// @dev Kept one higher: a slot that is never zero costs the first claim a quarter.
-    uint256 private _paidPointsPlusOne = 1;
-    /// @notice Points paid so far, per account; never falls.
-    mapping(address account => uint256 points) public claimed;
+    /// @notice The cumulative root of the last final epoch; zero before the first.
+    bytes32 public cumulativeRoot;
+    /// @notice Points that final epochs granted, all accounts together.
+    uint128 public grantedPoints;
+    /// @notice Points paid so far, all accounts together; never above what was granted.
+    uint128 public paidPoints;
 
-    event Claimed(address indexed account, uint256 cumulative, uint256 points, uint256 tokens);
+    mapping(address account => Payee) private _payees;
+    /// @notice Announced payout addresses.
+    mapping(address account => PayoutChange) public payoutChange;
 
+    event Granted(bytes32 cumulativeRoot, uint256 points);
+    event Claimed(address indexed account, address indexed payout, uint256 cumulative, uint256 points);
+    event PayoutAnnounced(address indexed account, address payout, uint256 effectiveAt);
+    event PayoutSet(address indexed account, address payout);
+
+    error OnlyLedger(address sender);
     error WrongProof(address account, uint256 cumulative);
     error NothingToClaim(address account, uint256 cumulative, uint256 claimed);
-    error OverPosted(uint256 points, uint256 posted);
-    error NotFunded(uint256 needed, uint256 held);
+    error OverGranted(uint256 points, uint256 granted);
+    error EmptyPayout();
+    error NoPayoutChange(address account);
+    error PayoutTooEarly(uint256 effectiveAt);
 
     constructor(IERC20 token_, uint256 tokensPerPoint_) {
-        ledger = IClaimable(msg.sender);
+        ledger = msg.sender;
         token = token_;
         tokensPerPoint = tokensPerPoint_;
     }
 
-    /// @notice Pay `account` the points it has not been paid yet. Anyone may send it; only `account` is paid.
-    /// @param cumulative The account's points of all epochs, as in the latest cumulative root.
-    /// @param proof Siblings from the leaf upwards.
-    function claim(address account, uint256 cumulative, bytes32[] calldata proof) external {
-        (bytes32 root, uint256 posted) = ledger.claimable();
-        if (rootOf(account, cumulative, proof) != root) revert WrongProof(account, cumulative);
-        uint256 before = claimed[account];
-        if (cumulative <= before) revert NothingToClaim(account, cumulative, before);
-        uint256 points = cumulative - before;
-        uint256 paid = paidPoints() + points;
-        if (paid > posted) revert OverPosted(paid, posted);
-        uint256 tokens = points * tokensPerPoint;
-        uint256 held = token.balanceOf(address(this));
-        if (tokens > held) revert NotFunded(tokens, held);
-
-        claimed[account] = cumulative;
-        _paidPointsPlusOne = paid + 1;
-        emit Claimed(account, cumulative, points, tokens);
-        token.safeTransfer(account, tokens);
+    /// @notice Take over the root of an epoch that has become final, and the points that it adds.
+    function grant(bytes32 root, uint256 points) external {
+        if (msg.sender != ledger) revert OnlyLedger(msg.sender);
+        cumulativeRoot = root;
+        grantedPoints += points.toUint128();
+        emit Granted(root, points);
     }
 
-    /// @notice Points paid so far, all accounts together; never above what the ledger posted in all.
-    function paidPoints() public view returns (uint256) {
-        return _paidPointsPlusOne - 1;
+    /// @notice Pay `account` the points it has not been paid yet. Anyone may send it; only its payout address is paid.
+    /// @param cumulative The account's points of all epochs, as in the last final cumulative root.
+    /// @param proof Siblings from the leaf upwards.
+    function claim(address account, uint256 cumulative, bytes32[] calldata proof) external {
+        if (rootOf(account, cumulative, proof) != cumulativeRoot) revert WrongProof(account, cumulative);
+        Payee memory payee = _payees[account];
+        if (cumulative <= payee.claimed) revert NothingToClaim(account, cumulative, payee.claimed);
+        uint256 points = cumulative - payee.claimed;
+        uint256 paid = paidPoints + points;
+        if (paid > grantedPoints) revert OverGranted(paid, grantedPoints);
+
+        paidPoints = paid.toUint128();
+        _payees[account].claimed = cumulative.toUint96();
+        address receiver = payee.payout == address(0) ? account : payee.payout;
+        emit Claimed(account, receiver, cumulative, points);
+        token.safeTransfer(receiver, points * tokensPerPoint);
+    }
+
+    /// @notice Have the sender's claims paid to `payout`: at once if none was set before, else after a delay.
+    /// @dev The delay gives the owner of a stolen key the time to claim, and to move what is left elsewhere.
+    function setPayout(address payout) external {
+        if (payout == address(0)) revert EmptyPayout();
+        if (_payees[msg.sender].payout == address(0)) {
+            _payees[msg.sender].payout = payout;
+            emit PayoutSet(msg.sender, payout);
+        } else {
+            uint256 effectiveAt = block.timestamp + PAYOUT_DELAY;
+            payoutChange[msg.sender] = PayoutChange(payout, effectiveAt.toUint64());
+            emit PayoutAnnounced(msg.sender, payout, effectiveAt);
+        }
+    }
+
+    /// @notice Put an announced payout address in place once its delay is over. Anyone may send it.
+    function applyPayout(address account) external {
+        PayoutChange memory change = payoutChange[account];
+        if (change.effectiveAt == 0) revert NoPayoutChange(account);
+        if (block.timestamp < change.effectiveAt) revert PayoutTooEarly(change.effectiveAt);
+        delete payoutChange[account];
+        _payees[account].payout = change.payout;
+        emit PayoutSet(account, change.payout);
+    }
+
+    /// @notice Points that an account was paid so far.
+    function claimed(address account) external view returns (uint256) {
+        return _payees[account].claimed;
+    }
+
+    /// @notice Where an account's claims go.
+    function payoutOf(address account) external view returns (address) {
+        address payout = _payees[account].payout;
+        return payout == address(0) ? account : payout;
     }
 
     /// @notice The root that an account's points and a proof lead to.

@@ -16,8 +16,9 @@ from sapo_client.ledger.chain import DEFAULT_CHAIN_ID
 from sapo_client.ledger.chain.engine import Birth, Engine
 from sapo_client.ledger.chain.methods import Methods
 from sapo_client.ledger.chain.server import ChainServer
-from sapo_client.ledger.contract import Distributor, Faucet, Ledger, Registry, Token
+from sapo_client.ledger.contract import Distributor, Faucet, Ledger, Registry, Token, Vault, Verifier
 from sapo_client.ledger.deploy import Deployment, Plan, deploy
+from sapo_client.ledger.fraud import FraudProof
 from sapo_client.ledger.rpc import Rpc
 from sapo_protocol import merkle, secp256k1
 from sapo_protocol.eip712 import Domain, EpochRoot
@@ -26,11 +27,15 @@ from sapo_protocol.manifest import Manifest
 
 GENESIS_SECONDS: Final = 1_700_000_000
 EPOCH_SECONDS: Final = 60
+CHALLENGE_SECONDS: Final = 5
 NOW_SECONDS: Final = GENESIS_SECONDS + 100 * EPOCH_SECONDS
 """The chain's clock when a test begins: a hundred epochs are over."""
 
 BUDGET_POINTS: Final = 1_000
+POINTS_CAP: Final = 16
 TOKENS_PER_POINT: Final = 10**18
+AUDITOR_BOND: Final = 101
+"""Odd, so that halves differ."""
 
 
 def keys(number: int) -> LocalAccount:
@@ -120,6 +125,14 @@ class Contracts:
         return Distributor(self.chain.rpc, self.deployment.distributor)
 
     @property
+    def verifier(self) -> Verifier:
+        return Verifier(self.chain.rpc, self.deployment.verifier)
+
+    @property
+    def vault(self) -> Vault:
+        return Vault(self.chain.rpc, self.deployment.vault)
+
+    @property
     def token(self) -> Token:
         return Token(self.chain.rpc, self.deployment.token)
 
@@ -154,6 +167,23 @@ class Contracts:
         """Post an epoch with the signatures exactly as given."""
         return self.chain.send(signer, self.ledger.address, self.ledger.post(root, signatures))
 
+    def finalise(self, signer: LocalAccount = BOB) -> tx.Receipt:
+        """Wait for the live posting's window to close, then make it final."""
+        self.chain.now_seconds = max(
+            self.chain.now_seconds, self.chain.engine.head.timestamp + CHALLENGE_SECONDS
+        )
+        return self.chain.send(signer, self.ledger.address, self.ledger.finalise())
+
+    def bond(self, auditor: LocalAccount) -> None:
+        """Have the deployer bond what an auditor needs."""
+        vault, token = self.vault, self.token
+        self.chain.send(DEPLOYER, token.address, token.approve(vault.address, AUDITOR_BOND))
+        self.chain.send(DEPLOYER, vault.address, vault.deposit(address(auditor), AUDITOR_BOND))
+
+    def prove(self, proof: FraudProof, signer: LocalAccount = BOB) -> tx.Receipt:
+        """Hand in a fraud proof."""
+        return self.chain.send(signer, self.verifier.address, self.verifier.prove(proof))
+
     def claim(
         self, account: Account, cumulative: int, proof: Sequence[bytes], signer: LocalAccount = BOB
     ) -> tx.Receipt:
@@ -162,16 +192,17 @@ class Contracts:
         return self.chain.send(signer, self.distributor.address, data)
 
     def settle(self, epoch: int, cumulative: dict[Account, int], total: int) -> "Tree":
-        """Post an epoch whose cumulative tree holds the given points, signed by a quorum."""
+        """Make an epoch final whose cumulative tree holds the given points, signed by a quorum."""
         tree = Tree(cumulative)
         root = make_root(epoch, total=total, cumulative_root=tree.root)
         self.post(root, sign(root, self.domain))
+        self.finalise()
         return tree
 
 
 @dataclass(frozen=True)
 class Tree:
-    """A cumulative tree over accounts."""
+    """A tree over accounts, as the protocol builds it."""
 
     points: dict[Account, int]
 
@@ -194,7 +225,10 @@ def make_plan(**changes: Any) -> Plan:
         "quorum": QUORUM,
         "genesis_seconds": GENESIS_SECONDS,
         "epoch_seconds": EPOCH_SECONDS,
+        "challenge_seconds": CHALLENGE_SECONDS,
         "epoch_budget_points": BUDGET_POINTS,
+        "points_cap": POINTS_CAP,
+        "auditor_bond": AUDITOR_BOND,
         "tokens_per_point": TOKENS_PER_POINT,
     }
     return Plan(**{**fields, **changes})

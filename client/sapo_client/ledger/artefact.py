@@ -7,7 +7,15 @@ from functools import cache
 from importlib import resources
 from typing import Any, Final
 
-CONTRACTS: Final = ("EpochLedger", "Faucet", "NodeRegistry", "RewardDistributor", "SapoToken")
+CONTRACTS: Final = (
+    "EpochLedger",
+    "Faucet",
+    "FraudVerifier",
+    "NodeRegistry",
+    "RewardDistributor",
+    "SapoToken",
+    "StakeVault",
+)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from web3 import Web3
 from web3.types import FilterParams
 
 from sapo_client.ledger.artefact import CONTRACTS, Artefact, load
-from sapo_client.ledger.records import EpochRecord
+from sapo_client.ledger.fraud import FraudProof, root_fields
+from sapo_client.ledger.records import EpochRecord, Stake
 from sapo_client.ledger.rpc import Rpc
 from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.identifiers import Account, Digest, NodeId
@@ -27,7 +28,9 @@ class RegistryEvent:
     not_after_seconds: int
 
 
-class _Contract:
+class Contract:
+    """A contract at an address."""
+
     NAME: ClassVar[str]
 
     def __init__(self, rpc: Rpc, address: Account) -> None:
@@ -36,6 +39,7 @@ class _Contract:
 
     @property
     def artefact(self) -> Artefact:
+        """What it was compiled to."""
         return load(self.NAME)
 
     def is_deployed(self) -> bool:
@@ -53,7 +57,7 @@ class _Contract:
         return web3.eth.contract(address=to_checksum_address(self.address), abi=list(self.artefact.abi))
 
 
-class Registry(_Contract):
+class Registry(Contract):
     """``NodeRegistry``: which node keys an account speaks for."""
 
     NAME = "NodeRegistry"
@@ -88,46 +92,118 @@ class Registry(_Contract):
         return [_event(log) for log in self._rpc.ask(lambda web3: web3.eth.get_logs(wanted))]
 
 
-class Ledger(_Contract):
-    """``EpochLedger``: one posting per epoch."""
+class Ledger(Contract):
+    """``EpochLedger``: one posting per epoch, final after its challenge window."""
 
     NAME = "EpochLedger"
 
     def post(self, root: EpochRoot, signatures: Sequence[bytes]) -> bytes:
         """Call data that posts an epoch; signatures ascend by signer."""
-        return self._encode("post", *_fields(root), list(signatures))
+        return self._encode("post", root_fields(root), list(signatures))
+
+    def finalise(self) -> bytes:
+        """Call data that makes the live posting final."""
+        return self._encode("finalise")
 
     def auditors(self) -> tuple[tuple[Account, ...], int]:
         """The accounts whose signatures count, ascending, and how many a posting needs."""
         return tuple(map(Account.from_hex, self._call("auditors"))), int(self._call("quorum"))
 
     def next_epoch(self) -> int:
-        """The lowest epoch that can still be posted."""
+        """The lowest epoch that can still become final."""
         return int(self._call("nextEpoch"))
 
     def record(self, epoch: int) -> EpochRecord | None:
-        """What was posted for an epoch, if anything was."""
-        contribution, cumulative, archive, total, posted_at = self._call("record", epoch)
-        if posted_at == 0:
-            return None
-        root = EpochRoot(epoch, Digest(contribution), Digest(cumulative), total, Digest(archive))
-        return EpochRecord(root, posted_at)
+        """The posting of an epoch, if it is final."""
+        return _record(self._call("record", epoch))
+
+    def live(self) -> EpochRecord | None:
+        """The posting that can still be challenged, if there is one."""
+        return _record(self._call("live"))
 
     def digest(self, root: EpochRoot) -> Digest:
         """What the contract wants auditors to sign."""
-        return Digest(self._call("epochRootDigest", *_fields(root)))
+        return Digest(self._call("epochRootDigest", root_fields(root)))
 
     def clock(self) -> tuple[int, int]:
         """Genesis time and epoch length, in seconds."""
         return int(self._call("genesisSeconds")), int(self._call("epochSeconds"))
 
+    def challenge_seconds(self) -> int:
+        """How long a posting can be challenged before it may become final."""
+        return int(self._call("challengeSeconds"))
+
+    def auditor_bond(self) -> int:
+        """What an auditor must have bonded, in the token's smallest unit."""
+        return int(self._call("auditorBond"))
+
     def distributor(self) -> "Distributor":
-        """The contract that pays what this one grants; the ledger created it."""
+        """The contract that pays what this one grants; the ledger created it, as it did the next two."""
         return Distributor(self._rpc, Account.from_hex(self._call("distributor")))
 
+    def verifier(self) -> "Verifier":
+        """The contract that judges fraud proofs."""
+        return Verifier(self._rpc, Account.from_hex(self._call("verifier")))
 
-class Distributor(_Contract):
-    """``RewardDistributor``: claims against the latest cumulative root."""
+    def vault(self) -> "Vault":
+        """The contract that holds the auditors' bonds."""
+        return Vault(self._rpc, Account.from_hex(self._call("vault")))
+
+
+class Verifier(Contract):
+    """``FraudVerifier``: rejects false postings and slashes who signed them."""
+
+    NAME = "FraudVerifier"
+
+    def prove(self, proof: FraudProof) -> bytes:
+        """Call data that hands in a proof."""
+        return self._encode(proof.FUNCTION, *proof.arguments())
+
+    def points_cap(self) -> int:
+        """Most points that an account may earn in one epoch."""
+        return int(self._call("pointsCap"))
+
+    def has_equivocated(self, auditor: Account, epoch: int) -> bool:
+        """Whether an auditor's two signatures in an epoch were punished already."""
+        return bool(self._call("equivocated", to_checksum_address(auditor), epoch))
+
+
+class Vault(Contract):
+    """``StakeVault``: the auditors' bonds."""
+
+    NAME = "StakeVault"
+
+    def deposit(self, account: Account, amount: int) -> bytes:
+        """Call data that bonds tokens of the sender, approved before, for an account."""
+        return self._encode("deposit", to_checksum_address(account), amount)
+
+    def request_exit(self, amount: int) -> bytes:
+        """Call data that begins to take out a part of the sender's bond."""
+        return self._encode("requestExit", amount)
+
+    def withdraw(self) -> bytes:
+        """Call data that takes out what was asked for."""
+        return self._encode("withdraw")
+
+    def slash(self, account: Account, prover: Account) -> bytes:
+        """Call data that takes a bond away; the verifier's alone."""
+        return self._encode("slash", to_checksum_address(account), to_checksum_address(prover))
+
+    def bonded(self, account: Account) -> int:
+        """What makes an account's signatures count, in the token's smallest unit."""
+        return int(self._call("bonded", to_checksum_address(account)))
+
+    def stake(self, account: Account) -> Stake:
+        """All that an account has there."""
+        return Stake(*self._call("stakeOf", to_checksum_address(account)))
+
+    def exit_seconds(self) -> int:
+        """From a requested exit to its withdrawal."""
+        return int(self._call("exitSeconds"))
+
+
+class Distributor(Contract):
+    """``RewardDistributor``: claims against the cumulative root of the last final epoch."""
 
     NAME = "RewardDistributor"
 
@@ -135,9 +211,29 @@ class Distributor(_Contract):
         """Call data that pays an account what it has not been paid yet."""
         return self._encode("claim", to_checksum_address(account), cumulative, list(map(bytes, proof)))
 
+    def set_payout(self, payout: Account) -> bytes:
+        """Call data that names where the sender's claims go; after the first time with a delay."""
+        return self._encode("setPayout", to_checksum_address(payout))
+
+    def apply_payout(self, account: Account) -> bytes:
+        """Call data that puts an announced address in place."""
+        return self._encode("applyPayout", to_checksum_address(account))
+
+    def grant(self, root: Digest, points: int) -> bytes:
+        """Call data that grants points; the ledger's alone."""
+        return self._encode("grant", bytes(root), points)
+
     def claimed(self, account: Account) -> int:
         """Points that an account was paid so far."""
         return int(self._call("claimed", to_checksum_address(account)))
+
+    def payout(self, account: Account) -> Account:
+        """Where an account's claims go."""
+        return Account.from_hex(self._call("payoutOf", to_checksum_address(account)))
+
+    def granted_points(self) -> int:
+        """Points of all final epochs together."""
+        return int(self._call("grantedPoints"))
 
     def root_of(self, account: Account, cumulative: int, proof: Sequence[bytes]) -> Digest:
         """The root that the contract computes from a proof."""
@@ -148,7 +244,7 @@ class Distributor(_Contract):
         return Token(self._rpc, Account.from_hex(self._call("token")))
 
 
-class Token(_Contract):
+class Token(Contract):
     """``SapoToken``, or any other ERC-20."""
 
     NAME = "SapoToken"
@@ -157,12 +253,16 @@ class Token(_Contract):
         """What an account holds, in the token's smallest unit."""
         return int(self._call("balanceOf", to_checksum_address(account)))
 
+    def approve(self, spender: Account, amount: int) -> bytes:
+        """Call data that lets another account take tokens of the sender."""
+        return self._encode("approve", to_checksum_address(spender), amount)
+
     def transfer(self, receiver: Account, amount: int) -> bytes:
         """Call data that sends tokens."""
         return self._encode("transfer", to_checksum_address(receiver), amount)
 
 
-class Faucet(_Contract):
+class Faucet(Contract):
     """``Faucet``: the first tokens and coins of a test network."""
 
     NAME = "Faucet"
@@ -195,14 +295,12 @@ def _event(log: Any) -> RegistryEvent:
     return RegistryEvent(Account(account[12:]), NodeId(node), not_after)
 
 
-def _fields(root: EpochRoot) -> tuple[object, ...]:
-    return (
-        root.epoch,
-        bytes(root.contribution_root),
-        bytes(root.cumulative_root),
-        root.total,
-        bytes(root.archive_digest),
-    )
+def _record(fields: Any) -> EpochRecord | None:
+    contribution, cumulative, archive, epoch, posted_at, _signers, total = fields
+    if posted_at == 0:
+        return None
+    root = EpochRoot(epoch, Digest(contribution), Digest(cumulative), total, Digest(archive))
+    return EpochRecord(root, posted_at)
 
 
 def _block(number: int) -> Any:

@@ -13,7 +13,7 @@ from web3 import Web3
 
 from sapo_client.ledger import transactions as tx
 from sapo_client.ledger.artefact import load
-from sapo_client.ledger.contract import Distributor, Faucet, Ledger, Registry, Token
+from sapo_client.ledger.contract import Contract, Faucet, Ledger, Registry, Token, Vault
 from sapo_client.ledger.deployer import Deployer
 from sapo_client.ledger.errors import LedgerError
 from sapo_client.ledger.rpc import Rpc
@@ -34,7 +34,11 @@ class Plan:
     Attributes:
         auditors: whose signatures count.
         quorum: how many of them a posting needs.
+        challenge_seconds: how long a posting can be challenged; shorter than an epoch.
         epoch_budget_points: most points that one epoch may grant.
+        points_cap: most points that it may grant to one account.
+        auditor_bond: what an auditor must have bonded, in the token's smallest unit. The deployer bonds it
+            for the first auditors, and theirs it is.
         tokens_per_point: in the token's smallest unit.
         reward_tokens: what the distributor is given, in the smallest unit; likewise the faucet's.
         faucet_wei: coins that the faucet is given, out of the deployer's.
@@ -44,7 +48,10 @@ class Plan:
     quorum: int
     genesis_seconds: int
     epoch_seconds: int
+    challenge_seconds: int
     epoch_budget_points: int
+    points_cap: int
+    auditor_bond: int = 100 * _TOKEN
     tokens_per_point: int = _TOKEN
     supply_tokens: int = 1_000_000_000 * _TOKEN
     reward_tokens: int = 100_000_000 * _TOKEN
@@ -64,10 +71,12 @@ class Deployment:
     registry: Account
     ledger: Account
     distributor: Account
+    verifier: Account
+    vault: Account
 
 
 def deploy(rpc_urls: Sequence[str], deployer: LocalAccount | Deployer, plan: Plan) -> Deployment:
-    """Deploy everything, fund distributor and faucet, and check the code that lies on the chain.
+    """Deploy everything, fund distributor, faucet and bonds, and check the code that lies on the chain.
 
     Raises:
         LedgerError: a transaction fails, or the code is not what was sent.
@@ -77,17 +86,24 @@ def deploy(rpc_urls: Sequence[str], deployer: LocalAccount | Deployer, plan: Pla
     holder = Account.from_hex(deployer.address)
     token = Token(rpc, _create(rpc, deployer, "SapoToken", deployer.address, plan.supply_tokens))
     registry = Registry(rpc, _create(rpc, deployer, "NodeRegistry"))
-    ledger = Ledger(rpc, _create(rpc, deployer, "EpochLedger", *_ledger_arguments(plan, token.address)))
+    ledger = Ledger(rpc, _create(rpc, deployer, "EpochLedger", _terms(plan, token.address)))
     faucet = Faucet(rpc, _create_faucet(rpc, deployer, plan, token.address))
-    distributor = ledger.distributor()
+    distributor, verifier, vault = ledger.distributor(), ledger.verifier(), ledger.vault()
+    _require_code(token, registry, ledger, faucet, distributor, verifier, vault)
     deployer.send(rpc, tx.Call(token.address, token.transfer(distributor.address, plan.reward_tokens)))
     deployer.send(rpc, tx.Call(token.address, token.transfer(faucet.address, plan.faucet_tokens)))
-    _require_code(token, registry, ledger, faucet, distributor)
-    if token.balance(holder) != plan.supply_tokens - plan.reward_tokens - plan.faucet_tokens:
+    bonds = _bond_auditors(rpc, deployer, plan, token, vault)
+    if token.balance(holder) != plan.supply_tokens - plan.reward_tokens - plan.faucet_tokens - bonds:
         raise LedgerError("the token does not add up after the deployment", hint="deploy to a fresh chain")
-    chain_id = int(rpc.ask(lambda web3: web3.eth.chain_id))
     return Deployment(
-        chain_id, token.address, faucet.address, registry.address, ledger.address, distributor.address
+        chain_id=int(rpc.ask(lambda web3: web3.eth.chain_id)),
+        token=token.address,
+        faucet=faucet.address,
+        registry=registry.address,
+        ledger=ledger.address,
+        distributor=distributor.address,
+        verifier=verifier.address,
+        vault=vault.address,
     )
 
 
@@ -116,11 +132,30 @@ def send_coins(rpc_urls: Sequence[str], payer: LocalAccount, receiver: Account, 
     Deployer(payer).send(Rpc(rpc_urls), tx.Call(receiver, b"", wei))
 
 
-def _ledger_arguments(plan: Plan, token: Account) -> tuple[object, ...]:
-    auditors = [to_checksum_address(auditor) for auditor in sorted(plan.auditors)]
-    clock = (plan.genesis_seconds, plan.epoch_seconds)
-    budget = plan.epoch_budget_points
-    return auditors, plan.quorum, *clock, budget, to_checksum_address(token), plan.tokens_per_point
+def _terms(plan: Plan, token: Account) -> tuple[object, ...]:
+    """The ledger's only argument, in the order of its struct."""
+    return (
+        [to_checksum_address(auditor) for auditor in sorted(plan.auditors)],
+        plan.quorum,
+        plan.genesis_seconds,
+        plan.epoch_seconds,
+        plan.challenge_seconds,
+        plan.epoch_budget_points,
+        plan.points_cap,
+        plan.auditor_bond,
+        to_checksum_address(token),
+        plan.tokens_per_point,
+    )
+
+
+def _bond_auditors(rpc: Rpc, deployer: Deployer, plan: Plan, token: Token, vault: Vault) -> int:
+    """Bonds what each auditor needs; returns what that is in all."""
+    bonds = plan.auditor_bond * len(plan.auditors)
+    if bonds:
+        deployer.send(rpc, tx.Call(token.address, token.approve(vault.address, bonds)))
+        for auditor in plan.auditors:
+            deployer.send(rpc, tx.Call(vault.address, vault.deposit(auditor, plan.auditor_bond)))
+    return bonds
 
 
 def _create_faucet(rpc: Rpc, deployer: Deployer, plan: Plan, token: Account) -> Account:
@@ -138,7 +173,7 @@ def _create(rpc: Rpc, deployer: Deployer, name: str, *arguments: object, value_w
     return receipt.created
 
 
-def _require_code(*contracts: Token | Registry | Ledger | Faucet | Distributor) -> None:
+def _require_code(*contracts: Contract) -> None:
     for contract in contracts:
         if not contract.is_deployed():
             raise LedgerError(

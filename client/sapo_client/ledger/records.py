@@ -7,10 +7,24 @@ from sapo_protocol.eip712 import EpochRoot
 
 @dataclass(frozen=True, slots=True)
 class EpochRecord:
-    """An epoch as it stands on the chain."""
+    """A posting as it stands on the chain, live or final."""
 
     root: EpochRoot
     posted_at_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stake:
+    """What an account has in the vault, in the token's smallest unit.
+
+    Attributes:
+        bonded: what makes its signatures count.
+        exiting: what waits to be withdrawn.
+    """
+
+    bonded: int
+    exiting: int
+    withdrawable_at_seconds: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,19 +15,25 @@ from sapo_client.ledger.outbox import Entry, Outbox, State
 from sapo_client.ledger.rpc import Rpc
 from sapo_protocol.identifiers import Account
 
-_NEEDLESS: Final = frozenset({"EpochNotIncreasing", "NothingToClaim"})
-"""Somebody else has posted this or a later epoch, or the points are paid: what we wanted is so."""
+_NEEDLESS: Final = frozenset({"AlreadyProven", "EpochNotIncreasing", "NothingLive", "NothingToClaim"})
+"""Somebody else has settled or challenged the epoch, or the points are paid: what we wanted is so."""
 
 _HOPELESS: Final = frozenset(
     {
         "AlreadyExpired",
         "EmptyNodeKey",
+        "NoContradiction",
+        "NoDecrease",
         "NotAuditor",
         "NotRegistered",
         "OverBudget",
+        "RootRejected",
         "SignerOrder",
+        "SumMatches",
         "TooFewSignatures",
         "TooManyNodes",
+        "WithinCap",
+        "WrongLeaves",
         "WrongProof",
         "ECDSAInvalidSignature",
         "ECDSAInvalidSignatureLength",

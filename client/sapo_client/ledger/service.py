@@ -11,11 +11,12 @@ import trio
 from eth_account.signers.local import LocalAccount
 from web3.exceptions import Web3Exception
 
-from sapo_client.ledger.contract import Distributor, Registry, Token
+from sapo_client.ledger.contract import Contract, Distributor, Registry, Token
 from sapo_client.ledger.contract import Ledger as EpochLedger
 from sapo_client.ledger.errors import LedgerError, LedgerUnavailable
+from sapo_client.ledger.fraud import FraudProof
 from sapo_client.ledger.outbox import Outbox, State
-from sapo_client.ledger.records import EpochRecord, LedgerStatus
+from sapo_client.ledger.records import EpochRecord, LedgerStatus, Stake
 from sapo_client.ledger.rpc import Rpc
 from sapo_client.ledger.scan import RegistryView, last_block_before
 from sapo_client.ledger.sender import Sender
@@ -99,12 +100,36 @@ class Ledger:
         return await _in_thread(self._ledger.auditors)
 
     async def last_record(self) -> EpochRecord | None:
-        """The last posted epoch, if any was."""
+        """The last final epoch, if there is one."""
         return await _in_thread(self._last_record)
 
     async def record(self, epoch: int) -> EpochRecord | None:
-        """What was posted for an epoch, if anything was."""
+        """The posting of an epoch, if it is final."""
         return await _in_thread(lambda: self._ledger.record(epoch))
+
+    async def live_record(self) -> EpochRecord | None:
+        """The posting that can still be challenged, if there is one."""
+        return await _in_thread(self._ledger.live)
+
+    async def challenge_seconds(self) -> int:
+        """How long a posting can be challenged before it may become final."""
+        return await _in_thread(self._ledger.challenge_seconds)
+
+    async def points_cap(self) -> int:
+        """Most points that an account may earn in one epoch."""
+        return await _in_thread(lambda: self._ledger.verifier().points_cap())
+
+    async def granted_points(self) -> int:
+        """Points of all final epochs together."""
+        return await _in_thread(lambda: self._pay_side()[0].granted_points())
+
+    async def has_equivocated(self, auditor: Account, epoch: int) -> bool:
+        """Whether an auditor's two signatures in an epoch were punished already."""
+        return await _in_thread(lambda: self._ledger.verifier().has_equivocated(auditor, epoch))
+
+    async def stake(self, account: Account | None = None) -> Stake:
+        """What an account (this one if none is named) has in the vault."""
+        return await _in_thread(lambda: self._ledger.vault().stake(account or self._account))
 
     async def claimed(self, account: Account | None = None) -> int:
         """Points that an account (this one if none is named) was paid so far."""
@@ -139,6 +164,21 @@ class Ledger:
         fingerprint = sha256(b"".join(ordered)).hexdigest()[:16]
         call = Call(self._ledger.address, self._ledger.post(root, ordered))
         await self._enqueue("post", f"{root.epoch}:{root.cumulative_root}:{fingerprint}", call)
+
+    async def finalise(self, root: EpochRoot) -> None:
+        """Queue that the live posting becomes final; its window must be over."""
+        digest = root.digest(self._manifest.ledger_domain)
+        await self._enqueue(
+            "finalise", f"{root.epoch}:{digest}", Call(self._ledger.address, self._ledger.finalise())
+        )
+
+    async def challenge(self, epoch: int, proof: FraudProof) -> None:
+        """Queue a proof that an auditor or the live posting of an epoch is false."""
+        verifier = await _in_thread(self._ledger.verifier)
+        data = verifier.prove(proof)
+        await self._enqueue(
+            "challenge", f"{epoch}:{sha256(data).hexdigest()[:16]}", Call(verifier.address, data)
+        )
 
     async def claim(self, cumulative: int, proof: Sequence[bytes]) -> None:
         """Queue a claim of everything that this account was granted and not paid yet."""
@@ -181,8 +221,8 @@ class Ledger:
             )
         for contract in (self._registry, self._ledger):
             _require_code(contract)
-        for paid in self._pay_side()[:1]:
-            _require_code(paid)
+        for created in (self._pay_side()[0], self._ledger.verifier(), self._ledger.vault()):
+            _require_code(created)
         if self._ledger.clock() != (self._manifest.genesis_seconds, self._manifest.epoch_seconds):
             raise LedgerError(
                 "the ledger counts its epochs by another clock than the manifest",
@@ -200,7 +240,7 @@ class Ledger:
         return self._ledger.record(following - 1) if following else None
 
 
-def _require_code(contract: Registry | EpochLedger | Distributor) -> None:
+def _require_code(contract: Contract) -> None:
     if not contract.is_deployed():
         raise LedgerError(
             f"there is no {contract.NAME} of this version at {contract.address}",

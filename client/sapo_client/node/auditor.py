@@ -8,7 +8,8 @@ After an epoch has ended, and a grace for what was on its way:
 3. every auditor that holds the same tallies and gets the same settlement approves, once per epoch;
 4. whoever holds a quorum of approvals posts, the proposer first.
 
-Nodes that are no auditors only listen: they keep the archive that proves their share.
+While a posting is live nothing else is proposed: what it comes to decides what the next builds on.
+Nodes that are no auditors only listen and watch: they keep the archive that proves their share.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from sapo_client.node.archive import Archive
 from sapo_client.node.clock import Clock
 from sapo_client.node.gossip import Gossip
 from sapo_client.node.rounds import Author
+from sapo_client.node.settlement import cumulative_points, grace_seconds, is_settlement
 from sapo_client.node.telemetry import Telemetry
+from sapo_client.node.watcher import Watcher, WatcherParts
 from sapo_client.swarm.transport import Inbound, Transport
-from sapo_protocol import merkle, secp256k1
+from sapo_protocol import secp256k1
 from sapo_protocol.contributions import (
     Approval,
     Proposal,
-    Share,
     Tally,
-    cumulative_leaves,
     parse_approval,
     parse_proposal,
     parse_tally,
@@ -58,11 +59,6 @@ _FOLLOW_SECONDS: Final = 2.0
 _SERVED_EPOCHS: Final = 16
 """How far back a newcomer is told of settlements; the last one is what a claim needs."""
 
-_GRACE_SHARE: Final = 0.1
-"""Part of an epoch after its end in which rollouts still arrive, tallies travel, a proposer is waited for."""
-
-_LONGEST_GRACE_SECONDS: Final = 30.0
-
 _PARSERS: Final[Mapping[Kind, Callable[[bytes], Tally | Proposal | Approval]]] = {
     Kind.TALLY: parse_tally,
     Kind.PROPOSAL: parse_proposal,
@@ -85,6 +81,19 @@ class AuditorParts:
     payable: PayableCount
     telemetry: Telemetry
     clock: Clock
+
+    def watcher(self) -> Watcher:
+        """The watcher over the same ledger and archive."""
+        return Watcher(
+            WatcherParts(
+                manifest=self.manifest,
+                account=self.author.account,
+                ledger=self.ledger,
+                archive=self.archive,
+                events=self.telemetry.events,
+                clock=self.clock,
+            )
+        )
 
 
 class Auditor:
@@ -110,6 +119,7 @@ class Auditor:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_drain, self._inbox)
             nursery.start_soon(self._follow)
+            nursery.start_soon(parts.watcher().run)
             if parts.account_key is not None and parts.author.account in self._auditors:
                 nursery.start_soon(self._audit)
 
@@ -120,9 +130,9 @@ class Auditor:
             record = await parts.ledger.last_record()
             if record is not None and record.root.epoch > self._followed:
                 self._followed = record.root.epoch
-                shares = self._previous(record.root) or {}
+                shares = cumulative_points(parts.archive, record.root) or {}
                 self.points = shares.get(parts.author.account, self.points)
-                self._tell_posted(record.root)
+                self._tell_final(record.root)
             await trio.sleep(_FOLLOW_SECONDS)
 
     def _recent(self) -> tuple[bytes, ...]:
@@ -165,22 +175,25 @@ class Auditor:
             await trio.sleep(_LOOK_SECONDS)
 
     async def _advance(self, epoch: int) -> bool:
-        """Takes the next step for an ended epoch; true when it is on the chain."""
+        """Takes the next step for an ended epoch; true when it is final."""
         parts = self._parts
         age_seconds = parts.clock() - epoch_start_seconds(parts.manifest, epoch + 1)
-        grace_seconds = min(_LONGEST_GRACE_SECONDS, _GRACE_SHARE * parts.manifest.epoch_seconds)
-        if age_seconds < grace_seconds:
+        grace = grace_seconds(parts.manifest)
+        if age_seconds < grace:
             return False
         if not any(tally.account == parts.author.account for tally in parts.archive.tallies(epoch).values()):
             await self._publish_tally(epoch)
-        last = await parts.ledger.last_record()
-        if last is not None and last.root.epoch >= epoch:
+        record = await parts.ledger.last_record()
+        last = record.root if record else None
+        if last is not None and last.epoch >= epoch:
             return True
+        if await parts.ledger.live_record() is not None:
+            return False
         for content_id, proposal in parts.archive.proposals(epoch).items():
-            await self._approve(content_id, proposal, last.root if last else None)
-        turn = int(age_seconds / grace_seconds) - 2  # two graces: one for rollouts, one for tallies
+            await self._approve(content_id, proposal, last)
+        turn = int(age_seconds / grace) - 2  # two graces: one for rollouts, one for tallies
         if turn >= 0 and self._is_turn(epoch, turn):
-            await self._propose(epoch, last.root if last else None)
+            await self._propose(epoch, last)
         await self._post(epoch, turn)
         return False
 
@@ -207,9 +220,9 @@ class Auditor:
         own = [p for p in parts.archive.proposals(epoch).values() if p.account == parts.author.account]
         if own or len(tallies) < self._quorum:
             return
-        if (previous := self._previous(last)) is None:
+        if (previous := cumulative_points(parts.archive, last)) is None:
             parts.telemetry.events.write(
-                "ledger_error", text="the last posted settlement is not in the archive"
+                "ledger_error", text="the last final settlement is not in the archive"
             )
             return
         shares = settle(list(tallies.values()), previous, parts.manifest.limits.points_per_epoch)
@@ -220,13 +233,6 @@ class Auditor:
         total = sum(share.points for share in shares)
         parts.telemetry.events.write("proposal", epoch=epoch, content_id=content_id, total=total)
         await self._approve(content_id, proposal, last)
-
-    def _previous(self, last: EpochRoot | None) -> Mapping[Account, int] | None:
-        """Everybody's cumulative points as of the last posted epoch, or none if this node missed it."""
-        if last is None:
-            return {}
-        proposal = self._parts.archive.proposal(ContentId(last.archive_digest))
-        return {share.account: share.cumulative for share in proposal.shares} if proposal else None
 
     async def _approve(self, content_id: ContentId, proposal: Proposal, last: EpochRoot | None) -> None:
         """Signs a proposal that this node can recompute, and no second one in an epoch."""
@@ -246,18 +252,9 @@ class Auditor:
         )
 
     def _agrees(self, proposal: Proposal, last: EpochRoot | None) -> bool:
-        """Whether the tallies that a proposal names settle to its shares, on top of what the chain holds."""
-        tallies = [self._parts.archive.tally(id_) for id_ in proposal.tallies]
-        known = [tally for tally in tallies if tally is not None and tally.epoch == proposal.epoch]
-        if len(known) != len(proposal.tallies) or len({tally.account for tally in known}) != len(known):
-            return False
-        if len(known) < self._quorum:
-            return False
-        previous = {s.account: s.cumulative - s.points for s in proposal.shares if s.cumulative > s.points}
-        before = [Share(account, 0, cumulative) for account, cumulative in previous.items()]
-        if merkle.root(cumulative_leaves(before)) != (last.cumulative_root if last else merkle.EMPTY_ROOT):
-            return False
-        return settle(known, previous, self._parts.manifest.limits.points_per_epoch) == proposal.shares
+        parts = self._parts
+        cap = parts.manifest.limits.points_per_epoch
+        return is_settlement(parts.archive, proposal, last, quorum=self._quorum, points_cap=cap)
 
     async def _post(self, epoch: int, turn: int) -> None:
         """Posts a root that a quorum approved: the proposer at once, the others a turn later."""
@@ -286,9 +283,9 @@ class Auditor:
         await parts.transport.publish(contributions_topic(parts.manifest.swarm_id), envelope.to_bytes())
         return envelope.content_id
 
-    def _tell_posted(self, root: EpochRoot) -> None:
+    def _tell_final(self, root: EpochRoot) -> None:
         self._parts.telemetry.events.write(
-            "epoch_posted",
+            "epoch_final",
             epoch=root.epoch,
             total=root.total,
             contribution_root=root.contribution_root,

@@ -136,7 +136,9 @@ def found(
         quorum=min(plan.QUORUM, len(auditors)),
         genesis_seconds=genesis_seconds,
         epoch_seconds=settings.epoch_seconds,
+        challenge_seconds=plan.challenge_seconds(settings.epoch_seconds),
         epoch_budget_points=plan.EPOCH_BUDGET_POINTS,
+        points_cap=plan.LIMITS.points_per_epoch,
     )
     deployment = deploy([rpc_url], EthAccount.from_key(deployer.account_key), contracts)
     manifest = Manifest(

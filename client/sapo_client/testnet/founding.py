@@ -173,7 +173,9 @@ class Founding:
             quorum=wish.quorum,
             genesis_seconds=genesis_seconds,
             epoch_seconds=wish.epoch_seconds,
+            challenge_seconds=plan.challenge_seconds(wish.epoch_seconds),
             epoch_budget_points=plan.EPOCH_BUDGET_POINTS,
+            points_cap=plan.LIMITS.points_per_epoch,
             faucet_wei=round(wish.faucet_coins * _COIN),
             wei_per_drip=round(wish.coins_per_drip * _COIN),
         )

@@ -72,11 +72,11 @@ class ChainView:
         return head_block(self._rpc)
 
     def next_epoch(self) -> int:
-        """The lowest epoch that can still be posted."""
+        """The lowest epoch that can still become final."""
         return self._ledger.next_epoch()
 
     def epochs(self, stories: Sequence[Story]) -> list[EpochRow]:
-        """Every posted epoch."""
+        """Every final epoch."""
         rows = []
         for epoch in range(self.next_epoch()):
             if (record := self._ledger.record(epoch)) is None:

@@ -38,6 +38,9 @@ LIMITS: Final = Limits(slots_per_epoch=1024, max_completions=8, points_per_epoch
 EPOCH_BUDGET_POINTS: Final = LIMITS.points_per_epoch * MAX_NODES
 """Every node may earn its cap."""
 
+CHALLENGE_SHARE: Final = 0.1
+"""Part of an epoch in which a posting can be challenged: every watcher looks each second."""
+
 MIN_NODES: Final = 2
 MIN_EPOCHS: Final = 2
 """Nodes are born during epoch 0, so the first epoch that counts as whole is the second."""
@@ -169,3 +172,8 @@ def names(base: tuple[str, ...], count: int) -> tuple[str, ...]:
     """Friendly names, always the same ones; a number is added when they run out."""
     rounds = range(1, count // len(base) + 2)
     return tuple(name if turn == 1 else f"{name}-{turn}" for turn in rounds for name in base)[:count]
+
+
+def challenge_seconds(epoch_seconds: int) -> int:
+    """How long a posting can be challenged."""
+    return max(1, round(CHALLENGE_SHARE * epoch_seconds))

@@ -33,8 +33,8 @@ LOOK_SECONDS: Final = 0.5
 CHAIN_LOOK_SECONDS: Final = 5.0
 """Between two questions to the chain, which is busy enough with the nodes'."""
 
-POSTING_SECONDS: Final = 40.0
-"""After the last epoch: two graces, a proposal, approvals and a transaction."""
+POSTING_SECONDS: Final = 60.0
+"""After the last epoch: two graces, a proposal, approvals, a window, a grace and two transactions."""
 
 STOP_SECONDS: Final = 60.0
 CLAIM_SECONDS: Final = 120.0

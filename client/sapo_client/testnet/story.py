@@ -104,7 +104,7 @@ class Story:
                 self._refused(event)
             case "tally":
                 self.tallies[_int(event, "epoch")] = _points(event.get("points"))
-            case "epoch_posted":
+            case "epoch_final":
                 self.posted.add(_int(event, "epoch"))
             case "learner_restarted":
                 self.learner_restarts += 1

@@ -2,12 +2,16 @@
 
 import coincurve
 import pytest
+from eth_utils import keccak
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.ledger import (
     ALICE,
+    AUDITOR_BOND,
     AUDITORS,
+    BOB,
     BUDGET_POINTS,
+    CHALLENGE_SECONDS,
     EPOCH_SECONDS,
     GENESIS_SECONDS,
     STRANGER,
@@ -27,31 +31,77 @@ from sapo_protocol.identifiers import Account, Digest
 ORDER = coincurve.utils.GROUP_ORDER_INT
 
 
-def test_a_quorum_posts_an_epoch(contracts: Contracts) -> None:
+def test_a_quorum_posts_an_epoch_and_anyone_makes_it_final(contracts: Contracts) -> None:
     root = make_root(4, total=BUDGET_POINTS)
-    assert contracts.ledger.next_epoch() == 0
+    ledger = contracts.ledger
+    assert (ledger.next_epoch(), ledger.live()) == (0, None)
     contracts.post(root, sign(root, contracts.domain), signer=ALICE)  # anyone may send it
-    posted_at = contracts.chain.engine.head.timestamp
-    assert contracts.ledger.record(4) == EpochRecord(root, posted_at)
-    assert contracts.ledger.next_epoch() == 5
-    assert contracts.ledger.record(3) is None
-    assert contracts.ledger.auditors() == (tuple(map(address, AUDITORS)), 3)
-    assert contracts.ledger.clock() == (GENESIS_SECONDS, EPOCH_SECONDS)
+    posted = EpochRecord(root, contracts.chain.engine.head.timestamp)
+    assert (ledger.live(), ledger.record(4), ledger.next_epoch()) == (posted, None, 0)
+    contracts.finalise(signer=BOB)
+    assert (ledger.live(), ledger.record(4), ledger.next_epoch()) == (None, posted, 5)
+    assert ledger.record(3) is None
+    assert ledger.auditors() == (tuple(map(address, AUDITORS)), 3)
+    assert ledger.clock() == (GENESIS_SECONDS, EPOCH_SECONDS)
+    assert (ledger.challenge_seconds(), ledger.auditor_bond()) == (CHALLENGE_SECONDS, AUDITOR_BOND)
+    assert contracts.distributor.granted_points() == BUDGET_POINTS
 
 
 def test_more_signatures_than_needed_are_welcome(contracts: Contracts) -> None:
     root = make_root(0)
     contracts.post(root, sign(root, contracts.domain, AUDITORS))
+    contracts.finalise()
     assert contracts.ledger.next_epoch() == 1
+
+
+def test_a_posting_is_final_only_after_its_window(contracts: Contracts) -> None:
+    root, chain = make_root(0), contracts.chain
+    finalise = contracts.ledger.finalise()
+    assert refused_as(lambda: chain.send(BOB, contracts.ledger.address, finalise)) == "NothingLive"
+    contracts.post(root, sign(root, contracts.domain))
+    chain.now_seconds = chain.engine.head.timestamp + CHALLENGE_SECONDS - 0.1
+    assert refused_as(lambda: chain.send(BOB, contracts.ledger.address, finalise)) == "StillChallengeable"
+    contracts.finalise()
+    assert refused_as(lambda: chain.send(BOB, contracts.ledger.address, finalise)) == "NothingLive"
+
+
+def test_one_posting_is_live_at_a_time(contracts: Contracts) -> None:
+    first, second = make_root(0), make_root(1)
+    contracts.post(first, sign(first, contracts.domain))
+    for root in (first, second):
+        refusal = refused_as(lambda r=root: contracts.post(r, sign(r, contracts.domain)))
+        assert refusal == "OtherPostingLive"
+    contracts.finalise()
+    contracts.post(second, sign(second, contracts.domain))
+    live = contracts.ledger.live()
+    assert live is not None
+    assert live.root == second
 
 
 def test_epochs_strictly_increase_and_may_be_skipped(contracts: Contracts) -> None:
     for epoch in (2, 5):
         root = make_root(epoch)
         contracts.post(root, sign(root, contracts.domain))
+        contracts.finalise()
     for epoch in (0, 4, 5):
         root = make_root(epoch)
         assert refused_as(lambda r=root: contracts.post(r, sign(r, contracts.domain))) == "EpochNotIncreasing"
+
+
+def test_a_signature_without_a_bond_does_not_count(contracts: Contracts) -> None:
+    root, auditor, vault = make_root(0), AUDITORS[0], contracts.vault
+    contracts.chain.send(auditor, vault.address, vault.request_exit(1))
+    assert refused_as(lambda: contracts.post(root, sign(root, contracts.domain))) == "NotBonded"
+    contracts.post(root, sign(root, contracts.domain, AUDITORS[1:]))
+
+
+def test_only_the_verifier_rejects(contracts: Contracts) -> None:
+    root = make_root(0)
+    contracts.post(root, sign(root, contracts.domain))
+    strike = keccak(text="strike(address,uint64)")[:4] + bytes(12) + address(AUDITORS[0]) + bytes(32)
+    for data in (keccak(text="reject()")[:4], strike):
+        refusal = refused_as(lambda d=data: contracts.chain.send(AUDITORS[0], contracts.ledger.address, d))
+        assert refusal == "OnlyVerifier"
 
 
 def test_an_epoch_is_posted_only_when_it_is_over(contracts: Contracts) -> None:
@@ -119,7 +169,7 @@ def test_a_posting_cannot_be_replayed_on_another_chain(contracts: Contracts) -> 
 def _is_no_quorum(contracts: Contracts, root: EpochRoot, signatures: list[bytes]) -> bool:
     # Signatures over something else recover to accounts that nobody knows, in whatever order.
     refusal = refused_as(lambda: contracts.post(root, signatures))
-    return refusal in ("NotAuditor", "SignerOrder") and contracts.ledger.next_epoch() == 0
+    return refusal in ("NotAuditor", "SignerOrder") and contracts.ledger.live() is None
 
 
 @pytest.mark.parametrize(
@@ -131,7 +181,9 @@ def _is_no_quorum(contracts: Contracts, root: EpochRoot, signatures: list[bytes]
         ({"auditors": (address(ALICE), address(ALICE)), "quorum": 1}, "BadAuditors"),
         ({"auditors": (Account(bytes(20)), address(ALICE)), "quorum": 1}, "BadAuditors"),
         ({"epoch_seconds": 0}, "BadClock"),
-        ({"epoch_budget_points": 2**64}, "BadBudget"),
+        ({"challenge_seconds": 0}, "BadClock"),
+        ({"challenge_seconds": EPOCH_SECONDS}, "BadClock"),
+        ({"epoch_budget_points": 2**32}, "BadBudget"),
     ],
 )
 def test_a_senseless_plan_is_not_deployed(chain: ServedChain, changes: dict[str, object], error: str) -> None:

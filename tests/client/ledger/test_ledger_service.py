@@ -4,6 +4,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,12 @@ import pytest
 import trio
 from support.ledger import (
     ALICE,
+    AUDITOR_BOND,
     AUDITORS,
     BOB,
     EPOCH_SECONDS,
     GENESIS_SECONDS,
+    QUORUM,
     TOKENS_PER_POINT,
     Contracts,
     ServedChain,
@@ -28,7 +31,8 @@ from support.ledger import (
 from support.swarm import make_manifest
 
 from sapo_client.ledger.errors import LedgerError, LedgerUnavailable
-from sapo_client.ledger.records import LedgerStatus
+from sapo_client.ledger.fraud import Equivocation, OverCap
+from sapo_client.ledger.records import LedgerStatus, Stake
 from sapo_client.ledger.service import Ledger
 from sapo_protocol.identifiers import Account
 
@@ -112,7 +116,7 @@ async def test_a_registered_node_is_seen_by_all(contracts: Contracts, ledger: Le
     assert status == LedgerStatus(0, 1, 0, None, status.lag_seconds)
 
 
-async def test_an_epoch_is_posted_and_claimed(contracts: Contracts, ledger: Ledger) -> None:
+async def test_an_epoch_is_posted_finalised_and_claimed(contracts: Contracts, ledger: Ledger) -> None:
     assert await ledger.last_record() is None
     tree = Tree({A: 7, B: 3})
     root = make_root(2, total=10, cumulative_root=tree.root)
@@ -120,16 +124,50 @@ async def test_an_epoch_is_posted_and_claimed(contracts: Contracts, ledger: Ledg
         in_any_order = reversed(sign(root, contracts.domain, AUDITORS))
         await ledger.post(root, [*in_any_order, *sign(root, contracts.domain)])
         await _until_idle(ledger)
+        live = await ledger.live_record()
+        assert live is not None
+        assert (live.root, await ledger.last_record()) == (root, None)
+        contracts.chain.now_seconds = live.posted_at_seconds + await ledger.challenge_seconds()
+        await ledger.finalise(root)
+        await _until_idle(ledger)
         await ledger.claim(7, tree.proof(A))
         await _until_idle(ledger)
     record = await ledger.last_record()
-    assert record is not None
-    assert record.root == root
+    assert record == live
+    assert await ledger.live_record() is None
     assert await ledger.record(2) == record
     assert await ledger.record(1) is None
     assert await ledger.claimed() == await ledger.claimed(A) == 7
     assert await ledger.balance(A) == 7 * TOKENS_PER_POINT
     assert await ledger.balance(B) == 0
+
+
+async def test_a_false_posting_is_challenged(contracts: Contracts, ledger: Ledger) -> None:
+    tree = Tree({A: await ledger.points_cap() + 1})
+    root = replace(make_root(2), contribution_root=tree.root)
+    contracts.post(root, sign(root, contracts.domain))
+    over = OverCap(A, tree.points[A], tree.proof(A))
+    async with _running(ledger):
+        for _ in range(2):
+            await ledger.challenge(2, over)
+        await _until_idle(ledger)
+    assert await ledger.live_record() is None
+    assert await ledger.stake(address(AUDITORS[0])) == Stake(0, 0, 0)
+    assert await ledger.balance() == QUORUM * (AUDITOR_BOND // 2)
+    assert ledger.status().confirmed == 1
+
+
+async def test_an_equivocation_is_punished_once(contracts: Contracts, ledger: Ledger) -> None:
+    a, b, auditor = make_root(2), make_root(2, archive=8), AUDITORS[0]
+    (of_a,), (of_b,) = (sign(root, contracts.domain, [auditor]) for root in (a, b))
+    assert not await ledger.has_equivocated(address(auditor), 2)
+    async with _running(ledger):
+        await ledger.challenge(2, Equivocation(a, b, of_a, of_b))
+        await ledger.challenge(2, Equivocation(b, a, of_b, of_a))
+        await _until_idle(ledger)
+    assert await ledger.has_equivocated(address(auditor), 2)
+    status = ledger.status()
+    assert status == LedgerStatus(0, 2, 0, None, status.lag_seconds)
 
 
 async def test_the_ground_of_a_beacon_is_the_last_block_before(contracts: Contracts, ledger: Ledger) -> None:

@@ -6,18 +6,22 @@ from hypothesis import strategies as st
 from support.ledger import (
     ALICE,
     BOB,
+    STRANGER,
     TOKENS_PER_POINT,
     Contracts,
     ServedChain,
     Tree,
     address,
     deploy_contracts,
+    make_root,
     refused_as,
+    sign,
 )
 
 from sapo_protocol.identifiers import Account, Digest
 
 A, B = address(ALICE), address(BOB)
+PAYOUT_DELAY_SECONDS = 7 * 24 * 3600
 
 
 def test_a_claim_pays_the_account_whoever_sends_it(contracts: Contracts) -> None:
@@ -77,23 +81,72 @@ def test_a_falling_cumulative_pays_nothing(contracts: Contracts) -> None:
     assert contracts.distributor.claimed(A) == 7
 
 
-def test_nothing_is_claimable_before_the_first_posting(contracts: Contracts) -> None:
-    assert refused_as(lambda: contracts.claim(A, 7, ())) == "NothingPosted"
+def test_only_final_roots_are_paid(contracts: Contracts) -> None:
+    tree = Tree({A: 7})
+    root = make_root(0, total=7, cumulative_root=tree.root)
+    contracts.post(root, sign(root, contracts.domain))
+    assert refused_as(lambda: contracts.claim(A, 7, tree.proof(A))) == "WrongProof"
+    contracts.finalise()
+    contracts.claim(A, 7, tree.proof(A))
+    assert contracts.distributor.claimed(A) == 7
 
 
-def test_no_more_points_are_paid_than_were_posted(contracts: Contracts) -> None:
+def test_only_the_ledger_grants(contracts: Contracts) -> None:
+    paying = contracts.distributor
+    data = paying.grant(Tree({A: 7}).root, 7)
+    assert refused_as(lambda: contracts.chain.send(ALICE, paying.address, data)) == "OnlyLedger"
+
+
+def test_no_more_points_are_paid_than_were_granted(contracts: Contracts) -> None:
     # A dishonest quorum puts more into the tree than the totals that it posts.
     tree = contracts.settle(0, {A: 900, B: 900}, total=1_000)
     contracts.claim(A, 900, tree.proof(A))
-    assert refused_as(lambda: contracts.claim(B, 900, tree.proof(B))) == "OverPosted"
+    assert refused_as(lambda: contracts.claim(B, 900, tree.proof(B))) == "OverGranted"
 
 
 def test_no_more_tokens_are_paid_than_were_funded(chain: ServedChain) -> None:
     poor = deploy_contracts(chain, reward_tokens=10 * TOKENS_PER_POINT)
     tree = poor.settle(0, {A: 8, B: 3}, total=11)
     poor.claim(A, 8, tree.proof(A))
-    assert refused_as(lambda: poor.claim(B, 3, tree.proof(B))) == "NotFunded"
+    assert refused_as(lambda: poor.claim(B, 3, tree.proof(B))) == "ERC20InsufficientBalance"
     assert poor.token.balance(poor.distributor.address) == 2 * TOKENS_PER_POINT
+
+
+def test_claims_go_to_the_payout_address(contracts: Contracts) -> None:
+    chain, paying, c = contracts.chain, contracts.distributor, address(STRANGER)
+    assert paying.payout(A) == A
+    tree = contracts.settle(0, {A: 7}, total=7)
+    chain.send(ALICE, paying.address, paying.set_payout(B))  # the first one at once
+    assert paying.payout(A) == B
+    contracts.claim(A, 7, tree.proof(A))
+    assert (contracts.token.balance(A), contracts.token.balance(B)) == (0, 7 * TOKENS_PER_POINT)
+
+    chain.send(ALICE, paying.address, paying.set_payout(c))  # every other after its delay
+    assert paying.payout(A) == B
+    announced = chain.engine.head.timestamp
+    chain.now_seconds = announced + PAYOUT_DELAY_SECONDS - 1
+    apply = paying.apply_payout(A)
+    assert refused_as(lambda: chain.send(BOB, paying.address, apply)) == "PayoutTooEarly"
+    chain.now_seconds = announced + PAYOUT_DELAY_SECONDS
+    chain.send(BOB, paying.address, apply)
+    assert paying.payout(A) == c
+    assert refused_as(lambda: chain.send(BOB, paying.address, apply)) == "NoPayoutChange"
+    assert paying.claimed(A) == 7
+
+
+def test_a_later_announcement_replaces_the_earlier(contracts: Contracts) -> None:
+    chain, paying = contracts.chain, contracts.distributor
+    for payout in (B, address(STRANGER), A):
+        chain.send(ALICE, paying.address, paying.set_payout(payout))
+    chain.now_seconds = chain.engine.head.timestamp + PAYOUT_DELAY_SECONDS
+    chain.send(BOB, paying.address, paying.apply_payout(A))
+    assert paying.payout(A) == A
+
+
+def test_nobody_is_no_payout_address(contracts: Contracts) -> None:
+    paying = contracts.distributor
+    data = paying.set_payout(Account(bytes(20)))
+    assert refused_as(lambda: contracts.chain.send(ALICE, paying.address, data)) == "EmptyPayout"
 
 
 @pytest.fixture(scope="module")

@@ -97,6 +97,7 @@ def test_an_epoch_that_somebody_else_posted_is_done(contracts: Contracts, tmp_pa
     root = make_root(3)
     data = contracts.ledger.post(root, sign(root, contracts.domain))
     contracts.post(root, sign(root, contracts.domain, AUDITORS))
+    contracts.finalise()
     desk.want(data, to=contracts.ledger.address)
     assert desk.steps() == 1
     assert desk.notes() == [(State.CONFIRMED, "EpochNotIncreasing")]
@@ -112,6 +113,7 @@ def test_a_race_lost_inside_the_chain_is_settled_too(contracts: Contracts, tmp_p
     )
     desk.outbox.sign(entry, signed)  # signed while it would pass, then somebody else is mined first
     contracts.post(root, sign(root, contracts.domain), signer=BOB)
+    contracts.finalise()
     assert desk.sender.step()  # sends it: the chain mines it as reverted
     assert desk.sender.step()
     assert desk.notes() == [(State.QUEUED, "reverted")]
@@ -140,7 +142,23 @@ def test_what_is_too_early_is_tried_again_later(contracts: Contracts, tmp_path: 
     chain.now_seconds = GENESIS_SECONDS + (epoch + 1) * 60
     desk.clock.seconds += 1
     assert desk.steps() == 2
-    assert contracts.ledger.next_epoch() == epoch + 1
+    live = contracts.ledger.live()
+    assert live is not None
+    assert live.root == root
+
+
+def test_a_posting_waits_for_the_one_before_it(contracts: Contracts, tmp_path: Path) -> None:
+    desk, root, other = Desk(contracts, tmp_path), make_root(3), make_root(2)
+    contracts.post(other, sign(other, contracts.domain))
+    desk.want(contracts.ledger.post(root, sign(root, contracts.domain)), to=contracts.ledger.address)
+    assert desk.sender.step()
+    assert "OtherPostingLive" in str(desk.sender.last_error)
+    contracts.finalise()
+    desk.clock.seconds += 1
+    assert desk.steps() == 2
+    live = contracts.ledger.live()
+    assert live is not None
+    assert live.root == root
 
 
 def test_a_signed_transaction_is_sent_again_after_a_restart(contracts: Contracts, tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ async def test_two_epochs_are_counted_posted_claimed_and_explained(world: World)
             await _command(ledger_commands.explain, alice, EPOCH + 5)
         for office in everybody:
             assert office.ears.events("service_failed") == []
-        posted = [event["epoch"] for event in alice.ears.events("epoch_posted")]
+        posted = [event["epoch"] for event in alice.ears.events("epoch_final")]
         assert posted == [EPOCH, EPOCH + 1]
 
 

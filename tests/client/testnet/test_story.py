@@ -41,7 +41,7 @@ EVENTS: list[Event] = [
     {"event": "refused", "reason": "bad_signature", "stage": 7, "message": "ff" * 32, "content_id": None},
     {"event": "refused", "reason": "flood", "stage": 0, "message": None, "forwarder": "12D9", "count": 12},
     {"event": "tally", "epoch": 0, "points": {f"0x{ADA}": 3, BO: 4}},
-    {"event": "epoch_posted", "epoch": 0, "total": 7},
+    {"event": "epoch_final", "epoch": 0, "total": 7},
     {"event": "learner_restarted", "step": 1, "why": "killed"},
     {"event": "ledger_error", "text": "no answer"},
     {"event": "service_failed", "service": "gossip", "error": "KeyError()"},

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+/// @notice What auditors agree an epoch's contributions to be, and sign (EIP-712).
+struct EpochRoot {
+    uint64 epoch;
+    /// Merkle root of (account, points of this epoch).
+    bytes32 contributionRoot;
+    /// Merkle root of (account, points of all epochs up to this one).
+    bytes32 cumulativeRoot;
+    /// Sum of the points of this epoch.
+    uint256 total;
+    /// SHA-256 of the archive from which everyone can recompute the roots.
+    bytes32 archiveDigest;
+}
+
+/// @title The side of the epoch ledger that the verifier of fraud proofs works with.
+interface IDisputedLedger {
+    /// @notice The posting that may still be challenged; reverts if there is none.
+    function liveRoot() external view returns (EpochRoot memory);
+
+    /// @notice What an auditor signs (EIP-712), bound to this chain and this contract.
+    function epochRootDigest(EpochRoot calldata root) external view returns (bytes32);
+
+    /// @notice Whether an account's signature counts.
+    function isAuditor(address account) external view returns (bool);
+
+    /// @notice Drop the live posting for ever. Only for the verifier of fraud proofs.
+    /// @return signers Whose signatures it carried.
+    function reject() external returns (address[] memory signers);
+
+    /// @notice Take one auditor's signature from an epoch's live posting, if it is there; without a quorum the
+    ///         posting is dropped. Only for the verifier of fraud proofs.
+    function strike(address auditor, uint64 epoch) external;
+}

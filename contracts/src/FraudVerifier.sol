@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
+import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
+import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
+
+import {EpochRoot, IDisputedLedger} from "./EpochRoot.sol";
+import {MerkleSha256} from "./MerkleSha256.sol";
+import {RewardDistributor} from "./RewardDistributor.sol";
+import {StakeVault} from "./StakeVault.sol";
+
+/// @title Judges proofs that an auditor or a posting is false.
+/// @notice Anyone may prove; nobody decides. What a proof shows follows from its inputs, from the live posting and
+///         from the last final root. A posting proven false is rejected, and the bonds of all who signed it are
+///         slashed; of two roots signed for one epoch, only the bond of whoever signed both.
+/// @dev Each proof counts once: a rejected posting is no longer live, and two signatures of one auditor for one
+///      epoch are remembered. No owner.
+contract FraudVerifier {
+    enum Rule {
+        Equivocation,
+        OverCap,
+        ContributionSum,
+        CumulativeSum,
+        CumulativeDecrease
+    }
+
+    /// @notice The epoch ledger, which created this contract.
+    IDisputedLedger public immutable ledger;
+    RewardDistributor public immutable distributor;
+    /// @notice The bonds, created here, so that nobody else can slash them.
+    StakeVault public immutable vault;
+    /// @notice Most points that an account may earn in one epoch.
+    uint256 public immutable pointsCap;
+
+    /// @notice Whose second signature in an epoch was already punished.
+    mapping(address auditor => mapping(uint64 epoch => bool)) public equivocated;
+
+    event FraudProven(Rule indexed rule, uint64 indexed epoch, address indexed prover);
+
+    error NoContradiction();
+    error NotAuditor(address signer);
+    error AlreadyProven(address auditor, uint64 epoch);
+    error WithinCap(uint256 points, uint256 cap);
+    error WrongLeaves();
+    error SumMatches(uint256 sum);
+    error NoDecrease(uint256 before, uint256 afterwards);
+
+    constructor(RewardDistributor distributor_, uint256 pointsCap_, IERC20 token, uint256 exitSeconds) {
+        ledger = IDisputedLedger(msg.sender);
+        distributor = distributor_;
+        pointsCap = pointsCap_;
+        vault = new StakeVault(token, exitSeconds);
+    }
+
+    /// @notice One auditor signed two different roots for one epoch. Counts whether or not either was posted.
+    function proveEquivocation(
+        EpochRoot calldata a,
+        EpochRoot calldata b,
+        bytes calldata signatureOfA,
+        bytes calldata signatureOfB
+    ) external {
+        (bytes32 digestOfA, bytes32 digestOfB) = (ledger.epochRootDigest(a), ledger.epochRootDigest(b));
+        address signer = ECDSA.recover(digestOfA, signatureOfA);
+        if (a.epoch != b.epoch || digestOfA == digestOfB || signer != ECDSA.recover(digestOfB, signatureOfB)) {
+            revert NoContradiction();
+        }
+        if (!ledger.isAuditor(signer)) revert NotAuditor(signer);
+        if (equivocated[signer][a.epoch]) revert AlreadyProven(signer, a.epoch);
+        equivocated[signer][a.epoch] = true;
+        emit FraudProven(Rule.Equivocation, a.epoch, msg.sender);
+        ledger.strike(signer, a.epoch);
+        vault.slash(signer, msg.sender);
+    }
+
+    /// @notice The live posting grants an account more than an epoch allows.
+    function proveOverCap(address account, uint256 points, bytes32[] calldata proof) external {
+        EpochRoot memory root = ledger.liveRoot();
+        if (points <= pointsCap) revert WithinCap(points, pointsCap);
+        _requireLeaf(root.contributionRoot, account, points, proof);
+        _convict(Rule.OverCap, root.epoch);
+    }
+
+    /// @notice The points of the live posting do not add up to its total. Takes all leaves, in the tree's order.
+    function proveContributionSum(address[] calldata accounts, uint256[] calldata points) external {
+        EpochRoot memory root = ledger.liveRoot();
+        _requireOtherSum(root.contributionRoot, accounts, points, root.total);
+        _convict(Rule.ContributionSum, root.epoch);
+    }
+
+    /// @notice The cumulative points of the live posting do not add up to all that was granted before and its total.
+    ///         Takes all leaves, in the tree's order.
+    function proveCumulativeSum(address[] calldata accounts, uint256[] calldata cumulative) external {
+        EpochRoot memory root = ledger.liveRoot();
+        _requireOtherSum(root.cumulativeRoot, accounts, cumulative, distributor.grantedPoints() + root.total);
+        _convict(Rule.CumulativeSum, root.epoch);
+    }
+
+    /// @notice The live posting takes points from an account that the last final root granted.
+    function proveCumulativeDecrease(
+        address account,
+        uint256 before,
+        bytes32[] calldata proofBefore,
+        uint256 afterwards,
+        bytes32[] calldata proofAfterwards
+    ) external {
+        EpochRoot memory root = ledger.liveRoot();
+        if (afterwards >= before) revert NoDecrease(before, afterwards);
+        _requireLeaf(distributor.cumulativeRoot(), account, before, proofBefore);
+        _requireLeaf(root.cumulativeRoot, account, afterwards, proofAfterwards);
+        _convict(Rule.CumulativeDecrease, root.epoch);
+    }
+
+    function _requireLeaf(bytes32 root, address account, uint256 value, bytes32[] calldata proof) private view {
+        if (MerkleSha256.rootOf(MerkleSha256.leaf(account, value), proof) != root) revert WrongLeaves();
+    }
+
+    /// @dev A sum that overflows stays at the largest number: leaves too large to add up are no way out.
+    function _requireOtherSum(
+        bytes32 root,
+        address[] calldata accounts,
+        uint256[] calldata values,
+        uint256 expected
+    ) private view {
+        if (accounts.length != values.length) revert WrongLeaves();
+        if (MerkleSha256.rootOfAll(accounts, values) != root) revert WrongLeaves();
+        uint256 sum = 0;
+        for (uint256 i = 0; i < values.length; ++i) {
+            sum = Math.saturatingAdd(sum, values[i]);
+        }
+        if (sum == expected) revert SumMatches(sum);
+    }
+
+    function _convict(Rule rule, uint64 epoch) private {
+        emit FraudProven(rule, epoch, msg.sender);
+        address[] memory signers = ledger.reject();
+        for (uint256 i = 0; i < signers.length; ++i) {
+            vault.slash(signers[i], msg.sender);
+        }
+    }
+}
