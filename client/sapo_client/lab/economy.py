@@ -7,7 +7,8 @@ many rollouts they generate, how many of those are payable, what things cost.
 
 Two rules are taken at their weakest. Nobody forwards what an author withholds. And a lying auditor is always
 the first to propose, with the choice of tallies that serves it best: the others approve what they can
-recompute from tallies that they hold.
+recompute from tallies that they hold. No bond enters the sums: none of these lies is one that the contracts
+can see, so none of them costs a bond.
 """
 
 from __future__ import annotations
@@ -125,6 +126,7 @@ STRATEGIES: Final = (
     Strategy("one lying auditor denies the others", liars=1, lie=Lie.DENY),
     Strategy("2 of 5 auditors inflate, quorum 4", liars=2, auditors=(5, 4)),
     Strategy("2 of 5 auditors inflate, quorum 3", liars=2, auditors=(5, 3)),
+    Strategy("2 of 3 auditors inflate, quorum 2", liars=2, auditors=(3, 2)),
     Strategy("4 machines, one account", machines=4.0),
     Strategy("4 machines, 4 accounts", machines=4.0, accounts=4),
     Strategy("script: answers without a model", payable_share=1.0, rollout_cost=SCRIPT_COST),

@@ -115,5 +115,10 @@ def test_where_honest_work_does_not_pay_best_is_known() -> None:
     rows = compare(STRATEGIES, RULES, PRICES, World(), seed=0)
     better = {each.outcome.strategy for each in rows if each.against_honest > 0}
     harmful = {each.outcome.strategy for each in rows if each.others_lose > 0}
-    assert better == {named("2 of 5 auditors inflate, quorum 3"), named("script: "), named("script, 16")}
+    assert better == {
+        named("2 of 5 auditors inflate, quorum 3"),
+        named("2 of 3 auditors inflate"),
+        named("script: "),
+        named("script, 16"),
+    }
     assert harmful == {named("one lying auditor denies"), named("script, 64")}
