@@ -5,8 +5,9 @@ Anybody who holds it can recompute an epoch's root; an account needs it to prove
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from sapo_protocol.contributions import (
     Approval,
@@ -16,7 +17,8 @@ from sapo_protocol.contributions import (
     parse_proposal,
     parse_tally,
 )
-from sapo_protocol.envelope import Kind, parse_envelope
+from sapo_protocol.envelope import Kind, SignedEnvelope, parse_envelope
+from sapo_protocol.errors import Reason, RemoteProtocolError
 from sapo_protocol.identifiers import ContentId, SwarmId
 from sapo_verification.store import open_database
 
@@ -29,6 +31,14 @@ CREATE INDEX IF NOT EXISTS contribution_epoch ON contribution (epoch, kind);
 CREATE TABLE IF NOT EXISTS approved (epoch INTEGER PRIMARY KEY, proposal BLOB NOT NULL);
 """
 
+Contribution = Tally | Proposal | Approval
+
+_PARSERS: Final[Mapping[Kind, Callable[[bytes], Contribution]]] = {
+    Kind.TALLY: parse_tally,
+    Kind.PROPOSAL: parse_proposal,
+    Kind.APPROVAL: parse_approval,
+}
+
 
 class Archive:
     """Authentic contribution messages in SQLite, the first of each author, kind and epoch."""
@@ -37,9 +47,7 @@ class Archive:
         self._connection = open_database(path, _SCHEMA)
         self._swarm_id = swarm_id
 
-    def add(
-        self, content_id: ContentId, kind: Kind, message: Tally | Proposal | Approval, envelope: bytes
-    ) -> None:
+    def add(self, content_id: ContentId, kind: Kind, message: Contribution, envelope: bytes) -> None:
         """Keeps an authentic message."""
         self._connection.execute(
             "INSERT OR IGNORE INTO contribution VALUES (?, ?, ?, ?, ?)",
@@ -106,3 +114,14 @@ class Archive:
             "SELECT envelope FROM contribution WHERE content_id = ? AND kind = ?", (content_id, int(kind))
         ).fetchone()
         return parse_envelope(row[0], self._swarm_id).payload if row else None
+
+
+def parse_contribution(envelope: SignedEnvelope) -> Contribution:
+    """The tally, proposal or approval in an envelope, its signature not yet checked.
+
+    Raises:
+        RemoteProtocolError: ``WRONG_KIND``, or a parsing reason.
+    """
+    if (parser := _PARSERS.get(envelope.kind)) is None:
+        raise RemoteProtocolError(Reason.WRONG_KIND, f"a {envelope.kind.name} among contributions")
+    return parser(envelope.payload)

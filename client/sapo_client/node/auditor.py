@@ -14,13 +14,12 @@ Nodes that are no auditors only listen and watch: they keep the archive that pro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import trio
 
-from sapo_client.node.archive import Archive
+from sapo_client.node.archive import Archive, parse_contribution
 from sapo_client.node.clock import Clock
 from sapo_client.node.gossip import Gossip
 from sapo_client.node.rounds import Author
@@ -33,9 +32,6 @@ from sapo_protocol.contributions import (
     Approval,
     Proposal,
     Tally,
-    parse_approval,
-    parse_proposal,
-    parse_tally,
     settle,
 )
 from sapo_protocol.eip712 import EpochRoot
@@ -58,12 +54,6 @@ _FOLLOW_SECONDS: Final = 2.0
 
 _SERVED_EPOCHS: Final = 16
 """How far back a newcomer is told of settlements; the last one is what a claim needs."""
-
-_PARSERS: Final[Mapping[Kind, Callable[[bytes], Tally | Proposal | Approval]]] = {
-    Kind.TALLY: parse_tally,
-    Kind.PROPOSAL: parse_proposal,
-    Kind.APPROVAL: parse_approval,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +141,7 @@ class Auditor:
     def _take_in(self, message: bytes) -> None:
         parts = self._parts
         envelope = parse_envelope(message, parts.manifest.swarm_id)
-        if (parser := _PARSERS.get(envelope.kind)) is None:
-            raise RemoteProtocolError(Reason.WRONG_KIND, f"a {envelope.kind.name} among contributions")
-        content = parser(envelope.payload)
+        content = parse_contribution(envelope)
         if parts.clock() < epoch_start_seconds(parts.manifest, content.epoch + 1):
             raise RemoteProtocolError(Reason.EPOCH_FUTURE, f"epoch {content.epoch} is not over")
         if parts.archive.has(envelope.content_id):
