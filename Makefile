@@ -26,7 +26,7 @@ help:
 demo: $(VENV)/.core
 	$(BIN)/sapo testnet up --nodes 4 --attackers 1 --epochs 3 --report $(REPORT)
 
-test: $(VENV)/.dev contracts/node_modules/.installed
+test: $(VENV)/.dev contracts/node_modules/.installed tests/chain/node_modules/.installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
 lint: $(VENV)/.dev
@@ -57,7 +57,8 @@ contracts-lint: $(VENV)/.slither contracts/node_modules/.installed
 	cd contracts && PATH="$$PWD/node_modules/.bin:$$PATH" ../$(VENV)/slither/bin/slither . --config-file slither.json
 
 clean:
-	rm -rf $(VENV) $(REPORT) .fuzz fuzz-report.json fault-report.json contracts/node_modules contracts/out contracts/cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(REPORT) .fuzz fuzz-report.json fault-report.json contracts/node_modules contracts/out contracts/cache \
+	  tests/chain/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -86,3 +87,10 @@ contracts/node_modules/.installed: contracts/package-lock.json
 	  (cd contracts && npm ci --ignore-scripts --no-audit --no-fund --silent && touch node_modules/.installed) \
 	    || echo "note: npm could not install the Solidity compiler and forge; the recompile check and the Foundry tests will be skipped"; \
 	else echo "note: no Node.js here; the contracts' recompile check and Foundry tests will be skipped"; fi
+
+# A chain that is not ours, for the tests that want one; without Node.js they are skipped by name.
+tests/chain/node_modules/.installed: tests/chain/package-lock.json
+	@if command -v npm >/dev/null; then \
+	  (cd tests/chain && npm ci --ignore-scripts --no-audit --no-fund --silent && touch node_modules/.installed) \
+	    || echo "note: npm could not install anvil; the tests against another chain will be skipped"; \
+	else echo "note: no Node.js here; the tests against another chain will be skipped"; fi

@@ -12,7 +12,7 @@ from sapo_protocol.contributions import (
     parse_proposal,
     parse_tally,
 )
-from sapo_protocol.envelope import Kind, parse_envelope
+from sapo_protocol.envelope import Kind, SignedEnvelope, parse_envelope
 from sapo_protocol.epochs import require_over
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, ContentId
@@ -20,7 +20,9 @@ from sapo_protocol.manifest import Manifest
 from sapo_protocol.rules import Rule
 from sapo_verification.certificates import CertificateBook
 
-_PARSERS: Final[Mapping[Kind, Callable[[bytes], Tally | Proposal | Approval]]] = {
+Contribution = Tally | Proposal | Approval
+
+_PARSERS: Final[Mapping[Kind, Callable[[bytes], Contribution]]] = {
     Kind.TALLY: parse_tally,
     Kind.PROPOSAL: parse_proposal,
     Kind.APPROVAL: parse_approval,
@@ -33,7 +35,7 @@ class AdmittedContribution:
 
     content_id: ContentId
     kind: Kind
-    content: Tally | Proposal | Approval
+    content: Contribution
     envelope: bytes
 
 
@@ -64,9 +66,7 @@ class ContributionAdmission:
             RemoteProtocolError: with the rule that decides the verdict.
         """
         envelope = parse_envelope(data, self._manifest.swarm_id)
-        if (parse := _PARSERS.get(envelope.kind)) is None:
-            raise RemoteProtocolError(Rule.TOPIC_KIND, f"a {envelope.kind.name} among contributions")
-        content = parse(envelope.payload)
+        content = parse_contribution(envelope)
         require_over(self._manifest, content.epoch, now_seconds)
         if self._is_known(envelope.content_id):
             raise RemoteProtocolError(Rule.CONTRIBUTION_NEW, "the contribution is known")
@@ -76,3 +76,14 @@ class ContributionAdmission:
         if not envelope.is_signed_by(content.node):
             raise RemoteProtocolError(Rule.NODE_SIGNED, "not signed by the node that it names")
         return AdmittedContribution(envelope.content_id, envelope.kind, content, data)
+
+
+def parse_contribution(envelope: SignedEnvelope) -> Contribution:
+    """The tally, proposal or approval in an envelope, its signature not yet checked.
+
+    Raises:
+        RemoteProtocolError: with the rule that it breaks.
+    """
+    if (parse := _PARSERS.get(envelope.kind)) is None:
+        raise RemoteProtocolError(Rule.TOPIC_KIND, f"a {envelope.kind.name} among contributions")
+    return parse(envelope.payload)

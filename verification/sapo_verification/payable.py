@@ -5,7 +5,7 @@ informative. Points are linear in it and capped, so splitting an account gains n
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from sapo_protocol import merkle
 from sapo_protocol.identifiers import Account, ContentId, Digest
@@ -27,11 +27,8 @@ class PayableCount:
         self, epoch: int, live_accounts: Iterable[Account], points_per_epoch: int
     ) -> tuple[tuple[Account, int], ...]:
         """Points of every registered account with any, ascending by account."""
-        counted = self._payable.get(epoch, {})
-        return tuple(
-            (account, min(points_per_epoch, len(counted[account])))
-            for account in sorted(set(live_accounts) & set(counted))
-        )
+        counted = {account: len(ids) for account, ids in self._payable.get(epoch, {}).items()}
+        return capped_points(counted, live_accounts, points_per_epoch)
 
     def evidence_root(self, epoch: int) -> Digest:
         """A Merkle root over the content ids behind the count."""
@@ -46,3 +43,13 @@ class PayableCount:
         """Drops the counts of older epochs."""
         for epoch in [epoch for epoch in self._payable if epoch < before_epoch]:
             del self._payable[epoch]
+
+
+def capped_points(
+    payable: Mapping[Account, int], live_accounts: Iterable[Account], points_per_epoch: int
+) -> tuple[tuple[Account, int], ...]:
+    """The pay rule: a point per payable rollout of a registered account, capped; ascending by account."""
+    return tuple(
+        (account, min(points_per_epoch, payable[account]))
+        for account in sorted(set(live_accounts) & set(payable))
+    )

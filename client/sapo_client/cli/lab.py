@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sapo_client.cli.options import Common, command
+from sapo_client.cli.render import Grid
+
+if TYPE_CHECKING:
+    from sapo_client.lab.economy import Row
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Experiments on this machine.")
 
@@ -45,3 +49,68 @@ def pretrain(
             progress=lambda now: bar.update(task, completed=now.step, loss=now.loss),
         )
     common.output.emit({"folder": str(out), "steps": total, "seed": seed}, f"wrote {out}")
+
+
+@command(app)
+def economy(
+    common: Common,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Root of the machines' luck.")] = 0,
+    epochs: Annotated[int, typer.Option("--epochs", min=1, metavar="E", help="Epochs to play.")] = 24,
+    honest: Annotated[
+        int, typer.Option("--honest", min=1, metavar="N", help="Honest accounts besides the player's.")
+    ] = 8,
+    point: Annotated[
+        float, typer.Option("--point", min=0, help="Worth of a point, in generated rollouts.")
+    ] = 4.0,
+    million_gas: Annotated[
+        float, typer.Option("--million-gas", min=0, help="Price of a million gas, in generated rollouts.")
+    ] = 100.0,
+) -> None:
+    """Play ways of taking part, honest and not, under the rules as shipped, and show which of them pay.
+
+    Profit is in generated rollouts: points at their worth, less rollouts, messages and gas. Takes a second.
+    """
+    from dataclasses import asdict
+
+    from sapo_client.lab.economy import STRATEGIES, Prices, Rules, World, compare
+
+    rules, prices, world = Rules(), Prices(point, million_gas), World(honest, epochs)
+    rows = compare(STRATEGIES, rules, prices, world, seed)
+    document = {
+        "format": "sapo/lab/economy/1",
+        "seed": seed,
+        "rules": asdict(rules),
+        "prices": asdict(prices),
+        "world": asdict(world),
+        "strategies": [_strategy_document(row) for row in rows],
+    }
+    columns = ("strategy", "points", "cost", "profit", "per cost", "against honest", "pays", "others lose")
+    common.output.emit(document, Grid(columns, [_strategy_cells(row) for row in rows]))
+
+
+def _strategy_document(row: Row) -> dict[str, Any]:
+    outcome = row.outcome
+    return {
+        "name": outcome.strategy.name,
+        "points": outcome.points,
+        "cost": outcome.cost,
+        "profit": outcome.profit,
+        "profit_per_cost": outcome.profit_per_cost,
+        "against_honest": row.against_honest,
+        "others_lose": row.others_lose,
+        "epochs_posted": outcome.posted,
+    }
+
+
+def _strategy_cells(row: Row) -> tuple[str | int, ...]:
+    outcome = row.outcome
+    return (
+        outcome.strategy.name,
+        outcome.points,
+        f"{outcome.cost:.0f}",
+        f"{outcome.profit:.0f}",
+        f"{outcome.profit_per_cost:.2f}",
+        f"{row.against_honest:+.2f}",
+        row.pays,
+        f"{row.others_lose:.0%}",
+    )

@@ -7,14 +7,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sapo_client.cli.options import Common, IdentityOption, PassphraseFile, RpcOption, command
+from sapo_client.cli.options import (
+    Common,
+    IdentityOption,
+    ManifestOption,
+    PassphraseFile,
+    RpcOption,
+    command,
+)
 from sapo_client.cli.render import Block, Grid, Pairs
 
 if TYPE_CHECKING:
     from sapo_client.config import Config
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Look at, claim and explain what was earned."
+    no_args_is_help=True, rich_markup_mode=None, help="Look at, claim, explain and check what was earned."
 )
 
 
@@ -29,6 +36,20 @@ def status(
     from sapo_client.node import ledger_commands
 
     _print(common, ledger_commands.status(_config(common, identity, rpc, passphrase_file)))
+
+
+@command(app)
+def register(
+    common: Common,
+    identity: IdentityOption = None,
+    manifest: ManifestOption = None,
+    rpc: RpcOption = None,
+    passphrase_file: PassphraseFile = None,
+) -> None:
+    """Register the node key with the account, as `sapo join` does by itself."""
+    from sapo_client.node import ledger_commands
+
+    _print(common, ledger_commands.register(_config(common, identity, rpc, passphrase_file, manifest)))
 
 
 @command(app)
@@ -58,11 +79,67 @@ def explain(
     _print(common, ledger_commands.explain(_config(common, identity, rpc, passphrase_file), epoch))
 
 
+@command(app)
+def audit(
+    common: Common,
+    epoch: Annotated[int, typer.Argument(metavar="EPOCH", min=0, help="Number of the epoch.")],
+    rpc: RpcOption = None,
+) -> None:
+    """Recompute an epoch's root from the tallies that this node heard; exit 7 unless it follows from them."""
+    from sapo_client.node import epoch_audit
+
+    _judge(common, epoch_audit.audit(_config(common, rpc=rpc), epoch))
+
+
+@command(app)
+def export(
+    common: Common,
+    epoch: Annotated[int, typer.Argument(metavar="EPOCH", min=0, help="Number of the epoch.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")],
+) -> None:
+    """Write what is behind an epoch's root to a file, for `sapo ledger verify` anywhere."""
+    from sapo_client.node import epoch_audit
+
+    _print(common, epoch_audit.export(_config(common), epoch, file))
+
+
+@command(app)
+def verify(
+    common: Common,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that `ledger export` wrote.")],
+    manifest: ManifestOption = None,
+    rpc: RpcOption = None,
+) -> None:
+    """Recompute an epoch's root from an exported file and the chain; exit 7 unless it follows from them."""
+    from sapo_client.node import epoch_audit
+
+    _judge(common, epoch_audit.verify(_config(common, rpc=rpc, manifest=manifest), file))
+
+
 def _config(
-    common: Common, identity: str | None, rpc: list[str] | None, passphrase_file: Path | None
+    common: Common,
+    identity: str | None = None,
+    rpc: list[str] | None = None,
+    passphrase_file: Path | None = None,
+    manifest: Path | None = None,
 ) -> Config:
-    flags = {"identity": identity, "ledger.rpc_urls": rpc, "passphrase_file": passphrase_file}
+    flags = {
+        "identity": identity,
+        "ledger.rpc_urls": rpc,
+        "passphrase_file": passphrase_file,
+        "swarm.manifest": manifest,
+    }
     return common.resolve(flags).config
+
+
+def _judge(common: Common, facts: dict[str, Any]) -> None:
+    from sapo_client.errors import ExitCode
+    from sapo_client.node.epoch_audit import EXPLAINED
+
+    _print(common, facts)
+    if not facts["paid as by all tallies"]:
+        common.output.warn("a proposer left tallies out, and that changed what some accounts were paid")
+    raise typer.Exit(ExitCode.DONE if facts["verdict"] == EXPLAINED else ExitCode.VERIFICATION)
 
 
 def _print(common: Common, facts: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sapo_client.cli import founding
 from sapo_client.cli.options import Common, command
 from sapo_client.cli.render import Grid
 
@@ -19,6 +20,7 @@ app = typer.Typer(
     help="Run a whole swarm on this machine: chain, contracts, nodes, attackers.",
 )
 
+founding.register(app)
 
 LOG_COLUMNS = 160  # a file has no edge, and tables must not break in it
 

@@ -3,7 +3,6 @@
 Every function blocks: call it in a worker thread.
 """
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -15,15 +14,17 @@ from web3 import Web3
 from sapo_client.ledger import transactions as tx
 from sapo_client.ledger.artefact import load
 from sapo_client.ledger.contract import Contract, Faucet, Ledger, Registry, Token, Vault
+from sapo_client.ledger.deployer import Deployer
 from sapo_client.ledger.errors import LedgerError
 from sapo_client.ledger.rpc import Rpc
 from sapo_protocol.identifiers import Account
 
 _TOKEN: Final = 10**18
-_POLL_SECONDS: Final = 0.5
-"""Between two looks for a receipt: a fraction of the fastest public block time."""
-_RECEIPT_SECONDS: Final = 180
-"""A public test network that takes longer is stuck, and a person should look."""
+
+_FAUCET_REFUSALS: Final = {
+    "TooEarly": ("served this account within the last day", "wait, or send it coins yourself"),
+    "Empty": ("is empty", "send it coins: anyone may, and its address is in deployment.json"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +75,14 @@ class Deployment:
     vault: Account
 
 
-def deploy(rpc_urls: Sequence[str], deployer: LocalAccount, plan: Plan) -> Deployment:
+def deploy(rpc_urls: Sequence[str], deployer: LocalAccount | Deployer, plan: Plan) -> Deployment:
     """Deploy everything, fund distributor, faucet and bonds, and check the code that lies on the chain.
 
     Raises:
         LedgerError: a transaction fails, or the code is not what was sent.
     """
     rpc = Rpc(rpc_urls)
+    deployer = deployer if isinstance(deployer, Deployer) else Deployer(deployer)
     holder = Account.from_hex(deployer.address)
     token = Token(rpc, _create(rpc, deployer, "SapoToken", deployer.address, plan.supply_tokens))
     registry = Registry(rpc, _create(rpc, deployer, "NodeRegistry"))
@@ -88,8 +90,8 @@ def deploy(rpc_urls: Sequence[str], deployer: LocalAccount, plan: Plan) -> Deplo
     faucet = Faucet(rpc, _create_faucet(rpc, deployer, plan, token.address))
     distributor, verifier, vault = ledger.distributor(), ledger.verifier(), ledger.vault()
     _require_code(token, registry, ledger, faucet, distributor, verifier, vault)
-    _send(rpc, deployer, tx.Call(token.address, token.transfer(distributor.address, plan.reward_tokens)))
-    _send(rpc, deployer, tx.Call(token.address, token.transfer(faucet.address, plan.faucet_tokens)))
+    deployer.send(rpc, tx.Call(token.address, token.transfer(distributor.address, plan.reward_tokens)))
+    deployer.send(rpc, tx.Call(token.address, token.transfer(faucet.address, plan.faucet_tokens)))
     bonds = _bond_auditors(rpc, deployer, plan, token, vault)
     if token.balance(holder) != plan.supply_tokens - plan.reward_tokens - plan.faucet_tokens - bonds:
         raise LedgerError("the token does not add up after the deployment", hint="deploy to a fresh chain")
@@ -112,7 +114,13 @@ def fund(rpc_urls: Sequence[str], payer: LocalAccount, faucet: Account, receiver
         LedgerError: the faucet is empty or has served the account lately.
     """
     rpc = Rpc(rpc_urls)
-    _send(rpc, payer, tx.Call(faucet, Faucet(rpc, faucet).drip(receiver)))
+    try:
+        Deployer(payer).send(rpc, tx.Call(faucet, Faucet(rpc, faucet).drip(receiver)))
+    except tx.Refused as refused:
+        if refused.error not in _FAUCET_REFUSALS:
+            raise
+        text, hint = _FAUCET_REFUSALS[refused.error]
+        raise LedgerError(f"the faucet {text}", hint=hint) from refused
 
 
 def send_coins(rpc_urls: Sequence[str], payer: LocalAccount, receiver: Account, wei: int) -> None:
@@ -121,7 +129,7 @@ def send_coins(rpc_urls: Sequence[str], payer: LocalAccount, receiver: Account, 
     Raises:
         LedgerError: the payer does not hold them.
     """
-    _send(Rpc(rpc_urls), payer, tx.Call(receiver, b"", wei))
+    Deployer(payer).send(Rpc(rpc_urls), tx.Call(receiver, b"", wei))
 
 
 def _terms(plan: Plan, token: Account) -> tuple[object, ...]:
@@ -140,45 +148,29 @@ def _terms(plan: Plan, token: Account) -> tuple[object, ...]:
     )
 
 
-def _bond_auditors(rpc: Rpc, deployer: LocalAccount, plan: Plan, token: Token, vault: Vault) -> int:
+def _bond_auditors(rpc: Rpc, deployer: Deployer, plan: Plan, token: Token, vault: Vault) -> int:
     """Bonds what each auditor needs; returns what that is in all."""
     bonds = plan.auditor_bond * len(plan.auditors)
     if bonds:
-        _send(rpc, deployer, tx.Call(token.address, token.approve(vault.address, bonds)))
+        deployer.send(rpc, tx.Call(token.address, token.approve(vault.address, bonds)))
         for auditor in plan.auditors:
-            _send(rpc, deployer, tx.Call(vault.address, vault.deposit(auditor, plan.auditor_bond)))
+            deployer.send(rpc, tx.Call(vault.address, vault.deposit(auditor, plan.auditor_bond)))
     return bonds
 
 
-def _create_faucet(rpc: Rpc, deployer: LocalAccount, plan: Plan, token: Account) -> Account:
+def _create_faucet(rpc: Rpc, deployer: Deployer, plan: Plan, token: Account) -> Account:
     arguments = (to_checksum_address(token), plan.tokens_per_drip, plan.wei_per_drip)
     return _create(rpc, deployer, "Faucet", *arguments, value_wei=plan.faucet_wei)
 
 
-def _create(rpc: Rpc, deployer: LocalAccount, name: str, *arguments: object, value_wei: int = 0) -> Account:
+def _create(rpc: Rpc, deployer: Deployer, name: str, *arguments: object, value_wei: int = 0) -> Account:
     artefact = load(name)
     contract = Web3().eth.contract(abi=list(artefact.abi), bytecode=artefact.bytecode)
     data = contract.constructor(*arguments).data_in_transaction
-    receipt = _send(rpc, deployer, tx.Call(None, bytes.fromhex(str(data)[2:]), value_wei))
+    receipt = deployer.send(rpc, tx.Call(None, bytes.fromhex(str(data)[2:]), value_wei))
     if receipt.created is None:
         raise LedgerError(f"{name} was not created", hint="deploy to a fresh chain")
     return receipt.created
-
-
-def _send(rpc: Rpc, account: LocalAccount, call: tx.Call) -> tx.Receipt:
-    nonce = tx.next_nonce(rpc, Account.from_hex(account.address))
-    signed = tx.sign(rpc, account, call, nonce)
-    tx.send(rpc, signed)
-    deadline = time.monotonic() + _RECEIPT_SECONDS
-    while (receipt := tx.receipt(rpc, signed.digest)) is None:
-        if time.monotonic() > deadline:
-            raise LedgerError("the transaction was not mined", hint="look for it: 0x" + signed.digest.hex())
-        time.sleep(_POLL_SECONDS)
-    if not receipt.succeeded:
-        raise LedgerError(
-            "the transaction was mined but reverted", hint="look for it: 0x" + signed.digest.hex()
-        )
-    return receipt
 
 
 def _require_code(*contracts: Contract) -> None:

@@ -153,7 +153,7 @@ class Sender:
         self._send_signed(entry, signed)
 
     def _settle_refusal(self, entry: Entry, refused: tx.Refused) -> None:
-        """Ends an entry for a refusal that stays: one of a settled block, past which nothing of ours comes."""
+        """Ends an entry for a refusal that stays: one of a settled block, past which nothing of ours goes."""
         known = refused.error in _NEEDLESS or refused.error in _HOPELESS
         if not known or self._may_change(entry) or not self._is_settled(entry, refused):
             raise refused

@@ -18,6 +18,7 @@ from sapo_protocol.contributions import (
 )
 from sapo_protocol.envelope import Kind, parse_envelope
 from sapo_protocol.identifiers import ContentId, SwarmId
+from sapo_verification.contributions import Contribution
 from sapo_verification.store import open_database
 
 _SCHEMA = """
@@ -37,9 +38,7 @@ class Archive:
         self._connection = open_database(path, _SCHEMA)
         self._swarm_id = swarm_id
 
-    def add(
-        self, content_id: ContentId, kind: Kind, message: Tally | Proposal | Approval, envelope: bytes
-    ) -> None:
+    def add(self, content_id: ContentId, kind: Kind, message: Contribution, envelope: bytes) -> None:
         """Keeps an authentic message."""
         self._connection.execute(
             "INSERT OR IGNORE INTO contribution VALUES (?, ?, ?, ?, ?)",

@@ -6,6 +6,7 @@ runs, the command sends it itself.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from sapo_client.config import Config
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.ledger.service import Ledger
 from sapo_client.node.archive import Archive
+from sapo_client.node.identity import CERTIFICATE_SECONDS
 from sapo_client.node.manifests import settle_manifest
 from sapo_client.node.supervisor import find_sapo_error
 from sapo_client.observe.events import read_events
@@ -25,7 +27,7 @@ from sapo_client.passphrase import PassphraseSource
 from sapo_client.paths import DataDir
 from sapo_protocol import merkle
 from sapo_protocol.contributions import Proposal, cumulative_leaves
-from sapo_protocol.identifiers import Account, ContentId, Digest
+from sapo_protocol.identifiers import Account, ContentId, Digest, NodeId
 from sapo_protocol.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ class _Books:
 
     manifest: Manifest
     data: DataDir
+    node: NodeId
     account: Account
     ledger: Ledger
     archive: Archive
@@ -82,6 +85,14 @@ def status(config: Config) -> Facts:
     """How the account stands."""
     with _books(config) as books:
         return _run(_status, books)
+
+
+def register(config: Config) -> Facts:
+    """Claims the node key for the account on the chain, and waits for it."""
+    DataDir(config.data_dir).create()
+    with _books(config, needs_archive=False) as books:
+        running = locks.holder(books.data.lock) is not None
+        return _run(_register, books, running)
 
 
 def claim(config: Config) -> Facts:
@@ -127,6 +138,21 @@ async def _status(books: _Books) -> Facts:
     }
 
 
+async def _register(books: _Books, running: bool) -> Facts:
+    await books.ledger.check()
+    not_after = int(time.time()) + CERTIFICATE_SECONDS
+
+    async def is_registered() -> bool:
+        return (books.account, books.node) in await books.ledger.live_accounts()
+
+    async def wish() -> None:
+        await books.ledger.register(books.node, not_after)
+
+    known = await is_registered()
+    await _see_through(books, running, is_registered, wish, what="the registration")
+    return {"account": str(books.account), "node": str(books.node), "registered": True, "before": known}
+
+
 async def _claim(books: _Books, running: bool) -> Facts:
     await books.ledger.check()
     before, granted = await books.ledger.claimed(), (await _grant(books)).points
@@ -157,17 +183,40 @@ async def _grant(books: _Books) -> _Grant:
 
 
 async def _settle(books: _Books, before: int, running: bool) -> None:
-    """Queues the claim and waits until the chain has it; sends it, if no node does.
+    """Waits until the chain has the claim.
 
-    An epoch that is posted meanwhile makes the proof stale: then the claim is made anew.
+    An epoch that becomes final meanwhile makes the proof stale: then the claim is made anew.
+    """
+
+    async def is_paid() -> bool:
+        return await books.ledger.claimed() != before
+
+    async def wish() -> None:
+        grant = await _grant(books)
+        await books.ledger.claim(grant.points, grant.proof)
+
+    await _see_through(books, running, is_paid, wish, what="the claim")
+
+
+async def _see_through(
+    books: _Books,
+    running: bool,
+    is_done: Callable[[], Awaitable[bool]],
+    wish: Callable[[], Awaitable[None]],
+    *,
+    what: str,
+) -> None:
+    """Wishes again and again (the outbox keeps each wish once) until it is done; sends, if no node does.
+
+    Raises:
+        SapoError: the chain does not take it in time.
     """
     async with trio.open_nursery() as nursery:
         if not running:
             nursery.start_soon(books.ledger.run)
         with trio.move_on_after(CLAIM_PATIENCE_SECONDS) as patience:
-            while await books.ledger.claimed() == before:
-                grant = await _grant(books)
-                await books.ledger.claim(grant.points, grant.proof)  # the outbox keeps each wish once
+            while not await is_done():
+                await wish()
                 await trio.sleep(_LOOK_SECONDS)
         if not running:
             with trio.move_on_after(_TIDY_SECONDS):
@@ -176,7 +225,7 @@ async def _settle(books: _Books, before: int, running: bool) -> None:
         nursery.cancel_scope.cancel()
     if patience.cancelled_caught:
         raise SapoError(
-            "the claim is queued, but the chain has not taken it yet",
+            f"{what} is queued, but the chain has not taken it yet",
             hint="it will be sent when the chain answers; watch it with: sapo ledger status",
             exit_code=ExitCode.LEDGER,
         )
@@ -222,9 +271,9 @@ def _shares(proposal: Proposal) -> dict[Account, int]:
 
 
 @contextmanager
-def _books(config: Config) -> Iterator[_Books]:
+def _books(config: Config, *, needs_archive: bool = True) -> Iterator[_Books]:
     data = DataDir(config.data_dir)
-    if not data.database.exists():
+    if needs_archive and not data.database.exists():
         raise SapoError(
             f"no node ever ran in {data.root}",
             hint="name its data directory with --data-dir: it holds the archive of what was granted",
@@ -247,6 +296,7 @@ def _books(config: Config) -> Iterator[_Books]:
         outbox_path=data.root / "outbox.sqlite",
     )
     try:
-        yield _Books(manifest, data, identity.account, ledger, Archive(data.database, manifest.swarm_id))
+        archive = Archive(data.database, manifest.swarm_id)
+        yield _Books(manifest, data, identity.node_id, identity.account, ledger, archive)
     finally:
         ledger.close()

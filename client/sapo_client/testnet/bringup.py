@@ -20,7 +20,7 @@ from sapo_client.testnet import plan
 from sapo_client.testnet.attacks import ATTACKS
 from sapo_client.testnet.plan import Layout, NodeHome, Settings
 from sapo_client.testnet.processes import Child, python, sapo, spawn, wait_until
-from sapo_protocol.manifest import Limits, Manifest
+from sapo_protocol.manifest import Manifest
 from sapo_protocol.manifest_file import manifest_to_json
 from sapo_protocol.suite import Suite
 
@@ -29,14 +29,6 @@ if TYPE_CHECKING:
 
 CHAIN_START_SECONDS: Final = 60
 """Importing py-evm takes three seconds on an idle machine."""
-
-SLOTS_PER_EPOCH: Final = 1024
-"""More than a small policy fills in a short epoch: a demonstration is not about waiting for quota."""
-
-POINTS_PER_EPOCH: Final = 512
-
-CHALLENGE_SHARE: Final = 0.1
-"""Part of an epoch in which a posting can be challenged: every watcher of this machine looks each second."""
 
 LISTEN_SECONDS: Final = 2.0
 """These identities are minutes old and all on this machine, where a lock guards each of them."""
@@ -144,9 +136,9 @@ def found(
         quorum=min(plan.QUORUM, len(auditors)),
         genesis_seconds=genesis_seconds,
         epoch_seconds=settings.epoch_seconds,
-        challenge_seconds=max(1, round(CHALLENGE_SHARE * settings.epoch_seconds)),
-        epoch_budget_points=POINTS_PER_EPOCH * plan.MAX_NODES,
-        points_cap=POINTS_PER_EPOCH,
+        challenge_seconds=plan.challenge_seconds(settings.epoch_seconds),
+        epoch_budget_points=plan.EPOCH_BUDGET_POINTS,
+        points_cap=plan.LIMITS.points_per_epoch,
     )
     deployment = deploy([rpc_url], EthAccount.from_key(deployer.account_key), contracts)
     manifest = Manifest(
@@ -159,7 +151,7 @@ def found(
         genesis_seconds=genesis_seconds,
         epoch_seconds=settings.epoch_seconds,
         suite=suite,
-        limits=Limits(SLOTS_PER_EPOCH, max_completions=8, points_per_epoch=POINTS_PER_EPOCH),
+        limits=plan.LIMITS,
     )
     layout.manifest.write_text(manifest_to_json(manifest), encoding="utf-8")
     return Ground(rpc_url, manifest, members, deployment)

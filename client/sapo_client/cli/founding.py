@@ -1,0 +1,224 @@
+"""`sapo testnet deploy` and `faucet`: a swarm on a test network that others run."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sapo_client.cli.options import Common, PassphraseFile, command
+from sapo_client.cli.render import Pairs
+from sapo_client.errors import ExitCode, SapoError
+
+if TYPE_CHECKING:
+    from sapo_client.keystore import Identity
+    from sapo_client.ledger.quote import Quote
+    from sapo_client.testnet.founding import Wish
+    from sapo_protocol.identifiers import Account
+    from sapo_protocol.manifest import Manifest
+
+KeyOption = Annotated[
+    str, typer.Option("--key", metavar="KEY", help="Identity that signs and pays: a name, or a path.")
+]
+Urls = Annotated[
+    list[str], typer.Option("--rpc", metavar="URL", help="JSON-RPC end point of the chain; may be repeated.")
+]
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the swarm's files are kept.")]
+
+
+def register(app: typer.Typer) -> None:
+    """The commands, in the group."""
+    command(app)(deploy)
+    command(app)(faucet)
+
+
+def deploy(
+    common: Common,
+    folder: Folder,
+    rpc: Urls,
+    key: KeyOption,
+    passphrase_file: PassphraseFile = None,
+    auditor: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--auditor", metavar="ACCOUNT", help="Who counts: an address or an identity; may be repeated."
+        ),
+    ] = None,
+    quorum: Annotated[
+        int | None,
+        typer.Option("--quorum", min=1, help="Auditors that must agree; the least that no minority bends."),
+    ] = None,
+    address: Annotated[
+        list[str] | None,
+        typer.Option("--address", metavar="MULTIADDR", help="Where this identity's node will be reached."),
+    ] = None,
+    name: Annotated[str, typer.Option("--name", help="Name of the swarm, for people.")] = "testnet",
+    epoch_seconds: Annotated[
+        int, typer.Option("--epoch-seconds", min=10, metavar="S", help="Length of an epoch.")
+    ] = 600,
+    finality_seconds: Annotated[
+        int, typer.Option("--finality-seconds", min=0, metavar="S", help="Age at which a block is settled.")
+    ] = 60,
+    faucet_coins: Annotated[
+        float, typer.Option("--faucet-coins", min=0, help="Coins that the faucet is given.")
+    ] = 0.02,
+    coins_per_drip: Annotated[
+        float, typer.Option("--coins-per-drip", min=0, help="Coins that it gives a newcomer.")
+    ] = 0.001,
+    yes: Annotated[bool, typer.Option("--yes", help="Sign and pay without asking.")] = False,
+) -> None:
+    """Found a swarm on any EVM test network: deploy its contracts and write the manifest to join by.
+
+    Shows every transaction and the most it may cost, and asks, before it signs. The same command goes on
+    where an earlier one was killed; when everything is done it changes nothing.
+    """
+    from eth_account import Account as EthAccount
+
+    from sapo_client.ledger.quote import require_coins
+    from sapo_client.testnet.bringup import nano_suite
+    from sapo_client.testnet.founding import Founding, Wish, safe_quorum
+
+    founder = _open(common, key, passphrase_file)
+    auditors = tuple(sorted({_account(text) for text in auditor or ()})) or (founder.account,)
+    wish = Wish(
+        name=name,
+        auditors=auditors,
+        quorum=quorum or safe_quorum(len(auditors)),
+        epoch_seconds=epoch_seconds,
+        bootstrap=tuple(_reached(founder, text) for text in address or ()),
+        finality_seconds=finality_seconds,
+        faucet_coins=faucet_coins,
+        coins_per_drip=coins_per_drip,
+    )
+    _check_quorum(common, wish)
+    founding = Founding(folder, rpc, EthAccount.from_key(founder.account_key), wish)
+    manifest = founding.finished()
+    if manifest is None:
+        wanted = founding.quote()
+        _show_quote(common, wanted, founder.account)
+        require_coins(wanted, founder.account)
+        _ask(yes)
+        manifest = founding.carry_out(nano_suite())
+    _show_swarm(common, folder, manifest)
+    _show_next(common, folder, key, rpc[0], audits=founder.account in auditors)
+
+
+def faucet(
+    common: Common,
+    folder: Folder,
+    receiver: Annotated[str, typer.Argument(metavar="ACCOUNT", help="An address, or an identity.")],
+    rpc: Urls,
+    key: KeyOption,
+    passphrase_file: PassphraseFile = None,
+) -> None:
+    """Have the faucet of a deployed swarm serve a newcomer: coins for gas, and test tokens."""
+    from eth_account import Account as EthAccount
+
+    from sapo_client.ledger import deploy as contracts
+    from sapo_client.testnet.founding import faucet_of
+
+    payer, account = _open(common, key, passphrase_file), _account(receiver)
+    contracts.fund(rpc, EthAccount.from_key(payer.account_key), faucet_of(folder), account)
+    common.output.emit({"served": str(account)}, f"served {account}")
+
+
+def _open(common: Common, key: str, passphrase_file: Path | None) -> Identity:
+    from sapo_client import keystore
+    from sapo_client.passphrase import PassphraseSource
+
+    source = PassphraseSource(passphrase_file or common.resolve().config.passphrase_file)
+    return keystore.load(keystore.locate(key), source)
+
+
+def _account(text: str) -> Account:
+    """An address as it is written, or the account of an identity."""
+    from sapo_client import keystore
+    from sapo_protocol.errors import LocalProtocolError
+    from sapo_protocol.identifiers import Account
+
+    written = text if text.startswith("0x") else keystore.read(keystore.locate(text)).account
+    try:
+        return Account.from_hex(written)
+    except LocalProtocolError as error:
+        raise SapoError(
+            str(error), hint="an account is written as 0x and 40 digits", exit_code=ExitCode.USAGE
+        ) from error
+
+
+def _reached(founder: Identity, address: str) -> str:
+    """A node's address with its name, without which nobody would know whom to expect there."""
+    from sapo_client.swarm.peer_id import peer_id_from_key
+
+    return address if "/p2p/" in address else f"{address}/p2p/{peer_id_from_key(founder.node_id)}"
+
+
+def _check_quorum(common: Common, wish: Wish) -> None:
+    from sapo_client.testnet.founding import safe_quorum
+
+    count = len(wish.auditors)
+    if wish.quorum > count:
+        raise SapoError(
+            f"{wish.quorum} of {count} auditors cannot agree",
+            hint="name more auditors with --auditor, or a smaller --quorum",
+            exit_code=ExitCode.USAGE,
+        )
+    if wish.quorum < safe_quorum(count):
+        common.output.warn(
+            f"with a quorum of {wish.quorum} of {count}, a minority of the auditors can bend what is paid; "
+            f"{safe_quorum(count)} prevents it"
+        )
+
+
+def _show_quote(common: Common, wanted: Quote, payer: Account) -> None:
+    """On standard error: what follows on standard output is the result."""
+    from sapo_client.ledger.quote import coins
+
+    note = common.output.note
+    done = len(wanted.steps) - wanted.unsent
+    for number, step in enumerate(wanted.steps):
+        value = f", {coins(step.value_wei)} coins with it" if step.value_wei else ""
+        note(f"{number + 1}. {step.does}: {step.gas} gas{value}{' (done)' if number < done else ''}")
+    note(
+        f"{payer} pays at most {coins(wanted.most_wei)} of its {coins(wanted.balance_wei)} coins "
+        f"on chain {wanted.chain_id} (at {wanted.fee_wei / 1e9:.3f} gwei)"
+    )
+
+
+def _ask(yes: bool) -> None:
+    """Nothing, if the user agrees.
+
+    Raises:
+        SapoError: nobody is there to be asked.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise SapoError(
+            "nothing was signed: there is no terminal to ask at",
+            hint="read what it would sign and cost above, then add --yes",
+            exit_code=ExitCode.USAGE,
+        )
+    typer.confirm("Sign and send?", abort=True, err=True)
+
+
+def _show_swarm(common: Common, folder: Path, manifest: Manifest) -> None:
+    facts: dict[str, Any] = {
+        "manifest": str(folder / "manifest.json"),
+        "swarm": str(manifest.swarm_id),
+        "chain": manifest.chain_id,
+        "registry": str(manifest.registry),
+        "ledger": str(manifest.ledger),
+        "bootstrap": list(manifest.bootstrap),
+    }
+    common.output.emit(facts, Pairs(list(facts.items())))
+
+
+def _show_next(common: Common, folder: Path, key: str, url: str, *, audits: bool) -> None:
+    manifest = folder / "manifest.json"
+    audit = " --audit" if audits else ""
+    note = common.output.note
+    note(f"Your node:      sapo join --identity {key} --manifest {manifest} --rpc {url}{audit}")
+    note(f"A newcomer:     sapo testnet faucet {folder} ACCOUNT --key {key} --rpc {url}")
+    note(f"then, at home:  sapo join --identity KEY --manifest {manifest.name} --rpc {url}")

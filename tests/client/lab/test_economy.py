@@ -1,0 +1,124 @@
+"""The economy of a swarm: known outcomes on a fixed seed, and what no strategy may gain."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sapo_client.lab.economy import (
+    HONEST,
+    STRATEGIES,
+    Lie,
+    Outcome,
+    Prices,
+    Row,
+    Rules,
+    Strategy,
+    World,
+    compare,
+    play,
+)
+
+RULES, PRICES = Rules(), Prices()
+SMALL = World(honest=3, epochs=3, rollouts=40)
+CERTAIN = World(honest=2, epochs=5, rollouts=10, payable_share=1.0)
+
+
+def row(strategy: Strategy, world: World = SMALL, rules: Rules = RULES, seed: int = 0) -> Row:
+    return compare([strategy], rules, PRICES, world, seed)[0]
+
+
+def named(beginning: str) -> Strategy:
+    (found,) = (strategy for strategy in STRATEGIES if strategy.name.startswith(beginning))
+    return found
+
+
+def test_honest_work_is_paid_by_the_rollout() -> None:
+    free = replace(RULES, register_gas=0, claim_gas=0)
+    expected = Outcome(HONEST, points=50, cost=50.5, profit=50 * 4.0 - 50.5, others=100, posted=5)
+    assert play(HONEST, free, PRICES, CERTAIN, 0) == expected
+
+
+def test_gas_is_paid_once_for_each_account_and_for_each_claim() -> None:
+    idle = Strategy("idle", accounts=2, machines=0.0)
+    cost = 2 * 120_000 / 1e6 * 100
+    assert play(idle, RULES, PRICES, CERTAIN, 0) == Outcome(idle, 0, cost, -cost, 100, 5)
+    split = play(replace(HONEST, accounts=2), RULES, PRICES, CERTAIN, 0)
+    one = play(HONEST, RULES, PRICES, CERTAIN, 0)
+    assert split.points == one.points
+    assert split.cost - one.cost == pytest.approx((120_000 + 100_000) * 100 / 1e6)
+
+
+def test_the_same_seed_makes_the_same_history() -> None:
+    first, again = (compare(STRATEGIES, RULES, PRICES, SMALL, 5) for _ in range(2))
+    assert first == again
+    assert first != compare(STRATEGIES, RULES, PRICES, SMALL, 6)
+
+
+def test_slots_the_cap_and_the_budget_end_what_is_paid() -> None:
+    few_slots = replace(RULES, slots_per_epoch=4)
+    assert play(HONEST, few_slots, PRICES, CERTAIN, 0).points == 4 * 5
+    capped = replace(RULES, points_per_epoch=7)
+    assert play(HONEST, capped, PRICES, CERTAIN, 0).points == 7 * 5
+    enough, too_little = (replace(RULES, epoch_budget_points=budget) for budget in (30, 29))
+    assert play(HONEST, enough, PRICES, CERTAIN, 0).posted == 5
+    refused = play(HONEST, too_little, PRICES, CERTAIN, 0)
+    assert (refused.points, refused.others, refused.posted) == (0, 0, 0)
+
+
+@given(seed=st.integers(0, 999), accounts=st.integers(2, 12))
+def test_splitting_below_the_cap_never_gains(seed: int, accounts: int) -> None:
+    split = row(Strategy("split", accounts=accounts), seed=seed)
+    assert split.outcome.points == row(HONEST, seed=seed).outcome.points
+    assert split.against_honest < 0
+
+
+@given(seed=st.integers(0, 999), flood=st.integers(1, 50))
+def test_a_flood_costs_and_earns_nothing(seed: int, flood: int) -> None:
+    flooded = row(Strategy("flood", flood=flood), seed=seed)
+    assert flooded.outcome.points == row(HONEST, seed=seed).outcome.points
+    assert flooded.against_honest < 0
+
+
+@given(seed=st.integers(0, 999), heard=st.floats(0, 0.99))
+def test_withholding_never_gains(seed: int, heard: float) -> None:
+    withheld = row(Strategy("withhold", heard=heard), seed=seed)
+    assert withheld.outcome.points <= row(HONEST, seed=seed).outcome.points
+    assert withheld.others_lose == 0
+
+
+@given(seed=st.integers(0, 99), quorum=st.integers(2, 6), spare=st.integers(0, 2), data=st.data())
+def test_liars_up_to_half_of_the_quorum_cannot_raise_their_points(
+    seed: int, quorum: int, spare: int, data: st.DataObject
+) -> None:
+    liars = data.draw(st.integers(1, quorum // 2))
+    lying = row(Strategy("lie", liars=liars, auditors=(quorum + spare, quorum)), seed=seed)
+    assert (lying.against_honest, lying.others_lose) == (0, 0)
+
+
+@given(seed=st.integers(0, 99), quorum=st.integers(1, 6), spare=st.integers(0, 2))
+def test_one_liar_more_writes_its_own_points(seed: int, quorum: int, spare: int) -> None:
+    lying = row(Strategy("lie", liars=quorum // 2 + 1, auditors=(quorum + spare, quorum)), seed=seed)
+    assert lying.outcome.points == RULES.points_per_epoch * SMALL.epochs
+
+
+def test_who_denies_the_others_gains_nothing_itself() -> None:
+    denied = row(Strategy("deny", liars=1, lie=Lie.DENY))
+    assert (denied.against_honest, denied.others_lose) == (0, 1)
+    outvoted = row(Strategy("deny", liars=1, lie=Lie.DENY, auditors=(4, 3)))
+    assert (outvoted.against_honest, outvoted.others_lose) == (0, 0)
+
+
+def test_where_honest_work_does_not_pay_best_is_known() -> None:
+    """What the rules do not stop is in this list and in docs/incentives.md, and nothing else."""
+    rows = compare(STRATEGIES, RULES, PRICES, World(), seed=0)
+    better = {each.outcome.strategy for each in rows if each.against_honest > 0}
+    harmful = {each.outcome.strategy for each in rows if each.others_lose > 0}
+    assert better == {
+        named("2 of 5 auditors inflate, quorum 3"),
+        named("2 of 3 auditors inflate"),
+        named("script: "),
+        named("script, 16"),
+    }
+    assert harmful == {named("one lying auditor denies"), named("script, 64")}

@@ -1,0 +1,70 @@
+"""A chain that is not ours: anvil as a process of its own, where npm has installed it."""
+
+import json
+import socket
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sapo_client.testnet.processes import spawn, stop, wait_until
+
+HERE = Path(__file__).parents[1] / "chain"
+ARGUMENTS = ("--block-time", "1")
+"""As in docs/testnet.md."""
+
+PATIENCE_SECONDS = 60.0
+OLD_ENOUGH_BLOCKS = 6
+"""An epoch's beacon needs a block that was settled when the epoch began."""
+
+
+@dataclass(frozen=True)
+class Anvil:
+    """A running one."""
+
+    url: str
+
+    def ask(self, method: str, *params: object) -> Any:
+        """The result of a request."""
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
+        request = urllib.request.Request(self.url, body, {"Content-Type": "application/json"})
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=10) as reply:
+            return json.load(reply)["result"]
+
+    def give(self, account: str, wei: int) -> None:
+        """Coins for an account, out of nothing."""
+        self.ask("anvil_setBalance", account, hex(wei))
+
+    def nonce(self, account: str) -> int:
+        """How many transactions of an account are mined."""
+        return int(self.ask("eth_getTransactionCount", account, "latest"), 16)
+
+    def is_ready(self) -> bool:
+        """Whether it answers and has made a few blocks."""
+        try:
+            return int(self.ask("eth_blockNumber"), 16) >= OLD_ENOUGH_BLOCKS
+        except OSError:
+            return False
+
+
+@contextmanager
+def running_anvil(folder: Path) -> Iterator[Anvil]:
+    """One on a free port; the test is skipped where there is none."""
+    binaries = sorted(HERE.glob("node_modules/@foundry-rs/anvil-*/bin/anvil"))
+    if not binaries:
+        pytest.skip("anvil is not installed: `make test` installs it where Node.js and npm are")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    argv = (str(binaries[0]), *ARGUMENTS, "--port", str(port))
+    child = spawn("anvil", argv, folder=folder, log=folder / "anvil.txt")
+    anvil = Anvil(f"http://127.0.0.1:{port}")
+    try:
+        assert wait_until(anvil.is_ready, PATIENCE_SECONDS), child.last_words()
+        yield anvil
+    finally:
+        stop([child], PATIENCE_SECONDS)
