@@ -80,6 +80,16 @@ class LearnerConfig(_Section):
     external_groups: int = Field(
         default=4, ge=0, le=256, description="rollouts of others per step (the paper's J)"
     )
+    passes: int = Field(default=1, ge=1, le=64, description="how often each batch is gone through")
+    mini_batches: int = Field(default=1, ge=1, le=1024, description="optimiser steps per pass over a batch")
+    kl_weight: float = Field(
+        default=0.0, ge=0, le=10, description="weight of the divergence from the starting model in the loss"
+    )
+    length_normalised: bool = Field(
+        default=False,
+        description="mean of the loss over each completion's tokens first (GRPO), not over all (DAPO)",
+    )
+    bfloat16: bool = Field(default=False, description="matrix products of training in bfloat16")
     temperature: float = Field(default=1.0, gt=0, le=10, description="sampling temperature")
     max_new_tokens: int = Field(default=64, ge=1, le=8192, description="tokens per completion at most")
     threads: int = Field(default=1, ge=1, le=1024, description="CPU threads of the learner")

@@ -66,13 +66,18 @@ class TrainingRow:
         return len(self.prompt) + len(self.completion)
 
 
-def training_rows(groups: Sequence[TrainingGroup]) -> list[TrainingRow]:
-    """The rows of the groups that have an advantage, shortest first, empty completions left out."""
+def training_rows(groups: Sequence[TrainingGroup], *, all_groups: bool = False) -> list[TrainingRow]:
+    """The rows of the groups that have an advantage, or of all, shortest first; no empty completions."""
     rows: list[TrainingRow] = []
     for group in groups:
-        if group.is_informative:
+        if all_groups or group.is_informative:
             rows.extend(_rows_of(group))
     return sorted(rows, key=lambda row: row.width)
+
+
+def mini_batches(rows: Sequence[TrainingRow], count: int) -> list[list[TrainingRow]]:
+    """The rows dealt out in turn, so that each part has long and short ones; empty parts left out."""
+    return [part for start in range(count) if (part := list(rows[start::count]))]
 
 
 def micro_batches(rows: Sequence[TrainingRow], most_tokens: int) -> Iterator[list[TrainingRow]]:

@@ -24,7 +24,6 @@ from sapo_client.config import Config
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.keystore import Identity
 from sapo_client.learner.process import Learner, LearnerCrashed
-from sapo_client.learner.settings import LearnerSettings
 from sapo_client.ledger.service import Ledger
 from sapo_client.node.archive import Archive
 from sapo_client.node.audit import Audit
@@ -35,6 +34,7 @@ from sapo_client.node.doppelganger import Doppelganger, DoppelgangerParts
 from sapo_client.node.gossip import Gossip
 from sapo_client.node.heard import Heard
 from sapo_client.node.identity import CERTIFICATE_SECONDS, own_certificate
+from sapo_client.node.learner_settings import learner_settings
 from sapo_client.node.manifests import require_same_suite, settle_manifest
 from sapo_client.node.proofs import Proofs
 from sapo_client.node.reports import Reports
@@ -175,7 +175,10 @@ class Node:
         self._origins = Origins(database)
         self._signing = SigningDatabase(database)
         self._share = SlotShare.parse(config.swarm.slot_share)
-        self._learner = Learner(self._learner_settings())
+        settings = learner_settings(
+            config.learner, self._data.checkpoints, seed=self._rng.getrandbits(32), fresh=self._options.fresh
+        )
+        self._learner = Learner(settings)
         self._gossip = Gossip(
             manifest, self._transport, self._certificates, self._admission, self._pool, self._heard,
             self._telemetry, self._identity.account,
@@ -417,20 +420,6 @@ class Node:
                 telemetry=self._telemetry,
                 clock=self._clock,
             )
-        )
-
-    def _learner_settings(self) -> LearnerSettings:
-        config = self._config.learner
-        return LearnerSettings(
-            model=config.model,
-            directory=self._data.checkpoints,
-            seed=self._rng.getrandbits(32),
-            learning_rate=config.learning_rate,
-            temperature=config.temperature,
-            max_new_tokens=config.max_new_tokens,
-            threads=config.threads,
-            device=config.device,  # type: ignore[arg-type]  # the pattern of the config field
-            fresh=self._options.fresh,
         )
 
 
