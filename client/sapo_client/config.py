@@ -89,6 +89,11 @@ class LearnerConfig(_Section):
         default=False,
         description="mean of the loss over each completion's tokens first (GRPO), not over all (DAPO)",
     )
+    own_baseline: bool = Field(
+        default=False,
+        description="measure the answers of others against this node's success in their family,"
+        " not against each other",
+    )
     bfloat16: bool = Field(default=False, description="matrix products of training in bfloat16")
     temperature: float = Field(default=1.0, gt=0, le=10, description="sampling temperature")
     max_new_tokens: int = Field(default=64, ge=1, le=8192, description="tokens per completion at most")

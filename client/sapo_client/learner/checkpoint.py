@@ -21,6 +21,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.learner.baseline import Baselines
 from sapo_client.learner.trainer import Trainer
 from sapo_verification.likelihood import Yardstick
 
@@ -67,6 +68,7 @@ class CheckpointStore:
             "rollbacks": trainer.rollbacks,
             "samples": counters.samples,
             "yardstick": asdict(trainer.yardstick),
+            "baselines": trainer.baselines.to_message(),
             "state_digest": _file_digest(writing / "state.safetensors"),
         }
         (writing / "meta.json").write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
@@ -98,6 +100,7 @@ class CheckpointStore:
             _restore_tensors(trainer, load_file(folder / "state.safetensors"))
             trainer.steps, trainer.rollbacks = meta["steps"], meta["rollbacks"]
             trainer.yardstick = Yardstick(**meta.get("yardstick", {}))
+            trainer.baselines = Baselines.from_message(meta.get("baselines", {}))
             return Counters(meta["samples"])
         return None
 

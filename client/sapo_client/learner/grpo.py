@@ -23,6 +23,8 @@ Deviations from the SAPO paper (arXiv 2509.08721), all of them:
   calls it two-sided clipping): text that this policy finds impossible cannot blow a step up;
 * of other nodes' text rho is clipped to the range on both sides whatever the sign of the advantage: once an
   update has moved such a token out of the range, it has no gradient any more;
+* other nodes' rewards may be measured against this node's own success in the task's family instead of against
+  each other (``baseline.py``); their author composes the group, so he would choose their advantages;
 * other nodes' completions carry a likelihood weight between 0 and 1 in their loss; what it takes away goes to
   nobody else, for denominators do not change;
 * the mean is over all tokens of the batch (DAPO) by default, or over each completion's tokens first (GRPO);

@@ -270,6 +270,7 @@ def _message(group: SampledGroup, handle: int | None) -> Message:
         "completions": list(rollout.completions),
         "rewards": list(rollout.rewards),
         "external": group.external,
+        "family": rollout.task.family,
         "handle": handle,
     }
 

@@ -94,7 +94,7 @@ class Service:
         return {"completions": [_text_bytes(group[0]) for group in groups]}
 
     def train(self, groups: list[dict[str, Any]]) -> Message:
-        """One step on groups of prompt, completions, rewards, external, handle (or None)."""
+        """One step on groups of prompt, completions, rewards, family, external, handle (or None)."""
         batch = [self._training_group(**group) for group in groups]
         own = [group for group in batch if not group.external]
         report = self._trainer.step(batch, reencoded=sum(group.behaviour is None for group in own))
@@ -119,17 +119,23 @@ class Service:
         return {"step": self._trainer.steps}
 
     def _training_group(
-        self, prompt: str, completions: list[bytes], rewards: list[float], external: bool, handle: int | None
+        self,
+        prompt: str,
+        completions: list[bytes],
+        rewards: list[float],
+        external: bool,
+        handle: int | None,
+        family: int | None = None,
     ) -> TrainingGroup:
         held = None if handle is None else self._held.get(handle)
         if held is not None and [_text_bytes(item) for item in held.completions] == completions:
             tokens = tuple(item.tokens for item in held.completions)
             behaviour = tuple(item.logprobs for item in held.completions)
-            return TrainingGroup(held.prompt, tokens, tuple(rewards), external, behaviour)
+            return TrainingGroup(held.prompt, tokens, tuple(rewards), external, behaviour, family)
         texts = [completion.decode("utf-8", errors="replace") for completion in completions]
         limit = self._settings.max_new_tokens
         tokens = tuple(self._policy.encode_completion(text, limit) for text in texts)
-        return TrainingGroup(self._encode_prompt(prompt), tokens, tuple(rewards), external, None)
+        return TrainingGroup(self._encode_prompt(prompt), tokens, tuple(rewards), external, None, family)
 
     def _encode_prompt(self, prompt: str) -> tuple[int, ...]:
         tokens = self._policy.encode_prompt(prompt)

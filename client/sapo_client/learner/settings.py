@@ -29,6 +29,7 @@ class LearnerSettings:
         passes: how often each batch is gone through.
         mini_batches: optimizer steps per pass.
         kl_weight: of the divergence from the starting model in the loss.
+        own_baseline: measure other nodes' groups against this node's success in their family.
         checkpoint_share: most of the running time to spend on automatic checkpoints.
     """
 
@@ -47,6 +48,7 @@ class LearnerSettings:
     passes: int = 1
     mini_batches: int = 1
     kl_weight: float = 0.0
+    own_baseline: bool = False
     checkpoint_share: float = 0.05
 
     def to_message(self) -> dict[str, Any]:

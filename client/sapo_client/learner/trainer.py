@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from sapo_client.learner import grpo
+from sapo_client.learner.baseline import Baselines
 from sapo_client.learner.batch import (
     TrainingGroup,
     TrainingRow,
@@ -32,7 +33,7 @@ SMALL_PARAMETERS: Final = 20_000_000
 
 
 class Trainer:
-    """A policy under training: its optimizer, its step count, what its own text is like."""
+    """A policy under training: its optimizer, its step count, what its own text is like and earns."""
 
     def __init__(self, policy: Policy, settings: LearnerSettings) -> None:
         self.policy = policy
@@ -40,6 +41,7 @@ class Trainer:
         rate = settings.learning_rate or default_learning_rate(self.parameters)
         self.optimizer = torch.optim.AdamW(self.parameters, lr=rate, weight_decay=0.0)
         self.yardstick = Yardstick()
+        self.baselines = Baselines({})
         self.steps = 0
         self.rollbacks = 0
         self._settings = settings
@@ -48,8 +50,12 @@ class Trainer:
     def step(self, groups: Sequence[TrainingGroup], *, reencoded: int = 0) -> StepReport:
         """Trains on the groups that have an advantage and reports on all of them."""
         started = time.perf_counter()
-        rows = training_rows(groups, all_groups=self._reference is not None)
         self._measure_own(groups)
+        rows = training_rows(
+            groups,
+            all_groups=self._reference is not None,
+            baselines=self.baselines if self._settings.own_baseline else None,
+        )
         update = self._run(rows, groups) if rows else Update()
         self.steps += 1
         self.rollbacks += not update.is_finite
@@ -137,10 +143,14 @@ class Trainer:
             _old_logprobs(part, self._logprobs(self.policy.model, part))
 
     def _measure_own(self, groups: Sequence[TrainingGroup]) -> None:
-        """Lets the own samples of a batch extend the yardstick for other nodes' text."""
+        """Lets the own samples of a batch extend yardstick and baselines for other nodes' text."""
         for group in groups:
-            for logprobs in () if group.external else group.behaviour or ():
+            if group.external:
+                continue
+            for logprobs in group.behaviour or ():
                 self.yardstick = self.yardstick.after(logprobs)
+            if group.family is not None:
+                self.baselines = self.baselines.after(group.family, group.rewards)
 
     def _weights(self, part: list[TrainingRow]) -> Tensor:
         """The weight of each row, (B,); another node's text is weighed once, by the first pass (stage 12)."""

@@ -25,4 +25,5 @@ def learner_settings(config: LearnerConfig, directory: Path, *, seed: int, fresh
         passes=config.passes,
         mini_batches=config.mini_batches,
         kl_weight=config.kl_weight,
+        own_baseline=config.own_baseline,
     )
