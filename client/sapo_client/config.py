@@ -101,6 +101,17 @@ class LearnerConfig(_Section):
     seed: int = Field(default=0, ge=0, lt=2**63, description="root of every random stream of this node")
 
 
+class SamplerConfig(_Section):
+    """Which of the trusted rollouts a batch takes; the caps of `verification` always apply after."""
+
+    strategy: str = Field(
+        default="weighted",
+        pattern=r"^(uniform|informative|weighted)$",
+        description="uniform (the paper's), informative (by p(1-p) of the group)"
+        " or weighted (reputation x likelihood x freshness)",
+    )
+
+
 class VerificationConfig(_Section):
     """How strangers' rollouts are checked."""
 
@@ -162,6 +173,7 @@ class Config(_Section):
     )
     swarm: SwarmConfig = SwarmConfig()
     learner: LearnerConfig = LearnerConfig()
+    sampler: SamplerConfig = SamplerConfig()
     verification: VerificationConfig = VerificationConfig()
     ledger: LedgerConfig = LedgerConfig()
     observe: ObserveConfig = ObserveConfig()

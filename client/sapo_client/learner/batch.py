@@ -54,6 +54,7 @@ class TrainingRow:
         old: log-probabilities that ratios are taken against; filled by the first pass where none are known.
         external: another node's text.
         weight: of its loss, 0 to 1; None for another node's text until the first pass has weighed it.
+        group: index of its group in the batch.
     """
 
     prompt: tuple[int, ...]
@@ -62,6 +63,7 @@ class TrainingRow:
     old: tuple[float, ...] | None
     external: bool = False
     weight: float | None = 1.0
+    group: int = 0
 
     @property
     def width(self) -> int:
@@ -78,9 +80,9 @@ def training_rows(
         baselines: what other nodes' groups are measured against, instead of against themselves.
     """
     rows: list[TrainingRow] = []
-    for group in groups:
+    for index, group in enumerate(groups):
         if all_groups or group.is_informative:
-            rows.extend(_rows_of(group, _advantages(group, baselines)))
+            rows.extend(_rows_of(index, group, _advantages(group, baselines)))
     return sorted(rows, key=lambda row: row.width)
 
 
@@ -110,10 +112,12 @@ def _advantages(group: TrainingGroup, baselines: Baselines | None) -> Sequence[f
     return values
 
 
-def _rows_of(group: TrainingGroup, advantages: Sequence[float]) -> list[TrainingRow]:
+def _rows_of(index: int, group: TrainingGroup, advantages: Sequence[float]) -> list[TrainingRow]:
     behaviour = group.behaviour or (None,) * len(group.completions)
     return [
-        TrainingRow(group.prompt, completion, advantage, old, group.external, None if group.external else 1.0)
+        TrainingRow(
+            group.prompt, completion, advantage, old, group.external, None if group.external else 1.0, index
+        )
         for completion, advantage, old in zip(group.completions, advantages, behaviour, strict=True)
         if completion
     ]

@@ -145,7 +145,8 @@ class Learner:
             LearnerCrashed: the child died meanwhile.
         """
         groups = [_message(group, handles.get(group.rollout.content_id)) for group in batch.groups]
-        report = StepReport(**await self._ask("train", {"groups": groups}))
+        reply = await self._ask("train", {"groups": groups})
+        report = StepReport(**{**reply, "external_weights": tuple(reply["external_weights"])})
         self._about = replace(self.about, step=report.step)
         return report
 

@@ -52,7 +52,12 @@ def summarise(
         external_reward=_mean_reward(external),
         local_groups=len(local),
         external_groups=len(external),
-        external_weight=_external_weight(rows),
+        external_weight=_mean_weight([row for row in rows if row.external]),
+        external_weights=tuple(
+            _mean_weight([row for row in rows if row.group == index])
+            for index, group in enumerate(groups)
+            if group.external
+        ),
         skipped_groups=sum(not group.is_informative for group in groups),
         reencoded_groups=reencoded,
         tokens=tokens,
@@ -65,9 +70,9 @@ def summarise(
     )
 
 
-def _external_weight(rows: Sequence[TrainingRow]) -> float:
-    """Mean weight of the trained completions of other nodes; 1 where there are none."""
-    weights = [1.0 if row.weight is None else row.weight for row in rows if row.external]
+def _mean_weight(rows: Sequence[TrainingRow]) -> float:
+    """Mean likelihood weight of trained completions; 1 where there are none."""
+    weights = [1.0 if row.weight is None else row.weight for row in rows]
     return sum(weights) / len(weights) if weights else 1.0
 
 

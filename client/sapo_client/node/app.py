@@ -170,6 +170,7 @@ class Node:
             account_cap=config.verification.account_cap,
             newcomer_cap=config.verification.newcomer_cap,
             network_cap=config.verification.network_cap,
+            strategy=config.sampler.strategy,
         )
         self._heard = Heard(database)
         self._origins = Origins(database)

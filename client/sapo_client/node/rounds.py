@@ -129,6 +129,8 @@ class Rounds:
         local, handles = await self._generate(slots)
         batch = parts.sampler.assemble(local, external)
         report = await parts.learner.train(batch, handles)
+        for rollout, weight in zip(batch.external, report.external_weights, strict=True):
+            parts.sampler.likelihoods.learn(rollout.account, weight)
         self._tell(epoch, batch, report, trio.current_time() - started)
 
     async def _epoch_to_work_in(self, draining: trio.Event) -> int | None:
