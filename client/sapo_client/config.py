@@ -112,6 +112,18 @@ class SamplerConfig(_Section):
     )
 
 
+class CanaryConfig(_Section):
+    """Held-out items that tell when others' text has harmed the policy, which is rolled back then."""
+
+    every_rounds: int = Field(
+        default=20, ge=0, le=100_000, description="rounds between two checks; 0 switches the canary off"
+    )
+    items: int = Field(default=64, ge=1, le=4096, description="held-out items per check")
+    tolerance: float = Field(
+        default=0.05, ge=0, le=1, description="part of the control that the reward may fall short of it"
+    )
+
+
 class VerificationConfig(_Section):
     """How strangers' rollouts are checked."""
 
@@ -174,6 +186,7 @@ class Config(_Section):
     swarm: SwarmConfig = SwarmConfig()
     learner: LearnerConfig = LearnerConfig()
     sampler: SamplerConfig = SamplerConfig()
+    canary: CanaryConfig = CanaryConfig()
     verification: VerificationConfig = VerificationConfig()
     ledger: LedgerConfig = LedgerConfig()
     observe: ObserveConfig = ObserveConfig()

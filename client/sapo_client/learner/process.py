@@ -158,6 +158,14 @@ class Learner:
         """Writes a checkpoint now; returns its step."""
         return int((await self._ask("checkpoint", {}))["step"])
 
+    async def keep_good(self) -> None:
+        """Keeps the policy as it is now, to go back to."""
+        await self._ask("keep_good", {})
+
+    async def roll_back(self) -> None:
+        """Puts back the policy that was last kept as good; the count of steps goes on."""
+        await self._ask("roll_back", {})
+
     async def export(self, folder: Path) -> int:
         """Writes the model and its tokenizer as transformers load them; returns the step."""
         return int((await self._ask("export", {"folder": str(folder.resolve())}))["step"])

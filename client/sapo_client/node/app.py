@@ -29,6 +29,8 @@ from sapo_client.node.archive import Archive
 from sapo_client.node.audit import Audit
 from sapo_client.node.auditor import Auditor, AuditorParts
 from sapo_client.node.beacons import Beacons
+from sapo_client.node.canary import Canary, CanaryParts, CanarySettings
+from sapo_client.node.canary_state import CanaryFile
 from sapo_client.node.clock import Clock, wall_clock
 from sapo_client.node.doppelganger import Doppelganger, DoppelgangerParts
 from sapo_client.node.gossip import Gossip
@@ -341,6 +343,9 @@ class Node:
         return Audit(self._gossip.audit_queue, self._verifier, self._pool, self._beacons, share, self._rng)
 
     def _round_parts(self) -> RoundParts:
+        sampler = Sampler(
+            self._pool, self._reputation, self._verifier, self._policy, self._origins.network_of
+        )
         return RoundParts(
             manifest=self._manifest,
             author=self._author,
@@ -356,14 +361,27 @@ class Node:
             verifier=self._verifier,
             pool=self._pool,
             heard=self._heard,
-            sampler=Sampler(
-                self._pool, self._reputation, self._verifier, self._policy, self._origins.network_of
-            ),
+            sampler=sampler,
             gossip=self._gossip,
             telemetry=self._telemetry,
             clock=self._clock,
             rng=self._rng,
+            canary=self._canary(sampler),
         )
+
+    def _canary(self, sampler: Sampler) -> Canary:
+        config = self._config.canary
+        parts = CanaryParts(
+            learner=self._learner,
+            checkers=self._checkers,
+            sampler=sampler,
+            pool=self._pool,
+            events=self._events,
+            file=CanaryFile(self._data.checkpoints / "canary.json", fresh=self._options.fresh),
+            secret=self._author.seed,
+            families=len(self._manifest.suite.families),
+        )
+        return Canary(CanarySettings(config.every_rounds, config.items, config.tolerance), parts)
 
     def _doppelganger_parts(self) -> DoppelgangerParts:
         return DoppelgangerParts(
