@@ -80,10 +80,48 @@ class LearnerConfig(_Section):
     external_groups: int = Field(
         default=4, ge=0, le=256, description="rollouts of others per step (the paper's J)"
     )
+    passes: int = Field(default=1, ge=1, le=64, description="how often each batch is gone through")
+    mini_batches: int = Field(default=1, ge=1, le=1024, description="optimiser steps per pass over a batch")
+    kl_weight: float = Field(
+        default=0.0, ge=0, le=10, description="weight of the divergence from the starting model in the loss"
+    )
+    length_normalised: bool = Field(
+        default=False,
+        description="mean of the loss over each completion's tokens first (GRPO), not over all (DAPO)",
+    )
+    own_baseline: bool = Field(
+        default=False,
+        description="measure the answers of others against this node's success in their family,"
+        " not against each other",
+    )
+    bfloat16: bool = Field(default=False, description="matrix products of training in bfloat16")
     temperature: float = Field(default=1.0, gt=0, le=10, description="sampling temperature")
     max_new_tokens: int = Field(default=64, ge=1, le=8192, description="tokens per completion at most")
     threads: int = Field(default=1, ge=1, le=1024, description="CPU threads of the learner")
     seed: int = Field(default=0, ge=0, lt=2**63, description="root of every random stream of this node")
+
+
+class SamplerConfig(_Section):
+    """Which of the trusted rollouts a batch takes; the caps of `verification` always apply after."""
+
+    strategy: str = Field(
+        default="weighted",
+        pattern=r"^(uniform|informative|weighted)$",
+        description="uniform (the paper's), informative (by p(1-p) of the group)"
+        " or weighted (reputation x likelihood x freshness)",
+    )
+
+
+class CanaryConfig(_Section):
+    """Held-out items that tell when others' text has harmed the policy, which is rolled back then."""
+
+    every_rounds: int = Field(
+        default=20, ge=0, le=100_000, description="rounds between two checks; 0 switches the canary off"
+    )
+    items: int = Field(default=64, ge=1, le=4096, description="held-out items per check")
+    tolerance: float = Field(
+        default=0.05, ge=0, le=1, description="part of the control that the reward may fall short of it"
+    )
 
 
 class VerificationConfig(_Section):
@@ -153,6 +191,8 @@ class Config(_Section):
     )
     swarm: SwarmConfig = SwarmConfig()
     learner: LearnerConfig = LearnerConfig()
+    sampler: SamplerConfig = SamplerConfig()
+    canary: CanaryConfig = CanaryConfig()
     verification: VerificationConfig = VerificationConfig()
     ledger: LedgerConfig = LedgerConfig()
     observe: ObserveConfig = ObserveConfig()

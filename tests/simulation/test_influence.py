@@ -109,8 +109,8 @@ async def test_who_turns_to_text_that_passes_every_check_stays_within_its_cap() 
 
 
 async def test_a_new_name_wins_nothing() -> None:
-    """Whitewashing: a fresh account every few epochs, dropped before twenty audits can show anything."""
-    lives, last = 10, 3
+    """Whitewashing: a fresh account every two epochs, whose sixteen groups cannot be audited twenty times."""
+    lives, last = 15, 2
     begin = EPOCH + WARM_UP
 
     def life(number: int) -> Behaviour:

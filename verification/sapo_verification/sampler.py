@@ -3,11 +3,14 @@
 The paper (arXiv 2509.08721, section 3 and Algorithm 1) drops external groups without advantage
 and draws J of the rest uniformly. Deviations:
 
-* the *account* is drawn first, then a group of it: a flood of groups gains no share;
+* the *account* is drawn first, then a group of it, both by the weights of a strategy (``strategies``);
+  a flood of groups gains no share;
 * an account's probability is at most ``account_cap`` of the external places, that of all accounts
   behind one network at most ``network_cap``, and all newcomers' together at most ``newcomer_cap``;
   probability that a cap cuts goes to no other author, its places are filled with local groups, so few
   trusted accounts mean less external text;
+* J adapts: as many places are drawn as the accounts' capped shares add up to, and nobody's share of the
+  places grows because others are missing;
 * a newcomer's is never above that of the average trusted account: a new name is worth no more than an
   old one, so shedding a name wins nothing;
 * weight counts up to ``FULL_TRUST`` only: who was right often enough gains nothing by sheer volume;
@@ -17,6 +20,7 @@ and draws J of the rest uniformly. Deviations:
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Final
 
 from sapo_protocol.errors import Reason, RemoteProtocolError
@@ -24,7 +28,8 @@ from sapo_protocol.identifiers import Account
 from sapo_verification.origins import Network, no_network
 from sapo_verification.pool import Pool
 from sapo_verification.reputation import Reputation, Standing
-from sapo_verification.types import SampledBatch, SampledGroup, VerifiedRollout
+from sapo_verification.strategies import STRATEGIES, Likelihoods
+from sapo_verification.types import AdmittedRollout, SampledBatch, SampledGroup, VerifiedRollout
 from sapo_verification.verifier import Verifier
 
 MAX_TRIES: Final = 32
@@ -44,6 +49,7 @@ class SamplingPolicy:
     Attributes:
         local_groups: I of the paper.
         external_groups: J of the paper, at most I.
+        strategy: name of the strategy that weighs accounts and groups before the caps.
         account_cap: largest share of the external places for one account.
         newcomer_cap: largest share of the external places for all newcomers together.
         network_cap: largest share of the external places for all accounts behind one network.
@@ -54,6 +60,7 @@ class SamplingPolicy:
     account_cap: float = 0.125
     newcomer_cap: float = 0.10
     network_cap: float = 0.25
+    strategy: str = "weighted"
 
 
 class Sampler:
@@ -72,12 +79,18 @@ class Sampler:
         self._verifier = verifier
         self._policy = policy
         self._network_of = network_of
+        self._strategy = STRATEGIES[policy.strategy]
+        self.likelihoods = Likelihoods()
+        self.most_external = policy.external_groups
+        """J as it is now, at most that of the policy; the canary lowers it."""
 
     async def draw_external(self, epoch: int, rng: random.Random) -> tuple[VerifiedRollout, ...]:
         """Up to J verified, informative groups of other accounts."""
         standing = self._reputation.weigh(self._pool.accounts(), epoch)
-        shares = cap_networks(capped_shares(standing, self._policy), self._policy, self._network_of)
-        drawn = [await self._draw_one(shares, rng) for _ in range(self._policy.external_groups)]
+        weighed = self._strategy.weigh(standing, self.likelihoods)
+        shares = cap_networks(capped_shares(weighed, self._policy), self._policy, self._network_of)
+        places = adapted_places(self.most_external, shares, rng)
+        drawn = [await self._draw_one(shares, epoch, rng) for _ in range(places)]
         return tuple(rollout for rollout in drawn if rollout is not None)
 
     def assemble(self, local: Sequence[VerifiedRollout], external: Sequence[VerifiedRollout]) -> SampledBatch:
@@ -85,31 +98,59 @@ class Sampler:
         groups = [SampledGroup(rollout, external=False) for rollout in local]
         return SampledBatch((*groups, *(SampledGroup(rollout, external=True) for rollout in external)))
 
-    async def _draw_one(self, shares: Mapping[Account, float], rng: random.Random) -> VerifiedRollout | None:
-        """One informative group of an account drawn by share, or none if the draw fell on no account."""
-        point = rng.random()
-        for account, share in shares.items():
-            if (point := point - share) < 0:
-                return await self._first_informative(account, rng)
+    async def _draw_one(
+        self, shares: Mapping[Account, float], epoch: int, rng: random.Random
+    ) -> VerifiedRollout | None:
+        """An informative group of an account drawn by share, or none if it has none."""
+        (account,) = rng.choices(list(shares), list(shares.values()))
+        found = await self._informative(account, epoch, rng)
+        while found:
+            (chosen,) = rng.choices(found, [self._strategy.verified(rollout) for rollout in found])
+            if self._pool.take(chosen.content_id):
+                return chosen
+            found.remove(chosen)  # an audit found it wanting while this draw was waiting
         return None
 
-    async def _first_informative(self, account: Account, rng: random.Random) -> VerifiedRollout | None:
+    async def _informative(self, account: Account, epoch: int, rng: random.Random) -> list[VerifiedRollout]:
+        """As many groups of the account as the strategy looks at; what teaches nothing leaves the pool."""
+        found: list[VerifiedRollout] = []
         timeouts = 0
-        waiting = list(self._pool.waiting(account))
-        rng.shuffle(waiting)
-        for admitted in waiting[:MAX_TRIES]:
-            if not self._pool.take(admitted.content_id):
-                continue  # an audit found it wanting while this draw was waiting
+        for admitted in self._shuffled(account, epoch, rng)[:MAX_TRIES]:
             try:
                 verified = await self._verifier.verify(admitted)
             except RemoteProtocolError as error:  # counted by the verifier
+                self._pool.take(admitted.content_id)
                 timeouts += error.reason is Reason.CHECKER_TIMEOUT
-                if timeouts == MAX_TIMEOUTS:
-                    return None
-                continue
-            if verified.is_informative and not self._verifier.is_quarantined(verified):
-                return verified
-        return None
+            else:
+                if self._teaches(verified):
+                    found.append(verified)
+                else:
+                    self._pool.take(admitted.content_id)
+            if len(found) == self._strategy.looks or timeouts == MAX_TIMEOUTS:
+                break
+        return found
+
+    def _shuffled(self, account: Account, epoch: int, rng: random.Random) -> list[AdmittedRollout]:
+        """What waits of the account, in a weighted shuffle (Efraimidis and Spirakis, 2006)."""
+        keyed = [
+            (rng.random() ** (1.0 / self._strategy.freshness(admitted, epoch)), admitted)
+            for admitted in self._pool.waiting(account)
+        ]
+        keyed.sort(key=itemgetter(0), reverse=True)
+        return [admitted for _, admitted in keyed]
+
+    def _teaches(self, verified: VerifiedRollout) -> bool:
+        """Whether the group has an advantage and no screen holds it back."""
+        return verified.is_informative and not self._verifier.is_quarantined(verified)
+
+
+def adapted_places(most: int, shares: Mapping[Account, float], rng: random.Random) -> int:
+    """J times the trusted mass (what the shares add up to), rounded by chance so that the mean is exact.
+
+    Among these places an account's share is its own divided by the mass, so of J it has what it had.
+    """
+    mass = min(1.0, sum(shares.values()))
+    return min(most, int(most * mass + rng.random())) if mass > 0 else 0
 
 
 def capped_shares(standing: Standing, policy: SamplingPolicy) -> Mapping[Account, float]:

@@ -8,6 +8,7 @@ from typing import Final
 
 import torch
 
+from sapo_client.learner.baseline import Baselines
 from sapo_client.learner.grpo import group_advantages
 
 MICRO_BATCH_ROWS: Final = 32
@@ -24,6 +25,7 @@ class TrainingGroup:
         rewards: one per completion.
         external: another node's text, tokenized here.
         behaviour: log-probabilities that own completions were sampled under; None for text tokenized here.
+        family: of the task, as an index of the suite; None where nobody asks.
     """
 
     prompt: tuple[int, ...]
@@ -31,6 +33,7 @@ class TrainingGroup:
     rewards: tuple[float, ...]
     external: bool
     behaviour: tuple[tuple[float, ...], ...] | None
+    family: int | None = None
 
     @property
     def is_informative(self) -> bool:
@@ -51,6 +54,7 @@ class TrainingRow:
         old: log-probabilities that ratios are taken against; filled by the first pass where none are known.
         external: another node's text.
         weight: of its loss, 0 to 1; None for another node's text until the first pass has weighed it.
+        group: index of its group in the batch.
     """
 
     prompt: tuple[int, ...]
@@ -59,6 +63,7 @@ class TrainingRow:
     old: tuple[float, ...] | None
     external: bool = False
     weight: float | None = 1.0
+    group: int = 0
 
     @property
     def width(self) -> int:
@@ -66,13 +71,24 @@ class TrainingRow:
         return len(self.prompt) + len(self.completion)
 
 
-def training_rows(groups: Sequence[TrainingGroup]) -> list[TrainingRow]:
-    """The rows of the groups that have an advantage, shortest first, empty completions left out."""
+def training_rows(
+    groups: Sequence[TrainingGroup], *, all_groups: bool = False, baselines: Baselines | None = None
+) -> list[TrainingRow]:
+    """The rows of the groups that have an advantage, or of all, shortest first; no empty completions.
+
+    Args:
+        baselines: what other nodes' groups are measured against, instead of against themselves.
+    """
     rows: list[TrainingRow] = []
-    for group in groups:
-        if group.is_informative:
-            rows.extend(_rows_of(group))
+    for index, group in enumerate(groups):
+        if all_groups or group.is_informative:
+            rows.extend(_rows_of(index, group, _advantages(group, baselines)))
     return sorted(rows, key=lambda row: row.width)
+
+
+def mini_batches(rows: Sequence[TrainingRow], count: int) -> list[list[TrainingRow]]:
+    """The rows dealt out in turn, so that each part has long and short ones; empty parts left out."""
+    return [part for start in range(count) if (part := list(rows[start::count]))]
 
 
 def micro_batches(rows: Sequence[TrainingRow], most_tokens: int) -> Iterator[list[TrainingRow]]:
@@ -87,11 +103,21 @@ def micro_batches(rows: Sequence[TrainingRow], most_tokens: int) -> Iterator[lis
         yield part
 
 
-def _rows_of(group: TrainingGroup) -> list[TrainingRow]:
-    advantages = group_advantages(torch.tensor(group.rewards)).tolist()
+def _advantages(group: TrainingGroup, baselines: Baselines | None) -> Sequence[float]:
+    """One per completion; a family without a baseline measures a group against itself."""
+    baseline = baselines.of(group.family) if baselines is not None and group.external else None
+    if baseline is not None:
+        return baseline.advantages(group.rewards)
+    values: list[float] = group_advantages(torch.tensor(group.rewards)).tolist()
+    return values
+
+
+def _rows_of(index: int, group: TrainingGroup, advantages: Sequence[float]) -> list[TrainingRow]:
     behaviour = group.behaviour or (None,) * len(group.completions)
     return [
-        TrainingRow(group.prompt, completion, advantage, old, group.external, None if group.external else 1.0)
+        TrainingRow(
+            group.prompt, completion, advantage, old, group.external, None if group.external else 1.0, index
+        )
         for completion, advantage, old in zip(group.completions, advantages, behaviour, strict=True)
         if completion
     ]

@@ -21,6 +21,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.learner.baseline import Baselines
 from sapo_client.learner.trainer import Trainer
 from sapo_verification.likelihood import Yardstick
 
@@ -51,8 +52,8 @@ class CheckpointStore:
         self._folder = folder
         self._model = model
 
-    def save(self, trainer: Trainer, counters: Counters) -> Path:
-        """Writes the trainer's state, removes checkpoints beyond ``KEPT``; returns the new one's folder."""
+    def save(self, trainer: Trainer, counters: Counters, *, kept: int = KEPT) -> Path:
+        """Writes the trainer's state, removes others beyond ``kept``; returns the new one's folder."""
         target = self._folder / f"{_PREFIX}{trainer.steps:010d}"
         writing = self._folder / f"{_WRITING}{target.name}"
         for left_over in self._folder.glob(f"{_WRITING}*"):
@@ -67,6 +68,7 @@ class CheckpointStore:
             "rollbacks": trainer.rollbacks,
             "samples": counters.samples,
             "yardstick": asdict(trainer.yardstick),
+            "baselines": trainer.baselines.to_message(),
             "state_digest": _file_digest(writing / "state.safetensors"),
         }
         (writing / "meta.json").write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
@@ -75,7 +77,7 @@ class CheckpointStore:
         shutil.rmtree(target, ignore_errors=True)
         writing.rename(target)
         _force_to_disk(self._folder)
-        self._prune()
+        self._prune(target, kept)
         return target
 
     def restore(self, trainer: Trainer) -> Counters | None:
@@ -98,6 +100,7 @@ class CheckpointStore:
             _restore_tensors(trainer, load_file(folder / "state.safetensors"))
             trainer.steps, trainer.rollbacks = meta["steps"], meta["rollbacks"]
             trainer.yardstick = Yardstick(**meta.get("yardstick", {}))
+            trainer.baselines = Baselines.from_message(meta.get("baselines", {}))
             return Counters(meta["samples"])
         return None
 
@@ -112,8 +115,9 @@ class CheckpointStore:
     def _newest_first(self) -> list[Path]:
         return sorted(self._folder.glob(f"{_PREFIX}*"), reverse=True)
 
-    def _prune(self) -> None:
-        for folder in self._newest_first()[KEPT:]:
+    def _prune(self, newest: Path, kept: int) -> None:
+        others = [folder for folder in self._newest_first() if folder != newest]
+        for folder in others[kept - 1 :]:
             shutil.rmtree(folder)
 
 

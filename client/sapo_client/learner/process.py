@@ -145,7 +145,8 @@ class Learner:
             LearnerCrashed: the child died meanwhile.
         """
         groups = [_message(group, handles.get(group.rollout.content_id)) for group in batch.groups]
-        report = StepReport(**await self._ask("train", {"groups": groups}))
+        reply = await self._ask("train", {"groups": groups})
+        report = StepReport(**{**reply, "external_weights": tuple(reply["external_weights"])})
         self._about = replace(self.about, step=report.step)
         return report
 
@@ -156,6 +157,14 @@ class Learner:
     async def checkpoint(self) -> int:
         """Writes a checkpoint now; returns its step."""
         return int((await self._ask("checkpoint", {}))["step"])
+
+    async def keep_good(self) -> None:
+        """Keeps the policy as it is now, to go back to."""
+        await self._ask("keep_good", {})
+
+    async def roll_back(self) -> None:
+        """Puts back the policy that was last kept as good; the count of steps goes on."""
+        await self._ask("roll_back", {})
 
     async def export(self, folder: Path) -> int:
         """Writes the model and its tokenizer as transformers load them; returns the step."""
@@ -270,6 +279,7 @@ def _message(group: SampledGroup, handle: int | None) -> Message:
         "completions": list(rollout.completions),
         "rewards": list(rollout.rewards),
         "external": group.external,
+        "family": rollout.task.family,
         "handle": handle,
     }
 

@@ -18,6 +18,7 @@ class StepReport:
         local_groups: own groups in the batch.
         external_groups: groups of other nodes in the batch.
         external_weight: mean likelihood weight of their trained completions, 0 to 1; 1 where there are none.
+        external_weights: the same for each external group, in the batch's order.
         skipped_groups: groups without advantage, which were not computed.
         reencoded_groups: own groups whose sampled tokens were gone, trained like external text.
         tokens: completion tokens that were trained.
@@ -37,6 +38,7 @@ class StepReport:
     local_groups: int
     external_groups: int
     external_weight: float
+    external_weights: tuple[float, ...]
     skipped_groups: int
     reencoded_groups: int
     tokens: int

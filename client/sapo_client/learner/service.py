@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import torch
 
+from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.batch import TrainingGroup
 from sapo_client.learner.checkpoint import CheckpointStore, Counters
 from sapo_client.learner.generate import Completion, generator_for
@@ -40,6 +41,7 @@ class Service:
         self._generator = generator_for(self._policy)
         self._trainer = Trainer(self._policy, settings)
         self._store = CheckpointStore(settings.directory / "checkpoints", settings.model)
+        self._good = CheckpointStore(settings.directory / "good", settings.model)
         self._held: OrderedDict[int, _Held] = OrderedDict()
         self._samples = 0
         self._last_save = time.monotonic()
@@ -50,6 +52,8 @@ class Service:
             "train": self.train,
             "evaluate": self.evaluate,
             "checkpoint": self.checkpoint,
+            "keep_good": self.keep_good,
+            "roll_back": self.roll_back,
             "export": self.export,
         }
 
@@ -94,7 +98,7 @@ class Service:
         return {"completions": [_text_bytes(group[0]) for group in groups]}
 
     def train(self, groups: list[dict[str, Any]]) -> Message:
-        """One step on groups of prompt, completions, rewards, external, handle (or None)."""
+        """One step on groups of prompt, completions, rewards, family, external, handle (or None)."""
         batch = [self._training_group(**group) for group in groups]
         own = [group for group in batch if not group.external]
         report = self._trainer.step(batch, reencoded=sum(group.behaviour is None for group in own))
@@ -111,6 +115,26 @@ class Service:
         self._save_seconds = self._last_save - started
         return {"step": self._trainer.steps}
 
+    def keep_good(self) -> Message:
+        """Keeps the policy as it is now, to go back to."""
+        self._good.save(self._trainer, Counters(self._samples), kept=1)
+        return {"step": self._trainer.steps}
+
+    def roll_back(self) -> Message:
+        """The policy that was last kept as good; steps and random streams go on, nothing is trained twice."""
+        steps = self._trainer.steps
+        if self._good.restore(self._trainer) is None:
+            raise SapoError(
+                "there is no good checkpoint to go back to",
+                hint="it was removed, or its disk is failing; start over with --fresh",
+                exit_code=ExitCode.DATA,
+            )
+        self._trainer.steps = steps
+        self._store.save(
+            self._trainer, Counters(self._samples), kept=1
+        )  # no restart may find the poisoned one
+        return {"step": steps}
+
     def export(self, folder: str) -> Message:
         """Writes model and tokenizer as transformers load them."""
         from pathlib import Path
@@ -119,17 +143,23 @@ class Service:
         return {"step": self._trainer.steps}
 
     def _training_group(
-        self, prompt: str, completions: list[bytes], rewards: list[float], external: bool, handle: int | None
+        self,
+        prompt: str,
+        completions: list[bytes],
+        rewards: list[float],
+        external: bool,
+        handle: int | None,
+        family: int | None = None,
     ) -> TrainingGroup:
         held = None if handle is None else self._held.get(handle)
         if held is not None and [_text_bytes(item) for item in held.completions] == completions:
             tokens = tuple(item.tokens for item in held.completions)
             behaviour = tuple(item.logprobs for item in held.completions)
-            return TrainingGroup(held.prompt, tokens, tuple(rewards), external, behaviour)
+            return TrainingGroup(held.prompt, tokens, tuple(rewards), external, behaviour, family)
         texts = [completion.decode("utf-8", errors="replace") for completion in completions]
         limit = self._settings.max_new_tokens
         tokens = tuple(self._policy.encode_completion(text, limit) for text in texts)
-        return TrainingGroup(self._encode_prompt(prompt), tokens, tuple(rewards), external, None)
+        return TrainingGroup(self._encode_prompt(prompt), tokens, tuple(rewards), external, None, family)
 
     def _encode_prompt(self, prompt: str) -> tuple[int, ...]:
         tokens = self._policy.encode_prompt(prompt)

@@ -26,7 +26,10 @@ class LearnerSettings:
         bfloat16: matrix products of training in bfloat16.
         micro_batch_tokens: most tokens, padding included, in one forward and backward pass.
         length_normalised: mean over each completion's tokens first (GRPO) instead of over all (DAPO).
-        passes: optimizer steps per batch.
+        passes: how often each batch is gone through.
+        mini_batches: optimizer steps per pass.
+        kl_weight: of the divergence from the starting model in the loss.
+        own_baseline: measure other nodes' groups against this node's success in their family.
         checkpoint_share: most of the running time to spend on automatic checkpoints.
     """
 
@@ -43,6 +46,9 @@ class LearnerSettings:
     micro_batch_tokens: int = 8192
     length_normalised: bool = False
     passes: int = 1
+    mini_batches: int = 1
+    kl_weight: float = 0.0
+    own_baseline: bool = False
     checkpoint_share: float = 0.05
 
     def to_message(self) -> dict[str, Any]:

@@ -24,17 +24,19 @@ from sapo_client.config import Config
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.keystore import Identity
 from sapo_client.learner.process import Learner, LearnerCrashed
-from sapo_client.learner.settings import LearnerSettings
 from sapo_client.ledger.service import Ledger
 from sapo_client.node.archive import Archive
 from sapo_client.node.audit import AUDITORS_SHARES, Audit, AuditShares
 from sapo_client.node.auditor import Auditor, AuditorParts
 from sapo_client.node.beacons import Beacons
+from sapo_client.node.canary import Canary, CanaryParts, CanarySettings
+from sapo_client.node.canary_state import CanaryFile
 from sapo_client.node.clock import Clock, wall_clock
 from sapo_client.node.doppelganger import Doppelganger, DoppelgangerParts
 from sapo_client.node.gossip import Gossip
 from sapo_client.node.heard import Heard
 from sapo_client.node.identity import CERTIFICATE_SECONDS, OwnCertificate
+from sapo_client.node.learner_settings import learner_settings
 from sapo_client.node.manifests import require_same_suite, settle_manifest
 from sapo_client.node.proofs import Proofs
 from sapo_client.node.reports import Reports
@@ -171,12 +173,16 @@ class Node:
             account_cap=config.verification.account_cap,
             newcomer_cap=config.verification.newcomer_cap,
             network_cap=config.verification.network_cap,
+            strategy=config.sampler.strategy,
         )
         self._heard = Heard(database)
         self._origins = Origins(database)
         self._signing = SigningDatabase(database)
         self._share = SlotShare.parse(config.swarm.slot_share)
-        self._learner = Learner(self._learner_settings())
+        settings = learner_settings(
+            config.learner, self._data.checkpoints, seed=self._rng.getrandbits(32), fresh=self._options.fresh
+        )
+        self._learner = Learner(settings)
         self._gossip = Gossip(
             manifest, self._transport, self._certificates, self._admission, self._pool, self._heard,
             self._telemetry, self._identity.account,
@@ -342,6 +348,9 @@ class Node:
         )  # fmt: skip
 
     def _round_parts(self) -> RoundParts:
+        sampler = Sampler(
+            self._pool, self._reputation, self._verifier, self._policy, self._origins.network_of
+        )
         return RoundParts(
             manifest=self._manifest,
             author=self._author,
@@ -357,14 +366,27 @@ class Node:
             verifier=self._verifier,
             pool=self._pool,
             heard=self._heard,
-            sampler=Sampler(
-                self._pool, self._reputation, self._verifier, self._policy, self._origins.network_of
-            ),
+            sampler=sampler,
             gossip=self._gossip,
             telemetry=self._telemetry,
             clock=self._clock,
             rng=self._rng,
+            canary=self._canary(sampler),
         )
+
+    def _canary(self, sampler: Sampler) -> Canary:
+        config = self._config.canary
+        parts = CanaryParts(
+            learner=self._learner,
+            checkers=self._checkers,
+            sampler=sampler,
+            pool=self._pool,
+            events=self._events,
+            file=CanaryFile(self._data.checkpoints / "canary.json", fresh=self._options.fresh),
+            secret=self._author.seed,
+            families=len(self._manifest.suite.families),
+        )
+        return Canary(CanarySettings(config.every_rounds, config.items, config.tolerance), parts)
 
     def _doppelganger_parts(self) -> DoppelgangerParts:
         return DoppelgangerParts(
@@ -422,20 +444,6 @@ class Node:
                 telemetry=self._telemetry,
                 clock=self._clock,
             )
-        )
-
-    def _learner_settings(self) -> LearnerSettings:
-        config = self._config.learner
-        return LearnerSettings(
-            model=config.model,
-            directory=self._data.checkpoints,
-            seed=self._rng.getrandbits(32),
-            learning_rate=config.learning_rate,
-            temperature=config.temperature,
-            max_new_tokens=config.max_new_tokens,
-            threads=config.threads,
-            device=config.device,  # type: ignore[arg-type]  # the pattern of the config field
-            fresh=self._options.fresh,
         )
 
 

@@ -12,6 +12,7 @@ import trio
 from sapo_client.learner.process import Generation, Learner, LearnerCrashed
 from sapo_client.learner.report import StepReport
 from sapo_client.node.beacons import Beacons
+from sapo_client.node.canary import Canary
 from sapo_client.node.clock import Clock
 from sapo_client.node.doppelganger import Doppelganger
 from sapo_client.node.gossip import Gossip
@@ -79,6 +80,7 @@ class RoundParts:
     telemetry: Telemetry
     clock: Clock
     rng: random.Random
+    canary: Canary
 
 
 class Rounds:
@@ -117,6 +119,7 @@ class Rounds:
     async def _round(self, draining: trio.Event) -> None:
         parts, started = self._parts, trio.current_time()
         await parts.doppelganger.require_alone(draining)
+        await parts.canary.open()
         if (epoch := await self._epoch_to_work_in(draining)) is None:
             return
         self._turn_to(epoch)
@@ -129,7 +132,10 @@ class Rounds:
         local, handles = await self._generate(slots)
         batch = parts.sampler.assemble(local, external)
         report = await parts.learner.train(batch, handles)
+        for rollout, weight in zip(batch.external, report.external_weights, strict=True):
+            parts.sampler.likelihoods.learn(rollout.account, weight)
         self._tell(epoch, batch, report, trio.current_time() - started)
+        await parts.canary.after(batch)
 
     async def _epoch_to_work_in(self, draining: trio.Event) -> int | None:
         """The current epoch once the beacons that it needs are known, or none if the node drains before."""

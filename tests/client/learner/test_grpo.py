@@ -96,3 +96,30 @@ def test_on_policy_gradient_is_plain_policy_gradient(rows):
     grpo.mean_over_tokens(grpo.token_losses(values, logprobs, advantages), mask, 22).backward()
     expected = -advantages[:, None] * mask / 22
     assert torch.allclose(values.grad, expected.to(torch.float64))
+
+
+def test_external_rows_are_clipped_on_both_sides(rows):
+    logprobs, old, advantages, _, _ = rows
+    external = torch.tensor([False, True, True, True, False])
+    values = logprobs.clone().requires_grad_()
+    losses = grpo.token_losses(values, old, advantages, external)
+    ratio = torch.exp(logprobs - old)
+    plain = grpo.token_losses(logprobs, old, advantages)
+    assert torch.equal(losses[~external], plain[~external])
+    clipped = -ratio.clamp(0.8, 1.28) * advantages[:, None]
+    assert torch.equal(losses[external], clipped[external])
+    losses.sum().backward()
+    outside = external[:, None] & ((ratio < 0.8) | (ratio > 1.28))
+    assert outside.sum() > 5
+    assert (values.grad[outside] == 0).all(), "out of the range on either side: no gradient"
+    assert float(plain[1, 0]) == pytest.approx(0.7 * grpo.RATIO_CAP)
+    assert float(losses[1, 0].detach()) == pytest.approx(0.7 * 1.28)
+
+
+def test_divergence_is_zero_at_the_reference_and_positive_elsewhere(rows):
+    logprobs, reference, _, _, _ = rows
+    divergence = grpo.reference_divergence(logprobs, reference)
+    assert (divergence[0] == 0).all(), "this row is the reference's"
+    assert (divergence[1:] > 0).all()
+    expected = math.exp(float(reference[2, 3] - logprobs[2, 3])) - float(reference[2, 3] - logprobs[2, 3]) - 1
+    assert float(divergence[2, 3]) == pytest.approx(expected, abs=1e-12)

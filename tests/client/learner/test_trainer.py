@@ -8,7 +8,7 @@ import torch
 from support.policies import make_policy_folder
 
 from sapo_client.learner import grpo
-from sapo_client.learner.batch import TrainingGroup, TrainingRow, micro_batches
+from sapo_client.learner.batch import TrainingGroup, TrainingRow, micro_batches, mini_batches, training_rows
 from sapo_client.learner.generate import generator_for
 from sapo_client.learner.policy import load_policy
 from sapo_client.learner.settings import LearnerSettings
@@ -122,6 +122,67 @@ def test_a_late_pass_that_is_not_finite_undoes_the_early_ones(folder):
 def test_later_passes_move_off_policy_and_clip(folder):
     trainer = make_trainer(folder, passes=4, learning_rate=3e-3)
     assert trainer.step(INFORMATIVE).clipped_share > 0
+
+
+def test_mini_batches_hold_every_row_once_and_mix_lengths():
+    rows = [TrainingRow((1,) * width, (2, 3), 0.5, None) for width in range(1, 12)]
+    parts = mini_batches(rows, 3)
+    assert sorted(row.width for part in parts for row in part) == [row.width for row in rows]
+    assert [len(part) for part in parts] == [4, 4, 3]
+    assert all(part[-1].width - part[0].width >= 6 for part in parts)
+    assert mini_batches(rows[:2], 8) == [rows[:1], rows[1:2]]
+
+
+def test_later_mini_batches_see_ratios_against_the_policy_before_the_first(folder):
+    """With the old log-probabilities of each mini-batch's own moment nothing could ever be off policy."""
+    trainer = make_trainer(folder, mini_batches=4, learning_rate=1e-2)
+    rows = training_rows(INFORMATIVE)
+    with torch.no_grad():
+        before = trainer._logprobs(trainer.policy.model, rows)
+    report = trainer.step(INFORMATIVE)
+    assert report.clipped_share > 0
+    assert trainer.optimizer.state[trainer.parameters[0]]["step"] == 4
+    trainer._fill_old(rows)
+    kept = torch.tensor([row.old[0] for row in rows])
+    assert not torch.allclose(kept, before[:, 0], atol=1e-4), "the policy has moved since"
+
+
+def test_old_logprobs_are_filled_before_the_first_update(folder):
+    trainer = make_trainer(folder, mini_batches=4, learning_rate=1e-2)
+    rows = training_rows(INFORMATIVE)
+    with torch.no_grad():
+        before = trainer._logprobs(trainer.policy.model, rows)
+    trainer._run(rows, INFORMATIVE)
+    for row, values in zip(rows, before, strict=True):
+        assert row.old == pytest.approx(values[: len(row.old)].tolist(), abs=1e-5)
+
+
+def test_one_mini_batch_and_one_pass_is_the_plain_step(folder):
+    """Four mini-batches at no rate add up to the gradient of the whole, each over a quarter of its size."""
+    whole, cut = make_trainer(folder), make_trainer(folder, mini_batches=4, learning_rate=1e-12)
+    reports = [trainer.step(INFORMATIVE) for trainer in (whole, cut)]
+    assert reports[0].loss == pytest.approx(reports[1].loss, abs=1e-5)
+
+
+def test_a_divergence_term_pulls_back_to_the_start(folder):
+    """Trained hard on one group, the policy stays nearer to where it began; level groups count as well."""
+
+    def moved(**changes) -> float:
+        trainer = make_trainer(folder, learning_rate=3e-3, **changes)
+        for _ in range(12):
+            trainer.step(INFORMATIVE)
+        with torch.no_grad():
+            rows = training_rows(INFORMATIVE)
+            now = trainer._logprobs(trainer.policy.model, rows)
+            start = make_trainer(folder)._logprobs(make_trainer(folder).policy.model, rows)
+        return float(grpo.reference_divergence(now, start).sum())
+
+    assert moved(kl_weight=1.0) < 0.5 * moved()
+    level = [external([0.0] * 4)]
+    trainer = make_trainer(folder, kl_weight=1.0, learning_rate=3e-3)
+    trainer.step(INFORMATIVE)
+    report = trainer.step(level)
+    assert (report.tokens > 0, report.gradient_norm > 0) == (True, True)
 
 
 def test_external_text_starts_on_policy(folder):

@@ -76,6 +76,12 @@ def test_no_slot_is_signed_twice(story: Any) -> None:
     assert {event["epoch"] for event in story.first.events("published")} == {0}  # the restart fell into it
 
 
+def test_the_canary_stands_watch_from_the_start(story: Any) -> None:
+    for home, _ in story.homes:
+        assert (home.data.checkpoints / "canary.json").exists()
+        assert list((home.data.checkpoints / "good").iterdir())
+
+
 def test_a_restart_goes_on_at_its_step(story: Any) -> None:
     steps = [event["step"] for event in story.first.events("step")]
     assert [event["step"] for event in story.first.events("node_started")] == [0, story.stopped_at]

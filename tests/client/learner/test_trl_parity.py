@@ -1,0 +1,42 @@
+"""The loss against TRL's on the same tensors, token by token through its gradient."""
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+from support import trl_losses
+
+from sapo_client.learner import grpo
+
+VECTORS = json.loads((Path(__file__).parent / "trl_losses.json").read_text(encoding="utf-8"))
+
+
+def test_the_vectors_are_of_these_tensors():
+    assert {name: tensor.tolist() for name, tensor in trl_losses.tensors().items()} == VECTORS["tensors"]
+
+
+@pytest.mark.parametrize("case", VECTORS["cases"], ids=lambda case: f"{case['mean']}-{case['kl_weight']}")
+def test_loss_and_gradient_are_those_of_trl(case):
+    given = trl_losses.tensors()
+    logprobs = given["logprobs"].requires_grad_()
+    losses = grpo.token_losses(logprobs, given["old_logprobs"], given["advantages"])
+    divergence = grpo.reference_divergence(logprobs, given["reference_logprobs"])
+    mask = given["mask"]
+    sizes = {"mean_over_tokens": int(mask.sum()), "mean_over_completions": len(mask)}
+    mean = getattr(grpo, case["mean"])
+    loss = mean(losses + case["kl_weight"] * divergence, mask, sizes[case["mean"]])
+    loss.backward()
+    assert float(loss.detach()) == pytest.approx(case["loss"], rel=1e-6)
+    assert torch.allclose(logprobs.grad, torch.tensor(case["gradient"], dtype=torch.float64), atol=1e-7)
+
+
+@pytest.mark.skipif(find_spec("trl") is None, reason="trl is not installed (pip install sapo-swarm[dev])")
+def test_the_installed_trl_still_says_so():
+    fresh = trl_losses.produce()
+    assert fresh["tensors"] == VECTORS["tensors"]
+    for now, then in zip(fresh["cases"], VECTORS["cases"], strict=True):
+        assert (now["mean"], now["kl_weight"]) == (then["mean"], then["kl_weight"])
+        assert now["loss"] == pytest.approx(then["loss"], rel=1e-9)
+        assert torch.allclose(torch.tensor(now["gradient"]), torch.tensor(then["gradient"]), atol=1e-9)
