@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from sapo_client.cli import experiment
 from sapo_client.cli.options import Common, command
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Experiments on this machine.")
@@ -45,3 +46,6 @@ def pretrain(
             progress=lambda now: bar.update(task, completed=now.step, loss=now.loss),
         )
     common.output.emit({"folder": str(out), "steps": total, "seed": seed}, f"wrote {out}")
+
+
+experiment.register(app)

@@ -144,7 +144,7 @@ class Learner:
         Raises:
             LearnerCrashed: the child died meanwhile.
         """
-        groups = [_message(group, handles.get(group.rollout.content_id)) for group in batch.groups]
+        groups = [group_message(group, handles.get(group.rollout.content_id)) for group in batch.groups]
         report = StepReport(**await self._ask("train", {"groups": groups}))
         self._about = replace(self.about, step=report.step)
         return report
@@ -262,7 +262,7 @@ class Learner:
         return lines[-1] if lines else "its log is empty"
 
 
-def _message(group: SampledGroup, handle: int | None) -> Message:
+def group_message(group: SampledGroup, handle: int | None) -> Message:
     """A batch's group in plain values, without what the learner need not know."""
     rollout = group.rollout
     return {

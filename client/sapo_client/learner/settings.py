@@ -27,7 +27,7 @@ class LearnerSettings:
         micro_batch_tokens: most tokens, padding included, in one forward and backward pass.
         length_normalised: mean over each completion's tokens first (GRPO) instead of over all (DAPO).
         passes: optimizer steps per batch.
-        checkpoint_share: most of the running time to spend on automatic checkpoints.
+        checkpoint_share: most of the running time to spend on automatic checkpoints; 0 makes none.
     """
 
     model: str

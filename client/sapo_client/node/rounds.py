@@ -6,10 +6,11 @@ import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import trio
 
-from sapo_client.learner.process import Generation, Learner, LearnerCrashed
+from sapo_client.learner.process import Generation, LearnerCrashed
 from sapo_client.learner.report import StepReport
 from sapo_client.node.beacons import Beacons
 from sapo_client.node.clock import Clock
@@ -27,7 +28,7 @@ from sapo_protocol.manifest import Manifest
 from sapo_protocol.rollout import Rollout
 from sapo_protocol.tasks import Task
 from sapo_verification.admission import Admission
-from sapo_verification.checkers import CheckerPool, CheckFailed
+from sapo_verification.checkers import CheckFailed
 from sapo_verification.pool import Pool
 from sapo_verification.sampler import Sampler, SamplingPolicy
 from sapo_verification.signing import SigningDatabase, SlotShare
@@ -56,9 +57,45 @@ class Slot:
     task: Task
 
 
+class Prompts(Protocol):
+    """Who puts tasks into words."""
+
+    async def prompt(self, task: Task) -> str:
+        """See ``CheckerPool.prompt``."""
+        ...
+
+
+class Learning(Protocol):
+    """Who samples and trains."""
+
+    @property
+    def step(self) -> int:
+        """The policy's step."""
+        ...
+
+    @property
+    def restarts(self) -> int:
+        """How often it died and came back."""
+        ...
+
+    async def generate(
+        self, prompts: Sequence[str], *, completions_per_prompt: int
+    ) -> tuple[Generation, ...]:
+        """See ``Learner.generate``."""
+        ...
+
+    async def train(self, batch: SampledBatch, handles: Mapping[ContentId, int]) -> StepReport:
+        """See ``Learner.train``."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class RoundParts:
-    """Everything a round works with."""
+    """Everything a round works with.
+
+    Attributes:
+        redraws: most own groups of a round that are sampled in place of ones without advantage.
+    """
 
     manifest: Manifest
     author: Author
@@ -68,8 +105,8 @@ class RoundParts:
     share: SlotShare
     doppelganger: Doppelganger
     beacons: Beacons
-    checkers: CheckerPool
-    learner: Learner
+    checkers: Prompts
+    learner: Learning
     admission: Admission
     verifier: Verifier
     pool: Pool
@@ -79,6 +116,7 @@ class RoundParts:
     telemetry: Telemetry
     clock: Clock
     rng: random.Random
+    redraws: int = 0
 
 
 class Rounds:
@@ -126,7 +164,7 @@ class Rounds:
             return
         external = await parts.sampler.draw_external(epoch, parts.rng)
         slots += self._take_slots(epoch, parts.policy.external_groups - len(external))
-        local, handles = await self._generate(slots)
+        local, handles = await self._redrawn(epoch, *await self._generate(slots))
         batch = parts.sampler.assemble(local, external)
         report = await parts.learner.train(batch, handles)
         self._tell(epoch, batch, report, trio.current_time() - started)
@@ -190,6 +228,20 @@ class Rounds:
                 continue
             local.append(verified)
             handles[verified.content_id] = generation.handle
+        return local, handles
+
+    async def _redrawn(
+        self, epoch: int, local: list[VerifiedRollout], handles: Mapping[ContentId, int]
+    ) -> tuple[list[VerifiedRollout], Mapping[ContentId, int]]:
+        """As many own rollouts, fresh ones in place of those without advantage (DAPO's dynamic sampling)."""
+        left, size = self._parts.redraws, len(local)
+        while dull := sum(not rollout.is_informative for rollout in local):
+            if not (slots := self._take_slots(epoch, min(left, dull))):
+                break
+            left -= len(slots)
+            fresh, more = await self._generate(slots)
+            handles = {**handles, **more}
+            local = sorted([*local, *fresh], key=lambda rollout: not rollout.is_informative)[:size]
         return local, handles
 
     async def _prompt(self, slot: Slot) -> str | None:
