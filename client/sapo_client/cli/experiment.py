@@ -1,4 +1,4 @@
-"""`sapo lab run` and `sapo lab report`: the experiment whether sharing helps."""
+"""`sapo lab run`, `report` and `judge`: whether sharing helps, by experiment and among running nodes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sapo_client.cli.options import Common, command
+from sapo_client.cli.render import Grid
 
 if TYPE_CHECKING:
+    from sapo_client.lab.judge import Candidate, Verdict
     from sapo_client.lab.plan import Run
 
 OutOption = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the experiment.")]
@@ -38,7 +40,7 @@ JobsOption = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    for function in (run, report):
+    for function in (run, report, judge):
         command(app)(function)
 
 
@@ -86,6 +88,65 @@ def report(
 
     page = write_report(Store(folder))
     common.output.emit({"page": str(page)}, f"wrote {page}")
+
+
+def judge(
+    common: Common,
+    swarm: Annotated[
+        list[Path], typer.Option("--swarm", metavar="DIR", help="Data directory of a node; repeatable.")
+    ],
+    isolated: Annotated[
+        list[Path] | None,
+        typer.Option("--isolated", metavar="DIR", help="The same of a node that trained alone; repeatable."),
+    ] = None,
+    picture: Annotated[
+        Path | None, typer.Option("--picture", metavar="FILE", help="PNG of the cumulative rewards.")
+    ] = None,
+) -> None:
+    """Score the answers that nodes gave to the judge's questions again, and compare swarm with isolated.
+
+    A node answers with `judge.every` set: once each, on tasks that follow from the beacon. Exit 7 where a
+    node wrote down another question or reward than is found here.
+    """
+    from dataclasses import asdict
+
+    from sapo_client.errors import ExitCode
+    from sapo_client.lab.judge import compare, examine
+    from sapo_client.lab.plot import draw_judged
+
+    found = examine([*swarm, *(isolated or ())])
+    ours, alone = found[: len(swarm)], found[len(swarm) :]
+    verdict = compare(ours, alone)
+    groups = {"swarm": ours, "isolated": alone}
+    if picture is not None:
+        draw_judged(
+            {name: [each.cumulative(verdict.questions) for each in group] for name, group in groups.items()},
+            picture,
+        )
+    rows = [_judged(name, each, verdict.questions) for name, group in groups.items() for each in group]
+    document = {
+        "format": "sapo/lab-judge/1",
+        **asdict(verdict),
+        "nodes": [dict(zip(JUDGED_COLUMNS, row, strict=True)) for row in rows],
+    }
+    common.output.emit(document, Grid(JUDGED_COLUMNS, rows), *_in_words(verdict))
+    raise typer.Exit(ExitCode.VERIFICATION if any(each.refused for each in found) else ExitCode.DONE)
+
+
+JUDGED_COLUMNS = ("group", "node", "questions", "right", "pass@1", "refused")
+
+
+def _judged(group: str, node: Candidate, questions: int) -> tuple[str, str, int, float, float, int]:
+    right = sum(node.rewards[:questions])
+    return group, str(node.folder), questions, right, right / questions, node.refused
+
+
+def _in_words(verdict: Verdict) -> Iterator[str]:
+    for name, each in (("swarm", verdict.swarm), ("isolated", verdict.isolated)):
+        if each is not None:
+            width = "" if each.half_width is None else f" ± {each.half_width:.3f}"
+            nodes = "1 node" if each.seeds == 1 else f"{each.seeds} nodes"
+            yield f"{name}: pass@1 {each.mean:.3f}{width} over {nodes}, {verdict.questions} questions each"
 
 
 @contextmanager

@@ -31,10 +31,10 @@ class HeldOut:
         draw = random.Random("held out")
         return cls(tuple(fresh_item(family, draw) for family in families for _ in range(per_family)))
 
-    def pass_at_1(self, service: Service, temperature: float) -> dict[str, float]:
-        """The share of right answers by family, one answer each."""
+    def pass_at_1(self, service: Service, temperature: float, seed: int) -> dict[str, float]:
+        """The share of right answers by family, one answer each, sampled by a seed."""
         prompts = [item.prompt for _, item in self.items]
-        answers = service.evaluate(prompts, temperature)["completions"]
+        answers = service.evaluate(prompts, temperature, seed)["completions"]
         rewards: dict[str, list[float]] = {}
         for (family, item), answer in zip(self.items, answers, strict=True):
             rewards.setdefault(family.name, []).append(score(family, extract(family, answer), item.entry))

@@ -137,9 +137,12 @@ class LocalLearner:
             trained_tokens=report.tokens,
             entropy=report.entropy,
             seconds=self._round.seconds,
-            held_out=self._held_out.pass_at_1(self._service, plan.temperature) if is_due else None,
-            greedy=self._held_out.pass_at_1(self._service, 0.0) if is_due else None,
+            held_out=self._evaluate(plan.temperature, report.step) if is_due else None,
+            greedy=self._evaluate(0.0, report.step) if is_due else None,
         )
+
+    def _evaluate(self, temperature: float, step: int) -> dict[str, float]:
+        return self._held_out.pass_at_1(self._service, temperature, step)
 
     def _require_same_road(self, entry: Entry, digest: str) -> None:
         if entry.batch != digest:

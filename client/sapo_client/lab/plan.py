@@ -123,7 +123,7 @@ class Plan:
 
 
 PRESETS: Final[Mapping[str, Plan]] = {
-    "quick": Plan(model="bundled", level="nano", families=NANO_DEFAULT, agents=4, rounds=100),
+    "quick": Plan(model="bundled", level="nano", families=NANO_DEFAULT, agents=8, rounds=160),
     "paper": Plan(
         model="Qwen/Qwen2.5-0.5B-Instruct",
         level="full",
@@ -138,7 +138,7 @@ PRESETS: Final[Mapping[str, Plan]] = {
         bfloat16=True,
     ),
 }
-"""`quick` fits 90 minutes of two CPU cores with all arms and five seeds; `paper` wants a GPU for days."""
+"""All arms and five seeds of `quick` fit 90 minutes of two cores (docs/results.md); `paper` wants a GPU."""
 
 SEEDS: Final = 5
 

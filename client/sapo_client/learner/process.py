@@ -149,9 +149,16 @@ class Learner:
         self._about = replace(self.about, step=report.step)
         return report
 
-    async def evaluate(self, prompts: Sequence[str]) -> tuple[bytes, ...]:
-        """The likeliest completion of every prompt."""
-        return tuple((await self._ask("evaluate", {"prompts": list(prompts)}))["completions"])
+    async def evaluate(
+        self, prompts: Sequence[str], *, temperature: float = 0.0, seed: int = 0
+    ) -> tuple[bytes, ...]:
+        """One completion of every prompt, the likeliest at temperature 0.
+
+        Raises:
+            LearnerCrashed: the child died meanwhile.
+        """
+        arguments = {"prompts": list(prompts), "temperature": temperature, "seed": seed}
+        return tuple((await self._ask("evaluate", arguments))["completions"])
 
     async def checkpoint(self) -> int:
         """Writes a checkpoint now; returns its step."""

@@ -85,14 +85,14 @@ class Service:
             "tokens": sum(len(item.tokens) for group in groups for item in group),
         }
 
-    def evaluate(self, prompts: list[str], temperature: float = 0.0) -> Message:
+    def evaluate(self, prompts: list[str], temperature: float = 0.0, seed: int = 0) -> Message:
         """One completion of every prompt, the likeliest at 0; leaves no trace in the random streams."""
         groups = self._generator.sample(
             [self._encode_prompt(prompt) for prompt in prompts],
             completions_per_prompt=1,
             max_new_tokens=self._settings.max_new_tokens,
             temperature=temperature,
-            seed=0,
+            seed=seed,
         )
         return {"completions": [_text_bytes(group[0]) for group in groups]}
 

@@ -35,6 +35,7 @@ from sapo_client.node.doppelganger import Doppelganger, DoppelgangerParts
 from sapo_client.node.gossip import Gossip
 from sapo_client.node.heard import Heard
 from sapo_client.node.identity import CERTIFICATE_SECONDS, own_certificate
+from sapo_client.node.judge import Judge
 from sapo_client.node.manifests import require_same_suite, settle_manifest
 from sapo_client.node.proofs import Proofs
 from sapo_client.node.reports import Reports
@@ -359,7 +360,15 @@ class Node:
             telemetry=self._telemetry,
             clock=self._clock,
             rng=self._rng,
+            judge=self._judge(),
         )
+
+    def _judge(self) -> Judge:
+        config = self._config
+        return Judge(
+            self._manifest, self._author.account, self._learner, self._checkers, self._events,
+            every=config.judge.every, temperature=config.learner.temperature,
+        )  # fmt: skip
 
     def _doppelganger_parts(self) -> DoppelgangerParts:
         return DoppelgangerParts(

@@ -17,6 +17,7 @@ from sapo_client.node.clock import Clock
 from sapo_client.node.doppelganger import Doppelganger
 from sapo_client.node.gossip import Gossip
 from sapo_client.node.heard import Heard
+from sapo_client.node.judge import Judge
 from sapo_client.node.telemetry import Telemetry
 from sapo_client.observe.status import RoundSummary
 from sapo_protocol.constants import EPOCH_WINDOW
@@ -94,6 +95,7 @@ class RoundParts:
     """Everything a round works with.
 
     Attributes:
+        judge: asks the policy in between, if anybody does.
         redraws: most own groups of a round that are sampled in place of ones without advantage.
     """
 
@@ -116,6 +118,7 @@ class RoundParts:
     telemetry: Telemetry
     clock: Clock
     rng: random.Random
+    judge: Judge | None = None
     redraws: int = 0
 
 
@@ -168,6 +171,8 @@ class Rounds:
         batch = parts.sampler.assemble(local, external)
         report = await parts.learner.train(batch, handles)
         self._tell(epoch, batch, report, trio.current_time() - started)
+        if parts.judge is not None:
+            await parts.judge.after(report.step, epoch, await parts.beacons.obtain(epoch))
 
     async def _epoch_to_work_in(self, draining: trio.Event) -> int | None:
         """The current epoch once the beacons that it needs are known, or none if the node drains before."""
