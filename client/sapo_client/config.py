@@ -177,6 +177,14 @@ class ObserveConfig(_Section):
     events_keep: int = Field(default=5, ge=1, le=1000, description="rotated event files kept")
 
 
+class JudgeConfig(_Section):
+    """Questions of the judge in between, on tasks that nobody chooses and nobody trains on."""
+
+    every: int = Field(
+        default=0, ge=0, description="steps between two questions; 0 asks none; see `sapo lab judge`"
+    )
+
+
 class Config(_Section):
     """Everything a user can set."""
 
@@ -195,4 +203,5 @@ class Config(_Section):
     canary: CanaryConfig = CanaryConfig()
     verification: VerificationConfig = VerificationConfig()
     ledger: LedgerConfig = LedgerConfig()
+    judge: JudgeConfig = JudgeConfig()
     observe: ObserveConfig = ObserveConfig()

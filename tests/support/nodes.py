@@ -14,7 +14,7 @@ from support.swarm import Identity as Person
 from support.swarm import make_manifest
 
 from sapo_client import keystore
-from sapo_client.config import Config, LearnerConfig, SwarmConfig, VerificationConfig
+from sapo_client.config import Config, JudgeConfig, LearnerConfig, SwarmConfig, VerificationConfig
 from sapo_client.node.app import Node, RunOptions
 from sapo_client.node.clock import Clock, wall_clock
 from sapo_client.observe.control_client import ControlClient
@@ -68,6 +68,7 @@ class Home:
     model: Path
     learner: dict[str, Any] = field(default_factory=dict)
     listen_seconds: float = 0.0
+    judge_every: int = 0
 
     def __post_init__(self) -> None:
         person = Person(self.number)
@@ -97,6 +98,7 @@ class Home:
             verification=VerificationConfig(
                 audit_share=1.0, audit_time=1.0, account_cap=1.0, newcomer_cap=1.0
             ),
+            judge=JudgeConfig(every=self.judge_every),
         )
 
     def node(

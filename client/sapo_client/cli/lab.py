@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sapo_client.cli import experiment
 from sapo_client.cli.options import Common, command
 from sapo_client.cli.render import Grid
 
@@ -114,3 +115,6 @@ def _strategy_cells(row: Row) -> tuple[str | int, ...]:
         row.pays,
         f"{row.others_lose:.0%}",
     )
+
+
+experiment.register(app)

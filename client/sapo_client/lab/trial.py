@@ -18,6 +18,7 @@ from typing import Final
 
 import torch
 
+from sapo_client.lab.held_out import fresh_item
 from sapo_client.learner.batch import TrainingGroup
 from sapo_client.learner.generate import Completion, generator_for
 from sapo_client.learner.policy import load_policy
@@ -26,10 +27,9 @@ from sapo_client.learner.trainer import Trainer
 from sapo_protocol.suite import Family
 from sapo_verification import catalogue
 from sapo_verification.answers import extract
-from sapo_verification.generators import Item, Underivable, derive
+from sapo_verification.generators import Item
 from sapo_verification.scorers import score
 
-SEED_BITS: Final = 31
 HELD_OUT_PER_FAMILY: Final = 24
 
 
@@ -185,15 +185,6 @@ def run(plan: Plan) -> Iterator[Round]:
         by_family = _held_out(agents, held_out) if wanted else {}
         mean = sum(by_family.values()) / len(by_family) if by_family else None
         yield Round(number, local, batch, mean, by_family, entropy, skipped, seconds)
-
-
-def fresh_item(family: Family, draw: random.Random) -> tuple[Family, Item]:
-    """A family with an item at a random seed."""
-    while True:
-        try:
-            return family, derive(family, draw.getrandbits(SEED_BITS))
-        except Underivable:
-            continue
 
 
 def reward(family: Family, item: Item, text: str) -> float:

@@ -144,15 +144,22 @@ class Learner:
         Raises:
             LearnerCrashed: the child died meanwhile.
         """
-        groups = [_message(group, handles.get(group.rollout.content_id)) for group in batch.groups]
+        groups = [group_message(group, handles.get(group.rollout.content_id)) for group in batch.groups]
         reply = await self._ask("train", {"groups": groups})
         report = StepReport(**{**reply, "external_weights": tuple(reply["external_weights"])})
         self._about = replace(self.about, step=report.step)
         return report
 
-    async def evaluate(self, prompts: Sequence[str]) -> tuple[bytes, ...]:
-        """The likeliest completion of every prompt."""
-        return tuple((await self._ask("evaluate", {"prompts": list(prompts)}))["completions"])
+    async def evaluate(
+        self, prompts: Sequence[str], *, temperature: float = 0.0, seed: int = 0
+    ) -> tuple[bytes, ...]:
+        """One completion of every prompt, the likeliest at temperature 0.
+
+        Raises:
+            LearnerCrashed: the child died meanwhile.
+        """
+        arguments = {"prompts": list(prompts), "temperature": temperature, "seed": seed}
+        return tuple((await self._ask("evaluate", arguments))["completions"])
 
     async def checkpoint(self) -> int:
         """Writes a checkpoint now; returns its step."""
@@ -271,7 +278,7 @@ class Learner:
         return lines[-1] if lines else "its log is empty"
 
 
-def _message(group: SampledGroup, handle: int | None) -> Message:
+def group_message(group: SampledGroup, handle: int | None) -> Message:
     """A batch's group in plain values, without what the learner need not know."""
     rollout = group.rollout
     return {

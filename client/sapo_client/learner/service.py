@@ -84,16 +84,19 @@ class Service:
             self._held[handle] = _Held(prompt, tuple(group))
         while len(self._held) > MAX_HELD_GROUPS:
             self._held.popitem(last=False)
-        return {"completions": [[_text_bytes(item) for item in group] for group in groups]}
+        return {
+            "completions": [[_text_bytes(item) for item in group] for group in groups],
+            "tokens": sum(len(item.tokens) for group in groups for item in group),
+        }
 
-    def evaluate(self, prompts: list[str]) -> Message:
-        """The likeliest completion of every prompt; leaves no trace in the random streams."""
+    def evaluate(self, prompts: list[str], temperature: float = 0.0, seed: int = 0) -> Message:
+        """One completion of every prompt, the likeliest at 0; leaves no trace in the random streams."""
         groups = self._generator.sample(
             [self._encode_prompt(prompt) for prompt in prompts],
             completions_per_prompt=1,
             max_new_tokens=self._settings.max_new_tokens,
-            temperature=0.0,
-            seed=0,
+            temperature=temperature,
+            seed=seed,
         )
         return {"completions": [_text_bytes(group[0]) for group in groups]}
 
@@ -183,7 +186,7 @@ class Service:
     def _save_if_due(self) -> None:
         """A checkpoint as often as its cost allows: every step for a small model, rarely for a large one."""
         since = time.monotonic() - self._last_save
-        if since * self._settings.checkpoint_share >= self._save_seconds:
+        if since * self._settings.checkpoint_share > self._save_seconds:
             self.checkpoint()
 
 

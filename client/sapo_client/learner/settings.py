@@ -30,7 +30,7 @@ class LearnerSettings:
         mini_batches: optimizer steps per pass.
         kl_weight: of the divergence from the starting model in the loss.
         own_baseline: measure other nodes' groups against this node's success in their family.
-        checkpoint_share: most of the running time to spend on automatic checkpoints.
+        checkpoint_share: most of the running time to spend on automatic checkpoints; 0 makes none.
     """
 
     model: str

@@ -36,6 +36,7 @@ from sapo_client.node.doppelganger import Doppelganger, DoppelgangerParts
 from sapo_client.node.gossip import Gossip
 from sapo_client.node.heard import Heard
 from sapo_client.node.identity import CERTIFICATE_SECONDS, OwnCertificate
+from sapo_client.node.judge import Judge
 from sapo_client.node.learner_settings import learner_settings
 from sapo_client.node.manifests import require_same_suite, settle_manifest
 from sapo_client.node.proofs import Proofs
@@ -372,6 +373,7 @@ class Node:
             clock=self._clock,
             rng=self._rng,
             canary=self._canary(sampler),
+            judge=self._judge(),
         )
 
     def _canary(self, sampler: Sampler) -> Canary:
@@ -387,6 +389,13 @@ class Node:
             families=len(self._manifest.suite.families),
         )
         return Canary(CanarySettings(config.every_rounds, config.items, config.tolerance), parts)
+
+    def _judge(self) -> Judge:
+        config = self._config
+        return Judge(
+            self._manifest, self._author.account, self._learner, self._checkers, self._events,
+            every=config.judge.every, temperature=config.learner.temperature,
+        )  # fmt: skip
 
     def _doppelganger_parts(self) -> DoppelgangerParts:
         return DoppelgangerParts(

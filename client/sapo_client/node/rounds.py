@@ -6,10 +6,11 @@ import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import trio
 
-from sapo_client.learner.process import Generation, Learner, LearnerCrashed
+from sapo_client.learner.process import Generation, LearnerCrashed
 from sapo_client.learner.report import StepReport
 from sapo_client.node.beacons import Beacons
 from sapo_client.node.canary import Canary
@@ -17,6 +18,7 @@ from sapo_client.node.clock import Clock
 from sapo_client.node.doppelganger import Doppelganger
 from sapo_client.node.gossip import Gossip
 from sapo_client.node.heard import Heard
+from sapo_client.node.judge import Judge
 from sapo_client.node.telemetry import Telemetry
 from sapo_client.observe.status import RoundSummary
 from sapo_protocol.constants import EPOCH_WINDOW
@@ -28,7 +30,7 @@ from sapo_protocol.manifest import Manifest
 from sapo_protocol.rollout import Rollout
 from sapo_protocol.tasks import Task
 from sapo_verification.admission import Admission
-from sapo_verification.checkers import CheckerPool, CheckFailed
+from sapo_verification.checkers import CheckFailed
 from sapo_verification.pool import Pool
 from sapo_verification.sampler import Sampler, SamplingPolicy
 from sapo_verification.signing import SigningDatabase, SlotShare
@@ -57,9 +59,46 @@ class Slot:
     task: Task
 
 
+class Prompts(Protocol):
+    """Who puts tasks into words."""
+
+    async def prompt(self, task: Task) -> str:
+        """See ``CheckerPool.prompt``."""
+        ...
+
+
+class Learning(Protocol):
+    """Who samples and trains."""
+
+    @property
+    def step(self) -> int:
+        """The policy's step."""
+        ...
+
+    @property
+    def restarts(self) -> int:
+        """How often it died and came back."""
+        ...
+
+    async def generate(
+        self, prompts: Sequence[str], *, completions_per_prompt: int
+    ) -> tuple[Generation, ...]:
+        """See ``Learner.generate``."""
+        ...
+
+    async def train(self, batch: SampledBatch, handles: Mapping[ContentId, int]) -> StepReport:
+        """See ``Learner.train``."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class RoundParts:
-    """Everything a round works with."""
+    """Everything a round works with.
+
+    Attributes:
+        judge: asks the policy in between, if anybody does.
+        redraws: most own groups of a round that are sampled in place of ones without advantage.
+    """
 
     manifest: Manifest
     author: Author
@@ -69,8 +108,8 @@ class RoundParts:
     share: SlotShare
     doppelganger: Doppelganger
     beacons: Beacons
-    checkers: CheckerPool
-    learner: Learner
+    checkers: Prompts
+    learner: Learning
     admission: Admission
     verifier: Verifier
     pool: Pool
@@ -80,7 +119,9 @@ class RoundParts:
     telemetry: Telemetry
     clock: Clock
     rng: random.Random
-    canary: Canary
+    canary: Canary | None = None
+    judge: Judge | None = None
+    redraws: int = 0
 
 
 class Rounds:
@@ -119,7 +160,8 @@ class Rounds:
     async def _round(self, draining: trio.Event) -> None:
         parts, started = self._parts, trio.current_time()
         await parts.doppelganger.require_alone(draining)
-        await parts.canary.open()
+        if parts.canary is not None:
+            await parts.canary.open()
         if (epoch := await self._epoch_to_work_in(draining)) is None:
             return
         self._turn_to(epoch)
@@ -129,13 +171,16 @@ class Rounds:
             return
         external = await parts.sampler.draw_external(epoch, parts.rng)
         slots += self._take_slots(epoch, parts.policy.external_groups - len(external))
-        local, handles = await self._generate(slots)
+        local, handles = await self._redrawn(epoch, *await self._generate(slots))
         batch = parts.sampler.assemble(local, external)
         report = await parts.learner.train(batch, handles)
         for rollout, weight in zip(batch.external, report.external_weights, strict=True):
             parts.sampler.likelihoods.learn(rollout.account, weight)
         self._tell(epoch, batch, report, trio.current_time() - started)
-        await parts.canary.after(batch)
+        if parts.canary is not None:
+            await parts.canary.after(batch)
+        if parts.judge is not None:
+            await parts.judge.after(report.step, epoch, await parts.beacons.obtain(epoch))
 
     async def _epoch_to_work_in(self, draining: trio.Event) -> int | None:
         """The current epoch once the beacons that it needs are known, or none if the node drains before."""
@@ -196,6 +241,20 @@ class Rounds:
                 continue
             local.append(verified)
             handles[verified.content_id] = generation.handle
+        return local, handles
+
+    async def _redrawn(
+        self, epoch: int, local: list[VerifiedRollout], handles: Mapping[ContentId, int]
+    ) -> tuple[list[VerifiedRollout], Mapping[ContentId, int]]:
+        """As many own rollouts, fresh ones in place of those without advantage (DAPO's dynamic sampling)."""
+        left, size = self._parts.redraws, len(local)
+        while dull := sum(not rollout.is_informative for rollout in local):
+            if not (slots := self._take_slots(epoch, min(left, dull))):
+                break
+            left -= len(slots)
+            fresh, more = await self._generate(slots)
+            handles = {**handles, **more}
+            local = sorted([*local, *fresh], key=lambda rollout: not rollout.is_informative)[:size]
         return local, handles
 
     async def _prompt(self, slot: Slot) -> str | None:

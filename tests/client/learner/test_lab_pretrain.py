@@ -39,7 +39,7 @@ def test_each_author_writes_in_their_way():
 @pytest.mark.parametrize("name", FAMILIES)
 def test_only_the_bare_answer_is_paid(name):
     """The chatty author's phrases score nothing, or reinforcement learning would have nothing to find."""
-    from sapo_client.lab.trial import fresh_item
+    from sapo_client.lab.held_out import fresh_item
     from sapo_verification.generators import solution
 
     chosen, draw = family(name, "nano"), random.Random(name)

@@ -113,11 +113,34 @@ def test_any_bytes_of_a_stranger_are_trainable(settings, text):
     assert 0 < report["tokens"] <= 40
 
 
-def test_evaluate_is_greedy_and_leaves_no_trace(settings):
+def test_evaluate_is_greedy_by_default_and_leaves_no_trace(settings):
     one, other = Service(settings), Service(settings)
     answers = one.call("evaluate", {"prompts": PROMPTS})
-    assert answers == one.call("evaluate", {"prompts": PROMPTS})
+    sampled = one.call("evaluate", {"prompts": PROMPTS, "temperature": 1.0})
+    assert answers == one.call("evaluate", {"prompts": PROMPTS}) != sampled
+    assert sampled == one.call("evaluate", {"prompts": PROMPTS, "temperature": 1.0})
     assert generate(one, [1, 2]) == generate(other, [1, 2])
+
+
+def test_the_sampler_says_what_it_cost(settings):
+    service = Service(settings)
+    arguments = {"prompts": PROMPTS, "completions_per_prompt": 4, "handles": [1, 2]}
+    held = sum(len(item.tokens) for item in sampled_of(service, arguments))
+    assert service.call("generate", arguments | {"handles": [3, 4]})["tokens"] > 0
+    assert held == Service(settings).call("generate", arguments)["tokens"]
+
+
+def sampled_of(service: Service, arguments):
+    service.call("generate", arguments)
+    return [item for handle in arguments["handles"] for item in service._held[handle].completions]
+
+
+@pytest.mark.parametrize(("share", "steps"), [(0.0, []), (1e9, [1])])
+def test_a_share_of_nothing_makes_no_checkpoints_by_itself(settings, share, steps):
+    service = Service(replace(settings, checkpoint_share=share))
+    train(service, group(0, [b"7", b"8", b"9", b"10"], None, external=True))
+    folders = sorted(settings.directory.glob("checkpoints/step-*"))
+    assert [int(folder.name.removeprefix("step-")) for folder in folders] == steps
 
 
 def test_export_loads_with_transformers(settings, tmp_path):

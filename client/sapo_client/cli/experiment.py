@@ -1,0 +1,169 @@
+"""`sapo lab run`, `report` and `judge`: whether sharing helps, by experiment and among running nodes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sapo_client.cli.options import Common, command
+from sapo_client.cli.render import Grid
+
+if TYPE_CHECKING:
+    from sapo_client.lab.judge import Candidate, Verdict
+    from sapo_client.lab.plan import Run
+
+OutOption = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the experiment.")]
+PresetOption = Annotated[str, typer.Option("--preset", metavar="NAME", help="`quick` or `paper`.")]
+ArmsOption = Annotated[
+    str | None, typer.Option("--arms", metavar="A,B", help="Arms by name, with commas; unset: all of them.")
+]
+SeedsOption = Annotated[int, typer.Option("--seeds", min=1, metavar="N", help="Seeds 0 to N-1 of each arm.")]
+RoundsOption = Annotated[
+    int | None, typer.Option("--rounds", min=1, metavar="R", help="Rounds instead of the preset's.")
+]
+AgentsOption = Annotated[
+    int | None, typer.Option("--agents", min=2, metavar="A", help="Agents instead of the preset's.")
+]
+ModelOption = Annotated[
+    str | None, typer.Option("--model", metavar="M", help="Where every policy starts: as in `sapo join`.")
+]
+DeviceOption = Annotated[str | None, typer.Option("--device", metavar="D", help="auto, cpu or cuda.")]
+JobsOption = Annotated[
+    int | None, typer.Option("--jobs", min=1, metavar="J", help="Runs at a time; unset: one per core.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    for function in (run, report, judge):
+        command(app)(function)
+
+
+def run(
+    common: Common,
+    out: OutOption,
+    preset: PresetOption = "quick",
+    arms: ArmsOption = None,
+    seeds: SeedsOption = 5,
+    rounds: RoundsOption = None,
+    agents: AgentsOption = None,
+    model: ModelOption = None,
+    device: DeviceOption = None,
+    jobs: JobsOption = None,
+) -> None:
+    """Measure whether sharing helps: arms that mix eight groups per update differently, over several seeds.
+
+    Each run is a swarm in one process: the node's own gossip, admission, pool, verification, sampler and
+    learner on an in-memory transport and a virtual clock. The same command goes on with a killed experiment;
+    on a CPU its curves are then the same to the last bit.
+    """
+    from sapo_client.lab.campaign import conduct
+    from sapo_client.lab.plan import ARMS, Run, arms_named, planned
+    from sapo_client.lab.simulate import manifest_of
+    from sapo_client.lab.store import Store
+
+    plan = planned(preset, rounds=rounds, agents=agents, model=model, device=device)
+    chosen = arms_named(arms.split(",") if arms else list(ARMS))
+    runs = [Run(plan, arm, seed) for seed in range(seeds) for arm in chosen]
+    store = Store(out.resolve())
+    store.create(plan, lambda: manifest_of(plan))
+    with _bar(common, runs) as progress:
+        conduct(store, runs, jobs or os.cpu_count() or 1, progress)
+    document = {"folder": str(out), "runs": [each.name for each in runs]}
+    common.output.emit(document, f"{len(runs)} runs are whole; `sapo lab report {out}` shows them")
+
+
+def report(
+    common: Common,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of an experiment.")],
+) -> None:
+    """Write an experiment's table and pictures beside its runs; works while others of them go on."""
+    from sapo_client.lab.report import write_report
+    from sapo_client.lab.store import Store
+
+    page = write_report(Store(folder))
+    common.output.emit({"page": str(page)}, f"wrote {page}")
+
+
+def judge(
+    common: Common,
+    swarm: Annotated[
+        list[Path], typer.Option("--swarm", metavar="DIR", help="Data directory of a node; repeatable.")
+    ],
+    isolated: Annotated[
+        list[Path] | None,
+        typer.Option("--isolated", metavar="DIR", help="The same of a node that trained alone; repeatable."),
+    ] = None,
+    picture: Annotated[
+        Path | None, typer.Option("--picture", metavar="FILE", help="PNG of the cumulative rewards.")
+    ] = None,
+) -> None:
+    """Score the answers that nodes gave to the judge's questions again, and compare swarm with isolated.
+
+    A node answers with `judge.every` set: once each, on tasks that follow from the beacon. Exit 7 where a
+    node wrote down another question or reward than is found here.
+    """
+    from dataclasses import asdict
+
+    from sapo_client.errors import ExitCode
+    from sapo_client.lab.judge import compare, examine
+    from sapo_client.lab.plot import draw_judged
+
+    found = examine([*swarm, *(isolated or ())])
+    ours, alone = found[: len(swarm)], found[len(swarm) :]
+    verdict = compare(ours, alone)
+    groups = {"swarm": ours, "isolated": alone}
+    if picture is not None:
+        draw_judged(
+            {name: [each.cumulative(verdict.questions) for each in group] for name, group in groups.items()},
+            picture,
+        )
+    rows = [_judged(name, each, verdict.questions) for name, group in groups.items() for each in group]
+    document = {
+        "format": "sapo/lab-judge/1",
+        **asdict(verdict),
+        "nodes": [dict(zip(JUDGED_COLUMNS, row, strict=True)) for row in rows],
+    }
+    common.output.emit(document, Grid(JUDGED_COLUMNS, rows), *_in_words(verdict))
+    raise typer.Exit(ExitCode.VERIFICATION if any(each.refused for each in found) else ExitCode.DONE)
+
+
+JUDGED_COLUMNS = ("group", "node", "questions", "right", "pass@1", "refused")
+
+
+def _judged(group: str, node: Candidate, questions: int) -> tuple[str, str, int, float, float, int]:
+    right = sum(node.rewards[:questions])
+    return group, str(node.folder), questions, right, right / questions, node.refused
+
+
+def _in_words(verdict: Verdict) -> Iterator[str]:
+    for name, each in (("swarm", verdict.swarm), ("isolated", verdict.isolated)):
+        if each is not None:
+            width = "" if each.half_width is None else f" ± {each.half_width:.3f}"
+            nodes = "1 node" if each.seeds == 1 else f"{each.seeds} nodes"
+            yield f"{name}: pass@1 {each.mean:.3f}{width} over {nodes}, {verdict.questions} questions each"
+
+
+@contextmanager
+def _bar(common: Common, runs: list[Run]) -> Iterator[Callable[[Run, int], None]]:
+    """One bar over the rounds of all runs, with an estimate of the time that is left."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.completed} of {task.total} rounds"), BarColumn(), TimeRemainingColumn())
+    quiet = common.no_progress or common.quiet or common.as_json
+    done = dict.fromkeys((run.name for run in runs), 0)
+    console = Console(stderr=True)
+    with Progress(*columns, TextColumn("{task.fields[run]}"), console=console, disable=quiet) as bar:
+        task = bar.add_task("run", total=sum(run.plan.rounds for run in runs), run="")
+
+        def show(run: Run, rounds: int) -> None:
+            done[run.name] = rounds
+            bar.update(task, completed=sum(done.values()), run=run.name)
+
+        yield show

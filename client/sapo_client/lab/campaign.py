@@ -1,0 +1,130 @@
+"""All runs of an experiment, one worker process per core with one thread of arithmetic each."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, Final
+
+from sapo_client.errors import ExitCode, SapoError
+from sapo_client.lab.plan import Run
+from sapo_client.lab.store import Store
+
+ENVIRONMENT: Final = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+"""Items are equal across processes under this hash seed alone; more threads on one core are slower."""
+
+Progress = Callable[[Run, int], None]
+"""Takes a run and how many of its rounds are done; called from several threads."""
+
+
+def conduct(store: Store, runs: Sequence[Run], jobs: int, progress: Progress) -> None:
+    """Does the runs that are not whole yet, the first of them first.
+
+    Raises:
+        SapoError: one of them cannot be done; those before it are kept.
+    """
+    waiting: SimpleQueue[Run] = SimpleQueue()
+    for run in runs:
+        if store.is_whole(run):
+            progress(run, run.plan.rounds)
+        else:
+            waiting.put(run)
+    jobs = min(jobs, waiting.qsize())
+    processes: list[subprocess.Popen[str]] = []
+    with ThreadPoolExecutor(max(1, jobs)) as threads, _ended(processes, waiting):
+        futures = [
+            threads.submit(partial(_serve, store, waiting, number, processes, progress))
+            for number in range(jobs)
+        ]
+        _raise_first(futures)
+
+
+def _raise_first(futures: list[Future[None]]) -> None:
+    for future in wait(futures, return_when=FIRST_EXCEPTION).done:
+        future.result()
+
+
+@contextmanager
+def _ended(processes: list[subprocess.Popen[str]], waiting: SimpleQueue[Run]) -> Iterator[None]:
+    """Ends the workers, however it is left; then their threads end as well."""
+    try:
+        yield
+    finally:
+        while _next(waiting) is not None:
+            pass  # a worker that starts this moment finds nothing to do
+        for process in processes:
+            process.kill()
+
+
+def _serve(
+    store: Store,
+    waiting: SimpleQueue[Run],
+    number: int,
+    processes: list[subprocess.Popen[str]],
+    progress: Progress,
+) -> None:
+    """One worker, from the first run that waits to the last."""
+    log = store.root / f"worker-{number}.log"
+    with log.open("w", encoding="utf-8") as errors, _worker(store.root, errors) as process:
+        processes.append(process)
+        while (run := _next(waiting)) is not None:
+            _do(process, run, log, partial(progress, run))
+
+
+def _worker(root: Path, errors: Any) -> subprocess.Popen[str]:
+    return subprocess.Popen(  # noqa: S603  # our own interpreter
+        [sys.executable, "-m", "sapo_client.lab.worker", str(root)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        text=True,
+        env={**os.environ, **ENVIRONMENT},
+    )
+
+
+def _next(waiting: SimpleQueue[Run]) -> Run | None:
+    try:
+        return waiting.get_nowait()
+    except Empty:
+        return None
+
+
+def _do(process: subprocess.Popen[str], run: Run, log: Path, progress: Callable[[int], None]) -> None:
+    """One run, to its end."""
+    for message in _conversation(process, {"arm": run.arm.name, "seed": run.seed}):
+        if "error" in message:
+            raise SapoError(message["error"], hint=message["hint"], exit_code=message["exit_code"])
+        if "done" in message:
+            return
+        progress(message["round"])
+    raise SapoError(
+        f"the worker died in {run.name}: {_last_line(log)}",
+        hint=f"its log is {log}; the same command goes on where it stopped",
+        exit_code=ExitCode.BUG,
+    )
+
+
+def _conversation(process: subprocess.Popen[str], request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The worker's answers to a request, until it ends."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        process.stdin.write(json.dumps(request) + "\n")
+        process.stdin.flush()
+    except BrokenPipeError:
+        return
+    for line in process.stdout:
+        yield json.loads(line)
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return lines[-1] if lines else "its log is empty"

@@ -1,0 +1,50 @@
+"""The held-out set: the same items for every arm, seed and round."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sapo_client.learner.service import Service
+from sapo_protocol.suite import Family
+from sapo_verification.answers import extract
+from sapo_verification.generators import Item, Underivable, derive
+from sapo_verification.scorers import score
+
+SEED_BITS: Final = 31
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """Items that answers are asked for and nothing is trained on.
+
+    Families of the nano level are small, so most of these items are met in training as well.
+    """
+
+    items: tuple[tuple[Family, Item], ...]
+
+    @classmethod
+    def of(cls, families: Sequence[Family], per_family: int) -> HeldOut:
+        """So many items of every family."""
+        draw = random.Random("held out")
+        return cls(tuple(fresh_item(family, draw) for family in families for _ in range(per_family)))
+
+    def pass_at_1(self, service: Service, temperature: float, seed: int) -> dict[str, float]:
+        """The share of right answers by family, one answer each, sampled by a seed."""
+        prompts = [item.prompt for _, item in self.items]
+        answers = service.evaluate(prompts, temperature, seed)["completions"]
+        rewards: dict[str, list[float]] = {}
+        for (family, item), answer in zip(self.items, answers, strict=True):
+            rewards.setdefault(family.name, []).append(score(family, extract(family, answer), item.entry))
+        return {name: sum(values) / len(values) for name, values in rewards.items()}
+
+
+def fresh_item(family: Family, draw: random.Random) -> tuple[Family, Item]:
+    """A family with an item at a random seed."""
+    while True:
+        try:
+            return family, derive(family, draw.getrandbits(SEED_BITS))
+        except Underivable:
+            continue

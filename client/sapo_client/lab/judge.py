@@ -1,0 +1,158 @@
+"""`sapo lab judge`: answers to the judge's questions, scored again and added up, swarm against isolated.
+
+The paper's open demo (arXiv 2509.08721, Figure 3) adds up the reward of one answer per round. Here the
+question of every answer that a node wrote down is derived anew, and the answer is scored in the jail; a line
+that says otherwise is refused. Nodes are compared after as many questions as each of them has answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from pathlib import Path
+from typing import Final
+
+import trio
+from pydantic import BaseModel, NonNegativeInt
+
+from sapo_client.errors import ExitCode, SapoError
+from sapo_client.lab.statistics import Estimate, estimate
+from sapo_client.node.judge import question
+from sapo_client.node.manifests import read_manifest, require_same_suite
+from sapo_client.observe.events import Event, read_events
+from sapo_client.paths import DataDir
+from sapo_protocol.epochs import beacon
+from sapo_protocol.errors import LocalProtocolError
+from sapo_protocol.identifiers import Account, Digest
+from sapo_protocol.manifest import Manifest
+from sapo_verification.checkers import CheckerPool, CheckFailed
+
+DEADLINE_SECONDS: Final = 30.0
+"""Nobody waits for these checks, and a busy machine must not make an answer wrong."""
+
+
+class _Judged(BaseModel):
+    """The line of an event file; it may be a stranger's."""
+
+    step: NonNegativeInt
+    epoch: NonNegativeInt
+    account: str
+    beacon: str
+    family: str
+    answer: str
+    reward: float
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One node's answers.
+
+    Attributes:
+        rewards: in the order of its answers, each scored here.
+        refused: answers whose question or reward is not what the node wrote down.
+    """
+
+    folder: Path
+    rewards: tuple[float, ...]
+    refused: int
+
+    def pass_at_1(self, questions: int) -> float:
+        """The share of its first answers that are right."""
+        return sum(self.rewards[:questions]) / questions
+
+    def cumulative(self, questions: int) -> list[float]:
+        """The sum of rewards after each of its first questions."""
+        return list(accumulate(self.rewards[:questions]))
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Both groups' pass@1 after equally many questions; nodes are the repetition."""
+
+    questions: int
+    swarm: Estimate | None
+    isolated: Estimate | None
+
+
+def examine(folders: Sequence[Path]) -> list[Candidate]:
+    """The answers in data directories of one swarm, scored again.
+
+    Raises:
+        SapoError: one of them has none, or is another swarm's.
+    """
+    manifest = read_manifest(DataDir(folders[0]).manifest)
+    for folder in folders[1:]:
+        if read_manifest(DataDir(folder).manifest).swarm_id != manifest.swarm_id:
+            raise SapoError(
+                f"{folder} belongs to another swarm than {folders[0]}",
+                hint="compare nodes of one swarm: others have other tasks",
+                exit_code=ExitCode.USAGE,
+            )
+    require_same_suite(manifest)
+    found = trio.run(_examine, manifest, folders)
+    if silent := [each.folder for each in found if not each.rewards]:
+        raise SapoError(
+            f"{silent[0]} holds no answer to the judge that stands",
+            hint="let its node run with SAPO_JUDGE__EVERY=1",
+            exit_code=ExitCode.DATA,
+        )
+    return found
+
+
+def compare(swarm: Sequence[Candidate], isolated: Sequence[Candidate]) -> Verdict:
+    """Who answers better."""
+    questions = min(len(each.rewards) for each in (*swarm, *isolated))
+    ours, theirs = (
+        estimate([each.pass_at_1(questions) for each in group]) if group else None
+        for group in (swarm, isolated)
+    )
+    return Verdict(questions, ours, theirs)
+
+
+async def _examine(manifest: Manifest, folders: Sequence[Path]) -> list[Candidate]:
+    async with trio.open_nursery() as nursery:
+        pool = CheckerPool(manifest.suite, deadline_seconds=DEADLINE_SECONDS)
+        await nursery.start(pool.run)
+        found = [await _candidate(manifest, folder, pool) for folder in folders]
+        nursery.cancel_scope.cancel()
+    return found
+
+
+async def _candidate(manifest: Manifest, folder: Path, pool: CheckerPool) -> Candidate:
+    """A node's first answer to every question."""
+    answered: dict[str, Event] = {}
+    for event in read_events(DataDir(folder).events):
+        if event["event"] == "judged":
+            answered.setdefault(str(event.get("step")), event)
+    candidate = Candidate(folder, (), 0)
+    for event in answered.values():
+        reward = await _rescored(manifest, event, pool)
+        if reward is None:
+            candidate = replace(candidate, refused=candidate.refused + 1)
+        else:
+            candidate = replace(candidate, rewards=(*candidate.rewards, reward))
+    return candidate
+
+
+async def _rescored(manifest: Manifest, event: Event, pool: CheckerPool) -> float | None:
+    """The reward of an answer, or None if its node wrote another question or reward down.
+
+    The beacon of a swarm with a chain is the node's word: it is in the chain for whoever wants to look.
+    """
+    try:
+        line = _Judged.model_validate(event)
+        told, account = Digest.from_hex(line.beacon), Account.from_hex(line.account)
+        answer = bytes.fromhex(line.answer)
+    except (ValueError, LocalProtocolError):
+        return None
+    if not manifest.has_chain and told != beacon(manifest.swarm_id, line.epoch, b""):
+        return None
+    task = question(manifest, told, account, line.step)
+    if manifest.suite.families[task.family].name != line.family:
+        return None
+    try:
+        [reward] = (await pool.check(task, (answer,))).rewards
+    except CheckFailed:
+        return None
+    return reward if reward == line.reward else None

@@ -1,0 +1,157 @@
+"""A learner for experiments: the node's own, in this process, on virtual time, with a journal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import count
+from typing import Final
+
+import trio
+
+from sapo_client.errors import ExitCode, SapoError
+from sapo_client.lab.held_out import HeldOut
+from sapo_client.lab.journal import Entry, Journal, Row
+from sapo_client.lab.plan import Run
+from sapo_client.learner.process import Generation, group_message
+from sapo_client.learner.report import StepReport
+from sapo_client.learner.service import Service
+from sapo_protocol.identifiers import ContentId
+from sapo_verification.types import SampledBatch, VerifiedRollout
+
+GENERATE_SECONDS: Final = 1.0
+TRAIN_SECONDS: Final = 1.0
+"""Of virtual time, whatever the machine: every agent's messages arrive between two of its draws."""
+
+ROUND_SECONDS: Final = GENERATE_SECONDS + TRAIN_SECONDS
+
+Groups = tuple[tuple[str, ...], ...]
+
+
+@dataclass(slots=True)
+class _Round:
+    """What the current round came to so far."""
+
+    calls: list[Groups]
+    own: list[VerifiedRollout]
+    tokens: int = 0
+    seconds: float = 0.0
+
+
+class LocalLearner:
+    """What `Rounds` asks of a learner: a `Service`, or up to its checkpoint's step the journal.
+
+    Args:
+        tell: takes every finished round.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        agent: int,
+        service: Service,
+        journal: Journal,
+        held_out: HeldOut,
+        tell: Callable[[Row], None],
+    ) -> None:
+        self.step = 0
+        self.restarts = 0
+        self._run = run
+        self._agent = agent
+        self._service = service
+        self._journal = journal
+        self._held_out = held_out
+        self._tell = tell
+        self._past = journal.rewind(service.about()["step"])
+        self._handles = count(1)
+        self._round = _Round([], [])
+
+    def see(self, own: VerifiedRollout) -> None:
+        """Takes note of an own rollout that was scored, trained or not."""
+        self._round.own.append(own)
+
+    async def generate(
+        self, prompts: Sequence[str], *, completions_per_prompt: int
+    ) -> tuple[Generation, ...]:
+        """See ``Learner.generate``."""
+        await trio.sleep(GENERATE_SECONDS)
+        handles = [next(self._handles) for _ in prompts]
+        if self._is_past:
+            groups = self._past[self.step].calls[len(self._round.calls)]
+        else:
+            groups = self._generate(list(prompts), completions_per_prompt, handles)
+        self._round.calls.append(groups)
+        encoded = [tuple(text.encode() for text in group) for group in groups]
+        return tuple(map(Generation, handles, encoded))
+
+    async def train(self, batch: SampledBatch, handles: Mapping[ContentId, int]) -> StepReport:
+        """See ``Learner.train``."""
+        await trio.sleep(TRAIN_SECONDS)
+        digest = _digest(batch)
+        if self._is_past:
+            entry = self._past[self.step]
+            self._require_same_road(entry, digest)
+        else:
+            entry = self._train(batch, handles, digest)
+        self.step += 1
+        self._round = _Round([], [])
+        self._tell(entry.row)
+        return entry.report
+
+    @property
+    def _is_past(self) -> bool:
+        return self.step < len(self._past)
+
+    def _generate(self, prompts: list[str], completions: int, handles: list[int]) -> Groups:
+        started = time.process_time()
+        sampled = self._service.generate(prompts, completions, handles)
+        self._round.seconds += time.process_time() - started
+        self._round.tokens += sampled["tokens"]
+        return tuple(tuple(text.decode() for text in group) for group in sampled["completions"])
+
+    def _train(self, batch: SampledBatch, handles: Mapping[ContentId, int], digest: str) -> Entry:
+        """A step, written down, and after it a checkpoint if one is due."""
+        groups = [group_message(group, handles.get(group.rollout.content_id)) for group in batch.groups]
+        started = time.process_time()
+        report = StepReport(**self._service.train(groups))
+        self._round.seconds += time.process_time() - started
+        entry = Entry(self._row(report), report, tuple(self._round.calls), digest)
+        self._journal.append(entry)
+        if report.step % self._run.plan.checkpoint_every == 0:
+            self._service.checkpoint()
+        return entry
+
+    def _row(self, report: StepReport) -> Row:
+        plan, own = self._run.plan, self._round.own
+        is_due = report.step in (1, plan.rounds) or report.step % plan.evaluate_every == 0
+        return Row(
+            round=report.step,
+            agent=self._agent,
+            batch=report.mean_reward,
+            local=sum(rollout.mean_reward for rollout in own) / len(own) if own else 0.0,
+            informative=sum(rollout.is_informative for rollout in own) / len(own) if own else 0.0,
+            external=report.external_groups,
+            generated_tokens=self._round.tokens,
+            trained_tokens=report.tokens,
+            entropy=report.entropy,
+            seconds=self._round.seconds,
+            held_out=self._evaluate(plan.temperature, report.step) if is_due else None,
+            greedy=self._evaluate(0.0, report.step) if is_due else None,
+        )
+
+    def _evaluate(self, temperature: float, step: int) -> dict[str, float]:
+        return self._held_out.pass_at_1(self._service, temperature, step)
+
+    def _require_same_road(self, entry: Entry, digest: str) -> None:
+        if entry.batch != digest:
+            raise SapoError(
+                f"agent {self._agent}'s batch of step {entry.report.step} is not the one in its journal",
+                hint="it was begun by another version: remove the run's folder, and it starts over",
+                exit_code=ExitCode.DATA,
+            )
+
+
+def _digest(batch: SampledBatch) -> str:
+    return sha256(b"".join(group.rollout.content_id for group in batch.groups)).hexdigest()

@@ -1,0 +1,217 @@
+"""What `sapo lab run` compares: arms, presets, and one run of one arm at one seed.
+
+Arms keep the size of an update, I + J groups. As in the paper nobody in them is distrusted: every account is
+the experiment's own, so the caps of the network's sampler are open, which `sapo join` never does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
+from typing import Any, Final, get_args
+
+from sapo_client.errors import ExitCode, SapoError
+from sapo_client.learner.settings import DeviceChoice
+from sapo_protocol import ed25519, secp256k1
+from sapo_protocol.identifiers import Account, NodeId
+from sapo_verification.catalogue import FAMILIES, NANO_DEFAULT
+from sapo_verification.sampler import SamplingPolicy
+
+OPEN_CAP: Final = 1.0
+OPEN_NEWCOMER_CAP: Final = 0.5
+"""Of the places, while some accounts carry weight already and others do not yet; both kinds get a part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One way to mix a batch.
+
+    Attributes:
+        local: own groups, I of the paper.
+        external: groups of others, J of the paper.
+        redraws: most own groups per round that are sampled again because they have no advantage.
+        sampler: how external groups are chosen.
+    """
+
+    name: str
+    local: int
+    external: int
+    redraws: int = 0
+    sampler: str = "account-first"
+
+    @property
+    def policy(self) -> SamplingPolicy:
+        """The sampler's settings."""
+        return SamplingPolicy(
+            local_groups=self.local,
+            external_groups=self.external,
+            account_cap=OPEN_CAP,
+            newcomer_cap=OPEN_NEWCOMER_CAP,
+            network_cap=OPEN_CAP,
+        )
+
+
+BASELINE: Final = "8/0"
+
+ARMS: Final[Mapping[str, Arm]] = {
+    arm.name: arm
+    for arm in (
+        Arm(BASELINE, 8, 0),
+        Arm("6/2", 6, 2),
+        Arm("4/4", 4, 4),
+        Arm("2/6", 2, 6),
+        Arm("8/0-dynamic", 8, 0, redraws=24),
+        Arm("sapo+", 4, 4),
+    )
+}
+"""The paper's four; the control that may throw groups without advantage away, too; our best sampler."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What all arms and seeds of an experiment share.
+
+    Attributes:
+        model: what every agent starts from.
+        level: of the task families.
+        learning_rate: AdamW's; None chooses by the model's size.
+        evaluate_every: rounds between two evaluations on the held-out set.
+        held_out_per_family: its items.
+        rounds_per_epoch: how long a beacon lasts; what is older than the epoch before is sampled no more.
+        checkpoint_every: rounds that a killed run loses at most.
+    """
+
+    model: str
+    level: str
+    families: tuple[str, ...]
+    agents: int
+    rounds: int
+    completions: int = 8
+    learning_rate: float | None = None
+    temperature: float = 1.0
+    max_new_tokens: int = 32
+    evaluate_every: int = 20
+    held_out_per_family: int = 24
+    rounds_per_epoch: int = 4
+    checkpoint_every: int = 20
+    device: DeviceChoice = "cpu"
+    bfloat16: bool = False
+
+    def __post_init__(self) -> None:
+        if self.agents < 2 or self.rounds < 1:
+            raise SapoError(
+                f"{self.agents} agents and {self.rounds} rounds make no swarm",
+                hint="take at least two agents and one round",
+                exit_code=ExitCode.USAGE,
+            )
+        if self.device not in get_args(DeviceChoice):
+            raise SapoError(
+                f"there is no device {self.device!r}",
+                hint=f"devices are {', '.join(get_args(DeviceChoice))}",
+                exit_code=ExitCode.USAGE,
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan in plain values."""
+        return {**asdict(self), "families": list(self.families)}
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> Plan:
+        """The plan that ``to_json`` wrote."""
+        return cls(**{**document, "families": tuple(document["families"])})
+
+
+PRESETS: Final[Mapping[str, Plan]] = {
+    "quick": Plan(model="bundled", level="nano", families=NANO_DEFAULT, agents=8, rounds=160),
+    "paper": Plan(
+        model="Qwen/Qwen2.5-0.5B-Instruct",
+        level="full",
+        families=FAMILIES,
+        agents=8,
+        rounds=2000,
+        max_new_tokens=256,
+        evaluate_every=50,
+        held_out_per_family=32,
+        checkpoint_every=50,
+        device="cuda",
+        bfloat16=True,
+    ),
+}
+"""All arms and five seeds of `quick` fit 90 minutes of two cores (docs/results.md); `paper` wants a GPU."""
+
+SEEDS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One arm at one seed."""
+
+    plan: Plan
+    arm: Arm
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Its folder below the experiment's."""
+        return f"{self.arm.name.replace('/', '-')}/seed-{self.seed}"
+
+    def author(self, number: int) -> Person:
+        """The identity of an agent: the same in every arm, so arms of one seed share their tasks."""
+        return Person(f"{self.seed}/{number}")
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Both secrets of an agent, from its name; worth nothing outside an experiment."""
+
+    name: str
+
+    @property
+    def node_seed(self) -> bytes:
+        """The secret seed of the node key."""
+        return sha256(f"lab node {self.name}".encode()).digest()
+
+    @property
+    def account_key(self) -> bytes:
+        """The secret key of the account."""
+        return sha256(f"lab account {self.name}".encode()).digest()
+
+    @property
+    def node(self) -> NodeId:
+        """The node key."""
+        return ed25519.public_key(self.node_seed)
+
+    @property
+    def account(self) -> Account:
+        """Who it is."""
+        return secp256k1.account_of(self.account_key)
+
+
+def planned(preset: str, **changes: Any) -> Plan:
+    """A preset with the changes that are not None.
+
+    Raises:
+        SapoError: there is no such preset, or what it is changed to is no swarm.
+    """
+    if preset not in PRESETS:
+        raise SapoError(
+            f"there is no preset {preset!r}",
+            hint=f"presets are {' and '.join(PRESETS)}",
+            exit_code=ExitCode.USAGE,
+        )
+    given = {name: value for name, value in changes.items() if value is not None}
+    return replace(PRESETS[preset], **given)
+
+
+def arms_named(names: list[str]) -> tuple[Arm, ...]:
+    """The arms of these names.
+
+    Raises:
+        SapoError: there is no such arm.
+    """
+    if unknown := [name for name in names if name not in ARMS]:
+        raise SapoError(
+            f"there is no arm {unknown[0]!r}", hint=f"arms are {', '.join(ARMS)}", exit_code=ExitCode.USAGE
+        )
+    return tuple(ARMS[name] for name in names)

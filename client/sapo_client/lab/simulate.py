@@ -1,0 +1,136 @@
+"""One run: a swarm of agents in one process and in virtual time."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import trio
+import trio.testing
+
+from sapo_client.lab.agent import Agent, World
+from sapo_client.lab.checker import LocalChecker
+from sapo_client.lab.held_out import HeldOut
+from sapo_client.lab.journal import Journal, Row
+from sapo_client.lab.learner import ROUND_SECONDS, LocalLearner
+from sapo_client.lab.plan import Plan, Run
+from sapo_client.learner.service import Service
+from sapo_client.learner.settings import LearnerSettings
+from sapo_client.node.supervisor import find_sapo_error
+from sapo_client.swarm.memory import MemoryHub, Weather
+from sapo_protocol.manifest import Limits, Manifest
+from sapo_verification.catalogue import suite
+
+LATENCY_SECONDS: Final = 0.05
+"""The same for every message, so that the order of arrival is a function of the order of sending."""
+
+INTRODUCTION_SECONDS: Final = 4
+"""Of virtual time before the first round: by then every certificate has reached everybody."""
+
+GENESIS_SECONDS: Final = 1_800_000_000
+SLOTS: Final = 65_536
+
+Progress = Callable[[int], None]
+"""Takes the number of a round that all agents have finished."""
+
+
+def simulate(run: Run, manifest: Manifest, folder: Path, progress: Progress) -> list[Row]:
+    """The rows of all agents, by round.
+
+    Args:
+        folder: of checkpoints and journals; what a killed run left there is gone on with.
+
+    Raises:
+        SapoError: the model cannot be loaded, or the folder is another run's.
+    """
+    main = partial(_simulate, run, manifest, folder, progress)
+    try:
+        return trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    except BaseExceptionGroup as group:
+        if (told := find_sapo_error(group)) is not None:
+            raise told from group
+        raise
+
+
+async def _simulate(run: Run, manifest: Manifest, folder: Path, progress: Progress) -> list[Row]:
+    bugs: list[Exception] = []
+    weather = Weather(min_latency_seconds=LATENCY_SECONDS, max_latency_seconds=LATENCY_SECONDS)
+    begin = manifest.genesis_seconds - trio.current_time()
+    world = World(
+        run, manifest, MemoryHub(run.seed, weather), LocalChecker(manifest.suite.families),
+        lambda: begin + trio.current_time(), _fresh(folder / "events"), bugs.append,
+    )  # fmt: skip
+    rows: list[Row] = []
+    agents = _agents(world, folder, partial(_collect, rows, run.plan.agents, progress))
+    async with trio.open_nursery() as nursery:
+        for agent in agents:
+            await nursery.start(agent.transport.run)
+        for agent in agents:
+            nursery.start_soon(agent.listen)
+        await trio.sleep(INTRODUCTION_SECONDS)
+        async with trio.open_nursery() as trainings:
+            for agent in agents:
+                trainings.start_soon(agent.train, run.plan.rounds)
+        nursery.cancel_scope.cancel()
+    if bugs:
+        raise bugs[0]
+    return sorted(rows, key=lambda row: (row.round, row.agent))
+
+
+def _agents(world: World, folder: Path, tell: Callable[[Row], None]) -> list[Agent]:
+    """The agents, each knowing those before it."""
+    held_out = HeldOut.of(world.manifest.suite.families, world.run.plan.held_out_per_family)
+    agents: list[Agent] = []
+    for number in range(world.run.plan.agents):
+        home = folder / f"agent-{number}"
+        service = Service(settings_of(world.run, number, home))
+        learner = LocalLearner(world.run, number, service, Journal(home / "journal.jsonl"), held_out, tell)
+        agents.append(Agent(world, number, learner, tuple(agent.address for agent in agents)))
+    return agents
+
+
+def manifest_of(plan: Plan) -> Manifest:
+    """The swarm of an experiment: no chain, and more slots than anybody fills; starts a process."""
+    return Manifest(
+        name="lab",
+        bootstrap=(),
+        chain_id=0,
+        registry=None,
+        ledger=None,
+        finality_seconds=0,
+        genesis_seconds=GENESIS_SECONDS,
+        epoch_seconds=int(plan.rounds_per_epoch * ROUND_SECONDS),
+        suite=suite(plan.level, plan.families),
+        limits=Limits(slots_per_epoch=SLOTS, max_completions=plan.completions, points_per_epoch=SLOTS),
+    )
+
+
+def settings_of(run: Run, number: int, home: Path) -> LearnerSettings:
+    """An agent's learner: the same at the start of every arm, but for its place."""
+    plan = run.plan
+    return LearnerSettings(
+        model=plan.model,
+        directory=home,
+        seed=run.seed * 1_000_003 + number,
+        learning_rate=plan.learning_rate,
+        temperature=plan.temperature,
+        max_new_tokens=plan.max_new_tokens,
+        device=plan.device,
+        bfloat16=plan.bfloat16,
+        checkpoint_share=0.0,
+    )
+
+
+def _collect(rows: list[Row], agents: int, progress: Progress, row: Row) -> None:
+    rows.append(row)
+    if len(rows) % agents == 0:
+        progress(len(rows) // agents)
+
+
+def _fresh(folder: Path) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder

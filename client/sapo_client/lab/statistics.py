@@ -1,0 +1,207 @@
+"""What an experiment's curves say: figures of a run, means over seeds, paired differences against 8/0.
+
+Seeds are the only repetition: the agents of one swarm learn from each other, so they count as one. A
+difference is taken seed by seed, for arms of one seed share tasks and start.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, groupby, pairwise
+from typing import Final
+
+from sapo_client.lab.journal import Row
+from sapo_client.lab.plan import ARMS, BASELINE
+from sapo_client.lab.store import Curve
+
+T_975: Final = (
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
+    2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
+)  # fmt: skip
+"""Student's t at 97.5 % for 1 to 20 degrees of freedom."""
+
+NORMAL_975: Final = 1.96
+PAPER_WINDOW: Final = 100
+"""Rounds of the moving average in the paper's Figure 2."""
+
+LEAST_WINDOW: Final = 5
+
+LAST_SHARE: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One round of a run, meaned over its agents; tokens and seconds are summed from the first round on.
+
+    Attributes:
+        held_out: pass@1 on the held-out set, over all families alike; None between evaluations.
+    """
+
+    round: int
+    batch: float
+    local: float
+    informative: float
+    external: float
+    tokens: float
+    seconds: float
+    held_out: float | None
+    greedy: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean over seeds with its 95 % interval; of one seed there is no interval."""
+
+    mean: float
+    half_width: float | None
+    seeds: int
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether the interval leaves zero out."""
+        return self.half_width is not None and abs(self.mean) > self.half_width
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What every run spent at least, per agent: where arms of different cost can be compared."""
+
+    tokens: float
+    seconds: float
+
+
+Figure = Callable[[Sequence[Point], Budget], float]
+
+FIGURES: Final[Mapping[str, Figure]] = {
+    "batch": lambda points, _: statistics.fmean(point.batch for point in points),
+    "local": lambda points, _: statistics.fmean(point.local for point in points),
+    "local, last tenth": lambda points, _: statistics.fmean(
+        point.local for point in points[-max(1, round(LAST_SHARE * len(points))) :]
+    ),
+    "held-out": lambda points, _: held_out_at(points, len(points), lambda point: point.round),
+    "held-out, equal tokens": lambda points, budget: held_out_at(points, budget.tokens, lambda p: p.tokens),
+    "held-out, equal seconds": lambda points, budget: held_out_at(
+        points, budget.seconds, lambda p: p.seconds
+    ),
+    "held-out, greedy": lambda points, _: [p.greedy for p in points if p.greedy is not None][-1],
+    "oscillation": lambda points, _: oscillation([point.local for point in points]),
+    "tokens": lambda points, _: points[-1].tokens,
+    "seconds": lambda points, _: points[-1].seconds,
+}
+"""By name. ``batch`` is the paper's: times agents and rounds it is the total that the paper prints."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One arm.
+
+    Attributes:
+        values: of every figure.
+        differences: against the baseline, over the seeds that both have; empty for the baseline.
+    """
+
+    arm: str
+    values: Mapping[str, Estimate]
+    differences: Mapping[str, Estimate]
+
+
+def points_of(rows: Sequence[Row]) -> list[Point]:
+    """A run's rounds."""
+    rounds = [list(group) for _, group in groupby(rows, key=lambda row: row.round)]
+    tokens = accumulate(_mean(group, lambda row: row.generated_tokens) for group in rounds)
+    seconds = accumulate(_mean(group, lambda row: row.seconds) for group in rounds)
+    return [
+        Point(
+            round=group[0].round,
+            batch=_mean(group, lambda row: row.batch),
+            local=_mean(group, lambda row: row.local),
+            informative=_mean(group, lambda row: row.informative),
+            external=_mean(group, lambda row: row.external),
+            tokens=spent_tokens,
+            seconds=spent_seconds,
+            held_out=_over_families(row.held_out for row in group),
+            greedy=_over_families(row.greedy for row in group),
+        )
+        for group, spent_tokens, spent_seconds in zip(rounds, tokens, seconds, strict=True)
+    ]
+
+
+def summarise(curves: Sequence[Curve]) -> list[Summary]:
+    """Every arm that has runs."""
+    points = {(curve.run.arm.name, curve.run.seed): points_of(curve.rows) for curve in curves}
+    budget = budget_of(points.values())
+    values: dict[str, dict[int, dict[str, float]]] = {}
+    for (arm, seed), run in points.items():
+        values.setdefault(arm, {})[seed] = {name: take(run, budget) for name, take in FIGURES.items()}
+    baseline = values.get(BASELINE, {})
+    return [_summary(arm, values[arm], baseline) for arm in ARMS if arm in values]
+
+
+def budget_of(runs: Iterable[Sequence[Point]]) -> Budget:
+    """What the cheapest run spent."""
+    ends = [points[-1] for points in runs]
+    return Budget(min(end.tokens for end in ends), min(end.seconds for end in ends))
+
+
+def estimate(values: Sequence[float]) -> Estimate:
+    """Mean and 95 % interval by Student's t."""
+    mean = statistics.fmean(values)
+    if len(values) < 2:
+        return Estimate(mean, None, len(values))
+    quantile = T_975[len(values) - 2] if len(values) <= len(T_975) else NORMAL_975
+    return Estimate(mean, quantile * statistics.stdev(values) / len(values) ** 0.5, len(values))
+
+
+def held_out_at(points: Sequence[Point], spent: float, axis: Callable[[Point], float]) -> float:
+    """Held-out pass@1 at a place of an axis, between two evaluations on the straight line."""
+    known = [(axis(point), point.held_out) for point in points if point.held_out is not None]
+    before = max((pair for pair in known if pair[0] <= spent), default=known[0])
+    after = min((pair for pair in known if pair[0] >= spent), default=known[-1])
+    if after[0] == before[0]:
+        return after[1]
+    return before[1] + (after[1] - before[1]) * (spent - before[0]) / (after[0] - before[0])
+
+
+def oscillation(values: Sequence[float]) -> float:
+    """Root mean square change from one round to the next."""
+    squares = [(after - before) ** 2 for before, after in pairwise(values)]
+    return math.sqrt(statistics.fmean(squares)) if squares else 0.0
+
+
+def window_of(rounds: int) -> int:
+    """The paper's window, or a tenth of a shorter run, but no less than makes a mean."""
+    return min(PAPER_WINDOW, max(LEAST_WINDOW, rounds // 10))
+
+
+def smooth(values: Sequence[float], window: int) -> list[float]:
+    """The mean of the last ``window`` values at every place, of fewer at the start."""
+    sums = [0.0, *accumulate(values)]
+    firsts = [max(0, place - window) for place in range(1, len(sums))]
+    return [(sums[i] - sums[first]) / (i - first) for i, first in enumerate(firsts, 1)]
+
+
+def _summary(
+    arm: str, values: Mapping[int, Mapping[str, float]], baseline: Mapping[int, Mapping[str, float]]
+) -> Summary:
+    both = sorted(values.keys() & baseline.keys()) if arm != BASELINE else []
+    differences = {
+        name: estimate([values[seed][name] - baseline[seed][name] for seed in both])
+        for name in FIGURES
+        if both
+    }
+    return Summary(
+        arm, {name: estimate([run[name] for run in values.values()]) for name in FIGURES}, differences
+    )
+
+
+def _mean(rows: Sequence[Row], of: Callable[[Row], float]) -> float:
+    return statistics.fmean(map(of, rows))
+
+
+def _over_families(evaluations: Iterable[Mapping[str, float] | None]) -> float | None:
+    """The mean over agents and families; None in a round without evaluation."""
+    known = [statistics.fmean(by_family.values()) for by_family in evaluations if by_family]
+    return statistics.fmean(known) if known else None

@@ -1,0 +1,155 @@
+"""The folder of an experiment.
+
+experiment.json            the plan, with the versions that began it
+manifest.json              the swarm that all runs are
+ARM/seed-N/run.json        arm, seed, versions, processor seconds; there once the run is whole
+ARM/seed-N/rounds.jsonl    its curve: one line per round and agent
+ARM/seed-N/work/           checkpoints and journals, until the run is whole
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from sapo_client.errors import ExitCode, SapoError
+from sapo_client.lab.journal import Row
+from sapo_client.lab.plan import ARMS, Plan, Run
+from sapo_protocol.manifest import Manifest
+from sapo_protocol.manifest_file import manifest_from_json, manifest_to_json
+
+FORMAT: Final = "sapo/lab/1"
+PACKAGES: Final = ("sapo-swarm", "torch", "transformers", "reasoning-gym", "numpy")
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A whole run."""
+
+    run: Run
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """An experiment's folder."""
+
+    root: Path
+
+    def create(self, plan: Plan, manifest: Callable[[], Manifest]) -> None:
+        """The folder of this plan, new or as it was left.
+
+        Raises:
+            SapoError: it holds another experiment.
+        """
+        document = {"format": FORMAT, "plan": plan.to_json(), "versions": versions()}
+        if not self._experiment.exists():
+            write_whole(self.root / "manifest.json", manifest_to_json(manifest()))
+            write_whole(self._experiment, _text(document))
+        elif self.plan() != plan:
+            raise SapoError(
+                f"{self.root} holds an experiment with another plan",
+                hint="name another folder with --out, or give the options that it was begun with",
+                exit_code=ExitCode.DATA,
+            )
+
+    def plan(self) -> Plan:
+        """What its runs share.
+
+        Raises:
+            SapoError: there is no experiment.
+        """
+        return Plan.from_json(self.document()["plan"])
+
+    def document(self) -> dict[str, Any]:
+        """`experiment.json`.
+
+        Raises:
+            SapoError: there is none of this format.
+        """
+        try:
+            document: dict[str, Any] = json.loads(self._experiment.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            document = {}
+        if document.get("format") != FORMAT:
+            raise SapoError(
+                f"there is no experiment in {self.root}",
+                hint="`sapo lab run --out DIR` makes one",
+                exit_code=ExitCode.DATA,
+            )
+        return document
+
+    def manifest(self) -> Manifest:
+        """The swarm of its runs."""
+        return manifest_from_json((self.root / "manifest.json").read_text(encoding="utf-8"))
+
+    def is_whole(self, run: Run) -> bool:
+        """Whether a run has ended."""
+        return (self.folder(run) / "run.json").exists()
+
+    def folder(self, run: Run) -> Path:
+        """A run's place."""
+        return self.root / run.name
+
+    def work(self, run: Run) -> Path:
+        """Where a run keeps what it goes on with after a kill."""
+        return self.folder(run) / "work"
+
+    def finish(self, run: Run, rows: Iterable[Row], cpu_seconds: float) -> None:
+        """Writes a whole run down, and removes its work."""
+        folder = self.folder(run)
+        write_whole(folder / "rounds.jsonl", "".join(json.dumps(asdict(row)) + "\n" for row in rows))
+        about = {
+            "arm": asdict(run.arm),
+            "seed": run.seed,
+            "versions": versions(),
+            "cpu_seconds_of_the_last_start": round(cpu_seconds, 1),
+        }
+        write_whole(folder / "run.json", _text(about))
+        shutil.rmtree(self.work(run))
+
+    def curves(self) -> list[Curve]:
+        """The whole runs, arms in their order, seeds rising."""
+        plan, found = self.plan(), []
+        for arm in ARMS.values():
+            folders = (self.root / Run(plan, arm, 0).name).parent.glob("seed-*")
+            for seed in sorted(int(folder.name.removeprefix("seed-")) for folder in folders):
+                run = Run(plan, arm, seed)
+                if self.is_whole(run):
+                    found.append(Curve(run, self._rows(run)))
+        return found
+
+    def _rows(self, run: Run) -> tuple[Row, ...]:
+        lines = (self.folder(run) / "rounds.jsonl").read_text(encoding="utf-8").splitlines()
+        return tuple(Row(**json.loads(line)) for line in lines)
+
+    @property
+    def _experiment(self) -> Path:
+        return self.root / "experiment.json"
+
+
+def versions() -> dict[str, str]:
+    """What the figures depend on, beside the plan."""
+    return {
+        **{name: version(name) for name in PACKAGES},
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def write_whole(path: Path, text: str) -> None:
+    """A file that is there in full or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.writing")
+    beside.write_text(text, encoding="utf-8")
+    beside.replace(path)
+
+
+def _text(document: dict[str, Any]) -> str:
+    return json.dumps(document, indent=2) + "\n"

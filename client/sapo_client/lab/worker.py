@@ -1,0 +1,67 @@
+"""`python -m sapo_client.lab.worker EXPERIMENT`: one run after another, as its standard input names them.
+
+Each input line is an arm and a seed. What it answers, one JSON object a line: rounds as they end, then the
+end of the run or its error. It dies with its master, at the latest when a round ends, for then its output
+leads nowhere; the run's lock keeps a new worker waiting until then.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+from sapo_client.errors import SapoError
+from sapo_client.lab.plan import ARMS, Run
+from sapo_client.lab.simulate import simulate
+from sapo_client.lab.store import Store
+
+
+def main() -> None:
+    """Runs until there is no more input."""
+    replies = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
+    os.dup2(2, 1)  # what libraries print belongs into the log
+    store = Store(Path(sys.argv[1]))
+    for line in sys.stdin:
+        wanted = json.loads(line)
+        _do(store, Run(store.plan(), ARMS[wanted["arm"]], wanted["seed"]), replies)
+
+
+def _do(store: Store, run: Run, replies: TextIO) -> None:
+    try:
+        with _held(store.folder(run) / "lock"):
+            if not store.is_whole(run):
+                _simulate(store, run, replies)
+    except SapoError as error:
+        _say(replies, error=error.text, hint=error.hint, exit_code=error.exit_code)
+    else:
+        _say(replies, done=True)
+
+
+def _simulate(store: Store, run: Run, replies: TextIO) -> None:
+    started = time.process_time()
+    rows = simulate(run, store.manifest(), store.work(run), lambda number: _say(replies, round=number))
+    store.finish(run, rows, time.process_time() - started)
+
+
+@contextmanager
+def _held(path: Path) -> Iterator[None]:
+    """Exclusive hold of a run; waits for a worker whose master was killed to notice."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _say(replies: TextIO, **message: Any) -> None:
+    replies.write(json.dumps(message) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""The judge's questions: asked by a real node, answered once, scored again by whoever reads its diary."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from support.nodes import PATIENCE_SECONDS, Home, manifest_of
+from support.weekday_policy import FAMILY
+from typer.testing import CliRunner
+
+from sapo_client.cli.app import app
+from sapo_client.errors import SapoError
+from sapo_client.lab.judge import Candidate, Verdict, compare, examine
+from sapo_client.lab.plan import Plan
+from sapo_client.lab.statistics import Estimate
+from sapo_client.node.judge import question
+from sapo_client.swarm.memory import MemoryHub
+from sapo_protocol.epochs import beacon
+from sapo_verification.catalogue import suite
+
+STEPS = 6
+
+
+@pytest.fixture(scope="module")
+def home(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Home:
+    """A node that answered after every second step."""
+    manifest = manifest_of(suite("nano", [FAMILY]))
+    made = Home(tmp_path_factory.mktemp("judged"), 1, manifest, Path(plan.model), judge_every=2)
+
+    async def live() -> int:
+        with trio.fail_after(PATIENCE_SECONDS):
+            return await made.node(MemoryHub(), steps=STEPS).run()
+
+    assert trio.run(live) == 0
+    return made
+
+
+@pytest.fixture
+def diary(home: Home, tmp_path: Path) -> Callable[..., Path]:
+    """Copies the node's directory with changes in the line of one of its answers."""
+
+    def change(step: int, /, **changes: Any) -> Path:
+        events = [dict(event) for event in home.events()]
+        for event in events:
+            if event["event"] == "judged" and event["step"] == step:
+                event.update(changes)
+        (tmp_path / "manifest.json").write_text(home.data.manifest.read_text())
+        (tmp_path / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+        return tmp_path
+
+    return change
+
+
+def test_every_second_step_has_a_question_that_no_rollout_can_hold(home: Home) -> None:
+    judged = home.events("judged")
+    assert [event["step"] for event in judged] == [2, 4, 6]
+    assert {event["family"] for event in judged} == {FAMILY}
+    manifest, account = home.manifest, home.identity.account
+    first = beacon(manifest.swarm_id, 0, b"")
+    tasks = {question(manifest, first, account, step) for step in range(1, 100)}
+    assert len(tasks) == 99
+
+
+def test_answers_are_scored_again(home: Home) -> None:
+    [candidate] = examine([home.data.root])
+    told = tuple(float(str(event["reward"])) for event in home.events("judged"))
+    assert candidate == Candidate(home.data.root, told, refused=0)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"reward": 0.5},
+        {"beacon": "00" * 32},
+        {"family": "bf"},
+        {"answer": "no hex"},
+        {"epoch": -1},
+        {"account": "0x12"},
+    ],
+)
+def test_a_line_that_says_otherwise_is_refused(
+    home: Home, diary: Callable[..., Path], changes: dict[str, Any]
+) -> None:
+    [candidate] = examine([diary(4, **changes)])
+    told = [float(str(event["reward"])) for event in home.events("judged")]
+    assert (candidate.rewards, candidate.refused) == ((told[0], told[2]), 1)
+    result = CliRunner().invoke(app, ["lab", "judge", "--swarm", str(candidate.folder), "--json"])
+    assert result.exit_code == 7
+    assert json.loads(result.stdout)["nodes"][0]["refused"] == 1
+
+
+def test_a_second_answer_counts_for_nothing(home: Home, diary: Callable[..., Path]) -> None:
+    told = [float(str(event["reward"])) for event in home.events("judged")]
+    folder = diary(4, step=2)
+    assert examine([folder]) == [Candidate(folder, (told[0], told[2]), refused=0)]
+
+
+def test_groups_are_compared_after_equally_many_questions() -> None:
+    swarm = [Candidate(Path("a"), (1.0, 1.0, 0.0, 0.0), 0), Candidate(Path("b"), (0.0, 1.0), 0)]
+    isolated = [Candidate(Path("c"), (0.0, 0.0, 1.0), 0)]
+    expected = Verdict(2, Estimate(0.75, pytest.approx(3.1765), 2), Estimate(0.0, None, 1))
+    assert compare(swarm, isolated) == expected
+    assert swarm[0].cumulative(3) == [1.0, 2.0, 2.0]
+    assert compare(swarm[:1], []) == Verdict(4, Estimate(0.5, None, 1), None)
+
+
+def test_the_command_shows_both_groups(home: Home, tmp_path: Path) -> None:
+    folder, picture = str(home.data.root), tmp_path / "judge.png"
+    arguments = ["lab", "judge", "--swarm", folder, "--isolated", folder, "--picture", str(picture)]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    right = sum(float(str(event["reward"])) for event in home.events("judged"))
+    assert f"swarm: pass@1 {right / 3:.3f} over 1 node, 3 questions each\n" in result.stdout
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_node_that_was_never_asked_is_told(home: Home, tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text(home.data.manifest.read_text())
+    with pytest.raises(SapoError, match="holds no answer"):
+        examine([tmp_path])

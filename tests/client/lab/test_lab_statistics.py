@@ -1,0 +1,131 @@
+"""Figures, intervals and the page, from curves made by hand."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from sapo_client.errors import SapoError
+from sapo_client.lab.journal import Row
+from sapo_client.lab.plan import ARMS, Plan, Run
+from sapo_client.lab.report import write_report
+from sapo_client.lab.simulate import manifest_of
+from sapo_client.lab.statistics import (
+    Budget,
+    Estimate,
+    Point,
+    budget_of,
+    estimate,
+    held_out_at,
+    oscillation,
+    points_of,
+    smooth,
+    summarise,
+    window_of,
+)
+from sapo_client.lab.store import Curve, Store
+
+
+def row(number: int, agent: int, reward: float, held_out: dict[str, float] | None = None) -> Row:
+    return Row(number, agent, reward + 0.25, reward, 0.5, 2, 10, 8, 1.0, 0.5, held_out, held_out)
+
+
+def rows(start: float, rise: float) -> tuple[Row, ...]:
+    """Two agents, three rounds, evaluated in the first and the last."""
+    evaluated = {1: {"a": start, "b": 0.0}, 3: {"a": start + rise, "b": 0.5}}
+    return tuple(
+        row(number, agent, start + rise * (number - 1), evaluated.get(number))
+        for number in (1, 2, 3)
+        for agent in (0, 1)
+    )
+
+
+PLAN = Plan("bundled", "nano", ("calendar_arithmetic",), agents=2, rounds=3)
+
+
+def curve(arm: str, seed: int, start: float, rise: float) -> Curve:
+    return Curve(Run(PLAN, ARMS[arm], seed), rows(start, rise))
+
+
+def test_points_are_means_and_sums() -> None:
+    assert points_of(rows(0.25, 0.125)) == [
+        Point(1, 0.5, 0.25, 0.5, 2, 10, 0.5, 0.125, 0.125),
+        Point(2, 0.625, 0.375, 0.5, 2, 20, 1.0, None, None),
+        Point(3, 0.75, 0.5, 0.5, 2, 30, 1.5, 0.4375, 0.4375),
+    ]
+
+
+def test_an_estimate_is_a_mean_and_its_interval() -> None:
+    assert estimate([0.5]) == Estimate(0.5, None, 1)
+    five = estimate([1.0, 2.0, 3.0, 4.0, 5.0])
+    assert five == Estimate(3.0, pytest.approx(1.9632, abs=1e-3), 5)  # 2.776 x sqrt(2.5 / 5)
+    assert five.is_significant
+    assert not estimate([-1.0, 1.0, 0.5]).is_significant
+    assert not estimate([1.0]).is_significant
+    assert estimate([0.0, 1.0] * 20).half_width == pytest.approx(1.96 * 0.5064 / 40**0.5, abs=1e-3)
+
+
+def test_differences_are_taken_seed_by_seed() -> None:
+    """Seeds differ a lot, arms by a tenth in every seed: only the paired difference sees it."""
+    curves = [
+        curve(arm, seed, 0.2 * seed + more, 0.0)
+        for arm, more in (("8/0", 0.0), ("4/4", 0.1))
+        for seed in (0, 1, 2)
+    ]
+    baseline, shared = summarise([*curves, curve("4/4", 7, 0.9, 0.0)])
+    assert (baseline.arm, shared.arm, dict(baseline.differences)) == ("8/0", "4/4", {})
+    assert shared.values["local"].seeds == 4
+    difference = shared.differences["local"]
+    assert (difference.seeds, difference.mean) == (3, pytest.approx(0.1))
+    assert difference.is_significant
+    assert shared.values["local"].half_width > 0.1  # type: ignore[operator]
+
+
+def test_the_budget_is_the_cheapest_runs() -> None:
+    cheap, dear = points_of(rows(0.0, 0.0))[:2], points_of(rows(0.0, 0.0))
+    assert budget_of([dear, cheap]) == Budget(tokens=20, seconds=1.0)
+
+
+def test_held_out_lies_on_the_line_between_evaluations() -> None:
+    points = points_of(rows(0.25, 0.125))
+    along = [held_out_at(points, tokens, lambda point: point.tokens) for tokens in (5, 10, 15, 20, 30, 99)]
+    assert along == [0.125, 0.125, 0.203125, 0.28125, 0.4375, 0.4375]
+
+
+def test_smoothing_is_the_mean_of_the_last() -> None:
+    assert smooth([1.0, 2.0, 3.0, 4.0], 2) == [1.0, 1.5, 2.5, 3.5]
+    assert [window_of(rounds) for rounds in (3, 60, 200, 2000)] == [5, 6, 20, 100]
+    assert oscillation([0.5] * 40) == 0.0
+    assert oscillation([0.0, 1.0] * 20) == 1.0
+
+
+def test_the_page_shows_what_was_measured(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.create(PLAN, lambda: manifest_of(PLAN))
+    with pytest.raises(SapoError, match="no run"):
+        write_report(store)
+    for arm, start in (("8/0", 0.25), ("4/4", 0.5)):
+        for seed in (0, 1):
+            found = curve(arm, seed, start + 0.125 * seed, 0.125)
+            store.work(found.run).mkdir(parents=True)
+            store.finish(found.run, found.rows, 1.0)
+    page = write_report(store).read_text(encoding="utf-8")
+    assert "| figure | 8/0 (2 seeds) | 4/4 (2 seeds) |\n" in page
+    assert "| local | 0.438 ± 0.794 | 0.688 ± 0.794; **+0.250 ± 0.000** |\n" in page
+    assert "Equal spending is 30 tokens, or 1.5 seconds, of an agent.\n" in page
+    for name in ("rewards.png", "held-out.png"):
+        assert f"({name})" in page
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+    table = list(csv.DictReader((tmp_path / "rounds.csv").open(encoding="utf-8")))
+    assert len(table) == 12
+    assert table[0] == {
+        **{"arm": "8/0", "seed": "0", "round": "1", "batch": "0.5", "local": "0.25", "informative": "0.5"},
+        **{"external": "2.0", "tokens": "10.0", "seconds": "0.5", "held_out": "0.125", "greedy": "0.125"},
+    }
+
+
+def test_a_folder_without_an_experiment_is_told(tmp_path: Path) -> None:
+    with pytest.raises(SapoError, match="there is no experiment"):
+        write_report(Store(tmp_path))
