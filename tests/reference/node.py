@@ -99,7 +99,8 @@ class ReferenceNode:
         require(signer == read["account"], "R5.4")
         require(_counts(read, now_ms), "R5.5")
         known = self._certificates.get((read["node"], read["account"]))
-        require(known is None or read["not_after"] > known["not_after"], "R4.2")
+        counts = known is not None and _counts(known, now_ms)
+        require(not counts or read["not_after"] > known["not_after"], "R4.2")
         self._keep(read)
 
     def _keep(self, read: dict[str, Any]) -> None:

@@ -71,6 +71,16 @@ def test_it_is_seen_unless_it_lasts_longer() -> None:
     assert book.envelopes() == (longer,)
 
 
+def test_one_that_does_not_count_now_is_in_nobodys_way() -> None:
+    """Heard while this clock and its author's were ahead; the author's is right again, and so is ours."""
+    book, ahead = CertificateBook(MANIFEST), int(NOW) + 7200
+    early = ALICE.certificate(MANIFEST, ahead - 60, ahead + 86_400).to_bytes()
+    right = ALICE.certificate(MANIFEST, int(NOW) - 60, int(NOW) + 86_400).to_bytes()
+    assert [reason_of(book.judge, early, ahead), reason_of(book.judge, right, NOW)] == [None, None]
+    book.require(ALICE.node, ALICE.account, NOW)
+    assert book.envelopes() == (right,)
+
+
 def test_its_time_runs_out() -> None:
     book = make_book(MANIFEST, ALICE)
     last = GENESIS_SECONDS + 86_400

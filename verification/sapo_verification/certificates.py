@@ -70,7 +70,7 @@ class CertificateBook:
         certificate = open_certificate(envelope, self._manifest.binding_domain)
         if not certificate.covers(now_seconds):
             raise RemoteProtocolError(Rule.CERTIFICATE_COUNTS, "the certificate does not count now")
-        self._insert(certificate, data)
+        self._insert(certificate, data, now_seconds)
         return certificate
 
     def require(self, node: NodeId, account: Account, now_seconds: float) -> None:
@@ -93,10 +93,12 @@ class CertificateBook:
         """The accounts that a node speaks for."""
         return tuple(account for known, account in self._entries if known == node)
 
-    def _insert(self, certificate: Certificate, data: bytes) -> None:
+    def _insert(self, certificate: Certificate, data: bytes, now_seconds: float) -> None:
         key = (certificate.node, certificate.account)
-        known = self._entries.get(key)
-        if known and known.certificate.not_after_seconds >= certificate.not_after_seconds:
+        known = self._entries[key].certificate if key in self._entries else None
+        # One that does not count now was made or heard by a clock that was wrong: it stands in nobody's way.
+        counts = known is not None and known.covers(now_seconds)
+        if known and counts and known.not_after_seconds >= certificate.not_after_seconds:
             raise RemoteProtocolError(Rule.CERTIFICATE_NEW, "the certificate is known")
         siblings = [other for other in self._entries if other[1] == certificate.account and other != key]
         if len(siblings) >= MAX_NODES_PER_ACCOUNT:
