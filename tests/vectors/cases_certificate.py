@@ -188,6 +188,17 @@ def _renewals() -> Iterator[Case]:
     yield case("shortened", (None, genuine), ("R4.2", shorter))
     moved = ALICE.certificate(PLAIN, GENESIS + 1, YEAR_END)
     yield case("with another begin", (None, genuine), ("R4.2", moved))
+    later, earlier = ALICE.certificate(PLAIN, NOW + 10), ALICE.certificate(PLAIN, GENESIS, NOW + 10)
+    messages = (
+        Message(None, later, "certificates", 10_000),
+        Message(None, earlier, "certificates", 9_999),
+        Message("R5.5", later, "certificates", 9_999),
+        Message(None, ALICE.rollout(), offset_ms=9_999),
+        Message("R5.2", ALICE.rollout(f3=1), offset_ms=10_000),
+        Message(None, later, "certificates", 10_000),
+        Message("R4.2", later, "certificates", 10_001),
+    )
+    yield Case("certificate: one that does not count yet stands in no way", messages, certificates=())
     forged = frame(kind=1, payload=cbor(fields()))
     yield case("a forged copy", ("R7.1", forged), (None, genuine), ("R7.1", forged))
 

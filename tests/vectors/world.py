@@ -14,7 +14,7 @@ from sapo_protocol.eip712 import NodeBinding
 from sapo_protocol.envelope import Kind, signed_bytes
 from sapo_protocol.identifiers import Account, Digest, NodeId
 from sapo_protocol.manifest import Limits, Manifest
-from sapo_protocol.suite import Family, Suite
+from sapo_protocol.suite import Family, Suite, canonical_json
 
 GENESIS = 1_800_000_000
 EPOCH_SECONDS = 60
@@ -61,6 +61,20 @@ CHAINED = replace(
     ledger=Account(bytes(19) + b"\x02"),
     finality_seconds=12,
 )
+SPELLING = canonical_json(
+    {
+        "strings": ['"\\/', "\b\f\n\r\t\x00\x1f\x7f", "\u2028\ufeff", "\U0001d173"],
+        "integers": [0, -1, 2**53 + 1, -(2**64)],
+        "doubles": [1.0, -0.0, 0.1, 1e-4, 1e-5, 1.5e16, 1e15, 123456789012345.6, 1e16, 1e22, 5e-324, 1e100],
+        "constants": [True, False, None],
+        "\u00e9": {"b": [], "a": {}},
+        "": 0,
+        "Z": 0,
+        "a": 0,
+    }
+)
+"""Everything that a config can be spelt wrongly with."""
+
 WIDE = replace(PLAIN, name="vectors, wide", limits=Limits(2**32, 16, 2**64 - 1))
 MANIFESTS: Mapping[str, Manifest] = {
     "plain": PLAIN,
@@ -68,6 +82,9 @@ MANIFESTS: Mapping[str, Manifest] = {
     "other chain": replace(CHAINED, chain_id=1),
     "other registry": replace(CHAINED, registry=Account(bytes(19) + b"\x03")),
     "wide": WIDE,
+    "spelling": replace(
+        PLAIN, suite=replace(PLAIN.suite, families=(_family("basic_arithmetic", SPELLING, "exact/1"),))
+    ),
     "long epochs": replace(PLAIN, epoch_seconds=3600, genesis_seconds=0),
 }
 

@@ -158,8 +158,8 @@ async def test_code_and_copies_pass_admission_and_earn_nothing(
     seen: list[tuple[str, Reason]] = []
 
     class Observer(NullObserver):
-        def refused(self, reason, content_id, account, detail) -> None:  # type: ignore[no-untyped-def]
-            seen.append((content_id.hex(), reason))
+        def refused(self, rule, content_id, account, detail) -> None:  # type: ignore[no-untyped-def]
+            seen.append((content_id.hex(), rule.reason))
 
     verifier = Verifier(
         manifest.swarm_id,
