@@ -92,10 +92,7 @@ def open_proof(envelope: SignedEnvelope) -> EquivocationProof:
         RemoteProtocolError: a parsing reason; ``OUT_OF_BOUNDS`` where the two are one content, out of order
             or of different places; ``BAD_SIGNATURE`` where somebody signed the proof itself.
     """
-    fields = Fields(open_payload(envelope, Kind.EQUIVOCATION), range(2))
-    inner = [fields.data(key, most=MAX_ENVELOPE_BYTES) for key in range(2)]
-    first, second = (parse_envelope(data, envelope.swarm_id) for data in inner)
-    proof = _proof(first, second)
+    proof = _proof(*_contents(envelope))
     if envelope.signature != NO_SIGNATURE:
         raise RemoteProtocolError(Reason.BAD_SIGNATURE, "a proof carries no signature of its own")
     return proof
@@ -113,6 +110,15 @@ def require_timely(proof: EquivocationProof, manifest: Manifest, now_seconds: fl
         raise RemoteProtocolError(
             Reason.EPOCH_PAST, f"what happened in epoch {epoch} has no consequences now"
         )
+
+
+def _contents(envelope: SignedEnvelope) -> tuple[SignedEnvelope, SignedEnvelope]:
+    """The two messages in a proof; their bytes as they came are let go before their payloads are opened."""
+    fields = Fields(open_payload(envelope, Kind.EQUIVOCATION), range(2))
+    first, second = (
+        parse_envelope(fields.data(key, most=MAX_ENVELOPE_BYTES), envelope.swarm_id) for key in range(2)
+    )
+    return first, second
 
 
 def _proof(first: SignedEnvelope, second: SignedEnvelope) -> EquivocationProof:
