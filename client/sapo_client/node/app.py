@@ -214,7 +214,9 @@ class Node:
                 slow_starts.start_soon(nursery.start, self._learner.run)
                 slow_starts.start_soon(self._start_transport, nursery)
             self._certificates.restore(self._clock())
-            self._pool.restore(lambda envelope: self._admission.judge(envelope, self._clock()))
+            self._pool.restore(
+                self._heard.envelope, lambda message: self._admission.judge(message, self._clock())
+            )
             self._gossip.restore()
             await nursery.start(self._serve_control)
             self._announce()

@@ -149,7 +149,9 @@ async def test_after_a_restart_own_and_known_rollouts_are_seen_already(
     again, others = start(ALICE), start(BOB)
     for each in (again, others):
         each.book.restore(each.now())
-        each.pool.restore(lambda envelope, each=each: each.admission.judge(envelope, each.now()))
+        each.pool.restore(
+            each.heard.envelope, lambda envelope, each=each: each.admission.judge(envelope, each.now())
+        )
         each.gossip.restore()
     heard = len(again.events("admitted"))
     async with running(again, others):

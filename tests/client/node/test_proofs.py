@@ -97,7 +97,7 @@ async def test_a_node_that_starts_again_blames_neither_itself_nor_others(
         await until(lambda: alice.pooled() and bob.pooled())
         nursery.cancel_scope.cancel()
     again = start(ALICE)
-    again.pool.restore(lambda envelope: again.admission.judge(envelope, again.now()))
+    again.pool.restore(again.heard.envelope, lambda envelope: again.admission.judge(envelope, again.now()))
     again.gossip.restore()
     for heard in (own.envelope, others.envelope):
         assert again.gossip.judge_rollout(heard, "peer") is Verdict.IGNORE
