@@ -95,10 +95,7 @@ def open_proof(envelope: SignedEnvelope) -> EquivocationProof:
         RemoteProtocolError: a parsing reason; ``OUT_OF_BOUNDS`` where the two are one content, out of order
             or of different places; ``BAD_SIGNATURE`` where somebody signed the proof itself.
     """
-    fields = Fields(open_payload(envelope, Kind.EQUIVOCATION), _SCHEMA)
-    inner = [fields.data(key) for key in range(2)]
-    first, second = (parse_envelope(data, envelope.swarm_id) for data in inner)
-    proof = _proof(first, second)
+    proof = _proof(*_contents(envelope))
     if envelope.signature != NO_SIGNATURE:
         raise RemoteProtocolError(Rule.PROOF_UNSIGNED, "a proof carries no signature of its own")
     return proof
@@ -116,6 +113,14 @@ def require_timely(proof: EquivocationProof, manifest: Manifest, now_seconds: fl
         raise RemoteProtocolError(
             Rule.PROOF_IN_TIME, f"what happened in epoch {epoch} has no consequences now"
         )
+
+
+def _contents(envelope: SignedEnvelope) -> tuple[SignedEnvelope, SignedEnvelope]:
+    """The two messages in a proof; their bytes as they came are let go before their payloads are opened."""
+    fields = Fields(open_payload(envelope, Kind.EQUIVOCATION), _SCHEMA)
+    inner = [fields.data(key) for key in range(2)]
+    first, second = (parse_envelope(data, envelope.swarm_id) for data in inner)
+    return first, second
 
 
 def _proof(first: SignedEnvelope, second: SignedEnvelope) -> EquivocationProof:

@@ -1,5 +1,6 @@
 """The jail's walls, tried from inside: hostile code runs in the child of a real pool and gets nowhere."""
 
+import json
 import os
 import signal
 import subprocess
@@ -210,6 +211,22 @@ def test_every_wall_that_is_described_stands_and_was_tried():
     walls = describe()
     assert [wall.name for wall in walls] == list(jail_probe.ACTS)
     assert all(wall.stands for wall in walls), walls
+
+
+ELSEWHERE = """
+import json, sys
+from sapo_verification import jail_probe
+sys.platform = "elsewhere"
+print(json.dumps([wall.name for wall in jail_probe.probe() if not wall.stands]))
+"""
+"""Another Unix, as far as the jail can tell: no Landlock, no seccomp, no prctl."""
+
+
+def test_the_portable_walls_alone_stop_all_but_signals_among_processes_of_one_user():
+    done = subprocess.run(
+        [sys.executable, "-c", ELSEWHERE], env=environment(), capture_output=True, check=True, timeout=60
+    )
+    assert json.loads(done.stdout) == ([] if os.geteuid() == 0 else ["signal another process"])
 
 
 @pytest.mark.parametrize("name", [name for name in jail_probe.ACTS if name != "take a gigabyte of memory"])

@@ -1,5 +1,7 @@
 """The pool: bounded, fair, and empty of trust after a restart."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ from support.swarm import EPOCH, Identity, moment
 from support.verdicts import reason_of
 
 from sapo_protocol.errors import Reason
+from sapo_protocol.identifiers import ContentId
 from sapo_verification.pool import PoolLimits
 from sapo_verification.types import AdmittedRollout
 
@@ -19,6 +22,11 @@ def plain(desk: Desk, author: Identity, slot: int, epoch: int = EPOCH) -> Admitt
     """An admitted rollout whose answers do not matter here."""
     message = author.message(desk.manifest, slot=slot, epoch=epoch)
     return desk.admission.judge(message, moment(desk.manifest, EPOCH))
+
+
+def archive(*heard: AdmittedRollout) -> Callable[[ContentId], bytes | None]:
+    """The messages as somebody else keeps them."""
+    return {admitted.content_id: admitted.envelope for admitted in heard}.get
 
 
 def test_what_is_offered_waits_until_it_is_taken() -> None:
@@ -71,7 +79,12 @@ def test_a_full_pool_forgets_the_oldest(tmp_path: Path) -> None:
         desk.pool.offer(admitted)
     assert list(desk.pool.waiting()) == offered[2:]
     again = Desk(EVERYBODY, limits=desk.limits, pool_path=desk.pool_path, reputation=desk.reputation)
-    assert again.pool.restore(lambda data: again.admission.judge(data, moment(again.manifest))) == 3
+    assert (
+        again.pool.restore(
+            archive(*offered), partial(again.admission.judge, now_seconds=moment(again.manifest))
+        )
+        == 3
+    )
 
 
 def test_old_epochs_expire_with_their_quotas() -> None:
@@ -92,24 +105,38 @@ def test_a_restart_admits_again_and_drops_what_admission_refuses(tmp_path: Path)
     banned = plain(before, CAROL, 0)
     for admitted in (*kept, expired, unknown, banned):
         before.pool.offer(admitted)
+    messages = archive(*kept, expired, unknown, banned)
     after = Desk((ALICE, CAROL), pool_path=path)
     after.reputation.record_fault(CAROL.account, 0, EPOCH, Reason.EQUIVOCATION)
     later = moment(after.manifest, EPOCH + 1)
-    assert after.pool.restore(lambda data: after.admission.judge(data, later)) == 3
+    assert after.pool.restore(messages, partial(after.admission.judge, now_seconds=later)) == 3
     assert set(after.pool.waiting()) == kept
     third = Desk(EVERYBODY, pool_path=path)
-    assert third.pool.restore(lambda data: third.admission.judge(data, moment(third.manifest))) == 3, (
+    now = moment(third.manifest)
+    assert third.pool.restore(messages, partial(third.admission.judge, now_seconds=now)) == 3, (
         "what was refused once was deleted"
     )
 
 
-def test_a_tampered_database_admits_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("message", [b"forged", None])
+def test_a_tampered_database_admits_nothing(tmp_path: Path, message: bytes | None) -> None:
+    path = tmp_path / "pool.sqlite"
+    Desk(EVERYBODY, pool_path=path).pool.offer(plain(Desk(EVERYBODY), ALICE, 0))
+    again = Desk(EVERYBODY, pool_path=path)
+    admit = partial(again.admission.judge, now_seconds=moment(again.manifest))
+    assert again.pool.restore(lambda _content_id: message, admit) == 0
+
+
+def test_another_message_in_its_place_waits_in_its_own_name(tmp_path: Path) -> None:
     path = tmp_path / "pool.sqlite"
     desk = Desk(EVERYBODY, pool_path=path)
-    desk.pool.offer(plain(desk, ALICE, 0))
-    desk.pool._connection.execute("UPDATE pool SET envelope = ?", (b"forged",))
+    one, other = plain(desk, ALICE, 0), plain(desk, BOB, 0)
+    desk.pool.offer(one)
     again = Desk(EVERYBODY, pool_path=path)
-    assert again.pool.restore(lambda data: again.admission.judge(data, moment(again.manifest))) == 0
+    admit = partial(again.admission.judge, now_seconds=moment(again.manifest))
+    assert again.pool.restore(lambda _content_id: other.envelope, admit) == 1
+    rows = again.pool._connection.execute("SELECT content_id FROM waiting").fetchall()
+    assert (rows, list(again.pool.waiting())) == ([(other.content_id,)], [other])
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])

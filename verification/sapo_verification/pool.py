@@ -1,11 +1,12 @@
 """The pool: admitted rollouts that wait to be verified, bounded and fair (stage 8).
 
-It keeps envelopes as they came, in SQLite. After a restart each goes through admission again:
-trust is not stored, it is re-established.
+It keeps in SQLite which ones wait; the messages themselves are kept once, by whoever heard them. After a
+restart each goes through admission again: trust is not stored, it is re-established.
 """
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,10 +18,7 @@ from sapo_verification.store import open_database
 from sapo_verification.types import AdmittedRollout
 
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS pool (
-    content_id BLOB PRIMARY KEY, epoch INTEGER NOT NULL, envelope BLOB NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS pool_epoch ON pool (epoch);
+CREATE TABLE IF NOT EXISTS waiting (content_id BLOB PRIMARY KEY) WITHOUT ROWID;
 """
 
 
@@ -53,14 +51,15 @@ class Pool:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def restore(self, admit: Callable[[bytes], AdmittedRollout]) -> int:
-        """The number of stored envelopes that admission still takes; the others are deleted."""
-        for content_id, envelope in self._connection.execute(
-            "SELECT content_id, envelope FROM pool"
-        ).fetchall():
-            try:
-                self.offer(admit(envelope))
-            except RemoteProtocolError:
+    def restore(
+        self, message_of: Callable[[ContentId], bytes | None], admit: Callable[[bytes], AdmittedRollout]
+    ) -> int:
+        """The number of rollouts that waited and that admission still takes; the others wait no more."""
+        for (stored,) in self._connection.execute("SELECT content_id FROM waiting").fetchall():
+            content_id = ContentId(stored)
+            with suppress(RemoteProtocolError):  # what is no message any more is refused as well
+                self.offer(admit(message_of(content_id) or b""))
+            if content_id not in self._waiting:
                 self._delete([content_id])
         return len(self)
 
@@ -79,9 +78,7 @@ class Pool:
         self._places[account] += admitted.content_id not in self._waiting
         self._waiting[admitted.content_id] = admitted
         self._per_account[account, epoch] += 1
-        self._connection.execute(
-            "INSERT OR REPLACE INTO pool VALUES (?, ?, ?)", (admitted.content_id, epoch, admitted.envelope)
-        )
+        self._connection.execute("INSERT OR IGNORE INTO waiting VALUES (?)", (admitted.content_id,))
         if len(self._waiting) > self._limits.rollouts:
             self.take(next(iter(self._waiting)))
 
@@ -130,5 +127,5 @@ class Pool:
 
     def _delete(self, content_ids: Iterable[bytes]) -> None:
         self._connection.executemany(
-            "DELETE FROM pool WHERE content_id = ?", [(bytes(content_id),) for content_id in content_ids]
+            "DELETE FROM waiting WHERE content_id = ?", [(bytes(content_id),) for content_id in content_ids]
         )

@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-import random
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import cycle
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import trio
 
-from sapo_client.bench.swarm import GROUP, Author, BenchSwarm
-from sapo_client.config import VerificationConfig
-from sapo_client.node.audit import Audit, AuditShares
-from sapo_client.node.beacons import Beacons
-from sapo_client.node.gossip import AUDIT_QUEUE
-from sapo_client.observe.events import EventLog
-from sapo_protocol.errors import RemoteProtocolError
-from sapo_verification.admission import Admission
-from sapo_verification.checkers import CheckerPool
+from sapo_client.bench.desk import Desk, open_desk
+from sapo_client.bench.spread import Spread
+from sapo_client.bench.swarm import GROUP, Author
 from sapo_verification.generators import Item, Underivable, derive, solution
-from sapo_verification.observer import NullObserver
-from sapo_verification.pool import Pool, PoolLimits
-from sapo_verification.reputation import Reputation
-from sapo_verification.screens import Screens
 from sapo_verification.types import AdmittedRollout
-from sapo_verification.verifier import MAX_REMEMBERED, Verifier
+from sapo_verification.verifier import MAX_REMEMBERED
 
 HOSTILE_ANSWERS_PER_SECOND: Final = 1000
-HOSTILE_AUTHORS: Final = 16
+HOSTILE_AUTHORS: Final = 256
+"""Names cost nothing."""
+
 ROUNDS: Final = 5
 TICK_SECONDS: Final = 0.005
 """The event loop is asked this often whether it still runs."""
@@ -59,89 +47,62 @@ HOSTILE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CheckingRate:
-    """Seconds per rollout, derivation of the task and scoring of the whole group included."""
+    """Seconds per rollout, derivation of the task and scoring of the whole group included.
+
+    Attributes:
+        cost: how many times as long the jail takes.
+    """
 
     rollouts: int
-    in_process_seconds: float
-    jailed_seconds: float
-
-    @property
-    def cost(self) -> float:
-        """How many times as long the jail takes."""
-        return self.jailed_seconds / self.in_process_seconds
+    in_process_seconds: Spread
+    jailed_seconds: Spread
+    cost: Spread
 
 
 @dataclass(frozen=True, slots=True)
 class LoadRate:
-    """Honest verification alone and under hostile load, and how long the event loop stood still."""
+    """Honest verification alone and under hostile load, and how long the event loop stood still.
+
+    Attributes:
+        share: what hostile load leaves of the honest rate, pair by pair.
+    """
 
     offered_answers_per_second: float
-    calm_per_second: float
-    loaded_per_second: float
+    calm_per_second: Spread
+    loaded_per_second: Spread
+    share: Spread
     calm_pause_seconds: float
     longest_pause_seconds: float
 
-    @property
-    def share(self) -> float:
-        """What hostile load leaves of the honest rate."""
-        return self.loaded_per_second / self.calm_per_second
-
-
-@dataclass
-class Desk:
-    """A node's road from admission to verification, with its real parts."""
-
-    swarm: BenchSwarm
-    verifier: Verifier
-    pool: Pool
-    audit: Audit
-    audit_queue: trio.MemorySendChannel[AdmittedRollout]
-    slots: Iterator[int] = field(default_factory=lambda: iter(range(1 << 20)))
-
-
-@asynccontextmanager
-async def open_desk() -> AsyncIterator[Desk]:
-    """A desk whose workers are warm."""
-    swarm = BenchSwarm()
-    with TemporaryDirectory(prefix="sapo-bench-") as folder:
-        events = EventLog(Path(folder) / "events.jsonl")
-        beacons = Beacons(swarm.manifest, None, events)
-        await beacons.obtain(0)
-        checkers = CheckerPool(swarm.manifest.suite)
-        reputation = Reputation(Path(folder) / "bench.sqlite")
-        screens = Screens(swarm.manifest.suite.families, bytes(32))
-        verifier = Verifier(
-            swarm.manifest.swarm_id, checkers.check, beacons.known, reputation, NullObserver(), screens
-        )
-        pool = Pool(Path(folder) / "bench.sqlite", PoolLimits(), reputation)
-        send, receive = trio.open_memory_channel[AdmittedRollout](AUDIT_QUEUE)
-        config = VerificationConfig()
-        shares = AuditShares(config.audit_share, config.audit_time)
-        audit = Audit(receive, verifier, pool, reputation, beacons, shares, events, random.Random(0))
-        async with trio.open_nursery() as nursery:
-            await nursery.start(checkers.run)
-            yield Desk(swarm, verifier, pool, audit, send)
-            nursery.cancel_scope.cancel()
-        events.close()
-
 
 async def checking_rate(rollouts: int) -> CheckingRate:
-    """The same rollouts through the jail and through the stock scorers of this process."""
+    """The same rollouts through the jail and through the stock scorers of this process, in turn."""
     async with open_desk() as desk:
         author = Author(1)
         admitted = _honest(desk, author, rollouts)
-        _stock(desk, author, admitted[:10])  # imports and caches are not what is measured
-        in_process = _timed(lambda: _stock(desk, author, admitted))
-        began = time.perf_counter()
-        for rollout in admitted:
-            await desk.verifier.verify(rollout)
-        jailed = time.perf_counter() - began
-    return CheckingRate(rollouts, in_process / rollouts, jailed / rollouts)
+        await _jailed_seconds(
+            desk, _honest(desk, author, rollouts)
+        )  # warms up what a node that runs has warm
+        _stock_seconds(desk, author, admitted)
+        in_process, jailed = [], []
+        for start in range(ROUNDS):
+            part = admitted[start::ROUNDS]
+            in_process.append(_stock_seconds(desk, author, part) / len(part))
+            jailed.append(await _jailed_seconds(desk, part) / len(part))
+    cost = Spread.of_ratios(jailed, in_process)
+    return CheckingRate(rollouts, Spread.of(in_process), Spread.of(jailed), cost)
 
 
-def _timed(work: Callable[[], object]) -> float:
+async def _jailed_seconds(desk: Desk, admitted: Sequence[AdmittedRollout]) -> float:
     began = time.perf_counter()
-    work()
+    for rollout in admitted:
+        await desk.verifier.verify(rollout)
+    return time.perf_counter() - began
+
+
+def _stock_seconds(desk: Desk, author: Author, admitted: Sequence[AdmittedRollout]) -> float:
+    began = time.perf_counter()
+    _stock(desk, author, admitted)
     return time.perf_counter() - began
 
 
@@ -189,32 +150,50 @@ def _stock(desk: Desk, author: Author, admitted: Sequence[AdmittedRollout]) -> l
 
 
 async def load_rate(seconds: float) -> LoadRate:
-    """Honest verification alone and under hostile load, in turn; each side's best round counts."""
-    async with open_desk() as desk:
+    """Honest verification alone and under hostile load, in turn, each time in the other order."""
+    strangers = [Author(100 + number) for number in range(HOSTILE_AUTHORS)]
+    async with open_desk(strangers) as desk:
         honest = cycle(_honest(desk, Author(1), MAX_REMEMBERED + 256))  # forgotten before it comes again
-        hostile, phase = iter(_hostile(desk, seconds)), seconds / ROUNDS
-        gate = desk.swarm.admission([Author(100 + number) for number in range(HOSTILE_AUTHORS)])
+        hostile, phase = iter(_hostile(desk, strangers, seconds)), seconds / ROUNDS
         calm, loaded, offered = [], [], [0]
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(desk.audit.run)
-            for _ in range(ROUNDS):
-                calm.append(await _measure(desk, honest, phase))
-                with trio.CancelScope() as scope:
-                    nursery.start_soon(_offer, desk, gate, hostile, offered, scope)
-                    loaded.append(await _measure(desk, honest, phase))
-                    scope.cancel()
-            nursery.cancel_scope.cancel()
-    rates = [max(rate for rate, _ in phases) for phases in (calm, loaded)]
-    pauses = [max(pause for _, pause in phases) for phases in (calm, loaded)]
-    return LoadRate(offered[0] * len(HOSTILE) / seconds, *rates, *pauses)
+        await _measure(desk, honest, phase, iter(()), offered)  # a node that runs is warm
+        for number in range(ROUNDS):
+            for is_loaded in (number % 2 == 0, number % 2 == 1):
+                if is_loaded:
+                    loaded.append(await _measure(desk, honest, phase, hostile, offered))
+                else:
+                    await _settled(desk)
+                    calm.append(await _measure(desk, honest, phase, iter(()), offered))
+    calm_rates, rates = ([rate for rate, _ in phases] for phases in (calm, loaded))
+    return LoadRate(
+        offered[0] * len(HOSTILE) / seconds,
+        Spread.of(calm_rates),
+        Spread.of(rates),
+        Spread.of_ratios(rates, calm_rates),
+        max(pause for _, pause in calm),
+        max(pause for _, pause in loaded),
+    )
 
 
-async def _measure(desk: Desk, honest: Iterator[AdmittedRollout], seconds: float) -> tuple[float, float]:
+async def _settled(desk: Desk) -> None:
+    """Returns when no audit of the last hostile messages is left to disturb the calm."""
+    while desk.audit.waiting:
+        await trio.sleep(TICK_SECONDS)
+
+
+async def _measure(
+    desk: Desk,
+    honest: Iterator[AdmittedRollout],
+    seconds: float,
+    hostile: Iterator[bytes],
+    offered: list[int],
+) -> tuple[float, float]:
     """Rollouts verified per second, and the longest pause of the event loop meanwhile."""
     pauses = [0.0]
     done = 0
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_watch, pauses)
+        nursery.start_soon(_offer, desk, hostile, offered)
         began = time.perf_counter()
         for rollout in honest:
             await desk.verifier.verify(rollout)
@@ -233,30 +212,23 @@ async def _watch(pauses: list[float]) -> None:
         pauses[0] = max(pauses[0], time.perf_counter() - began - TICK_SECONDS)
 
 
-def _hostile(desk: Desk, seconds: float) -> list[bytes]:
+def _hostile(desk: Desk, strangers: Sequence[Author], seconds: float) -> list[bytes]:
     """Genuinely signed rollouts full of hostile answers, of many authors, enough for the time."""
     families = len(desk.swarm.manifest.suite.families)
     count = int(2 * seconds * HOSTILE_ANSWERS_PER_SECOND / len(HOSTILE)) + 1
     return [
         desk.swarm.message(
-            Author(100 + number % HOSTILE_AUTHORS), number % families, number // HOSTILE_AUTHORS, HOSTILE
+            strangers[number % len(strangers)], number % families, number // len(strangers), HOSTILE
         )
         for number in range(count)
     ]
 
 
-async def _offer(
-    desk: Desk, gate: Admission, messages: Iterator[bytes], offered: list[int], until: trio.CancelScope
-) -> None:
-    """Hands messages in at the hostile rate, as gossip does: admission, pool, audit queue."""
+async def _offer(desk: Desk, messages: Iterator[bytes], offered: list[int]) -> None:
+    """Hands messages in at the hostile rate, as the transport does, until cancelled."""
     due = time.perf_counter()
     for message in messages:
         due += len(HOSTILE) / HOSTILE_ANSWERS_PER_SECOND
         await trio.sleep(max(0.0, due - time.perf_counter()))
-        if until.cancel_called:
-            return
+        desk.gossip.judge_rollout(message, "a stranger")
         offered[0] += 1
-        with suppress(RemoteProtocolError, trio.WouldBlock):
-            admitted = gate.judge(message, desk.swarm.now_seconds)
-            desk.pool.offer(admitted)
-            desk.audit_queue.send_nowait(admitted)

@@ -85,12 +85,14 @@ class BenchSwarm:
         """A gate that knows the authors and has heard nothing yet."""
         book = CertificateBook(self.manifest)
         for author in authors:
-            binding = NodeBinding(
-                author.node, self.manifest.swarm_id, self.now_seconds, self.now_seconds + 86_400
-            )
-            envelope = issue_certificate(author.seed, author.secret, binding, self.manifest.binding_domain)
-            book.judge(envelope.to_bytes(), self.now_seconds)
+            book.judge(self.certificate(author), self.now_seconds)
         return Admission(self.manifest, book)
+
+    def certificate(self, author: Author) -> bytes:
+        """An author's introduction as it goes over the wire."""
+        begin = self.now_seconds
+        binding = NodeBinding(author.node, self.manifest.swarm_id, begin, begin + 86_400)
+        return issue_certificate(author.seed, author.secret, binding, self.manifest.binding_domain).to_bytes()
 
     def task(self, author: Author, place: int, slot: int) -> Task:
         """The task that an author's slot holds."""

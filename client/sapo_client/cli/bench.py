@@ -10,8 +10,10 @@ from sapo_client.cli.options import Common, command
 from sapo_client.cli.render import Grid
 
 if TYPE_CHECKING:
-    from sapo_client.bench.admission import AdmissionMemory, AdmissionRate
+    from sapo_client.bench.admission import AdmissionRate
     from sapo_client.bench.checking import CheckingRate, LoadRate
+    from sapo_client.bench.memory import AdmissionMemory
+    from sapo_client.bench.spread import Spread
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="What safety costs on this machine.")
 
@@ -34,15 +36,16 @@ def verify(
     """
     import trio
 
-    from sapo_client.bench.admission import admission_memory, admission_rate
+    from sapo_client.bench.admission import admission_rate
     from sapo_client.bench.checking import checking_rate, load_rate
+    from sapo_client.bench.memory import admission_memory
 
     rate, memory = admission_rate(messages), admission_memory()
     checking = trio.run(checking_rate, rollouts)
     load = trio.run(load_rate, seconds)
-    document = _document(rate, memory, checking, load)
     common.output.emit(
-        document, Grid(("measure", "plain", "safe", "ratio"), _rows(rate, memory, checking, load))
+        _document(rate, memory, checking, load),
+        Grid(("measure", "plain", "safe", "ratio"), _rows(rate, memory, checking, load)),
     )
 
 
@@ -52,11 +55,12 @@ def _document(
     from dataclasses import asdict
 
     return {
-        "format": "sapo/bench/verify/1",
-        "admission": asdict(rate) | {"share_of_bare": rate.share},
-        "memory": {"peak_over_message_size": dict(memory.peak_by_kind), "worst": memory.worst},
-        "checking": asdict(checking) | {"jailed_over_in_process": checking.cost},
-        "hostile_load": asdict(load) | {"share_of_calm": load.share},
+        "format": "sapo/bench/verify/2",
+        "admission": asdict(rate),
+        "memory": asdict(memory)
+        | {"worst_text_times": memory.worst_text_times, "worst_list_times": memory.worst_list_times},
+        "checking": asdict(checking),
+        "hostile_load": asdict(load),
     }
 
 
@@ -69,22 +73,33 @@ def _rows(
     return [
         (
             "admission, messages per CPU second (plain: Ed25519 alone)",
-            f"{rate.bare_per_second:.0f}",
-            f"{rate.admitted_per_second:.0f}",
-            f"{rate.share:.1%}",
+            f"{rate.bare_per_second.median:.0f}",
+            f"{rate.admitted_per_second.median:.0f}",
+            _spread(rate.share, ".1%"),
         ),
         (
             "verification, ms per rollout (plain: stock scorer in process)",
-            f"{1000 * checking.in_process_seconds:.3f}",
-            f"{1000 * checking.jailed_seconds:.3f}",
-            f"{checking.cost:.2f}x",
+            f"{1000 * checking.in_process_seconds.median:.3f}",
+            f"{1000 * checking.jailed_seconds.median:.3f}",
+            _spread(checking.cost, ".2f"),
         ),
         (
             f"honest rollouts per second (safe: {load.offered_answers_per_second:.0f} hostile answers/s)",
-            f"{load.calm_per_second:.1f}",
-            f"{load.loaded_per_second:.1f}",
-            f"{load.share:.1%}",
+            f"{load.calm_per_second.median:.1f}",
+            f"{load.loaded_per_second.median:.1f}",
+            _spread(load.share, ".1%"),
         ),
         ("longest pause of the event loop, ms", calm_pause, pause, "-"),
-        ("peak memory of admission over message size, worst", "-", "-", f"{memory.worst:.2f}x"),
+        ("peak memory over message size, rollouts and proofs", "-", "-", f"{memory.worst_text_times:.2f}"),
+        (
+            "peak memory over largest message, tallies and proposals",
+            "-",
+            "-",
+            f"{memory.worst_list_times:.2f}",
+        ),
     ]
+
+
+def _spread(spread: Spread, form: str) -> str:
+    """The middle of several pairs, and the least and the greatest."""
+    return f"{spread.median:{form}} ({spread.least:{form}} to {spread.greatest:{form}})"

@@ -45,7 +45,7 @@ from sapo_client.node.rounds import Author, RoundParts, Rounds
 from sapo_client.node.shutdown import Shutdown
 from sapo_client.node.supervisor import Service, Supervisor, find_sapo_error
 from sapo_client.node.telemetry import Telemetry
-from sapo_client.node.upkeep import keep_log_short
+from sapo_client.node.upkeep import keep_log_short, start_up_set_aside
 from sapo_client.observe import control
 from sapo_client.observe.events import EventLog
 from sapo_client.observe.metrics import NodeMetrics
@@ -231,7 +231,8 @@ class Node:
             if self._ledger is not None and self._auditor is not None:
                 nursery.start_soon(self._keep("ledger", self._run_ledger))
                 nursery.start_soon(self._keep("auditor", self._auditor.run))
-            yield
+            with start_up_set_aside():
+                yield
             nursery.cancel_scope.cancel()
 
     async def _start_transport(self, nursery: trio.Nursery) -> None:

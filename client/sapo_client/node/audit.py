@@ -65,6 +65,11 @@ class Audit:
         self._waiting = AuditQueue(most_waiting)
         self._filled = trio.Event()
 
+    @property
+    def waiting(self) -> int:
+        """Rollouts whose turn has not come yet."""
+        return len(self._waiting)
+
     async def run(self) -> None:
         """Audits until cancelled; may be run again after that."""
         async with trio.open_nursery() as nursery:

@@ -142,7 +142,7 @@ class Gossip:
         """Takes in what was kept before a restart, lest it be lost, or a copy of it weighed twice."""
         now_seconds = self._clock()
         self._certificates.restore(now_seconds)
-        self._pool.restore(self._readmit)
+        self._pool.restore(self._heard.envelope, self._readmit)
         self._proofs.book.restore(now_seconds)
         for envelope in self._heard.since(max(0, self._epoch(now_seconds) - EPOCH_WINDOW)):
             with suppress(RemoteProtocolError):  # known from the pool, or over
@@ -218,11 +218,10 @@ class Gossip:
         return admitted
 
     def _readmit(self, envelope: bytes) -> AdmittedRollout:
-        """A rollout that was kept: heard, even where a crash came between the pool and the memory of it."""
+        """A rollout that was kept, admitted again."""
         now_seconds = self._clock()
         admitted = self._admission.judge(envelope, now_seconds)
         self._screens.heard(admitted, now_seconds, live=False)
-        self._heard.add(admitted)
         return admitted
 
     def _keep(self, admitted: AdmittedRollout, *, live: bool) -> None:
@@ -232,7 +231,7 @@ class Gossip:
 
     def _take_in(self, admitted: AdmittedRollout, forwarder: str, *, live: bool) -> None:
         is_own = admitted.account == self._own_account
-        refusal = None if is_own else self._offer(admitted)  # first: a crash behind it loses nothing
+        refusal = None if is_own else self._offer(admitted)  # first: what no archive holds is offered again
         self._keep(admitted, live=live)
         self._telemetry.admitted(admitted, forwarder)
         if is_own:

@@ -1,0 +1,180 @@
+"""What judging one message allocates at its peak, beside the message itself.
+
+Counted is what Python allocates, down to the last copy of a payload; the buffers of SQLite and of the
+transport are their own.
+"""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from hashlib import sha256
+from typing import Final
+
+from sapo_client.bench.swarm import Author, BenchSwarm
+from sapo_protocol.constants import MAX_ACCOUNTS_PER_EPOCH, MAX_ENVELOPE_BYTES, MAX_VALUES
+from sapo_protocol.contributions import Proposal, Share, Tally, parse_proposal, parse_tally
+from sapo_protocol.encoding import Value, encode
+from sapo_protocol.envelope import Kind, open_payload, parse_envelope, seal
+from sapo_protocol.equivocation import open_proof, prove_equivocation
+from sapo_protocol.errors import RemoteProtocolError
+from sapo_protocol.identifiers import Account, ContentId, Digest
+
+Judge = Callable[[bytes], object]
+
+_COMPLETION: Final = 8192
+_MOST: Final = MAX_ENVELOPE_BYTES - 5
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """What one message cost."""
+
+    message_bytes: int
+    peak_bytes: int
+
+    @property
+    def times(self) -> float:
+        """The peak in times the message's size."""
+        return self.peak_bytes / self.message_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionMemory:
+    """Peaks by kind of message.
+
+    Attributes:
+        texts: rollouts and proofs, at the limit of size: nearly all of their bytes are completions.
+        lists: tallies and proposals, at the limit of length: a value of few bytes is a Python object of many.
+    """
+
+    texts: Mapping[str, Peak]
+    lists: Mapping[str, Peak]
+
+    @property
+    def worst_text_times(self) -> float:
+        """The largest peak of a text, in times its message."""
+        return max(peak.times for peak in self.texts.values())
+
+    @property
+    def worst_list_times(self) -> float:
+        """The largest peak of a list, in times the largest message that there may be."""
+        return max(peak.peak_bytes for peak in self.lists.values()) / MAX_ENVELOPE_BYTES
+
+
+def admission_memory() -> AdmissionMemory:
+    """The peak of one judgement of each message, accepted or refused."""
+    swarm, author = BenchSwarm(), Author(0)
+    rollouts = {name: peak(partial(_gate, swarm, author), m) for name, m in _rollouts(swarm, author).items()}
+    proofs = {name: peak(partial(_proof_judge, swarm), m) for name, m in _proofs(swarm, author).items()}
+    lists = {name: peak(partial(_list_judge, swarm), m) for name, m in _lists(swarm, author).items()}
+    return AdmissionMemory(rollouts | proofs, lists)
+
+
+def peak(prepare: Callable[[], Judge], message: bytes) -> Peak:
+    """What a fresh judge takes for a message; another one is asked first, for what stays behind once."""
+    with suppress(RemoteProtocolError):
+        prepare()(message)
+    judge = prepare()
+    gc.collect()
+    tracemalloc.start()
+    with suppress(RemoteProtocolError):
+        judge(message)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return Peak(len(message), most)
+
+
+def _gate(swarm: BenchSwarm, author: Author) -> Judge:
+    return partial(swarm.admission([author]).judge, now_seconds=swarm.now_seconds)
+
+
+def _proof_judge(swarm: BenchSwarm) -> Judge:
+    def judge(data: bytes) -> object:
+        proof = open_proof(parse_envelope(data, swarm.manifest.swarm_id))
+        proof.require_signatures()
+        return proof
+
+    return judge
+
+
+def _list_judge(swarm: BenchSwarm) -> Judge:
+    """As auditors take contributions in: parsed, then the signature."""
+
+    def judge(data: bytes) -> object:
+        envelope = parse_envelope(data, swarm.manifest.swarm_id)
+        parse = parse_tally if envelope.kind is Kind.TALLY else parse_proposal
+        content = parse(open_payload(envelope, envelope.kind))
+        return content, envelope.is_signed_by(content.node)
+
+    return judge
+
+
+def _rollouts(swarm: BenchSwarm, author: Author) -> dict[str, bytes]:
+    """The largest rollout, genuine and forged, and messages that make a careless decoder allocate."""
+    largest = swarm.message(author, 0, 0, [b"a" * _COMPLETION] * 8)
+    group = (b"a" * _COMPLETION,) * 15
+    fields: dict[int, Value] = {0: author.node, 1: author.account, 2: 0, 3: 0, 4: 0, 5: group}
+    too_large = seal(Kind.ROLLOUT, swarm.manifest.swarm_id, encode(fields), author.seed).to_bytes()
+    return {
+        "largest rollout": largest,
+        "largest rollout, forged": _forged(largest),
+        "too large a group": too_large,
+        "numbers": _array(_MOST) + bytes(_MOST),
+        "empty maps": _array(_MOST) + b"\xa0" * _MOST,
+        "empty arrays": _array(_MOST) + b"\x80" * _MOST,
+        "empty strings": _array(_MOST) + b"\x40" * _MOST,
+        "nested arrays": _array(64) + (_array(2000) + b"\x80" * 2000) * 64,
+        "one-pair maps": _array(_MOST // 3) + b"\xa1\x00\x00" * (_MOST // 3),
+        "promised bytes": b"\x5b" + b"\xff" * 8 + bytes(_MOST),
+        "deep nesting": b"\x81" * _MOST,
+    }
+
+
+def _proofs(swarm: BenchSwarm, author: Author) -> dict[str, bytes]:
+    """A proof of two groups as large as fit one message, genuine and forged."""
+    one, other = (swarm.message(author, 0, 0, [text * _COMPLETION] * 7) for text in (b"a", b"b"))
+    proof = prove_equivocation(one, other, swarm.manifest.swarm_id).to_envelope().to_bytes()
+    return {"proof of two contents": proof, "proof of two contents, forged": _forged(proof)}
+
+
+def _lists(swarm: BenchSwarm, author: Author) -> dict[str, bytes]:
+    """The longest tally and proposal, genuine and forged, and lists of as many values as a decoder takes."""
+    accounts = sorted(
+        Account(sha256(b"%d" % number).digest()[:20]) for number in range(MAX_ACCOUNTS_PER_EPOCH)
+    )
+    points = tuple((account, 1 << 40) for account in accounts)
+    shares = tuple(Share(account, 1 << 40, 1 << 50) for account in accounts)
+    tally = Tally(author.node, author.account, 0, points, Digest(bytes(32)))
+    proposal = Proposal(author.node, author.account, 0, (ContentId(bytes(32)),), shares)
+
+    def send(kind: Kind, payload: bytes) -> bytes:
+        return seal(kind, swarm.manifest.swarm_id, payload, author.seed).to_bytes()
+
+    longest = {
+        "longest tally": send(Kind.TALLY, tally.to_payload()),
+        "longest proposal": send(Kind.PROPOSAL, proposal.to_payload()),
+    }
+    forged = {f"{name}, forged": _forged(message) for name, message in longest.items()}
+    most = MAX_VALUES - 2
+    hostile = {
+        "tally of empty maps": _array(most) + b"\xa0" * most,
+        "tally of short strings": _array(most) + (b"\x4b" + bytes(11)) * most,
+        "tally of one-pair maps": _array(most // 3) + (b"\xa1\x00\x58\x20" + bytes(32)) * (most // 3),
+    }
+    return longest | forged | {name: send(Kind.TALLY, payload) for name, payload in hostile.items()}
+
+
+def _forged(message: bytes) -> bytes:
+    """The message with another signature."""
+    return message[:-1] + bytes((message[-1] ^ 1,))
+
+
+def _array(length: int) -> bytes:
+    """The head of an array."""
+    head = encode(length)
+    return bytes((head[0] | 0x80,)) + head[1:]
