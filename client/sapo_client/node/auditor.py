@@ -21,6 +21,7 @@ import trio
 
 from sapo_client.node.archive import Archive
 from sapo_client.node.clock import Clock
+from sapo_client.node.drain import drain
 from sapo_client.node.gossip import Gossip
 from sapo_client.node.rounds import Author
 from sapo_client.node.telemetry import Telemetry
@@ -108,7 +109,7 @@ class Auditor:
         parts.gossip.introduce_with(contributions_protocol(swarm_id), self.judge)
         self._inbox = self._inbox or parts.transport.subscribe(contributions_topic(swarm_id), self.judge)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_drain, self._inbox)
+            nursery.start_soon(drain, self._inbox)
             nursery.start_soon(self._follow)
             if parts.account_key is not None and parts.author.account in self._auditors:
                 nursery.start_soon(self._audit)
@@ -294,9 +295,3 @@ class Auditor:
             contribution_root=root.contribution_root,
             cumulative_root=root.cumulative_root,
         )
-
-
-async def _drain(channel: trio.MemoryReceiveChannel[Inbound]) -> None:
-    """What arrives here was judged already, and the judge kept what it needed."""
-    async for _ in channel:
-        pass
