@@ -121,9 +121,10 @@ class Auditor:
             record = await parts.ledger.last_record()
             if record is not None and record.root.epoch > self._followed:
                 self._followed = record.root.epoch
+                self._tell_posted(record.root)
+            if record is not None:  # every time: its proposal may arrive long after it
                 shares = self._previous(record.root) or {}
                 self.points = shares.get(parts.author.account, self.points)
-                self._tell_posted(record.root)
             await trio.sleep(_FOLLOW_SECONDS)
 
     def _recent(self) -> tuple[bytes, ...]:
