@@ -418,7 +418,7 @@ class Node:
         config = self._config.learner
         return LearnerSettings(
             model=config.model,
-            directory=self._data.checkpoints,
+            directory=self._data.learner,
             seed=self._rng.getrandbits(32),
             learning_rate=config.learning_rate,
             temperature=config.temperature,
