@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from sapo_client.paths import default_data_folder
 
@@ -77,8 +77,17 @@ class LearnerConfig(_Section):
     )
     completions: int = Field(default=8, ge=2, le=16, description="completions per rollout (the paper's L)")
     local_groups: int = Field(default=4, ge=1, le=256, description="own rollouts per step (the paper's I)")
+    more_external_than_own: bool = Field(
+        default=False,
+        description="insist on more rollouts of others than own ones; too much text of others makes training"
+        " unstable",
+    )
     external_groups: int = Field(
-        default=4, ge=0, le=256, description="rollouts of others per step (the paper's J)"
+        default=4,
+        ge=0,
+        le=256,
+        validate_default=True,
+        description="rollouts of others per step (the paper's J), at most as many as own ones",
     )
     passes: int = Field(default=1, ge=1, le=64, description="how often each batch is gone through")
     mini_batches: int = Field(default=1, ge=1, le=1024, description="optimiser steps per pass over a batch")
@@ -99,6 +108,17 @@ class LearnerConfig(_Section):
     max_new_tokens: int = Field(default=64, ge=1, le=8192, description="tokens per completion at most")
     threads: int = Field(default=1, ge=1, le=1024, description="CPU threads of the learner")
     seed: int = Field(default=0, ge=0, lt=2**63, description="root of every random stream of this node")
+
+    @field_validator("external_groups")
+    @classmethod
+    def _at_most_own(cls, external: int, others: ValidationInfo) -> int:
+        own = others.data.get("local_groups", external)
+        if external > own and not others.data.get("more_external_than_own"):
+            raise ValueError(
+                f"a step has {own} own groups, and more of others only where"
+                " learner.more_external_than_own = true insists on it"
+            )
+        return external
 
 
 class SamplerConfig(_Section):

@@ -90,9 +90,14 @@ class DataDir:
         return self.root / "clean-shutdown"
 
     @property
+    def learner(self) -> Path:
+        """Folder of the learner: its log and its checkpoints."""
+        return self.root / "learner"
+
+    @property
     def checkpoints(self) -> Path:
-        """Folder of the learner's checkpoints."""
-        return self.root / "checkpoints"
+        """The learner's checkpoints in its folder."""
+        return self.learner / "checkpoints"
 
     def create(self) -> DataDir:
         """The same directory, made (private to the user) where it was missing."""

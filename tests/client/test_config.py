@@ -33,14 +33,14 @@ def refusal(**arguments: Any) -> SapoError:
 
 
 def test_flags_beat_the_environment_which_beats_the_file_which_beats_the_defaults(tmp_path: Path) -> None:
-    file = write(tmp_path, "[learner]\nseed = 1\ncompletions = 2\nlocal_groups = 3\n")
+    file = write(tmp_path, "[learner]\nseed = 1\ncompletions = 2\nlocal_groups = 5\n")
     environment = {"SAPO_LEARNER__SEED": "10", "SAPO_LEARNER__COMPLETIONS": "12"}
     resolved = resolve({"learner.seed": 100, "learner.model": None}, file=file, environment=environment)
     learner = resolved.config.learner
     assert (learner.seed, learner.completions, learner.local_groups, learner.external_groups) == (
         100,
         12,
-        3,
+        5,
         4,
     )
     origins = {item.name: item.origin for item in resolved.settings}
@@ -52,6 +52,34 @@ def test_flags_beat_the_environment_which_beats_the_file_which_beats_the_default
         "local_groups": f"file {file}",
         "model": "default",
     }
+
+
+@pytest.mark.parametrize(
+    ("own", "external", "insists", "allowed"),
+    [
+        (4, None, False, True),
+        (3, None, False, False),  # the default of four, too
+        (3, 3, False, True),
+        (2, 6, False, False),
+        (2, 6, True, True),
+        (8, 0, False, True),
+    ],
+)
+def test_more_external_groups_than_own_must_be_insisted_on(
+    own: int, external: int | None, insists: bool, allowed: bool
+) -> None:
+    flags = {
+        "learner.local_groups": own,
+        "learner.external_groups": external,
+        "learner.more_external_than_own": insists,
+    }
+    if allowed:
+        learner = resolve(flags, environment={}).config.learner
+        assert (learner.local_groups, learner.external_groups) == (own, 4 if external is None else external)
+        return
+    error = refusal(flags=flags)
+    assert "learner.external_groups" in error.text
+    assert "learner.more_external_than_own = true" in error.text
 
 
 def test_without_any_layer_the_defaults_hold() -> None:

@@ -15,7 +15,7 @@ from support.desk import Desk
 from support.ears import Ears
 from support.mortal import Killed, Mortality
 from support.stage import Stage
-from support.swarm import EPOCH, Identity, make_chain_manifest, moment
+from support.swarm import EPOCH, Identity, moment
 
 from sapo_client.ledger.errors import LedgerError, LedgerUnavailable
 from sapo_client.node.audit import Audit
@@ -50,7 +50,7 @@ class World:
     stage: Stage
     hub: MemoryHub
     root: Path
-    manifest: Manifest = field(default_factory=make_chain_manifest)
+    manifest: Manifest
     chain_is_away: bool = False
     signed: dict[Slot, set[bytes]] = field(default_factory=dict)
 
@@ -79,7 +79,8 @@ class Process:
     def __init__(self, world: World, person: Identity, root: Path, clock: "partial[float]") -> None:
         self.ears = Ears(world.hub, person, world.manifest, root, clock=clock)
         self.signing = SigningDatabase(root / "node.sqlite")
-        self.beacons = Beacons(world.manifest, world.block_hash_before, self.ears.log)
+        ask = world.block_hash_before if world.manifest.has_chain else None
+        self.beacons = Beacons(world.manifest, ask, self.ears.log)
         check = Desk((), manifest=world.manifest).score
         self.verifier = Verifier(
             world.manifest.swarm_id, check, self.beacons.known, self.ears.reputation, self.ears.telemetry,

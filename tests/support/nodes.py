@@ -123,7 +123,7 @@ class Home:
 
     def kill_learner(self) -> None:
         """Kills the running learner, told by the log that it writes to."""
-        log = self.data.checkpoints / "learner.log"
+        log = self.data.learner / "learner.log"
         [learner] = [process for process in Path("/proc").iterdir() if _writes_errors_to(process, log)]
         os.kill(int(learner.name), signal.SIGKILL)
 

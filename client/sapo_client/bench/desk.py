@@ -19,6 +19,7 @@ from sapo_client.node.audit import Audit, AuditShares
 from sapo_client.node.beacons import Beacons
 from sapo_client.node.gossip import Gossip
 from sapo_client.node.heard import Heard
+from sapo_client.node.identity import OwnCertificate
 from sapo_client.node.proofs import Proofs
 from sapo_client.node.supervisor import Supervisor
 from sapo_client.node.telemetry import Telemetry
@@ -109,6 +110,6 @@ def _gossip(
     heard, proofs = Heard(database), ProofBook(manifest, book, reputation, OWNER.account, database)
     return Gossip(
         manifest, transport, book, Admission(manifest, book), pool, heard, telemetry, OWNER.account,
-        swarm.certificate(OWNER), now, Origins(database),
+        OwnCertificate(OWNER.seed, OWNER.secret, manifest, now), now, Origins(database),
         Proofs(manifest, transport, proofs, heard, telemetry, OWNER.account, now), screens,
     )  # fmt: skip

@@ -35,17 +35,20 @@ from sapo_client.node.clock import Clock, wall_clock
 from sapo_client.node.doppelganger import Doppelganger, DoppelgangerParts
 from sapo_client.node.gossip import Gossip
 from sapo_client.node.heard import Heard
+from sapo_client.node.host import open_transport
 from sapo_client.node.identity import CERTIFICATE_SECONDS, OwnCertificate
 from sapo_client.node.judge import Judge
 from sapo_client.node.learner_settings import learner_settings
 from sapo_client.node.manifests import require_same_suite, settle_manifest
 from sapo_client.node.proofs import Proofs
+from sapo_client.node.ratings import Ratings
 from sapo_client.node.reports import Reports
 from sapo_client.node.rounds import Author, RoundParts, Rounds
 from sapo_client.node.shutdown import Shutdown
 from sapo_client.node.supervisor import Service, Supervisor, find_sapo_error
 from sapo_client.node.telemetry import Telemetry
 from sapo_client.node.upkeep import keep_log_short, start_up_set_aside
+from sapo_client.node.watch import Watch
 from sapo_client.observe import control
 from sapo_client.observe.events import EventLog
 from sapo_client.observe.metrics import NodeMetrics
@@ -181,7 +184,7 @@ class Node:
         self._signing = SigningDatabase(database)
         self._share = SlotShare.parse(config.swarm.slot_share)
         settings = learner_settings(
-            config.learner, self._data.checkpoints, seed=self._rng.getrandbits(32), fresh=self._options.fresh
+            config.learner, self._data.learner, seed=self._rng.getrandbits(32), fresh=self._options.fresh
         )
         self._learner = Learner(settings)
         self._gossip = Gossip(
@@ -215,25 +218,27 @@ class Node:
         """Everything that runs beside the rounds."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._shutdown.watch_signals)
-            async with (
-                trio.open_nursery() as slow_starts
-            ):  # both import for seconds; neither waits for the other
-                slow_starts.start_soon(nursery.start, self._checkers.run)
-                slow_starts.start_soon(nursery.start, self._learner.run)
-                slow_starts.start_soon(self._start_transport, nursery)
+            await self._start_slow_parts(nursery)
             self._gossip.restore()
             await nursery.start(self._serve_control)
             self._announce()
             nursery.start_soon(self._keep("gossip", self._gossip.run))
             nursery.start_soon(self._keep("audit", self._audit().run))
             nursery.start_soon(self._keep("upkeep", partial(keep_log_short, self._data.database)))
-            nursery.start_soon(self._keep("watch", self._watch))
+            nursery.start_soon(self._keep("watch", self._watch().run))
             if self._ledger is not None and self._auditor is not None:
                 nursery.start_soon(self._keep("ledger", self._run_ledger))
                 nursery.start_soon(self._keep("auditor", self._auditor.run))
             with start_up_set_aside():
                 yield
             nursery.cancel_scope.cancel()
+
+    async def _start_slow_parts(self, nursery: trio.Nursery) -> None:
+        """Starts what imports for seconds; none waits for another."""
+        async with trio.open_nursery() as starting:
+            starting.start_soon(nursery.start, self._checkers.run)
+            starting.start_soon(nursery.start, self._learner.run)
+            starting.start_soon(self._start_transport, nursery)
 
     async def _start_transport(self, nursery: trio.Nursery) -> None:
         try:
@@ -281,18 +286,9 @@ class Node:
             await self._ledger.register(self._author.node, not_after)
         await self._ledger.run()
 
-    async def _watch(self) -> None:
-        """Turns counters of the rooms into metrics and counted refusals."""
-        before = 0
-        while True:
-            if self._ledger is not None:
-                status = self._ledger.status()
-                self._telemetry.metrics.ledger(outbox=status.pending, last_receipt_seconds=None)
-            floods = self._transport.counters()["flood_pauses"]
-            if floods > before:
-                self._telemetry.flooded("", floods - before)
-                before = floods
-            await trio.sleep(1.0)
+    def _watch(self) -> Watch:
+        ratings = Ratings(self._certificates, self._reputation)
+        return Watch(self._manifest, self._transport, self._ledger, ratings, self._telemetry, self._clock)
 
     async def _serve_control(self, task_status: TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
         handlers = control.Handlers(
@@ -385,7 +381,7 @@ class Node:
             sampler=sampler,
             pool=self._pool,
             events=self._events,
-            file=CanaryFile(self._data.checkpoints / "canary.json", fresh=self._options.fresh),
+            file=CanaryFile(self._data.learner / "canary.json", fresh=self._options.fresh),
             secret=self._author.seed,
             families=len(self._manifest.suite.families),
         )
@@ -455,27 +451,6 @@ class Node:
                 clock=self._clock,
             )
         )
-
-
-def open_transport(config: Config, identity: Identity, manifest: Manifest, on_bug: BugReport) -> Transport:
-    """The libp2p host of a node: its key is the node's, its first acquaintances the manifest's."""
-    from sapo_client.swarm.p2p.libp2p_transport import Libp2pTransport
-
-    swarm = config.swarm
-    try:
-        return Libp2pTransport(
-            identity.node_seed,
-            on_bug=on_bug,
-            listen=swarm.listen,
-            bootstrap=(*swarm.bootstrap, *manifest.bootstrap),
-            peer_cache=config.data_dir / "peers.txt",
-        )
-    except ValueError as error:
-        raise SapoError(
-            str(error),
-            hint="addresses look like /ip4/127.0.0.1/tcp/4001, those of other nodes end in /p2p/PEER_ID",
-            exit_code=ExitCode.NETWORK,
-        ) from error
 
 
 def _on_all_interfaces(address: str) -> str:

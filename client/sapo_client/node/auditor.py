@@ -21,6 +21,7 @@ import trio
 
 from sapo_client.node.archive import Archive
 from sapo_client.node.clock import Clock
+from sapo_client.node.drain import drain
 from sapo_client.node.gossip import Gossip
 from sapo_client.node.rounds import Author
 from sapo_client.node.settlement import cumulative_points, grace_seconds, is_settlement
@@ -111,7 +112,7 @@ class Auditor:
         parts.gossip.introduce_with(contributions_protocol(swarm_id), self.judge)
         self._inbox = self._inbox or parts.transport.subscribe(contributions_topic(swarm_id), self.judge)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_drain, self._inbox)
+            nursery.start_soon(drain, self._inbox)
             nursery.start_soon(self._follow)
             nursery.start_soon(parts.watcher().run)
             if parts.account_key is not None and parts.author.account in self._auditors:
@@ -124,9 +125,10 @@ class Auditor:
             record = await parts.ledger.last_record()
             if record is not None and record.root.epoch > self._followed:
                 self._followed = record.root.epoch
+                self._tell_final(record.root)
+            if record is not None:  # every time: its proposal may arrive long after it
                 shares = cumulative_points(parts.archive, record.root) or {}
                 self.points = shares.get(parts.author.account, self.points)
-                self._tell_final(record.root)
             await trio.sleep(_FOLLOW_SECONDS)
 
     def _recent(self) -> tuple[bytes, ...]:
@@ -270,9 +272,3 @@ class Auditor:
             contribution_root=root.contribution_root,
             cumulative_root=root.cumulative_root,
         )
-
-
-async def _drain(channel: trio.MemoryReceiveChannel[Inbound]) -> None:
-    """What arrives here was judged already, and the judge kept what it needed."""
-    async for _ in channel:
-        pass

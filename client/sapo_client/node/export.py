@@ -32,7 +32,7 @@ async def export_model(config: Config, folder: Path) -> int:
             hint="train one: sapo join --identity KEY",
             exit_code=ExitCode.DATA,
         )
-    learner = Learner(LearnerSettings(model=config.learner.model, directory=data.checkpoints))
+    learner = Learner(LearnerSettings(model=config.learner.model, directory=data.learner))
     async with trio.open_nursery() as nursery:
         await nursery.start(learner.run)
         step = await learner.export(folder)

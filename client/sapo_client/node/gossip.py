@@ -11,6 +11,7 @@ from typing import Final
 import trio
 
 from sapo_client.node.clock import Clock
+from sapo_client.node.drain import drain
 from sapo_client.node.heard import Heard
 from sapo_client.node.identity import OwnCertificate
 from sapo_client.node.proofs import Proofs
@@ -23,7 +24,6 @@ from sapo_protocol.errors import Reason, RemoteProtocolError, Verdict
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.requests import parse_response, to_response
-from sapo_protocol.rules import Rule
 from sapo_protocol.topics import (
     catch_up_protocol,
     certificates_protocol,
@@ -133,7 +133,7 @@ class Gossip:
         )
         async with trio.open_nursery() as nursery:
             for inbox in self._inboxes:
-                nursery.start_soon(_drain, inbox)
+                nursery.start_soon(drain, inbox)
             nursery.start_soon(self._proofs.run)
             nursery.start_soon(self._introduce)
             nursery.start_soon(self._reintroduce)
@@ -174,13 +174,12 @@ class Gossip:
     def judge_rollout(self, message: bytes, forwarder: str) -> Verdict:
         """The verdict on a message of the rollouts topic; what it lets through is in the pool."""
         try:
-            admitted = self._admit(message)
+            admitted = self._admission.judge(message, self._clock())
         except RemoteProtocolError as error:
             if error.reason is Reason.CERTIFICATE_UNKNOWN:
                 self._strangers.add(forwarder)
             return self._refuse(error, message, forwarder)
-        self._take_in(admitted, forwarder, live=True)
-        return Verdict.ACCEPT
+        return self._take_in(admitted, forwarder, live=True)
 
     @property
     def peer_count(self) -> int:
@@ -205,18 +204,6 @@ class Gossip:
     def _epoch(self, now_seconds: float) -> int:
         return epoch_at(self._manifest, max(now_seconds, self._manifest.genesis_seconds))
 
-    def _admit(self, message: bytes) -> AdmittedRollout:
-        """The rollout in a message that is new, also to the node's earlier lives.
-
-        Raises:
-            RemoteProtocolError: admission's reasons; ``SEEN`` also for what a start under a wrong clock left
-                unknown to admission.
-        """
-        admitted = self._admission.judge(message, self._clock())
-        if self._heard.has(admitted.content_id):
-            raise RemoteProtocolError(Rule.ROLLOUT_NEW, "the rollout was heard before a restart")
-        return admitted
-
     def _readmit(self, envelope: bytes) -> AdmittedRollout:
         """A rollout that was kept, admitted again."""
         now_seconds = self._clock()
@@ -229,19 +216,23 @@ class Gossip:
         self._recent.append(admitted.envelope)
         self._heard.add(admitted)
 
-    def _take_in(self, admitted: AdmittedRollout, forwarder: str, *, live: bool) -> None:
+    def _take_in(self, admitted: AdmittedRollout, forwarder: str, *, live: bool) -> Verdict:
+        """ACCEPT, unless an earlier life took it in, which a start under a wrong clock forgets."""
+        if self._heard.has(admitted.content_id):
+            return Verdict.IGNORE
         is_own = admitted.account == self._own_account
         refusal = None if is_own else self._offer(admitted)  # first: what no archive holds is offered again
         self._keep(admitted, live=live)
         self._telemetry.admitted(admitted, forwarder)
         if is_own:
             self.on_own(admitted)  # another node of ours: its work is paid to us, not weighed by us
-            return
+            return Verdict.ACCEPT
         self._learn_origin(admitted, forwarder)
         if refusal is not None:
             self._telemetry.refused(refusal.rule, admitted.content_id, admitted.account, refusal.detail)
-            return
-        self._queue_audit(admitted)
+        else:
+            self._queue_audit(admitted)
+        return Verdict.ACCEPT
 
     def _offer(self, admitted: AdmittedRollout) -> RemoteProtocolError | None:
         """Why the pool did not take a rollout, if it did not."""
@@ -321,13 +312,12 @@ class Gossip:
     def _catch_up(self, message: bytes, peer_id: str) -> Verdict:
         """Takes a rollout of the past in; being late is expected here and counts as nothing."""
         try:
-            admitted = self._admit(message)
+            admitted = self._admission.judge(message, self._clock())
         except RemoteProtocolError as error:
             if error.reason in (Reason.SEEN, Reason.EPOCH_PAST):
                 return Verdict.IGNORE
             return self._refuse(error, message, peer_id)
-        self._take_in(admitted, peer_id, live=False)
-        return Verdict.ACCEPT
+        return self._take_in(admitted, peer_id, live=False)
 
     async def _ask(self, peer_id: str, protocol: str) -> tuple[bytes, ...]:
         answer = await self._transport.request(peer_id, protocol, b"", max_response_bytes=MAX_ANSWER_BYTES)
@@ -356,9 +346,3 @@ def _bounded(messages: tuple[bytes, ...]) -> bytes:
             break
         kept.append(message)
     return to_response(tuple(reversed(kept)))
-
-
-async def _drain(channel: trio.MemoryReceiveChannel[Inbound]) -> None:
-    """What arrives here was judged already, and the judge kept what it needed."""
-    async for _ in channel:
-        pass

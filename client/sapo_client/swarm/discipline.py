@@ -2,30 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 
 from sapo_client.swarm.counters import Counters
+from sapo_client.swarm.limits import ScoreLimits
 from sapo_client.swarm.peer_score import PeerScores, Severity, Standing
 
 
 class Discipline:
     """Scores of all peers, and `expel`, called with the id of a peer that fell below the line."""
 
-    def __init__(self, scores: PeerScores, counters: Counters, expel: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        scores: PeerScores,
+        counters: Counters,
+        expel: Callable[[str], None],
+        limits: ScoreLimits | None = None,
+    ) -> None:
         self.scores = scores
         self._counters = counters
         self._expel = expel
+        self._limits = limits or ScoreLimits()
+        self._ratings: Mapping[str, float] = {}
+        self._floods: Counter[str] = Counter()
 
     def blame(self, peer_id: str, severity: Severity, now_seconds: float) -> None:
         """Count one fault against a peer."""
         before = self.scores.standing(peer_id, now_seconds)
         standing = self.scores.penalise(peer_id, severity, now_seconds)
-        if standing is Standing.GOOD:
-            return
         if standing is Standing.BANNED and before is not Standing.BANNED:
             self._counters.bans += 1
-        self._expel(peer_id)
+        if not self.allows(peer_id, now_seconds):
+            self._expel(peer_id)
+
+    def note_flood(self, peer_id: str, now_seconds: float) -> None:
+        """Count one moment in which a peer sent more than it may."""
+        self._counters.flood_pauses += 1
+        self._floods[peer_id] += 1
+        self.blame(peer_id, Severity.HIGH, now_seconds)
+
+    def take_floods(self) -> Mapping[str, int]:
+        """Those moments by peer id, since the last call."""
+        taken, self._floods = self._floods, Counter()
+        return taken
+
+    def rate(self, ratings: Mapping[str, float], now_seconds: float) -> None:
+        """Replace the application's opinion of peers; who is not named has none."""
+        low, high = self._limits.lowest_rating, self._limits.highest_rating
+        self._ratings = {peer_id: min(high, max(low, rating)) for peer_id, rating in ratings.items()}
+        for peer_id in self._ratings:
+            if not self.allows(peer_id, now_seconds):
+                self._expel(peer_id)
+
+    def score(self, peer_id: str, now_seconds: float) -> float:
+        """Behaviour on the wire and the application's rating together."""
+        return self.scores.score(peer_id, now_seconds) + self._ratings.get(peer_id, 0.0)
 
     def allows(self, peer_id: str, now_seconds: float) -> bool:
-        """Whether we keep or open a connection with this peer."""
-        return self.scores.standing(peer_id, now_seconds) is Standing.GOOD
+        """Whether we keep or open a connection with this peer; a good rating excuses nothing."""
+        if self.scores.standing(peer_id, now_seconds) is not Standing.GOOD:
+            return False
+        return self.score(peer_id, now_seconds) > self._limits.disconnect_below

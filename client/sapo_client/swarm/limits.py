@@ -22,6 +22,8 @@ class ScoreLimits:
     disconnect_below: float = -20.0
     ban_below: float = -50.0
     floor: float = -100.0  # a fatal fault; three half-lives away from being dialled again
+    lowest_rating: float = -15.0  # above the line: what an account is worth alone cuts off nobody ...
+    highest_rating: float = 5.0  # ... it decides whom the mesh keeps, and how many faults are borne
     half_life_seconds: float = 600.0
     ban_seconds: float = 600.0  # temporary: peer ids are free, a longer ban only hurts the mistaken
     max_peers: int = 4096  # about 1 MiB of memory, far above any connection limit

@@ -168,7 +168,9 @@ class MemoryTransport:
         self._bootstrap = bootstrap
         self._limits = limits or TransportLimits()
         self._counters = Counters()
-        self._discipline = Discipline(PeerScores(self._limits.score), self._counters, self._expel)
+        self._discipline = Discipline(
+            PeerScores(self._limits.score), self._counters, self._expel, self._limits.score
+        )
         self._intake = Intake(self._limits, self._discipline, self._counters, on_bug)
         self._on_bug = on_bug
         self._handlers: dict[str, Handler] = {}
@@ -217,6 +219,14 @@ class MemoryTransport:
     def score(self, peer_id: str) -> float:
         """Own score of a peer, connected or not."""
         return self._discipline.scores.score(peer_id, trio.current_time())
+
+    def rate(self, ratings: Mapping[str, float]) -> None:
+        """Replace what the application thinks of peers."""
+        self._discipline.rate(ratings, trio.current_time())
+
+    def take_floods(self) -> Mapping[str, int]:
+        """Floods since the last call, by peer id."""
+        return self._discipline.take_floods()
 
     def serve(self, protocol: str, handler: Handler) -> None:
         """Answer requests on `protocol`."""
@@ -309,8 +319,7 @@ class MemoryTransport:
             return
         now_seconds = trio.current_time()
         if not connection.messages.take(1, now_seconds):
-            self._counters.flood_pauses += 1
-            self._discipline.blame(mail.sender, Severity.HIGH, now_seconds)
+            self._discipline.note_flood(mail.sender, now_seconds)
         elif self._intake.take(mail.topic, mail.data, mail.sender, now_seconds):
             self._forward(mail.topic, mail.data, came_from=mail.sender)
 

@@ -2,8 +2,8 @@
 
 A score starts at zero and only falls: by a fault's severity, down to a floor. It recovers by
 half-life, so a mistake is forgotten and a habit is not. It says nothing about the usefulness of a
-peer (that is reputation, kept per account), is never shared with others, and outlives a
-disconnection: leaving and coming back washes nothing off.
+peer (that is reputation, kept per account, which `Discipline` adds), is never shared with others, and
+outlives a disconnection: leaving and coming back washes nothing off.
 """
 
 from __future__ import annotations

@@ -96,6 +96,12 @@ class Transport(Protocol):
     def counters(self) -> Mapping[str, int]:
         """What was received, dropped and why, since the start."""
 
+    def rate(self, ratings: Mapping[str, float]) -> None:
+        """Replace what the application thinks of peers, by peer id; bounded by `ScoreLimits`."""
+
+    def take_floods(self) -> Mapping[str, int]:
+        """Moments since the last call in which a peer sent more than it may, by peer id."""
+
     async def request(self, peer_id: str, protocol: str, payload: bytes, *, max_response_bytes: int) -> bytes:
         """Response of a connected peer, or `TransportError`."""
 

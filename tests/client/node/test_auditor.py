@@ -158,6 +158,33 @@ def counted(office: Office, epoch: int, counts: dict[Account, int]) -> Tally:
     return Tally(person.node, person.account, epoch, tuple(sorted(counts.items())), merkle.EMPTY_ROOT)
 
 
+async def test_points_are_known_though_the_proposal_comes_after_the_record(world: World) -> None:
+    async with checking(world) as (nursery, checkers):
+        auditors = [Office(world, person, checkers) for person in AUDITORS[:2]]
+        alice = Office(world, ALICE, checkers, audits=False)
+        for office in (*auditors, alice):
+            nursery.start_soon(partial(office.run, sends=office in auditors))
+        world.turn_to(EPOCH, 30)
+        await connect(*auditors, alice)
+        await alice.work(EPOCH, 0)
+        await until(lambda: all(office.ears.events("verified") for office in auditors))
+        world.hub.partition([alice.ears.peer_id])
+        world.turn_to(EPOCH + 1, COUNTED_SECONDS)
+        await until(lambda: all(len(office.archive.tallies(EPOCH)) == 2 for office in auditors))
+        await post(world, EPOCH, alice)
+        await until(lambda: alice.ears.events("epoch_posted"))
+        assert alice.auditor.points == 0
+
+        world.hub.heal()
+        for office in auditors:  # the old connections are dead; new ones ask for what was said meanwhile
+            alice.ears.transport.drop(office.ears.peer_id)
+            office.ears.transport.drop(alice.ears.peer_id)
+        await until(lambda: alice.ears.events("peer_lost"))
+        await alice.ears.transport.connect(auditors[0].ears.address)
+        await until(lambda: alice.auditor.points == 1)
+        assert len(alice.ears.events("epoch_posted")) == 1
+
+
 async def test_a_liar_gets_no_approval_and_moves_nobodys_points(world: World) -> None:
     async with checking(world) as (nursery, checkers):
         honest = [Office(world, person, checkers) for person in AUDITORS[:2]]

@@ -20,7 +20,7 @@ from support.lies import Liar
 from support.members import Mallory, Member, World
 from support.mortal import Killed
 from support.stage import Stage
-from support.swarm import Identity
+from support.swarm import Identity, make_chain_manifest, make_manifest
 
 from sapo_client.swarm.memory import MemoryHub, Weather
 from sapo_client.swarm.peer_id import peer_id_from_key
@@ -47,10 +47,11 @@ class NodeMachine(RuleBasedStateMachine):
         super().__init__()
         self.folder = TemporaryDirectory()
 
-    @initialize(seed=st.integers(0, 2**16))
-    def found(self, seed: int) -> None:
+    @initialize(seed=st.integers(0, 2**16), chained=st.booleans())
+    def found(self, seed: int, chained: bool) -> None:
         self.stage = Stage()
-        self.world = World(self.stage, MemoryHub(seed), Path(self.folder.name))
+        manifest = make_chain_manifest() if chained else make_manifest()
+        self.world = World(self.stage, MemoryHub(seed), Path(self.folder.name), manifest)
         self.members = [Member(self.world, number) for number in NUMBERS]
         self.mallory = Mallory(self.world, MALLORY)
         self.lies = 0
@@ -111,7 +112,7 @@ class NodeMachine(RuleBasedStateMachine):
             self.stage.wait(pause)
         self._look()
 
-    @rule(which=members, seconds=st.sampled_from([-7200, -90, -30, -0.4, 0.4, 30, 90, 7200]))
+    @rule(which=members, seconds=st.sampled_from([-7200, -90, -30, -5, -0.4, 0.4, 5, 30, 90, 7200]))
     def clock_steps(self, which: int, seconds: float) -> None:
         self.members[which].step_clock(seconds)
 

@@ -129,7 +129,7 @@ def _killed_and_restarted(layout: Layout, name: str) -> Iterator[None]:
 
 def _checkpoints(home: NodeHome) -> set[int]:
     """The steps at which a node's policy was saved."""
-    return {int(path.name.removeprefix("step-")) for path in home.data.checkpoints.rglob("step-*")}
+    return {int(path.name.removeprefix("step-")) for path in home.data.checkpoints.glob("step-*")}
 
 
 def _join_late(tmp_path: Path, layout: Layout) -> Child:

@@ -110,8 +110,7 @@ class Gossip(Pubsub):  # type: ignore[misc]
 
     async def _pause(self, peer_id: str) -> None:
         """Drop one RPC of a flood, blame a little, and let the flood wait in its sender's buffers."""
-        self._counters.flood_pauses += 1
-        self._discipline.blame(peer_id, Severity.HIGH, trio.current_time())
+        self._discipline.note_flood(peer_id, trio.current_time())
         await trio.sleep(self._limits.flood_pause_seconds)
 
     async def _take(self, rpc: Any, peer: Any, peer_id: str) -> None:

@@ -71,7 +71,9 @@ class Libp2pTransport:
         self._listen = listen
         self._announce = tuple(require_address(text) for text in announce)
         self._counters = Counters()
-        self._discipline = Discipline(PeerScores(self._limits.score), self._counters, self._expel)
+        self._discipline = Discipline(
+            PeerScores(self._limits.score), self._counters, self._expel, self._limits.score
+        )
         self._intake = Intake(self._limits, self._discipline, self._counters, on_bug)
         self._host = self._build_host(seed, dial)
         self.peer_id = str(self._host.get_id())
@@ -187,6 +189,14 @@ class Libp2pTransport:
     async def request(self, peer_id: str, protocol: str, payload: bytes, *, max_response_bytes: int) -> bytes:
         """Response of a connected peer, or `TransportError`."""
         return await self._requests.ask(peer_id, protocol, payload, max_response_bytes=max_response_bytes)
+
+    def rate(self, ratings: Mapping[str, float]) -> None:
+        """Replace what the application thinks of peers."""
+        self._discipline.rate(ratings, trio.current_time())
+
+    def take_floods(self) -> Mapping[str, int]:
+        """Floods since the last call, by peer id."""
+        return self._discipline.take_floods()
 
     def serve(self, protocol: str, handler: Handler) -> None:
         """Answer requests on `protocol`."""

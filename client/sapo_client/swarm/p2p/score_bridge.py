@@ -2,7 +2,8 @@
 
 Stock blames the forwarder for every message that a validator did not take, whatever the reason, and
 gives credit for time in the mesh. Here gossipsub's own terms have no weight at all: nothing that the
-library counts changes a score, and its thresholds see exactly what our own table says.
+library counts changes a score, and its thresholds see exactly what our own table and the application's
+rating of the peer say (the application-specific score of gossipsub 1.1).
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ class ScoreBridge(PeerScorer):  # type: ignore[misc]
         self._discipline = discipline
 
     def score(self, peer: Any, _topics: list[str]) -> float:
-        """Our own score."""
-        return self._discipline.scores.score(str(peer), trio.current_time())
+        """Our own score, the application's rating included."""
+        return self._discipline.score(str(peer), trio.current_time())
 
     def allow_publish(self, peer: Any, _topics: list[str]) -> bool:
         """Whether messages from or to the peer pass."""
