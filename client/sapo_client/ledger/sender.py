@@ -32,6 +32,7 @@ _HOPELESS: Final = frozenset(
         "SumMatches",
         "TooFewSignatures",
         "TooManyNodes",
+        "WasEarned",
         "WithinCap",
         "WrongLeaves",
         "WrongProof",

@@ -11,7 +11,7 @@ from support.ledger import POINTS_CAP, Contracts, ServedChain, deploy_contracts,
 from support.office import AUDITORS, CROWD
 from support.swarm import make_manifest
 
-from sapo_client.ledger.fraud import ContributionSum, CumulativeDecrease, CumulativeSum, OverCap
+from sapo_client.ledger.fraud import ContributionSum, CumulativeDecrease, CumulativeSum, OverCap, Unearned
 from sapo_client.node.archive import Archive
 from sapo_client.node.disputes import Dispute, find_fraud
 from sapo_protocol.contributions import Proposal, Share
@@ -76,6 +76,12 @@ def moved_points(book: Book) -> EpochRoot:
     return book.propose(1, (SECOND[0], Share(B, 0, 0), Share(C, 4, 7), SECOND[3]))
 
 
+def shifted_points(book: Book) -> EpochRoot:
+    told = book.propose(1, SECOND)
+    kept = (Share(A, 1, 5), Share(B, 0, 1), Share(C, 4, 5), Share(D, 2, 2))
+    return replace(told, cumulative_root=book.propose(1, kept).cumulative_root)
+
+
 def a_foreign_cumulative_root(book: Book) -> EpochRoot:
     other = book.propose(1, (*SECOND[:3], Share(D, 3, 3)))
     return replace(book.propose(1, SECOND), cumulative_root=other.cumulative_root)
@@ -89,6 +95,7 @@ def a_foreign_cumulative_root(book: Book) -> EpochRoot:
         (more_than_granted, CumulativeSum),
         (a_dropped_account, CumulativeSum),
         (moved_points, CumulativeDecrease),
+        (shifted_points, Unearned),
         (a_foreign_cumulative_root, CumulativeSum),
     ],
 )
