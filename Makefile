@@ -7,7 +7,7 @@ REPORT ?= demo-report
 FUZZ_SECONDS ?= 120
 FUZZ_ENVELOPES ?= 1000000
 
-.PHONY: help demo test lint fuzz fuzz-nightly contracts contracts-test contracts-nightly contracts-lint clean
+.PHONY: help demo test lint fuzz fuzz-nightly contracts contracts-test contracts-nightly contracts-mutants contracts-lint clean
 
 help:
 	@echo "make demo       a whole swarm on this machine: chain, nodes, an attacker, a report (about three minutes)"
@@ -18,6 +18,7 @@ help:
 	@echo "make contracts  compile the contracts again (needs Node.js)"
 	@echo "make contracts-test     the contracts' own tests (needs Node.js)"
 	@echo "make contracts-nightly  the same with a million calls per invariant"
+	@echo "make contracts-mutants  break one rule of the contracts after the other: their tests must notice each"
 	@echo "make contracts-lint     Slither over the contracts (needs Node.js)"
 	@echo "make clean      remove the virtual environment and what the other targets made"
 
@@ -47,6 +48,9 @@ contracts-test: contracts/node_modules/.installed
 
 contracts-nightly: contracts/node_modules/.installed
 	cd contracts && FOUNDRY_PROFILE=nightly FORGE_SNAPSHOT_CHECK=true node_modules/.bin/forge test
+
+contracts-mutants: contracts/node_modules/.installed
+	cd contracts && node mutants.mjs
 
 contracts-lint: $(VENV)/.slither contracts/node_modules/.installed
 	cd contracts && PATH="$$PWD/node_modules/.bin:$$PATH" ../$(VENV)/slither/bin/slither . --config-file slither.json
