@@ -210,6 +210,15 @@ class Outbox:
             (last,) = connection.execute(query).fetchone()
         return chain_nonce if last is None else max(chain_nonce, int(last) + 1)
 
+    def signed_before(self, block: int) -> int:
+        """How many entries have been under way since before a block."""
+        query = (
+            "SELECT COUNT(*) FROM (SELECT entry FROM transactions JOIN entries ON entry = entries.id"
+            " WHERE live AND state = 'signed' GROUP BY entry HAVING MIN(block) < ?)"
+        )
+        with self._transaction() as connection:
+            return int(connection.execute(query, (block,)).fetchone()[0])
+
     def last_settled_seconds(self) -> int | None:
         """The time of the newest block that holds a confirmed transaction, in Unix seconds."""
         with self._transaction() as connection:

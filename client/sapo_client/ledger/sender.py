@@ -69,7 +69,7 @@ class Sender:
 
     Attributes:
         last_error: what went wrong last, if that is not over.
-        stuck: how many sent transactions have waited for a block longer than their fees are good for.
+        head: number of the last block at the last step.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Sender:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.last_error: str | None = None
-        self.stuck = 0
+        self.head = 0
         self._rpc = rpc
         self._account = account
         self._address = Account.from_hex(account.address)
@@ -91,7 +91,6 @@ class Sender:
         self._confirmations = confirmations
         self._limit_wei = limit_wei
         self._clock = clock
-        self._head = 0
         self._chain_nonce = 0
         self._delays: dict[int, _Delay] = {}
         self._one_at_a_time = threading.Lock()  # an abandoned thread may still be in here
@@ -107,19 +106,15 @@ class Sender:
             LedgerError: they contradict each other, or all serve another chain; nothing is lost either.
         """
         with self._one_at_a_time:
-            self._head = self._rpc.survey()  # also when idle: a dead chain should be noticed
+            self.head = self._rpc.survey()  # also when idle: a dead chain should be noticed
             self._chain_nonce = tx.next_nonce(self._rpc, self._address)
             self.last_error = None
             self._outbox.reopen(self._chain_nonce)
-            self._follow_all()
+            for entry in self._outbox.entries(State.SIGNED):
+                self._guarded(entry, self._follow)
             self._send_due()
             counts = self._outbox.counts()
             return counts[State.QUEUED] + counts[State.SIGNED] > 0
-
-    def _follow_all(self) -> None:
-        self.stuck = 0
-        for entry in self._outbox.entries(State.SIGNED):
-            self._guarded(entry, self._follow)
 
     def _send_due(self) -> None:
         """Sends what is due, oldest first; what waits holds up what is of its kind and younger."""
@@ -145,7 +140,7 @@ class Sender:
         nonce = self._outbox.next_nonce(self._chain_nonce)
         try:
             signed = tx.sign(
-                self._rpc, self._account, entry.call, nonce, limit_wei=self._limit_wei, block=self._head
+                self._rpc, self._account, entry.call, nonce, limit_wei=self._limit_wei, block=self.head
             )
         except tx.Refused as refused:
             self._settle_refusal(entry, refused)
@@ -154,7 +149,7 @@ class Sender:
         self._send_signed(entry, signed)
 
     def _settle_refusal(self, entry: Entry, refused: tx.Refused) -> None:
-        """Ends an entry for a refusal that stays: one of a settled block, past which nothing of ours goes."""
+        """Ends an entry for a refusal that stays: of a settled block, and nothing of ours can change it."""
         known = refused.error in _NEEDLESS or refused.error in _HOPELESS
         if not known or self._may_change(entry) or not self._is_settled(entry, refused):
             raise refused
@@ -165,7 +160,7 @@ class Sender:
             self.last_error = f"{entry.kind} {entry.key}: {refused}"
 
     def _may_change(self, entry: Entry) -> bool:
-        """Whether an older wish of ours for the same contract is still to come (this one may undo it)."""
+        """Whether a wish of ours is still to come that may be what this one waits for."""
         return any(
             other.state is State.SIGNED or (other.id < entry.id and other.call.to == entry.call.to)
             for other in self._outbox.entries(State.QUEUED, State.SIGNED)
@@ -198,13 +193,10 @@ class Sender:
 
     def _replaced_if_stuck(self, entry: Entry, signed: tx.Signed) -> tx.Signed:
         """The transaction to send now: one that pays more, where the last one waits for too long."""
-        if self._head - signed.block < STUCK_BLOCKS:
-            return signed
-        self.stuck += 1
-        if signed.nonce != self._chain_nonce:
-            return signed  # it waits for one before it
+        if self.head - signed.block < STUCK_BLOCKS or signed.nonce != self._chain_nonce:
+            return signed  # it has waited for a short while only, or waits for one before it
         better = tx.replacement(
-            self._rpc, self._account, entry.call, signed, limit_wei=self._limit_wei, block=self._head
+            self._rpc, self._account, entry.call, signed, limit_wei=self._limit_wei, block=self.head
         )
         if better is None:
             self.last_error = f"{entry.kind} {entry.key}: stuck, and ledger.max_fee_gwei allows no higher fee"

@@ -14,7 +14,7 @@ from web3.exceptions import Web3Exception
 from sapo_client.ledger.contract import Contract, Distributor, Registry, Token
 from sapo_client.ledger.contract import Ledger as EpochLedger
 from sapo_client.ledger.errors import LedgerError, LedgerUnavailable
-from sapo_client.ledger.fees import DEFAULT_LIMIT_WEI
+from sapo_client.ledger.fees import DEFAULT_LIMIT_WEI, STUCK_BLOCKS
 from sapo_client.ledger.fraud import FraudProof
 from sapo_client.ledger.outbox import Outbox, State
 from sapo_client.ledger.records import EpochRecord, LedgerStatus, Stake
@@ -82,6 +82,7 @@ class Ledger:
         self._wake = trio.Event()
         self._counts = self._outbox.counts()
         self._last_receipt_seconds = self._outbox.last_settled_seconds()
+        self._stuck = 0
         self._live: frozenset[tuple[Account, NodeId]] = frozenset()
         self._contracts: tuple[Distributor, Token] | None = None
 
@@ -156,13 +157,18 @@ class Ledger:
             pending=self._counts[State.QUEUED] + self._counts[State.SIGNED],
             confirmed=self._counts[State.CONFIRMED],
             refused=self._counts[State.REFUSED],
-            stuck=self._sender.stuck,
+            stuck=self._stuck,
             last_error=self._outage or self._sender.last_error,
             lag_seconds=None if answered is None else time.monotonic() - answered,
             last_receipt_seconds=self._last_receipt_seconds,
             claims=self._live,
             endpoints=self._rpc.endpoints,
         )
+
+    async def pending(self) -> int:
+        """How many wishes are not settled by now, whichever process sends them."""
+        counts = await self._in_thread(self._outbox.counts)
+        return counts[State.QUEUED] + counts[State.SIGNED]
 
     # Writing
 
@@ -171,6 +177,13 @@ class Ledger:
         key = NodeId(node_key)
         call = Call(self._registry.address, self._registry.register(key, not_after_seconds))
         await self._enqueue("register", f"{key}:{not_after_seconds}", call)
+
+    async def revoke(self, node_key: bytes) -> None:
+        """Queue the end of this account's claim on a node key, as far as the registry was read."""
+        key = NodeId(node_key)
+        end_seconds = self._claims.end_seconds(self._account, key)  # a later claim can be ended again
+        call = Call(self._registry.address, self._registry.revoke(key))
+        await self._enqueue("revoke", f"{key}:{end_seconds}", call)
 
     async def post(self, root: EpochRoot, signatures: Sequence[bytes]) -> None:
         """Queue an epoch's root with its auditors' signatures, in any order."""
@@ -227,11 +240,13 @@ class Ledger:
         self._wake.set()
 
     async def _look_back(self) -> None:
-        """Take down what a step has changed."""
-        before, self._counts = self._counts, await self._in_thread(self._outbox.counts)
+        """Take down what a step has changed; the counts last, for others wait for them."""
+        counts = await self._in_thread(self._outbox.counts)
         self._last_receipt_seconds = await self._in_thread(self._outbox.last_settled_seconds)
-        if self._counts[State.CONFIRMED] != before[State.CONFIRMED]:
+        self._stuck = await self._in_thread(lambda: self._count_stuck(self._sender.head))
+        if counts[State.CONFIRMED] != self._counts[State.CONFIRMED]:
             await self.live_accounts()
+        self._counts = counts
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         # A call that hangs must not hold up the node's end: its thread is left to finish by itself.
@@ -242,7 +257,8 @@ class Ledger:
             raise LedgerUnavailable(names, f"it makes no sense ({error})") from error
 
     def _check(self) -> None:
-        self._rpc.survey()  # refuses endpoints of another chain
+        head = self._rpc.survey()  # refuses endpoints of another chain
+        self._stuck = self._count_stuck(head)
         for contract in (self._registry, self._ledger):
             _require_code(contract)
         for created in (self._pay_side()[0], self._ledger.verifier(), self._ledger.vault()):
@@ -252,6 +268,9 @@ class Ledger:
                 "the ledger counts its epochs by another clock than the manifest",
                 hint="ask whoever gave you the manifest for the right one",
             )
+
+    def _count_stuck(self, head: int) -> int:
+        return self._outbox.signed_before(head - STUCK_BLOCKS - self._confirmations)
 
     def _pay_side(self) -> tuple[Distributor, Token]:
         if self._contracts is None:

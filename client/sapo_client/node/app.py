@@ -24,6 +24,7 @@ from sapo_client.config import Config
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.keystore import Identity
 from sapo_client.learner.process import Learner, LearnerCrashed
+from sapo_client.ledger.fees import GWEI
 from sapo_client.ledger.service import Ledger
 from sapo_client.node.archive import Archive
 from sapo_client.node.audit import AUDITORS_SHARES, Audit, AuditShares
@@ -43,6 +44,7 @@ from sapo_client.node.manifests import require_same_suite, settle_manifest
 from sapo_client.node.proofs import Proofs
 from sapo_client.node.ratings import Ratings
 from sapo_client.node.reports import Reports
+from sapo_client.node.rotation import require_in_use
 from sapo_client.node.rounds import Author, RoundParts, Rounds
 from sapo_client.node.shutdown import Shutdown
 from sapo_client.node.supervisor import Service, Supervisor, find_sapo_error
@@ -105,6 +107,7 @@ def run_node(
     """
     data = DataDir(config.data_dir).create()
     with locks.lock(data.lock, what=f"data directory {data.root}"), identity.lock():
+        require_in_use(data, identity)
         manifest = settle_manifest(config.swarm.manifest, data)
         data.config.write_text(config.model_dump_json(indent=2) + "\n", encoding="utf-8")
         require_same_suite(manifest)
@@ -431,6 +434,9 @@ class Node:
             account=EthAccount.from_key(self._identity.account_key),
             rpc_urls=config.rpc_urls,
             outbox_path=self._data.root / "outbox.sqlite",
+            confirmations=config.confirmations,
+            limit_wei=int(config.max_fee_gwei * GWEI),
+            tell=lambda text: self._events.write("ledger_endpoint", text=text),
         )
 
     def _open_auditor(self) -> Auditor | None:

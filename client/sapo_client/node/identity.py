@@ -8,6 +8,7 @@ from sapo_client.node.clock import Clock
 from sapo_protocol import ed25519
 from sapo_protocol.certificate import issue_certificate
 from sapo_protocol.eip712 import NodeBinding
+from sapo_protocol.identifiers import NodeId
 from sapo_protocol.manifest import Manifest
 
 CERTIFICATE_SECONDS: Final = 30 * 24 * 3600
@@ -37,15 +38,21 @@ class OwnCertificate:
         return self._message
 
     def _renew(self, now_seconds: int) -> None:
-        self._not_before_seconds = max(0, now_seconds - _BACKDATED_SECONDS)
-        self._renew_at_seconds = now_seconds + CERTIFICATE_SECONDS // 2
-        binding = NodeBinding(
-            node_key=ed25519.public_key(self._node_seed),
-            swarm_id=self._manifest.swarm_id,
-            not_before=self._not_before_seconds,
-            not_after=self._not_before_seconds + CERTIFICATE_SECONDS,
-        )
+        binding = own_binding(ed25519.public_key(self._node_seed), self._manifest, now_seconds)
         envelope = issue_certificate(
             self._node_seed, self._account_key, binding, self._manifest.binding_domain
         )
         self._message = envelope.to_bytes()
+        self._not_before_seconds = binding.not_before
+        self._renew_at_seconds = now_seconds + CERTIFICATE_SECONDS // 2
+
+
+def own_binding(node: NodeId, manifest: Manifest, now_seconds: float) -> NodeBinding:
+    """What the account signs: that this node's key speaks for it from now on."""
+    not_before = max(0, int(now_seconds) - _BACKDATED_SECONDS)
+    return NodeBinding(
+        node_key=node,
+        swarm_id=manifest.swarm_id,
+        not_before=not_before,
+        not_after=not_before + CERTIFICATE_SECONDS,
+    )

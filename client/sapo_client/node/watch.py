@@ -46,7 +46,9 @@ class Watch:
         """Writes down what was counted since the last look."""
         if self.ledger is not None:
             status = self.ledger.status()
-            self.telemetry.metrics.ledger(outbox=status.pending, last_receipt_seconds=None)
+            self.telemetry.metrics.ledger(
+                outbox=status.pending, last_receipt_seconds=status.last_receipt_seconds
+            )
         for forwarder, count in sorted(self.transport.take_floods().items()):
             self.telemetry.flooded(forwarder, count)
 
