@@ -7,7 +7,7 @@ REPORT ?= demo-report
 FUZZ_SECONDS ?= 120
 FUZZ_ENVELOPES ?= 1000000
 
-.PHONY: help demo test lint fuzz fuzz-nightly contracts clean
+.PHONY: help demo test lint fuzz fuzz-nightly contracts contracts-test contracts-nightly contracts-lint clean
 
 help:
 	@echo "make demo       a whole swarm on this machine: chain, nodes, an attacker, a report (about three minutes)"
@@ -16,6 +16,9 @@ help:
 	@echo "make fuzz       mutated envelopes for two minutes: pipeline against reference implementation"
 	@echo "make fuzz-nightly  a million of them; figures also in fuzz-report.json"
 	@echo "make contracts  compile the contracts again (needs Node.js)"
+	@echo "make contracts-test     the contracts' own tests (needs Node.js)"
+	@echo "make contracts-nightly  the same with a million calls per invariant"
+	@echo "make contracts-lint     Slither over the contracts (needs Node.js)"
 	@echo "make clean      remove the virtual environment and what the other targets made"
 
 demo: $(VENV)/.core
@@ -39,8 +42,17 @@ fuzz-nightly: $(VENV)/.dev
 contracts: contracts/node_modules/.installed
 	cd contracts && node build.mjs
 
+contracts-test: contracts/node_modules/.installed
+	cd contracts && FORGE_SNAPSHOT_CHECK=true node_modules/.bin/forge test
+
+contracts-nightly: contracts/node_modules/.installed
+	cd contracts && FOUNDRY_PROFILE=nightly FORGE_SNAPSHOT_CHECK=true node_modules/.bin/forge test
+
+contracts-lint: $(VENV)/.slither contracts/node_modules/.installed
+	cd contracts && PATH="$$PWD/node_modules/.bin:$$PATH" ../$(VENV)/slither/bin/slither . --config-file slither.json
+
 clean:
-	rm -rf $(VENV) $(REPORT) .fuzz fuzz-report.json contracts/node_modules tests/chain/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(REPORT) .fuzz fuzz-report.json contracts/node_modules contracts/out contracts/cache tests/chain/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -57,12 +69,18 @@ $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@ $(VENV)/.core
 
-# The compiler behind the committed contract artefacts; without Node.js their recompile check is skipped by name.
+# Slither pins web3 and others its own way, so it gets an environment of its own.
+$(VENV)/.slither: | $(VENV)/bin/python
+	$(BIN)/python -m venv $(VENV)/slither
+	$(VENV)/slither/bin/python -m pip install --quiet slither-analyzer==0.11.6
+	@touch $@
+
+# The compiler behind the committed contract artefacts, and forge; without Node.js their tests are skipped by name.
 contracts/node_modules/.installed: contracts/package-lock.json
 	@if command -v npm >/dev/null; then \
 	  (cd contracts && npm ci --ignore-scripts --no-audit --no-fund --silent && touch node_modules/.installed) \
-	    || echo "note: npm could not install the Solidity compiler; the recompile check will be skipped"; \
-	else echo "note: no Node.js here; the contracts' recompile check will be skipped"; fi
+	    || echo "note: npm could not install the Solidity compiler and forge; the recompile check and the Foundry tests will be skipped"; \
+	else echo "note: no Node.js here; the contracts' recompile check and Foundry tests will be skipped"; fi
 
 # A chain that is not ours, for the tests that want one; without Node.js they are skipped by name.
 tests/chain/node_modules/.installed: tests/chain/package-lock.json

@@ -234,8 +234,8 @@ contract EpochLedger is IDisputedLedger, EIP712 {
     }
 
     function _requireLive() private view returns (Posting memory) {
-        if (_live.postedAt == 0) revert NothingLive();
-        return _live;
+        if (_live.postedAt != 0) return _live;
+        revert NothingLive();
     }
 
     /// @dev Ascending signers make a repeated one impossible without any bookkeeping.

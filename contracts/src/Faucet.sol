@@ -43,7 +43,8 @@ contract Faucet {
         if (block.timestamp < nextAt) revert TooEarly(account, nextAt);
         uint256 tokens = Math.min(tokensPerDrip, token.balanceOf(address(this)));
         uint256 coin = Math.min(weiPerDrip, address(this).balance);
-        if (tokens == 0 && coin == 0) revert Empty();
+        bool holdsSome = tokens != 0 || coin != 0;
+        if (!holdsSome) revert Empty();
         // Written before anything is sent: a receiver that calls back is refused.
         nextDripAt[account] = block.timestamp + INTERVAL;
         emit Dripped(account, tokens, coin);

@@ -33,7 +33,7 @@ contract NodeRegistry {
     function register(bytes32 nodeKey, uint64 notAfter) external {
         if (nodeKey == 0) revert EmptyNodeKey();
         if (notAfter <= block.timestamp) revert AlreadyExpired(notAfter);
-        _place(msg.sender, nodeKey).notAfter = notAfter;
+        _bindings[msg.sender][_place(msg.sender, nodeKey)] = Binding(nodeKey, notAfter);
         emit NodeRegistered(msg.sender, nodeKey, notAfter);
     }
 
@@ -74,15 +74,13 @@ contract NodeRegistry {
     }
 
     /// @dev The key's own place if the account has one, else the first that is free or has expired.
-    function _place(address account, bytes32 nodeKey) private returns (Binding storage) {
+    function _place(address account, bytes32 nodeKey) private view returns (uint256 free) {
         Binding[MAX_LIVE_NODES] storage places = _bindings[account];
-        uint256 free = MAX_LIVE_NODES;
+        free = MAX_LIVE_NODES;
         for (uint256 i = 0; i < MAX_LIVE_NODES; ++i) {
-            if (places[i].nodeKey == nodeKey) return places[i];
+            if (places[i].nodeKey == nodeKey) return i;
             if (free == MAX_LIVE_NODES && places[i].notAfter <= block.timestamp) free = i;
         }
         if (free == MAX_LIVE_NODES) revert TooManyNodes(account);
-        places[free].nodeKey = nodeKey;
-        return places[free];
     }
 }

@@ -110,7 +110,7 @@ contract RewardDistributor {
     /// @notice Put an announced payout address in place once its delay is over. Anyone may send it.
     function applyPayout(address account) external {
         PayoutChange memory change = payoutChange[account];
-        if (change.effectiveAt == 0) revert NoPayoutChange(account);
+        if (change.payout == address(0)) revert NoPayoutChange(account);
         if (block.timestamp < change.effectiveAt) revert PayoutTooEarly(change.effectiveAt);
         delete payoutChange[account];
         _payees[account].payout = change.payout;

@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {EpochLedger} from "../src/EpochLedger.sol";
+import {EpochRoot} from "../src/EpochRoot.sol";
+import {FraudVerifier} from "../src/FraudVerifier.sol";
+import {RewardDistributor} from "../src/RewardDistributor.sol";
+import {StakeVault} from "../src/StakeVault.sol";
+import {Checked} from "./Vm.sol";
+import {Swarm} from "./Swarm.sol";
+
+/// @notice Auditors who post truth and lies, one honest watcher, bonds that come and go, accounts that claim; and
+///         books of its own on all of it.
+contract LedgerHandler is Swarm {
+    enum Lie {
+        None,
+        OverCap,
+        Total,
+        Cumulative,
+        Decrease
+    }
+
+    struct Live {
+        Lie lie;
+        EpochRoot root;
+        uint256[COUNT] points;
+        uint256[COUNT] cumulative;
+        uint256 signers;
+        uint256 postedAt;
+    }
+
+    // The books
+    uint256[COUNT] private _granted;
+    uint256[COUNT] private _claimed;
+    uint256 private _finals;
+    uint256 private _nextEpoch;
+    uint256 private _deposited = COUNT * BOND;
+    uint256 private _withdrawn;
+    uint256 private _slashed;
+    uint256 private _slashes;
+    Live private _live;
+
+    /// How often each thing came to pass.
+    mapping(string what => uint256) public count;
+
+    // What can happen
+
+    function post(uint256 kind, uint256[COUNT] memory points, uint256 signers, uint256 skipped) external {
+        Live memory live = _invent(Lie(kind % 5), points, uint64(_nextEpoch + skipped % 3));
+        signers = 7 + signers % 9; // at least one of them has a quorum
+        bytes[] memory signed = signatures(signers, live.root);
+        if (block.timestamp < afterEpoch(live.root.epoch)) _to(afterEpoch(live.root.epoch));
+        if (_live.postedAt != 0) {
+            vm.expectPartialRevert(EpochLedger.OtherPostingLive.selector);
+        } else if (signed.length < QUORUM) {
+            vm.expectPartialRevert(EpochLedger.TooFewSignatures.selector);
+        } else if (!_areBonded(signers)) {
+            vm.expectPartialRevert(EpochLedger.NotBonded.selector);
+        } else {
+            live.signers = signers;
+            live.postedAt = block.timestamp;
+            _live = live;
+            ++count[live.lie == Lie.None ? "truth posted" : "lie posted"];
+        }
+        ledger.post(live.root, signed);
+    }
+
+    /// The watcher is quick enough for every lie.
+    function finalise() external {
+        if (_live.postedAt == 0) {
+            vm.expectPartialRevert(EpochLedger.NothingLive.selector);
+            ledger.finalise();
+        } else if (block.timestamp < _live.postedAt + WINDOW) {
+            vm.expectPartialRevert(EpochLedger.StillChallengeable.selector);
+            ledger.finalise();
+        } else if (_live.lie != Lie.None) {
+            challenge();
+        } else {
+            ledger.finalise();
+            _granted = _live.cumulative;
+            _nextEpoch = _live.root.epoch + 1;
+            _live.postedAt = 0;
+            ++_finals;
+            ++count["final"];
+        }
+    }
+
+    function challenge() public {
+        if (_live.postedAt == 0) return;
+        Lie lie = _live.lie;
+        uint256 i = 0;
+        while (lie == Lie.Decrease && _live.cumulative[i] >= _granted[i]) ++i;
+        _prove(Lie.OverCap, lie, FraudVerifier.WithinCap.selector, i);
+        _prove(Lie.Total, lie, FraudVerifier.SumMatches.selector, i);
+        _prove(Lie.Cumulative, lie, FraudVerifier.SumMatches.selector, i);
+        if (_finals != 0) _prove(Lie.Decrease, lie, FraudVerifier.NoDecrease.selector, i);
+        if (lie == Lie.None) return;
+        check(_live.postedAt == 0, "a lie survived its challenge");
+        bytes[] memory signed = signatures(_live.signers, _live.root);
+        vm.expectPartialRevert(EpochLedger.RootRejected.selector);
+        ledger.post(_live.root, signed);
+        ++count["lie rejected"];
+    }
+
+    function equivocate(uint256 auditor, uint256 epoch) external {
+        auditor %= COUNT;
+        EpochRoot memory a = _live.root;
+        a.epoch = _live.postedAt != 0 ? _live.root.epoch : uint64(epoch % 1000);
+        EpochRoot memory b = _live.root;
+        (b.epoch, b.archiveDigest) = (a.epoch, keccak256("another"));
+        (bytes memory ofA, bytes memory ofB) = (signature(auditor, a), signature(auditor, b));
+        if (verifier.equivocated(auditors[auditor], a.epoch)) {
+            vm.expectPartialRevert(FraudVerifier.AlreadyProven.selector);
+            verifier.proveEquivocation(a, b, ofA, ofB);
+            return;
+        }
+        _bookSlash(auditor);
+        vm.prank(PROVER);
+        verifier.proveEquivocation(a, b, ofA, ofB);
+        ++count["equivocation"];
+        if (_live.postedAt == 0 || _live.signers & (1 << auditor) == 0) return;
+        _live.signers &= ~(1 << auditor);
+        if (signatures(_live.signers, a).length >= QUORUM) return;
+        _live.postedAt = 0;
+        ++count["quorum lost"];
+    }
+
+    function bond(uint256 auditor, uint256 amount) external {
+        amount = bound(amount, 1, 3 * BOND);
+        vault.deposit(auditors[auditor % COUNT], amount);
+        _deposited += amount;
+    }
+
+    function requestExit(uint256 auditor, uint256 amount) external {
+        auditor %= COUNT;
+        uint256 bonded = vault.bonded(auditors[auditor]);
+        if (bonded == 0) return;
+        vm.prank(auditors[auditor]);
+        vault.requestExit(bound(amount, 1, bonded));
+        ++count["exit"];
+    }
+
+    function withdraw(uint256 auditor) external {
+        auditor %= COUNT;
+        StakeVault.Stake memory stake = vault.stakeOf(auditors[auditor]);
+        if (stake.exiting == 0) {
+            vm.expectPartialRevert(StakeVault.NothingExiting.selector);
+        } else if (block.timestamp < stake.withdrawableAt) {
+            vm.expectPartialRevert(StakeVault.ExitTooEarly.selector);
+        } else {
+            _withdrawn += stake.exiting;
+            ++count["withdrawal"];
+        }
+        vm.prank(auditors[auditor]);
+        vault.withdraw();
+    }
+
+    function claim(uint256 i) external {
+        i %= COUNT;
+        bytes32[] memory proof = proofOf(_granted, i);
+        if (_finals == 0) {
+            vm.expectPartialRevert(RewardDistributor.WrongProof.selector);
+        } else if (_granted[i] == _claimed[i]) {
+            vm.expectPartialRevert(RewardDistributor.NothingToClaim.selector);
+        } else {
+            _claimed[i] = _granted[i];
+            ++count["claim"];
+        }
+        distributor.claim(accounts[i], _granted[i], proof);
+    }
+
+    /// A live posting pays nothing, true or not.
+    function claimTooEarly(uint256 i) external {
+        i %= COUNT;
+        if (_live.postedAt == 0 || _live.root.cumulativeRoot == distributor.cumulativeRoot()) return;
+        bytes32[] memory proof = proofOf(_live.cumulative, i);
+        vm.expectPartialRevert(RewardDistributor.WrongProof.selector);
+        distributor.claim(accounts[i], _live.cumulative[i], proof);
+    }
+
+    function wait(uint256 seconds_) external {
+        _to(block.timestamp + bound(seconds_, 1, 2 * EPOCH));
+    }
+
+    // What must be so at any moment
+
+    function verify() external view {
+        _verifyBonds();
+        _verifyLedger();
+        _verifyRewards();
+    }
+
+    function _verifyBonds() private view {
+        uint256 stakes = 0;
+        for (uint256 i = 0; i < COUNT; ++i) {
+            StakeVault.Stake memory stake = vault.stakeOf(auditors[i]);
+            stakes += uint256(stake.bonded) + stake.exiting;
+        }
+        same(stakes, _deposited - _withdrawn - _slashed, "stakes against the books");
+        same(token.balanceOf(address(vault)), stakes, "tokens that the vault holds");
+        (uint256 burned, uint256 rewarded) = (token.balanceOf(BURNED), token.balanceOf(PROVER));
+        same(burned + rewarded, _slashed, "burned and rewarded");
+        check(burned >= rewarded && burned - rewarded <= _slashes, "half is burned, half the prover's");
+    }
+
+    function _verifyLedger() private view {
+        same(ledger.nextEpoch(), _nextEpoch, "next epoch");
+        EpochLedger.Posting memory live = ledger.live();
+        same(live.postedAt, _live.postedAt, "posted at");
+        if (live.postedAt == 0) return;
+        same(live.signers, _live.signers, "signers");
+        check(live.epoch >= _nextEpoch, "the live epoch is above every final one");
+        check(live.total <= BUDGET, "within the budget");
+    }
+
+    function _verifyRewards() private view {
+        same(distributor.grantedPoints(), sumOf(_granted), "granted is what the tree adds up to");
+        same(distributor.paidPoints(), sumOf(_claimed), "paid is what was claimed");
+        check(_finals == 0 || distributor.cumulativeRoot() == treeOf(_granted), "the root that pays");
+        check(distributor.grantedPoints() <= BUDGET * _finals, "within all budgets");
+        same(token.balanceOf(address(distributor)), REWARDS - sumOf(_claimed) * RATE, "tokens left for rewards");
+        for (uint256 i = 0; i < COUNT; ++i) {
+            same(distributor.claimed(accounts[i]), _claimed[i], "claimed never falls");
+            check(_claimed[i] <= _granted[i], "claimed within the cumulative points");
+            check(_granted[i] <= CAP * _finals, "within all caps");
+            same(token.balanceOf(accounts[i]), _claimed[i] * RATE, "tokens paid");
+        }
+    }
+
+    function _invent(Lie lie, uint256[COUNT] memory points, uint64 epoch) private view returns (Live memory live) {
+        for (uint256 i = 0; i < COUNT; ++i) {
+            points[i] = bound(points[i], 0, 10);
+        }
+        if (lie == Lie.OverCap) points[3] = CAP + 1;
+        uint256 rich = 0;
+        while (rich < COUNT && _granted[rich] == 0) ++rich;
+        if (lie == Lie.Decrease && rich == COUNT) lie = Lie.None;
+        if (lie == Lie.Decrease) points[rich] = 0;
+        for (uint256 i = 0; i < COUNT; ++i) {
+            live.cumulative[i] = _granted[i] + points[i];
+        }
+        if (lie == Lie.Decrease) {
+            --live.cumulative[rich];
+            ++live.cumulative[(rich + 1) % COUNT];
+        }
+        if (lie == Lie.Cumulative) live.cumulative[1] += 5;
+        live.lie = lie;
+        live.points = points;
+        uint256 total = sumOf(points) + (lie == Lie.Total ? 1 : 0);
+        bytes32 archive = keccak256(abi.encode(lie, points, block.timestamp));
+        live.root = EpochRoot(epoch, treeOf(points), treeOf(live.cumulative), total, archive);
+    }
+
+    /// Hands in one kind of proof: it convicts if it is the lie's, else it is refused.
+    function _prove(Lie rule, Lie lie, bytes4 refusal, uint256 i) private {
+        if (_live.postedAt == 0) return;
+        // A wrong total leaves the cumulative tree short of it, too.
+        bool convicts = rule == lie || (lie == Lie.Total && rule == Lie.Cumulative);
+        if (convicts) {
+            for (uint256 auditor = 0; auditor < COUNT; ++auditor) {
+                if (_live.signers & (1 << auditor) != 0) _bookSlash(auditor);
+            }
+        }
+        bytes32[] memory proof = proofOf(rule == Lie.Decrease ? _granted : _live.points, rule == Lie.OverCap ? 3 : i);
+        bytes32[] memory proofAfter = proofOf(_live.cumulative, i);
+        if (!convicts) vm.expectPartialRevert(refusal);
+        vm.prank(PROVER);
+        if (rule == Lie.OverCap) verifier.proveOverCap(accounts[3], _live.points[3], proof);
+        if (rule == Lie.Total) verifier.proveContributionSum(accounts, listOf(_live.points));
+        if (rule == Lie.Cumulative) verifier.proveCumulativeSum(accounts, listOf(_live.cumulative));
+        if (rule == Lie.Decrease) {
+            verifier.proveCumulativeDecrease(accounts[i], _granted[i], proof, _live.cumulative[i], proofAfter);
+        }
+        if (convicts) _live.postedAt = 0;
+    }
+
+    function _bookSlash(uint256 auditor) private {
+        StakeVault.Stake memory stake = vault.stakeOf(auditors[auditor]);
+        _slashed += uint256(stake.bonded) + stake.exiting;
+        ++_slashes;
+    }
+
+    function _areBonded(uint256 signers) private view returns (bool) {
+        for (uint256 i = 0; i < COUNT; ++i) {
+            if (signers & (1 << i) != 0 && vault.bonded(auditors[i]) < BOND) return false;
+        }
+        return true;
+    }
+
+    uint256 private _now = GENESIS;
+
+    function _to(uint256 seconds_) private {
+        _now = seconds_ > _now ? seconds_ : _now;
+        vm.warp(_now);
+    }
+}
+
+contract LedgerInvariants is Checked {
+    LedgerHandler private handler;
+
+    function setUp() external {
+        handler = new LedgerHandler();
+    }
+
+    function targetContracts() external view returns (address[] memory targets) {
+        targets = new address[](1);
+        targets[0] = address(handler);
+    }
+
+    function invariant_bonds_ledger_and_rewards_are_as_the_books_say() external view {
+        handler.verify();
+    }
+
+    function test_the_handler_reaches_everything() external {
+        uint256[4] memory points = [uint256(7), 3, 1, 0];
+        handler.claim(0);
+        handler.post(0, points, 0, 1);
+        handler.post(0, points, 0, 1);
+        handler.claimTooEarly(0);
+        handler.challenge();
+        handler.finalise();
+        handler.wait(WINDOW_SECONDS);
+        handler.finalise();
+        handler.claim(0);
+        handler.claim(0);
+        for (uint256 lie = 1; lie < 5; ++lie) {
+            handler.post(lie, points, 0, 0);
+            handler.verify();
+            handler.challenge();
+            handler.verify();
+            for (uint256 i = 0; i < 4; ++i) {
+                handler.bond(i, 100);
+            }
+        }
+        handler.post(0, points, 0, 0);
+        handler.equivocate(0, 0);
+        handler.equivocate(0, 0);
+        handler.requestExit(1, 50);
+        handler.withdraw(1);
+        handler.wait(199);
+        handler.wait(199);
+        handler.withdraw(1);
+        handler.verify();
+        string[9] memory expected = [
+            "truth posted", "lie posted", "final", "lie rejected", "claim", "equivocation", "quorum lost", "exit",
+            "withdrawal"
+        ];
+        for (uint256 i = 0; i < expected.length; ++i) {
+            check(handler.count(expected[i]) > 0, expected[i]);
+        }
+        same(handler.count("lie rejected"), 4, "lies rejected");
+    }
+
+    uint256 private constant WINDOW_SECONDS = 29; // the handler waits one second more
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {NodeRegistry} from "../src/NodeRegistry.sol";
+import {Checked} from "./Vm.sol";
+
+/// @notice Registers, revokes and lets time pass for three accounts and six keys, and keeps its own books.
+contract RegistryHandler is Checked {
+    NodeRegistry public immutable registry = new NodeRegistry();
+    /// What the books say: the end of an account's claim on a key.
+    mapping(address account => mapping(bytes32 key => uint256)) public ends;
+    uint256 public registered;
+    uint256 public revoked;
+    uint256 private _now = 1_000;
+
+    function account(uint256 seed) public pure returns (address) {
+        return address(uint160(0xA0 + seed % 3));
+    }
+
+    function key(uint256 seed) public pure returns (bytes32) {
+        return bytes32(1 + seed % 6);
+    }
+
+    function liveOf(address owner) public view returns (uint256 count) {
+        for (uint256 i = 0; i < 6; ++i) {
+            if (ends[owner][key(i)] > block.timestamp) ++count;
+        }
+    }
+
+    function register(uint256 owner, uint256 which, uint256 length) external {
+        (address a, bytes32 k) = (account(owner), key(which));
+        uint64 end = uint64(block.timestamp + bound(length, 1, 500));
+        bool renewed = ends[a][k] > block.timestamp;
+        if (!renewed && liveOf(a) == registry.MAX_LIVE_NODES()) {
+            vm.expectPartialRevert(NodeRegistry.TooManyNodes.selector);
+            vm.prank(a);
+            registry.register(k, end);
+            return;
+        }
+        vm.prank(a);
+        registry.register(k, end);
+        ends[a][k] = end;
+        ++registered;
+    }
+
+    function revoke(uint256 owner, uint256 which) external {
+        (address a, bytes32 k) = (account(owner), key(which));
+        if (ends[a][k] <= block.timestamp) return;
+        vm.prank(a);
+        registry.revoke(k);
+        ends[a][k] = 0;
+        ++revoked;
+    }
+
+    /// @notice Whether the contract says what the books say.
+    function verify() external view {
+        for (uint256 i = 0; i < 3; ++i) {
+            address owner = account(i);
+            bytes32[] memory live = registry.liveNodes(owner);
+            same(live.length, liveOf(owner), "live claims");
+            check(live.length <= 4, "more than four live nodes");
+            for (uint256 k = 0; k < live.length; ++k) {
+                check(ends[owner][live[k]] > block.timestamp, "a claim that is not on the books");
+            }
+        }
+    }
+
+    function wait(uint256 seconds_) external {
+        _now += bound(seconds_, 0, 300);
+        vm.warp(_now);
+    }
+}
+
+contract NodeRegistryTest is Checked {
+    RegistryHandler private handler;
+
+    function setUp() external {
+        handler = new RegistryHandler();
+        vm.warp(1_000);
+    }
+
+    function targetContracts() external view returns (address[] memory targets) {
+        targets = new address[](1);
+        targets[0] = address(handler);
+    }
+
+    function invariant_live_claims_are_those_on_the_books_and_at_most_four() external view {
+        handler.verify();
+    }
+
+    function test_the_handler_reaches_every_action() external {
+        for (uint256 i = 0; i < 5; ++i) {
+            handler.register(0, i, 100);
+        }
+        handler.revoke(0, 1);
+        handler.wait(200);
+        handler.register(0, 4, 100);
+        same(handler.registered(), 5, "registered");
+        same(handler.revoked(), 1, "revoked");
+    }
+}

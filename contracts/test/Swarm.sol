@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {EpochLedger} from "../src/EpochLedger.sol";
+import {EpochRoot} from "../src/EpochRoot.sol";
+import {FraudVerifier} from "../src/FraudVerifier.sol";
+import {RewardDistributor} from "../src/RewardDistributor.sol";
+import {SapoToken} from "../src/SapoToken.sol";
+import {StakeVault} from "../src/StakeVault.sol";
+import {Checked} from "./Vm.sol";
+
+/// @notice A deployed ledger with four auditors, three of whom suffice, and four accounts that earn.
+contract Swarm is Checked {
+    uint256 internal constant SUPPLY = 1e27;
+    uint256 internal constant REWARDS = 1e24;
+    uint256 internal constant GENESIS = 1_000;
+    uint256 internal constant EPOCH = 100;
+    uint256 internal constant WINDOW = 30;
+    uint256 internal constant CAP = 16;
+    uint256 internal constant BUDGET = 50;
+    uint256 internal constant BOND = 101;
+    uint256 internal constant RATE = 3;
+    uint256 internal constant QUORUM = 3;
+    uint256 internal constant COUNT = 4;
+    address internal constant BURNED = 0x000000000000000000000000000000000000dEaD;
+    address internal constant PROVER = address(0xBEEF);
+
+    SapoToken internal token;
+    EpochLedger internal ledger;
+    RewardDistributor internal distributor;
+    FraudVerifier internal verifier;
+    StakeVault internal vault;
+    /// Ascending by address.
+    uint256[] internal keys;
+    address[] internal auditors;
+    address[] internal accounts;
+
+    constructor() {
+        vm.warp(GENESIS);
+        _createAuditors();
+        for (uint160 i = 0; i < COUNT; ++i) {
+            accounts.push(address(0xA000 + i));
+        }
+        token = new SapoToken(address(this), SUPPLY);
+        ledger = new EpochLedger(
+            EpochLedger.Terms(auditors, QUORUM, GENESIS, EPOCH, WINDOW, BUDGET, CAP, BOND, token, RATE)
+        );
+        (distributor, verifier, vault) = (ledger.distributor(), ledger.verifier(), ledger.vault());
+        token.transfer(address(distributor), REWARDS);
+        token.approve(address(vault), type(uint256).max);
+        for (uint256 i = 0; i < COUNT; ++i) {
+            vault.deposit(auditors[i], BOND);
+        }
+    }
+
+    function _createAuditors() private {
+        for (uint256 key = 1; keys.length < COUNT; ++key) {
+            keys.push(key);
+        }
+        for (uint256 i = 0; i < COUNT; ++i) {
+            for (uint256 j = i + 1; j < COUNT; ++j) {
+                if (vm.addr(keys[j]) < vm.addr(keys[i])) (keys[i], keys[j]) = (keys[j], keys[i]);
+            }
+        }
+        for (uint256 i = 0; i < COUNT; ++i) {
+            auditors.push(vm.addr(keys[i]));
+        }
+    }
+
+    function signature(uint256 auditor, EpochRoot memory root) internal view returns (bytes memory) {
+        (uint8 v, bytes32 r, bytes32 s) = vm.sign(keys[auditor], ledger.epochRootDigest(root));
+        return abi.encodePacked(r, s, v);
+    }
+
+    /// @param signers Bit i: auditor i signs.
+    function signatures(uint256 signers, EpochRoot memory root) internal view returns (bytes[] memory signed) {
+        uint256 count = 0;
+        for (uint256 i = 0; i < COUNT; ++i) {
+            if (signers & (1 << i) != 0) ++count;
+        }
+        signed = new bytes[](count);
+        uint256 next = 0;
+        for (uint256 i = 0; next < count; ++i) {
+            if (signers & (1 << i) != 0) signed[next++] = signature(i, root);
+        }
+    }
+
+    /// @notice The root over the four accounts' values, by the rule as the documentation states it.
+    function treeOf(uint256[COUNT] memory values) internal view returns (bytes32) {
+        return _parent(_pair(values, 0), _pair(values, 2));
+    }
+
+    function proofOf(uint256[COUNT] memory values, uint256 index) internal view returns (bytes32[] memory proof) {
+        proof = new bytes32[](2);
+        proof[0] = _leaf(values, index ^ 1);
+        proof[1] = _pair(values, index < 2 ? 2 : 0);
+    }
+
+    function listOf(uint256[COUNT] memory values) internal pure returns (uint256[] memory list) {
+        list = new uint256[](COUNT);
+        for (uint256 i = 0; i < COUNT; ++i) {
+            list[i] = values[i];
+        }
+    }
+
+    function sumOf(uint256[COUNT] memory values) internal pure returns (uint256 sum) {
+        for (uint256 i = 0; i < COUNT; ++i) {
+            sum += values[i];
+        }
+    }
+
+    /// @notice The honest statement about an epoch's points on top of what was granted before.
+    function statement(uint64 epoch, uint256[COUNT] memory points, uint256[COUNT] memory before)
+        internal
+        view
+        returns (EpochRoot memory)
+    {
+        uint256[COUNT] memory cumulative;
+        for (uint256 i = 0; i < COUNT; ++i) {
+            cumulative[i] = before[i] + points[i];
+        }
+        return EpochRoot(epoch, treeOf(points), treeOf(cumulative), sumOf(points), keccak256(abi.encode(epoch)));
+    }
+
+    function afterEpoch(uint64 epoch) internal pure returns (uint256) {
+        return GENESIS + (uint256(epoch) + 1) * EPOCH;
+    }
+
+    function _pair(uint256[COUNT] memory values, uint256 index) private view returns (bytes32) {
+        return _parent(_leaf(values, index), _leaf(values, index + 1));
+    }
+
+    function _leaf(uint256[COUNT] memory values, uint256 index) private view returns (bytes32) {
+        return sha256(abi.encodePacked(bytes1(0x00), accounts[index], values[index]));
+    }
+
+    function _parent(bytes32 a, bytes32 b) private pure returns (bytes32) {
+        return a < b ? sha256(abi.encodePacked(bytes1(0x01), a, b)) : sha256(abi.encodePacked(bytes1(0x01), b, a));
+    }
+}
