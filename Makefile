@@ -6,8 +6,9 @@ BIN := $(VENV)/bin
 REPORT ?= demo-report
 FUZZ_SECONDS ?= 120
 FUZZ_ENVELOPES ?= 1000000
+FAULT_SCHEDULES ?= 1000
 
-.PHONY: help demo test lint fuzz fuzz-nightly contracts contracts-test contracts-nightly contracts-lint clean
+.PHONY: help demo test lint fuzz fuzz-nightly faults-nightly contracts contracts-test contracts-nightly contracts-lint clean
 
 help:
 	@echo "make demo       a whole swarm on this machine: chain, nodes, an attacker, a report (about three minutes)"
@@ -15,6 +16,7 @@ help:
 	@echo "make lint       ruff, mypy and the import rules alone"
 	@echo "make fuzz       mutated envelopes for two minutes: pipeline against reference implementation"
 	@echo "make fuzz-nightly  a million of them; figures also in fuzz-report.json"
+	@echo "make faults-nightly  a thousand fault schedules for the ledger; figures also in fault-report.json"
 	@echo "make contracts  compile the contracts again (needs Node.js)"
 	@echo "make contracts-test     the contracts' own tests (needs Node.js)"
 	@echo "make contracts-nightly  the same with a million calls per invariant"
@@ -39,6 +41,9 @@ fuzz: $(VENV)/.dev
 fuzz-nightly: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/run.py --count $(FUZZ_ENVELOPES) --json fuzz-report.json
 
+faults-nightly: $(VENV)/.dev
+	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/run_schedules.py --count $(FAULT_SCHEDULES) --json fault-report.json
+
 contracts: contracts/node_modules/.installed
 	cd contracts && node build.mjs
 
@@ -52,7 +57,7 @@ contracts-lint: $(VENV)/.slither contracts/node_modules/.installed
 	cd contracts && PATH="$$PWD/node_modules/.bin:$$PATH" ../$(VENV)/slither/bin/slither . --config-file slither.json
 
 clean:
-	rm -rf $(VENV) $(REPORT) .fuzz fuzz-report.json contracts/node_modules contracts/out contracts/cache tests/chain/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(REPORT) .fuzz fuzz-report.json fault-report.json contracts/node_modules contracts/out contracts/cache tests/chain/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

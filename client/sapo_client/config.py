@@ -115,7 +115,17 @@ class LedgerConfig(_Section):
 
     enabled: bool = Field(default=True, description="take part in the ledger, where the manifest names one")
     rpc_urls: tuple[str, ...] = Field(
-        default=(), description="JSON-RPC end points of the chain; the next is asked when one does not answer"
+        default=(),
+        description="JSON-RPC end points of the chain; in what matters their majority is believed",
+    )
+    confirmations: int = Field(
+        default=1,
+        ge=1,
+        le=1000,
+        description="blocks that settle a transaction, its own included; more on a network that reorganises",
+    )
+    max_fee_gwei: float = Field(
+        default=100.0, gt=0, le=1_000_000, description="most that a unit of gas may cost; above it, it waits"
     )
     audit: bool = Field(default=False, description="count the epochs' contributions and sign their roots")
 

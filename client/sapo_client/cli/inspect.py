@@ -13,7 +13,7 @@ from sapo_client.cli.render import Grid, Pairs
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from sapo_client.observe.reports import RolloutReport, StatusReport
+    from sapo_client.observe.reports import EndpointReport, RolloutReport, StatusReport
     from sapo_client.paths import DataDir
 
     Report = TypeVar("Report", bound=BaseModel)
@@ -161,6 +161,7 @@ def _status_rows(report: StatusReport) -> list[tuple[str, Any]]:
         ("refused", refused),
         ("ledger", _ledger_text(report) if ledger.enabled else "off"),
         ("ledger error", ledger.last_error),
+        ("end points", [_endpoint_text(endpoint) for endpoint in ledger.endpoints]),
     ]
 
 
@@ -168,7 +169,14 @@ def _ledger_text(report: StatusReport) -> str:
     ledger = report.ledger
     registered = "registered" if ledger.registered else "not registered"
     receipt = ledger.last_receipt or "none yet"
-    return f"{registered}, {ledger.points} points, {ledger.outbox} waiting, last receipt {receipt}"
+    waiting = f"{ledger.outbox} waiting" + (f" ({ledger.stuck} stuck)" if ledger.stuck else "")
+    return f"{registered}, {ledger.points} points, {waiting}, last receipt {receipt}"
+
+
+def _endpoint_text(endpoint: EndpointReport) -> str:
+    block = "no block yet" if endpoint.head is None else f"block {endpoint.head}"
+    denied = f", {endpoint.disagreements} answers denied by others" if endpoint.disagreements else ""
+    return f"{endpoint.name}: {endpoint.trouble or block}{denied}"
 
 
 def cell_reward(reward: float | None) -> str:

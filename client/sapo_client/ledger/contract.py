@@ -12,6 +12,7 @@ from web3 import Web3
 from web3.types import FilterParams
 
 from sapo_client.ledger.artefact import CONTRACTS, Artefact, load
+from sapo_client.ledger.errors import LedgerError
 from sapo_client.ledger.fraud import FraudProof, root_fields
 from sapo_client.ledger.records import EpochRecord, Stake
 from sapo_client.ledger.rpc import Rpc
@@ -44,8 +45,9 @@ class Contract:
 
     def is_deployed(self) -> bool:
         """Whether the code at the address is this contract's."""
-        code = self._rpc.ask(lambda web3: web3.eth.get_code(to_checksum_address(self.address)))
-        return self.artefact.is_code(bytes(code))
+        where = to_checksum_address(self.address)
+        code = self._rpc.agree(lambda web3: bytes(web3.eth.get_code(where)), f"the code at {where}")
+        return self.artefact.is_code(code)
 
     def _call(self, function: str, *arguments: object) -> Any:
         return self._rpc.ask(lambda web3: self._bind(web3).functions[function](*arguments).call())
@@ -83,13 +85,18 @@ class Registry(Contract):
         return int(self._call("deploymentBlock"))
 
     def events(self, first_block: int, last_block: int) -> list[RegistryEvent]:
-        """Claims and their ends, oldest first."""
+        """Claims and their ends in blocks that stay, oldest first.
+
+        Raises:
+            LedgerError: the endpoints are not that far, or disagree.
+        """
         wanted: FilterParams = {
             "address": to_checksum_address(self.address),
             "fromBlock": _block(first_block),
             "toBlock": _block(last_block),
         }
-        return [_event(log) for log in self._rpc.ask(lambda web3: web3.eth.get_logs(wanted))]
+        found = self._rpc.agree(lambda web3: _events(web3, wanted, last_block), "the registry's events")
+        return list(found)
 
 
 class Ledger(Contract):
@@ -287,6 +294,12 @@ def _signature(entry: Any) -> str:
 
 
 _REGISTERED = keccak(text="NodeRegistered(address,bytes32,uint64)")
+
+
+def _events(web3: Web3, wanted: FilterParams, last_block: int) -> tuple[RegistryEvent, ...]:
+    if web3.eth.block_number < last_block:
+        raise LedgerError(f"it has no block {last_block} yet", hint="wait for it")
+    return tuple(_event(log) for log in web3.eth.get_logs(wanted))
 
 
 def _event(log: Any) -> RegistryEvent:

@@ -22,3 +22,22 @@ class LedgerUnavailable(LedgerError):
             f"no answer from the chain at {', '.join(urls)}: {reason}",
             hint="check the RPC address and that the chain is running; training goes on without it",
         )
+
+
+class Disagreement(LedgerError):
+    """The endpoints contradict each other, and no majority decides."""
+
+    transient = True
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"the RPC addresses disagree about {what}",
+            hint="they are asked again; where that does not help, a third address decides",
+        )
+
+
+class WrongChain(LedgerError):
+    """Every endpoint serves another chain than the manifest names."""
+
+    def __init__(self, urls: Sequence[str], reason: str) -> None:
+        super().__init__(f"{', '.join(urls)}: {reason}", hint="give the RPC address of the manifest's chain")

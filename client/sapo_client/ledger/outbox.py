@@ -2,12 +2,14 @@
 
 An entry goes queued -> signed -> confirmed; a contract that will never accept it makes it refused.
 The signed transaction is on disk before it is sent, so a kill at any point leaves either an entry that was
-never sent or one whose exact bytes can be sent again, never two transactions for one wish.
+never sent or one whose exact bytes can be sent again. A replacement for higher fees keeps the nonce, so that
+the chain takes one of a wish's transactions at most.
 """
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sapo_client.ledger.errors import LedgerError
+from sapo_client.ledger.fees import Fees
 from sapo_client.ledger.transactions import Call, Signed
 from sapo_protocol.identifiers import Account, Digest
 
@@ -28,15 +31,32 @@ CREATE TABLE IF NOT EXISTS entries (
     data BLOB NOT NULL,
     value_wei TEXT NOT NULL,
     state TEXT NOT NULL DEFAULT 'queued' CHECK (state IN ('queued', 'signed', 'confirmed', 'refused')),
-    nonce INTEGER,
-    digest BLOB,
-    raw BLOB,
     note TEXT,
-    UNIQUE (kind, key),
-    CHECK ((state = 'signed') <= (raw IS NOT NULL))
+    settled_seconds INTEGER,
+    UNIQUE (kind, key)
 );
 CREATE INDEX IF NOT EXISTS entries_by_state ON entries (state, id);
+CREATE TABLE IF NOT EXISTS transactions (
+    id INTEGER PRIMARY KEY,
+    entry INTEGER NOT NULL REFERENCES entries,
+    live INTEGER NOT NULL DEFAULT 1,
+    nonce INTEGER NOT NULL,
+    digest BLOB NOT NULL UNIQUE,
+    raw BLOB NOT NULL,
+    gas INTEGER NOT NULL,
+    tip_wei TEXT NOT NULL,
+    most_wei TEXT NOT NULL,
+    block INTEGER NOT NULL
+);
+CREATE INDEX IF NOT EXISTS transactions_by_entry ON transactions (entry);
+CREATE INDEX IF NOT EXISTS transactions_by_nonce ON transactions (nonce);
 """
+"""A transaction stays for ever, so that its nonce is never given to another wish."""
+
+_LIVE: Final = (
+    "SELECT nonce, digest, raw, gas, tip_wei, most_wei, block FROM transactions"
+    " WHERE entry = ? AND live ORDER BY id"
+)
 
 
 class State(StrEnum):
@@ -50,15 +70,25 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One wish; ``signed`` holds its transaction once there is one."""
+    """One wish.
+
+    Attributes:
+        transactions: those that may still be mined, one of them at most: all have one nonce, and each
+            pays more than the one before.
+    """
 
     id: int
     kind: str
     key: str
     call: Call
     state: State
-    signed: Signed | None
+    transactions: tuple[Signed, ...]
     note: str | None
+
+    @property
+    def signed(self) -> Signed | None:
+        """The transaction that pays most, once there is one."""
+        return self.transactions[-1] if self.transactions else None
 
 
 class Outbox:
@@ -92,9 +122,8 @@ class Outbox:
         with self._transaction() as connection:
             changed = connection.execute(
                 "INSERT INTO entries (kind, key, recipient, data, value_wei) VALUES (?, ?, ?, ?, ?)"
-                " ON CONFLICT (kind, key) DO UPDATE SET state = 'queued', note = NULL, nonce = NULL,"
-                " digest = NULL, raw = NULL, recipient = excluded.recipient, data = excluded.data"
-                " WHERE state = 'refused'",
+                " ON CONFLICT (kind, key) DO UPDATE SET state = 'queued', note = NULL,"
+                " recipient = excluded.recipient, data = excluded.data WHERE state = 'refused'",
                 (kind, key, call.to, call.data, str(call.value_wei)),
             )
             return changed.rowcount > 0
@@ -103,9 +132,19 @@ class Outbox:
         """The entries in given states (all if none is named), oldest first."""
         wanted = states or tuple(State)
         marks = ", ".join("?" * len(wanted))
-        query = f"SELECT * FROM entries WHERE state IN ({marks}) ORDER BY id"  # noqa: S608  # marks only
+        chosen = f"SELECT * FROM entries WHERE state IN ({marks}) ORDER BY id"  # noqa: S608  # marks only
+        signed: defaultdict[int, list[Signed]] = defaultdict(list)
         with self._transaction() as connection:
-            return [_entry(row) for row in connection.execute(query, wanted).fetchall()]
+            rows = connection.execute(chosen, wanted).fetchall()
+            for row in rows:
+                signed[row[0]] += [_signed(found) for found in connection.execute(_LIVE, (row[0],))]
+        return [_entry(row, signed[row[0]]) for row in rows]
+
+    def is_queued(self, entry: Entry) -> bool:
+        """Whether an entry still waits for its transaction."""
+        with self._transaction() as connection:
+            row = connection.execute("SELECT state FROM entries WHERE id = ?", (entry.id,)).fetchone()
+        return State(row[0]) is State.QUEUED
 
     def counts(self) -> dict[State, int]:
         """How many entries are in each state."""
@@ -114,33 +153,77 @@ class Outbox:
         return {**dict.fromkeys(State, 0), **{State(state): count for state, count in rows}}
 
     def sign(self, entry: Entry, signed: Signed) -> None:
-        """Keep an entry's transaction; only now may it be sent."""
-        self._move(
-            "UPDATE entries SET state = 'signed', nonce = ?, digest = ?, raw = ? WHERE id = ?",
-            (signed.nonce, signed.digest, signed.raw, entry.id),
-        )
+        """Keep an entry's transaction, its first or a replacement; only now may it be sent.
+
+        Raises:
+            LedgerError: its nonce was given to another wish, or to a transaction that is over.
+        """
+        fees = (str(signed.fees.tip), str(signed.fees.most))
+        with self._transaction() as connection:
+            taken = "SELECT 1 FROM transactions WHERE nonce = ? AND (entry != ? OR NOT live)"
+            if connection.execute(taken, (signed.nonce, entry.id)).fetchone() is not None:
+                raise LedgerError(
+                    f"nonce {signed.nonce} was used before: the chain is behind what it said",
+                    hint="it is asked again; check the RPC addresses if that lasts",
+                )
+            connection.execute(
+                "INSERT INTO transactions (entry, nonce, digest, raw, gas, tip_wei, most_wei, block)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (entry.id, signed.nonce, signed.digest, signed.raw, signed.gas, *fees, signed.block),
+            )
+            connection.execute("UPDATE entries SET state = 'signed' WHERE id = ?", (entry.id,))
 
     def requeue(self, entry: Entry, note: str) -> None:
-        """Forget an entry's transaction, for it can never be mined or has failed."""
-        self._move(
-            "UPDATE entries SET state = 'queued', nonce = NULL, digest = NULL, raw = NULL, note = ?"
-            " WHERE id = ?",
-            (note, entry.id),
-        )
+        """Give up an entry's transactions, for they can never be mined or have failed."""
+        with self._transaction() as connection:
+            connection.execute("UPDATE transactions SET live = 0 WHERE entry = ?", (entry.id,))
+            connection.execute("UPDATE entries SET state = 'queued', note = ? WHERE id = ?", (note, entry.id))
 
-    def confirm(self, entry: Entry, note: str | None = None) -> None:
-        """An entry's purpose is reached."""
-        self._move("UPDATE entries SET state = 'confirmed', note = ? WHERE id = ?", (note, entry.id))
+    def confirm(self, entry: Entry, note: str | None = None, *, at_seconds: int | None = None) -> None:
+        """An entry's purpose is reached; ``at_seconds`` is the time of the block with its transaction."""
+        self._move(
+            "UPDATE entries SET state = 'confirmed', note = ?, settled_seconds = ? WHERE id = ?",
+            (note, at_seconds, entry.id),
+        )
 
     def refuse(self, entry: Entry, note: str) -> None:
         """An entry's purpose cannot be reached."""
         self._move("UPDATE entries SET state = 'refused', note = ? WHERE id = ?", (note, entry.id))
 
-    def next_nonce(self, chain_nonce: Callable[[], int]) -> int:
-        """The nonce after the last signed one; the chain's if nothing is under way."""
+    def reopen(self, chain_nonce: int) -> int:
+        """The number of confirmed entries whose transactions the chain has lost, now signed again."""
         with self._transaction() as connection:
-            row = connection.execute("SELECT MAX(nonce) FROM entries WHERE state = 'signed'").fetchone()
-        return chain_nonce() if row[0] is None else int(row[0]) + 1
+            lost = "SELECT entry FROM transactions WHERE live AND nonce >= ?"
+            changed = connection.execute(
+                f"UPDATE entries SET state = 'signed' WHERE state = 'confirmed' AND id IN ({lost})",  # noqa: S608
+                (chain_nonce,),
+            )
+            return changed.rowcount
+
+    def next_nonce(self, chain_nonce: int) -> int:
+        """The nonce after the last one under way; the chain's if nothing is."""
+        query = (
+            "SELECT MAX(nonce) FROM transactions JOIN entries ON entry = entries.id"
+            " WHERE live AND state = 'signed'"
+        )
+        with self._transaction() as connection:
+            (last,) = connection.execute(query).fetchone()
+        return chain_nonce if last is None else max(chain_nonce, int(last) + 1)
+
+    def signed_before(self, block: int) -> int:
+        """How many entries have been under way since before a block."""
+        query = (
+            "SELECT COUNT(*) FROM (SELECT entry FROM transactions JOIN entries ON entry = entries.id"
+            " WHERE live AND state = 'signed' GROUP BY entry HAVING MIN(block) < ?)"
+        )
+        with self._transaction() as connection:
+            return int(connection.execute(query, (block,)).fetchone()[0])
+
+    def last_settled_seconds(self) -> int | None:
+        """The time of the newest block that holds a confirmed transaction, in Unix seconds."""
+        with self._transaction() as connection:
+            (last,) = connection.execute("SELECT MAX(settled_seconds) FROM entries").fetchone()
+        return None if last is None else int(last)
 
     def _claim(self, path: Path, owner: str) -> None:
         with self._transaction() as connection:
@@ -169,8 +252,12 @@ class Outbox:
                     self._connection.execute("ROLLBACK")
 
 
-def _entry(row: tuple[Any, ...]) -> Entry:
-    identifier, kind, key, recipient, data, value_wei, state, nonce, digest, raw, note = row
+def _entry(row: tuple[Any, ...], signed: list[Signed]) -> Entry:
+    identifier, kind, key, recipient, data, value_wei, state, note, _ = row
     call = Call(None if recipient is None else Account(recipient), data, int(value_wei))
-    signed = None if raw is None else Signed(nonce, Digest(digest), raw)
-    return Entry(identifier, kind, key, call, State(state), signed, note)
+    return Entry(identifier, kind, key, call, State(state), tuple(signed), note)
+
+
+def _signed(row: tuple[Any, ...]) -> Signed:
+    nonce, digest, raw, gas, tip, most, block = row
+    return Signed(nonce, Digest(digest), raw, gas, Fees(int(tip), int(most)), block)

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
+from sapo_client.ledger.endpoints import EndpointStatus
 from sapo_protocol.eip712 import EpochRoot
+from sapo_protocol.identifiers import Account, NodeId
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +37,20 @@ class LedgerStatus:
         pending: queued or sent, not yet confirmed.
         confirmed: on the chain, with the asked number of confirmations, or needless by now.
         refused: given up, because the contract will never accept them.
+        stuck: of the pending ones, those that wait for a block longer than their fees are good for.
         last_error: what went wrong last, if that is not over.
         lag_seconds: time since the chain last answered; none before its first answer.
+        last_receipt_seconds: time of the newest block with a confirmed transaction, in Unix seconds.
+        claims: the pairs of account and node key that were live when the registry was last read.
+        endpoints: what is known of the RPC addresses, as they were named.
     """
 
     pending: int
     confirmed: int
     refused: int
+    stuck: int
     last_error: str | None
     lag_seconds: float | None
+    last_receipt_seconds: int | None
+    claims: frozenset[tuple[Account, NodeId]]
+    endpoints: tuple[EndpointStatus, ...]

@@ -1,79 +1,261 @@
-"""Questions to the chain, over the first endpoint that answers."""
+"""Questions to the chain, over several endpoints that are believed only as far as they agree."""
 
-import json
 import time
-from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
-from urllib.parse import urlsplit
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
 
-import requests
-from eth_typing import URI
-from web3 import HTTPProvider, Web3
-from web3.exceptions import BadResponseFormat, TooManyRequests
-from web3.middleware import ExtraDataToPOAMiddleware
+from web3 import Web3
+from web3.exceptions import Web3Exception, Web3RPCError
 
-from sapo_client.ledger.errors import LedgerUnavailable
+from sapo_client.ledger.endpoints import Endpoint, EndpointStatus, Unanswered, connect
+from sapo_client.ledger.errors import Disagreement, LedgerError, LedgerUnavailable, WrongChain
 
 T = TypeVar("T")
 
-_TIMEOUT_SECONDS: Final = 15
-"""Longer than a busy public endpoint needs for a range of logs; the asker waits in a thread anyway."""
+_STALE_BLOCKS: Final = 3
+"""Blocks travel for a moment: endpoints in good order are this far apart."""
 
-_UNREACHABLE: Final = (
-    requests.RequestException,
-    ConnectionError,
-    TimeoutError,
-    BadResponseFormat,
-    TooManyRequests,
-    json.JSONDecodeError,
-)
-"""The endpoint's fault. What the chain itself refuses is an answer, and no other endpoint is asked."""
+_STALE_SECONDS: Final = 60
+"""The head of an endpoint in good order is younger on any public chain, so that another one that
+boasts of blocks to come cannot make it look old."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[T]):
+    """What one endpoint says; ``value`` is none where ``unable`` says why it cannot say."""
+
+    endpoint: Endpoint
+    value: T | None
+    unable: LedgerError | None = None
 
 
 class Rpc:
     """The endpoints of one chain; the one that answered last is asked first.
 
+    Args:
+        chain_id: the chain that they must serve; none believes them.
+        connect: makes a connection from an address.
+        clock: monotonic, in seconds.
+        now: Unix time, to tell an old head.
+        tell: takes each trouble with an endpoint, once, in words.
+
     Attributes:
         last_answer_seconds: when any endpoint last answered, on the monotonic clock; none before the first.
     """
 
-    def __init__(self, urls: Sequence[str]) -> None:
-        self.urls = tuple(urls)
+    def __init__(
+        self,
+        urls: Sequence[str],
+        *,
+        chain_id: int | None = None,
+        connect: Callable[[str], Web3] = connect,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self.last_answer_seconds: float | None = None
-        self._connections = [_connect(url) for url in self.urls]
-        self._preferred = 0
+        self._chain_id = chain_id
+        self._clock = clock
+        self._now = now
+        self._endpoints = tuple(Endpoint(url, connect(url), clock, tell) for url in urls)
+        self._preferred: Endpoint | None = None
 
-    def ask(self, question: Callable[[Web3], T]) -> T:
-        """The answer to a question.
+    @property
+    def endpoints(self) -> tuple[EndpointStatus, ...]:
+        """What is known of each endpoint, as they were named."""
+        return tuple(endpoint.status for endpoint in self._endpoints)
+
+    def chain_id(self) -> int:
+        """The chain that transactions are signed for.
 
         Raises:
+            LedgerUnavailable: none was named, and no endpoint answers.
+        """
+        return self._chain_id or self.agree(lambda web3: int(web3.eth.chain_id), "the chain's id")
+
+    def ask(self, question: Callable[[Web3], T]) -> T:
+        """The first endpoint's answer, for what does no harm if it is wrong.
+
+        Raises:
+            WrongChain: every endpoint serves another chain.
             LedgerUnavailable: no endpoint answers.
         """
         reason = "none is named"
-        for offset in range(len(self._connections)):
-            index = (self._preferred + offset) % len(self._connections)
+        for endpoint in self._in_order():
             try:
-                answer = question(self._connections[index])
-            except _UNREACHABLE as error:
-                reason = f"{type(error).__name__}"
+                answer = self._ask(endpoint, question)
+            except Unanswered as error:
+                reason = str(error)
                 continue
-            self._preferred = index
-            self.last_answer_seconds = time.monotonic()
+            self._preferred = endpoint
             return answer
-        raise LedgerUnavailable(self.urls, reason)
+        raise self._nobody(reason)
+
+    def each(self, question: Callable[[Web3], T], *, sure: bool = False) -> list[Answer[T]]:
+        """The answers of all endpoints in good order; of all others where there is none.
+
+        An error of ours in a question, or a refusal of the chain's, means that this endpoint cannot say.
+
+        Args:
+            sure: ask before and after which chain it is, for what another chain would answer as well.
+
+        Raises:
+            WrongChain, LedgerUnavailable: as ``ask``.
+        """
+        if sure:
+            question = self._on_this_chain(question)
+        in_order = [end for end in self._in_order() if end.may_be_asked and not end.is_stale]
+        answers = self._answers(in_order, question)
+        if not answers:
+            answers = self._answers([end for end in self._in_order() if end not in in_order], question)
+        if not answers:
+            raise self._nobody("all of them were asked")
+        return answers
+
+    def agree(self, question: Callable[[Web3], T], what: str | None = None) -> T:
+        """The answer of more than half of those who answer, for what must not be wrong.
+
+        Args:
+            what: names the thing where two answers mean that somebody lies or is broken; none where
+                they only mean that a block is on its way.
+
+        Raises:
+            WrongChain, LedgerUnavailable: as ``ask``.
+            Disagreement: no answer has a majority.
+            LedgerError: why nobody can say.
+        """
+        answers = self.each(question, sure=True)
+        if what is not None:
+            self.compare(answers, what)
+        agreed = majority([answer.value for answer in answers])
+        if agreed is not None:
+            return agreed
+        unable = [answer.unable for answer in answers if answer.unable is not None]
+        if len(unable) == len(answers):
+            raise unable[0]
+        raise Disagreement(what or "the newest blocks")
+
+    def compare(self, answers: Sequence[Answer[Any]], what: str) -> None:
+        """Count and tell those whose answer a majority denies; all of them where there is no majority."""
+        known = [answer for answer in answers if answer.value is not None]
+        if len({answer.value for answer in known}) < 2:
+            return
+        agreed = majority([answer.value for answer in answers])
+        for answer in known:
+            if answer.value != agreed:
+                answer.endpoint.disagreed(f"it disagrees with others about {what}")
+
+    def broadcast(self, action: Callable[[Web3], Any]) -> list[Web3RPCError | None]:
+        """Do something at every endpoint: none for each that took it, else its refusal.
+
+        Raises:
+            WrongChain, LedgerUnavailable: as ``ask``.
+        """
+        outcomes: list[Web3RPCError | None] = []
+        reason = "none is named"
+        for endpoint in self._in_order():
+            if endpoint.rests and outcomes:
+                continue
+            try:
+                self._ask(endpoint, action)
+                outcomes.append(None)
+            except Unanswered as error:
+                reason = str(error)
+            except Web3RPCError as refusal:
+                outcomes.append(refusal)
+        if not outcomes:
+            raise self._nobody(reason)
+        return outcomes
+
+    def survey(self) -> int:
+        """The number of the last block, after a look at every endpoint's chain and head.
+
+        Raises:
+            WrongChain, LedgerUnavailable: as ``ask``.
+        """
+        heads = {}
+        awake = [endpoint for endpoint in self._endpoints if not endpoint.rests]
+        for endpoint in awake or self._endpoints:
+            try:
+                endpoint.check_chain(self._chain_id, again=True)
+                if not endpoint.on_wrong_chain:
+                    heads[endpoint] = self._ask(endpoint, _head)
+            except (Unanswered, Web3Exception):
+                continue
+        if not heads:
+            raise self._nobody("all of them were asked")
+        self._judge(heads)
+        fresh = sorted(number for endpoint, (number, _) in heads.items() if not endpoint.is_stale)
+        return fresh[(len(fresh) - 1) // 2]  # one that boasts, or one of many that lags, does not count
+
+    def _judge(self, heads: Mapping[Endpoint, tuple[int, int]]) -> None:
+        highest = max(number for number, _ in heads.values())
+        for endpoint, (number, timestamp) in heads.items():
+            endpoint.head = number
+            stale = highest - number > _STALE_BLOCKS and self._now() - timestamp > _STALE_SECONDS
+            endpoint.note_lag(highest - number if stale else None)
+
+    def _in_order(self) -> list[Endpoint]:
+        """Those in good order first, the one that answered last before all; without those of other chains."""
+        right = [endpoint for endpoint in self._endpoints if not endpoint.on_wrong_chain]
+        return sorted(right, key=lambda end: (end.rests, end.is_stale, end is not self._preferred))
+
+    def _ask(self, endpoint: Endpoint, question: Callable[[Web3], T]) -> T:
+        endpoint.check_chain(self._chain_id)
+        if endpoint.on_wrong_chain:
+            raise Unanswered("another chain")
+        answer = endpoint.ask(question)
+        self.last_answer_seconds = self._clock()
+        return answer
+
+    def _answers(self, endpoints: Sequence[Endpoint], question: Callable[[Web3], T]) -> list[Answer[T]]:
+        answers = []
+        for endpoint in endpoints:
+            try:
+                answers.append(Answer(endpoint, self._ask(endpoint, question)))
+            except Unanswered:
+                continue
+            except LedgerError as error:
+                answers.append(Answer(endpoint, None, error))
+            except Web3Exception as error:
+                unable = LedgerError(f"the chain refuses to say: {error}", hint="try another RPC address")
+                answers.append(Answer(endpoint, None, unable))
+        return answers
+
+    def _on_this_chain(self, question: Callable[[Web3], T]) -> Callable[[Web3], T]:
+        """The question, put only while an address is of the right chain: who serves it may change."""
+
+        def require(web3: Web3) -> None:
+            if self._chain_id is not None and web3.eth.chain_id != self._chain_id:
+                raise LedgerError("it serves another chain now", hint="it is asked again later")
+
+        def asked(web3: Web3) -> T:
+            require(web3)
+            answer = question(web3)
+            require(web3)
+            return answer
+
+        return asked
+
+    def _nobody(self, reason: str) -> LedgerError:
+        names = [endpoint.name for endpoint in self._endpoints]
+        if self._endpoints and all(endpoint.on_wrong_chain for endpoint in self._endpoints):
+            return WrongChain(names, str(self._endpoints[0].trouble))
+        silent = [endpoint.trouble for endpoint in self._endpoints if endpoint.trouble]
+        return LedgerUnavailable(names, silent[-1] if silent else reason)
 
 
-def _connect(url: str) -> Web3:
-    session = requests.Session()
-    # A proxy from the environment cannot reach this machine's own loopback interface.
-    session.trust_env = urlsplit(url).hostname not in {"127.0.0.1", "localhost", "::1"}
-    provider = HTTPProvider(
-        URI(url),
-        request_kwargs={"timeout": _TIMEOUT_SECONDS},
-        session=session,
-        exception_retry_configuration=None,  # the asker retries, and knows what it may repeat
-    )
-    web3 = Web3(provider)
-    # Some test networks put signatures into a block's extra data, which web3 refuses without this.
-    web3.middleware_onion.inject(ExtraDataToPOAMiddleware, layer=0)
-    return web3
+def majority(values: Sequence[T | None]) -> T | None:
+    """The value that more than half of the voters name; who names none has a vote all the same."""
+    votes = Counter(value for value in values if value is not None)
+    if not votes:
+        return None
+    value, count = votes.most_common(1)[0]
+    return value if 2 * count > len(values) else None
+
+
+def _head(web3: Web3) -> tuple[int, int]:
+    block = web3.eth.get_block("latest")
+    return int(block["number"]), int(block["timestamp"])

@@ -51,21 +51,28 @@ class RegistryView:
 def last_block_before(
     rpc: Rpc, timestamp_seconds: int, *, confirmations: int, now: Callable[[], float] = time.time
 ) -> Digest:
-    """The hash of the last block whose timestamp is below a moment that has passed.
+    """The hash of the last block whose timestamp is below a moment that has passed, as endpoints agree.
 
     Timestamps never fall along a chain, so the block is found by steps back from the head that double, then
-    by halving. Every node finds the same one, for later blocks carry later timestamps.
+    by halving. Every node finds the same one, for later blocks carry later timestamps. Each endpoint is
+    searched for itself: a wrong timestamp of one of them would lead the search of all astray.
 
     Raises:
-        LedgerError: the moment is still to come, the chain is younger, or the block is not settled yet.
+        LedgerError: the moment is still to come, the chain is younger, the block is not settled yet, or
+            the endpoints disagree.
     """
     if now() < timestamp_seconds:
         raise LedgerError("the moment is still to come", hint="check this machine's clock")
-    head = rpc.ask(lambda web3: int(web3.eth.block_number))
-    number = _search(lambda n: _timestamp(rpc, n) < timestamp_seconds, head)
+    what = f"the last block before second {timestamp_seconds}"
+    return rpc.agree(lambda web3: _last_block_before(web3, timestamp_seconds, confirmations), what)
+
+
+def _last_block_before(web3: Web3, timestamp_seconds: int, confirmations: int) -> Digest:
+    head = int(web3.eth.block_number)
+    number = _search(lambda n: int(_block(web3, n)["timestamp"]) < timestamp_seconds, head)
     if head - number + 1 < confirmations:
         raise LedgerError("the block before the epoch is not settled yet", hint="wait for the next blocks")
-    return Digest(bytes(rpc.ask(lambda web3: _block(web3, number))["hash"]))
+    return Digest(bytes(_block(web3, number)["hash"]))
 
 
 def _search(is_before: Callable[[int], bool], head: int) -> int:
@@ -80,10 +87,6 @@ def _search(is_before: Callable[[int], bool], head: int) -> int:
         middle = (low + high) // 2
         low, high = (middle, high) if is_before(middle) else (low, middle)
     return low
-
-
-def _timestamp(rpc: Rpc, number: int) -> int:
-    return int(rpc.ask(lambda web3: _block(web3, number))["timestamp"])
 
 
 def _block(web3: Web3, number: int) -> Any:

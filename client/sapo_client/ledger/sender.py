@@ -11,8 +11,10 @@ from web3.exceptions import Web3Exception
 
 from sapo_client.ledger import transactions as tx
 from sapo_client.ledger.errors import LedgerError, LedgerUnavailable
+from sapo_client.ledger.fees import DEFAULT_LIMIT_WEI, STUCK_BLOCKS
 from sapo_client.ledger.outbox import Entry, Outbox, State
 from sapo_client.ledger.rpc import Rpc
+from sapo_client.ledger.settlement import Fate, Settled, fate, is_lost, settled_refusal
 from sapo_protocol.identifiers import Account
 
 _NEEDLESS: Final = frozenset({"AlreadyProven", "EpochNotIncreasing", "NothingLive", "NothingToClaim"})
@@ -61,10 +63,12 @@ class Sender:
 
     Args:
         confirmations: blocks, the transaction's own included, that make it count as settled.
+        limit_wei: most that a unit of gas may cost.
         clock: monotonic, in seconds.
 
     Attributes:
         last_error: what went wrong last, if that is not over.
+        head: number of the last block at the last step.
     """
 
     def __init__(
@@ -74,15 +78,19 @@ class Sender:
         outbox: Outbox,
         *,
         confirmations: int,
+        limit_wei: int = DEFAULT_LIMIT_WEI,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.last_error: str | None = None
+        self.head = 0
         self._rpc = rpc
         self._account = account
+        self._address = Account.from_hex(account.address)
         self._outbox = outbox
         self._confirmations = confirmations
+        self._limit_wei = limit_wei
         self._clock = clock
-        self._head = 0
+        self._chain_nonce = 0
         self._delays: dict[int, _Delay] = {}
         self._one_at_a_time = threading.Lock()  # an abandoned thread may still be in here
 
@@ -94,10 +102,13 @@ class Sender:
 
         Raises:
             LedgerUnavailable: no endpoint answers; nothing is lost.
+            LedgerError: they contradict each other, or all serve another chain; nothing is lost either.
         """
         with self._one_at_a_time:
-            self._head = tx.head_block(self._rpc)  # also when idle: a dead chain should be noticed
+            self.head = self._rpc.survey()  # also when idle: a dead chain should be noticed
+            self._chain_nonce = tx.next_nonce(self._rpc, self._address)
             self.last_error = None
+            self._outbox.reopen(self._chain_nonce)
             for entry in self._outbox.entries(State.SIGNED):
                 self._guarded(entry, self._follow)
             self._send_due()
@@ -105,10 +116,15 @@ class Sender:
             return counts[State.QUEUED] + counts[State.SIGNED] > 0
 
     def _send_due(self) -> None:
+        """Sends what is due, oldest first; what waits holds up what is of its kind and younger."""
         free = _MAX_UNDER_WAY - self._outbox.counts()[State.SIGNED]
-        due = [entry for entry in self._outbox.entries(State.QUEUED) if self._is_due(entry)]
-        for entry in due[: max(free, 0)]:
-            self._guarded(entry, self._dispatch)
+        waiting: set[str] = set()
+        for entry in self._outbox.entries(State.QUEUED):
+            if free > 0 and entry.kind not in waiting and self._is_due(entry):
+                self._guarded(entry, self._dispatch)
+                free -= 1
+            if self._outbox.is_queued(entry):
+                waiting.add(entry.kind)
 
     def _guarded(self, entry: Entry, action: Callable[[Entry], None]) -> None:
         try:
@@ -120,10 +136,11 @@ class Sender:
             self._postpone(entry)
 
     def _dispatch(self, entry: Entry) -> None:
-        sender = Account.from_hex(self._account.address)
-        nonce = self._outbox.next_nonce(lambda: tx.next_nonce(self._rpc, sender))
+        nonce = self._outbox.next_nonce(self._chain_nonce)
         try:
-            signed = tx.sign(self._rpc, self._account, entry.call, nonce)
+            signed = tx.sign(
+                self._rpc, self._account, entry.call, nonce, limit_wei=self._limit_wei, block=self.head
+            )
         except tx.Refused as refused:
             self._settle_refusal(entry, refused)
             return
@@ -131,36 +148,67 @@ class Sender:
         self._send_signed(entry, signed)
 
     def _settle_refusal(self, entry: Entry, refused: tx.Refused) -> None:
+        """Ends an entry for a refusal that stays: of a settled block, and nothing of ours can change it."""
+        known = refused.error in _NEEDLESS or refused.error in _HOPELESS
+        if not known or self._may_change(entry) or not self._is_settled(entry, refused):
+            raise refused
         if refused.error in _NEEDLESS:
             self._outbox.confirm(entry, refused.error)
-        elif refused.error in _HOPELESS:
+        else:
             self._outbox.refuse(entry, str(refused.error))
             self.last_error = f"{entry.kind} {entry.key}: {refused}"
-        else:
-            raise refused
+
+    def _may_change(self, entry: Entry) -> bool:
+        """Whether a wish of ours is still to come that may be what this one waits for."""
+        return any(
+            other.state is State.SIGNED or (other.id < entry.id and other.call.to == entry.call.to)
+            for other in self._outbox.entries(State.QUEUED, State.SIGNED)
+            if other.id != entry.id
+        )
+
+    def _is_settled(self, entry: Entry, refused: tx.Refused) -> bool:
+        settled = settled_refusal(self._rpc, self._address, entry.call, self._confirmations)
+        return settled == refused.error
 
     def _follow(self, entry: Entry) -> None:
         signed = entry.signed
         if signed is None:
             raise LedgerError(f"entry {entry.id} lost its transaction", hint="move the outbox file away")
-        receipt = tx.receipt(self._rpc, signed.digest)
-        if receipt is None:
-            self._send_signed(entry, signed)
-        elif self._head - receipt.block + 1 < self._confirmations:
-            return
-        elif receipt.succeeded:
-            self._outbox.confirm(entry)
+        digests = [transaction.digest for transaction in entry.transactions]
+        found = fate(self._rpc, digests, self._confirmations)
+        if isinstance(found, Settled):
+            self._settle(entry, found)
+        elif found is Fate.UNSEEN:
+            self._send_signed(entry, self._replaced_if_stuck(entry, signed))
+
+    def _settle(self, entry: Entry, settled: Settled) -> None:
+        if settled.receipt.succeeded:
+            self._outbox.confirm(entry, at_seconds=settled.block_seconds)
             self._delays.pop(entry.id, None)
         else:
             # Somebody was faster. The next estimate tells whether it is needless or worth another try.
             self._outbox.requeue(entry, "reverted")
             self._postpone(entry)
 
+    def _replaced_if_stuck(self, entry: Entry, signed: tx.Signed) -> tx.Signed:
+        """The transaction to send now: one that pays more, where the last one waits for too long."""
+        if self.head - signed.block < STUCK_BLOCKS or signed.nonce != self._chain_nonce:
+            return signed  # it has waited for a short while only, or waits for one before it
+        better = tx.replacement(
+            self._rpc, self._account, entry.call, signed, limit_wei=self._limit_wei, block=self.head
+        )
+        if better is None:
+            self.last_error = f"{entry.kind} {entry.key}: stuck, and ledger.max_fee_gwei allows no higher fee"
+            return signed
+        self._outbox.sign(entry, better)  # on disk before anybody else sees it
+        return better
+
     def _send_signed(self, entry: Entry, signed: tx.Signed) -> None:
         try:
             tx.send(self._rpc, signed)
         except tx.NonceUsed:
-            if tx.receipt(self._rpc, signed.digest) is None:
+            digests = [signed.digest, *(transaction.digest for transaction in entry.transactions)]
+            if is_lost(self._rpc, self._address, signed.nonce, digests, self._confirmations):
                 self._outbox.requeue(entry, "its nonce went to another transaction")
                 raise
 

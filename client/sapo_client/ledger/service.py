@@ -14,6 +14,7 @@ from web3.exceptions import Web3Exception
 from sapo_client.ledger.contract import Contract, Distributor, Registry, Token
 from sapo_client.ledger.contract import Ledger as EpochLedger
 from sapo_client.ledger.errors import LedgerError, LedgerUnavailable
+from sapo_client.ledger.fees import DEFAULT_LIMIT_WEI, STUCK_BLOCKS
 from sapo_client.ledger.fraud import FraudProof
 from sapo_client.ledger.outbox import Outbox, State
 from sapo_client.ledger.records import EpochRecord, LedgerStatus, Stake
@@ -49,6 +50,8 @@ class Ledger:
         manifest: of a swarm with a chain.
         confirmations: blocks, the own one included, that settle a transaction or an event. One is right for
             the embedded chain, which knows no reorganisation; public networks want more.
+        limit_wei: most that a unit of gas may cost.
+        tell: takes each trouble with an RPC address, in words; called from any thread.
     """
 
     def __init__(
@@ -59,21 +62,28 @@ class Ledger:
         rpc_urls: Sequence[str],
         outbox_path: Path,
         confirmations: int = 1,
+        limit_wei: int = DEFAULT_LIMIT_WEI,
+        tell: Callable[[str], None] = lambda _: None,
     ) -> None:
         if manifest.registry is None or manifest.ledger is None:
             raise LedgerError("this swarm has no chain", hint="use --no-ledger")
         self._manifest = manifest
         self._account = Account.from_hex(account.address)
         self._confirmations = confirmations
-        self._rpc = Rpc(rpc_urls)
+        self._rpc = Rpc(rpc_urls, chain_id=manifest.chain_id, tell=tell)
         self._registry = Registry(self._rpc, manifest.registry)
         self._ledger = EpochLedger(self._rpc, manifest.ledger)
         self._outbox = Outbox(outbox_path, owner=f"{manifest.swarm_id} {self._account}")
-        self._sender = Sender(self._rpc, account, self._outbox, confirmations=confirmations)
+        self._sender = Sender(
+            self._rpc, account, self._outbox, confirmations=confirmations, limit_wei=limit_wei
+        )
         self._claims = RegistryView(self._rpc, self._registry, confirmations=confirmations)
         self._outage: str | None = None
         self._wake = trio.Event()
         self._counts = self._outbox.counts()
+        self._last_receipt_seconds = self._outbox.last_settled_seconds()
+        self._stuck = 0
+        self._live: frozenset[tuple[Account, NodeId]] = frozenset()
         self._contracts: tuple[Distributor, Token] | None = None
 
     # Reading
@@ -84,60 +94,61 @@ class Ledger:
         Raises:
             LedgerError: they are not, or no endpoint answers.
         """
-        await _in_thread(self._check)
+        await self._in_thread(self._check)
 
     async def block_hash_before(self, timestamp_seconds: int) -> bytes:
         """The hash of the last block before a moment in the past, the ground of an epoch's beacon."""
         search = partial(last_block_before, self._rpc, timestamp_seconds, confirmations=self._confirmations)
-        return await _in_thread(search)
+        return await self._in_thread(search)
 
     async def live_accounts(self) -> frozenset[tuple[Account, NodeId]]:
         """Every pair of an account and a node key that the account claims at the moment."""
-        return await _in_thread(lambda: self._claims.live(time.time()))
+        self._live = await self._in_thread(lambda: self._claims.live(time.time()))
+        return self._live
 
     async def auditors(self) -> tuple[tuple[Account, ...], int]:
         """The accounts whose signatures count, ascending, and how many a posting needs."""
-        return await _in_thread(self._ledger.auditors)
+        return await self._in_thread(self._ledger.auditors)
 
     async def last_record(self) -> EpochRecord | None:
         """The last final epoch, if there is one."""
-        return await _in_thread(self._last_record)
+        return await self._in_thread(self._last_record)
 
     async def record(self, epoch: int) -> EpochRecord | None:
         """The posting of an epoch, if it is final."""
-        return await _in_thread(lambda: self._ledger.record(epoch))
+        return await self._in_thread(lambda: self._ledger.record(epoch))
 
     async def live_record(self) -> EpochRecord | None:
         """The posting that can still be challenged, if there is one."""
-        return await _in_thread(self._ledger.live)
+        return await self._in_thread(self._ledger.live)
 
     async def challenge_seconds(self) -> int:
         """How long a posting can be challenged before it may become final."""
-        return await _in_thread(self._ledger.challenge_seconds)
+        return await self._in_thread(self._ledger.challenge_seconds)
 
     async def points_cap(self) -> int:
         """Most points that an account may earn in one epoch."""
-        return await _in_thread(lambda: self._ledger.verifier().points_cap())
+        return await self._in_thread(lambda: self._ledger.verifier().points_cap())
 
     async def granted_points(self) -> int:
         """Points of all final epochs together."""
-        return await _in_thread(lambda: self._pay_side()[0].granted_points())
+        return await self._in_thread(lambda: self._pay_side()[0].granted_points())
 
     async def has_equivocated(self, auditor: Account, epoch: int) -> bool:
         """Whether an auditor's two signatures in an epoch were punished already."""
-        return await _in_thread(lambda: self._ledger.verifier().has_equivocated(auditor, epoch))
+        return await self._in_thread(lambda: self._ledger.verifier().has_equivocated(auditor, epoch))
 
     async def stake(self, account: Account | None = None) -> Stake:
         """What an account (this one if none is named) has in the vault."""
-        return await _in_thread(lambda: self._ledger.vault().stake(account or self._account))
+        return await self._in_thread(lambda: self._ledger.vault().stake(account or self._account))
 
     async def claimed(self, account: Account | None = None) -> int:
         """Points that an account (this one if none is named) was paid so far."""
-        return await _in_thread(lambda: self._pay_side()[0].claimed(account or self._account))
+        return await self._in_thread(lambda: self._pay_side()[0].claimed(account or self._account))
 
     async def balance(self, account: Account | None = None) -> int:
         """Tokens that an account (this one if none is named) holds, in the smallest unit."""
-        return await _in_thread(lambda: self._pay_side()[1].balance(account or self._account))
+        return await self._in_thread(lambda: self._pay_side()[1].balance(account or self._account))
 
     def status(self) -> LedgerStatus:
         """How far this node's transactions are; asks nobody."""
@@ -146,8 +157,12 @@ class Ledger:
             pending=self._counts[State.QUEUED] + self._counts[State.SIGNED],
             confirmed=self._counts[State.CONFIRMED],
             refused=self._counts[State.REFUSED],
+            stuck=self._stuck,
             last_error=self._outage or self._sender.last_error,
             lag_seconds=None if answered is None else time.monotonic() - answered,
+            last_receipt_seconds=self._last_receipt_seconds,
+            claims=self._live,
+            endpoints=self._rpc.endpoints,
         )
 
     # Writing
@@ -174,7 +189,7 @@ class Ledger:
 
     async def challenge(self, epoch: int, proof: FraudProof) -> None:
         """Queue a proof that an auditor or the live posting of an epoch is false."""
-        verifier = await _in_thread(self._ledger.verifier)
+        verifier = await self._in_thread(self._ledger.verifier)
         data = verifier.prove(proof)
         await self._enqueue(
             "challenge", f"{epoch}:{sha256(data).hexdigest()[:16]}", Call(verifier.address, data)
@@ -182,24 +197,24 @@ class Ledger:
 
     async def claim(self, cumulative: int, proof: Sequence[bytes]) -> None:
         """Queue a claim of everything that this account was granted and not paid yet."""
-        distributor, _ = await _in_thread(self._pay_side)
+        distributor, _ = await self._in_thread(self._pay_side)
         fingerprint = sha256(b"".join(proof)).hexdigest()[:16]
         call = Call(distributor.address, distributor.claim(self._account, cumulative, proof))
         await self._enqueue("claim", f"{cumulative}:{fingerprint}", call)
 
     async def run(self) -> None:
-        """Send what is queued until cancelled. A dead endpoint is recorded and retried, never raised."""
+        """Send what is queued until cancelled. What goes wrong is recorded and tried again, never raised."""
         outage_seconds = _FIRST_OUTAGE_SECONDS
         while True:
             self._wake = trio.Event()
             try:
-                busy = await _in_thread(self._sender.step)
+                busy = await self._in_thread(self._sender.step)
+                await self._look_back()
                 self._outage, outage_seconds = None, _FIRST_OUTAGE_SECONDS
                 pause = _POLL_SECONDS if busy else _IDLE_SECONDS
-            except LedgerUnavailable as error:
+            except LedgerError as error:
                 self._outage = str(error)
                 pause, outage_seconds = outage_seconds, min(outage_seconds * 2, _LAST_OUTAGE_SECONDS)
-            self._counts = await _in_thread(self._outbox.counts)
             with trio.move_on_after(pause):
                 await self._wake.wait()
 
@@ -208,17 +223,30 @@ class Ledger:
         self._outbox.close()
 
     async def _enqueue(self, kind: str, key: str, call: Call) -> None:
-        await _in_thread(lambda: self._outbox.add(kind, key, call))
-        self._counts = await _in_thread(self._outbox.counts)
+        await self._in_thread(lambda: self._outbox.add(kind, key, call))
+        self._counts = await self._in_thread(self._outbox.counts)
         self._wake.set()
 
+    async def _look_back(self) -> None:
+        """Take down what a step has changed; the counts last, for others wait for them."""
+        counts = await self._in_thread(self._outbox.counts)
+        self._last_receipt_seconds = await self._in_thread(self._outbox.last_settled_seconds)
+        self._stuck = await self._in_thread(lambda: self._count_stuck(self._sender.head))
+        if counts[State.CONFIRMED] != self._counts[State.CONFIRMED]:
+            await self.live_accounts()
+        self._counts = counts
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        # A call that hangs must not hold up the node's end: its thread is left to finish by itself.
+        try:
+            return await trio.to_thread.run_sync(work, abandon_on_cancel=True)  # type: ignore[call-arg]  # older stubs
+        except Web3Exception as error:
+            names = [endpoint.name for endpoint in self._rpc.endpoints]
+            raise LedgerUnavailable(names, f"it makes no sense ({error})") from error
+
     def _check(self) -> None:
-        chain_id = self._rpc.ask(lambda web3: int(web3.eth.chain_id))
-        if chain_id != self._manifest.chain_id:
-            raise LedgerError(
-                f"the endpoint serves chain {chain_id}, the manifest names {self._manifest.chain_id}",
-                hint="give the RPC address of the manifest's chain",
-            )
+        head = self._rpc.survey()  # refuses endpoints of another chain
+        self._stuck = self._count_stuck(head)
         for contract in (self._registry, self._ledger):
             _require_code(contract)
         for created in (self._pay_side()[0], self._ledger.verifier(), self._ledger.vault()):
@@ -228,6 +256,9 @@ class Ledger:
                 "the ledger counts its epochs by another clock than the manifest",
                 hint="ask whoever gave you the manifest for the right one",
             )
+
+    def _count_stuck(self, head: int) -> int:
+        return self._outbox.signed_before(head - STUCK_BLOCKS - self._confirmations)
 
     def _pay_side(self) -> tuple[Distributor, Token]:
         if self._contracts is None:
@@ -252,13 +283,3 @@ def _by_signer(digest: Digest, signatures: Sequence[bytes]) -> list[bytes]:
     """Each signer's signature once, ascending by signer, as the contract wants them."""
     signers = {secp256k1.recover(digest, signature): signature for signature in signatures}
     return [signature for signer, signature in sorted(signers.items(), key=lambda item: item[0] or b"")]
-
-
-async def _in_thread(work: Callable[[], T]) -> T:
-    # A call that hangs must not hold up the node's end: its thread is left to finish by itself.
-    try:
-        return await trio.to_thread.run_sync(work, abandon_on_cancel=True)  # type: ignore[call-arg]  # older stubs
-    except Web3Exception as error:
-        raise LedgerError(
-            f"the chain does not answer sensibly: {error}", hint="try another RPC address"
-        ) from error

@@ -1,7 +1,8 @@
 """Signing a transaction, sending it, and reading why a contract refuses it."""
 
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar
 
 from eth_account.signers.local import LocalAccount
 from eth_utils import to_checksum_address
@@ -10,14 +11,14 @@ from web3.exceptions import ContractLogicError, TransactionNotFound, Web3RPCErro
 
 from sapo_client.ledger.contract import error_name
 from sapo_client.ledger.errors import LedgerError
-from sapo_client.ledger.rpc import Rpc
+from sapo_client.ledger.fees import DEFAULT_LIMIT_WEI, Fees, bump, middle, quote
+from sapo_client.ledger.rpc import Answer, Rpc
 from sapo_protocol.identifiers import Account, Digest
+
+T = TypeVar("T")
 
 _GAS_MARGIN: Final = 1.2
 """What others do between the estimate and the block may cost us more: a first write instead of a second."""
-
-_BASE_FEE_HEADROOM: Final = 2
-"""The base fee at most doubles in six full blocks; what is not needed is not paid."""
 
 _KNOWN: Final = ("already known", "already imported", "known transaction", "alreadyknown")
 """How nodes say that a repeated transaction is the one they hold; the wording differs."""
@@ -36,18 +37,27 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """A signed transaction, ready to be sent any number of times."""
+    """A signed transaction, ready to be sent any number of times.
+
+    Attributes:
+        block: the last block when it was signed.
+    """
 
     nonce: int
     digest: Digest
     raw: bytes
+    gas: int
+    fees: Fees
+    block: int
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
     """A transaction's place in the chain and its end."""
 
+    digest: Digest
     block: int
+    block_hash: Digest
     succeeded: bool
     gas_used: int
     created: Account | None
@@ -68,47 +78,83 @@ class NonceUsed(LedgerError):
         super().__init__("the nonce is used up", hint="one process only may send from an account")
 
 
-def sign(rpc: Rpc, account: LocalAccount, call: Call, nonce: int) -> Signed:
+def sign(
+    rpc: Rpc,
+    account: LocalAccount,
+    call: Call,
+    nonce: int,
+    *,
+    limit_wei: int = DEFAULT_LIMIT_WEI,
+    block: int = 0,
+) -> Signed:
     """The call as a signed EIP-1559 transaction with today's fees.
+
+    Args:
+        block: number of the last block, for who will want to know how long it waits.
 
     Raises:
         Refused: it would revert.
+        LedgerError: fees are above the limit, or the account holds too little.
         LedgerUnavailable: no endpoint answers.
     """
-    fields = rpc.ask(lambda web3: _priced(web3, account.address, call))
-    signed = account.sign_transaction({**fields, "nonce": nonce})
-    return Signed(nonce, Digest(bytes(signed.hash)), bytes(signed.raw_transaction))
+    sender = Account.from_hex(account.address)
+    answers = rpc.each(lambda web3: (estimate(web3, sender, call), quote(web3, limit_wei)), sure=True)
+    gas = max(gas for gas, _ in _known(answers))  # what is not used is not paid
+    fees = middle([fees for _, fees in _known(answers)])
+    draft = Signed(nonce, Digest(bytes(Digest.SIZE)), b"", int(gas * _GAS_MARGIN), fees, block)
+    return _sign(rpc.chain_id(), account, call, draft)
+
+
+def replacement(
+    rpc: Rpc, account: LocalAccount, call: Call, stuck: Signed, *, limit_wei: int, block: int
+) -> Signed | None:
+    """The same call under the same nonce for higher fees; none if the limit leaves no room for them.
+
+    Raises:
+        LedgerError: today's fees are above the limit.
+        LedgerUnavailable: no endpoint answers.
+    """
+    today = middle(_known(rpc.each(lambda web3: quote(web3, limit_wei), sure=True)))
+    fees = bump(stuck.fees, today, limit_wei)
+    if fees is None:
+        return None
+    return _sign(rpc.chain_id(), account, call, replace(stuck, fees=fees, block=block))
 
 
 def send(rpc: Rpc, signed: Signed) -> None:
-    """Hand a transaction to the chain; sending it again does no harm.
+    """Hand a transaction to every endpoint; sending it again does no harm.
 
     Raises:
         NonceUsed: another transaction, or this one, took the nonce already.
         LedgerError: the chain refuses it for another reason.
     """
-    try:
-        rpc.ask(lambda web3: web3.eth.send_raw_transaction(signed.raw))
-    except Web3RPCError as error:
-        text = str(error).lower()
-        if any(phrase in text for phrase in _KNOWN):
-            return
-        if any(phrase in text for phrase in _NONCE_USED):
-            raise NonceUsed from error
-        raise LedgerError(
-            f"the chain refuses the transaction: {error}", hint="check the account's coins"
-        ) from error
+    outcomes = rpc.broadcast(lambda web3: web3.eth.send_raw_transaction(signed.raw))
+    refusals = [refusal for refusal in outcomes if refusal is not None and not _says(refusal, _KNOWN)]
+    if len(refusals) < len(outcomes):
+        return
+    if any(_says(refusal, _NONCE_USED) for refusal in refusals):
+        raise NonceUsed from refusals[0]
+    raise LedgerError(
+        f"the chain refuses the transaction: {refusals[0]}", hint="check the account's coins"
+    ) from refusals[0]
 
 
 def receipt(rpc: Rpc, digest: Digest) -> Receipt | None:
-    """A transaction's receipt once it is mined."""
+    """A transaction's receipt once it is mined, by one endpoint's word."""
+    return rpc.ask(lambda web3: find_receipt(web3, digest))
+
+
+def find_receipt(web3: Web3, digest: Digest) -> Receipt | None:
+    """A transaction's receipt as an endpoint knows it."""
     try:
-        found = rpc.ask(lambda web3: web3.eth.get_transaction_receipt(_hex(digest)))
+        found = web3.eth.get_transaction_receipt(_hex(digest))
     except TransactionNotFound:
         return None
     created = found.get("contractAddress")
     return Receipt(
+        digest=digest,
         block=found["blockNumber"],
+        block_hash=Digest(bytes(found["blockHash"])),
         succeeded=found["status"] == 1,
         gas_used=found["gasUsed"],
         created=Account.from_hex(created) if created else None,
@@ -121,30 +167,25 @@ def head_block(rpc: Rpc) -> int:
 
 
 def next_nonce(rpc: Rpc, account: Account) -> int:
-    """The first nonce that the chain has not seen from an account."""
+    """The first nonce that the chain has not seen from an account, as its endpoints agree.
+
+    Raises:
+        Disagreement: a block is on its way between them.
+    """
     address = to_checksum_address(account)
-    return int(rpc.ask(lambda web3: web3.eth.get_transaction_count(address, "latest")))
+    return rpc.agree(lambda web3: int(web3.eth.get_transaction_count(address, "latest")))
 
 
-def _priced(web3: Web3, sender: str, call: Call) -> dict[str, Any]:
-    tip = web3.eth.max_priority_fee
-    base_fee = web3.eth.get_block("latest")["baseFeePerGas"]
-    fields = {
-        "chainId": web3.eth.chain_id,
-        "from": sender,
-        "value": call.value_wei,
-        "data": "0x" + call.data.hex(),
-        "maxPriorityFeePerGas": tip,
-        "maxFeePerGas": _BASE_FEE_HEADROOM * base_fee + tip,
-    }
-    if call.to is not None:
-        fields["to"] = to_checksum_address(call.to)
-    return {**fields, "gas": int(_estimate(web3, fields) * _GAS_MARGIN)}
+def estimate(web3: Web3, sender: Account, call: Call, block: int | None = None) -> int:
+    """The gas that a call takes on top of a block, the last one if none is named.
 
-
-def _estimate(web3: Web3, fields: dict[str, Any]) -> int:
+    Raises:
+        Refused: it would revert.
+        LedgerError: the account holds too little.
+    """
+    fields = _fields(sender, call)
     try:
-        return int(web3.eth.estimate_gas(fields))  # type: ignore[arg-type]  # web3's TypedDict
+        return int(web3.eth.estimate_gas(fields, "latest" if block is None else _number(block)))
     except ContractLogicError as error:
         raise Refused(error_name(_revert_data(error)), str(error)) from error
     except Web3RPCError as error:
@@ -153,9 +194,49 @@ def _estimate(web3: Web3, fields: dict[str, Any]) -> int:
         ) from error
 
 
+def _known(answers: Sequence[Answer[T]]) -> list[T]:
+    """What endpoints say, if more than half of them can."""
+    known = [answer.value for answer in answers if answer.value is not None]
+    unable = [answer.unable for answer in answers if answer.unable is not None]
+    if len(known) <= len(unable):
+        raise unable[0]
+    return known
+
+
+def _sign(chain_id: int, account: LocalAccount, call: Call, draft: Signed) -> Signed:
+    fields = {
+        **_fields(Account.from_hex(account.address), call),
+        "chainId": chain_id,
+        "nonce": draft.nonce,
+        "gas": draft.gas,
+        "maxPriorityFeePerGas": draft.fees.tip,
+        "maxFeePerGas": draft.fees.most,
+    }
+    signed = account.sign_transaction(fields)
+    return replace(draft, digest=Digest(bytes(signed.hash)), raw=bytes(signed.raw_transaction))
+
+
+def _fields(sender: Account, call: Call) -> Any:
+    fields = {
+        "from": to_checksum_address(sender),
+        "value": call.value_wei,
+        "data": "0x" + call.data.hex(),
+    }
+    return fields if call.to is None else {**fields, "to": to_checksum_address(call.to)}
+
+
+def _says(refusal: Web3RPCError, phrases: Sequence[str]) -> bool:
+    text = str(refusal).lower()
+    return any(phrase in text for phrase in phrases)
+
+
 def _revert_data(error: ContractLogicError) -> bytes:
     data = error.data
     return bytes.fromhex(data[2:]) if isinstance(data, str) and data.startswith("0x") else b""
+
+
+def _number(block: int) -> Any:
+    return block
 
 
 def _hex(digest: Digest) -> Any:

@@ -25,6 +25,7 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.keystore import Identity
 from sapo_client.learner.process import Learner, LearnerCrashed
 from sapo_client.learner.settings import LearnerSettings
+from sapo_client.ledger.fees import GWEI
 from sapo_client.ledger.service import Ledger
 from sapo_client.node.archive import Archive
 from sapo_client.node.audit import Audit
@@ -278,7 +279,9 @@ class Node:
         while True:
             if self._ledger is not None:
                 status = self._ledger.status()
-                self._telemetry.metrics.ledger(outbox=status.pending, last_receipt_seconds=None)
+                self._telemetry.metrics.ledger(
+                    outbox=status.pending, last_receipt_seconds=status.last_receipt_seconds
+                )
             floods = self._transport.counters()["flood_pauses"]
             if floods > before:
                 self._telemetry.flooded("", floods - before)
@@ -398,6 +401,9 @@ class Node:
             account=EthAccount.from_key(self._identity.account_key),
             rpc_urls=config.rpc_urls,
             outbox_path=self._data.root / "outbox.sqlite",
+            confirmations=config.confirmations,
+            limit_wei=int(config.max_fee_gwei * GWEI),
+            tell=lambda text: self._events.write("ledger_endpoint", text=text),
         )
 
     def _open_auditor(self) -> Auditor | None:

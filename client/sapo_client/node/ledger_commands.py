@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -17,12 +18,15 @@ import trio
 from sapo_client import keystore, locks
 from sapo_client.config import Config
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.ledger.fees import GWEI
+from sapo_client.ledger.records import LedgerStatus
 from sapo_client.ledger.service import Ledger
 from sapo_client.node.archive import Archive
 from sapo_client.node.identity import CERTIFICATE_SECONDS
 from sapo_client.node.manifests import settle_manifest
 from sapo_client.node.supervisor import find_sapo_error
 from sapo_client.observe.events import read_events
+from sapo_client.observe.plain import to_json
 from sapo_client.passphrase import PassphraseSource
 from sapo_client.paths import DataDir
 from sapo_protocol import merkle
@@ -134,7 +138,20 @@ async def _status(books: _Books) -> Facts:
         "points claimed": claimed,
         "claimable": granted - claimed,
         "tokens": await books.ledger.balance() / 10**18,
-        "waiting to be sent": books.ledger.status().pending,
+        **_sending(books.ledger.status()),
+    }
+
+
+def _sending(status: LedgerStatus) -> Facts:
+    """How far what was wished is, and by whose word all this is said."""
+    receipt = status.last_receipt_seconds
+    return {
+        "waiting to be sent": status.pending,
+        "stuck": status.stuck,
+        "refused": status.refused,
+        "last error": status.last_error,
+        "last receipt": None if receipt is None else datetime.fromtimestamp(receipt, UTC).isoformat(),
+        "endpoints": [to_json(endpoint) for endpoint in status.endpoints],
     }
 
 
@@ -294,6 +311,8 @@ def _books(config: Config, *, needs_archive: bool = True) -> Iterator[_Books]:
         account=EthAccount.from_key(identity.account_key),
         rpc_urls=config.ledger.rpc_urls,
         outbox_path=data.root / "outbox.sqlite",
+        confirmations=config.ledger.confirmations,
+        limit_wei=int(config.ledger.max_fee_gwei * GWEI),
     )
     try:
         archive = Archive(data.database, manifest.swarm_id)

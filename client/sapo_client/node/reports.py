@@ -15,6 +15,7 @@ from sapo_client.node.shutdown import Shutdown
 from sapo_client.node.telemetry import Telemetry
 from sapo_client.observe.plain import JSON
 from sapo_client.observe.reports import (
+    EndpointReport,
     LedgerReport,
     PeerReport,
     PeersReport,
@@ -126,10 +127,18 @@ class Reports:
         return LedgerReport(
             enabled=True,
             chain_id=self.manifest.chain_id,
-            registered=status.confirmed > 0,
+            registered=(self.author.account, self.author.node) in status.claims,
             outbox=status.pending,
+            stuck=status.stuck,
             points=self.points(),
+            last_receipt=_iso(receipt) if (receipt := status.last_receipt_seconds) is not None else None,
             last_error=status.last_error,
+            endpoints=tuple(
+                EndpointReport(
+                    name=end.name, head=end.head, trouble=end.trouble, disagreements=end.disagreements
+                )
+                for end in status.endpoints
+            ),
         )
 
 

@@ -14,16 +14,27 @@ class _Report(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
+class EndpointReport(_Report):
+    """One RPC address, without what may be secret in it."""
+
+    name: str
+    head: int | None = None  # number of the last block that it told
+    trouble: str | None = None  # why it is passed over
+    disagreements: int = 0  # answers that others denied
+
+
 class LedgerReport(_Report):
     """How the chain stands."""
 
     enabled: bool = False
     chain_id: int | None = None
-    registered: bool = False
+    registered: bool = False  # the account claims this node's key on the chain
     outbox: int = 0  # transactions not yet confirmed
+    stuck: int = 0  # of these, the ones that wait for a block for too long
     points: int = 0  # recorded for this account in final epochs
-    last_receipt: str | None = None  # UTC, ISO 8601
+    last_receipt: str | None = None  # time of its block, UTC, ISO 8601
     last_error: str | None = None
+    endpoints: tuple[EndpointReport, ...] = ()
 
 
 class StatusReport(_Report):

@@ -30,6 +30,7 @@ from support.ledger import (
 )
 from support.swarm import make_manifest
 
+from sapo_client.ledger.endpoints import EndpointStatus
 from sapo_client.ledger.errors import LedgerError, LedgerUnavailable
 from sapo_client.ledger.fraud import Equivocation, OverCap
 from sapo_client.ledger.records import LedgerStatus, Stake
@@ -113,7 +114,19 @@ async def test_a_registered_node_is_seen_by_all(contracts: Contracts, ledger: Le
     contracts.revoke(BOB, node_key(2))
     assert await ledger.live_accounts() == {(A, node_key(1))}
     status = ledger.status()
-    assert status == LedgerStatus(0, 1, 0, None, status.lag_seconds)
+    assert status == LedgerStatus(
+        pending=0,
+        confirmed=1,
+        refused=0,
+        stuck=0,
+        last_error=None,
+        lag_seconds=status.lag_seconds,
+        last_receipt_seconds=contracts.chain.engine.header(
+            contracts.chain.engine.head.block_number - 1
+        ).timestamp,
+        claims=frozenset({(A, node_key(1))}),
+        endpoints=(EndpointStatus(contracts.chain.url, status.endpoints[0].head, None, 0),),
+    )
 
 
 async def test_an_epoch_is_posted_finalised_and_claimed(contracts: Contracts, ledger: Ledger) -> None:
@@ -167,7 +180,7 @@ async def test_an_equivocation_is_punished_once(contracts: Contracts, ledger: Le
         await _until_idle(ledger)
     assert await ledger.has_equivocated(address(auditor), 2)
     status = ledger.status()
-    assert status == LedgerStatus(0, 2, 0, None, status.lag_seconds)
+    assert (status.pending, status.confirmed, status.refused, status.last_error) == (0, 2, 0, None)
 
 
 async def test_the_ground_of_a_beacon_is_the_last_block_before(contracts: Contracts, ledger: Ledger) -> None:

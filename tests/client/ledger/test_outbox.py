@@ -1,16 +1,20 @@
 """The outbox file: one wish, one entry, whatever happens."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sapo_client.ledger.errors import LedgerError
-from sapo_client.ledger.outbox import Outbox, State
+from sapo_client.ledger.fees import Fees
+from sapo_client.ledger.outbox import Entry, Outbox, State
 from sapo_client.ledger.transactions import Call, Signed
 from sapo_protocol.identifiers import Account, Digest
 
 CALL = Call(Account(b"\x01" * 20), b"data", 5)
-SIGNED = Signed(7, Digest(b"\x02" * 32), b"raw")
+SIGNED = Signed(7, Digest(b"\x02" * 32), b"raw", 21_000, Fees(1, 10), 3)
+BETTER = replace(SIGNED, digest=Digest(b"\x03" * 32), raw=b"better", fees=Fees(2, 20))
 IDLE = {State.QUEUED: 0, State.SIGNED: 0, State.CONFIRMED: 0, State.REFUSED: 0}
 
 
@@ -65,17 +69,54 @@ def test_a_requeued_entry_forgets_its_transaction(tmp_path: Path) -> None:
     outbox.sign(outbox.entries()[0], SIGNED)
     outbox.requeue(outbox.entries()[0], "reverted")
     (entry,) = outbox.entries()
-    assert (entry.state, entry.signed, entry.note) == (State.QUEUED, None, "reverted")
+    assert (entry.state, entry.transactions, entry.note) == (State.QUEUED, (), "reverted")
 
 
 def test_nonces_go_on_from_what_is_under_way(tmp_path: Path) -> None:
     outbox = _open(tmp_path)
-    assert outbox.next_nonce(lambda: 3) == 3
+    assert outbox.next_nonce(3) == 3
     outbox.add("claim", "1", CALL)
     outbox.sign(outbox.entries()[0], SIGNED)
-    assert outbox.next_nonce(lambda: 3) == 8
+    assert outbox.next_nonce(3) == 8
+    assert outbox.next_nonce(9) == 9  # a wallet has sent something meanwhile
     outbox.confirm(outbox.entries()[0])
-    assert outbox.next_nonce(lambda: 8) == 8
+    assert outbox.next_nonce(8) == 8
+
+
+def test_a_replacement_joins_the_transaction_that_it_replaces(tmp_path: Path) -> None:
+    outbox = _open(tmp_path)
+    outbox.add("claim", "1", CALL)
+    outbox.sign(outbox.entries()[0], SIGNED)
+    outbox.sign(outbox.entries()[0], BETTER)
+    (entry,) = outbox.entries()
+    assert (entry.transactions, entry.signed) == ((SIGNED, BETTER), BETTER)
+
+
+@pytest.mark.parametrize("ended", [Outbox.confirm, lambda box, entry: box.requeue(entry, "reverted")])
+def test_a_nonce_is_never_given_to_another_wish(
+    tmp_path: Path, ended: Callable[[Outbox, Entry], None]
+) -> None:
+    outbox = _open(tmp_path)
+    for key in "ab":
+        outbox.add("claim", key, CALL)
+    first, second = outbox.entries()
+    outbox.sign(first, SIGNED)
+    ended(outbox, first)
+    with pytest.raises(LedgerError, match="nonce 7 was used before"):
+        outbox.sign(second, BETTER)
+    assert outbox.entries()[1] == second
+
+
+def test_a_confirmed_transaction_that_the_chain_lost_is_under_way_again(tmp_path: Path) -> None:
+    outbox = _open(tmp_path)
+    outbox.add("claim", "1", CALL)
+    outbox.sign(outbox.entries()[0], SIGNED)
+    outbox.confirm(outbox.entries()[0], at_seconds=5)
+    assert outbox.last_settled_seconds() == 5
+    assert outbox.reopen(8) == 0
+    assert outbox.reopen(7) == 1
+    (entry,) = outbox.entries()
+    assert (entry.state, entry.transactions) == (State.SIGNED, (SIGNED,))
 
 
 def test_an_outbox_of_another_swarm_or_account_is_not_touched(tmp_path: Path) -> None:

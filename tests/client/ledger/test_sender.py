@@ -49,8 +49,8 @@ class Desk:
             rpc or contracts.chain.rpc, signer, self.outbox, confirmations=confirmations, clock=self.clock
         )
 
-    def want(self, data: bytes, key: str = "1", to=None) -> None:
-        self.outbox.add("test", key, Call(to or self.contracts.registry.address, data))
+    def want(self, data: bytes, key: str = "1", to=None, kind: str = "test") -> None:
+        self.outbox.add(kind, key, Call(to or self.contracts.registry.address, data))
 
     def register(self, number: int) -> bytes:
         return self.contracts.registry.register(node_key(number), LATER)
@@ -134,7 +134,7 @@ def test_what_is_too_early_is_tried_again_later(contracts: Contracts, tmp_path: 
     epoch = (chain.engine.head.timestamp - GENESIS_SECONDS) // 60
     root = make_root(epoch)
     desk.want(contracts.ledger.post(root, sign(root, contracts.domain)), to=contracts.ledger.address)
-    desk.want(desk.register(1), key="behind it")
+    desk.want(desk.register(1), kind="other")
     assert desk.sender.step()
     assert "EpochNotOver" in str(desk.sender.last_error)
     assert desk.sender.step()  # still waiting: not even asked again, while the other one is done
@@ -165,8 +165,9 @@ def test_a_signed_transaction_is_sent_again_after_a_restart(contracts: Contracts
     desk = Desk(contracts, tmp_path)
     desk.want(desk.register(1))
     (entry,) = desk.outbox.entries()
-    nonce = tx.next_nonce(contracts.chain.rpc, address(ALICE))
-    signed = tx.sign(contracts.chain.rpc, ALICE, entry.call, nonce)
+    rpc = contracts.chain.rpc
+    nonce = tx.next_nonce(rpc, address(ALICE))
+    signed = tx.sign(rpc, ALICE, entry.call, nonce, block=tx.head_block(rpc))
     desk.outbox.sign(entry, signed)
     desk.outbox.close()
     desk = Desk(contracts, tmp_path)

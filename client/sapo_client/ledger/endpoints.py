@@ -1,0 +1,185 @@
+"""One address of the chain: how it is asked, and what it was found to be."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+from urllib.parse import urlsplit
+
+import requests
+from eth_typing import URI
+from web3 import HTTPProvider, Web3
+from web3.exceptions import BadResponseFormat, TooManyRequests
+from web3.middleware import ExtraDataToPOAMiddleware
+
+T = TypeVar("T")
+
+_TIMEOUT_SECONDS: Final = 15
+"""Longer than a busy public endpoint needs for a range of logs; the asker waits in a thread anyway."""
+
+_FIRST_REST_SECONDS: Final = 1.0
+_LONGEST_REST_SECONDS: Final = 300.0
+"""A stalled endpoint costs the time limit at each try: one try in five minutes at last."""
+
+_UNREACHABLE: Final = (
+    requests.RequestException,
+    ConnectionError,
+    TimeoutError,
+    BadResponseFormat,
+    TooManyRequests,
+    json.JSONDecodeError,
+)
+"""The endpoint's fault. What the chain itself refuses is an answer."""
+
+
+class Unanswered(Exception):
+    """An endpoint did not answer; the text says how."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointStatus:
+    """What is known of an endpoint.
+
+    Attributes:
+        name: its address without path and password, which may hold a secret.
+        head: number of the last block that it told; none before its first answer.
+        trouble: why it is passed over at the moment.
+        disagreements: answers that a majority denied, or that left no majority.
+    """
+
+    name: str
+    head: int | None
+    trouble: str | None
+    disagreements: int
+
+
+class Endpoint:
+    """An endpoint that rests after each silence, twice as long as the time before.
+
+    Attributes:
+        head: number of the last block that it told.
+        disagreements: counted by whoever compares its answers.
+    """
+
+    def __init__(self, url: str, web3: Web3, clock: Callable[[], float], tell: Callable[[str], None]) -> None:
+        self.name = _without_secrets(url)
+        self.head: int | None = None
+        self.disagreements = 0
+        self._web3 = web3
+        self._clock = clock
+        self._tell = tell
+        self._chain_id: int | None = None
+        self._wrong_chain: str | None = None
+        self._silence: str | None = None
+        self._stale: str | None = None
+        self._denied: set[str] = set()
+        self._rest_seconds = _FIRST_REST_SECONDS
+        self._rests_until = float("-inf")
+
+    @property
+    def trouble(self) -> str | None:
+        """Why it is passed over, if it is."""
+        return self._wrong_chain or self._silence or self._stale
+
+    @property
+    def on_wrong_chain(self) -> bool:
+        """Whether it serves another chain, so that nothing it says counts."""
+        return self._wrong_chain is not None
+
+    @property
+    def may_be_asked(self) -> bool:
+        """Whether a question to it is worth its time now."""
+        return not self.on_wrong_chain and not self.rests
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether it has fallen behind the chain."""
+        return self._stale is not None
+
+    @property
+    def rests(self) -> bool:
+        """Whether it was silent a short while ago."""
+        return self._clock() < self._rests_until
+
+    @property
+    def status(self) -> EndpointStatus:
+        """What is known of it."""
+        return EndpointStatus(self.name, self.head, self.trouble, self.disagreements)
+
+    def ask(self, question: Callable[[Web3], T]) -> T:
+        """Its answer.
+
+        Raises:
+            Unanswered: it did not give one.
+        """
+        try:
+            answer = question(self._web3)
+        except _UNREACHABLE as error:
+            self._fell_silent(type(error).__name__)
+            raise Unanswered(type(error).__name__) from error
+        self._answered()
+        return answer
+
+    def check_chain(self, wanted: int | None, *, again: bool = False) -> None:
+        """See once, and again after every silence, which chain it serves.
+
+        Raises:
+            Unanswered: it did not say.
+        """
+        if wanted is None or (self._chain_id is not None and not again):
+            return
+        self._chain_id = self.ask(lambda web3: int(web3.eth.chain_id))
+        trouble = f"it serves chain {self._chain_id}, the manifest names {wanted}"
+        self._wrong_chain = self._told(self._wrong_chain, trouble if self._chain_id != wanted else None)
+
+    def note_lag(self, blocks: int | None) -> None:
+        """Take down that it is so many blocks behind the chain, or is not."""
+        was, self._stale = self._stale, None if blocks is None else f"it is {blocks} blocks behind"
+        if (was is None) != (self._stale is None):
+            self._told(was, self._stale)
+
+    def disagreed(self, text: str) -> None:
+        """Count an answer that others deny, and tell of its kind once."""
+        self.disagreements += 1
+        if text not in self._denied:
+            self._denied.add(text)
+            self._tell(f"{self.name}: {text}")
+
+    def _answered(self) -> None:
+        self._silence = self._told(self._silence, None)
+        self._rest_seconds, self._rests_until = _FIRST_REST_SECONDS, float("-inf")
+
+    def _fell_silent(self, reason: str) -> None:
+        self._chain_id = None  # another server may answer next time
+        self._silence = self._told(self._silence, f"no answer ({reason})")
+        self._rests_until = self._clock() + self._rest_seconds
+        self._rest_seconds = min(2 * self._rest_seconds, _LONGEST_REST_SECONDS)
+
+    def _told(self, before: str | None, trouble: str | None) -> str | None:
+        if trouble != before:
+            self._tell(f"{self.name}: {trouble or 'in order again'}")
+        return trouble
+
+
+def connect(url: str) -> Web3:
+    """A connection over HTTP; nothing is asked yet."""
+    session = requests.Session()
+    # A proxy from the environment cannot reach this machine's own loopback interface.
+    session.trust_env = urlsplit(url).hostname not in {"127.0.0.1", "localhost", "::1"}
+    provider = HTTPProvider(
+        URI(url),
+        # As a stream, for then the limit holds for the whole answer and not only between its bytes.
+        request_kwargs={"timeout": _TIMEOUT_SECONDS, "stream": True},
+        session=session,
+        exception_retry_configuration=None,  # the asker retries, and knows what it may repeat
+    )
+    web3 = Web3(provider)
+    # Some test networks put signatures into a block's extra data, which web3 refuses without this.
+    web3.middleware_onion.inject(ExtraDataToPOAMiddleware, layer=0)
+    return web3
+
+
+def _without_secrets(url: str) -> str:
+    parts = urlsplit(url)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return f"{parts.scheme}://{host}" + (f":{parts.port}" if parts.port else "")

@@ -1,0 +1,73 @@
+"""What a transaction may cost: EIP-1559 fees, and the higher ones of a replacement."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from web3 import Web3
+
+from sapo_client.ledger.errors import LedgerError
+
+GWEI: Final = 10**9
+
+DEFAULT_LIMIT_WEI: Final = 100 * GWEI
+"""Per unit of gas. A claim takes about a hundred thousand: a hundredth of a coin at most."""
+
+STUCK_BLOCKS: Final = 6
+"""A transaction that is not mined for so many blocks needs higher fees: then the headroom may be used up."""
+
+_BASE_FEE_HEADROOM: Final = 2
+"""The base fee at most doubles in six full blocks; what is not needed is not paid."""
+
+_BUMP: Final = (9, 8)
+"""Nodes take a replacement for one tenth more, some for one eighth."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fees:
+    """The two fees of EIP-1559, in wei per unit of gas.
+
+    Attributes:
+        tip: for the block's author.
+        most: for everything; what the base fee and the tip leave of it is not paid.
+    """
+
+    tip: int
+    most: int
+
+
+def quote(web3: Web3, limit_wei: int) -> Fees:
+    """Today's fees.
+
+    Raises:
+        LedgerError: even the next block costs more than the limit.
+    """
+    tip = int(web3.eth.max_priority_fee)
+    base = int(web3.eth.get_block("latest")["baseFeePerGas"])
+    if base + tip > limit_wei:
+        raise LedgerError(
+            f"a transaction costs {(base + tip) / GWEI:.3g} gwei per gas now, more than the limit",
+            hint=f"it waits until fees fall; the limit is ledger.max_fee_gwei, now {limit_wei / GWEI:.3g}",
+        )
+    return Fees(tip, min(_BASE_FEE_HEADROOM * base + tip, limit_wei))
+
+
+def middle(quotes: Sequence[Fees]) -> Fees:
+    """Fees that neither a single high nor a single low quote can set alone; of two the lower ones."""
+    place = (len(quotes) - 1) // 2
+    tip = sorted(quote.tip for quote in quotes)[place]
+    return Fees(tip, max(tip, sorted(quote.most for quote in quotes)[place]))
+
+
+def bump(old: Fees, today: Fees, limit_wei: int) -> Fees | None:
+    """The fees of a replacement; none if the limit leaves no room for what nodes ask for one."""
+    least = Fees(_raised(old.tip), _raised(old.most))
+    if least.most > limit_wei or least.tip > limit_wei:
+        return None
+    most = min(max(least.most, today.most), limit_wei)
+    return Fees(min(max(least.tip, today.tip), most), most)
+
+
+def _raised(fee: int) -> int:
+    numerator, denominator = _BUMP
+    return -(-fee * numerator // denominator)

@@ -1,0 +1,49 @@
+"""Whatever fails on the way: each record once on the chain, no nonce and no epoch signed twice."""
+
+from collections.abc import Iterator
+
+import pytest
+from fuzz.schedules import Ground, play
+
+from sapo_client.ledger import fees, sender
+from sapo_client.node.archive import Archive
+
+SCHEDULES = 30
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+    opened = Ground(tmp_path_factory.mktemp("ground"))
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize("seed", range(SCHEDULES))
+def test_a_fault_schedule_loses_and_doubles_nothing(ground: Ground, seed: int) -> None:
+    assert play(ground, seed).findings == ()
+
+
+def test_the_same_seed_gives_the_same_schedule(ground: Ground) -> None:
+    assert play(ground, 3) == play(ground, 3)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "broken", "seeds", "words"),
+    [
+        (sender, "is_lost", lambda *_: True, (1, 4, 6), "is refused|stands for"),
+        (fees, "_BUMP", (21, 20), (1, 2), "replaced for too little"),
+        (Archive, "approve", lambda *_: True, (0, 1), "2 signatures"),
+    ],
+)
+def test_a_broken_part_is_caught(
+    ground: Ground,
+    monkeypatch: pytest.MonkeyPatch,
+    owner: object,
+    name: str,
+    broken: object,
+    seeds: tuple[int, ...],
+    words: str,
+) -> None:
+    monkeypatch.setattr(owner, name, broken)
+    found = " ".join(finding for seed in seeds for finding in play(ground, seed).findings)
+    assert any(word in found for word in words.split("|"))
