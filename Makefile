@@ -8,7 +8,7 @@ FUZZ_SECONDS ?= 120
 FUZZ_ENVELOPES ?= 1000000
 FAULT_SCHEDULES ?= 1000
 
-.PHONY: help demo test lint fuzz fuzz-nightly faults-nightly contracts contracts-test contracts-nightly contracts-lint clean
+.PHONY: help demo test lint fuzz fuzz-nightly faults-nightly contracts contracts-test contracts-nightly contracts-mutants contracts-lint clean
 
 help:
 	@echo "make demo       a whole swarm on this machine: chain, nodes, an attacker, a report (about three minutes)"
@@ -20,6 +20,7 @@ help:
 	@echo "make contracts  compile the contracts again (needs Node.js)"
 	@echo "make contracts-test     the contracts' own tests (needs Node.js)"
 	@echo "make contracts-nightly  the same with a million calls per invariant"
+	@echo "make contracts-mutants  break one rule of the contracts after the other: their tests must notice each"
 	@echo "make contracts-lint     Slither over the contracts (needs Node.js)"
 	@echo "make clean      remove the virtual environment and what the other targets made"
 
@@ -52,6 +53,9 @@ contracts-test: contracts/node_modules/.installed
 
 contracts-nightly: contracts/node_modules/.installed
 	cd contracts && FOUNDRY_PROFILE=nightly FORGE_SNAPSHOT_CHECK=true node_modules/.bin/forge test
+
+contracts-mutants: contracts/node_modules/.installed
+	cd contracts && node mutants.mjs
 
 contracts-lint: $(VENV)/.slither contracts/node_modules/.installed
 	cd contracts && PATH="$$PWD/node_modules/.bin:$$PATH" ../$(VENV)/slither/bin/slither . --config-file slither.json

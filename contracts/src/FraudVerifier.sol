@@ -14,6 +14,9 @@ import {StakeVault} from "./StakeVault.sol";
 /// @notice Anyone may prove; nobody decides. What a proof shows follows from its inputs, from the live posting and
 ///         from the last final root. A posting proven false is rejected, and the bonds of all who signed it are
 ///         slashed; of two roots signed for one epoch, only the bond of whoever signed both.
+///
+///         Together the rules leave a posting whose leaves are known no freedom but in who earned how much of the
+///         epoch, within the cap: no account may have more than it had and earned, and all together must have it.
 /// @dev Each proof counts once: a rejected posting is no longer live, and two signatures of one auditor for one
 ///      epoch are remembered. No owner.
 contract FraudVerifier {
@@ -22,7 +25,14 @@ contract FraudVerifier {
         OverCap,
         ContributionSum,
         CumulativeSum,
-        CumulativeDecrease
+        CumulativeDecrease,
+        Unearned
+    }
+
+    /// @notice All leaves of a tree, in its order.
+    struct Leaves {
+        address[] accounts;
+        uint256[] values;
     }
 
     /// @notice The epoch ledger, which created this contract.
@@ -45,6 +55,7 @@ contract FraudVerifier {
     error WrongLeaves();
     error SumMatches(uint256 sum);
     error NoDecrease(uint256 before, uint256 afterwards);
+    error WasEarned(uint256 cumulative, uint256 earned);
 
     constructor(RewardDistributor distributor_, uint256 pointsCap_, IERC20 token, uint256 exitSeconds) {
         ledger = IDisputedLedger(msg.sender);
@@ -111,8 +122,39 @@ contract FraudVerifier {
         _convict(Rule.CumulativeDecrease, root.epoch);
     }
 
+    /// @notice The live posting gives an account more than the last final root and its points of this epoch do.
+    /// @param before All leaves under the last final cumulative root.
+    /// @param points All leaves under the live contribution root; an account that is listed twice has one cap.
+    function proveUnearned(
+        address account,
+        uint256 cumulative,
+        bytes32[] calldata proof,
+        Leaves calldata before,
+        Leaves calldata points
+    ) external {
+        EpochRoot memory root = ledger.liveRoot();
+        uint256 earned = Math.saturatingAdd(_valueOf(before, account), Math.min(_valueOf(points, account), pointsCap));
+        if (cumulative <= earned) revert WasEarned(cumulative, earned);
+        _requireLeaf(root.cumulativeRoot, account, cumulative, proof);
+        _requireLeaves(distributor.cumulativeRoot(), before.accounts, before.values);
+        _requireLeaves(root.contributionRoot, points.accounts, points.values);
+        _convict(Rule.Unearned, root.epoch);
+    }
+
     function _requireLeaf(bytes32 root, address account, uint256 value, bytes32[] calldata proof) private view {
         if (MerkleSha256.rootOf(MerkleSha256.leaf(account, value), proof) != root) revert WrongLeaves();
+    }
+
+    function _requireLeaves(bytes32 root, address[] calldata accounts, uint256[] calldata values) private view {
+        if (accounts.length != values.length) revert WrongLeaves();
+        if (MerkleSha256.rootOfAll(accounts, values) != root) revert WrongLeaves();
+    }
+
+    function _valueOf(Leaves calldata leaves, address account) private pure returns (uint256 value) {
+        if (leaves.accounts.length != leaves.values.length) revert WrongLeaves();
+        for (uint256 i = 0; i < leaves.values.length; ++i) {
+            if (leaves.accounts[i] == account) value = Math.saturatingAdd(value, leaves.values[i]);
+        }
     }
 
     /// @dev A sum that overflows stays at the largest number: leaves too large to add up are no way out.
@@ -122,8 +164,7 @@ contract FraudVerifier {
         uint256[] calldata values,
         uint256 expected
     ) private view {
-        if (accounts.length != values.length) revert WrongLeaves();
-        if (MerkleSha256.rootOfAll(accounts, values) != root) revert WrongLeaves();
+        _requireLeaves(root, accounts, values);
         uint256 sum = 0;
         for (uint256 i = 0; i < values.length; ++i) {
             sum = Math.saturatingAdd(sum, values[i]);

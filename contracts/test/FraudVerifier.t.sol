@@ -60,6 +60,22 @@ contract FraudVerifierTest is Swarm {
         _isConvicted();
     }
 
+    function testFuzz_an_account_that_is_listed_twice_has_one_cap(uint256 a, uint256 b) external {
+        uint256[COUNT] memory points = [bound(a, 1, CAP), bound(b, 1, CAP), 3, 1];
+        accounts[1] = accounts[0];
+        uint256[COUNT] memory cumulative = [points[0] + points[1], 0, 3, 1];
+        EpochRoot memory root = statement(0, points, none);
+        root.cumulativeRoot = treeOf(cumulative);
+        _post(root);
+        bytes32[] memory proof = proofOf(cumulative, 0);
+        FraudVerifier.Leaves memory before;
+        FraudVerifier.Leaves memory earned = FraudVerifier.Leaves(accounts, listOf(points));
+        if (cumulative[0] <= CAP) vm.expectPartialRevert(FraudVerifier.WasEarned.selector);
+        vm.prank(PROVER);
+        verifier.proveUnearned(accounts[0], cumulative[0], proof, before, earned);
+        if (cumulative[0] > CAP) _isConvicted();
+    }
+
     function testFuzz_two_signatures_convict_the_signer_alone(uint64 epoch, bytes32 a, bytes32 b, uint256 i)
         external
     {

@@ -17,7 +17,8 @@ contract LedgerHandler is Swarm {
         OverCap,
         Total,
         Cumulative,
-        Decrease
+        Decrease,
+        Shift
     }
 
     struct Live {
@@ -46,7 +47,7 @@ contract LedgerHandler is Swarm {
     // What can happen
 
     function post(uint256 kind, uint256[COUNT] memory points, uint256 signers, uint256 skipped) external {
-        Live memory live = _invent(Lie(kind % 5), points, uint64(_nextEpoch + skipped % 3));
+        Live memory live = _invent(Lie(kind % 6), points, uint64(_nextEpoch + skipped % 3));
         signers = 7 + signers % 9; // at least one of them has a quorum
         bytes[] memory signed = signatures(signers, live.root);
         if (block.timestamp < afterEpoch(live.root.epoch)) _to(afterEpoch(live.root.epoch));
@@ -90,10 +91,12 @@ contract LedgerHandler is Swarm {
         Lie lie = _live.lie;
         uint256 i = 0;
         while (lie == Lie.Decrease && _live.cumulative[i] >= _granted[i]) ++i;
+        while (lie == Lie.Shift && _live.cumulative[(i + 1) % COUNT] <= _earned((i + 1) % COUNT)) ++i;
         _prove(Lie.OverCap, lie, FraudVerifier.WithinCap.selector, i);
         _prove(Lie.Total, lie, FraudVerifier.SumMatches.selector, i);
         _prove(Lie.Cumulative, lie, FraudVerifier.SumMatches.selector, i);
         if (_finals != 0) _prove(Lie.Decrease, lie, FraudVerifier.NoDecrease.selector, i);
+        if (_finals != 0) _prove(Lie.Shift, lie, FraudVerifier.WasEarned.selector, (i + 1) % COUNT);
         if (lie == Lie.None) return;
         check(_live.postedAt == 0, "a lie survived its challenge");
         bytes[] memory signed = signatures(_live.signers, _live.root);
@@ -234,12 +237,13 @@ contract LedgerHandler is Swarm {
         if (lie == Lie.OverCap) points[3] = CAP + 1;
         uint256 rich = 0;
         while (rich < COUNT && _granted[rich] == 0) ++rich;
-        if (lie == Lie.Decrease && rich == COUNT) lie = Lie.None;
+        if (lie >= Lie.Decrease && rich == COUNT) lie = Lie.None;
+        if (lie == Lie.Shift) points[rich] = bound(points[rich], 1, 10);
         if (lie == Lie.Decrease) points[rich] = 0;
         for (uint256 i = 0; i < COUNT; ++i) {
             live.cumulative[i] = _granted[i] + points[i];
         }
-        if (lie == Lie.Decrease) {
+        if (lie >= Lie.Decrease) {
             --live.cumulative[rich];
             ++live.cumulative[(rich + 1) % COUNT];
         }
@@ -256,6 +260,7 @@ contract LedgerHandler is Swarm {
         if (_live.postedAt == 0) return;
         // A wrong total leaves the cumulative tree short of it, too.
         bool convicts = rule == lie || (lie == Lie.Total && rule == Lie.Cumulative);
+        // What is added to one account beyond the total, or taken from another, is not earned either; found before.
         if (convicts) {
             for (uint256 auditor = 0; auditor < COUNT; ++auditor) {
                 if (_live.signers & (1 << auditor) != 0) _bookSlash(auditor);
@@ -271,7 +276,20 @@ contract LedgerHandler is Swarm {
         if (rule == Lie.Decrease) {
             verifier.proveCumulativeDecrease(accounts[i], _granted[i], proof, _live.cumulative[i], proofAfter);
         }
+        if (rule == Lie.Shift) {
+            verifier.proveUnearned(
+                accounts[i], _live.cumulative[i], proofAfter, _leaves(_granted), _leaves(_live.points)
+            );
+        }
         if (convicts) _live.postedAt = 0;
+    }
+
+    function _earned(uint256 i) private view returns (uint256) {
+        return _granted[i] + _live.points[i];
+    }
+
+    function _leaves(uint256[COUNT] memory values) private view returns (FraudVerifier.Leaves memory) {
+        return FraudVerifier.Leaves(accounts, listOf(values));
     }
 
     function _bookSlash(uint256 auditor) private {
@@ -323,7 +341,7 @@ contract LedgerInvariants is Checked {
         handler.finalise();
         handler.claim(0);
         handler.claim(0);
-        for (uint256 lie = 1; lie < 5; ++lie) {
+        for (uint256 lie = 1; lie < 6; ++lie) {
             handler.post(lie, points, 0, 0);
             handler.verify();
             handler.challenge();
@@ -348,7 +366,7 @@ contract LedgerInvariants is Checked {
         for (uint256 i = 0; i < expected.length; ++i) {
             check(handler.count(expected[i]) > 0, expected[i]);
         }
-        same(handler.count("lie rejected"), 4, "lies rejected");
+        same(handler.count("lie rejected"), 5, "lies rejected");
     }
 
     uint256 private constant WINDOW_SECONDS = 29; // the handler waits one second more

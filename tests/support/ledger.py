@@ -59,7 +59,7 @@ BOB: Final = keys(3)
 AUDITORS: Final = tuple(sorted((keys(number) for number in range(11, 15)), key=address))
 QUORUM: Final = 3
 STRANGER: Final = keys(99)
-FUNDED: Final = (DEPLOYER, ALICE, BOB, *AUDITORS)
+FUNDED: Final = (DEPLOYER, *(keys(number) for number in range(2, 6)), *AUDITORS)
 
 
 class ServedChain:

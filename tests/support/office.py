@@ -1,6 +1,8 @@
 """Nodes with a ledger for tests: the hearing half, a real checker, real contracts; time is the test's."""
 
 import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -10,6 +12,7 @@ import trio
 from support.ears import Ears
 from support.ledger import AUDITORS as FUNDED_AUDITORS
 from support.ledger import Contracts, ServedChain, address, deploy_contracts, keys
+from support.nodes import until
 from support.swarm import Identity
 
 from sapo_client import keystore
@@ -54,9 +57,11 @@ class Funded(Identity):
 
 
 WORKERS: Final = (Funded(2), Funded(3))
+CROWD: Final = (*WORKERS, Funded(4), Funded(5))
 AUDITORS: Final = tuple(
     sorted((Funded(number) for number in (11, 12, 13)), key=lambda person: person.account)
 )
+FOUR_AUDITORS: Final = tuple(sorted((*AUDITORS, Funded(14)), key=lambda person: person.account))
 assert {person.account for person in AUDITORS} <= set(map(address, FUNDED_AUDITORS))
 
 
@@ -70,12 +75,19 @@ class World:
     root: Path
 
     @classmethod
-    def create(cls, root: Path) -> "World":
+    def create(
+        cls,
+        root: Path,
+        *,
+        auditors: Sequence[Funded] = AUDITORS,
+        quorum: int = QUORUM,
+        workers: Sequence[Funded] = WORKERS,
+    ) -> "World":
         """A chain with the contracts, on which everybody is registered."""
         chain = ServedChain(root / "chain.sqlite")
-        auditors = tuple(person.account for person in AUDITORS)
-        contracts = deploy_contracts(chain, auditors=auditors, quorum=QUORUM)
-        for person in (*WORKERS, *AUDITORS):
+        accounts = tuple(person.account for person in auditors)
+        contracts = deploy_contracts(chain, auditors=accounts, quorum=quorum)
+        for person in (*workers, *auditors):
             contracts.register(keys(person.number), person.node, FAR_SECONDS)
         return cls(chain, contracts, MemoryHub(), root)
 
@@ -120,21 +132,20 @@ class Office:
             self.ears.screens,
         )
         self.archive = Archive(self.data.database, self.manifest.swarm_id)
-        self.auditor = Auditor(
-            AuditorParts(
-                manifest=self.manifest,
-                author=Author(person.seed, person.node, person.account),
-                account_key=person.secret if audits else None,
-                transport=self.ears.transport,
-                ledger=self.ledger,
-                gossip=self.ears.gossip,
-                certificates=self.ears.book,
-                archive=self.archive,
-                payable=self.payable,
-                telemetry=self.ears.telemetry,
-                clock=world.now,
-            )
+        self.parts = AuditorParts(
+            manifest=self.manifest,
+            author=Author(person.seed, person.node, person.account),
+            account_key=person.secret if audits else None,
+            transport=self.ears.transport,
+            ledger=self.ledger,
+            gossip=self.ears.gossip,
+            certificates=self.ears.book,
+            archive=self.archive,
+            payable=self.payable,
+            telemetry=self.ears.telemetry,
+            clock=world.now,
         )
+        self.auditor = Auditor(self.parts)
 
     async def run(self, *, sends: bool = True, acts: bool = True) -> None:
         """Hears, audits and posts until cancelled.
@@ -183,3 +194,22 @@ class Office:
             keystore.create(key, None, node_seed=self.person.seed, account_key=self.person.secret)
         ledger = LedgerConfig(rpc_urls=(self.world.chain.url,))
         return Config(identity=str(key), data_dir=self.data.root, ledger=ledger)
+
+
+@asynccontextmanager
+async def checking(world: World) -> AsyncIterator[tuple[trio.Nursery, CheckerPool]]:
+    """A nursery for offices, and the checkers that they share."""
+    checkers = CheckerPool(world.manifest.suite)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(checkers.run)
+        yield nursery, checkers
+        nursery.cancel_scope.cancel()
+
+
+async def connect(*offices: Office) -> None:
+    """A full mesh in which everybody knows everybody."""
+    await until(lambda: all(office.ears.hub.node(office.ears.peer_id) for office in offices))
+    for index, office in enumerate(offices):
+        for other in offices[:index]:
+            await office.ears.transport.connect(other.ears.address)
+    await until(lambda: all(a.ears.knows(b.ears) for a in offices for b in offices))

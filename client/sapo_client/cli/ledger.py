@@ -1,4 +1,4 @@
-"""`sapo ledger`: what this account earned, and why."""
+"""`sapo ledger`: what this account earned, and why; and what is wrong with the ledger."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from sapo_client.config import Config
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Look at, claim, explain and check what was earned."
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Look at, claim, explain and check what was earned; challenge what is false.",
 )
 
 
@@ -59,10 +61,24 @@ def claim(
     rpc: RpcOption = None,
     passphrase_file: PassphraseFile = None,
 ) -> None:
-    """Claim what posted epochs granted to this account."""
+    """Claim what final epochs granted to this account."""
     from sapo_client.node import ledger_commands
 
     _print(common, ledger_commands.claim(_config(common, identity, rpc, passphrase_file)))
+
+
+@command(app)
+def challenge(
+    common: Common,
+    epoch: Annotated[int, typer.Argument(metavar="EPOCH", min=0, help="Number of the epoch.")],
+    identity: IdentityOption = None,
+    rpc: RpcOption = None,
+    passphrase_file: PassphraseFile = None,
+) -> None:
+    """Prove an epoch's posting or one of its auditors false, from what this node heard."""
+    from sapo_client.node import ledger_commands
+
+    _print(common, ledger_commands.challenge(_config(common, identity, rpc, passphrase_file), epoch))
 
 
 @command(app)

@@ -98,6 +98,29 @@ class CumulativeDecrease:
         return account, self.before, _words(self.proof_before), self.after, _words(self.proof_after)
 
 
+@dataclass(frozen=True, slots=True)
+class Unearned:
+    """An account with more in the live cumulative tree than it had and earned.
+
+    Attributes:
+        before: all leaves of the last final cumulative tree.
+        points: all leaves of the live contribution tree.
+    """
+
+    FUNCTION: ClassVar[str] = "proveUnearned"
+
+    account: Account
+    cumulative: int
+    proof: Sequence[Digest]
+    before: Sequence[tuple[Account, int]]
+    points: Sequence[tuple[Account, int]]
+
+    def arguments(self) -> Sequence[Any]:
+        """The leaf with its proof, and both trees."""
+        leaf = to_checksum_address(self.account), self.cumulative, _words(self.proof)
+        return *leaf, _columns(self.before), _columns(self.points)
+
+
 def root_fields(root: EpochRoot) -> tuple[object, ...]:
     """A statement as the contracts' struct."""
     return (

@@ -34,6 +34,7 @@ _HOPELESS: Final = frozenset(
         "SumMatches",
         "TooFewSignatures",
         "TooManyNodes",
+        "WasEarned",
         "WithinCap",
         "WrongLeaves",
         "WrongProof",

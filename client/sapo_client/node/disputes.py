@@ -12,6 +12,7 @@ from sapo_client.ledger.fraud import (
     Equivocation,
     FraudProof,
     OverCap,
+    Unearned,
 )
 from sapo_client.node.archive import Archive
 from sapo_protocol import merkle, secp256k1
@@ -41,7 +42,7 @@ class Dispute:
 
 def find_fraud(dispute: Dispute, archive: Archive) -> FraudProof | None:
     """A proof that a live posting is false, if the archive holds the leaves of one."""
-    root = dispute.root
+    root, last = dispute.root, dispute.last
     proposals = [*archive.proposals(root.epoch).values()]
     points = _leaves_of(root.contribution_root, proposals, _points)
     cumulative = _leaves_of(root.cumulative_root, proposals, _cumulative)
@@ -50,11 +51,17 @@ def find_fraud(dispute: Dispute, archive: Archive) -> FraudProof | None:
             return over
         if _sum(points) != root.total:
             return ContributionSum(points)
-    if cumulative is not None:
-        if _sum(cumulative) != dispute.granted + root.total:
-            return CumulativeSum(cumulative)
-        return _decrease(dispute.last, cumulative, archive)
-    return None
+    if cumulative is None:
+        return None
+    if _sum(cumulative) != dispute.granted + root.total:
+        return CumulativeSum(cumulative)
+    earlier = archive.proposals(last.epoch).values() if last else ()
+    before = _leaves_of(last.cumulative_root, earlier, _cumulative) if last else ()
+    if before is None:
+        return None
+    if (decrease := _decrease(before, cumulative)) is not None or points is None:
+        return decrease
+    return _unearned(before, points, cumulative, dispute.points_cap)
 
 
 def equivocations(archive: Archive, epoch: int, domain: Domain) -> Mapping[Account, Equivocation]:
@@ -80,10 +87,7 @@ def _over_cap(points: Leaves, cap: int) -> OverCap | None:
     return None
 
 
-def _decrease(last: EpochRoot | None, cumulative: Leaves, archive: Archive) -> CumulativeDecrease | None:
-    if last is None:
-        return None
-    before = _leaves_of(last.cumulative_root, archive.proposals(last.epoch).values(), _cumulative) or ()
+def _decrease(before: Leaves, cumulative: Leaves) -> CumulativeDecrease | None:
     places = {account: index for index, (account, _) in enumerate(cumulative)}
     for index, (account, had) in enumerate(before):
         place = places.get(account)
@@ -92,6 +96,14 @@ def _decrease(last: EpochRoot | None, cumulative: Leaves, archive: Archive) -> C
             return CumulativeDecrease(
                 account, had, proof_before, has, merkle.proof(_hashes(cumulative), place)
             )
+    return None
+
+
+def _unearned(before: Leaves, points: Leaves, cumulative: Leaves, cap: int) -> Unearned | None:
+    had, earned = dict(before), dict(points)
+    for index, (account, has) in enumerate(cumulative):
+        if has > had.get(account, 0) + min(earned.get(account, 0), cap):
+            return Unearned(account, has, merkle.proof(_hashes(cumulative), index), before, points)
     return None
 
 

@@ -22,6 +22,7 @@ from sapo_client.ledger.fees import GWEI
 from sapo_client.ledger.records import LedgerStatus
 from sapo_client.ledger.service import Ledger
 from sapo_client.node.archive import Archive
+from sapo_client.node.disputes import Dispute, equivocations, find_fraud
 from sapo_client.node.identity import CERTIFICATE_SECONDS
 from sapo_client.node.manifests import settle_manifest
 from sapo_client.node.supervisor import find_sapo_error
@@ -37,14 +38,17 @@ from sapo_protocol.manifest import Manifest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from sapo_client.ledger.fraud import FraudProof
+    from sapo_protocol.eip712 import EpochRoot
+
 Facts = dict[str, Any]
 """What a command prints, by name."""
 
-CLAIM_PATIENCE_SECONDS: Final = 60.0
+PATIENCE_SECONDS: Final = 60.0
 _LOOK_SECONDS: Final = 0.5
 
 _TIDY_SECONDS: Final = 5.0
-"""For the outbox to learn that the chain has the claim; the next node would see it otherwise."""
+"""For the outbox to learn that the chain has it; the next node would see it otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,7 @@ class _Books:
     archive: Archive
 
     async def settlement(self) -> tuple[int, Proposal] | None:
-        """The last posted epoch and the proposal behind it, if any was posted.
+        """The last final epoch and the proposal behind it, if there is one.
 
         Raises:
             SapoError: this node did not hear the proposal.
@@ -106,6 +110,13 @@ def claim(config: Config) -> Facts:
         return _run(_claim, books, running)
 
 
+def challenge(config: Config, epoch: int) -> Facts:
+    """Hands in what proves an epoch's live posting, or an auditor of it, false, and waits for it."""
+    with _books(config) as books:
+        running = locks.holder(books.data.lock) is not None
+        return _run(_challenge, books, epoch, running)
+
+
 def explain(config: Config, epoch: int) -> Facts:
     """Which rollouts of an epoch counted and why others did not."""
     with _books(config) as books:
@@ -129,15 +140,18 @@ async def _status(books: _Books) -> Facts:
     granted = shares.get(books.account, 0)
     claimed = await books.ledger.claimed()
     live = {account for account, _ in await books.ledger.live_accounts()}
+    posting, stake = await books.ledger.live_record(), await books.ledger.stake()
     return {
         "account": str(books.account),
         "chain": books.manifest.chain_id,
         "registered": books.account in live,
         "last epoch": settlement[0] if settlement else None,
+        "epoch in its challenge window": posting.root.epoch if posting else None,
         "points granted": granted,
         "points claimed": claimed,
         "claimable": granted - claimed,
         "tokens": await books.ledger.balance() / 10**18,
+        "tokens bonded": stake.bonded / 10**18,
         **_sending(books.ledger.status()),
     }
 
@@ -166,7 +180,7 @@ async def _register(books: _Books, running: bool) -> Facts:
         await books.ledger.register(books.node, not_after)
 
     known = await is_registered()
-    await _see_through(books, running, is_registered, wish, what="the registration")
+    await _settle(books, "registration", wish, is_registered, running)
     return {"account": str(books.account), "node": str(books.node), "registered": True, "before": known}
 
 
@@ -176,10 +190,18 @@ async def _claim(books: _Books, running: bool) -> Facts:
     if granted <= before:
         raise SapoError(
             f"nothing to claim: {granted} points granted, {before} claimed",
-            hint="points are granted when an epoch is posted: sapo ledger status",
+            hint="points are granted when an epoch is final: sapo ledger status",
             exit_code=ExitCode.LEDGER,
         )
-    await _settle(books, before, running)
+
+    async def wish() -> None:  # an epoch that becomes final meanwhile makes the proof stale
+        grant = await _grant(books)
+        await books.ledger.claim(grant.points, grant.proof)
+
+    async def is_done() -> bool:
+        return await books.ledger.claimed() != before
+
+    await _settle(books, "claim", wish, is_done, running)
     claimed = await books.ledger.claimed()
     return {
         "account": str(books.account),
@@ -189,8 +211,53 @@ async def _claim(books: _Books, running: bool) -> Facts:
     }
 
 
+async def _challenge(books: _Books, epoch: int, running: bool) -> Facts:
+    await books.ledger.check()
+    live = await books.ledger.live_record()
+    root = live.root if live is not None and live.root.epoch == epoch else None
+    false = await _fraud(books, root) if root else None
+    liars = {
+        auditor: proof
+        for auditor, proof in equivocations(books.archive, epoch, books.manifest.ledger_domain).items()
+        if not await books.ledger.has_equivocated(auditor, epoch)
+    }
+    proofs = [*liars.values(), *([false] if false else [])]
+    if not proofs:
+        raise SapoError(
+            f"nothing in {books.data.root} proves epoch {epoch} false",
+            hint="only what breaks a rule of the contracts can be challenged, and only until it is final",
+            exit_code=ExitCode.LEDGER,
+        )
+    before = await books.ledger.balance()
+
+    async def wish() -> None:
+        for proof in proofs:
+            await books.ledger.challenge(epoch, proof)
+
+    async def is_done() -> bool:
+        punished = [await books.ledger.has_equivocated(auditor, epoch) for auditor in liars]
+        now = await books.ledger.live_record()
+        return all(punished) and not (false and now and now.root == root)
+
+    await _settle(books, "challenge", wish, is_done, running)
+    return {
+        "epoch": epoch,
+        "proofs": ", ".join(proof.FUNCTION for proof in proofs),
+        "tokens earned": (await books.ledger.balance() - before) / 10**18,
+    }
+
+
+async def _fraud(books: _Books, root: EpochRoot) -> FraudProof | None:
+    """What proves a live posting false, if anything does."""
+    record = await books.ledger.last_record()
+    last = record.root if record else None
+    cap = await books.ledger.points_cap()
+    dispute = Dispute(root, last, granted=await books.ledger.granted_points(), points_cap=cap)
+    return find_fraud(dispute, books.archive)
+
+
 async def _grant(books: _Books) -> _Grant:
-    """What the last posted epoch grants this account in all, with the proof."""
+    """What the last final epoch grants this account in all, with the proof."""
     settlement = await books.settlement()
     shares = settlement[1].shares if settlement else ()
     for index, share in enumerate(shares):
@@ -199,41 +266,17 @@ async def _grant(books: _Books) -> _Grant:
     return _Grant(0, ())
 
 
-async def _settle(books: _Books, before: int, running: bool) -> None:
-    """Waits until the chain has the claim.
-
-    An epoch that becomes final meanwhile makes the proof stale: then the claim is made anew.
-    """
-
-    async def is_paid() -> bool:
-        return await books.ledger.claimed() != before
-
-    async def wish() -> None:
-        grant = await _grant(books)
-        await books.ledger.claim(grant.points, grant.proof)
-
-    await _see_through(books, running, is_paid, wish, what="the claim")
-
-
-async def _see_through(
-    books: _Books,
+async def _settle(
+    books: _Books, name: str, wish: Callable[[], Awaitable[None]], is_done: Callable[[], Awaitable[bool]],
     running: bool,
-    is_done: Callable[[], Awaitable[bool]],
-    wish: Callable[[], Awaitable[None]],
-    *,
-    what: str,
-) -> None:
-    """Wishes again and again (the outbox keeps each wish once) until it is done; sends, if no node does.
-
-    Raises:
-        SapoError: the chain does not take it in time.
-    """
+) -> None:  # fmt: skip
+    """Queues what is wished and waits until the chain has it; sends it, if no node does."""
     async with trio.open_nursery() as nursery:
         if not running:
             nursery.start_soon(books.ledger.run)
-        with trio.move_on_after(CLAIM_PATIENCE_SECONDS) as patience:
+        with trio.move_on_after(PATIENCE_SECONDS) as patience:
             while not await is_done():
-                await wish()
+                await wish()  # the outbox keeps each wish once
                 await trio.sleep(_LOOK_SECONDS)
         if not running:
             with trio.move_on_after(_TIDY_SECONDS):
@@ -242,7 +285,7 @@ async def _see_through(
         nursery.cancel_scope.cancel()
     if patience.cancelled_caught:
         raise SapoError(
-            f"{what} is queued, but the chain has not taken it yet",
+            f"the {name} is queued, but the chain has not taken it yet",
             hint="it will be sent when the chain answers; watch it with: sapo ledger status",
             exit_code=ExitCode.LEDGER,
         )
@@ -252,8 +295,8 @@ async def _explain(books: _Books, epoch: int) -> Facts:
     record = await books.ledger.record(epoch)
     if record is None:
         raise SapoError(
-            f"nothing was posted for epoch {epoch}",
-            hint="`sapo ledger status` names the last posted epoch",
+            f"epoch {epoch} is not final",
+            hint="`sapo ledger status` names the last final epoch, and the posting that can be challenged",
             exit_code=ExitCode.LEDGER,
         )
     proposal = books.archive.proposal(ContentId(record.root.archive_digest))

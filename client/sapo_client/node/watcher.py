@@ -59,16 +59,24 @@ class Watcher:
 
     async def run(self) -> None:
         """Watches until cancelled; may be run again after that."""
+        while True:
+            await self.look()
+            await trio.sleep(_LOOK_SECONDS)
+
+    async def look(self) -> None:
+        """Looks once at what auditors signed and at the live posting; what follows is queued."""
+        if not self._auditors:
+            await self._learn_terms()
+        await self._punish_equivocations()
+        live = await self._parts.ledger.live_record()
+        if live is not None:
+            await self._judge(live)
+
+    async def _learn_terms(self) -> None:
         ledger = self._parts.ledger
-        self._auditors, self._quorum = await ledger.auditors()
         self._challenge_seconds = await ledger.challenge_seconds()
         self._points_cap = await ledger.points_cap()
-        while True:
-            await self._punish_equivocations()
-            live = await ledger.live_record()
-            if live is not None:
-                await self._judge(live)
-            await trio.sleep(_LOOK_SECONDS)
+        self._auditors, self._quorum = await ledger.auditors()
 
     async def _punish_equivocations(self) -> None:
         parts = self._parts

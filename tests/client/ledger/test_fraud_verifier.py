@@ -31,6 +31,7 @@ from sapo_client.ledger.fraud import (
     Equivocation,
     FraudProof,
     OverCap,
+    Unearned,
 )
 from sapo_client.ledger.records import Stake
 from sapo_protocol import merkle
@@ -169,6 +170,34 @@ def test_an_account_that_keeps_its_points_convicts_nobody(contracts: Contracts) 
     assert refusal(contracts, CumulativeDecrease(B, 3, before, 2, after)) == "WrongLeaves"
 
 
+def test_an_account_that_gets_what_another_earned(contracts: Contracts) -> None:
+    first, second = {A: 7, B: 3}, {A: 1, B: 2}
+    posted(contracts, statement(0, first))
+    contracts.finalise()
+    shifted = Tree({A: 9, B: 4})
+    root = posted(contracts, replace(statement(1, second, first), cumulative_root=shifted.root))
+    proof = Unearned(A, 9, shifted.proof(A), leaves(first), leaves(second))
+    contracts.prove(proof)
+    assert is_rejected(contracts, root)
+
+
+def test_an_account_that_gets_what_it_earned_convicts_nobody(contracts: Contracts) -> None:
+    first, second, after = {A: 7, B: 3}, {A: 1, B: 2}, Tree({A: 8, B: 5})
+    posted(contracts, statement(0, first))
+    contracts.finalise()
+    posted(contracts, statement(1, second, first))
+    honest = Unearned(A, 8, after.proof(A), leaves(first), leaves(second))
+    assert refusal(contracts, honest) == "WasEarned"
+    for forged in (
+        replace(honest, before=()),
+        replace(honest, points=leaves({B: 2})),
+        replace(honest, before=leaves({A: 6, B: 4})),
+        replace(honest, cumulative=9),
+        replace(honest, points=(*leaves(second), (A, 1)), cumulative=10),
+    ):
+        assert refusal(contracts, forged) == "WrongLeaves"
+
+
 def test_proofs_want_a_live_posting(contracts: Contracts) -> None:
     points = {A: POINTS_CAP + 1}
     proofs: list[FraudProof] = [
@@ -176,11 +205,12 @@ def test_proofs_want_a_live_posting(contracts: Contracts) -> None:
         ContributionSum(leaves(points)),
         CumulativeSum(leaves(points)),
         CumulativeDecrease(A, 2, (), 1, ()),
+        Unearned(A, 2, (), (), ()),
     ]
-    assert [refusal(contracts, proof) for proof in proofs] == ["NothingLive"] * 4
+    assert [refusal(contracts, proof) for proof in proofs] == ["NothingLive"] * len(proofs)
     posted(contracts, statement(0, points))
     contracts.finalise()  # nobody watched
-    assert [refusal(contracts, proof) for proof in proofs] == ["NothingLive"] * 4
+    assert [refusal(contracts, proof) for proof in proofs] == ["NothingLive"] * len(proofs)
 
 
 def test_a_posting_can_be_challenged_until_it_is_final(contracts: Contracts) -> None:

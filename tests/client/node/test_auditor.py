@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 import trio
 from support.ledger import ServedChain
 from support.nodes import until
-from support.office import AUDITORS, KINDS, WORKERS, Office, World
+from support.office import AUDITORS, KINDS, WORKERS, Office, World, checking, connect
 
 from sapo_client.errors import SapoError
 from sapo_client.node import ledger_commands
@@ -36,24 +35,6 @@ def world(tmp_path: Path) -> Iterator[World]:
     created = World.create(tmp_path)
     yield created
     created.chain.close()
-
-
-@asynccontextmanager
-async def checking(world: World) -> AsyncIterator[tuple[trio.Nursery, CheckerPool]]:
-    checkers = CheckerPool(world.manifest.suite)
-    async with trio.open_nursery() as nursery:
-        await nursery.start(checkers.run)
-        yield nursery, checkers
-        nursery.cancel_scope.cancel()
-
-
-async def connect(*offices: Office) -> None:
-    """A full mesh in which everybody knows everybody."""
-    await until(lambda: all(office.ears.hub.node(office.ears.peer_id) for office in offices))
-    for index, office in enumerate(offices):
-        for other in offices[:index]:
-            await office.ears.transport.connect(other.ears.address)
-    await until(lambda: all(a.ears.knows(b.ears) for a in offices for b in offices))
 
 
 async def post(world: World, epoch: int, witness: Office) -> None:
@@ -135,7 +116,7 @@ async def test_two_epochs_are_counted_posted_claimed_and_explained(world: World)
             **{admitted.content_id.hex(): "payable" for admitted in payable},
             dull.content_id.hex(): "all completions earned the same: not payable",
         }
-        with pytest.raises(SapoError, match="nothing was posted"):
+        with pytest.raises(SapoError, match="is not final"):
             await _command(ledger_commands.explain, alice, EPOCH + 5)
         for office in everybody:
             assert office.ears.events("service_failed") == []

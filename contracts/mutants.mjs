@@ -1,0 +1,51 @@
+// Breaks one rule of the contracts after the other and sees that the Foundry tests notice each.
+import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { spawnSync } from "node:child_process";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const here = dirname(fileURLToPath(import.meta.url));
+const copied = ["src", "test", "foundry.toml", "solc.mjs"];
+
+// File, what stands there once, and what a careless hand makes of it.
+const mutants = [
+  ["EpochLedger", "if (block.timestamp < finalAt) revert StillChallengeable(finalAt);", ""],
+  ["EpochLedger", "if (_live.postedAt != 0) revert OtherPostingLive(_live.epoch);", ""],
+  ["EpochLedger", "if (root.total > epochBudget) revert OverBudget(root.total, epochBudget);", ""],
+  ["EpochLedger", "if (vault.bonded(signer) < auditorBond) revert NotBonded(signer);", ""],
+  ["EpochLedger", "_isRejected[digest] = true;", ""],
+  ["EpochLedger", "if (_count(signers) >= quorum) return;", "return;"],
+  ["StakeVault", "uint256(stake.bonded) + stake.exiting", "uint256(stake.bonded)"],
+  ["StakeVault", "stake.withdrawableAt = withdrawableAt.toUint64();", ""],
+  ["RewardDistributor", "_payees[account].claimed = cumulative.toUint96();", ""],
+  ["RewardDistributor", "if (paid > grantedPoints) revert OverGranted(paid, grantedPoints);", ""],
+  ["FraudVerifier", "equivocated[signer][a.epoch] = true;", ""],
+  ["FraudVerifier", "Math.min(_valueOf(points, account), pointsCap)", "_valueOf(points, account)"],
+  ["FraudVerifier", "sum = Math.saturatingAdd(sum, values[i]);", "sum = sum + values[i];"],
+  ["NodeRegistry", "places[i].notAfter <= block.timestamp) free = i;", "places[i].notAfter == 0) free = i;"],
+];
+
+function survives(folder, [name, from, to]) {
+  const path = join(folder, "src", `${name}.sol`);
+  const genuine = readFileSync(path, "utf8");
+  if (genuine.split(from).length !== 2) throw new Error(`${name} does not hold once: ${from}`);
+  writeFileSync(path, genuine.replace(from, to));
+  const run = spawnSync("node_modules/.bin/forge", ["test", "--fail-fast"], { cwd: folder, encoding: "utf8" });
+  writeFileSync(path, genuine);
+  if (run.stdout.includes("Compiler run failed")) throw new Error(`${name} does not compile with: ${to}`);
+  return run.status === 0;
+}
+
+const folder = mkdtempSync(join(tmpdir(), "mutants-"));
+for (const name of copied) cpSync(join(here, name), join(folder, name), { recursive: true });
+symlinkSync(join(here, "node_modules"), join(folder, "node_modules"));
+let survivors = 0;
+for (const mutant of mutants) {
+  const survived = survives(folder, mutant);
+  survivors += survived;
+  console.log(`${survived ? "SURVIVED" : "killed  "} ${mutant[0]}: ${mutant[1]}`);
+}
+rmSync(folder, { recursive: true });
+console.log(`${mutants.length - survivors} of ${mutants.length} mutants killed`);
+process.exit(survivors ? 1 : 0);

@@ -1,0 +1,122 @@
+"""What an archive proves: each kind of false posting, so that the contract is convinced, and no true one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.ledger import POINTS_CAP, Contracts, ServedChain, deploy_contracts, sign
+from support.office import AUDITORS, CROWD
+from support.swarm import make_manifest
+
+from sapo_client.ledger.fraud import ContributionSum, CumulativeDecrease, CumulativeSum, OverCap, Unearned
+from sapo_client.node.archive import Archive
+from sapo_client.node.disputes import Dispute, find_fraud
+from sapo_protocol.contributions import Proposal, Share
+from sapo_protocol.eip712 import EpochRoot
+from sapo_protocol.envelope import Kind, seal
+from sapo_protocol.identifiers import ContentId
+
+A, B, C, D = sorted(person.account for person in CROWD)
+FIRST = (Share(A, 3, 3), Share(B, 1, 1), Share(C, 2, 2))
+SECOND = (Share(A, 1, 4), Share(B, 0, 1), Share(C, 4, 6), Share(D, 2, 2))
+
+
+class Book:
+    """An archive, and the contracts that its proposals are posted to."""
+
+    def __init__(self, contracts: Contracts, path: Path) -> None:
+        self.contracts = contracts
+        self.archive = Archive(path, make_manifest().swarm_id)
+
+    def propose(self, epoch: int, shares: tuple[Share, ...]) -> EpochRoot:
+        """The root of a proposal that the archive holds."""
+        author = AUDITORS[0]
+        proposal = Proposal(author.node, author.account, epoch, (ContentId(bytes(32)),), shares)
+        envelope = seal(Kind.PROPOSAL, make_manifest().swarm_id, proposal.to_payload(), author.seed)
+        self.archive.add(envelope.content_id, Kind.PROPOSAL, proposal, envelope.to_bytes())
+        return proposal.root(envelope.content_id)
+
+    def post(self, root: EpochRoot) -> Dispute:
+        """A posting under the chain's eyes."""
+        self.contracts.post(root, sign(root, self.contracts.domain))
+        next_epoch = self.contracts.ledger.next_epoch()
+        record = self.contracts.ledger.record(next_epoch - 1) if next_epoch else None
+        last = record.root if record else None
+        return Dispute(root, last, self.contracts.distributor.granted_points(), POINTS_CAP)
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Iterator[Book]:
+    chain = ServedChain(tmp_path / "chain.sqlite")
+    yield Book(deploy_contracts(chain), tmp_path / "archive.sqlite")
+    chain.close()
+
+
+def over_cap(book: Book) -> EpochRoot:
+    most = POINTS_CAP + 1
+    return book.propose(1, (Share(A, most, 3 + most), *SECOND[1:]))
+
+
+def a_wrong_total(book: Book) -> EpochRoot:
+    return replace(book.propose(1, SECOND), total=8)
+
+
+def more_than_granted(book: Book) -> EpochRoot:
+    return book.propose(1, (*SECOND[:3], Share(D, 2, 50)))
+
+
+def a_dropped_account(book: Book) -> EpochRoot:
+    return book.propose(1, (SECOND[0], *SECOND[2:]))
+
+
+def moved_points(book: Book) -> EpochRoot:
+    return book.propose(1, (SECOND[0], Share(B, 0, 0), Share(C, 4, 7), SECOND[3]))
+
+
+def shifted_points(book: Book) -> EpochRoot:
+    told = book.propose(1, SECOND)
+    kept = (Share(A, 1, 5), Share(B, 0, 1), Share(C, 4, 5), Share(D, 2, 2))
+    return replace(told, cumulative_root=book.propose(1, kept).cumulative_root)
+
+
+def a_foreign_cumulative_root(book: Book) -> EpochRoot:
+    other = book.propose(1, (*SECOND[:3], Share(D, 3, 3)))
+    return replace(book.propose(1, SECOND), cumulative_root=other.cumulative_root)
+
+
+@pytest.mark.parametrize(
+    ("lie", "kind"),
+    [
+        (over_cap, OverCap),
+        (a_wrong_total, ContributionSum),
+        (more_than_granted, CumulativeSum),
+        (a_dropped_account, CumulativeSum),
+        (moved_points, CumulativeDecrease),
+        (shifted_points, Unearned),
+        (a_foreign_cumulative_root, CumulativeSum),
+    ],
+)
+def test_each_lie_is_found_and_convicted(book: Book, lie: Callable[[Book], EpochRoot], kind: type) -> None:
+    assert find_fraud(book.post(book.propose(0, FIRST)), book.archive) is None
+    book.contracts.finalise()
+    proof = find_fraud(book.post(lie(book)), book.archive)
+    assert isinstance(proof, kind)
+    assert proof is not None
+    book.contracts.prove(proof)
+    assert book.contracts.ledger.live() is None
+
+
+def test_a_true_posting_is_not_accused(book: Book) -> None:
+    for epoch, shares in enumerate((FIRST, SECOND)):
+        assert find_fraud(book.post(book.propose(epoch, shares)), book.archive) is None
+        book.contracts.finalise()
+
+
+def test_leaves_that_nobody_told_prove_nothing(book: Book, tmp_path: Path) -> None:
+    dispute = book.post(book.propose(0, (Share(A, POINTS_CAP + 1, POINTS_CAP + 1),)))
+    deaf = Archive(tmp_path / "deaf.sqlite", make_manifest().swarm_id)
+    assert find_fraud(dispute, deaf) is None
+    assert isinstance(find_fraud(dispute, book.archive), OverCap)
