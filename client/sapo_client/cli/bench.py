@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,6 +13,7 @@ from sapo_client.cli.render import Grid
 if TYPE_CHECKING:
     from sapo_client.bench.admission import AdmissionRate
     from sapo_client.bench.checking import CheckingRate, LoadRate
+    from sapo_client.bench.ledger import LedgerGas
     from sapo_client.bench.memory import AdmissionMemory
     from sapo_client.bench.spread import Spread
 
@@ -103,3 +105,51 @@ def _rows(
 def _spread(spread: Spread, form: str) -> str:
     """The middle of several pairs, and the least and the greatest."""
     return f"{spread.median:{form}} ({spread.least:{form}} to {spread.greatest:{form}})"
+
+
+@command(app)
+def ledger(common: Common) -> None:
+    """Measure the gas of the ledger's transactions, beside the targets and what rl-swarm's cost.
+
+    Runs the real contracts on a chain of its own, for a few seconds.
+    """
+    from dataclasses import asdict
+
+    from sapo_client.bench import ledger as bench
+
+    gas = bench.ledger_gas()
+    document = {
+        "format": "sapo/bench/ledger/1",
+        **asdict(gas),
+        "targets": {
+            "bind": bench.BIND_TARGET,
+            "epoch": bench.EPOCH_TARGET,
+            "claim": bench.CLAIM_TARGET,
+        },
+        "rl_swarm": {"first_submission": bench.RL_SWARM_FIRST, "later_submission": bench.RL_SWARM_LATER},
+    }
+    columns = ("transaction", "gas", "target", "of target", "rl-swarm", "of rl-swarm")
+    common.output.emit(document, Grid(columns, list(_gas_rows(gas))))
+
+
+def _gas_rows(gas: LedgerGas) -> Iterator[tuple[str, ...]]:
+    """rl-swarm's column is what its nodes would send for the same: a submission of each account."""
+    from sapo_client.bench import ledger as bench
+
+    yield ("deploy everything", f"{gas.deploy}", "-", "-", "-", "-")
+    yield _gas_row("bind a node", gas.bind[0], bench.BIND_TARGET, None)
+    yield _gas_row("bind a fourth node", gas.bind[-1], bench.BIND_TARGET, None)
+    for epoch in gas.epochs:
+        what = f"{epoch.accounts} accounts, {epoch.rollouts} rollouts"
+        submissions = epoch.accounts * bench.RL_SWARM_LATER
+        yield _gas_row(f"post an epoch: {what}", epoch.post, bench.EPOCH_TARGET, submissions)
+        yield _gas_row(f"post and make final: {what}", epoch.settled, bench.EPOCH_TARGET, submissions)
+    for epoch in gas.epochs:
+        which = "first" if epoch.first_claim else "later"
+        name = f"{which} claim among {epoch.accounts} accounts"
+        yield _gas_row(name, epoch.claim, bench.CLAIM_TARGET, None)
+
+
+def _gas_row(name: str, gas: int, target: int, rl_swarm: int | None) -> tuple[str, ...]:
+    other = ("-", "-") if rl_swarm is None else (f"{rl_swarm}", f"{gas / rl_swarm:.4f}x")
+    return (name, f"{gas}", f"{target}", f"{gas / target:.2f}x", *other)

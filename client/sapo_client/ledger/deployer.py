@@ -80,13 +80,14 @@ class Deployer:
                 )
             if entry.state is State.SIGNED and outbox.entries(State.SIGNED):
                 time.sleep(_POLL_SECONDS)
-        found = tx.receipt(rpc, entry.signed.digest) if entry.signed else None
-        if found is None:
+        receipts = (tx.receipt(rpc, signed.digest) for signed in entry.transactions)
+        mined = next((receipt for receipt in receipts if receipt is not None), None)
+        if mined is None:
             raise LedgerError(
                 f"the chain does not know transaction {key} of this deployment any more",
-                hint="it was reorganised away, or this is another chain: deploy anew, into another folder",
+                hint="run the same command again; on another chain, deploy anew, into another folder",
             )
-        return found
+        return mined
 
 
 def _entry(outbox: Outbox, key: str, call: tx.Call) -> Entry:

@@ -6,8 +6,8 @@ from typing import Final
 
 from eth_account.signers.local import LocalAccount
 from eth_utils import function_abi_to_4byte_selector
-from web3 import Web3
 
+from sapo_client.ledger import fees
 from sapo_client.ledger import transactions as tx
 from sapo_client.ledger.artefact import CONTRACTS, load
 from sapo_client.ledger.chain.scratch import scratch_chain
@@ -68,7 +68,7 @@ def quote(rpc_urls: Sequence[str], deployer: LocalAccount, plan: Plan, *, mined:
     rpc = Rpc(rpc_urls)
     chain_id = test_chain_id(rpc)
     steps = rehearse(deployer, plan)
-    fee_wei = rpc.ask(_fee_per_gas)
+    fee_wei = rpc.ask(lambda web3: fees.quote(web3, fees.DEFAULT_LIMIT_WEI)).most
     balance_wei = int(rpc.ask(lambda web3: web3.eth.get_balance(deployer.address)))
     return Quote(chain_id, steps, fee_wei, balance_wei, unsent=len(steps) - mined)
 
@@ -108,11 +108,6 @@ def rehearse(deployer: LocalAccount, plan: Plan) -> tuple[Step, ...]:
     with scratch_chain([Account.from_hex(deployer.address)], lambda: plan.genesis_seconds) as url:
         deploy([url], crew, plan)
     return tuple(Step(_does(call), receipt.gas_used, call.value_wei) for call, receipt in crew.done)
-
-
-def _fee_per_gas(web3: Web3) -> int:
-    """The limit that a transaction is signed with: the base fee may double until it is mined."""
-    return 2 * int(web3.eth.get_block("latest")["baseFeePerGas"]) + int(web3.eth.max_priority_fee)
 
 
 def coins(wei: int) -> str:

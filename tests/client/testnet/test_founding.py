@@ -115,11 +115,11 @@ def test_an_ended_founding_goes_on_behind_what_it_has_sent(
 def _end_at(number: int) -> object:
     confirm, left = Outbox.confirm, [number]
 
-    def ending(outbox: Outbox, *arguments: object) -> None:
+    def ending(outbox: Outbox, *arguments: object, **named: object) -> None:
         if not left[0]:
             raise KeyboardInterrupt
         left[0] -= 1
-        confirm(outbox, *arguments)  # type: ignore[arg-type]
+        confirm(outbox, *arguments, **named)  # type: ignore[arg-type]
 
     return ending
 

@@ -1,0 +1,176 @@
+"""What the ledger costs: the real contracts on an embedded chain. Gas is the same on every machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final
+
+from eth_account import Account as Keys
+from eth_account.signers.local import LocalAccount
+
+from sapo_client.ledger import transactions as tx
+from sapo_client.ledger.chain.scratch import scratch_chain
+from sapo_client.ledger.contract import Distributor, Ledger, Registry
+from sapo_client.ledger.deploy import Deployment, Plan, deploy
+from sapo_client.ledger.deployer import Deployer
+from sapo_client.ledger.rpc import Rpc
+from sapo_protocol import merkle, secp256k1
+from sapo_protocol.contributions import Proposal, Share, Tally, cumulative_leaves, settle
+from sapo_protocol.eip712 import Domain, EpochRoot
+from sapo_protocol.identifiers import Account, ContentId, Digest, NodeId
+
+GENESIS_SECONDS: Final = 1_700_000_000
+EPOCH_SECONDS: Final = 600
+CHALLENGE_SECONDS: Final = 60
+AUDITORS: Final = 4
+QUORUM: Final = 3
+
+SWARMS: Final = ((16, 1), (16, 512), (1024, 1), (1024, 512))
+"""Accounts, and points of each, epoch by epoch: claims among the first 16 have a proof of 4, then of 10."""
+
+BIND_TARGET, EPOCH_TARGET, CLAIM_TARGET = 120_000, 150_000, 100_000
+
+RL_SWARM_FIRST, RL_SWARM_LATER = 98_472, 81_372
+"""One node's submission of one round's reward, as rl-swarm's coordinator stores it; every node sends its own.
+
+Measured on an in-process EVM: solc 0.8, optimiser at 10,000 runs, Cancun rules."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochGas:
+    """One epoch of a swarm, from its posting to an account's claim."""
+
+    accounts: int
+    rollouts: int
+    post: int
+    finalise: int
+    claim: int
+    proof: int
+    first_claim: bool
+
+    @property
+    def settled(self) -> int:
+        """What the epoch costs the swarm, claims aside."""
+        return self.post + self.finalise
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerGas:
+    """Gas by transaction.
+
+    Attributes:
+        deploy: everything, bonds of the auditors included.
+        bind: an account's first to fourth node.
+    """
+
+    deploy: int
+    bind: tuple[int, ...]
+    epochs: tuple[EpochGas, ...]
+
+
+def ledger_gas() -> LedgerGas:
+    """The gas of a deployment, of an account's bindings, and of a few epochs."""
+    with _site() as site:
+        deployed = sum(receipt.gas_used for _, receipt in site.crew.done)
+        registry = Registry(site.rpc, site.deployment.registry)
+        later = GENESIS_SECONDS + 10**9
+        binds = [registry.register(NodeId(_digest(f"node {n}")), later) for n in range(4)]
+        bind = tuple(site.send(registry.address, data) for data in binds)
+        return LedgerGas(deployed, bind, tuple(_epochs(site)))
+
+
+def _epochs(site: _Site) -> Iterator[EpochGas]:
+    previous: Mapping[Account, int] = {}
+    for epoch, (accounts, points) in enumerate(SWARMS):
+        shares = _shares(epoch, accounts, points, previous)
+        root = Proposal(NodeId(bytes(32)), Account(bytes(20)), epoch, (), shares).root(_id(epoch))
+        post, finalise = site.settle(root)
+        leaves = cumulative_leaves(shares)
+        claimant = epoch // 2  # one account claims among few, twice, and another one among many
+        proof = merkle.proof(leaves, claimant)
+        distributor = Distributor(site.rpc, site.deployment.distributor)
+        share = shares[claimant]
+        claim = distributor.claim(share.account, share.cumulative, proof)
+        yield EpochGas(
+            accounts=accounts,
+            rollouts=root.total,
+            post=post,
+            finalise=finalise,
+            claim=site.send(distributor.address, claim),
+            proof=len(proof),
+            first_claim=epoch % 2 == 0,
+        )
+        previous = {share.account: share.cumulative for share in shares}
+
+
+def _shares(epoch: int, accounts: int, points: int, previous: Mapping[Account, int]) -> tuple[Share, ...]:
+    """What three auditors that counted alike settle to."""
+    # Ascending names: whoever claimed among few keeps its place among many.
+    names = [Account(number.to_bytes(4, "big") + bytes(15) + b"\x01") for number in range(accounts)]
+    counted = tuple((name, points) for name in names)
+    tallies = [Tally(NodeId(bytes(32)), name, epoch, counted, _digest("evidence")) for name in names[:3]]
+    return settle(tallies, previous, points)
+
+
+class _Site:
+    """A chain with the contracts, its clock, and everybody who signs."""
+
+    def __init__(self, clock: list[float], url: str, crew: Deployer) -> None:
+        self.rpc = Rpc([url])
+        self.crew = crew
+        self._clock = clock
+        self._auditors = sorted((_keys(f"auditor {n}") for n in range(AUDITORS)), key=_address)
+        self.deployment: Deployment = deploy([url], crew, self._plan())
+        self._ledger = Ledger(self.rpc, self.deployment.ledger)
+
+    def send(self, to: Account, data: bytes) -> int:
+        """The gas of a call."""
+        return self.crew.send(self.rpc, tx.Call(to, data)).gas_used
+
+    def settle(self, root: EpochRoot) -> tuple[int, int]:
+        """The gas of posting an epoch's root and of making it final."""
+        self._clock[0] = max(self._clock[0], GENESIS_SECONDS + (root.epoch + 1) * EPOCH_SECONDS)
+        digest = root.digest(Domain(self.deployment.chain_id, self._ledger.address))
+        signatures = [secp256k1.sign(bytes(keys.key), digest) for keys in self._auditors[:QUORUM]]
+        post = self.send(self._ledger.address, self._ledger.post(root, signatures))
+        self._clock[0] += CHALLENGE_SECONDS
+        return post, self.send(self._ledger.address, self._ledger.finalise())
+
+    def _plan(self) -> Plan:
+        most = max(accounts * points for accounts, points in SWARMS)
+        return Plan(
+            auditors=tuple(map(_address, self._auditors)),
+            quorum=QUORUM,
+            genesis_seconds=GENESIS_SECONDS,
+            epoch_seconds=EPOCH_SECONDS,
+            challenge_seconds=CHALLENGE_SECONDS,
+            epoch_budget_points=most,
+            points_cap=max(points for _, points in SWARMS),
+        )
+
+
+@contextmanager
+def _site() -> Iterator[_Site]:
+    clock = [float(GENESIS_SECONDS)]
+    founder = _keys("founder")
+    with scratch_chain([_address(founder)], lambda: clock[0]) as url:
+        yield _Site(clock, url, Deployer(founder))
+
+
+def _keys(name: str) -> LocalAccount:
+    return Keys.from_key(_digest(name))
+
+
+def _address(keys: LocalAccount) -> Account:
+    return Account.from_hex(keys.address)
+
+
+def _digest(name: str) -> Digest:
+    return Digest(sha256(name.encode()).digest())
+
+
+def _id(epoch: int) -> ContentId:
+    return ContentId(_digest(f"proposal {epoch}"))

@@ -1,0 +1,27 @@
+"""The ledger's bench: real transactions, whose gas does not depend on how much was learned."""
+
+from sapo_client.bench.ledger import BIND_TARGET, CLAIM_TARGET, EPOCH_TARGET, SWARMS, ledger_gas
+from sapo_client.cli.bench import _gas_rows
+from sapo_client.lab.economy import Rules
+
+SAME_GAS = 200
+"""Zero bytes in a root or a signature cost less than others; nothing else may differ."""
+
+
+def test_an_epoch_costs_the_same_whatever_the_swarm() -> None:
+    gas = ledger_gas()
+    assert [(epoch.accounts, epoch.rollouts) for epoch in gas.epochs] == [(a, a * p) for a, p in SWARMS]
+    assert [(epoch.proof, epoch.first_claim) for epoch in gas.epochs] == [
+        (4, True),
+        (4, False),
+        (10, True),
+        (10, False),
+    ]
+    posts = [epoch.post for epoch in gas.epochs]
+    endings = [epoch.finalise for epoch in gas.epochs[1:]]  # the first one writes into empty slots
+    assert max(posts) - min(posts) <= SAME_GAS
+    assert max(endings) - min(endings) <= SAME_GAS
+    assert max(posts) <= EPOCH_TARGET
+    assert max(gas.bind) <= BIND_TARGET <= Rules().register_gas
+    assert max(epoch.claim for epoch in gas.epochs) <= CLAIM_TARGET <= Rules().claim_gas
+    assert {len(row) for row in _gas_rows(gas)} == {6}
