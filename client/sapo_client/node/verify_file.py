@@ -39,11 +39,12 @@ _EPOCH_EVENTS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step's outcome; ``ok`` is none where it cannot be checked here."""
+    """One step's outcome; ``ok`` is none where it cannot be checked here, ``rule`` names what is broken."""
 
     name: str
     ok: bool | None
     detail: str
+    rule: str | None = None
 
 
 def steps(message: bytes, manifest_path: Path | None, data: DataDir) -> Iterator[Step]:
@@ -59,7 +60,7 @@ def steps(message: bytes, manifest_path: Path | None, data: DataDir) -> Iterator
             passed.append(step)
             yield step
     except RemoteProtocolError as error:
-        yield Step(ADMISSION_STEPS[len(passed)], False, str(error))
+        yield Step(ADMISSION_STEPS[len(passed)], False, str(error), error.rule.number)
         return
     rollout = parse_rollout(parse_envelope(message, manifest.swarm_id).payload)
     yield from _checker(manifest, rollout, data)

@@ -64,19 +64,22 @@ def test_each_flaw_fails_at_its_own_step(
     other_swarm = make_manifest(name="other", epoch_seconds=61)
     slots = manifest.limits.slots_per_epoch
     cases = {
-        "truncated": (whole[:-1], "envelope"),
-        "other-swarm": (AUTHOR.message(other_swarm), "envelope"),
-        "over-quota": (AUTHOR.message(manifest, slot=slots), "assignment"),
-        "text": (whole.replace(b"seven", b"sevem"), "signature"),
-        "signature": (whole[:-1] + bytes([whole[-1] ^ 1]), "signature"),
-        "impersonated": (AUTHOR.message(manifest, node=Identity(2).node), "signature"),
+        "truncated": (whole[:-1], "envelope", "R1.0.2"),
+        "other-swarm": (AUTHOR.message(other_swarm), "envelope", "R2.3"),
+        "over-quota": (AUTHOR.message(manifest, slot=slots), "assignment", "R6.1"),
+        "text": (whole.replace(b"seven", b"sevem"), "signature", "R7.1"),
+        "signature": (whole[:-1] + bytes([whole[-1] ^ 1]), "signature", "R7.1"),
+        "impersonated": (AUTHOR.message(manifest, node=Identity(2).node), "signature", "R7.1"),
     }
-    for name, (content, step) in cases.items():
+    for name, (content, step, rule) in cases.items():
         file = tmp_path / name
         file.write_bytes(content)
-        code, steps = verify(sapo, file, "--manifest", manifest_file)
-        assert (name, code, steps[-1]) == (name, 7, (step, False))
-        assert all(ok for _, ok in steps[:-1])
+        done = sapo("verify", file, "--json", "--manifest", manifest_file)
+        *passed, last = json.loads(done.stdout)["steps"]
+        told = {key: last[key] for key in ("name", "ok", "rule")}
+        assert (done.returncode, told) == (7, {"name": step, "ok": False, "rule": rule}), name
+        assert last["detail"].startswith(rule), name
+        assert all(step["ok"] and step["rule"] is None for step in passed), name
 
 
 def test_a_node_that_heard_the_envelope_knows_its_certificate(
