@@ -94,7 +94,24 @@ class LearnerConfig(_Section):
         description="measure the answers of others against this node's success in their family,"
         " not against each other",
     )
-    bfloat16: bool = Field(default=False, description="matrix products of training in bfloat16")
+    bfloat16: bool | None = Field(
+        default=None, description="matrix products of training in bfloat16; unset: on CUDA"
+    )
+    lora_rank: int = Field(
+        default=0,
+        ge=0,
+        le=1024,
+        description="rank of low-rank adapters (LoRA) to train instead of the model; 0 for none",
+    )
+    gradient_checkpointing: bool = Field(
+        default=False, description="compute activations again instead of keeping them: slower, much smaller"
+    )
+    memory_gib: float | None = Field(
+        default=None,
+        gt=0,
+        le=100_000,
+        description="memory for training beside the model, GiB; unset: what is free at the start",
+    )
     temperature: float = Field(default=1.0, gt=0, le=10, description="sampling temperature")
     max_new_tokens: int = Field(default=64, ge=1, le=8192, description="tokens per completion at most")
     threads: int = Field(default=1, ge=1, le=1024, description="CPU threads of the learner")

@@ -21,6 +21,9 @@ def learner_settings(config: LearnerConfig, directory: Path, *, seed: int, fresh
         device=config.device,  # type: ignore[arg-type]  # the pattern of the config field
         fresh=fresh,
         bfloat16=config.bfloat16,
+        lora_rank=config.lora_rank,
+        gradient_checkpointing=config.gradient_checkpointing,
+        memory_bytes=None if config.memory_gib is None else int(config.memory_gib * 2**30),
         length_normalised=config.length_normalised,
         passes=config.passes,
         mini_batches=config.mini_batches,
