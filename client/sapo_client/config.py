@@ -62,10 +62,24 @@ class SwarmConfig(_Section):
 class LearnerConfig(_Section):
     """The policy and how it learns."""
 
+    backend: str = Field(
+        default="transformers",
+        pattern=r"^(transformers|endpoint|human)$",
+        description="what answers: a model that is trained here (transformers), or without training"
+        " an OpenAI-compatible server (endpoint) or a person at the terminal (human)",
+    )
     model: str = Field(
         default="bundled",
         min_length=1,
-        description="`bundled`, a Hugging Face model name, or a folder of one",
+        description="`bundled`, a Hugging Face model name, or a folder of one; an endpoint's own name",
+    )
+    endpoint: str | None = Field(
+        default=None,
+        pattern=r"^https?://",
+        description="address of the server up to the version, as in http://127.0.0.1:8000/v1",
+    )
+    endpoint_key_file: UserPath | None = Field(
+        default=None, description="file with the server's key, which is sent as a bearer token"
     )
     device: str = Field(
         default="auto",
@@ -116,6 +130,11 @@ class LearnerConfig(_Section):
     max_new_tokens: int = Field(default=64, ge=1, le=8192, description="tokens per completion at most")
     threads: int = Field(default=1, ge=1, le=1024, description="CPU threads of the learner")
     seed: int = Field(default=0, ge=0, lt=2**63, description="root of every random stream of this node")
+
+    @property
+    def trains(self) -> bool:
+        """Whether the backend learns from what it is given."""
+        return self.backend == "transformers"
 
 
 class SamplerConfig(_Section):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import trio
 
-from sapo_client.learner.process import Generation, Learner, LearnerCrashed
+from sapo_client.learner.backend import Backend, Generation, LearnerCrashed
 from sapo_client.learner.report import StepReport
 from sapo_client.node.beacons import Beacons
 from sapo_client.node.canary import Canary
@@ -70,7 +70,7 @@ class RoundParts:
     doppelganger: Doppelganger
     beacons: Beacons
     checkers: CheckerPool
-    learner: Learner
+    learner: Backend
     admission: Admission
     verifier: Verifier
     pool: Pool
