@@ -62,10 +62,24 @@ class SwarmConfig(_Section):
 class LearnerConfig(_Section):
     """The policy and how it learns."""
 
+    backend: str = Field(
+        default="transformers",
+        pattern=r"^(transformers|endpoint|human)$",
+        description="what answers: a model that is trained here (transformers), or without training"
+        " an OpenAI-compatible server (endpoint) or a person at the terminal (human)",
+    )
     model: str = Field(
         default="bundled",
         min_length=1,
-        description="`bundled`, a Hugging Face model name, or a folder of one",
+        description="`bundled`, a Hugging Face model name, or a folder of one; an endpoint's own name",
+    )
+    endpoint: str | None = Field(
+        default=None,
+        pattern=r"^https?://",
+        description="address of the server up to the version, as in http://127.0.0.1:8000/v1",
+    )
+    endpoint_key_file: UserPath | None = Field(
+        default=None, description="file with the server's key, which is sent as a bearer token"
     )
     device: str = Field(
         default="auto",
@@ -103,7 +117,24 @@ class LearnerConfig(_Section):
         description="measure the answers of others against this node's success in their family,"
         " not against each other",
     )
-    bfloat16: bool = Field(default=False, description="matrix products of training in bfloat16")
+    bfloat16: bool | None = Field(
+        default=None, description="matrix products of training in bfloat16; unset: on CUDA"
+    )
+    lora_rank: int = Field(
+        default=0,
+        ge=0,
+        le=1024,
+        description="rank of low-rank adapters (LoRA) to train instead of the model; 0 for none",
+    )
+    gradient_checkpointing: bool = Field(
+        default=False, description="compute activations again instead of keeping them: slower, much smaller"
+    )
+    memory_gib: float | None = Field(
+        default=None,
+        gt=0,
+        le=100_000,
+        description="memory for training beside the model, GiB; unset: what is free at the start",
+    )
     temperature: float = Field(default=1.0, gt=0, le=10, description="sampling temperature")
     max_new_tokens: int = Field(default=64, ge=1, le=8192, description="tokens per completion at most")
     threads: int = Field(default=1, ge=1, le=1024, description="CPU threads of the learner")
@@ -119,6 +150,11 @@ class LearnerConfig(_Section):
                 " learner.more_external_than_own = true insists on it"
             )
         return external
+
+    @property
+    def trains(self) -> bool:
+        """Whether the backend learns from what it is given."""
+        return self.backend == "transformers"
 
 
 class SamplerConfig(_Section):

@@ -15,7 +15,8 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.lab.held_out import HeldOut
 from sapo_client.lab.journal import Entry, Journal, Row
 from sapo_client.lab.plan import Run
-from sapo_client.learner.process import Generation, group_message
+from sapo_client.learner.backend import Generation
+from sapo_client.learner.process import group_message
 from sapo_client.learner.report import StepReport
 from sapo_client.learner.service import Service
 from sapo_protocol.identifiers import ContentId

@@ -128,17 +128,23 @@ def config_digest(model: str, trainer: Trainer) -> str:
 
 
 def _tensors(trainer: Trainer) -> dict[str, Tensor]:
-    """Everything with numbers in it, on the CPU, by name; tied weights once."""
-    tensors = {f"model/{name}": tensor for name, tensor in trainer.policy.model.named_parameters()}
+    """Everything with numbers in it, on the CPU, by name; tied weights once, frozen ones not at all."""
+    tensors = {f"model/{name}": parameter for name, parameter in _trained(trainer)}
     for index, state in trainer.optimizer.state_dict()["state"].items():
         tensors.update({f"adam/{index}/{key}": value for key, value in state.items()})
     tensors["random/cpu"] = torch.get_rng_state()
     return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
 
 
+def _trained(trainer: Trainer) -> list[tuple[str, Tensor]]:
+    """The parameters that training changes, by name."""
+    named = trainer.policy.model.named_parameters()
+    return [(name, parameter) for name, parameter in named if parameter.requires_grad]
+
+
 def _restore_tensors(trainer: Trainer, tensors: dict[str, Tensor]) -> None:
     with torch.no_grad():
-        for name, parameter in trainer.policy.model.named_parameters():
+        for name, parameter in _trained(trainer):
             parameter.copy_(tensors[f"model/{name}"])
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from sapo_client.learner.adapters import base_of
+
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
@@ -48,7 +50,7 @@ def _arranged(rows: Sequence[Row], pad: int, device: torch.device) -> tuple[Tens
 
 def _logits(model: PreTrainedModel, tokens: Tensor, kept: Tensor) -> Tensor:
     """Logits at the kept positions; models that cannot leave the others out compute them all."""
-    if "logits_to_keep" in inspect.signature(model.forward).parameters:
+    if "logits_to_keep" in inspect.signature(base_of(model).forward).parameters:
         result: Tensor = model(input_ids=tokens, use_cache=False, logits_to_keep=kept).logits
         return result
     everything: Tensor = model(input_ids=tokens, use_cache=False).logits

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import torch
 
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.learner.adapters import merged
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -73,7 +74,7 @@ class Policy:
 
     def save(self, folder: Path) -> None:
         """The model in safetensors and the tokenizer, as two lines of transformers load them."""
-        self.model.save_pretrained(folder)
+        merged(self.model).save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
 
 
@@ -134,6 +135,8 @@ def _without_dropout(model: torch.nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
+        if isinstance(getattr(module, "attention_dropout", None), float):
+            module.attention_dropout = 0.0  # type: ignore[assignment]  # a float of its own, no submodule
 
 
 def _device(choice: DeviceChoice) -> torch.device:

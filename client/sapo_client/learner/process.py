@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.learner.backend import Generation, LearnerCrashed
 from sapo_client.learner.report import StepReport
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.wire import HEADER, Message, pack, unpack
@@ -31,23 +32,6 @@ LOG_BYTES: Final = 4 * 2**20
 
 EXIT_SECONDS: Final = 5
 """A child whose input has ended leaves at once; a hung one is killed after this."""
-
-
-class LearnerCrashed(Exception):
-    """The child died during a call; nothing of the call is left, the learner is being started again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Generation:
-    """One prompt's sampled group.
-
-    Attributes:
-        handle: names the sampled tokens inside the learner until they are trained.
-        completions: the texts, UTF-8.
-    """
-
-    handle: int
-    completions: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)

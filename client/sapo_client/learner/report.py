@@ -27,6 +27,7 @@ class StepReport:
         entropy: mean surprise of own sampled tokens in nats; a fall to 0 is a collapse.
         rolled_back: the step met a number that is not finite and was undone.
         rollbacks: how many steps were, since the learner was first started.
+        halvings: how often memory ran out since the learner was started; each halved the micro-batch.
         seconds: wall time of the step.
     """
 
@@ -47,4 +48,5 @@ class StepReport:
     entropy: float
     rolled_back: bool
     rollbacks: int
+    halvings: int
     seconds: float

@@ -12,6 +12,7 @@ from typing import Any, Final
 import torch
 
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.learner.adapters import base_of, with_adapters
 from sapo_client.learner.batch import TrainingGroup
 from sapo_client.learner.checkpoint import CheckpointStore, Counters
 from sapo_client.learner.generate import Completion, generator_for
@@ -37,7 +38,8 @@ class Service:
         torch.set_num_threads(settings.threads)
         torch.manual_seed(settings.seed)
         self._settings = settings
-        self._policy = load_policy(settings.model, settings.device)
+        policy = load_policy(settings.model, settings.device)
+        self._policy = with_adapters(policy, settings.lora_rank) if settings.lora_rank else policy
         self._generator = generator_for(self._policy)
         self._trainer = Trainer(self._policy, settings)
         self._store = CheckpointStore(settings.directory / "checkpoints", settings.model)
@@ -66,7 +68,7 @@ class Service:
         return {
             "step": self._trainer.steps,
             "parameters": sum(parameter.numel() for parameter in self._trainer.parameters),
-            "architecture": type(self._policy.model).__name__,
+            "architecture": type(base_of(self._policy.model)).__name__,
             "device": str(self._policy.device),
         }
 

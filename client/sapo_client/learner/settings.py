@@ -23,8 +23,12 @@ class LearnerSettings:
         threads: torch threads; on a shared CPU more than one is slower, for OpenMP spins.
         device: ``auto`` takes CUDA where there is one.
         fresh: start from ``model`` although checkpoints exist (they are kept aside).
-        bfloat16: matrix products of training in bfloat16.
-        micro_batch_tokens: most tokens, padding included, in one forward and backward pass.
+        bfloat16: matrix products of training in bfloat16; None: on CUDA.
+        lora_rank: of low-rank adapters, which are trained instead of the model; 0 for none.
+        gradient_checkpointing: keep each layer's input only and compute the rest again: slower, much smaller.
+        memory_bytes: for training beside the model; None: what is free at the start.
+        micro_batch_tokens: most tokens, padding included, in one forward and backward pass; fewer where
+            memory is short.
         length_normalised: mean over each completion's tokens first (GRPO) instead of over all (DAPO).
         passes: how often each batch is gone through.
         mini_batches: optimizer steps per pass.
@@ -42,7 +46,10 @@ class LearnerSettings:
     threads: int = 1
     device: DeviceChoice = "auto"
     fresh: bool = False
-    bfloat16: bool = False
+    bfloat16: bool | None = None
+    lora_rank: int = 0
+    gradient_checkpointing: bool = False
+    memory_bytes: int | None = None
     micro_batch_tokens: int = 8192
     length_normalised: bool = False
     passes: int = 1

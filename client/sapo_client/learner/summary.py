@@ -38,6 +38,7 @@ def summarise(
     step: int,
     rollbacks: int,
     reencoded: int,
+    halvings: int,
     seconds: float,
 ) -> StepReport:
     """The report of a step."""
@@ -66,6 +67,7 @@ def summarise(
         entropy=_surprise(local),
         rolled_back=not update.is_finite,
         rollbacks=rollbacks,
+        halvings=halvings,
         seconds=seconds,
     )
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 import torch
 from torch import Tensor
 
 from sapo_client.learner import grpo
+from sapo_client.learner.adapters import has_adapters, starting_model
 from sapo_client.learner.baseline import Baselines
 from sapo_client.learner.batch import (
     TrainingGroup,
@@ -21,11 +22,13 @@ from sapo_client.learner.batch import (
     training_rows,
 )
 from sapo_client.learner.logprobs import completion_logprobs
+from sapo_client.learner.memory import is_out_of_memory
 from sapo_client.learner.policy import Policy
 from sapo_client.learner.report import StepReport
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.snapshot import Snapshot
 from sapo_client.learner.summary import Update, summarise
+from sapo_client.learner.watchdog import Watchdog
 from sapo_verification.likelihood import Yardstick
 
 MAX_GRADIENT_NORM: Final = 1.0
@@ -45,7 +48,13 @@ class Trainer:
         self.steps = 0
         self.rollbacks = 0
         self._settings = settings
-        self._reference = copy.deepcopy(policy.model).requires_grad_(False) if settings.kl_weight else None
+        self._reference = _reference(policy.model) if settings.kl_weight else None
+        self._watchdog = Watchdog(
+            policy,
+            settings,
+            lambda rows: self._logprobs(policy.model, rows),
+            trained=sum(parameter.numel() for parameter in self.parameters),
+        )
 
     def step(self, groups: Sequence[TrainingGroup], *, reencoded: int = 0) -> StepReport:
         """Trains on the groups that have an advantage and reports on all of them."""
@@ -53,7 +62,7 @@ class Trainer:
         self._measure_own(groups)
         rows = training_rows(
             groups,
-            all_groups=self._reference is not None,
+            all_groups=self._settings.kl_weight > 0,
             baselines=self.baselines if self._settings.own_baseline else None,
         )
         update = self._run(rows, groups) if rows else Update()
@@ -66,6 +75,7 @@ class Trainer:
             step=self.steps,
             rollbacks=self.rollbacks,
             reencoded=reencoded,
+            halvings=self._watchdog.halvings,
             seconds=time.perf_counter() - started,
         )
 
@@ -100,10 +110,22 @@ class Trainer:
         return total
 
     def _gradients(self, rows: list[TrainingRow], size: float) -> Update:
+        """Gradients of a mini-batch, in smaller micro-batches as often as memory runs out."""
+        while True:
+            try:
+                with self._watchdog.training():
+                    return self._accumulate(rows, size)
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
+            # behind the handler, for until its end the error holds the failed pass's tensors
+            self._watchdog.halve(rows)
+
+    def _accumulate(self, rows: list[TrainingRow], size: float) -> Update:
         """Gradients of a mini-batch, micro-batch by micro-batch."""
         self.optimizer.zero_grad()
         loss, clipped = 0.0, 0
-        for part in micro_batches(rows, self._settings.micro_batch_tokens):
+        for part in micro_batches(rows, self._watchdog.tokens(rows)):
             part_loss, part_clipped = self._backward(part, size)
             loss, clipped = loss + part_loss, clipped + part_clipped
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, MAX_GRADIENT_NORM)
@@ -125,8 +147,8 @@ class Trainer:
         external = torch.tensor([row.external for row in part], device=device)
         losses = grpo.token_losses(logprobs, old, advantages, external)
         if self._reference is not None:
-            with torch.no_grad():
-                reference = self._logprobs(self._reference, part)
+            with torch.no_grad(), self._reference() as model:
+                reference = self._logprobs(model, part)
             losses = losses + self._settings.kl_weight * grpo.reference_divergence(logprobs, reference)
         return losses * self._weights(part)[:, None]
 
@@ -139,7 +161,7 @@ class Trainer:
     def _fill_old(self, rows: list[TrainingRow]) -> None:
         """Old log-probabilities of text tokenized here, from before the first of several updates."""
         unknown = [row for row in rows if row.old is None]
-        for part in micro_batches(unknown, self._settings.micro_batch_tokens):
+        for part in micro_batches(unknown, self._watchdog.tokens(rows)):
             _old_logprobs(part, self._logprobs(self.policy.model, part))
 
     def _measure_own(self, groups: Sequence[TrainingGroup]) -> None:
@@ -160,7 +182,8 @@ class Trainer:
         return torch.tensor([row.weight for row in part], device=self.policy.device)
 
     def _precision(self) -> AbstractContextManager[Any]:
-        return torch.autocast(self.policy.device.type, torch.bfloat16, enabled=self._settings.bfloat16)
+        device, wanted = self.policy.device.type, self._settings.bfloat16
+        return torch.autocast(device, torch.bfloat16, enabled=device == "cuda" if wanted is None else wanted)
 
 
 def default_learning_rate(parameters: Sequence[Tensor]) -> float:
@@ -169,6 +192,14 @@ def default_learning_rate(parameters: Sequence[Tensor]) -> float:
     1e-4 for a million parameters (docs/results.md), 1e-6 for half a billion (what genrl 0.3.0 released).
     """
     return 1e-4 if sum(parameter.numel() for parameter in parameters) < SMALL_PARAMETERS else 1e-6
+
+
+def _reference(model: Any) -> Callable[[], AbstractContextManager[Any]]:
+    """The starting model, at hand for as long as a context lasts: without adapters, or a copy."""
+    if has_adapters(model):
+        return lambda: starting_model(model)
+    frozen = copy.deepcopy(model).requires_grad_(False)
+    return lambda: nullcontext(frozen)
 
 
 def _denominator(groups: Sequence[TrainingGroup], settings: LearnerSettings) -> int:

@@ -23,12 +23,13 @@ from sapo_client import locks
 from sapo_client.config import Config
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.keystore import Identity
-from sapo_client.learner.process import Learner, LearnerCrashed
+from sapo_client.learner.backend import LearnerCrashed
 from sapo_client.ledger.fees import GWEI
 from sapo_client.ledger.service import Ledger
 from sapo_client.node.archive import Archive
 from sapo_client.node.audit import AUDITORS_SHARES, Audit, AuditShares
 from sapo_client.node.auditor import Auditor, AuditorParts
+from sapo_client.node.backends import open_backend
 from sapo_client.node.beacons import Beacons
 from sapo_client.node.canary import Canary, CanaryParts, CanarySettings
 from sapo_client.node.canary_state import CanaryFile
@@ -39,7 +40,6 @@ from sapo_client.node.heard import Heard
 from sapo_client.node.host import open_transport
 from sapo_client.node.identity import CERTIFICATE_SECONDS, OwnCertificate
 from sapo_client.node.judge import Judge
-from sapo_client.node.learner_settings import learner_settings
 from sapo_client.node.manifests import require_same_suite, settle_manifest
 from sapo_client.node.proofs import Proofs
 from sapo_client.node.ratings import Ratings
@@ -176,7 +176,7 @@ class Node:
         )  # fmt: skip
         self._policy = SamplingPolicy(
             local_groups=config.learner.local_groups,
-            external_groups=config.learner.external_groups,
+            external_groups=config.learner.external_groups if config.learner.trains else 0,
             account_cap=config.verification.account_cap,
             newcomer_cap=config.verification.newcomer_cap,
             network_cap=config.verification.network_cap,
@@ -186,10 +186,9 @@ class Node:
         self._origins = Origins(database)
         self._signing = SigningDatabase(database)
         self._share = SlotShare.parse(config.swarm.slot_share)
-        settings = learner_settings(
+        self._learner = open_backend(
             config.learner, self._data.learner, seed=self._rng.getrandbits(32), fresh=self._options.fresh
         )
-        self._learner = Learner(settings)
         self._gossip = Gossip(
             manifest, self._transport, self._certificates, self._admission, self._pool, self._heard,
             self._telemetry, self._identity.account,
@@ -388,7 +387,8 @@ class Node:
             secret=self._author.seed,
             families=len(self._manifest.suite.families),
         )
-        return Canary(CanarySettings(config.every_rounds, config.items, config.tolerance), parts)
+        every_rounds = config.every_rounds if self._config.learner.trains else 0
+        return Canary(CanarySettings(every_rounds, config.items, config.tolerance), parts)
 
     def _judge(self) -> Judge:
         config = self._config

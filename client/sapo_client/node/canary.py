@@ -27,7 +27,7 @@ from sapo_verification.checkers import CheckFailed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sapo_client.learner.process import Learner
+    from sapo_client.learner.backend import Backend
     from sapo_client.observe.events import EventLog
     from sapo_verification.jail_messages import Checked
     from sapo_verification.pool import Pool
@@ -81,7 +81,7 @@ class CanaryParts:
         families: of the suite.
     """
 
-    learner: Learner
+    learner: Backend
     checkers: Checkers
     sampler: Sampler
     pool: Pool

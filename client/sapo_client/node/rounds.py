@@ -10,7 +10,7 @@ from typing import Protocol
 
 import trio
 
-from sapo_client.learner.process import Generation, LearnerCrashed
+from sapo_client.learner.backend import Generation, LearnerCrashed, Learning
 from sapo_client.learner.report import StepReport
 from sapo_client.node.beacons import Beacons
 from sapo_client.node.canary import Canary
@@ -64,30 +64,6 @@ class Prompts(Protocol):
 
     async def prompt(self, task: Task) -> str:
         """See ``CheckerPool.prompt``."""
-        ...
-
-
-class Learning(Protocol):
-    """Who samples and trains."""
-
-    @property
-    def step(self) -> int:
-        """The policy's step."""
-        ...
-
-    @property
-    def restarts(self) -> int:
-        """How often it died and came back."""
-        ...
-
-    async def generate(
-        self, prompts: Sequence[str], *, completions_per_prompt: int
-    ) -> tuple[Generation, ...]:
-        """See ``Learner.generate``."""
-        ...
-
-    async def train(self, batch: SampledBatch, handles: Mapping[ContentId, int]) -> StepReport:
-        """See ``Learner.train``."""
         ...
 
 

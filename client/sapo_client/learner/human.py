@@ -1,0 +1,58 @@
+"""Answers of a person at the terminal."""
+
+from __future__ import annotations
+
+import sys
+from typing import TextIO
+
+import trio
+
+from sapo_client.errors import ExitCode, SapoError
+
+
+class Human:
+    """A person as an answerer.
+
+    Args:
+        read: where lines are typed; None for standard input.
+        show: where questions appear; None for standard error, for standard output is the node's.
+    """
+
+    def __init__(self, read: TextIO | None = None, show: TextIO | None = None) -> None:
+        self._read = read or sys.stdin
+        self._show = show or sys.stderr
+
+    async def answer(self, prompt: str, count: int) -> tuple[bytes, ...]:
+        """One line per answer; an empty line ends the group once there is one.
+
+        Raises:
+            SapoError: the input has ended.
+        """
+        self._print(f"\n{prompt.rstrip()}\n(up to {count} answers, one per line; an empty line ends them)")
+        answers: list[bytes] = []
+        while len(answers) < count:
+            self._print(f"answer {len(answers) + 1}: ", end="")
+            text = await self._line()
+            if text:
+                answers.append(text.encode("utf-8", errors="replace"))
+            elif answers:
+                break
+        return tuple(answers)
+
+    async def _line(self) -> str:
+        """A line without its end; the thread that waits for it is left behind when the node stops."""
+        line: str = await trio.to_thread.run_sync(
+            self._read.readline,
+            abandon_on_cancel=True,  # type: ignore[call-arg]  # the stubs know its old name
+        )
+        if not line:
+            raise SapoError(
+                "the input has ended, and nobody is there to answer",
+                hint="run the node in a terminal, or set learner.backend = transformers",
+                exit_code=ExitCode.USAGE,
+            )
+        return line.strip()
+
+    def _print(self, text: str, end: str = "\n") -> None:
+        self._show.write(text + end)
+        self._show.flush()

@@ -1,0 +1,158 @@
+"""How much memory a training step takes, measured before the first one, and what to do if it was too little.
+
+What a backward pass needs is what the forward pass keeps for it. Autograd says what that is, so two short
+rows through the real model tell it for every architecture: per row of T tokens a T + b T^2 bytes, the second
+part being attention scores where attention is computed eagerly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from sapo_client.errors import ExitCode, SapoError
+
+GIB: Final = 2**30
+
+PROBE_WIDTHS: Final = (16, 48)
+
+ACTIVATION_MARGIN: Final = 1.5
+"""Gradients of activations live for a moment beside what is kept, and allocators round up."""
+
+USABLE_SHARE: Final = 0.8
+"""Of what is free now; others want some of it later."""
+
+_BYTES_PER_TRAINED: Final = 12
+"""A float32 gradient and AdamW's two moments."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowCost:
+    """Bytes that one row takes in a forward and backward pass: linear T + quadratic T^2."""
+
+    linear: float
+    quadratic: float
+
+    def of(self, width: int) -> float:
+        """Bytes of a row of so many tokens."""
+        return self.linear * width + self.quadratic * width * width
+
+    def tokens_within(self, budget_bytes: float, width: int) -> int:
+        """The most tokens of a micro-batch whose widest row has so many; one row at least."""
+        return max(width, int(budget_bytes / self.of(width)) * width)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """What there is and what it is for.
+
+    Attributes:
+        budget_bytes: free for activations once gradients and moments have their place.
+        row: what a row takes.
+    """
+
+    budget_bytes: float
+    row: RowCost
+
+
+def plan_memory(kept: Callable[[int], float], *, trained: int, available: float, copies: bool) -> MemoryPlan:
+    """The plan for a model that is loaded.
+
+    Args:
+        kept: bytes that autograd keeps for one row of so many tokens.
+        trained: how many numbers are trained.
+        available: bytes that are free beside the model.
+        copies: a snapshot is taken before each step.
+
+    Raises:
+        SapoError: gradients, moments and one short row do not fit.
+    """
+    row = _fitted(kept)
+    fixed = trained * (2 if copies else 1) * _BYTES_PER_TRAINED
+    budget = USABLE_SHARE * available - fixed
+    if budget < row.of(PROBE_WIDTHS[-1]):
+        needed = (fixed + row.of(PROBE_WIDTHS[-1])) / USABLE_SHARE
+        raise SapoError(
+            f"training takes {needed / GIB:.2f} GiB beside the model, and {available / GIB:.2f} are free",
+            hint="set learner.lora_rank = 16 and learner.gradient_checkpointing = true, or a smaller model",
+            exit_code=ExitCode.CONFIG,
+        )
+    return MemoryPlan(budget, row)
+
+
+def available_bytes(device: torch.device) -> float:
+    """Memory that is free on a device now, the limits of a container included."""
+    if device.type == "cuda":
+        return float(torch.cuda.mem_get_info(device)[0])
+    free = _line_of(Path("/proc/meminfo"), "MemAvailable:")
+    limits = Path("/sys/fs/cgroup")
+    limit, used = (_number(limits / name) for name in ("memory.max", "memory.current"))
+    bounds = [free, limit - used if limit is not None and used is not None else None]
+    return min((bound for bound in bounds if bound is not None), default=4.0 * GIB)
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Whether an allocation failed, on a GPU or on the CPU."""
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+def halved(tokens: int, widest: int) -> int:
+    """Half of a micro-batch, at least one row.
+
+    Raises:
+        SapoError: it was one row already.
+    """
+    if tokens <= widest:
+        raise SapoError(
+            f"one row of {widest} tokens does not fit into memory",
+            hint="lower learner.max_new_tokens, or set learner.gradient_checkpointing = true",
+            exit_code=ExitCode.CONFIG,
+        )
+    return max(widest, tokens // 2)
+
+
+def kept_bytes(compute: Callable[[], Tensor], parameters: list[Tensor]) -> int:
+    """Bytes that autograd keeps for the backward pass of a computation, parameters left out."""
+    known = {parameter.untyped_storage().data_ptr() for parameter in parameters}
+    sizes: dict[int, int] = {}
+    held: list[Any] = []  # a freed storage's address may be taken by the next one
+
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in known and tensor.device.type != "meta":
+            sizes[storage.data_ptr()] = storage.nbytes()
+            held.append(tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        result = compute()
+    del result
+    return sum(sizes.values())
+
+
+def _fitted(kept: Callable[[int], float]) -> RowCost:
+    """The cost through two measured widths."""
+    short, wide = PROBE_WIDTHS
+    per_token_short, per_token_wide = (ACTIVATION_MARGIN * kept(width) / width for width in PROBE_WIDTHS)
+    quadratic = max(0.0, (per_token_wide - per_token_short) / (wide - short))
+    return RowCost(max(1.0, per_token_wide - quadratic * wide), quadratic)
+
+
+def _line_of(path: Path, name: str) -> float | None:
+    try:
+        lines = path.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    return next((float(line.split()[1]) * 1024 for line in lines if line.startswith(name)), None)
+
+
+def _number(path: Path) -> float | None:
+    try:
+        return float(path.read_text(encoding="ascii"))
+    except (OSError, ValueError):  # no such file, or "max"
+        return None

@@ -1,0 +1,126 @@
+"""Low-rank adapters: what is trained, what is kept, what is exported."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from support.policies import make_policy_folder
+
+from sapo_client.learner.adapters import base_of
+from sapo_client.learner.batch import TrainingGroup
+from sapo_client.learner.generate import PlainGenerator, generator_for
+from sapo_client.learner.service import Service
+from sapo_client.learner.settings import LearnerSettings
+
+PROMPT = "12 + 7 =\n"
+RANK = 4
+
+
+@pytest.fixture(params=["qwen2", "gpt2"])
+def settings(request, tmp_path) -> LearnerSettings:
+    folder = make_policy_folder(tmp_path / "model", request.param)
+    return LearnerSettings(
+        str(folder), tmp_path / "run", learning_rate=1e-2, max_new_tokens=6, lora_rank=RANK
+    )
+
+
+def train(service: Service) -> dict:
+    group = {
+        "prompt": PROMPT,
+        "completions": [b"7", b"19", b"8", b"+"],
+        "rewards": [0.0, 1.0, 0.0, 0.0],
+        "external": True,
+        "handle": None,
+    }
+    return service.call("train", {"groups": [group]})
+
+
+def state(service: Service, *, adapters: bool) -> dict[str, torch.Tensor]:
+    parameters = service._policy.model.named_parameters()
+    return {name: value.detach().clone() for name, value in parameters if ("lora_" in name) == adapters}
+
+
+def test_adapters_alone_are_trained(settings):
+    service = Service(settings)
+    base, adapters = state(service, adapters=False), state(service, adapters=True)
+    assert 0 < sum(map(torch.numel, adapters.values())) < sum(map(torch.numel, base.values()))
+    report = train(service)
+    assert report["gradient_norm"] > 0
+    after = state(service, adapters=True)
+    assert any(not torch.equal(adapters[name], after[name]) for name in adapters)
+    assert all(torch.equal(base[name], value) for name, value in state(service, adapters=False).items())
+
+
+def test_samples_are_the_adapted_policys_own(settings):
+    """Their log-probabilities are those that training computes, so ratios start at one."""
+    service = Service(settings)
+    for _ in range(3):
+        train(service)
+    assert isinstance(generator_for(service._policy), PlainGenerator)
+    arguments = {"prompts": [PROMPT], "completions_per_prompt": 4, "handles": [1]}
+    completions = service.call("generate", arguments)["completions"][0]
+    own = {
+        "prompt": PROMPT,
+        "completions": completions,
+        "rewards": [1.0, 0.0, 0.0, 0.0],
+        "external": False,
+        "handle": 1,
+    }
+    held = service._held[1]
+    report = service.call("train", {"groups": [own]})
+    assert (report["reencoded_groups"], report["clipped_share"]) == (0, 0.0)
+    assert report["tokens"] == sum(len(item.tokens) for item in held.completions)
+
+
+def test_a_checkpoint_holds_adapters_alone_and_resumes_bit_by_bit(settings):
+    whole = Service(settings)
+    for _ in range(3):
+        train(whole)
+    whole.call("checkpoint", {})
+    resumed = Service(settings)
+    assert resumed.about()["step"] == 3
+    reports = [train(service) for service in (whole, resumed)]
+    assert reports[0] | {"seconds": 0} == reports[1] | {"seconds": 0}
+    for name, value in state(whole, adapters=True).items():
+        assert torch.equal(value, state(resumed, adapters=True)[name])
+    (newest, *_) = sorted((settings.directory / "checkpoints").glob("step-*"), reverse=True)
+    size = (newest / "state.safetensors").stat().st_size
+    assert size < 0.9 * sum(4 * value.numel() for value in whole._policy.model.parameters())
+
+
+def test_an_export_is_a_plain_model_with_the_adapters_in_its_weights(settings, tmp_path):
+    from transformers import AutoModelForCausalLM
+
+    service = Service(settings)
+    for _ in range(3):
+        train(service)
+    service.call("export", {"folder": str(tmp_path / "out")})
+    exported = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype=torch.float32)
+    assert not list((tmp_path / "out").glob("adapter*"))
+    ids = torch.tensor([service._policy.encode_prompt(PROMPT)])
+    start = AutoModelForCausalLM.from_pretrained(settings.model, dtype=torch.float32)
+    with torch.no_grad():
+        now, out, then = (model(ids).logits for model in (service._policy.model, exported, start))
+    assert torch.allclose(now, out, atol=1e-4)
+    assert not torch.allclose(now, then, atol=1e-2)
+    assert train(service)["gradient_norm"] > 0, "the adapters are still there"
+
+
+def test_the_reference_is_the_model_without_them(settings):
+    service = Service(replace(settings, kl_weight=0.1))
+    level = TrainingGroup((30, 31), ((40, 41), (42, 43)), (0.0, 0.0), True, None)
+    assert service._trainer.step([level]).loss == pytest.approx(0.0, abs=1e-6), (
+        "at the start nothing diverges"
+    )
+    for _ in range(3):
+        train(service)
+    assert service._trainer.step([level]).loss > 1e-4
+    assert "lora" not in type(base_of(service._policy.model)).__name__.lower()
+
+
+def test_a_rank_of_zero_is_the_model_itself(tmp_path):
+    folder: Path = make_policy_folder(tmp_path / "model")
+    service = Service(LearnerSettings(str(folder), tmp_path / "run"))
+    assert state(service, adapters=True) == {}
+    assert base_of(service._policy.model) is service._policy.model

@@ -1,0 +1,177 @@
+"""Memory of a training step: what is foretold, what comes of too little, and what makes it less."""
+
+import copy
+import resource
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from support.policies import make_policy_folder
+
+from sapo_client.errors import SapoError
+from sapo_client.learner.batch import TrainingGroup, training_rows
+from sapo_client.learner.memory import (
+    RowCost,
+    available_bytes,
+    halved,
+    is_out_of_memory,
+    kept_bytes,
+    plan_memory,
+)
+from sapo_client.learner.policy import load_policy
+from sapo_client.learner.settings import LearnerSettings
+from sapo_client.learner.trainer import Trainer
+
+KIB = 1024
+
+
+@pytest.fixture(params=["qwen2", "gpt2"])
+def folder(request, tmp_path):
+    return make_policy_folder(tmp_path / "model", request.param)
+
+
+def make_trainer(folder: Path, **changes) -> Trainer:
+    torch.manual_seed(0)
+    settings = LearnerSettings(model=str(folder), directory=folder.parent, learning_rate=1e-3, threads=1)
+    return Trainer(load_policy(str(folder), "cpu"), replace(settings, **changes))
+
+
+def group(rows: int, length: int) -> TrainingGroup:
+    completions = tuple(tuple(30 + (i * 7 + j) % 60 for j in range(length)) for i in range(rows))
+    return TrainingGroup((30, 31, 32), completions, (1.0,) + (0.0,) * (rows - 1), True, None)
+
+
+def gradients(trainer: Trainer, groups: list[TrainingGroup]) -> torch.Tensor:
+    """The gradient of a step as one vector, taken off the optimizer's first moments."""
+    trainer.step(groups)
+    moments = [trainer.optimizer.state[parameter]["exp_avg"] for parameter in trainer.parameters]
+    return torch.cat([moment.flatten() for moment in moments])
+
+
+@pytest.mark.parametrize("width", [8, 60, 90])
+def test_the_foretold_cost_covers_what_autograd_keeps(folder, width):
+    trainer = make_trainer(folder)
+    rows = training_rows([group(3, width - 3)])
+    parameters = list(trainer.policy.model.parameters())
+    kept = kept_bytes(lambda: trainer._logprobs(trainer.policy.model, rows), parameters)
+    foretold = 3 * trainer._watchdog._plan.row.of(width)
+    assert kept <= foretold <= 3 * kept
+
+
+def test_a_small_budget_cuts_the_batch_and_changes_no_gradient(folder):
+    groups = [group(12, 40)]
+    roomy = make_trainer(folder)
+    fixed = sum(parameter.numel() for parameter in roomy.parameters) * 12
+    row = roomy._watchdog._plan.row.of(43)
+    tight = make_trainer(folder, memory_bytes=int((fixed + 2.5 * row) / 0.8))
+    rows = training_rows(groups)
+    assert roomy._watchdog.tokens(rows) == 8192
+    assert tight._watchdog.tokens(rows) == 2 * 43
+    assert torch.allclose(gradients(tight, groups), gradients(roomy, groups), atol=1e-6)
+
+
+def test_what_cannot_fit_is_refused_before_the_start(folder):
+    with pytest.raises(SapoError, match="GiB beside the model") as caught:
+        make_trainer(folder, memory_bytes=100 * KIB)
+    assert "lora_rank" in caught.value.hint
+
+
+def test_halving_ends_at_one_row():
+    assert [halved(8192, 40), halved(100, 60), halved(61, 60)] == [4096, 60, 60]
+    with pytest.raises(SapoError, match="one row of 60 tokens"):
+        halved(60, 60)
+
+
+def test_tokens_within_a_budget():
+    cost = RowCost(linear=10.0, quadratic=1.0)
+    assert cost.of(10) == 200.0
+    assert (cost.tokens_within(650.0, 10), cost.tokens_within(1.0, 10)) == (30, 10)
+
+
+def test_a_plan_counts_gradients_moments_and_copies():
+    def kept(width: int) -> float:
+        return 1000.0 * width
+
+    plan = plan_memory(kept, trained=1000, available=1e6, copies=False)
+    assert plan.budget_bytes == pytest.approx(0.8e6 - 12_000)
+    assert plan.row == RowCost(pytest.approx(1500.0), pytest.approx(0.0))
+    assert plan_memory(kept, trained=1000, available=1e6, copies=True).budget_bytes == pytest.approx(
+        0.8e6 - 24_000
+    )
+
+
+def test_a_failed_allocation_is_told_from_other_errors():
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(2**60, dtype=torch.uint8)
+    assert is_out_of_memory(caught.value)
+    assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
+    with pytest.raises(RuntimeError) as caught:
+        torch.zeros(2) @ torch.zeros(3)
+    assert not is_out_of_memory(caught.value)
+    assert available_bytes(torch.device("cpu")) > 0
+
+
+def test_a_step_that_runs_out_of_memory_goes_on_in_smaller_parts(tmp_path):
+    """A real limit on this process's address space: the whole batch at once does not fit under it."""
+    folder = make_policy_folder(tmp_path / "model")
+    groups = [group(32, 500)]
+    whole = make_trainer(folder, micro_batch_tokens=2**20)
+    expected = gradients(copy.deepcopy(whole), groups)
+    limited = make_trainer(folder, micro_batch_tokens=2**20, memory_bytes=2**40)
+    limited.step([group(2, 4)])  # threads and workspaces have their memory
+    limited.optimizer.state.clear()
+    limited.optimizer.zero_grad()
+    for parameter, start in zip(limited.parameters, make_trainer(folder).parameters, strict=True):
+        parameter.data.copy_(start.data)
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    room = 3 * 32 * 4 * 503 * 503 * 4  # a third of the attention scores of two layers, all rows at once
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + room, before[1]))
+    try:
+        report = limited.step(groups)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+    assert report.halvings > 0
+    assert not report.rolled_back
+    moments = [limited.optimizer.state[parameter]["exp_avg"] for parameter in limited.parameters]
+    assert torch.allclose(torch.cat([moment.flatten() for moment in moments]), expected, atol=1e-6)
+
+
+def test_checkpointing_keeps_less_and_changes_no_gradient(folder):
+    plain, lean = make_trainer(folder), make_trainer(folder, gradient_checkpointing=True)
+    parameters = list(lean.policy.model.parameters())
+    rows = training_rows([group(4, 60)])
+
+    def kept() -> int:
+        return kept_bytes(lambda: lean._logprobs(lean.policy.model, rows), parameters)
+
+    in_full = kept()
+    with lean._watchdog.training():
+        assert kept() < 0.5 * in_full
+    assert lean._watchdog._plan.row.of(60) < plain._watchdog._plan.row.of(60)
+    assert torch.allclose(gradients(lean, [group(4, 60)]), gradients(plain, [group(4, 60)]), atol=1e-6)
+    assert not lean.policy.model.training, "sampling keeps its cache"
+
+
+def test_bfloat16_changes_the_gradient_a_little(folder):
+    exact, coarse = make_trainer(folder), make_trainer(folder, bfloat16=True)
+    a, b = (gradients(trainer, [group(6, 30)]) for trainer in (exact, coarse))
+    assert not torch.equal(a, b)
+    assert torch.nn.functional.cosine_similarity(a, b, dim=0) > 0.99
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_the_plan_holds_on_a_gpu(tmp_path):
+    """What a step allocates stays below what was foretold, in bfloat16 by default."""
+    folder = make_policy_folder(tmp_path / "model")
+    settings = LearnerSettings(str(folder), tmp_path, learning_rate=1e-3, micro_batch_tokens=2**20)
+    trainer = Trainer(load_policy(str(folder), "cuda"), settings)
+    trainer.step([group(2, 4)])
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    report = trainer.step([group(32, 200)])
+    assert report.halvings == 0
+    assert torch.cuda.max_memory_allocated() - before <= 32 * trainer._watchdog._plan.row.of(203)
