@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sapo_client.cli import bench_train
 from sapo_client.cli.options import Common, command
 from sapo_client.cli.render import Grid
 
@@ -88,3 +89,6 @@ def _rows(
         ("longest pause of the event loop, ms", calm_pause, pause, "-"),
         ("peak memory of admission over message size, worst", "-", "-", f"{memory.worst:.2f}x"),
     ]
+
+
+bench_train.register(app)
