@@ -23,11 +23,10 @@ from typing import Any, Final
 from sapo_client.errors import ExitCode, SapoError
 
 OWN: Final = "sapo"
-PEERS: Final = {"trl": ("trl==1.16.0",), "genrl": ("genrl==0.3.0",)}
-"""What is installed into a peer's environment, beside our releases of torch and transformers."""
+PEERS: Final = {"trl": "trl==1.16.0"}
+"""What is installed into a peer's environment, beside our releases of what both use."""
 
-SAME_RELEASES: Final = {"trl": ("torch", "transformers"), "genrl": ()}
-"""genrl pins its own."""
+SHARED: Final = ("torch", "transformers")
 
 GROUPS: Final = 8
 COMPLETIONS: Final = 8
@@ -73,7 +72,7 @@ def train_costs(peers: Sequence[str], steps: int, environments: Path) -> list[Tr
 def _peer_cost(peer: str, work: dict[str, Any], environments: Path) -> TrainCost:
     python = _environment(environments / peer, peer)
     script = Path(__file__).with_name(f"train_{peer}.py")
-    return _measured(peer, PEERS[peer][0].partition("==")[2], [str(python), str(script)], work)
+    return _measured(peer, PEERS[peer].partition("==")[2], [str(python), str(script)], work)
 
 
 def _work(folder: Path, steps: int) -> dict[str, Any]:
@@ -104,9 +103,9 @@ def _environment(folder: Path, peer: str) -> Path:
     python = folder / "bin" / "python"
     ready = folder / "ready"
     if not ready.exists():
-        same = [f"{name}=={version(name).partition('+')[0]}" for name in SAME_RELEASES[peer]]
+        same = [f"{name}=={version(name).partition('+')[0]}" for name in SHARED]
         _run([sys.executable, "-m", "venv", "--clear", str(folder)])
-        _run([str(python), "-m", "pip", "install", "--quiet", *PEERS[peer], *same])
+        _run([str(python), "-m", "pip", "install", "--quiet", PEERS[peer], *same])
         ready.touch()
     return python
 

@@ -1,4 +1,4 @@
-"""`sapo bench train`: what a training step costs, beside the peers'."""
+"""`sapo bench train`: what a training step costs, beside a peer's."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def train(
     steps: Annotated[int, typer.Option("--steps", min=1, help="Steps; the first is not counted.")] = 6,
     peers: Annotated[
         str, typer.Option("--peers", metavar="A,B", help="Peers to compare with, by name; empty: none.")
-    ] = "trl,genrl",
+    ] = "trl",
     environments: Annotated[
         Path | None,
         typer.Option("--environments", metavar="DIR", help="Where peers are installed, and kept."),
     ] = None,
 ) -> None:
-    """Measure the processor seconds and the memory of a training step against TRL's GRPOTrainer and genrl.
+    """Measure the processor seconds and the memory of a training step against TRL's GRPOTrainer.
 
-    Peers are installed into environments of their own from the package index, 2 GB and minutes each, once.
+    A peer is installed into an environment of its own from the package index: once, 2 GB and some minutes.
     """
     from dataclasses import asdict
 
