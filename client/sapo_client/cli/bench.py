@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sapo_client.cli import bench_train
 from sapo_client.cli.options import Common, command
 from sapo_client.cli.render import Grid
 
@@ -153,3 +154,6 @@ def _gas_rows(gas: LedgerGas) -> Iterator[tuple[str, ...]]:
 def _gas_row(name: str, gas: int, target: int, rl_swarm: int | None) -> tuple[str, ...]:
     other = ("-", "-") if rl_swarm is None else (f"{rl_swarm}", f"{gas / rl_swarm:.4f}x")
     return (name, f"{gas}", f"{target}", f"{gas / target:.2f}x", *other)
+
+
+bench_train.register(app)

@@ -75,7 +75,8 @@ def run(
     with _bar(common, runs) as progress:
         conduct(store, runs, jobs or os.cpu_count() or 1, progress)
     document = {"folder": str(out), "runs": [each.name for each in runs]}
-    common.output.emit(document, f"{len(runs)} runs are whole; `sapo lab report {out}` shows them")
+    whole = "1 run is whole" if len(runs) == 1 else f"{len(runs)} runs are whole"
+    common.output.emit(document, f"{whole}; `sapo lab report {out}` shows them")
 
 
 def report(

@@ -1,0 +1,82 @@
+"""TRL's GRPOTrainer at the same work; runs in an environment of its own, which has no sapo."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from typing import Any
+
+import torch
+from datasets import Dataset
+from transformers import AutoTokenizer, TrainerCallback
+from trl import GRPOConfig, GRPOTrainer
+
+
+class Clock(TrainerCallback):  # type: ignore[misc]
+    """Processor seconds of each step, sampling included."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self._started = 0.0
+
+    def on_step_begin(self, *_: Any, **__: Any) -> None:
+        """The prompts of a step are about to be fetched."""
+        self._started = time.process_time()
+
+    def on_step_end(self, *_: Any, **__: Any) -> None:
+        """The optimizer has stepped."""
+        self.seconds.append(time.process_time() - self._started)
+
+
+def main() -> None:
+    """Trains, then says what it cost."""
+    work = json.load(sys.stdin)
+    torch.set_num_threads(1)
+    tokens: list[int] = []
+
+    def reward(completions: list[str], completion_ids: list[list[int]], **_: Any) -> list[float]:
+        tokens.append(sum(map(len, completion_ids)))
+        return [sum(character.isdigit() for character in text[:8]) / 8 for text in completions]
+
+    clock = Clock()
+    config = GRPOConfig(
+        output_dir=work["folder"] + "/trl",
+        use_cpu=True,
+        bf16=False,
+        fp16=False,
+        per_device_train_batch_size=work["groups"] * work["completions"],
+        gradient_accumulation_steps=1,
+        num_generations=work["completions"],
+        max_completion_length=work["new_tokens"],
+        temperature=1.0,
+        top_p=1.0,
+        top_k=0,
+        beta=0.0,
+        learning_rate=work["learning_rate"],
+        max_steps=work["steps"],
+        report_to=[],
+        save_strategy="no",
+        gradient_checkpointing=False,
+        use_vllm=False,
+        disable_tqdm=True,
+        seed=0,
+        model_init_kwargs={"dtype": "float32"},
+    )
+    GRPOTrainer(
+        model=work["model"],
+        reward_funcs=reward,
+        args=config,
+        train_dataset=Dataset.from_list([{"prompt": prompt} for prompt in work["prompts"]]),
+        processing_class=AutoTokenizer.from_pretrained(work["model"]),
+        callbacks=[clock],
+    ).train()
+    peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    sys.stdout.write(
+        "\n" + json.dumps({"cpu_seconds": clock.seconds, "tokens": tokens, "peak_mib": peak_mib}) + "\n"
+    )
+
+
+if __name__ == "__main__":
+    main()

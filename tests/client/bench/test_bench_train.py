@@ -1,0 +1,44 @@
+"""The bench of training steps: the own learner measured for real; no figure itself is asserted."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from sapo_client.bench.train import train_costs
+from sapo_client.cli.app import app
+from sapo_client.errors import SapoError
+
+
+@pytest.fixture(autouse=True)
+def _children_find_the_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
+
+
+def test_the_own_learner_is_measured() -> None:
+    result = CliRunner().invoke(app, ["bench", "train", "--peers", "", "--steps", "2", "--json"])
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    [own] = document["contestants"]
+    assert (document["format"], own["name"]) == ("sapo/bench/train/1", "sapo")
+    assert own["cpu_seconds"] > 0
+    assert 64 <= own["tokens"] <= 64 * 64
+    assert own["peak_mib"] > 100
+
+
+def test_an_unknown_peer_is_told(tmp_path: Path) -> None:
+    with pytest.raises(SapoError, match="no peer 'verl'"):
+        train_costs(["verl"], 1, tmp_path)
+
+
+def test_a_peer_that_does_not_run_is_told(tmp_path: Path) -> None:
+    """An environment that is there, but without the peer in it."""
+    interpreter = tmp_path / "trl" / "bin" / "python"
+    interpreter.parent.mkdir(parents=True)
+    interpreter.symlink_to(sys.executable)
+    (tmp_path / "trl" / "ready").touch()
+    with pytest.raises(SapoError, match="No module named"):
+        train_costs(["trl"], 1, tmp_path)
