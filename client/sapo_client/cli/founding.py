@@ -74,11 +74,7 @@ def deploy(
     Shows every transaction and the most it may cost, and asks, before it signs. The same command goes on
     where an earlier one was killed; when everything is done it changes nothing.
     """
-    from eth_account import Account as EthAccount
-
-    from sapo_client.ledger.quote import require_coins
-    from sapo_client.testnet.bringup import nano_suite
-    from sapo_client.testnet.founding import Founding, Wish, safe_quorum
+    from sapo_client.testnet.founding import Wish, safe_quorum
 
     founder = _open(common, key, passphrase_file)
     auditors = tuple(sorted({_account(text) for text in auditor or ()})) or (founder.account,)
@@ -93,6 +89,21 @@ def deploy(
         coins_per_drip=coins_per_drip,
     )
     _check_quorum(common, wish)
+    manifest = _found(common, folder, rpc, founder, wish, yes=yes)
+    _show_swarm(common, folder, manifest)
+    _show_next(common, folder, key, rpc[0], audits=founder.account in auditors)
+
+
+def _found(
+    common: Common, folder: Path, rpc: list[str], founder: Identity, wish: Wish, *, yes: bool
+) -> Manifest:
+    """The manifest of the swarm, founded now unless it was before."""
+    from eth_account import Account as EthAccount
+
+    from sapo_client.ledger.quote import require_coins
+    from sapo_client.testnet.bringup import nano_suite
+    from sapo_client.testnet.founding import Founding
+
     founding = Founding(folder, rpc, EthAccount.from_key(founder.account_key), wish)
     manifest = founding.finished()
     if manifest is None:
@@ -101,8 +112,7 @@ def deploy(
         require_coins(wanted, founder.account)
         _ask(yes)
         manifest = founding.carry_out(nano_suite())
-    _show_swarm(common, folder, manifest)
-    _show_next(common, folder, key, rpc[0], audits=founder.account in auditors)
+    return manifest
 
 
 def faucet(

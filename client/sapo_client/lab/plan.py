@@ -31,14 +31,14 @@ class Arm:
         local: own groups, I of the paper.
         external: groups of others, J of the paper.
         redraws: most own groups per round that are sampled again because they have no advantage.
-        sampler: how external groups are chosen.
+        sampler: name of the strategy by which external groups are chosen.
     """
 
     name: str
     local: int
     external: int
     redraws: int = 0
-    sampler: str = "account-first"
+    sampler: str = "uniform"
 
     @property
     def policy(self) -> SamplingPolicy:
@@ -49,6 +49,7 @@ class Arm:
             account_cap=OPEN_CAP,
             newcomer_cap=OPEN_NEWCOMER_CAP,
             network_cap=OPEN_CAP,
+            strategy=self.sampler,
         )
 
 
@@ -62,13 +63,10 @@ ARMS: Final[Mapping[str, Arm]] = {
         Arm("4/4", 4, 4),
         Arm("2/6", 2, 6),
         Arm("8/0-dynamic", 8, 0, redraws=24),
-        Arm("sapo+", 4, 4),
+        Arm("sapo+", 4, 4, sampler="weighted"),
     )
 }
-"""The paper's four, a control that may throw own groups without advantage away, and the network's best sampler.
-
-There is one sampler so far, so `sapo+` is 4/4 under another name.
-"""
+"""The paper's four, a control that may throw own groups without advantage away, and the network's own sampler."""
 
 
 @dataclass(frozen=True, slots=True)
