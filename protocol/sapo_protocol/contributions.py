@@ -7,15 +7,16 @@ about but the numbers. The other auditors recompute it and answer with an *appro
 their account's EIP-712 signature; k of them make the root postable.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median_low
 
 from sapo_protocol import merkle, secp256k1
-from sapo_protocol.constants import MAX_ACCOUNTS_PER_EPOCH, MAX_VALUES
+from sapo_protocol.columns import Columns, Row
+from sapo_protocol.constants import MAX_ACCOUNTS_PER_EPOCH
 from sapo_protocol.eip712 import EpochRoot
-from sapo_protocol.encoding import encode
+from sapo_protocol.encoding import Value, encode
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, ContentId, Digest, NodeId
 from sapo_protocol.rules import Rule
@@ -23,10 +24,10 @@ from sapo_protocol.schema import Bound, Fields, Schema, array, uint
 
 _MAX_AUDITORS = 64
 
-_TALLY = Schema(Rule.TALLY_KEYS, Rule.TALLY_TYPES, range(5), most_values=MAX_VALUES)
+_TALLY = Schema(Rule.TALLY_KEYS, Rule.TALLY_TYPES, range(5), has_lists=True)
 _TALLY_ENTRIES = Bound(Rule.TALLY_ENTRIES, most=MAX_ACCOUNTS_PER_EPOCH)
 _TALLY_ENTRY = Bound(Rule.TALLY_ENTRY_SIZE, least=2, most=2)
-_PROPOSAL = Schema(Rule.PROPOSAL_KEYS, Rule.PROPOSAL_TYPES, range(5), most_values=MAX_VALUES)
+_PROPOSAL = Schema(Rule.PROPOSAL_KEYS, Rule.PROPOSAL_TYPES, range(5), has_lists=True)
 _TALLIES = Bound(Rule.PROPOSAL_TALLIES, least=1, most=_MAX_AUDITORS)
 _SHARES = Bound(Rule.PROPOSAL_SHARES, most=MAX_ACCOUNTS_PER_EPOCH)
 _SHARE = Bound(Rule.PROPOSAL_SHARE_SIZE, least=3, most=3)
@@ -41,7 +42,7 @@ class Tally:
     node: NodeId
     account: Account
     epoch: int
-    points: tuple[tuple[Account, int], ...]
+    points: Sequence[tuple[Account, int]]
     evidence_root: Digest
 
     def to_payload(self) -> bytes:
@@ -75,7 +76,7 @@ class Proposal:
     account: Account
     epoch: int
     tallies: tuple[ContentId, ...]
-    shares: tuple[Share, ...]
+    shares: Sequence[Share]
 
     def to_payload(self) -> bytes:
         """The payload to seal."""
@@ -155,13 +156,11 @@ def parse_tally(payload: bytes) -> Tally:
     Raises:
         RemoteProtocolError: ``NOT_CANONICAL``, ``SCHEMA`` or ``OUT_OF_BOUNDS``.
     """
-    fields, types = Fields(payload, _TALLY), _TALLY.types
+    fields = Fields(payload, _TALLY)
     author = _author(fields)
-    points = tuple(
-        (Account.parse(account, types), uint(count, types))
-        for account, count in (array(entry, types, _TALLY_ENTRY) for entry in fields.array(3, _TALLY_ENTRIES))
-    )
-    _require_ascending([account for account, _ in points], Rule.TALLY_ORDER)
+    cells = _cells(fields.items(3, _TALLY_ENTRIES), _TALLY.types, _TALLY_ENTRY)
+    points = Columns(_entry, 1, cells)
+    _require_accounts_ascend(points, Rule.TALLY_ORDER)
     return Tally(*author, points, fields.fixed(4, Digest))
 
 
@@ -171,15 +170,13 @@ def parse_proposal(payload: bytes) -> Proposal:
     Raises:
         RemoteProtocolError: ``NOT_CANONICAL``, ``SCHEMA`` or ``OUT_OF_BOUNDS``.
     """
-    fields, types = Fields(payload, _PROPOSAL), _PROPOSAL.types
+    fields = Fields(payload, _PROPOSAL)
     author = _author(fields)
-    tallies = tuple(ContentId.parse(item, types) for item in fields.array(3, _TALLIES))
-    _require_ascending(tallies, Rule.PROPOSAL_TALLY_ORDER)
-    shares = tuple(
-        Share(Account.parse(account, types), uint(points, types), uint(cumulative, types))
-        for account, points, cumulative in (array(entry, types, _SHARE) for entry in fields.array(4, _SHARES))
-    )
-    _require_ascending([share.account for share in shares], Rule.PROPOSAL_SHARE_ORDER)
+    tallies = tuple(ContentId.parse(item, _PROPOSAL.types) for item in fields.items(3, _TALLIES))
+    if any(a >= b for a, b in pairwise(tallies)):
+        raise RemoteProtocolError(Rule.PROPOSAL_TALLY_ORDER, "the tallies do not ascend")
+    shares = Columns(Share, 2, _cells(fields.items(4, _SHARES), _PROPOSAL.types, _SHARE))
+    _require_accounts_ascend(shares, Rule.PROPOSAL_SHARE_ORDER)
     return Proposal(*author, tallies, shares)
 
 
@@ -197,6 +194,17 @@ def _author(fields: Fields) -> tuple[NodeId, Account, int]:
     return fields.fixed(0, NodeId), fields.fixed(1, Account), fields.uint(2)
 
 
-def _require_ascending(values: Sequence[bytes], rule: Rule) -> None:
-    if any(a >= b for a, b in pairwise(values)):
-        raise RemoteProtocolError(rule, "a list does not ascend")
+def _cells(entries: Iterator[Value], types: Rule, size: Bound) -> Iterator[tuple[Account, tuple[int, ...]]]:
+    """Each entry's account and numbers."""
+    for entry in entries:
+        account, *numbers = array(entry, types, size)
+        yield Account.parse(account, types), tuple([uint(number, types) for number in numbers])
+
+
+def _entry(account: Account, points: int) -> tuple[Account, int]:
+    return account, points
+
+
+def _require_accounts_ascend(rows: Columns[Row], rule: Rule) -> None:
+    if any(a >= b for a, b in pairwise(map(rows.account, range(len(rows))))):
+        raise RemoteProtocolError(rule, "the accounts do not ascend")

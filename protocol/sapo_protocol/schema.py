@@ -1,11 +1,11 @@
 """Typed reading of decoded maps: closed schemas, every bound checked where a field is read."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from sapo_protocol.constants import MAX_FLAT_VALUES, MAX_UINT64
-from sapo_protocol.encoding import Value, decode
+from sapo_protocol.constants import MAX_FLAT_VALUES, MAX_UINT64, MAX_VALUES
+from sapo_protocol.encoding import Encoded, Field, Value, decode, decode_lists
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import FixedBytes
 from sapo_protocol.rules import Rule
@@ -22,14 +22,14 @@ class Schema:
         types: refuses a field of another type.
         required: the integer keys that must be there.
         optional: the integer keys that may be there.
-        most_values: how many values the encoding may hold in all, keys included.
+        has_lists: whether it holds long lists, which are read item by item.
     """
 
     keys: Rule
     types: Rule
     required: range
     optional: frozenset[int] = frozenset()
-    most_values: int = MAX_FLAT_VALUES
+    has_lists: bool = False
 
 
 class Bound(NamedTuple):
@@ -50,7 +50,11 @@ class Fields:
 
     def __init__(self, data: bytes, schema: Schema) -> None:
         self._types = schema.types
-        self._fields = _closed(decode(data, schema.most_values), schema)
+        self._fields: Mapping[int, Field]
+        if schema.has_lists:
+            self._fields = _closed(decode_lists(data, MAX_VALUES, len(schema.required)), schema)
+        else:
+            self._fields = _closed(decode(data, MAX_FLAT_VALUES), schema)
 
     def has(self, key: int) -> bool:
         """Whether an optional field is there."""
@@ -72,8 +76,17 @@ class Fields:
         """An array."""
         return array(self._fields[key], self._types, bound)
 
+    def items(self, key: int, bound: Bound) -> Iterator[Value]:
+        """The items of a long list, one by one."""
+        value = self._fields[key]
+        if not isinstance(value, Encoded):
+            raise RemoteProtocolError(self._types, "not an array")
+        length, items = value.items()
+        bound.require(length)
+        return items
 
-def _closed(value: Value, schema: Schema) -> Mapping[int, Value]:
+
+def _closed(value: object, schema: Schema) -> Mapping[int, Field]:
     if not isinstance(value, Mapping):
         raise RemoteProtocolError(schema.keys, "not a map")
     keys = set(value)
@@ -84,7 +97,7 @@ def _closed(value: Value, schema: Schema) -> Mapping[int, Value]:
     return value
 
 
-def uint(value: Value, types: Rule, bound: Bound | None = None) -> int:
+def uint(value: Field, types: Rule, bound: Bound | None = None) -> int:
     """An unsigned integer within its bound, or a refusal by the rule of types or of the bound."""
     if not isinstance(value, int):
         raise RemoteProtocolError(types, "not an integer")
@@ -93,7 +106,7 @@ def uint(value: Value, types: Rule, bound: Bound | None = None) -> int:
     return value
 
 
-def data(value: Value, types: Rule, bound: Bound | None = None) -> bytes:
+def data(value: Field, types: Rule, bound: Bound | None = None) -> bytes:
     """A byte string of a length within its bound."""
     if not isinstance(value, bytes):
         raise RemoteProtocolError(types, "not a byte string")
@@ -102,7 +115,7 @@ def data(value: Value, types: Rule, bound: Bound | None = None) -> bytes:
     return value
 
 
-def array(value: Value, types: Rule, bound: Bound | None = None) -> tuple[Value, ...]:
+def array(value: Field, types: Rule, bound: Bound | None = None) -> tuple[Value, ...]:
     """An array of a number of items within its bound."""
     if not isinstance(value, tuple):
         raise RemoteProtocolError(types, "not an array")

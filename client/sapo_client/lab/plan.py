@@ -66,7 +66,7 @@ ARMS: Final[Mapping[str, Arm]] = {
         Arm("sapo+", 4, 4, sampler="weighted"),
     )
 }
-"""The paper's four, a control that may throw own groups without advantage away, and the network's own sampler."""
+"""The paper's four, a control that may throw own groups without advantage away, and the network's sampler."""
 
 
 @dataclass(frozen=True, slots=True)
