@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -43,36 +43,13 @@ class Peak:
         return self.peak_bytes / self.message_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class AdmissionMemory:
-    """Peaks by kind of message.
-
-    Attributes:
-        texts: rollouts and proofs, at the limit of size: nearly all of their bytes are completions.
-        lists: tallies and proposals, at the limit of length: a value of few bytes is a Python object of many.
-    """
-
-    texts: Mapping[str, Peak]
-    lists: Mapping[str, Peak]
-
-    @property
-    def worst_text_times(self) -> float:
-        """The largest peak of a text, in times its message."""
-        return max(peak.times for peak in self.texts.values())
-
-    @property
-    def worst_list_times(self) -> float:
-        """The largest peak of a list, in times the largest message that there may be."""
-        return max(peak.peak_bytes for peak in self.lists.values()) / MAX_ENVELOPE_BYTES
-
-
-def admission_memory() -> AdmissionMemory:
-    """The peak of one judgement of each message, accepted or refused."""
+def admission_memory() -> dict[str, Peak]:
+    """The peak of one judgement of each message, accepted or refused, by what the message is."""
     swarm, author = BenchSwarm(), Author(0)
     rollouts = {name: peak(partial(_gate, swarm, author), m) for name, m in _rollouts(swarm, author).items()}
     proofs = {name: peak(partial(_proof_judge, swarm), m) for name, m in _proofs(swarm, author).items()}
     lists = {name: peak(partial(_list_judge, swarm), m) for name, m in _lists(swarm, author).items()}
-    return AdmissionMemory(rollouts | proofs, lists)
+    return rollouts | proofs | lists
 
 
 def peak(prepare: Callable[[], Judge], message: bytes) -> Peak:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sapo_client.bench.admission import AdmissionRate
     from sapo_client.bench.checking import CheckingRate, LoadRate
     from sapo_client.bench.ledger import LedgerGas
-    from sapo_client.bench.memory import AdmissionMemory
+    from sapo_client.bench.memory import Peak
     from sapo_client.bench.spread import Spread
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="What safety costs on this machine.")
@@ -53,26 +53,26 @@ def verify(
 
 
 def _document(
-    rate: AdmissionRate, memory: AdmissionMemory, checking: CheckingRate, load: LoadRate
+    rate: AdmissionRate, memory: Mapping[str, Peak], checking: CheckingRate, load: LoadRate
 ) -> dict[str, Any]:
     from dataclasses import asdict
 
     return {
         "format": "sapo/bench/verify/2",
         "admission": asdict(rate),
-        "memory": asdict(memory)
-        | {"worst_text_times": memory.worst_text_times, "worst_list_times": memory.worst_list_times},
+        "memory": {name: asdict(peak) for name, peak in memory.items()},
         "checking": asdict(checking),
         "hostile_load": asdict(load),
     }
 
 
 def _rows(
-    rate: AdmissionRate, memory: AdmissionMemory, checking: CheckingRate, load: LoadRate
+    rate: AdmissionRate, memory: Mapping[str, Peak], checking: CheckingRate, load: LoadRate
 ) -> list[tuple[str, str, str, str]]:
     calm_pause, pause = (
         f"{1000 * each:.1f}" for each in (load.calm_pause_seconds, load.longest_pause_seconds)
     )
+    worst = max(peak.times for peak in memory.values())
     return [
         (
             "admission, messages per CPU second (plain: Ed25519 alone)",
@@ -93,13 +93,7 @@ def _rows(
             _spread(load.share, ".1%"),
         ),
         ("longest pause of the event loop, ms", calm_pause, pause, "-"),
-        ("peak memory over message size, rollouts and proofs", "-", "-", f"{memory.worst_text_times:.2f}"),
-        (
-            "peak memory over largest message, tallies and proposals",
-            "-",
-            "-",
-            f"{memory.worst_list_times:.2f}",
-        ),
+        ("peak memory over message size, worst of all kinds", "-", "-", f"{worst:.2f}"),
     ]
 
 
