@@ -50,6 +50,19 @@ def test_accepted_is_delivered_and_forwarded_once() -> None:
     assert desk.scores.score("another", 0.0) == 0.0
 
 
+def test_every_message_received_has_one_fate() -> None:
+    """A copy of a rejected message blames its forwarder, but is no second rejection."""
+    limits = TransportLimits(max_message_bytes=4)
+    desk = Desk({b"good": Verdict.ACCEPT, b"bad": Verdict.REJECT, b"late": Verdict.IGNORE}, limits)
+    for data in (b"good", b"good", b"bad", b"bad", b"bad", b"late", b"too long"):
+        desk.take(data)
+    desk.take(b"good", topic="a topic of others")
+    counted = {name: count for name, count in desk.counters.snapshot().items() if count}
+    fates = {"accepted": 1, "ignored": 1, "rejected": 1, "duplicates": 3, "oversize": 1}
+    assert counted == {"received": sum(fates.values()), **fates}
+    assert desk.scores.score("peer", 0.0) == 4 * Severity.MID.value
+
+
 def test_ignored_blames_nobody_and_is_judged_anew_later() -> None:
     desk = Desk({b"early": Verdict.IGNORE})
     assert not desk.take(b"early")
