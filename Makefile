@@ -49,10 +49,10 @@ contracts: contracts/node_modules/.installed
 	cd contracts && node build.mjs
 
 contracts-test: contracts/node_modules/.installed
-	cd contracts && FORGE_SNAPSHOT_CHECK=true node_modules/.bin/forge test
+	cd contracts && FORGE_SNAPSHOT_CHECK=true node forge.mjs test
 
 contracts-nightly: contracts/node_modules/.installed
-	cd contracts && FOUNDRY_PROFILE=nightly FORGE_SNAPSHOT_CHECK=true node_modules/.bin/forge test
+	cd contracts && FOUNDRY_PROFILE=nightly FORGE_SNAPSHOT_CHECK=true node forge.mjs test
 
 contracts-mutants: contracts/node_modules/.installed
 	cd contracts && node mutants.mjs

@@ -1,9 +1,10 @@
 // Breaks one rule of the contracts after the other and sees that the Foundry tests notice each.
 import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
-import { spawnSync } from "node:child_process";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+
+import { forge } from "./forge.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const copied = ["src", "test", "foundry.toml", "solc.mjs"];
@@ -31,7 +32,7 @@ function survives(folder, [name, from, to]) {
   const genuine = readFileSync(path, "utf8");
   if (genuine.split(from).length !== 2) throw new Error(`${name} does not hold once: ${from}`);
   writeFileSync(path, genuine.replace(from, to));
-  const run = spawnSync("node_modules/.bin/forge", ["test", "--fail-fast"], { cwd: folder, encoding: "utf8" });
+  const run = forge(["test", "--fail-fast"], { cwd: folder, encoding: "utf8" });
   writeFileSync(path, genuine);
   if (run.stdout.includes("Compiler run failed")) throw new Error(`${name} does not compile with: ${to}`);
   return run.status === 0;
