@@ -72,7 +72,7 @@ class Ledger:
         self._rpc = Rpc(rpc_urls, chain_id=manifest.chain_id, tell=tell)
         self._registry = Registry(self._rpc, manifest.registry)
         self._ledger = EpochLedger(self._rpc, manifest.ledger)
-        self._outbox = Outbox(outbox_path, owner=f"{manifest.swarm_id} {self._account}")
+        self._outbox = Outbox(outbox_path, owner=f"{manifest.swarm_id} 0x{self._account.hex()}")
         self._sender = Sender(
             self._rpc, account, self._outbox, confirmations=confirmations, limit_wei=limit_wei
         )
