@@ -12,7 +12,7 @@ from web3 import Web3
 from web3.types import FilterParams
 
 from sapo_client.ledger.artefact import CONTRACTS, Artefact, load
-from sapo_client.ledger.errors import LedgerError
+from sapo_client.ledger.errors import NotYet
 from sapo_client.ledger.records import EpochRecord
 from sapo_client.ledger.rpc import Rpc
 from sapo_protocol.eip712 import EpochRoot
@@ -84,7 +84,7 @@ class Registry(_Contract):
         """Claims and their ends in blocks that stay, oldest first.
 
         Raises:
-            LedgerError: the endpoints are not that far, or disagree.
+            NotYet, Disagreement: the endpoints are not that far, or disagree.
         """
         wanted: FilterParams = {
             "address": to_checksum_address(self.address),
@@ -198,7 +198,7 @@ _REGISTERED = keccak(text="NodeRegistered(address,bytes32,uint64)")
 
 def _events(web3: Web3, wanted: FilterParams, last_block: int) -> tuple[RegistryEvent, ...]:
     if web3.eth.block_number < last_block:
-        raise LedgerError(f"it has no block {last_block} yet", hint="wait for it")
+        raise NotYet(f"it has no block {last_block} yet", hint="wait for it")
     return tuple(_event(log) for log in web3.eth.get_logs(wanted))
 
 

@@ -13,7 +13,7 @@ from web3.exceptions import Web3Exception
 
 from sapo_client.ledger.contract import Distributor, Registry, Token
 from sapo_client.ledger.contract import Ledger as EpochLedger
-from sapo_client.ledger.errors import LedgerError, LedgerUnavailable
+from sapo_client.ledger.errors import LedgerError, LedgerUnavailable, WrongChain
 from sapo_client.ledger.fees import DEFAULT_LIMIT_WEI, STUCK_BLOCKS
 from sapo_client.ledger.outbox import Outbox, State
 from sapo_client.ledger.records import EpochRecord, LedgerStatus
@@ -217,8 +217,10 @@ class Ledger:
             raise LedgerUnavailable(names, f"it makes no sense ({error})") from error
 
     def _check(self) -> None:
-        head = self._rpc.survey()  # refuses endpoints of another chain
-        self._stuck = self._count_stuck(head)
+        try:
+            self._stuck = self._count_stuck(self._rpc.survey())
+        except WrongChain as error:
+            raise LedgerError(str(error), hint=error.hint) from error
         for contract in (self._registry, self._ledger):
             _require_code(contract)
         for paid in self._pay_side()[:1]:
