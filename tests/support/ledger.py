@@ -83,6 +83,10 @@ class ServedChain:
         """A raw request's result."""
         return self.rpc.ask(lambda web3: web3.provider.make_request(method, params))
 
+    def swap(self, other: "ServedChain") -> None:
+        """Let each of two addresses serve the other's chain."""
+        self._server.methods, other._server.methods = other._server.methods, self._server.methods
+
     def close(self) -> None:
         """Stop serving and close the file."""
         self._server.shutdown()

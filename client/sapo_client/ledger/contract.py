@@ -12,7 +12,7 @@ from web3 import Web3
 from web3.types import FilterParams
 
 from sapo_client.ledger.artefact import CONTRACTS, Artefact, load
-from sapo_client.ledger.errors import LedgerError
+from sapo_client.ledger.errors import NotYet
 from sapo_client.ledger.fraud import FraudProof, root_fields
 from sapo_client.ledger.records import EpochRecord, Stake
 from sapo_client.ledger.rpc import Rpc
@@ -88,7 +88,7 @@ class Registry(Contract):
         """Claims and their ends in blocks that stay, oldest first.
 
         Raises:
-            LedgerError: the endpoints are not that far, or disagree.
+            NotYet, Disagreement: the endpoints are not that far, or disagree.
         """
         wanted: FilterParams = {
             "address": to_checksum_address(self.address),
@@ -298,7 +298,7 @@ _REGISTERED = keccak(text="NodeRegistered(address,bytes32,uint64)")
 
 def _events(web3: Web3, wanted: FilterParams, last_block: int) -> tuple[RegistryEvent, ...]:
     if web3.eth.block_number < last_block:
-        raise LedgerError(f"it has no block {last_block} yet", hint="wait for it")
+        raise NotYet(f"it has no block {last_block} yet", hint="wait for it")
     return tuple(_event(log) for log in web3.eth.get_logs(wanted))
 
 

@@ -24,6 +24,12 @@ class LedgerUnavailable(LedgerError):
         )
 
 
+class NotYet(LedgerError):
+    """An endpoint cannot say now what it will be able to say."""
+
+    transient = True
+
+
 class Disagreement(LedgerError):
     """The endpoints contradict each other, and no majority decides."""
 
@@ -37,7 +43,12 @@ class Disagreement(LedgerError):
 
 
 class WrongChain(LedgerError):
-    """Every endpoint serves another chain than the manifest names."""
+    """Every endpoint serves another chain than the manifest names.
+
+    Before a node starts that is a mistake of its user; later it is the endpoint's, and passes.
+    """
+
+    transient = True
 
     def __init__(self, urls: Sequence[str], reason: str) -> None:
         super().__init__(f"{', '.join(urls)}: {reason}", hint="give the RPC address of the manifest's chain")

@@ -10,7 +10,7 @@ from web3 import Web3
 from web3.exceptions import Web3Exception, Web3RPCError
 
 from sapo_client.ledger.endpoints import Endpoint, EndpointStatus, Unanswered, connect
-from sapo_client.ledger.errors import Disagreement, LedgerError, LedgerUnavailable, WrongChain
+from sapo_client.ledger.errors import Disagreement, LedgerError, LedgerUnavailable, NotYet, WrongChain
 
 T = TypeVar("T")
 
@@ -220,7 +220,7 @@ class Rpc:
             except LedgerError as error:
                 answers.append(Answer(endpoint, None, error))
             except Web3Exception as error:
-                unable = LedgerError(f"the chain refuses to say: {error}", hint="try another RPC address")
+                unable = NotYet(f"the chain refuses to say: {error}", hint="try another RPC address")
                 answers.append(Answer(endpoint, None, unable))
         return answers
 
@@ -229,7 +229,7 @@ class Rpc:
 
         def require(web3: Web3) -> None:
             if self._chain_id is not None and web3.eth.chain_id != self._chain_id:
-                raise LedgerError("it serves another chain now", hint="it is asked again later")
+                raise NotYet("it serves another chain now", hint="it is asked again later")
 
         def asked(web3: Web3) -> T:
             require(web3)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from web3 import Web3
 
 from sapo_client.ledger.contract import Registry
-from sapo_client.ledger.errors import LedgerError
+from sapo_client.ledger.errors import LedgerError, NotYet
 from sapo_client.ledger.rpc import Rpc
 from sapo_protocol.identifiers import Account, Digest, NodeId
 
@@ -76,7 +76,7 @@ def _last_block_before(web3: Web3, timestamp_seconds: int, confirmations: int) -
     head = int(web3.eth.block_number)
     number = _search(lambda n: int(_block(web3, n)["timestamp"]) < timestamp_seconds, head)
     if head - number + 1 < confirmations:
-        raise LedgerError("the block before the epoch is not settled yet", hint="wait for the next blocks")
+        raise NotYet("the block before the epoch is not settled yet", hint="wait for the next blocks")
     return Digest(bytes(_block(web3, number)["hash"]))
 
 

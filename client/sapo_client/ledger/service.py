@@ -13,7 +13,7 @@ from web3.exceptions import Web3Exception
 
 from sapo_client.ledger.contract import Contract, Distributor, Registry, Token
 from sapo_client.ledger.contract import Ledger as EpochLedger
-from sapo_client.ledger.errors import LedgerError, LedgerUnavailable
+from sapo_client.ledger.errors import LedgerError, LedgerUnavailable, WrongChain
 from sapo_client.ledger.fees import DEFAULT_LIMIT_WEI, STUCK_BLOCKS
 from sapo_client.ledger.fraud import FraudProof
 from sapo_client.ledger.outbox import Outbox, State
@@ -73,7 +73,7 @@ class Ledger:
         self._rpc = Rpc(rpc_urls, chain_id=manifest.chain_id, tell=tell)
         self._registry = Registry(self._rpc, manifest.registry)
         self._ledger = EpochLedger(self._rpc, manifest.ledger)
-        self._outbox = Outbox(outbox_path, owner=f"{manifest.swarm_id} {self._account}")
+        self._outbox = Outbox(outbox_path, owner=f"{manifest.swarm_id} 0x{self._account.hex()}")
         self._sender = Sender(
             self._rpc, account, self._outbox, confirmations=confirmations, limit_wei=limit_wei
         )
@@ -257,8 +257,10 @@ class Ledger:
             raise LedgerUnavailable(names, f"it makes no sense ({error})") from error
 
     def _check(self) -> None:
-        head = self._rpc.survey()  # refuses endpoints of another chain
-        self._stuck = self._count_stuck(head)
+        try:
+            self._stuck = self._count_stuck(self._rpc.survey())
+        except WrongChain as error:
+            raise LedgerError(str(error), hint=error.hint) from error
         for contract in (self._registry, self._ledger):
             _require_code(contract)
         for created in (self._pay_side()[0], self._ledger.verifier(), self._ledger.vault()):

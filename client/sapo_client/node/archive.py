@@ -36,6 +36,7 @@ class Archive:
 
     def __init__(self, path: Path | str, swarm_id: SwarmId) -> None:
         self._connection = open_database(path, _SCHEMA)
+        self._connection.execute("PRAGMA synchronous=FULL")  # a power cut must not forget an approval
         self._swarm_id = swarm_id
 
     def add(self, content_id: ContentId, kind: Kind, message: Contribution, envelope: bytes) -> None:

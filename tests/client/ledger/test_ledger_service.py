@@ -220,3 +220,26 @@ async def test_a_dead_chain_is_recorded_and_waited_for(tmp_path: Path) -> None:
     assert contracts.registry.live_nodes(Account(A)) == (node_key(1),)
     ledger.close()
     chain.close()
+
+
+async def test_another_chain_at_the_same_address_is_waited_out(
+    contracts: Contracts, ledger: Ledger, tmp_path: Path
+) -> None:
+    other = ServedChain(tmp_path / "other.sqlite", chain_id=5)
+    contracts.chain.swap(other)
+    with pytest.raises(LedgerError, match="serves chain 5") as refusal:
+        await ledger.check()
+    assert not refusal.value.transient  # a node does not start
+    async with _running(ledger):
+        await ledger.register(node_key(1), NEXT_YEAR)
+        with trio.fail_after(PATIENCE_SECONDS):
+            while ledger.status().last_error is None:
+                await trio.sleep(0.02)
+        with pytest.raises(LedgerError, match="serves chain 5") as later:
+            await ledger.last_record()
+        assert later.value.transient  # a node goes on
+        contracts.chain.swap(other)
+        await _until_idle(ledger)
+    assert contracts.registry.live_nodes(Account(A)) == (node_key(1),)
+    assert ledger.status().endpoints[0].trouble is None
+    other.close()

@@ -163,3 +163,30 @@ def test_a_key_of_a_lost_machine_is_given_up_and_may_come_back(
     stranger = replace(ALICE, number=77).node
     with pytest.raises(SapoError, match="does not claim"):
         ledger_commands.revoke(settings, stranger, agree)
+
+
+def test_the_status_tells_keys_endpoints_and_what_waits(world: World, data: DataDir, old: Identity) -> None:
+    url, silent = world.chain.url, "http://127.0.0.1:9"
+    ledger = LedgerConfig(rpc_urls=(silent, url))
+    facts = ledger_commands.status(Config(identity=str(old.path), data_dir=data.root, ledger=ledger))
+    no_answer = "no answer (ConnectionError)"
+    assert facts == {
+        "account": str(HERE),
+        "chain": world.manifest.chain_id,
+        "registered": True,
+        "claimed keys": old.node_id.hex(),
+        "last epoch": None,
+        "points granted": 0,
+        "points claimed": 0,
+        "claimable": 0,
+        "tokens": 0.0,
+        "waiting to be sent": 0,
+        "stuck": 0,
+        "refused": 0,
+        "last error": None,
+        "last receipt": None,
+        "endpoints": [
+            {"name": silent, "head": None, "trouble": no_answer, "disagreements": 0},
+            {"name": url, "head": world.chain.engine.head.block_number, "trouble": None, "disagreements": 0},
+        ],
+    }
