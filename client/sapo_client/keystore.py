@@ -146,7 +146,7 @@ def create(
     file = IdentityFile(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         node_id=node_id.hex(),
-        account=_checksum(account),
+        account=str(account),
         node_key=_seal(seed, passphrase, cost),
         account_key=_to_keystore(key, passphrase, cost),
     )
@@ -188,7 +188,7 @@ def load(path: Path, source: PassphraseSource) -> Identity:
     except ValueError as error:
         raise _damaged(path, "its account key lies outside the curve") from error
     identity = Identity(seed, NodeId(bytes(SigningKey(seed).verify_key)), key, account, path)
-    if (identity.node_id.hex(), _checksum(identity.account)) != (file.node_id, file.account):
+    if (identity.node_id.hex(), str(identity.account)) != (file.node_id, file.account):
         raise _damaged(path, "its public part does not belong to its keys")
     return identity
 
@@ -261,12 +261,6 @@ def _key_from_hex(text: str, path: Path) -> bytes:
     if len(key) != 32:
         raise _damaged(path, f"a key has {len(key)} bytes instead of 32")
     return key
-
-
-def _checksum(account: Account) -> str:
-    from eth_utils.address import to_checksum_address
-
-    return str(to_checksum_address(bytes(account)))
 
 
 def _to_keystore(key: bytes, passphrase: bytes | None, cost: Cost) -> _KeystoreV3 | _PlainKey:

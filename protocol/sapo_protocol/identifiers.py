@@ -2,6 +2,8 @@
 
 from typing import ClassVar, Self
 
+from eth_hash.auto import keccak
+
 from sapo_protocol.errors import LocalProtocolError, Reason, RemoteProtocolError
 
 
@@ -53,7 +55,12 @@ class Account(FixedBytes):
     SIZE = 20
 
     def __str__(self) -> str:
-        return "0x" + self.hex()
+        """The form that wallets show and check: capitals by the hash of the digits (EIP-55)."""
+        digits = self.hex()
+        marks = keccak(digits.encode()).hex()
+        return "0x" + "".join(
+            digit.upper() if mark >= "8" else digit for digit, mark in zip(digits, marks, strict=False)
+        )
 
 
 class Digest(FixedBytes):

@@ -63,7 +63,7 @@ def test_the_account_is_a_keystore_that_other_wallets_open(sealed: keystore.Iden
     assert wallet["version"] == 3
     opened = EthAccount.decrypt(dict(wallet), PASSPHRASE)
     assert bytes(opened) == sealed.account_key
-    assert EthAccount.from_key(opened).address.lower() == str(sealed.account)
+    assert EthAccount.from_key(opened).address == str(sealed.account)
 
 
 def test_no_secret_is_in_the_file_or_in_a_repr(sealed: keystore.Identity) -> None:

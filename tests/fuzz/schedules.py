@@ -72,6 +72,7 @@ class Ground:
     """A chain with the contracts that each schedule starts from, and another chain."""
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         served = ServedChain(folder / "chain.sqlite")
         self.deployment: Deployment = deploy_contracts(served).deployment
         served.close()

@@ -15,7 +15,13 @@ from sapo_verification.signing import Mark, SlotShare
 from sapo_verification.signing_interchange import marks_from_json, marks_to_json
 
 MARK = Mark(SwarmId(b"\x01" * 32), Account(b"\x0a" * 20), 7, 12, SlotShare(1, 2))
-RECORD = {"swarm": "01" * 32, "account": "0x" + "0a" * 20, "epoch": 7, "next_slot": 12, "share": "1/2"}
+RECORD = {
+    "swarm": "01" * 32,
+    "account": "0x0A0A0a0a0a0a0a0A0a0a0A0a0A0A0A0a0a0a0a0a",
+    "epoch": 7,
+    "next_slot": 12,
+    "share": "1/2",
+}
 DOCUMENT = {"format": "sapo-signing", "version": 1, "marks": [RECORD]}
 
 marks = st.builds(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from sapo_protocol.errors import LocalProtocolError
-from sapo_protocol.identifiers import Account, SwarmId
+from sapo_protocol.identifiers import Account, NodeId, SwarmId
 from sapo_verification.store import open_database
 
 MAX_MACHINES: Final = 99
@@ -29,6 +29,7 @@ CREATE TABLE IF NOT EXISTS slot_share (
     swarm BLOB NOT NULL, account BLOB NOT NULL, machine INTEGER NOT NULL, machines INTEGER NOT NULL,
     PRIMARY KEY (swarm, account)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS retired_node (node BLOB PRIMARY KEY) WITHOUT ROWID;
 """
 
 _READ = """
@@ -135,6 +136,15 @@ class SigningDatabase:
                 Mark(swarm_id, account, epoch, slots[-1] + 1 if slots else mark.next_slot, mark.share)
             )
         return slots
+
+    def retire(self, node: NodeId) -> None:
+        """Take down that a node key was given up: it never signs again from here."""
+        self._connection.execute("INSERT OR IGNORE INTO retired_node VALUES (?)", (node,))
+
+    def is_retired(self, node: NodeId) -> bool:
+        """Whether a node key was given up."""
+        row = self._connection.execute("SELECT 1 FROM retired_node WHERE node = ?", (node,)).fetchone()
+        return row is not None
 
     def mark(self, swarm_id: SwarmId, account: Account) -> Mark | None:
         """The mark of an account in a swarm, if it ever signed."""

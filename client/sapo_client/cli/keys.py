@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sapo_client.cli import signing
-from sapo_client.cli.options import Common, PassphraseFile, command
+from sapo_client.cli.consent import YesOption, asker
+from sapo_client.cli.options import Common, PassphraseFile, RpcOption, command
 from sapo_client.cli.render import Grid, Pairs
 
 if TYPE_CHECKING:
@@ -137,6 +138,28 @@ def restore(
     common.output.warn(
         "run one copy only: two nodes with one key contradict each other and lose their standing"
     )
+
+
+@command(app)
+def rotate(
+    common: Common,
+    old: Annotated[str, typer.Argument(metavar="OLD", help="The identity whose node key is given up.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="A new name, or a path.")],
+    rpc: RpcOption = None,
+    passphrase_file: PassphraseFile = None,
+    yes: YesOption = False,
+) -> None:
+    """Replace a node key under the same account; the old key never signs again. The node must be stopped."""
+    from sapo_client import keystore
+    from sapo_client.node import rotation
+
+    flags = {"ledger.rpc_urls": rpc, "passphrase_file": passphrase_file}
+    config = common.resolve(flags).config
+    consent = asker(common, yes)
+    facts = rotation.rotate(config, keystore.locate(old), keystore.locate(new), consent)
+    common.output.emit(facts, Pairs(list(facts.items())))
+    common.output.note(f"From now on: sapo join --identity {new}")
+    common.output.note(f"Back it up now: sapo keys backup {new} FILE")
 
 
 def _source(common: Common, passphrase_file: Path | None) -> Any:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sapo_client.cli.consent import YesOption, asker
 from sapo_client.cli.options import (
     Common,
     IdentityOption,
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Look at, claim, explain and check what was earned; challenge what is false.",
+    help="Look at, claim, explain and check what was earned; challenge what is false; give up a node key.",
 )
 
 
@@ -130,6 +131,28 @@ def verify(
     from sapo_client.node import epoch_audit
 
     _judge(common, epoch_audit.verify(_config(common, rpc=rpc, manifest=manifest), file))
+
+
+@command(app)
+def revoke(
+    common: Common,
+    node: Annotated[str, typer.Argument(metavar="NODE_ID", help="The node key to give up.")],
+    identity: IdentityOption = None,
+    rpc: RpcOption = None,
+    passphrase_file: PassphraseFile = None,
+    yes: YesOption = False,
+) -> None:
+    """End this account's claim on a node key, such as one of a lost machine."""
+    from sapo_client.node import ledger_commands
+    from sapo_protocol.errors import LocalProtocolError
+    from sapo_protocol.identifiers import NodeId
+
+    try:
+        key = NodeId.from_hex(node)
+    except LocalProtocolError as error:
+        raise typer.BadParameter(str(error), param_hint="NODE_ID") from error
+    config = _config(common, identity, rpc, passphrase_file)
+    _print(common, ledger_commands.revoke(config, key, asker(common, yes)))
 
 
 def _config(

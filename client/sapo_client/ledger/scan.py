@@ -37,6 +37,11 @@ class RegistryView:
             self._catch_up()
             return frozenset(claim for claim, end in self._not_after.items() if end > now_seconds)
 
+    def end_seconds(self, account: Account, node: NodeId) -> int:
+        """The end of an account's claim on a node key as last read; 0 if there is none."""
+        with self._lock:
+            return self._not_after.get((account, node), 0)
+
     def _catch_up(self) -> None:
         if self._next_block is None:
             self._next_block = self._registry.deployment_block()

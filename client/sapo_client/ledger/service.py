@@ -73,7 +73,7 @@ class Ledger:
         self._rpc = Rpc(rpc_urls, chain_id=manifest.chain_id, tell=tell)
         self._registry = Registry(self._rpc, manifest.registry)
         self._ledger = EpochLedger(self._rpc, manifest.ledger)
-        self._outbox = Outbox(outbox_path, owner=f"{manifest.swarm_id} {self._account}")
+        self._outbox = Outbox(outbox_path, owner=f"{manifest.swarm_id} 0x{self._account.hex()}")
         self._sender = Sender(
             self._rpc, account, self._outbox, confirmations=confirmations, limit_wei=limit_wei
         )
@@ -165,6 +165,11 @@ class Ledger:
             endpoints=self._rpc.endpoints,
         )
 
+    async def pending(self) -> int:
+        """How many wishes are not settled by now, whichever process sends them."""
+        counts = await self._in_thread(self._outbox.counts)
+        return counts[State.QUEUED] + counts[State.SIGNED]
+
     # Writing
 
     async def register(self, node_key: bytes, not_after_seconds: int) -> None:
@@ -172,6 +177,13 @@ class Ledger:
         key = NodeId(node_key)
         call = Call(self._registry.address, self._registry.register(key, not_after_seconds))
         await self._enqueue("register", f"{key}:{not_after_seconds}", call)
+
+    async def revoke(self, node_key: bytes) -> None:
+        """Queue the end of this account's claim on a node key, as far as the registry was read."""
+        key = NodeId(node_key)
+        end_seconds = self._claims.end_seconds(self._account, key)  # a later claim can be ended again
+        call = Call(self._registry.address, self._registry.revoke(key))
+        await self._enqueue("revoke", f"{key}:{end_seconds}", call)
 
     async def post(self, root: EpochRoot, signatures: Sequence[bytes]) -> None:
         """Queue an epoch's root with its auditors' signatures, in any order."""

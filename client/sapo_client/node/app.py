@@ -39,6 +39,7 @@ from sapo_client.node.identity import CERTIFICATE_SECONDS, own_certificate
 from sapo_client.node.manifests import require_same_suite, settle_manifest
 from sapo_client.node.proofs import Proofs
 from sapo_client.node.reports import Reports
+from sapo_client.node.rotation import require_in_use
 from sapo_client.node.rounds import Author, RoundParts, Rounds
 from sapo_client.node.shutdown import Shutdown
 from sapo_client.node.supervisor import Service, Supervisor, find_sapo_error
@@ -99,6 +100,7 @@ def run_node(
     """
     data = DataDir(config.data_dir).create()
     with locks.lock(data.lock, what=f"data directory {data.root}"), identity.lock():
+        require_in_use(data, identity)
         manifest = settle_manifest(config.swarm.manifest, data)
         data.config.write_text(config.model_dump_json(indent=2) + "\n", encoding="utf-8")
         require_same_suite(manifest)

@@ -58,7 +58,7 @@ def export_rollouts(data: DataDir, folder: Path, count: int) -> int:
 def export_parquet(data: DataDir, file: Path, count: int) -> int:
     """Writes the latest admitted rollouts as a Parquet table, a row each; returns how many.
 
-    Columns: content_id, node, account (hexadecimal), epoch, slot, family, completions (list of text),
+    Columns: content_id, node, account (EIP-55), epoch, slot, family, completions (list of text),
     mean_reward (as this node scored it; null where it did not).
 
     Raises:
@@ -79,7 +79,7 @@ def export_parquet(data: DataDir, file: Path, count: int) -> int:
             {
                 "content_id": content_id.hex(),
                 "node": rollout.node.hex(),
-                "account": rollout.account.hex(),
+                "account": str(rollout.account),
                 "epoch": rollout.epoch,
                 "slot": rollout.slot,
                 "family": manifest.suite.families[rollout.family].name,

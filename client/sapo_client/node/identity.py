@@ -16,14 +16,19 @@ _BACKDATED_SECONDS: Final = 60
 """Peers' clocks may be behind ours."""
 
 
-def own_certificate(identity: Identity, manifest: Manifest, now_seconds: float) -> bytes:
-    """The sealed certificate of this node, valid from now on."""
+def own_binding(identity: Identity, manifest: Manifest, now_seconds: float) -> NodeBinding:
+    """What the account signs: that this node's key speaks for it from now on."""
     not_before = int(now_seconds) - _BACKDATED_SECONDS
-    binding = NodeBinding(
+    return NodeBinding(
         node_key=identity.node_id,
         swarm_id=manifest.swarm_id,
         not_before=not_before,
         not_after=not_before + CERTIFICATE_SECONDS,
     )
+
+
+def own_certificate(identity: Identity, manifest: Manifest, now_seconds: float) -> bytes:
+    """The sealed certificate of this node, valid from now on."""
+    binding = own_binding(identity, manifest, now_seconds)
     domain = manifest.binding_domain
     return issue_certificate(identity.node_seed, identity.account_key, binding, domain).to_bytes()

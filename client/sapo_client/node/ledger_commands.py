@@ -18,6 +18,7 @@ import trio
 from sapo_client import keystore, locks
 from sapo_client.config import Config
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.keystore import Identity
 from sapo_client.ledger.fees import GWEI
 from sapo_client.ledger.records import LedgerStatus
 from sapo_client.ledger.service import Ledger
@@ -25,6 +26,7 @@ from sapo_client.node.archive import Archive
 from sapo_client.node.disputes import Dispute, equivocations, find_fraud
 from sapo_client.node.identity import CERTIFICATE_SECONDS
 from sapo_client.node.manifests import settle_manifest
+from sapo_client.node.statements import Words, revocation_words
 from sapo_client.node.supervisor import find_sapo_error
 from sapo_client.observe.events import read_events
 from sapo_client.observe.plain import to_json
@@ -123,6 +125,20 @@ def explain(config: Config, epoch: int) -> Facts:
         return _run(_explain, books, epoch)
 
 
+def revoke(config: Config, node: NodeId, consent: Callable[[list[Words]], None]) -> Facts:
+    """Ends the account's claim on a node key, such as one of a machine that was lost, and waits for it."""
+    with _books(config) as books:
+        consent([revocation_words(books.manifest, books.account, node)])
+        running = locks.holder(books.data.lock) is not None
+        return _run(_exchange, books, None, node, running)
+
+
+def registrations(config: Config, identity: Identity, *, end: NodeId) -> Facts:
+    """Claims an identity's node key and ends the claim on another, and waits for both."""
+    with _books(config, identity) as books:
+        return _run(_exchange, books, identity.node_id, end, False)
+
+
 def _run(command: Callable[..., Awaitable[Facts]], *arguments: object) -> Facts:
     """A command's facts; its error for people, out of the groups that nurseries wrap it in."""
     try:
@@ -139,12 +155,13 @@ async def _status(books: _Books) -> Facts:
     shares = _shares(settlement[1]) if settlement else {}
     granted = shares.get(books.account, 0)
     claimed = await books.ledger.claimed()
-    live = {account for account, _ in await books.ledger.live_accounts()}
+    live = await books.ledger.live_accounts()
     posting, stake = await books.ledger.live_record(), await books.ledger.stake()
     return {
         "account": str(books.account),
         "chain": books.manifest.chain_id,
-        "registered": books.account in live,
+        "registered": books.account in {account for account, _ in live},
+        "claimed keys": ", ".join(sorted(node.hex() for account, node in live if account == books.account)),
         "last epoch": settlement[0] if settlement else None,
         "epoch in its challenge window": posting.root.epoch if posting else None,
         "points granted": granted,
@@ -256,6 +273,38 @@ async def _fraud(books: _Books, root: EpochRoot) -> FraudProof | None:
     return find_fraud(dispute, books.archive)
 
 
+async def _exchange(books: _Books, claim: NodeId | None, end: NodeId, running: bool) -> Facts:
+    await books.ledger.check()
+    live = await books.ledger.live_accounts()
+    if claim is None and (books.account, end) not in live:
+        raise SapoError(
+            f"account {books.account} does not claim node key {end}",
+            hint="`sapo ledger status` lists the keys that it claims",
+            exit_code=ExitCode.LEDGER,
+        )
+    if claim is not None and (books.account, claim) not in live:
+        await books.ledger.register(claim, int(time.time()) + CERTIFICATE_SECONDS)
+    if (books.account, end) in live:
+        await books.ledger.revoke(end)
+    done = await _wait(books, running)
+    keys = sorted(
+        node.hex() for account, node in await books.ledger.live_accounts() if account == books.account
+    )
+    return {"on the chain": "done" if done else "queued: sent when the chain answers", "claimed keys": keys}
+
+
+async def _wait(books: _Books, running: bool) -> bool:
+    """Whether everything queued was settled in time; sends it, if no node does."""
+    async with trio.open_nursery() as nursery:
+        if not running:
+            nursery.start_soon(books.ledger.run)
+        with trio.move_on_after(PATIENCE_SECONDS) as patience:
+            while await books.ledger.pending():
+                await trio.sleep(_LOOK_SECONDS)
+        nursery.cancel_scope.cancel()
+    return not patience.cancelled_caught
+
+
 async def _grant(books: _Books) -> _Grant:
     """What the last final epoch grants this account in all, with the proof."""
     settlement = await books.settlement()
@@ -331,7 +380,7 @@ def _shares(proposal: Proposal) -> dict[Account, int]:
 
 
 @contextmanager
-def _books(config: Config, *, needs_archive: bool = True) -> Iterator[_Books]:
+def _books(config: Config, opened: Identity | None = None, *, needs_archive: bool = True) -> Iterator[_Books]:
     data = DataDir(config.data_dir)
     if needs_archive and not data.database.exists():
         raise SapoError(
@@ -340,15 +389,11 @@ def _books(config: Config, *, needs_archive: bool = True) -> Iterator[_Books]:
             exit_code=ExitCode.DATA,
         )
     manifest = settle_manifest(config.swarm.manifest, data)
-    if config.identity is None or not config.ledger.rpc_urls:
-        raise SapoError(
-            "an identity and an RPC end point are needed for the ledger",
-            hint="sapo ledger ... --identity KEY --rpc URL, or the same in the configuration file",
-            exit_code=ExitCode.CONFIG,
-        )
+    identity = opened or _identity(config)
+    if not config.ledger.rpc_urls:
+        raise _lacking()
     from eth_account import Account as EthAccount
 
-    identity = keystore.load(keystore.locate(config.identity), PassphraseSource(config.passphrase_file))
     ledger = Ledger(
         manifest=manifest,
         account=EthAccount.from_key(identity.account_key),
@@ -362,3 +407,17 @@ def _books(config: Config, *, needs_archive: bool = True) -> Iterator[_Books]:
         yield _Books(manifest, data, identity.node_id, identity.account, ledger, archive)
     finally:
         ledger.close()
+
+
+def _identity(config: Config) -> Identity:
+    if config.identity is None:
+        raise _lacking()
+    return keystore.load(keystore.locate(config.identity), PassphraseSource(config.passphrase_file))
+
+
+def _lacking() -> SapoError:
+    return SapoError(
+        "an identity and an RPC end point are needed for the ledger",
+        hint="sapo ledger ... --identity KEY --rpc URL, or the same in the configuration file",
+        exit_code=ExitCode.CONFIG,
+    )

@@ -13,9 +13,14 @@ from pathlib import Path
 
 import pytest
 from support.sapo_process import SAPO, TIMEOUT_SECONDS, Run
+from support.swarm import make_manifest
 
 from sapo_client import keystore
 from sapo_client.passphrase import PassphraseSource
+from sapo_client.paths import DataDir
+from sapo_protocol.identifiers import Account, SwarmId
+from sapo_protocol.manifest_file import manifest_to_json
+from sapo_verification.signing import SigningDatabase
 
 
 @pytest.fixture
@@ -61,7 +66,7 @@ def test_a_sealed_key_opens_with_its_passphrase_only(
     made = sapo("keys", "new", "k", "--kdf", "interactive", "--passphrase-file", secret, "--json")
     card = json.loads(made.stdout)
     opened = keystore.load(key_file(home, "k"), PassphraseSource(secret))
-    assert (card["node_id"], card["account"].lower()) == (opened.node_id.hex(), str(opened.account))
+    assert (card["node_id"], card["account"]) == (opened.node_id.hex(), str(opened.account))
     assert card["peer_id"].startswith("12D3KooW")
     (tmp_path / "wrong").write_text("open barley\n")
     done = sapo("join", "--identity", "k", "--passphrase-file", tmp_path / "wrong")
@@ -171,18 +176,35 @@ def test_colour_is_for_terminals_that_want_it(home: dict[str, str]) -> None:
 
 
 def test_a_signing_history_moves_by_the_command_line(sapo: Run, tmp_path: Path) -> None:
-    from sapo_client.paths import DataDir
-    from sapo_protocol.identifiers import Account, SwarmId
-    from sapo_verification.signing import SigningDatabase
-
     data, file = DataDir(tmp_path / "old").create(), tmp_path / "history.json"
     SigningDatabase(data.database).take_slots(SwarmId(b"\x01" * 32), Account(b"\x0a" * 20), 5, 4, 100)
     exported = sapo("keys", "signing", "export", str(file), "--data-dir", str(data.root), "--json")
     imported = sapo("keys", "signing", "import", str(file), "--data-dir", str(tmp_path / "new"), "--json")
     assert (exported.returncode, imported.returncode) == (0, 0)
-    expected = [{"swarm": "01" * 32, "account": "0x" + "0a" * 20, "epoch": 5, "next_slot": 4, "share": "0/1"}]
+    account = str(Account(b"\x0a" * 20))
+    expected = [{"swarm": "01" * 32, "account": account, "epoch": 5, "next_slot": 4, "share": "0/1"}]
     assert json.loads(exported.stdout) == json.loads(imported.stdout) == expected
     again = sapo("keys", "signing", "export", str(file), "--data-dir", str(data.root))
     assert again.returncode == 4
     assert "error:" in again.stderr
     assert "hint:" in again.stderr
+
+
+def test_a_rotation_shows_what_is_signed_and_wants_consent(
+    sapo: Run, home: dict[str, str], tmp_path: Path
+) -> None:
+    data = DataDir(tmp_path / "data").create()
+    data.manifest.write_text(manifest_to_json(make_manifest()), encoding="utf-8")
+    SigningDatabase(data.database)
+    sapo("keys", "new", "old", "--no-passphrase")
+    command = ("keys", "rotate", "old", "new", "--data-dir", str(data.root), "--json")
+    asked = sapo(*command)
+    new = json.loads(key_file(home, "new").read_text())
+    for words in ("NodeBinding", "0x" + new["node_id"], "not after", "digest", "again with --yes"):
+        assert words in asked.stderr
+    assert (asked.returncode, asked.stdout) == (2, "")
+    done = sapo(*command, "--yes")
+    facts = json.loads(done.stdout)
+    assert (done.returncode, facts["account"], facts["new node id"]) == (0, new["account"], new["node_id"])
+    again = sapo("join", "--identity", "old", "--data-dir", str(data.root))
+    assert (again.returncode, "never signs again" in again.stderr) == (4, True)

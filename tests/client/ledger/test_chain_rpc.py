@@ -68,7 +68,7 @@ def test_blocks_have_the_time_of_the_clock_and_never_go_back(chain: ServedChain)
 def test_blocks_are_found_by_number_tag_and_hash(chain: ServedChain) -> None:
     _pay(chain)
     by_number = chain.request("eth_getBlockByNumber", "0x1", True)["result"]
-    assert by_number["transactions"][0]["from"] == str(address(ALICE))
+    assert by_number["transactions"][0]["from"] == "0x" + address(ALICE).hex()
     for tag in ("latest", "safe", "finalized", "pending"):
         assert chain.request("eth_getBlockByNumber", tag, True)["result"] == by_number
     assert chain.request("eth_getBlockByHash", by_number["hash"], True)["result"] == by_number

@@ -1,0 +1,51 @@
+"""What an account is about to sign, shown to its owner, who agrees or does not."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sapo_client.errors import ExitCode, SapoError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sapo_client.cli.options import Common
+
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Sign what is shown without asking.")]
+
+
+def asker(common: Common, yes: bool) -> Callable[[Sequence[Mapping[str, Any]]], None]:
+    """Shows statements on standard error and asks once; ``--yes`` agrees, and a pipe cannot.
+
+    Raises:
+        SapoError: the owner does not agree, or nobody is here to ask.
+    """
+
+    def consent(statements: Sequence[Mapping[str, Any]]) -> None:
+        common.output.note("This account is about to sign:")
+        for statement in statements:
+            width = max(map(len, statement))
+            common.output.note("")
+            for name, value in statement.items():
+                common.output.note(f"  {name:<{width}}  {value}")
+        if not yes:
+            _ask()
+
+    return consent
+
+
+def _ask() -> None:
+    if not sys.stdin.isatty():
+        raise SapoError(
+            "nobody is here to agree to what is signed",
+            hint="read it above, then run the command again with --yes",
+            exit_code=ExitCode.USAGE,
+        )
+    if not typer.confirm("\nSign it?", default=False, err=True):
+        raise SapoError(
+            "nothing was signed", hint="run the command again to be asked again", exit_code=ExitCode.KEYSTORE
+        )

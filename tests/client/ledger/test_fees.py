@@ -1,0 +1,44 @@
+"""What a transaction may cost, and what replaces it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.ledger import ServedChain
+
+from sapo_client.ledger.errors import LedgerError
+from sapo_client.ledger.fees import GWEI, Fees, bump, middle, quote
+
+wei = st.integers(0, 10**15)
+fees = st.builds(lambda tip, rest: Fees(tip, tip + rest), wei, wei)
+
+
+def test_the_fees_leave_room_for_a_base_fee_that_doubles(chain: ServedChain) -> None:
+    base = chain.engine.head.base_fee_per_gas
+    assert chain.rpc.ask(lambda web3: quote(web3, 100 * GWEI)) == Fees(GWEI, 2 * base + GWEI)
+    assert chain.rpc.ask(lambda web3: quote(web3, base + GWEI)) == Fees(GWEI, base + GWEI)
+
+
+def test_above_the_limit_it_waits(chain: ServedChain) -> None:
+    with pytest.raises(LedgerError, match="more than the limit") as refusal:
+        chain.rpc.ask(lambda web3: quote(web3, GWEI - 1))
+    assert "ledger.max_fee_gwei" in refusal.value.hint
+
+
+@given(fees, fees, wei)
+def test_a_replacement_pays_a_tenth_more_within_the_limit_or_is_none(
+    old: Fees, today: Fees, limit: int
+) -> None:
+    better = bump(old, today, limit)
+    if better is None:
+        assert 8 * limit < 9 * old.most
+        return
+    assert 10 * better.tip >= 11 * old.tip
+    assert 10 * better.most >= 11 * old.most
+    assert better.tip <= better.most <= limit
+
+
+def test_one_quote_of_several_sets_nothing_alone() -> None:
+    cheap, usual, dear = Fees(0, 1), Fees(2, 30), Fees(900, 9_000)
+    assert middle([dear, usual, cheap]) == usual
+    assert middle([dear, usual]) == usual
+    assert middle([Fees(5, 6), Fees(9, 10)]) == Fees(5, 6)

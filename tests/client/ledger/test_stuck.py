@@ -1,0 +1,193 @@
+"""Transactions on a network that makes them wait, and endpoints that tell the sender different things."""
+
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fuzz.schedules import CONFIRMATIONS, LATER, Ground
+from support.faulty import FaultyEndpoint, Mode, Weather, connected
+from support.ledger import ALICE, BOB, address, make_root, node_key, sign
+from support.network import ForkingEngine, Network
+
+from sapo_client.ledger import transactions as tx
+from sapo_client.ledger.chain import DEFAULT_CHAIN_ID
+from sapo_client.ledger.contract import Ledger, Registry
+from sapo_client.ledger.fees import DEFAULT_LIMIT_WEI, GWEI, STUCK_BLOCKS
+from sapo_client.ledger.outbox import Entry, Outbox, State
+from sapo_client.ledger.rpc import Rpc
+from sapo_client.ledger.sender import Sender
+from sapo_client.ledger.transactions import Call
+from sapo_protocol.eip712 import Domain
+
+CALM = Weather(random.Random(0), fault_rate=0.0, kill_rate=0.0, calm=True)
+ROOT = make_root(3)
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+    ground = Ground(tmp_path_factory.mktemp("ground"))
+    yield ground
+    ground.close()
+
+
+@pytest.fixture
+def ground(opened: Ground) -> Ground:
+    opened.reset()
+    return opened
+
+
+@pytest.fixture
+def fork(ground: Ground, tmp_path: Path) -> Iterator[Network]:
+    """A branch of the same chain on which somebody else has posted the epoch."""
+    shutil.copy(ground.folder / "chain.sqlite", tmp_path / "fork.sqlite")
+    engine = ForkingEngine(tmp_path / "fork.sqlite", ground.network.engine.birth, now=lambda: ground.seconds)
+    network = Network(engine)
+    network.reset(ground.network.engine.head.block_number)
+    rpc = Rpc(("fork",), connect=lambda _: connected(FaultyEndpoint(network, network, CALM)))
+    network.send(tx.sign(rpc, BOB, _posting(ground), tx.next_nonce(rpc, address(BOB))).raw)
+    assert network.mine() == 1
+    network.fill(CONFIRMATIONS)
+    yield network
+    engine.close()
+
+
+class Desk:
+    """A sender before some endpoints."""
+
+    def __init__(self, ground: Ground, folder: Path, *networks: Network, limit_wei: int = DEFAULT_LIMIT_WEI):
+        self.ground, self.network, self.seconds = ground, ground.network, 0.0
+        served = networks or (ground.network,)
+        self.endpoints = [FaultyEndpoint(network, ground.foreign, CALM) for network in served]
+        names = {str(number): endpoint for number, endpoint in enumerate(self.endpoints)}
+        self.rpc = Rpc(
+            tuple(names),
+            chain_id=DEFAULT_CHAIN_ID,
+            connect=lambda name: connected(names[name]),
+            clock=lambda: self.seconds,
+            now=lambda: ground.seconds,
+        )
+        self.outbox = Outbox(folder / "outbox.sqlite", owner="test")
+        self.sender = Sender(
+            self.rpc,
+            ALICE,
+            self.outbox,
+            confirmations=CONFIRMATIONS,
+            limit_wei=limit_wei,
+            clock=lambda: self.seconds,
+        )
+
+    def register(self, number: int) -> None:
+        registry = Registry(self.rpc, self.ground.deployment.registry)
+        call = Call(registry.address, registry.register(node_key(number), LATER))
+        self.outbox.add("register", str(number), call)
+
+    def entry(self) -> Entry:
+        return self.outbox.entries()[0]
+
+    def step(self, blocks: int = 0) -> Entry:
+        self.network.fill(blocks)
+        self.seconds += 100.0
+        self.sender.step()
+        return self.entry()
+
+
+def _posting(ground: Ground) -> Call:
+    ledger = Ledger(Rpc(()), ground.deployment.ledger)
+    return Call(ledger.address, ledger.post(ROOT, sign(ROOT, Domain(DEFAULT_CHAIN_ID, ledger.address))))
+
+
+def test_a_stuck_transaction_is_replaced_for_more_and_mined_once(ground: Ground, tmp_path: Path) -> None:
+    desk = Desk(ground, tmp_path)
+    desk.network.floor_wei = 2 * GWEI
+    desk.register(1)
+    (first,) = desk.step().transactions
+    assert desk.network.mine() == 0
+    assert desk.step(STUCK_BLOCKS - 1).transactions == (first,)
+    paying = desk.step(1).transactions
+    assert [one.nonce for one in paying] == [first.nonce] * 2
+    assert 10 * paying[1].fees.most >= 11 * first.fees.most
+    while desk.network.mine() == 0:
+        desk.step(STUCK_BLOCKS)
+    mined = desk.entry().transactions
+    assert mined[-1].fees.most >= 2 * GWEI > mined[-2].fees.most
+    assert desk.step(CONFIRMATIONS - 2).state is State.SIGNED
+    assert desk.step(1).state is State.CONFIRMED
+
+
+def test_the_limit_ends_the_rise(ground: Ground, tmp_path: Path) -> None:
+    limit = 11 * GWEI // 10
+    desk = Desk(ground, tmp_path, limit_wei=limit)
+    desk.network.floor_wei = 2 * GWEI
+    desk.register(1)
+    desk.step()
+    for _ in range(3):
+        assert desk.step(STUCK_BLOCKS).transactions == desk.entry().transactions[:1]
+    assert "ledger.max_fee_gwei allows no higher fee" in str(desk.sender.last_error)
+    desk.network.floor_wei = 0
+    assert desk.network.mine() == 1
+    assert desk.step(CONFIRMATIONS).state is State.CONFIRMED
+
+
+def test_what_waits_for_one_before_it_is_not_replaced(ground: Ground, tmp_path: Path) -> None:
+    desk = Desk(ground, tmp_path)
+    desk.network.floor_wei = 2 * GWEI
+    desk.register(1)
+    desk.register(2)
+    desk.step()
+    desk.step(STUCK_BLOCKS)
+    assert [len(entry.transactions) for entry in desk.outbox.entries()] == [2, 1]
+
+
+def test_a_transaction_that_a_reorganisation_drops_is_sent_again(ground: Ground, tmp_path: Path) -> None:
+    desk = Desk(ground, tmp_path)
+    desk.register(1)
+    (first,) = desk.step().transactions
+    desk.network.mine()
+    desk.step(1)
+    desk.network.engine.rewind(desk.network.engine.head.block_number - 2)
+    assert desk.step(2).transactions == (first,)
+    assert desk.network.mine() == 1
+    assert desk.step(CONFIRMATIONS).state is State.CONFIRMED
+
+
+def test_a_deeper_reorganisation_reopens_what_was_confirmed(ground: Ground, tmp_path: Path) -> None:
+    desk = Desk(ground, tmp_path)
+    desk.register(1)
+    (first,) = desk.step().transactions
+    desk.network.mine()
+    assert desk.step(CONFIRMATIONS).state is State.CONFIRMED
+    desk.network.engine.rewind(desk.network.engine.head.block_number - CONFIRMATIONS - 1)
+    entry = desk.step(CONFIRMATIONS)
+    assert (entry.state, entry.transactions) == (State.SIGNED, (first,))
+    assert desk.network.mine() == 1
+
+
+def test_one_endpoint_of_two_cannot_end_a_wish(ground: Ground, fork: Network, tmp_path: Path) -> None:
+    desk = Desk(ground, tmp_path, ground.network, fork)
+    desk.outbox.add("post", "3", _posting(ground))
+    entry = desk.step()
+    assert (entry.state, entry.transactions) == (State.QUEUED, ())
+    assert "EpochNotIncreasing" in str(desk.sender.last_error)
+
+
+def test_a_majority_that_accepts_a_wish_has_it_sent(ground: Ground, fork: Network, tmp_path: Path) -> None:
+    desk = Desk(ground, tmp_path, fork, ground.network, ground.network)
+    desk.outbox.add("post", "3", _posting(ground))
+    assert desk.step().state is State.SIGNED
+    assert ground.network.mine() == 1
+    assert desk.step(CONFIRMATIONS).state is State.CONFIRMED
+
+
+def test_two_endpoints_that_know_different_blocks_confirm_nothing(ground: Ground, tmp_path: Path) -> None:
+    desk = Desk(ground, tmp_path, ground.network, ground.network)
+    desk.register(1)
+    desk.step()
+    desk.network.mine()
+    desk.network.fill(1)
+    desk.endpoints[1].turn(Mode.STALE)
+    desk.network.fill(1)
+    assert desk.step().state is State.SIGNED
+    desk.endpoints[1].turn(Mode.GOOD)
+    assert desk.step().state is State.CONFIRMED
