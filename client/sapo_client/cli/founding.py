@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sapo_client.cli.consent import YesOption, asker
 from sapo_client.cli.options import Common, PassphraseFile, command
 from sapo_client.cli.render import Pairs
 from sapo_client.errors import ExitCode, SapoError
@@ -27,6 +27,30 @@ Urls = Annotated[
 ]
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the swarm's files are kept.")]
 
+Auditors = Annotated[
+    list[str] | None,
+    typer.Option("--auditor", metavar="ACCOUNT", help="Who counts: an address or an identity; repeatable."),
+]
+Quorum = Annotated[
+    int | None,
+    typer.Option("--quorum", min=1, help="Auditors that must agree; else the least that no minority bends."),
+]
+Addresses = Annotated[
+    list[str] | None,
+    typer.Option("--address", metavar="MULTIADDR", help="Where this identity's node will be reached."),
+]
+Name = Annotated[str, typer.Option("--name", help="Name of the swarm, for people.")]
+EpochSeconds = Annotated[
+    int, typer.Option("--epoch-seconds", min=10, metavar="S", help="Length of an epoch.")
+]
+FinalitySeconds = Annotated[
+    int, typer.Option("--finality-seconds", min=0, metavar="S", help="Age at which a block is settled.")
+]
+FaucetCoins = Annotated[float, typer.Option("--faucet-coins", min=0, help="Coins that the faucet is given.")]
+CoinsPerDrip = Annotated[
+    float, typer.Option("--coins-per-drip", min=0, help="Coins that it gives a newcomer.")
+]
+
 
 def register(app: typer.Typer) -> None:
     """The commands, in the group."""
@@ -40,34 +64,15 @@ def deploy(
     rpc: Urls,
     key: KeyOption,
     passphrase_file: PassphraseFile = None,
-    auditor: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--auditor", metavar="ACCOUNT", help="Who counts: an address or an identity; may be repeated."
-        ),
-    ] = None,
-    quorum: Annotated[
-        int | None,
-        typer.Option("--quorum", min=1, help="Auditors that must agree; the least that no minority bends."),
-    ] = None,
-    address: Annotated[
-        list[str] | None,
-        typer.Option("--address", metavar="MULTIADDR", help="Where this identity's node will be reached."),
-    ] = None,
-    name: Annotated[str, typer.Option("--name", help="Name of the swarm, for people.")] = "testnet",
-    epoch_seconds: Annotated[
-        int, typer.Option("--epoch-seconds", min=10, metavar="S", help="Length of an epoch.")
-    ] = 600,
-    finality_seconds: Annotated[
-        int, typer.Option("--finality-seconds", min=0, metavar="S", help="Age at which a block is settled.")
-    ] = 60,
-    faucet_coins: Annotated[
-        float, typer.Option("--faucet-coins", min=0, help="Coins that the faucet is given.")
-    ] = 0.02,
-    coins_per_drip: Annotated[
-        float, typer.Option("--coins-per-drip", min=0, help="Coins that it gives a newcomer.")
-    ] = 0.001,
-    yes: Annotated[bool, typer.Option("--yes", help="Sign and pay without asking.")] = False,
+    auditor: Auditors = None,
+    quorum: Quorum = None,
+    address: Addresses = None,
+    name: Name = "testnet",
+    epoch_seconds: EpochSeconds = 600,
+    finality_seconds: FinalitySeconds = 60,
+    faucet_coins: FaucetCoins = 0.02,
+    coins_per_drip: CoinsPerDrip = 0.001,
+    yes: YesOption = False,
 ) -> None:
     """Found a swarm on any EVM test network: deploy its contracts and write the manifest to join by.
 
@@ -108,9 +113,8 @@ def _found(
     manifest = founding.finished()
     if manifest is None:
         wanted = founding.quote()
-        _show_quote(common, wanted, founder.account)
         require_coins(wanted, founder.account)
-        _ask(yes)
+        asker(common, yes)([_words(wanted, founder.account)])
         manifest = founding.carry_out(nano_suite())
     return manifest
 
@@ -181,36 +185,20 @@ def _check_quorum(common: Common, wish: Wish) -> None:
         )
 
 
-def _show_quote(common: Common, wanted: Quote, payer: Account) -> None:
-    """On standard error: what follows on standard output is the result."""
+def _words(wanted: Quote, payer: Account) -> dict[str, str]:
     from sapo_client.ledger.quote import coins
 
-    note = common.output.note
     done = len(wanted.steps) - wanted.unsent
+    steps = {}
     for number, step in enumerate(wanted.steps):
         value = f", {coins(step.value_wei)} coins with it" if step.value_wei else ""
-        note(f"{number + 1}. {step.does}: {step.gas} gas{value}{' (done)' if number < done else ''}")
-    note(
-        f"{payer} pays at most {coins(wanted.most_wei)} of its {coins(wanted.balance_wei)} coins "
-        f"on chain {wanted.chain_id} (at {wanted.fee_wei / 1e9:.3f} gwei)"
-    )
-
-
-def _ask(yes: bool) -> None:
-    """Nothing, if the user agrees.
-
-    Raises:
-        SapoError: nobody is there to be asked.
-    """
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise SapoError(
-            "nothing was signed: there is no terminal to ask at",
-            hint="read what it would sign and cost above, then add --yes",
-            exit_code=ExitCode.USAGE,
-        )
-    typer.confirm("Sign and send?", abort=True, err=True)
+        steps[f"{number + 1}. {step.does}"] = f"{step.gas} gas{value}{' (done)' if number < done else ''}"
+    return steps | {
+        "chain id": str(wanted.chain_id),
+        "account": str(payer),
+        "it holds": f"{coins(wanted.balance_wei)} coins",
+        "it pays at most": f"{coins(wanted.most_wei)} coins, at {wanted.fee_wei / 1e9:.3f} gwei per gas",
+    }
 
 
 def _show_swarm(common: Common, folder: Path, manifest: Manifest) -> None:

@@ -133,6 +133,7 @@ def verify(
     _judge(common, epoch_audit.verify(_config(common, rpc=rpc, manifest=manifest), file))
 
 
+@command(app)
 def revoke(
     common: Common,
     node: Annotated[str, typer.Argument(metavar="NODE_ID", help="The node key to give up.")],

@@ -113,12 +113,11 @@ def _posting(manifest: Manifest, config: Config, epoch: int) -> Posting:
         raise SapoError(
             "no RPC end point is named", hint="name one with --rpc URL", exit_code=ExitCode.CONFIG
         )
-    rpc = Rpc(config.ledger.rpc_urls)
-    ledger = Ledger(rpc, manifest.ledger)
-    if rpc.ask(lambda web3: web3.eth.chain_id) != manifest.chain_id or not ledger.is_deployed():
+    ledger = Ledger(Rpc(config.ledger.rpc_urls, chain_id=manifest.chain_id), manifest.ledger)
+    if not ledger.is_deployed():
         raise LedgerError(
-            f"this is not chain {manifest.chain_id} of the manifest, or its contracts are of another version",
-            hint="give the RPC address of the manifest's chain",
+            f"there is no ledger of this version at {manifest.ledger}",
+            hint="use the manifest's chain, and the version of sapo that the swarm uses",
         )
     final, live = ledger.record(epoch), ledger.live()
     record = final or (live if live and live.root.epoch == epoch else None)

@@ -130,13 +130,13 @@ def revoke(config: Config, node: NodeId, consent: Callable[[list[Words]], None])
     with _books(config) as books:
         consent([revocation_words(books.manifest, books.account, node)])
         running = locks.holder(books.data.lock) is not None
-        return _run(_switch, books, None, node, running)
+        return _run(_exchange, books, None, node, running)
 
 
 def registrations(config: Config, identity: Identity, *, end: NodeId) -> Facts:
     """Claims an identity's node key and ends the claim on another, and waits for both."""
     with _books(config, identity) as books:
-        return _run(_switch, books, identity.node_id, end, False)
+        return _run(_exchange, books, identity.node_id, end, False)
 
 
 def _run(command: Callable[..., Awaitable[Facts]], *arguments: object) -> Facts:
@@ -273,7 +273,7 @@ async def _fraud(books: _Books, root: EpochRoot) -> FraudProof | None:
     return find_fraud(dispute, books.archive)
 
 
-async def _switch(books: _Books, claim: NodeId | None, end: NodeId, running: bool) -> Facts:
+async def _exchange(books: _Books, claim: NodeId | None, end: NodeId, running: bool) -> Facts:
     await books.ledger.check()
     live = await books.ledger.live_accounts()
     if claim is None and (books.account, end) not in live:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from support.ledger import keys, sign
+from support.ledger import ServedChain, keys, sign
 from support.office import AUDITORS, KINDS, WORKERS, Funded, World
 
 from sapo_client import keystore
@@ -199,6 +199,10 @@ def test_an_epoch_that_was_not_posted_or_another_chain_is_said(desk: Desk) -> No
         audit(desk.config, EPOCH)
     with pytest.raises(SapoError, match="no RPC end point"):
         audit(Config(data_dir=desk.data.root), EPOCH)
+    other = ServedChain(desk.data.root / "other.sqlite", chain_id=99)
+    with pytest.raises(SapoError, match="99"):
+        audit(Config(data_dir=desk.data.root, ledger=LedgerConfig(rpc_urls=(other.url,))), EPOCH)
+    other.close()
 
 
 async def test_a_key_is_registered_without_a_node(world: World, tmp_path: Path) -> None:

@@ -33,7 +33,6 @@ def test_a_killed_deployment_is_finished_and_nothing_is_sent_twice(anvil: Anvil,
     assert (poor.returncode, poor.stdout, anvil.nonce(account)) == (6, "", 0)
     assert "holds 0 coins on chain 31337" in poor.stderr
     assert "hint: send it coins" in poor.stderr
-    planned = sum(line.partition(". ")[0].isdigit() for line in poor.stderr.splitlines())
     anvil.give(account, 10**18)
     for mined in (1, 3):
         child = spawn("deploy", argv, folder=tmp_path, log=tmp_path / "deploy.txt")
@@ -43,6 +42,7 @@ def test_a_killed_deployment_is_finished_and_nothing_is_sent_twice(anvil: Anvil,
         assert not (folder / "manifest.json").exists()
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
     again = subprocess.run(argv, capture_output=True, text=True, check=True)
+    planned = sum(line.strip().partition(". ")[0].isdigit() for line in done.stderr.splitlines())
     assert anvil.nonce(account) == planned > 3
     assert done.stdout == again.stdout
     manifest = manifest_from_json((folder / "manifest.json").read_text())
@@ -63,5 +63,6 @@ def test_it_signs_nothing_unasked(anvil: Anvil, tmp_path: Path) -> None:
     done = subprocess.run(argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     assert (done.returncode, done.stdout) == (2, "")
     assert "create EpochLedger" in done.stderr
-    assert "hint: read what it would sign and cost above, then add --yes" in done.stderr
+    assert "it pays at most" in done.stderr
+    assert "hint: read it above, then run the command again with --yes" in done.stderr
     assert anvil.nonce(str(founder.account)) == 0
