@@ -64,9 +64,9 @@ class LearnerConfig(_Section):
 
     backend: str = Field(
         default="transformers",
-        pattern=r"^(transformers|endpoint|human)$",
-        description="what answers: a model that is trained here (transformers), or without training"
-        " an OpenAI-compatible server (endpoint) or a person at the terminal (human)",
+        pattern=r"^(transformers|vllm|endpoint|human)$",
+        description="what answers: a model that is trained here (transformers, or vllm to sample with vLLM),"
+        " or without training an OpenAI-compatible server (endpoint) or a person at the terminal (human)",
     )
     model: str = Field(
         default="bundled",
@@ -154,7 +154,7 @@ class LearnerConfig(_Section):
     @property
     def trains(self) -> bool:
         """Whether the backend learns from what it is given."""
-        return self.backend == "transformers"
+        return self.backend in ("transformers", "vllm")
 
 
 class SamplerConfig(_Section):

@@ -94,7 +94,7 @@ class CheckpointStore:
             if meta["config_digest"] != config_digest(self._model, trainer):
                 raise SapoError(
                     f"the checkpoints in {self._folder} are of {meta['model']!r}, not {self._model!r}",
-                    hint="use that --model, another data directory, or --fresh to start over",
+                    hint="use that --model and learner.lora_rank, another --data-dir, or start over: --fresh",
                     exit_code=ExitCode.DATA,
                 )
             _restore_tensors(trainer, load_file(folder / "state.safetensors"))

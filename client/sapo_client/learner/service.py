@@ -15,7 +15,7 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.adapters import base_of, with_adapters
 from sapo_client.learner.batch import TrainingGroup
 from sapo_client.learner.checkpoint import CheckpointStore, Counters
-from sapo_client.learner.generate import Completion, generator_for
+from sapo_client.learner.generate import Completion, Generator, generator_for
 from sapo_client.learner.policy import load_policy
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.trainer import Trainer
@@ -40,7 +40,7 @@ class Service:
         self._settings = settings
         policy = load_policy(settings.model, settings.device)
         self._policy = with_adapters(policy, settings.lora_rank) if settings.lora_rank else policy
-        self._generator = generator_for(self._policy)
+        self._generator = self._open_generator()
         self._trainer = Trainer(self._policy, settings)
         self._store = CheckpointStore(settings.directory / "checkpoints", settings.model)
         self._good = CheckpointStore(settings.directory / "good", settings.model)
@@ -165,6 +165,13 @@ class Service:
         limit = self._settings.max_new_tokens
         tokens = tuple(self._policy.encode_completion(text, limit) for text in texts)
         return TrainingGroup(self._encode_prompt(prompt), tokens, tuple(rewards), external, None, family)
+
+    def _open_generator(self) -> Generator:
+        if not self._settings.vllm:
+            return generator_for(self._policy)
+        from sapo_client.learner.vllm_generator import VllmGenerator
+
+        return VllmGenerator(self._policy, seed=self._settings.seed)
 
     def _encode_prompt(self, prompt: str) -> tuple[int, ...]:
         tokens = self._policy.encode_prompt(prompt)

@@ -34,6 +34,7 @@ class LearnerSettings:
         mini_batches: optimizer steps per pass.
         kl_weight: of the divergence from the starting model in the loss.
         own_baseline: measure other nodes' groups against this node's success in their family.
+        vllm: sample with vLLM.
         checkpoint_share: most of the running time to spend on automatic checkpoints; 0 makes none.
     """
 
@@ -56,6 +57,7 @@ class LearnerSettings:
     mini_batches: int = 1
     kl_weight: float = 0.0
     own_baseline: bool = False
+    vllm: bool = False
     checkpoint_share: float = 0.05
 
     def to_message(self) -> dict[str, Any]:

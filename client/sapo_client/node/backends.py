@@ -48,6 +48,7 @@ def learner_settings(config: LearnerConfig, directory: Path, *, seed: int, fresh
         mini_batches=config.mini_batches,
         kl_weight=config.kl_weight,
         own_baseline=config.own_baseline,
+        vllm=config.backend == "vllm",
     )
 
 

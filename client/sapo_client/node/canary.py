@@ -2,7 +2,7 @@
 
 Every so many rounds the policy answers the same items, greedily and for itself alone. Their seeds follow from
 the node's secret key, so nobody can spare them. The reward is compared with a control: what the policy earned
-when it was last found well, before the external text since then. After two falls below it in a row the last
+in the checks before (``canary_state``). After two falls below it in a row the last
 good checkpoint comes back, the accounts that filled the window since then lose what they have waiting, and no
 external text is taken at all. Each later check that passes gives one place back.
 
@@ -13,9 +13,8 @@ it is, for then nobody else can have done it.
 
 from __future__ import annotations
 
-import math
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -36,9 +35,6 @@ if TYPE_CHECKING:
 
 FALLS: Final = 2
 """In a row; one is chance once in a while."""
-
-DEVIATIONS: Final = 2.0
-"""By so many standard deviations of a reward over so many items a fall exceeds chance."""
 
 _SEED_BITS: Final = 31
 _MOST_DRAWS: Final = 4
@@ -114,7 +110,7 @@ class Canary:
         items = await self._draw_items()
         self._watch = self._parts.file.read(len(items))
         if self._watch is None:
-            self._watch = Watch(await self._measure(items))
+            self._watch = Watch.begin(await self._measure(items))
             await self._parts.learner.keep_good()
             self._parts.file.write(self._watch, len(items))
         else:
@@ -138,10 +134,10 @@ class Canary:
 
     async def _check(self, before: Watch) -> None:
         reward = await self._measure(self._items)
-        lowest = self._lowest(before.control)
+        lowest = before.lowest(len(self._items), self._settings.tolerance)
         watch = before.after(reward, lowest)
         if watch.falls and not self._window:
-            watch = Watch(reward, most_external=watch.most_external)
+            watch = Watch.begin(reward, watch.most_external)
         self._parts.events.write(
             "canary",
             step=self._parts.learner.step,
@@ -180,17 +176,12 @@ class Canary:
             dropped=sum(self._parts.pool.take(content_id) for content_id in waiting),
         )
         self._window.clear()
-        return self._limited(Watch(watch.control), 0)
+        return self._limited(replace(watch, falls=0), 0)
 
     def _limited(self, watch: Watch, most_external: int) -> Watch:
         """J from now on, never above the policy's."""
         self._parts.sampler.most_external = min(self._most_external, most_external)
-        return Watch(watch.control, watch.falls, self._parts.sampler.most_external)
-
-    def _lowest(self, control: float) -> float:
-        """The least reward that is no fall: both tolerance and chance are given their due."""
-        chance = DEVIATIONS * math.sqrt(control * (1.0 - control) / len(self._items))
-        return control - max(self._settings.tolerance * control, chance)
+        return replace(watch, most_external=self._parts.sampler.most_external)
 
     async def _measure(self, items: Sequence[tuple[Task, str]]) -> float:
         """The share of the items that the policy's likeliest answer gets right."""

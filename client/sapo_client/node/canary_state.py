@@ -3,32 +3,64 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+import math
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Final
 
-MANY = 2**31
+MANY: Final = 2**31
+
+DEVIATIONS: Final = 3.0
+"""By so many standard deviations of a reward over so many items a fall exceeds chance."""
+
+QUICK: Final = 0.25
+SLOW: Final = 0.05
+"""Parts of the way that the two means go to each reward that is no fall."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
     """The state of the watch.
 
+    The control is the higher of two running means. The quick one follows a policy that learns; the slow one
+    still knows the level from which a patient attacker lowers it, each time by less than chance. A control
+    that never falls would be simpler, but it climbs to the luckiest of many checks and then finds a fall in
+    every ordinary one.
+
     Attributes:
-        control: the reward that falls are measured from.
-        falls: checks in a row below it.
+        quick: mean of the last few rewards that were no falls.
+        slow: mean of the last twenty or so.
+        falls: checks in a row below the control.
         most_external: J as it is now.
     """
 
-    control: float
+    quick: float
+    slow: float
     falls: int = 0
     most_external: int = MANY
 
+    @classmethod
+    def begin(cls, reward: float, most_external: int = MANY) -> Watch:
+        """A watch that knows one reward."""
+        return cls(reward, reward, 0, most_external)
+
+    @property
+    def control(self) -> float:
+        """The reward that falls are measured from."""
+        return max(self.quick, self.slow)
+
+    def lowest(self, items: int, tolerance: float) -> float:
+        """The least reward over so many items that is no fall: tolerance and chance have their due."""
+        variance = max(self.control * (1.0 - self.control), 1.0 / items)
+        return self.control - max(tolerance * self.control, DEVIATIONS * math.sqrt(variance / items))
+
     def after(self, reward: float, lowest: float) -> Watch:
-        """The watch after a check. The control goes half of the way up to a better reward and never down,
-        or a patient attacker could lower it step by step."""
+        """The watch after a check."""
         if reward < lowest:
-            return Watch(self.control, self.falls + 1, self.most_external)
-        return Watch(max(self.control, (self.control + reward) / 2), 0, self.most_external)
+            return replace(self, falls=self.falls + 1)
+        quick = self.quick + QUICK * (reward - self.quick)
+        slow = self.slow + SLOW * (reward - self.slow)
+        return Watch(quick, slow, 0, self.most_external)
 
 
 class CanaryFile:

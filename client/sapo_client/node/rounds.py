@@ -276,6 +276,7 @@ class Rounds:
             loss=report.loss,
             gradient_norm=report.gradient_norm,
             external_weight=round(report.external_weight, 4),
+            halvings=report.halvings,
             local=[rollout.content_id for rollout in batch.local],
             external=[
                 {"content_id": r.content_id, "account": r.account, "node": r.admitted.rollout.node}

@@ -11,15 +11,13 @@ from pathlib import Path
 
 import pytest
 import trio
-from hypothesis import given
-from hypothesis import strategies as st
 from support.desk import Desk
 from support.poison import OneAnswer
 from support.swarm import EPOCH, Identity, make_manifest, make_suite, moment
 
 from sapo_client.learner.process import Learner
 from sapo_client.learner.settings import LearnerSettings
-from sapo_client.node.canary import Canary, CanaryParts, CanarySettings
+from sapo_client.node.canary import FALLS, Canary, CanaryParts, CanarySettings
 from sapo_client.node.canary_state import CanaryFile, Watch
 from sapo_client.observe.events import Event, EventLog, read_events
 from sapo_protocol.manifest import Limits
@@ -162,12 +160,17 @@ async def test_own_training_alone_rolls_nothing_back(tmp_path: Path) -> None:
         for _ in range(8):
             await node.round(poisoned=False)
         assert [event["falls"] for event in node.told("canary")] == [0, 0]
-        node.canary._watch = Watch(1.0)  # as if it had been better once: no stranger has made it worse
-        for _ in range(4):
+        tasks, prompts = zip(
+            *node.canary._items, strict=True
+        )  # suddenly it is bad, and no stranger was there
+        node.canary._items = list(zip(tasks, (*prompts[1:], prompts[0]), strict=True))
+        for _ in range(8):
             await node.round(poisoned=False)
         assert node.told("rolled_back") == []
-        assert node.told("canary")[-1]["falls"] == 0
-        assert node.canary._watch.control == node.told("canary")[-1]["reward"]
+        last = node.told("canary")[2:]
+        assert [event["falls"] for event in last] == [0, 0]
+        assert last[0]["reward"] < last[0]["lowest"]
+        assert last[1]["control"] == last[0]["reward"], "taken as it is"
 
 
 async def test_the_canary_can_be_switched_off(tmp_path: Path) -> None:
@@ -178,24 +181,52 @@ async def test_the_canary_can_be_switched_off(tmp_path: Path) -> None:
         assert node.told("canary") == []
 
 
-@given(st.floats(0.0, 1.0), st.lists(st.floats(0.0, 1.0), max_size=20), st.floats(0.0, 0.5))
-def test_the_control_never_falls_and_falls_are_counted_in_a_row(
-    control: float, rewards: list[float], margin: float
-) -> None:
-    watch = Watch(control)
-    for reward in rewards:
-        lowest = watch.control - margin
-        after = watch.after(reward, lowest)
-        assert after.control >= watch.control
-        assert after.falls == (watch.falls + 1 if reward < lowest else 0)
-        watch = after
+def measured(rng: random.Random, right: float, items: int = 64) -> float:
+    """One check of a policy that is right on this part of all items there are."""
+    return sum(rng.random() < right for _ in range(items)) / items
+
+
+def alarms(levels: Sequence[float], seed: int) -> list[int]:
+    """The checks at which a policy of these levels would be rolled back."""
+    rng, found = random.Random(seed), list[int]()
+    watch = Watch.begin(measured(rng, levels[0]))
+    for number, level in enumerate(levels):
+        watch = watch.after(measured(rng, level), watch.lowest(64, 0.05))
+        if watch.falls == FALLS:
+            found.append(number)
+            watch = replace(watch, falls=0)
+    return found
+
+
+@pytest.mark.parametrize(("level", "most"), [(0.05, 0), (0.2, 2), (0.5, 2), (0.9, 15)])
+def test_false_alarms_are_rare(level: float, most: int) -> None:
+    """Of 100 policies that stay as they are, over a hundred checks each: two thousand rounds by default."""
+    assert sum(bool(alarms([level] * 100, seed)) for seed in range(100)) <= most
+
+
+@pytest.mark.parametrize(("level", "least"), [(0.3, 65), (0.5, 95), (0.9, 90)])
+def test_a_collapse_to_a_third_is_found_at_the_second_check(level: float, least: int) -> None:
+    falls = [level] * 20 + [level / 3] * 4
+    found = [next((at for at in alarms(falls, seed) if at >= 20), None) for seed in range(100)]
+    assert sum(at == 21 for at in found) >= least
+
+
+def test_a_patient_decline_is_found_before_a_third_is_left() -> None:
+    """One part in twenty per check, each step far below chance."""
+    decline = [0.5] * 30 + [0.5 - 0.025 * step for step in range(1, 14)]
+    assert sum(bool(alarms(decline, seed)) for seed in range(100)) >= 90
+
+
+def test_a_weak_policy_is_beyond_the_canary() -> None:
+    """Where one item in twenty is right, 64 items show no fall; the documentation says so."""
+    assert Watch.begin(0.05).lowest(64, 0.05) < 0
 
 
 def test_a_torn_or_foreign_file_says_nothing(tmp_path: Path) -> None:
     file = CanaryFile(tmp_path / "canary.json")
     assert file.read(32) is None
-    file.write(Watch(0.5, 1, 3), 32)
-    assert file.read(32) == Watch(0.5, 1, 3)
+    file.write(Watch(0.5, 0.4, 1, 3), 32)
+    assert file.read(32) == Watch(0.5, 0.4, 1, 3)
     assert file.read(31) is None
     assert CanaryFile(tmp_path / "canary.json", fresh=True).read(32) is None
     (tmp_path / "canary.json").write_text('{"items": 32, "watch": {"cont')
@@ -205,17 +236,10 @@ def test_a_torn_or_foreign_file_says_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("control", "items", "expected"), [(0.5, 64, 0.375), (0.95, 4096, 0.9025), (0.04, 64, 0)]
+    ("control", "items", "tolerance", "expected"),
+    [(0.5, 64, 0.05, 0.5 - 3 / 16), (0.5, 4096, 0.2, 0.4), (1.0, 64, 0.0, 1.0 - 3 / 64)],
 )
 def test_a_fall_exceeds_tolerance_and_chance(
-    tmp_path: Path, control: float, items: int, expected: float
+    control: float, items: int, tolerance: float, expected: float
 ) -> None:
-    desk = make_desk()
-    parts = CanaryParts(
-        Learner(LearnerSettings("bundled", tmp_path)), Here(desk), desk.sampler, desk.pool,
-        EventLog(tmp_path / "events.jsonl"), CanaryFile(tmp_path / "c.json"), b"", 1,
-    )  # fmt: skip
-    canary = Canary(SETTINGS, parts)
-    canary._items = [(Task(0, 0), "")] * items
-    lowest = canary._lowest(control)
-    assert max(0, lowest) == pytest.approx(expected)
+    assert Watch.begin(control).lowest(items, tolerance) == pytest.approx(expected)
