@@ -65,7 +65,7 @@ ARMS: Final[Mapping[str, Arm]] = {
         Arm("sapo+", 4, 4),
     )
 }
-"""The paper's four, a control that may throw own groups without advantage away, and the network's best sampler.
+"""The paper's four; a control that may throw own groups without advantage away; the network's best sampler.
 
 There is one sampler so far, so `sapo+` is 4/4 under another name.
 """
