@@ -25,7 +25,8 @@ from sapo_client.lab.statistics import (
 from sapo_client.lab.store import Curve, Store, write_whole
 
 MEANINGS: Final = {
-    "batch": "mean reward of everything in the batch; external groups were chosen for having an advantage",
+    "total": "the paper's figure, the sum over agents and rounds of the batch's mean reward",
+    "batch": "the same per agent and round; external groups in it were chosen for having an advantage",
     "local": "mean reward of all own answers",
     "local, last tenth": "the same over the last tenth of the rounds",
     "held-out": "pass@1 on the held-out set after the last round, sampled at the training temperature",
@@ -82,7 +83,6 @@ def _page(store: Store, curves: Sequence[Curve], summaries: Sequence[Summary]) -
     yield from (f"* **{name}**: {meaning}." for name, meaning in MEANINGS.items())
     yield ""
     yield f"Equal spending is {budget.tokens:.0f} tokens, or {budget.seconds:.1f} seconds, of an agent."
-    yield f"The paper's total, over agents and rounds, is `batch` times {plan.agents * plan.rounds}."
     yield ""
     yield f"![Reward by round, moving average over {window_of(plan.rounds)} rounds](rewards.png)"
     yield ""
@@ -104,16 +104,16 @@ def _seeds(summary: Summary) -> str:
 
 
 def _cell(summary: Summary, name: str) -> str:
-    value = _words(summary.values[name])
+    value = summary.values[name]
+    digits = 3 if value.mean < 10 else 0
     if name not in summary.differences:
-        return value
+        return _words(value, digits)
     difference = summary.differences[name]
-    words = _words(difference, sign="+")
-    return f"{value}; {f'**{words}**' if difference.is_significant else words}"
+    words = _words(difference, digits, sign="+")
+    return f"{_words(value, digits)}; {f'**{words}**' if difference.is_significant else words}"
 
 
-def _words(each: Estimate, sign: str = "") -> str:
-    digits = 3 if abs(each.mean) < 10 else 0
+def _words(each: Estimate, digits: int, sign: str = "") -> str:
     width = "" if each.half_width is None else f" ± {each.half_width:.{digits}f}"
     return f"{each.mean:{sign}.{digits}f}{width}"
 

@@ -51,9 +51,9 @@ def curve(arm: str, seed: int, start: float, rise: float) -> Curve:
 
 def test_points_are_means_and_sums() -> None:
     assert points_of(rows(0.25, 0.125)) == [
-        Point(1, 0.5, 0.25, 0.5, 2, 10, 0.5, 0.125, 0.125),
-        Point(2, 0.625, 0.375, 0.5, 2, 20, 1.0, None, None),
-        Point(3, 0.75, 0.5, 0.5, 2, 30, 1.5, 0.4375, 0.4375),
+        Point(1, 0.5, 0.25, 0.5, 2, 10, 0.5, 0.125, 0.125, 2),
+        Point(2, 0.625, 0.375, 0.5, 2, 20, 1.0, None, None, 2),
+        Point(3, 0.75, 0.5, 0.5, 2, 30, 1.5, 0.4375, 0.4375, 2),
     ]
 
 
@@ -122,7 +122,14 @@ def test_the_page_shows_what_was_measured(tmp_path: Path) -> None:
     assert len(table) == 12
     assert table[0] == {
         **{"arm": "8/0", "seed": "0", "round": "1", "batch": "0.5", "local": "0.25", "informative": "0.5"},
-        **{"external": "2.0", "tokens": "10.0", "seconds": "0.5", "held_out": "0.125", "greedy": "0.125"},
+        **{
+            "external": "2.0",
+            "tokens": "10.0",
+            "seconds": "0.5",
+            "held_out": "0.125",
+            "greedy": "0.125",
+            "agents": "2",
+        },
     }
 
 

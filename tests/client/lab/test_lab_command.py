@@ -1,0 +1,56 @@
+"""`sapo lab run` and `report` as a person uses them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from sapo_client.cli.app import app
+from sapo_client.errors import SapoError
+from sapo_client.lab.plan import Plan
+from sapo_client.lab.store import Store
+
+
+def test_an_experiment_is_run_and_reported(plan: Plan, tmp_path: Path) -> None:
+    out = tmp_path / "experiment"
+    options = ["--arms", "8/0,4/4", "--seeds", "1", "--rounds", "2", "--agents", "2", "--model", plan.model]
+    result = CliRunner().invoke(app, ["lab", "run", *options, "--out", str(out), "--json"])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout) == {"folder": str(out), "runs": ["8-0/seed-0", "4-4/seed-0"]}
+    assert [curve.run.name for curve in Store(out).curves()] == ["8-0/seed-0", "4-4/seed-0"]
+    result = CliRunner().invoke(app, ["lab", "report", str(out)])
+    assert (result.exit_code, result.stdout) == (0, f"wrote {out}/report.md\n")
+    page = (out / "report.md").read_text(encoding="utf-8")
+    assert page.startswith("# Does sharing help?\n\n2 agents, 2 rounds, 8 completions per group;\n")
+    report = json.loads((out / "report.json").read_text(encoding="utf-8"))
+    assert [arm["arm"] for arm in report["arms"]] == ["8/0", "4/4"]
+
+
+def test_an_unknown_arm_makes_no_folder(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["lab", "run", "--arms", "9/0", "--out", str(tmp_path / "none")])
+    assert isinstance(result.exception, SapoError)
+    assert result.exception.exit_code == 2
+    assert not (tmp_path / "none").exists()
+
+
+def test_the_paper_preset_is_the_papers_set_up() -> None:
+    from sapo_client.lab.plan import ARMS, PRESETS
+
+    paper = PRESETS["paper"]
+    assert (paper.agents, paper.rounds, paper.completions, len(paper.families)) == (8, 2000, 8, 9)
+    assert (paper.model, paper.device, paper.temperature) == ("Qwen/Qwen2.5-0.5B-Instruct", "cuda", 1.0)
+    assert {arm.local + arm.external for arm in ARMS.values()} == {8}
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_run_on_a_gpu(plan: Plan, tmp_path: Path) -> None:
+    options = ["--arms", "4/4", "--seeds", "1", "--rounds", "2", "--agents", "2", "--device", "cuda"]
+    result = CliRunner().invoke(
+        app, ["lab", "run", *options, "--model", plan.model, "--out", str(tmp_path), "--jobs", "1"]
+    )
+    assert result.exit_code == 0, result.output
