@@ -18,7 +18,7 @@ from support.stage import Stage
 from support.swarm import EPOCH, Identity, moment
 
 from sapo_client.ledger.errors import LedgerError, LedgerUnavailable
-from sapo_client.node.audit import Audit
+from sapo_client.node.audit import Audit, AuditShares
 from sapo_client.node.beacons import Beacons
 from sapo_client.swarm.memory import MemoryHub, MemoryTransport
 from sapo_client.swarm.peer_id import peer_id_from_key
@@ -87,8 +87,9 @@ class Process:
             self.ears.screens,
         )  # fmt: skip
         self.audit = Audit(
-            self.ears.gossip.audit_queue, self.verifier, self.ears.pool, self.beacons, 1.0, random.Random(0)
-        )
+            self.ears.gossip.audit_queue, self.verifier, self.ears.pool, self.ears.reputation, self.beacons,
+            AuditShares(rollouts=1.0, time=1.0), self.ears.log, random.Random(0),
+        )  # fmt: skip
         self.life = trio.CancelScope()
         self.over = trio.Event()
         self.nursery: trio.Nursery | None = None

@@ -265,5 +265,5 @@ async def test_an_account_whose_answers_never_end_costs_a_place_few_deadlines() 
     for slot in range(8):
         desk.pool.offer(desk.hear(Identity(1), slot))
     shares = {Identity(1).account: 1.0}
-    assert await desk.sampler._draw_one(shares, random.Random(0)) is None
+    assert await desk.sampler._draw_one(shares, EPOCH, random.Random(0)) is None
     assert (len(asked), len(desk.pool)) == (MAX_TIMEOUTS, 8 - MAX_TIMEOUTS)
