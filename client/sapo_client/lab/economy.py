@@ -5,10 +5,9 @@ settled and posted by the rules of the network themselves: `capped_points` (an a
 clipped median of the tallies), the epoch budget (the contract's). The model's own are the machines: how
 many rollouts they generate, how many of those are payable, what things cost.
 
-Two rules are taken at their weakest. Nobody forwards what an author withholds. And a lying auditor is always
-the first to propose, with the choice of tallies that serves it best: the others approve what they can
-recompute from tallies that they hold. No bond enters the sums: none of these lies is one that the contracts
-can see, so none of them costs a bond.
+One rule is taken at its weakest: nobody forwards what an author withholds. Every tally reaches every auditor,
+and a proposal pays what all of them come to: the others approve no other one. No bond enters the sums: none
+of these lies is one that the contracts can see, so none of them costs a bond.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from hashlib import sha256
-from itertools import chain, combinations
 from typing import Final
 
 from sapo_client.testnet import plan
@@ -32,7 +30,6 @@ class Rules:
     """What a swarm's manifest and contracts fix; the defaults are those of `sapo testnet up`.
 
     Attributes:
-        quorum: tallies behind a proposal, and signatures behind a posting, at least.
         register_gas: of the transaction that every account sends once; the most that the contracts may take.
         claim_gas: likewise; everybody claims once, at the end.
     """
@@ -41,7 +38,6 @@ class Rules:
     points_per_epoch: int = plan.LIMITS.points_per_epoch
     epoch_budget_points: int = plan.EPOCH_BUDGET_POINTS
     auditors: int = plan.AUDITORS
-    quorum: int = plan.QUORUM
     register_gas: int = 120_000
     claim_gas: int = 100_000
 
@@ -96,7 +92,7 @@ class Strategy:
         flood: messages that it sends besides each rollout, none of which can count.
         heard: chance that an auditor hears one of its rollouts.
         liars: auditors that are the player's.
-        auditors: number and quorum, where they are not the rules'.
+        auditors: how many there are, where it is not the rules' number.
     """
 
     name: str
@@ -108,7 +104,7 @@ class Strategy:
     heard: float = 1.0
     liars: int = 0
     lie: Lie = Lie.INFLATE
-    auditors: tuple[int, int] | None = None
+    auditors: int | None = None
 
 
 HONEST: Final = Strategy("honest")
@@ -124,9 +120,10 @@ STRATEGIES: Final = (
     Strategy("withhold: each auditor hears a half", heard=0.5),
     Strategy("one lying auditor inflates itself", liars=1),
     Strategy("one lying auditor denies the others", liars=1, lie=Lie.DENY),
-    Strategy("2 of 5 auditors inflate, quorum 4", liars=2, auditors=(5, 4)),
-    Strategy("2 of 5 auditors inflate, quorum 3", liars=2, auditors=(5, 3)),
-    Strategy("2 of 3 auditors inflate, quorum 2", liars=2, auditors=(3, 2)),
+    Strategy("2 of 5 auditors inflate themselves", liars=2, auditors=5),
+    Strategy("2 of 5 auditors deny the others", liars=2, lie=Lie.DENY, auditors=5),
+    Strategy("2 of 3 auditors inflate themselves", liars=2),
+    Strategy("2 of 3 auditors deny the others", liars=2, lie=Lie.DENY),
     Strategy("4 machines, one account", machines=4.0),
     Strategy("4 machines, 4 accounts", machines=4.0, accounts=4),
     Strategy("script: answers without a model", payable_share=1.0, rollout_cost=SCRIPT_COST),
@@ -235,31 +232,17 @@ class _Game:
         self._strategy = strategy
         self._rules = rules
         self._world = world
-        self._auditors, self._quorum = strategy.auditors or (rules.auditors, rules.quorum)
+        self._auditors = strategy.auditors or rules.auditors
         self._luck = [random.Random(f"{seed}/{machine}") for machine in range(world.honest + 1)]
         self._hearing = random.Random(f"{seed}/hearing")
         self.accounts = tuple(_account(f"player {number}") for number in range(strategy.accounts))
         self._others = tuple(_account(f"honest {number}") for number in range(world.honest))
 
     def settlement(self, epoch: int, previous: Mapping[Account, int]) -> tuple[Share, ...]:
-        """Everybody's share of an epoch, by the proposal that is made first."""
+        """Everybody's share of an epoch."""
         heard = self._heard()
         tallies = [self._tally(epoch, auditor, heard[auditor]) for auditor in range(self._auditors)]
-        settlements = (
-            settle(chosen, previous, self._rules.points_per_epoch) for chosen in self._choices(tallies)
-        )
-        return max(settlements, key=self._worth)
-
-    def _choices(self, tallies: list[Tally]) -> Iterator[Sequence[Tally]]:
-        """What may be proposed: an honest auditor takes every tally, a liar any quorum of them."""
-        sizes = range(self._quorum, self._auditors) if self._strategy.liars else ()
-        yield tallies
-        yield from chain.from_iterable(combinations(tallies, size) for size in sizes)
-
-    def _worth(self, shares: tuple[Share, ...]) -> tuple[int, int]:
-        """What a liar wants of a settlement: much for itself, then little for others."""
-        own = sum(share.points for share in shares if share.account in self.accounts)
-        return own, own - sum(share.points for share in shares)
+        return settle(tallies, previous, self._rules.points_per_epoch)
 
     def _tally(self, epoch: int, auditor: int, heard: Mapping[Account, int]) -> Tally:
         points = capped_points(heard, heard, self._rules.points_per_epoch)

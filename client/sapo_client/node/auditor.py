@@ -170,9 +170,10 @@ class Auditor:
             return True
         if await parts.ledger.live_record() is not None:
             return False
-        for content_id, proposal in parts.archive.proposals(epoch).items():
-            await self._approve(content_id, proposal, last)
         turn = int(age_seconds / grace) - 2  # two graces: one for rollouts, one for tallies
+        if turn >= 0:  # earlier, somebody could propose before the tallies that speak against it
+            for content_id, proposal in parts.archive.proposals(epoch).items():
+                await self._approve(content_id, proposal, last)
         if turn >= 0 and self._is_turn(epoch, turn):
             await self._propose(epoch, last)
         await self._post(epoch, turn)
@@ -235,7 +236,19 @@ class Auditor:
     def _agrees(self, proposal: Proposal, last: EpochRoot | None) -> bool:
         parts = self._parts
         cap = parts.manifest.limits.points_per_epoch
-        return is_settlement(parts.archive, proposal, last, quorum=self._quorum, points_cap=cap)
+        settles = is_settlement(parts.archive, proposal, last, quorum=self._quorum, points_cap=cap)
+        return settles and self._pays_as_everybody_counted(proposal, cap)
+
+    def _pays_as_everybody_counted(self, proposal: Proposal, cap: int) -> bool:
+        """Whether a proposal grants what all tallies held here grant.
+
+        A proposer may not hold every tally in time. It may not choose among them, either: of two tallies,
+        one of them false, the lower median is whatever the liar likes to take away.
+        """
+        tallies = self._parts.archive.tallies(proposal.epoch)
+        everybodys = {share.account: share.points for share in settle([*tallies.values()], {}, cap)}
+        granted = {share.account: share.points for share in proposal.shares if share.points}
+        return granted == everybodys
 
     async def _post(self, epoch: int, turn: int) -> None:
         """Posts a root that a quorum approved: the proposer at once, the others a turn later."""

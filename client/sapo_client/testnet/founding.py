@@ -65,8 +65,8 @@ class Wish:
 def safe_quorum(auditors: int) -> int:
     """The fewest tallies behind a proposal with which a minority of the auditors bends no median.
 
-    The proposer chooses the tallies. Of k of them, the lower median stays between honest counts while
-    at most (k - 1) / 2 are lies, rounded down; a minority of n auditors is at most (n - 1) / 2 of them.
+    Auditors may be silent. Of k tallies, the lower median stays between honest counts while at most
+    (k - 1) / 2 are lies, rounded down; a minority of n auditors is at most (n - 1) / 2 of them.
     """
     minority = (auditors - 1) // 2
     return min(auditors, 2 * minority + 1)

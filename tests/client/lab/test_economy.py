@@ -88,26 +88,20 @@ def test_withholding_never_gains(seed: int, heard: float) -> None:
     assert withheld.others_lose == 0
 
 
-@given(seed=st.integers(0, 99), quorum=st.integers(2, 6), spare=st.integers(0, 2), data=st.data())
-def test_liars_up_to_half_of_the_quorum_cannot_raise_their_points(
-    seed: int, quorum: int, spare: int, data: st.DataObject
-) -> None:
-    liars = data.draw(st.integers(1, quorum // 2))
-    lying = row(Strategy("lie", liars=liars, auditors=(quorum + spare, quorum)), seed=seed)
+@given(seed=st.integers(0, 99), liars=st.integers(0, 4), more=st.integers(1, 3), lie=st.sampled_from(Lie))
+def test_a_minority_of_the_auditors_moves_no_points(seed: int, liars: int, more: int, lie: Lie) -> None:
+    lying = row(Strategy("lie", liars=liars, lie=lie, auditors=2 * liars + more), seed=seed)
     assert (lying.against_honest, lying.others_lose) == (0, 0)
 
 
-@given(seed=st.integers(0, 99), quorum=st.integers(1, 6), spare=st.integers(0, 2))
-def test_one_liar_more_writes_its_own_points(seed: int, quorum: int, spare: int) -> None:
-    lying = row(Strategy("lie", liars=quorum // 2 + 1, auditors=(quorum + spare, quorum)), seed=seed)
-    assert lying.outcome.points == RULES.points_per_epoch * SMALL.epochs
-
-
-def test_who_denies_the_others_gains_nothing_itself() -> None:
-    denied = row(Strategy("deny", liars=1, lie=Lie.DENY))
-    assert (denied.against_honest, denied.others_lose) == (0, 1)
-    outvoted = row(Strategy("deny", liars=1, lie=Lie.DENY, auditors=(4, 3)))
-    assert (outvoted.against_honest, outvoted.others_lose) == (0, 0)
+@given(seed=st.integers(0, 99), liars=st.integers(1, 4))
+def test_half_of_the_auditors_can_take_and_a_majority_can_also_give(seed: int, liars: int) -> None:
+    half = row(Strategy("deny", liars=liars, lie=Lie.DENY, auditors=2 * liars), seed=seed)
+    assert (half.against_honest, half.others_lose) == (0, 1)
+    tied = row(Strategy("inflate", liars=liars, auditors=2 * liars), seed=seed)
+    assert tied.against_honest == 0
+    most = row(Strategy("inflate", liars=liars, auditors=2 * liars - 1), seed=seed)
+    assert most.outcome.points == RULES.points_per_epoch * SMALL.epochs
 
 
 def test_where_honest_work_does_not_pay_best_is_known() -> None:
@@ -115,10 +109,5 @@ def test_where_honest_work_does_not_pay_best_is_known() -> None:
     rows = compare(STRATEGIES, RULES, PRICES, World(), seed=0)
     better = {each.outcome.strategy for each in rows if each.against_honest > 0}
     harmful = {each.outcome.strategy for each in rows if each.others_lose > 0}
-    assert better == {
-        named("2 of 5 auditors inflate, quorum 3"),
-        named("2 of 3 auditors inflate"),
-        named("script: "),
-        named("script, 16"),
-    }
-    assert harmful == {named("one lying auditor denies"), named("script, 64")}
+    assert better == {named("2 of 3 auditors inflate"), named("script: "), named("script, 16")}
+    assert harmful == {named("2 of 3 auditors deny"), named("script, 64")}

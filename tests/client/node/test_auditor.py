@@ -212,6 +212,35 @@ async def test_a_liar_gets_no_approval_and_moves_nobodys_points(world: World) ->
             assert office.ears.events("service_failed") == []
 
 
+async def test_a_liar_cannot_leave_out_the_tallies_that_outvote_it(world: World) -> None:
+    """Of its own tally and one other, the lower median would be nothing for anybody."""
+    async with checking(world) as (nursery, checkers):
+        honest = [Office(world, person, checkers) for person in AUDITORS[:2]]
+        liar = Office(world, AUDITORS[2], checkers)
+        alice = Office(world, ALICE, checkers, audits=False)
+        everybody = [*honest, liar, alice]
+        for office in everybody:
+            nursery.start_soon(partial(office.run, sends=office in honest, acts=office is not liar))
+        world.turn_to(EPOCH, 30)
+        await connect(*everybody)
+        for slot in range(3):
+            await alice.work(EPOCH, slot)
+        await until(lambda: all(len(office.ears.events("verified")) == 3 for office in honest))
+        world.turn_to(EPOCH + 1, COUNTED_SECONDS)
+        lie_id = await liar.say(counted(liar, EPOCH, {}))
+        await until(lambda: all(len(office.archive.tallies(EPOCH)) == 3 for office in honest))
+        tallies = honest[0].archive.tallies(EPOCH)
+        ids = tuple(sorted((lie_id, next(id_ for id_ in tallies if id_ != lie_id))))
+        person, shares = liar.person, settle([tallies[id_] for id_ in ids], {}, 16)
+        denial = await liar.say(Proposal(person.node, person.account, EPOCH, ids, shares))
+        await until(lambda: all(denial in office.archive.proposals(EPOCH) for office in honest))
+        await post(world, EPOCH, alice)
+        record = await alice.ledger.last_record()
+        assert record is not None
+        assert (shares, record.root.total) == ((), 3)
+        assert all(office.archive.approvals(EPOCH, denial) == [] for office in honest)
+
+
 async def test_an_auditor_signs_one_proposal_per_epoch_also_after_a_restart(world: World) -> None:
     """Nothing is sent to the chain here, so the epoch stays open and every look could sign again."""
     async with checking(world) as (nursery, checkers):
@@ -232,6 +261,8 @@ async def test_an_auditor_signs_one_proposal_per_epoch_also_after_a_restart(worl
         tallies = first.archive.tallies(EPOCH)
         shares, ids = settle([*tallies.values()], {}, 16), tuple(sorted(tallies))
         genuine = await other.say(Proposal(other.person.node, other.person.account, EPOCH, ids, shares))
+        await until(lambda: all(genuine in office.archive.proposals(EPOCH) for office in (first, second)))
+        world.turn_to(EPOCH + 1, FIRST_TURN_SECONDS)
         both = {first.person.account, second.person.account}
         await until(lambda: {a.account for a in other.archive.approvals(EPOCH, genuine)} == both)
 
