@@ -15,13 +15,16 @@ from sapo_client.ledger.outbox import Entry, Outbox, State
 from sapo_client.ledger.rpc import Rpc
 from sapo_protocol.identifiers import Account
 
-_NEEDLESS: Final = frozenset({"AlreadyProven", "EpochNotIncreasing", "NothingLive", "NothingToClaim"})
+_NEEDLESS: Final = frozenset(
+    {"AlreadyProven", "EpochNotIncreasing", "NoPayoutChange", "NothingLive", "NothingToClaim"}
+)
 """Somebody else has settled or challenged the epoch, or the points are paid: what we wanted is so."""
 
 _HOPELESS: Final = frozenset(
     {
         "AlreadyExpired",
         "EmptyNodeKey",
+        "EmptyPayout",
         "NoContradiction",
         "NoDecrease",
         "NotAuditor",

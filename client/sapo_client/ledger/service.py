@@ -139,6 +139,14 @@ class Ledger:
         """Tokens that an account (this one if none is named) holds, in the smallest unit."""
         return await _in_thread(lambda: self._pay_side()[1].balance(account or self._account))
 
+    async def payout(self) -> Account:
+        """Where this account's claims go."""
+        return await _in_thread(lambda: self._pay_side()[0].payout(self._account))
+
+    async def payout_change(self) -> tuple[Account, int]:
+        """The payout address that this account announced, and since when it may count; zeros if none."""
+        return await _in_thread(lambda: self._pay_side()[0].payout_change(self._account))
+
     def status(self) -> LedgerStatus:
         """How far this node's transactions are; asks nobody."""
         answered = self._rpc.last_answer_seconds
@@ -186,6 +194,20 @@ class Ledger:
         fingerprint = sha256(b"".join(proof)).hexdigest()[:16]
         call = Call(distributor.address, distributor.claim(self._account, cumulative, proof))
         await self._enqueue("claim", f"{cumulative}:{fingerprint}", call)
+
+    async def set_payout(self, payout: Account) -> None:
+        """Queue that claims go to an address: the first one at once, every other only announced."""
+        distributor, _ = await _in_thread(self._pay_side)
+        _, announced_seconds = await self.payout_change()
+        call = Call(distributor.address, distributor.set_payout(payout))
+        await self._enqueue("payout", f"{payout}:{await self.payout()}:{announced_seconds}", call)
+
+    async def apply_payout(self) -> None:
+        """Queue that the announced address is put in place."""
+        distributor, _ = await _in_thread(self._pay_side)
+        payout, effective_seconds = await self.payout_change()
+        call = Call(distributor.address, distributor.apply_payout(self._account))
+        await self._enqueue("payout", f"apply {payout}:{effective_seconds}", call)
 
     async def run(self) -> None:
         """Send what is queued until cancelled. A dead endpoint is recorded and retried, never raised."""
