@@ -99,6 +99,10 @@ class Ledger:
         """The accounts whose signatures count, ascending, and how many a posting needs."""
         return await _in_thread(self._ledger.auditors)
 
+    async def bonded_auditors(self) -> frozenset[Account]:
+        """The auditors whose bond suffices at the moment, so that a posting may carry their signatures."""
+        return await _in_thread(self._bonded_auditors)
+
     async def last_record(self) -> EpochRecord | None:
         """The last final epoch, if there is one."""
         return await _in_thread(self._last_record)
@@ -250,6 +254,11 @@ class Ledger:
                 "the ledger counts its epochs by another clock than the manifest",
                 hint="ask whoever gave you the manifest for the right one",
             )
+
+    def _bonded_auditors(self) -> frozenset[Account]:
+        auditors, _ = self._ledger.auditors()
+        vault, needed = self._ledger.vault(), self._ledger.auditor_bond()
+        return frozenset(auditor for auditor in auditors if vault.bonded(auditor) >= needed)
 
     def _pay_side(self) -> tuple[Distributor, Token]:
         if self._contracts is None:
