@@ -58,7 +58,7 @@ contracts-mutants: contracts/node_modules/.installed
 	cd contracts && node mutants.mjs
 
 contracts-lint: $(VENV)/.slither contracts/node_modules/.installed
-	cd contracts && PATH="$$PWD/node_modules/.bin:$$PATH" ../$(VENV)/slither/bin/slither . --config-file slither.json
+	cd contracts && PATH="$$PWD/node_modules/.bin:$$PATH" $(abspath $(VENV))/slither/bin/slither . --config-file slither.json
 
 clean:
 	rm -rf $(VENV) $(REPORT) .fuzz fuzz-report.json fault-report.json contracts/node_modules contracts/out contracts/cache \

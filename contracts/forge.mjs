@@ -1,5 +1,6 @@
 #!/usr/bin/env node
-// Runs forge and ends as it ends: the launcher that its npm package brings ends with success whatever happens.
+// Runs forge and ends as it ends. The package "@foundry-rs/forge" has a launcher for this that ends with success
+// whatever happens, so only the programs of the platforms are installed.
 import { spawnSync } from "node:child_process";
 import { createRequire } from "node:module";
 

@@ -83,6 +83,20 @@ def challenge(
 
 
 @command(app)
+def payout(
+    common: Common,
+    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="Account that is to be paid.")],
+    identity: IdentityOption = None,
+    rpc: RpcOption = None,
+    passphrase_file: PassphraseFile = None,
+) -> None:
+    """Have claims paid to ADDRESS: at once the first time, seven days after its announcement later."""
+    from sapo_client.node import ledger_commands
+
+    _print(common, ledger_commands.payout(_config(common, identity, rpc, passphrase_file), address))
+
+
+@command(app)
 def explain(
     common: Common,
     epoch: Annotated[int, typer.Argument(metavar="EPOCH", min=0, help="Number of the epoch.")],

@@ -238,6 +238,11 @@ class Distributor(Contract):
         """Where an account's claims go."""
         return Account.from_hex(self._call("payoutOf", to_checksum_address(account)))
 
+    def payout_change(self, account: Account) -> tuple[Account, int]:
+        """The address that an account announced, and since when it may be put in place; zeros if none."""
+        payout, effective_at = self._call("payoutChange", to_checksum_address(account))
+        return Account.from_hex(payout), int(effective_at)
+
     def granted_points(self) -> int:
         """Points of all final epochs together."""
         return int(self._call("grantedPoints"))

@@ -17,13 +17,16 @@ from sapo_client.ledger.rpc import Rpc
 from sapo_client.ledger.settlement import Fate, Settled, fate, is_lost, settled_refusal
 from sapo_protocol.identifiers import Account
 
-_NEEDLESS: Final = frozenset({"AlreadyProven", "EpochNotIncreasing", "NothingLive", "NothingToClaim"})
+_NEEDLESS: Final = frozenset(
+    {"AlreadyProven", "EpochNotIncreasing", "NoPayoutChange", "NothingLive", "NothingToClaim"}
+)
 """Somebody else has settled or challenged the epoch, or the points are paid: what we wanted is so."""
 
 _HOPELESS: Final = frozenset(
     {
         "AlreadyExpired",
         "EmptyNodeKey",
+        "EmptyPayout",
         "NoContradiction",
         "NoDecrease",
         "NotAuditor",

@@ -110,6 +110,10 @@ class Ledger:
         """The accounts whose signatures count, ascending, and how many a posting needs."""
         return await self._in_thread(self._ledger.auditors)
 
+    async def bonded_auditors(self) -> frozenset[Account]:
+        """The auditors whose bond suffices at the moment, so that a posting may carry their signatures."""
+        return await self._in_thread(self._bonded_auditors)
+
     async def last_record(self) -> EpochRecord | None:
         """The last final epoch, if there is one."""
         return await self._in_thread(self._last_record)
@@ -149,6 +153,14 @@ class Ledger:
     async def balance(self, account: Account | None = None) -> int:
         """Tokens that an account (this one if none is named) holds, in the smallest unit."""
         return await self._in_thread(lambda: self._pay_side()[1].balance(account or self._account))
+
+    async def payout(self) -> Account:
+        """Where this account's claims go."""
+        return await self._in_thread(lambda: self._pay_side()[0].payout(self._account))
+
+    async def payout_change(self) -> tuple[Account, int]:
+        """The payout address that this account announced, and since when it may count; zeros if none."""
+        return await self._in_thread(lambda: self._pay_side()[0].payout_change(self._account))
 
     def status(self) -> LedgerStatus:
         """How far this node's transactions are; asks nobody."""
@@ -214,6 +226,20 @@ class Ledger:
         call = Call(distributor.address, distributor.claim(self._account, cumulative, proof))
         await self._enqueue("claim", f"{cumulative}:{fingerprint}", call)
 
+    async def set_payout(self, payout: Account) -> None:
+        """Queue that claims go to an address: the first one at once, every other only announced."""
+        distributor, _ = await self._in_thread(self._pay_side)
+        _, announced_seconds = await self.payout_change()
+        call = Call(distributor.address, distributor.set_payout(payout))
+        await self._enqueue("payout", f"{payout}:{await self.payout()}:{announced_seconds}", call)
+
+    async def apply_payout(self) -> None:
+        """Queue that the announced address is put in place."""
+        distributor, _ = await self._in_thread(self._pay_side)
+        payout, effective_seconds = await self.payout_change()
+        call = Call(distributor.address, distributor.apply_payout(self._account))
+        await self._enqueue("payout", f"apply {payout}:{effective_seconds}", call)
+
     async def run(self) -> None:
         """Send what is queued until cancelled. What goes wrong is recorded and tried again, never raised."""
         outage_seconds = _FIRST_OUTAGE_SECONDS
@@ -273,6 +299,11 @@ class Ledger:
 
     def _count_stuck(self, head: int) -> int:
         return self._outbox.signed_before(head - STUCK_BLOCKS - self._confirmations)
+
+    def _bonded_auditors(self) -> frozenset[Account]:
+        auditors, _ = self._ledger.auditors()
+        vault, needed = self._ledger.vault(), self._ledger.auditor_bond()
+        return frozenset(auditor for auditor in auditors if vault.bonded(auditor) >= needed)
 
     def _pay_side(self) -> tuple[Distributor, Token]:
         if self._contracts is None:

@@ -255,20 +255,23 @@ class Auditor:
         parts = self._parts
         for content_id, proposal in parts.archive.proposals(epoch).items():
             root = proposal.root(content_id)
-            signatures = self._signatures(root, content_id)
+            valid = self._signatures(root, content_id)
             mine = proposal.account == parts.author.account
-            if len(signatures) >= self._quorum and (mine or turn > 0):
+            if len(valid) < self._quorum or not (mine or turn > 0):
+                continue
+            bonded = await parts.ledger.bonded_auditors()  # one signature without a bond spoils a posting
+            signatures = [valid[account] for account in sorted(bonded.intersection(valid))]
+            if len(signatures) >= self._quorum:
                 await parts.ledger.post(root, signatures)
 
-    def _signatures(self, root: EpochRoot, content_id: ContentId) -> list[bytes]:
-        """The valid approvals of a root, ascending by account as the contract wants them."""
+    def _signatures(self, root: EpochRoot, content_id: ContentId) -> Mapping[Account, bytes]:
+        """The valid approvals of a root."""
         digest = root.digest(self._parts.manifest.ledger_domain)
-        valid = {
+        return {
             approval.account: approval.signature
             for approval in self._parts.archive.approvals(root.epoch, content_id)
             if secp256k1.recover(digest, approval.signature) == approval.account
         }
-        return [valid[account] for account in sorted(valid)]
 
     async def _publish(self, kind: Kind, message: Tally | Proposal | Approval) -> ContentId:
         parts = self._parts

@@ -34,6 +34,7 @@ from sapo_client.passphrase import PassphraseSource
 from sapo_client.paths import DataDir
 from sapo_protocol import merkle
 from sapo_protocol.contributions import Proposal, cumulative_leaves
+from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account, ContentId, Digest, NodeId
 from sapo_protocol.manifest import Manifest
 
@@ -117,6 +118,14 @@ def challenge(config: Config, epoch: int) -> Facts:
     with _books(config) as books:
         running = locks.holder(books.data.lock) is not None
         return _run(_challenge, books, epoch, running)
+
+
+def payout(config: Config, address: str) -> Facts:
+    """Has claims paid to an address, or announces it, or puts an announced one in place; waits for it."""
+    receiver = _address(address)
+    with _books(config) as books:
+        running = locks.holder(books.data.lock) is not None
+        return _run(_payout, books, receiver, running)
 
 
 def explain(config: Config, epoch: int) -> Facts:
@@ -262,6 +271,53 @@ async def _challenge(books: _Books, epoch: int, running: bool) -> Facts:
         "proofs": ", ".join(proof.FUNCTION for proof in proofs),
         "tokens earned": (await books.ledger.balance() - before) / 10**18,
     }
+
+
+async def _payout(books: _Books, receiver: Account, running: bool) -> Facts:
+    await books.ledger.check()
+    announced, effective_seconds = await books.ledger.payout_change()
+    if await books.ledger.payout() == receiver:
+        raise SapoError(
+            f"claims go to {receiver} already", hint="nothing is left to do", exit_code=ExitCode.LEDGER
+        )
+    is_announced = announced == receiver
+    if is_announced and time.time() < effective_seconds:
+        raise SapoError(
+            f"claims may go to {receiver} from {_moment(effective_seconds)}",
+            hint="run the same command again then",
+            exit_code=ExitCode.LEDGER,
+        )
+
+    async def wish() -> None:
+        await (books.ledger.apply_payout() if is_announced else books.ledger.set_payout(receiver))
+
+    async def is_done() -> bool:
+        known = await books.ledger.payout(), (await books.ledger.payout_change())[0]
+        return known[0] == receiver or (known[1] == receiver and not is_announced)
+
+    await _settle(books, "payout address", wish, is_done, running)
+    announced, effective_seconds = await books.ledger.payout_change()
+    return {
+        "account": str(books.account),
+        "claims go to": str(await books.ledger.payout()),
+        "announced": str(announced) if effective_seconds else None,
+        "from": _moment(effective_seconds) if effective_seconds else None,
+    }
+
+
+def _address(text: str) -> Account:
+    try:
+        return Account.from_hex(text)
+    except LocalProtocolError as error:
+        raise SapoError(
+            f"{text!r} is no account",
+            hint="an account is 0x and 40 hexadecimal digits",
+            exit_code=ExitCode.USAGE,
+        ) from error
+
+
+def _moment(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 async def _fraud(books: _Books, root: EpochRoot) -> FraudProof | None:

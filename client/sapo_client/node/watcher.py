@@ -33,6 +33,10 @@ _SEARCHED_EPOCHS: Final = 2
 """How many ended epochs are searched for equivocations: approvals come in the first after their own."""
 
 
+_PARTS: Final = 16
+"""So that not every node pays for the same transaction where no auditor sends it."""
+
+
 @dataclass(frozen=True, slots=True)
 class WatcherParts:
     """Everything the watcher works with."""
@@ -115,9 +119,9 @@ class Watcher:
         )
 
     def _final_seconds(self, live: EpochRecord) -> float:
-        """When this node would make a posting final: one auditor after the other, then everybody else."""
+        """When this node would make a posting final: auditors one by one, then the others in parts."""
         count, account = len(self._auditors), self._parts.account
-        turn = count
+        turn = count + account[-1] % _PARTS
         if account in self._auditors:
             turn = (self._auditors.index(account) - live.root.epoch) % count
         return live.posted_at_seconds + self._challenge_seconds + turn * grace_seconds(self._parts.manifest)

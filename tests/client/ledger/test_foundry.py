@@ -32,5 +32,5 @@ def test_the_contracts_pass_their_foundry_tests() -> None:
 
 
 def test_a_run_that_fails_is_told() -> None:
-    """forge's own launcher from npm ends with success whatever happens; ours must not."""
+    """A launcher that swallowed how forge ends would make every test here pass."""
     assert forge("no-such-command").returncode != 0

@@ -170,6 +170,13 @@ async def test_a_false_posting_is_challenged(contracts: Contracts, ledger: Ledge
     assert ledger.status().confirmed == 1
 
 
+async def test_an_auditor_counts_while_it_is_bonded(contracts: Contracts, ledger: Ledger) -> None:
+    assert await ledger.bonded_auditors() == set(map(address, AUDITORS))
+    vault = contracts.vault
+    contracts.chain.send(AUDITORS[1], vault.address, vault.request_exit(1))
+    assert await ledger.bonded_auditors() == {address(a) for a in AUDITORS if a is not AUDITORS[1]}
+
+
 async def test_an_equivocation_is_punished_once(contracts: Contracts, ledger: Ledger) -> None:
     a, b, auditor = make_root(2), make_root(2, archive=8), AUDITORS[0]
     (of_a,), (of_b,) = (sign(root, contracts.domain, [auditor]) for root in (a, b))

@@ -18,7 +18,7 @@ from sapo_client.errors import SapoError
 from sapo_client.ledger.records import Stake
 from sapo_client.node import ledger_commands
 from sapo_protocol import merkle, secp256k1
-from sapo_protocol.contributions import Approval, Proposal, Share, Tally
+from sapo_protocol.contributions import Approval, Proposal, Share, Tally, settle
 from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.identifiers import Account, ContentId
 
@@ -142,6 +142,24 @@ async def test_two_signatures_for_one_epoch_cost_the_bond(tmp_path: Path) -> Non
         assert is_reference(await net.settle())
         honest = [net.bonds()[office.person.account] for office in net.honest]
         assert honest == [Stake(AUDITOR_BOND, 0, 0)] * 3
+
+
+async def test_a_slashed_auditors_signature_does_not_spoil_a_posting(tmp_path: Path) -> None:
+    async with swarm(tmp_path, quorum=3) as net:
+        liar = net.liar
+        for points in ({CROWD[3].account: 2}, {CROWD[3].account: 3}):
+            await approve(liar, *await propose(liar, points))
+        await until(lambda: net.bonds()[liar.person.account] == Stake(0, 0, 0))
+        # Now it proposes the truth, and is the first to sign it.
+        tallies = {
+            id_: tally
+            for id_, tally in net.workers[0].archive.tallies(EPOCH).items()
+            if tally.account != liar.person.account
+        }
+        shares = settle([*tallies.values()], {}, POINTS_CAP)
+        truth = Proposal(liar.person.node, liar.person.account, EPOCH, tuple(sorted(tallies)), shares)
+        await approve(liar, await liar.say(truth), truth)
+        assert is_reference(await net.settle())
 
 
 async def test_a_false_posting_is_challenged_by_hand(tmp_path: Path) -> None:

@@ -1,0 +1,68 @@
+"""`sapo ledger payout`: where claims go, and how long another address has to wait."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.ledger import STRANGER, address
+from support.office import WORKERS, Office, World
+
+from sapo_client.errors import SapoError
+from sapo_client.node.ledger_commands import payout
+from sapo_protocol.identifiers import Account
+from sapo_verification.checkers import CheckerPool
+
+ALICE, BOB = WORKERS
+THIRD = address(STRANGER)
+DELAY_SECONDS = 7 * 24 * 3600
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> Iterator[Office]:
+    world = World.create(tmp_path)
+    yield Office(world, ALICE, CheckerPool(world.manifest.suite), audits=False)
+    world.chain.close()
+
+
+def told(office: Office) -> tuple[Account, tuple[Account, int]]:
+    paying = office.world.contracts.distributor
+    return paying.payout(ALICE.account), paying.payout_change(ALICE.account)
+
+
+def test_the_first_address_counts_at_once_and_every_other_after_its_delay(office: Office) -> None:
+    config, chain = office.config(), office.world.chain
+    nobody = Account(bytes(20)), 0
+    assert payout(config, str(BOB.account)) == {
+        "account": str(ALICE.account), "claims go to": str(BOB.account), "announced": None, "from": None,
+    }  # fmt: skip
+    assert told(office) == (BOB.account, nobody)
+    with pytest.raises(SapoError, match="already"):
+        payout(config, BOB.account.hex())
+
+    chain.now_seconds = time.time() + 60  # announced by today's clock, as the command reads it
+    answer = payout(config, str(THIRD))
+    effective = chain.engine.head.timestamp + DELAY_SECONDS
+    assert told(office) == (BOB.account, (THIRD, effective))
+    assert (answer["claims go to"], answer["announced"]) == (str(BOB.account), str(THIRD))
+    with pytest.raises(SapoError, match="from 2"):
+        payout(config, str(THIRD))
+    assert told(office) == (BOB.account, (THIRD, effective))
+
+
+def test_an_announced_address_is_put_in_place(office: Office) -> None:
+    config, chain = office.config(), office.world.chain
+    payout(config, str(BOB.account))
+    payout(config, str(THIRD))  # by the test chain's clock, years ago
+    chain.now_seconds = chain.engine.head.timestamp + DELAY_SECONDS
+    answer = payout(config, str(THIRD))
+    assert (answer["claims go to"], answer["announced"]) == (str(THIRD), None)
+    assert told(office) == (THIRD, (Account(bytes(20)), 0))
+
+
+@pytest.mark.parametrize("text", ["", "0x12", "zz" * 20, "12" * 21])
+def test_what_is_no_account_is_refused(office: Office, text: str) -> None:
+    with pytest.raises(SapoError, match="is no account"):
+        payout(office.config(), text)
