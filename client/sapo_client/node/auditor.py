@@ -14,6 +14,7 @@ Nodes that are no auditors only listen and watch: they keep the archive that pro
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
