@@ -80,7 +80,7 @@ class RoundParts:
     telemetry: Telemetry
     clock: Clock
     rng: random.Random
-    canary: Canary
+    canary: Canary | None = None
 
 
 class Rounds:
@@ -119,7 +119,8 @@ class Rounds:
     async def _round(self, draining: trio.Event) -> None:
         parts, started = self._parts, trio.current_time()
         await parts.doppelganger.require_alone(draining)
-        await parts.canary.open()
+        if parts.canary is not None:
+            await parts.canary.open()
         if (epoch := await self._epoch_to_work_in(draining)) is None:
             return
         self._turn_to(epoch)
@@ -135,7 +136,8 @@ class Rounds:
         for rollout, weight in zip(batch.external, report.external_weights, strict=True):
             parts.sampler.likelihoods.learn(rollout.account, weight)
         self._tell(epoch, batch, report, trio.current_time() - started)
-        await parts.canary.after(batch)
+        if parts.canary is not None:
+            await parts.canary.after(batch)
 
     async def _epoch_to_work_in(self, draining: trio.Event) -> int | None:
         """The current epoch once the beacons that it needs are known, or none if the node drains before."""
