@@ -138,7 +138,7 @@ def test_a_pipe_gets_aligned_text_without_escapes(sapo: Run) -> None:
     done = sapo("config", "show", FORCE_COLOR="1")
     assert "\x1b" not in done.stdout + done.stderr
     assert "│" not in done.stdout
-    starts = {line.index(line.split()[1]) for line in done.stdout.splitlines()}
+    starts = {len(line) - len(line.split(maxsplit=1)[1]) for line in done.stdout.splitlines()}
     assert len(starts) == 1
 
 
