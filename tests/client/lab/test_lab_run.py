@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -95,36 +94,60 @@ def test_a_folder_holds_one_experiment(store: Store, plan: Plan) -> None:
     assert store.plan() == plan
 
 
+DYING = """
+import os, signal, sys
+from pathlib import Path
+from sapo_client.lab.plan import ARMS, Run
+from sapo_client.lab.simulate import simulate
+from sapo_client.lab.store import Store
+
+store = Store(Path(sys.argv[1]))
+run = Run(store.plan(), ARMS[sys.argv[2]], 0)
+
+def live(done):
+    if done == int(sys.argv[3]):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+simulate(run, store.manifest(), store.work(run), live)
+"""
+"""A run that is killed when a round has ended; its last agents have gone on already, or not."""
+
+
 def test_a_killed_run_comes_to_the_same_curve(store: Store, plan: Plan, tmp_path: Path) -> None:
-    """Killed in the round after the third, after the tenth, and before it has begun again."""
-    killed = Store(tmp_path)
-    killed.create(plan, lambda: store.manifest())
-    for last_round in (3, 10, 1):
-        kill_after(killed, "2/6", last_round)
-    run = Run(plan, ARMS["2/6"], 0)
-    assert not killed.is_whole(run)
-    steps = [len(Journal(killed.work(run) / f"agent-{number}/journal.jsonl").rows()) for number in (0, 1)]
-    assert min(steps) >= 8, "the checkpoint of the eighth round held"
+    """Killed before its first checkpoint, between two, and once more while it is replayed."""
+    killed, run = Store(tmp_path), Run(plan, ARMS["2/6"], 0)
+    killed.create(plan, store.manifest)
+    for last_round, kept in ((3, 3), (10, 10), (1, 8)):
+        command = [sys.executable, "-c", DYING, str(tmp_path), run.arm.name, str(last_round)]
+        done = subprocess.run(command, env={**os.environ, **ENVIRONMENT}, capture_output=True, check=False)
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        assert [len(journal.rows()) for journal in journals(killed, run)] == [kept, kept]
     conduct(killed, [run], 1, lambda _run, _rounds: None)
     assert timeless(rows_of(killed, "2/6")) == timeless(rows_of(store, "2/6"))
 
 
-def kill_after(store: Store, arm: str, last_round: int) -> None:
-    """Does a run in a worker, and kills it wherever it is when it has told of a round."""
-    command = [sys.executable, "-m", "sapo_client.lab.worker", str(store.root)]
-    environment = {**os.environ, **ENVIRONMENT}
+def journals(store: Store, run: Run) -> list[Journal]:
+    return [Journal(store.work(run) / f"agent-{number}/journal.jsonl") for number in range(run.plan.agents)]
+
+
+def test_a_worker_that_is_killed_anywhere_leaves_what_can_be_gone_on_with(
+    store: Store, plan: Plan, tmp_path: Path
+) -> None:
+    """From outside, wherever it is after a round; on a busy machine it may have ended by then."""
+    killed, run = Store(tmp_path), Run(plan, ARMS["8/0-dynamic"], 0)
+    killed.create(plan, store.manifest)
+    command = [sys.executable, "-m", "sapo_client.lab.worker", str(tmp_path)]
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **ENVIRONMENT}, text=True
     ) as worker:
         assert worker.stdin is not None
         assert worker.stdout is not None
-        worker.stdin.write(json.dumps({"arm": arm, "seed": 0}) + "\n")
+        worker.stdin.write(json.dumps({"arm": run.arm.name, "seed": 0}) + "\n")
         worker.stdin.flush()
-        for line in worker.stdout:
-            told: dict[str, Any] = json.loads(line)
-            if told["round"] == last_round:
-                break
+        assert [json.loads(worker.stdout.readline()) for _ in range(5)] == [{"round": n} for n in range(1, 6)]
         worker.send_signal(signal.SIGKILL)
+    conduct(killed, [run], 1, lambda _run, _rounds: None)
+    assert timeless(rows_of(killed, run.arm.name)) == timeless(rows_of(store, run.arm.name))
 
 
 def test_a_journal_of_another_road_is_refused(plan: Plan, store: Store, tmp_path: Path) -> None:
