@@ -52,8 +52,8 @@ DEEPEST_REORGANISATION: Final = CONFIRMATIONS - 1
 ROUNDS: Final = 40
 """Of faults, before everything is in order again."""
 
-CALM_ROUNDS: Final = 120
-"""Enough for every pause to end, for eight transactions in turn and their confirmations."""
+CALM_ROUNDS: Final = 160
+"""Enough for every pause to end, for ten transactions and three challenge windows in turn."""
 
 LATER: Final = NOW_SECONDS + 10**9
 EPOCHS: Final = (3, 5, 6)
@@ -80,6 +80,7 @@ class Ground:
         self.network = self._open(folder / "chain.sqlite", DEFAULT_CHAIN_ID)
         self.foreign = self._open(folder / "foreign.sqlite", DEFAULT_CHAIN_ID + 1)
         self._use_up_nonces()
+        self.network.fill(DEEPEST_REORGANISATION)  # none of them takes back the deployment
         self._starts = {net: net.engine.head.block_number for net in (self.network, self.foreign)}
 
     def reset(self) -> None:
@@ -193,7 +194,9 @@ class Play:
             for key in KEYS
         ]
         revocation = ("revoke", str(KEYS[0]), Call(registry.address, registry.revoke(node_key(KEYS[0]))))
-        return [claims[0], posts[0], revocation, claims[1], posts[1], posts[2], claims[2]]
+        finals = [("finalise", str(epoch), Call(ledger.address, ledger.finalise())) for epoch in EPOCHS]
+        settled = [wish for pair in zip(posts, finals, strict=True) for wish in pair]
+        return [claims[0], *settled[:2], revocation, claims[1], *settled[2:], claims[2]]
 
     def _work(self) -> None:
         chosen = self._rng.random()
@@ -267,6 +270,7 @@ class Play:
         self._network.mine()
         self._network.fill(1)
         self._seconds += 61.0
+        self._ground.seconds += 61.0
 
     # What came of it
 
@@ -301,7 +305,7 @@ class Play:
         wanted = {
             (deployment.registry, "NodeRegistered"): Counter(keys),
             (deployment.registry, "NodeRevoked"): Counter(keys[:1]),
-            (deployment.ledger, "EpochPosted"): Counter(epoch.to_bytes(32, "big") for epoch in EPOCHS),
+            (deployment.ledger, "EpochFinal"): Counter(epoch.to_bytes(32, "big") for epoch in EPOCHS),
         }
         return [
             f"{event} stands for {dict(found)}"

@@ -38,7 +38,8 @@ def test_a_peer_that_does_not_run_is_told(tmp_path: Path) -> None:
     """An environment that is there, but without the peer in it."""
     interpreter = tmp_path / "trl" / "bin" / "python"
     interpreter.parent.mkdir(parents=True)
-    interpreter.symlink_to(sys.executable)
+    interpreter.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')  # without anything installed
+    interpreter.chmod(0o755)
     (tmp_path / "trl" / "ready").touch()
     with pytest.raises(SapoError, match="No module named"):
         train_costs(["trl"], 1, tmp_path)

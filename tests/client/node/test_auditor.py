@@ -153,7 +153,7 @@ async def test_points_are_known_though_the_proposal_comes_after_the_record(world
         world.turn_to(EPOCH + 1, COUNTED_SECONDS)
         await until(lambda: all(len(office.archive.tallies(EPOCH)) == 2 for office in auditors))
         await post(world, EPOCH, alice)
-        await until(lambda: alice.ears.events("epoch_posted"))
+        await until(lambda: alice.ears.events("epoch_final"))
         assert alice.auditor.points == 0
 
         world.hub.heal()
@@ -163,7 +163,7 @@ async def test_points_are_known_though_the_proposal_comes_after_the_record(world
         await until(lambda: alice.ears.events("peer_lost"))
         await alice.ears.transport.connect(auditors[0].ears.address)
         await until(lambda: alice.auditor.points == 1)
-        assert len(alice.ears.events("epoch_posted")) == 1
+        assert len(alice.ears.events("epoch_final")) == 1
 
 
 async def test_a_liar_gets_no_approval_and_moves_nobodys_points(world: World) -> None:

@@ -57,7 +57,7 @@ async def test_a_person_answers_at_the_terminal(
     person, terminal = pty.openpty()
     monkeypatch.setattr(sys, "stdin", os.fdopen(os.dup(terminal), encoding="utf-8"))
     monkeypatch.setattr(sys, "stderr", os.fdopen(terminal, "w", encoding="utf-8"))
-    settings: dict[str, Any] = {"backend": "human", "local_groups": 1}
+    settings: dict[str, Any] = {"backend": "human", "local_groups": 1, "external_groups": 1}
     home = Home(tmp_path, 1, manifest_of(weekdays), policy, learner=settings)
     with trio.fail_after(PATIENCE_SECONDS):
         async with trio.open_nursery() as nursery:

@@ -78,8 +78,8 @@ def test_no_slot_is_signed_twice(story: Any) -> None:
 
 def test_the_canary_stands_watch_from_the_start(story: Any) -> None:
     for home, _ in story.homes:
-        assert (home.data.checkpoints / "canary.json").exists()
-        assert list((home.data.checkpoints / "good").iterdir())
+        assert (home.data.learner / "canary.json").exists()
+        assert list((home.data.learner / "good").iterdir())
 
 
 def test_a_restart_goes_on_at_its_step(story: Any) -> None:
