@@ -1,7 +1,6 @@
 """The bench of training steps: the own learner measured for real; no figure itself is asserted."""
 
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -11,11 +10,6 @@ from typer.testing import CliRunner
 from sapo_client.bench.train import train_costs
 from sapo_client.cli.app import app
 from sapo_client.errors import SapoError
-
-
-@pytest.fixture(autouse=True)
-def _children_find_the_sources(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
 
 
 def test_the_own_learner_is_measured() -> None:
