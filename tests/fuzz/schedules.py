@@ -77,10 +77,12 @@ class Ground:
         self.deployment: Deployment = deploy_contracts(served).deployment
         served.close()
         self.seconds = float(NOW_SECONDS)
+        settling = self._open(folder / "chain.sqlite", DEFAULT_CHAIN_ID)
+        settling.fill(DEEPEST_REORGANISATION)  # none of them takes back the deployment
+        settling.engine.close()
         self.network = self._open(folder / "chain.sqlite", DEFAULT_CHAIN_ID)
         self.foreign = self._open(folder / "foreign.sqlite", DEFAULT_CHAIN_ID + 1)
         self._use_up_nonces()
-        self.network.fill(DEEPEST_REORGANISATION)  # none of them takes back the deployment
         self._starts = {net: net.engine.head.block_number for net in (self.network, self.foreign)}
 
     def reset(self) -> None:

@@ -163,7 +163,7 @@ def capped_shares(standing: Standing, policy: SamplingPolicy) -> Mapping[Account
     weights = {account: min(FULL_TRUST, weight) for account, weight in standing.weights.items() if weight > 0}
     total = sum(weights.values())
     shares = {
-        account: min(policy.account_cap, (1.0 - reserved) * weight / total)
+        account: min(policy.account_cap, (1.0 - reserved) * (weight / total))
         for account, weight in weights.items()
     }
     average = sum(shares.values()) / len(shares) if shares else policy.account_cap

@@ -8,7 +8,7 @@ from fuzz.schedules import Ground, play
 from sapo_client.ledger import fees, sender
 from sapo_client.node.archive import Archive
 
-SCHEDULES = 30
+SCHEDULES = 12
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from fuzz.schedules import CONFIRMATIONS, LATER, Ground
 from support.faulty import FaultyEndpoint, Mode, Weather, connected
-from support.ledger import ALICE, BOB, address, make_root, node_key, sign
+from support.ledger import ALICE, BOB, CHALLENGE_SECONDS, address, make_root, node_key, sign
 from support.network import ForkingEngine, Network
 
 from sapo_client.ledger import transactions as tx
@@ -40,15 +40,18 @@ def ground(opened: Ground) -> Ground:
 
 @pytest.fixture
 def fork(ground: Ground, tmp_path: Path) -> Iterator[Network]:
-    """A branch of the same chain on which somebody else has posted the epoch."""
+    """A branch of the same chain on which somebody else has posted the epoch and made it final."""
     shutil.copy(ground.folder / "chain.sqlite", tmp_path / "fork.sqlite")
     engine = ForkingEngine(tmp_path / "fork.sqlite", ground.network.engine.birth, now=lambda: ground.seconds)
     network = Network(engine)
     network.reset(ground.network.engine.head.block_number)
     rpc = Rpc(("fork",), connect=lambda _: connected(FaultyEndpoint(network, network, CALM)))
-    network.send(tx.sign(rpc, BOB, _posting(ground), tx.next_nonce(rpc, address(BOB))).raw)
-    assert network.mine() == 1
-    network.fill(CONFIRMATIONS)
+    ledger = Ledger(Rpc(()), ground.deployment.ledger)
+    for call in (_posting(ground), Call(ledger.address, ledger.finalise())):
+        network.send(tx.sign(rpc, BOB, call, tx.next_nonce(rpc, address(BOB))).raw)
+        assert network.mine() == 1
+        ground.seconds += CHALLENGE_SECONDS
+        network.fill(CONFIRMATIONS)
     yield network
     engine.close()
 
