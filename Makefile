@@ -8,11 +8,12 @@ FUZZ_SECONDS ?= 120
 FUZZ_ENVELOPES ?= 1000000
 FAULT_SCHEDULES ?= 1000
 
-.PHONY: help demo test lint fuzz fuzz-nightly faults-nightly contracts contracts-test contracts-nightly contracts-mutants contracts-lint clean
+.PHONY: help demo test test-long lint fuzz fuzz-nightly faults-nightly contracts contracts-test contracts-nightly contracts-mutants contracts-lint clean
 
 help:
 	@echo "make demo       a whole swarm on this machine: chain, nodes, an attacker, a report (about three minutes)"
-	@echo "make test       the whole test suite"
+	@echo "make test       the test suite"
+	@echo "make test-long  the few tests that take long: a founding followed step by step, killed experiments, lying auditors"
 	@echo "make lint       ruff, mypy and the import rules alone"
 	@echo "make fuzz       mutated envelopes for two minutes: pipeline against reference implementation"
 	@echo "make fuzz-nightly  a million of them; figures also in fuzz-report.json"
@@ -28,7 +29,10 @@ demo: $(VENV)/.core
 	$(BIN)/sapo testnet up --nodes 4 --attackers 1 --epochs 3 --report $(REPORT)
 
 test: $(VENV)/.dev contracts/node_modules/.installed tests/chain/node_modules/.installed
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not long"
+
+test-long: $(VENV)/.dev contracts/node_modules/.installed tests/chain/node_modules/.installed
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m long
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check

@@ -16,7 +16,7 @@ from support.anvil import Anvil, running_anvil
 
 from sapo_client.testnet.processes import Child, spawn, stop, wait_until
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
 PAGE = Path(__file__).parents[2] / "docs" / "testnet.md"
 PATIENCE_SECONDS = 300.0

@@ -113,6 +113,7 @@ simulate(run, store.manifest(), store.work(run), live)
 """A run that is killed when a round has ended; its last agents have gone on already, or not."""
 
 
+@pytest.mark.long
 def test_a_killed_run_comes_to_the_same_curve(store: Store, plan: Plan, tmp_path: Path) -> None:
     """Killed before its first checkpoint, between two, and once more while it is replayed."""
     killed, run = Store(tmp_path), Run(plan, ARMS["2/6"], 0)
@@ -130,6 +131,7 @@ def journals(store: Store, run: Run) -> list[Journal]:
     return [Journal(store.work(run) / f"agent-{number}/journal.jsonl") for number in range(run.plan.agents)]
 
 
+@pytest.mark.long
 def test_a_worker_that_is_killed_anywhere_leaves_what_can_be_gone_on_with(
     store: Store, plan: Plan, tmp_path: Path
 ) -> None:

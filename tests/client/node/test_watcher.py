@@ -22,6 +22,8 @@ from sapo_protocol.contributions import Approval, Proposal, Share, Tally, settle
 from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.identifiers import Account, ContentId
 
+pytestmark = pytest.mark.long
+
 EPOCH = 101
 COUNTED_SECONDS = 7
 FIRST_TURN_SECONDS = 13

@@ -14,7 +14,7 @@ from sapo_client import keystore
 from sapo_client.testnet.processes import sapo, spawn, wait_until
 from sapo_protocol.manifest_file import manifest_from_json
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
 
 @pytest.fixture
