@@ -69,7 +69,8 @@ class ServedChain:
         self.now_seconds = float(NOW_SECONDS)
         birth = Birth(chain_id, tuple(sorted(map(address, FUNDED))))
         self.engine = Engine(path, birth, now=lambda: self.now_seconds)
-        self._server = ChainServer(Methods(self.engine), port)
+        self._methods = Methods(self.engine)
+        self._server = ChainServer(self._methods, port)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
         self._thread.start()
         self.url = self._server.url
@@ -92,7 +93,7 @@ class ServedChain:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
-        self.engine.close()
+        self._methods.close()
 
     def send(self, signer: LocalAccount, to: Account, data: bytes, *, value_wei: int = 0) -> tx.Receipt:
         """A transaction's receipt.

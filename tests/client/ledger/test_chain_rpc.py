@@ -1,19 +1,25 @@
 """The embedded chain's JSON-RPC: what it answers, and what it refuses."""
 
+import http.client
 import json
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from eth_utils import keccak
 from support.ledger import ALICE, BOB, FUNDED, NOW_SECONDS, ServedChain, address, keys, node_key
 
 from sapo_client.errors import SapoError
 from sapo_client.ledger import transactions as tx
 from sapo_client.ledger.chain import DEFAULT_CHAIN_ID
 from sapo_client.ledger.chain.engine import Birth, Engine
+from sapo_client.ledger.chain.errors import ChainClosed
+from sapo_client.ledger.chain.methods import Methods
 from sapo_client.ledger.chain.server import MAX_BATCH, MAX_REQUEST_BYTES
 from sapo_client.ledger.deploy import send_coins
 from sapo_client.ledger.scan import last_block_before
@@ -198,6 +204,48 @@ def test_a_chain_is_only_reopened_as_what_it_is(tmp_path: Path) -> None:
     for other in (Birth(6, ()), Birth(5, (address(keys(50)),))):
         with pytest.raises(SapoError, match="other accounts or another id"):
             Engine(tmp_path / "c", other)
+
+
+class StoppedClock:
+    """Tells the time only once it is let go."""
+
+    def __init__(self) -> None:
+        self.asked, self.go_on = threading.Event(), threading.Event()
+
+    def __call__(self) -> float:
+        self.asked.set()
+        assert self.go_on.wait(30)
+        return NOW_SECONDS
+
+
+def test_the_file_closes_after_the_call_under_way(tmp_path: Path) -> None:
+    chain = ServedChain(tmp_path / "c")
+    raw, clock = _signed(chain), StoppedClock()
+    chain.close()
+    clock.go_on.set()
+    methods = Methods(Engine(tmp_path / "c", Birth(DEFAULT_CHAIN_ID, ()), now=clock))
+    clock.asked.clear()
+    clock.go_on.clear()
+    with ThreadPoolExecutor(2) as threads:
+        sending = threads.submit(methods.call, "eth_sendRawTransaction", [raw])
+        assert clock.asked.wait(30)
+        closing = threads.submit(methods.close)
+        clock.go_on.set()
+        assert (sending.result(), closing.result()) == ("0x" + keccak(bytes.fromhex(raw[2:])).hex(), None)
+    with pytest.raises(ChainClosed):
+        methods.call("eth_blockNumber", [])
+
+
+def test_a_connection_that_outlives_the_chain_is_dropped_without_an_answer(tmp_path: Path) -> None:
+    chain = ServedChain(tmp_path / "c")
+    connection = http.client.HTTPConnection(chain.url.removeprefix("http://"), timeout=30)
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "eth_blockNumber", "params": []})
+    connection.request("POST", "/", body)
+    assert json.load(connection.getresponse())["result"] == "0x0"
+    chain.close()
+    connection.request("POST", "/", body)
+    with pytest.raises(http.client.RemoteDisconnected):
+        connection.getresponse()
 
 
 def test_everybody_who_is_funded_is_rich(chain: ServedChain) -> None:

@@ -46,8 +46,8 @@ def _serve(options: argparse.Namespace) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with locks.lock(folder / "lock", what=f"the chain in {folder}", exit_code=ExitCode.LEDGER):
         (folder / ENDPOINT_FILE).unlink(missing_ok=True)
-        with closing(Engine(folder / "chain.sqlite", _birth(options))) as engine:
-            _listen(engine, folder, options.port)
+        with closing(Methods(Engine(folder / "chain.sqlite", _birth(options)))) as methods:
+            _listen(methods, folder, options.port)
 
 
 def _birth(options: argparse.Namespace) -> Birth:
@@ -59,9 +59,9 @@ def _birth(options: argparse.Namespace) -> Birth:
         ) from error
 
 
-def _listen(engine: Engine, folder: Path, port: int) -> None:
+def _listen(methods: Methods, folder: Path, port: int) -> None:
     try:
-        server = ChainServer(Methods(engine), port)
+        server = ChainServer(methods, port)
     except OSError as error:
         raise SapoError(
             f"cannot listen on port {port}: {error.strerror}",

@@ -12,6 +12,10 @@ REVERTED: Final = 3
 """The code under which clients look for a contract's own error in the data."""
 
 
+class ChainClosed(Exception):
+    """There is no chain any more. Never an answer: an error object could pass for a refusal that lasts."""
+
+
 class RpcError(Exception):
     """An answer that says why there is no result."""
 

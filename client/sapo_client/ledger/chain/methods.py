@@ -6,7 +6,7 @@ from typing import Any
 
 from sapo_client.ledger.chain import params as p
 from sapo_client.ledger.chain.engine import Engine
-from sapo_client.ledger.chain.errors import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
+from sapo_client.ledger.chain.errors import INVALID_PARAMS, METHOD_NOT_FOUND, ChainClosed, RpcError
 from sapo_client.ledger.chain.formats import data, quantity
 from sapo_client.ledger.chain.store import Json, LogFilter
 
@@ -21,11 +21,12 @@ Method = Callable[[Params], object]
 
 
 class Methods:
-    """Name to method. Calls are serialised: py-evm and the store know no concurrency."""
+    """Name to method. Calls are serialised: py-evm and the store know no concurrency. Closes its engine."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._lock = threading.Lock()
+        self._is_closed = False
         self._table = self._table_of_methods()
 
     def call(self, name: str, params: Params) -> object:
@@ -33,12 +34,21 @@ class Methods:
 
         Raises:
             RpcError: there is no such method, or it refuses.
+            ChainClosed: the chain can answer nothing any more.
         """
         method = self._table.get(name)
         if method is None:
             raise RpcError(METHOD_NOT_FOUND, f"the method {name} does not exist here")
         with self._lock:
+            if self._is_closed:
+                raise ChainClosed
             return method(params)
+
+    def close(self) -> None:
+        """Close the engine after the call under way: threads of connections outlive their server."""
+        with self._lock:
+            self._is_closed = True
+            self._engine.close()
 
     def _table_of_methods(self) -> Mapping[str, Method]:
         return {

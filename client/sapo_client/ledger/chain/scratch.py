@@ -27,8 +27,8 @@ def scratch_chain(funded: Sequence[Account], now: Callable[[], float]) -> Iterat
     birth = Birth(DEFAULT_CHAIN_ID, tuple(sorted(set(funded))))
     with (
         tempfile.TemporaryDirectory(prefix="sapo-chain-") as folder,
-        closing(Engine(Path(folder) / "chain.sqlite", birth, now=now)) as engine,
-        ChainServer(Methods(engine), 0) as server,
+        closing(Methods(Engine(Path(folder) / "chain.sqlite", birth, now=now))) as methods,
+        ChainServer(methods, 0) as server,
     ):
         thread = threading.Thread(target=server.serve_forever, args=(_POLL_SECONDS,), daemon=True)
         thread.start()

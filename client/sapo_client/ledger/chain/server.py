@@ -5,7 +5,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
-from sapo_client.ledger.chain.errors import INVALID_PARAMS, INVALID_REQUEST, PARSE, RpcError
+from sapo_client.ledger.chain.errors import INVALID_PARAMS, INVALID_REQUEST, PARSE, ChainClosed, RpcError
 from sapo_client.ledger.chain.methods import Methods
 from sapo_client.ledger.chain.store import Json
 
@@ -50,10 +50,16 @@ class _Handler(BaseHTTPRequestHandler):
         elif int(size) > MAX_REQUEST_BYTES:
             self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
         else:
-            self._reply(_answer_body(self.server.methods, self.rfile.read(int(size))))
+            self._answer(self.rfile.read(int(size)))
 
     def log_message(self, format: str, *args: object) -> None:  # the inherited name
         """Keep quiet: a line per call would drown everything else."""
+
+    def _answer(self, body: bytes) -> None:
+        try:
+            self._reply(_answer_body(self.server.methods, body))
+        except ChainClosed:
+            self.close_connection = True  # without a word, as if the process were gone already
 
     def _refuse(self, status: HTTPStatus) -> None:
         self.close_connection = True  # the unread body must not be taken for the next request
