@@ -106,7 +106,7 @@ def test_the_deepest_object_is_taken() -> None:
         (((((0,),),),),),
         (0,) * MAX_VALUES,
     ],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )
 def test_the_encoder_writes_nothing_that_the_decoder_refuses(value: Value) -> None:
     with pytest.raises(LocalProtocolError):
