@@ -4,6 +4,7 @@ pragma solidity 0.8.37;
 import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
 import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {EIP712} from "@openzeppelin/contracts/utils/cryptography/EIP712.sol";
+import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 
 import {EpochRoot, IDisputedLedger} from "./EpochRoot.sol";
 import {FraudVerifier} from "./FraudVerifier.sol";
@@ -16,6 +17,10 @@ import {StakeVault} from "./StakeVault.sol";
 ///         and its signers slashed. Then anyone makes it final, and only then it pays.
 ///         The cost does not depend on how many rollouts or accounts the epoch had.
 ///
+///         Of final epochs the state keeps one hash, over the newest `EpochFinal` event. Each of these events holds
+///         a whole record, and the hash and the block of the one before it: whoever trusts the state can read all
+///         records backwards from any endpoint, and sees at once if one was changed or left out.
+///
 ///         Trust, stated plainly: a dishonest quorum that keeps to the rules which the chain can check, or that
 ///         keeps its leaves to itself, can post a false root. What it can take is bounded: an epoch is final once,
 ///         only after it has ended, and for no more than the epoch budget, and the distributor never pays more
@@ -24,6 +29,8 @@ import {StakeVault} from "./StakeVault.sol";
 ///      new ledger, hence a new manifest and swarm id. Ledger, distributor, verifier and vault create each other,
 ///      so that each is fixed to the others.
 contract EpochLedger is IDisputedLedger, EIP712 {
+    using SafeCast for uint256;
+
     /// @notice What a ledger is deployed with.
     struct Terms {
         /// Accounts whose signatures count, strictly ascending.
@@ -44,17 +51,23 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         uint256 tokensPerPoint;
     }
 
-    /// @notice A statement on its way, or final.
+    /// @notice The statement on its way, and where the final ones end.
+    /// @dev All that is not a root shares one slot. 40 bits hold any second until the year 36,812, hence the number
+    ///      of any epoch that has ended: each is at least two seconds long.
     struct Posting {
         bytes32 contributionRoot;
         bytes32 cumulativeRoot;
         bytes32 archiveDigest;
-        uint64 epoch;
-        /// Seconds; 0 if nothing is here.
-        uint64 postedAt;
+        uint40 epoch;
+        /// Seconds; 0 if nothing is on its way.
+        uint40 postedAt;
         /// Bit i: the auditor at place i of `auditors()` signed it.
         uint64 signers;
         uint32 total;
+        /// The lowest epoch that can still become final: 0 before the first, else the last one plus 1.
+        uint40 nextEpoch;
+        /// Block of the newest `EpochFinal`; 0 before the first.
+        uint40 finalBlock;
     }
 
     bytes32 public constant EPOCH_ROOT_TYPEHASH = keccak256(
@@ -62,6 +75,8 @@ contract EpochLedger is IDisputedLedger, EIP712 {
     );
     /// @notice Bound on the auditor set: one bit each in the live posting.
     uint256 public constant MAX_AUDITORS = 64;
+    /// @notice The history before the first final epoch. No event hashes to it.
+    bytes32 public constant EMPTY_HISTORY = bytes32(uint256(1));
 
     RewardDistributor public immutable distributor;
     FraudVerifier public immutable verifier;
@@ -73,19 +88,26 @@ contract EpochLedger is IDisputedLedger, EIP712 {
     uint256 public immutable epochBudget;
     uint256 public immutable auditorBond;
 
-    /// @notice The lowest epoch that can still become final: 0 before the first, else the last one plus 1.
-    uint64 public nextEpoch;
-
     address[] private _auditors;
     /// @dev Place in `_auditors`, counted from 1; 0 for everybody else.
     mapping(address account => uint256) private _places;
     /// @dev Its slots are used again by every posting and never zero: the first costs what every other does.
     Posting private _live;
-    mapping(uint64 epoch => Posting) private _records;
+    /// @dev Never zero, either.
+    bytes32 private _history = EMPTY_HISTORY;
     mapping(bytes32 digest => bool) private _isRejected;
 
     event EpochPosted(EpochRoot root, uint64 signers, uint256 finalAt);
-    event EpochFinal(uint64 indexed epoch, bytes32 cumulativeRoot);
+    /// @param previousHistory Hash of the same event's data of the final epoch before; `EMPTY_HISTORY` for the first.
+    /// @param previousBlock Block of that event; 0 for the first.
+    event EpochFinal(
+        uint64 indexed epoch,
+        EpochRoot root,
+        uint64 signers,
+        uint64 postedAt,
+        bytes32 previousHistory,
+        uint64 previousBlock
+    );
     event EpochRejected(uint64 indexed epoch, bytes32 digest);
     event SignatureStruck(uint64 indexed epoch, address indexed auditor);
 
@@ -127,7 +149,7 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         challengeSeconds = terms.challengeSeconds;
         epochBudget = terms.epochBudget;
         auditorBond = terms.auditorBond;
-        _live = Posting(bytes32(uint256(1)), bytes32(uint256(1)), bytes32(uint256(1)), 0, 0, 1, 0);
+        _live = Posting(bytes32(uint256(1)), bytes32(uint256(1)), bytes32(uint256(1)), 0, 0, 1, 0, 0, 0);
         distributor = new RewardDistributor(terms.token, terms.tokensPerPoint);
         // A bond outlasts the window of everything that was signed on it, by more than an epoch.
         uint256 exitSeconds = terms.challengeSeconds + 2 * terms.epochSeconds;
@@ -141,7 +163,8 @@ contract EpochLedger is IDisputedLedger, EIP712 {
     /// @param root Of an epoch that has ended and is above every final one.
     /// @param signatures 65 bytes each (r, s, v), by distinct bonded auditors in strictly ascending order of address.
     function post(EpochRoot calldata root, bytes[] calldata signatures) external {
-        if (root.epoch < nextEpoch) revert EpochNotIncreasing(root.epoch, nextEpoch);
+        (uint40 next, uint40 finalBlock) = (_live.nextEpoch, _live.finalBlock);
+        if (root.epoch < next) revert EpochNotIncreasing(root.epoch, next);
         uint256 endsAt = genesisSeconds + (uint256(root.epoch) + 1) * epochSeconds;
         if (block.timestamp < endsAt) revert EpochNotOver(root.epoch, endsAt);
         if (_live.postedAt != 0) revert OtherPostingLive(_live.epoch);
@@ -154,10 +177,12 @@ contract EpochLedger is IDisputedLedger, EIP712 {
             root.contributionRoot,
             root.cumulativeRoot,
             root.archiveDigest,
-            root.epoch,
-            uint64(block.timestamp),
+            uint40(root.epoch), // it has ended, so its number is below the time
+            block.timestamp.toUint40(),
             signers,
-            uint32(root.total)
+            uint32(root.total),
+            next,
+            finalBlock
         );
         emit EpochPosted(root, signers, block.timestamp + challengeSeconds);
     }
@@ -165,13 +190,16 @@ contract EpochLedger is IDisputedLedger, EIP712 {
     /// @notice Make the live posting final once its window is over. Anyone may send it.
     function finalise() external {
         Posting memory posting = _requireLive();
-        uint256 finalAt = posting.postedAt + challengeSeconds;
+        uint256 finalAt = uint256(posting.postedAt) + challengeSeconds;
         if (block.timestamp < finalAt) revert StillChallengeable(finalAt);
+        EpochRoot memory root = _rootOf(posting);
+        bytes32 previous = _history;
+        // The event's data, byte by byte.
+        _history = keccak256(abi.encode(root, posting.signers, posting.postedAt, previous, posting.finalBlock));
         _live.postedAt = 0;
-        // Overflows, and so refuses, for the last epoch number only.
-        nextEpoch = posting.epoch + 1;
-        _records[posting.epoch] = posting;
-        emit EpochFinal(posting.epoch, posting.cumulativeRoot);
+        _live.nextEpoch = posting.epoch + 1;
+        _live.finalBlock = block.number.toUint40();
+        emit EpochFinal(root.epoch, root, posting.signers, posting.postedAt, previous, posting.finalBlock);
         distributor.grant(posting.cumulativeRoot, posting.total);
     }
 
@@ -208,9 +236,16 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         return _places[account] != 0;
     }
 
-    /// @notice The posting of a final epoch; all zero (`postedAt` too) if there is none.
-    function record(uint64 epoch) external view returns (Posting memory) {
-        return _records[epoch];
+    /// @notice The lowest epoch that can still become final: 0 before the first, else the last one plus 1.
+    function nextEpoch() external view returns (uint64) {
+        return _live.nextEpoch;
+    }
+
+    /// @notice Where the records of final epochs begin.
+    /// @return history Hash of the data of the newest `EpochFinal`; `EMPTY_HISTORY` if there is none.
+    /// @return finalBlock Block of that event.
+    function lastFinal() external view returns (bytes32 history, uint64 finalBlock) {
+        return (_history, _live.finalBlock);
     }
 
     /// @inheritdoc IDisputedLedger

@@ -30,6 +30,7 @@ contract RewardDistributor {
 
     /// @notice Seconds from the announcement of another payout address to its first payment.
     uint256 public constant PAYOUT_DELAY = 7 days;
+    bytes32 private constant NO_ROOT = bytes32(uint256(1));
 
     /// @notice The epoch ledger, which created this contract.
     address public immutable ledger;
@@ -37,12 +38,14 @@ contract RewardDistributor {
     /// @notice In the token's smallest unit.
     uint256 public immutable tokensPerPoint;
 
-    /// @notice The cumulative root of the last final epoch; zero before the first.
-    bytes32 public cumulativeRoot;
     /// @notice Points that final epochs granted, all accounts together.
-    uint128 public grantedPoints;
+    uint96 public grantedPoints;
     /// @notice Points paid so far, all accounts together; never above what was granted.
-    uint128 public paidPoints;
+    uint96 public paidPoints;
+    /// @dev Keeps the counters' slot from being zero: the first grant costs what every other does.
+    bool private _isUsed = true;
+    /// @dev Not zero before the first, either. No leaf and proof lead to this.
+    bytes32 private _cumulativeRoot = NO_ROOT;
 
     mapping(address account => Payee) private _payees;
     /// @notice Announced payout addresses.
@@ -70,8 +73,8 @@ contract RewardDistributor {
     /// @notice Take over the root of an epoch that has become final, and the points that it adds.
     function grant(bytes32 root, uint256 points) external {
         if (msg.sender != ledger) revert OnlyLedger(msg.sender);
-        cumulativeRoot = root;
-        grantedPoints += points.toUint128();
+        _cumulativeRoot = root;
+        grantedPoints += points.toUint96();
         emit Granted(root, points);
     }
 
@@ -79,14 +82,14 @@ contract RewardDistributor {
     /// @param cumulative The account's points of all epochs, as in the last final cumulative root.
     /// @param proof Siblings from the leaf upwards.
     function claim(address account, uint256 cumulative, bytes32[] calldata proof) external {
-        if (rootOf(account, cumulative, proof) != cumulativeRoot) revert WrongProof(account, cumulative);
+        if (rootOf(account, cumulative, proof) != _cumulativeRoot) revert WrongProof(account, cumulative);
         Payee memory payee = _payees[account];
         if (cumulative <= payee.claimed) revert NothingToClaim(account, cumulative, payee.claimed);
         uint256 points = cumulative - payee.claimed;
         uint256 paid = paidPoints + points;
         if (paid > grantedPoints) revert OverGranted(paid, grantedPoints);
 
-        paidPoints = paid.toUint128();
+        paidPoints = paid.toUint96();
         _payees[account].claimed = cumulative.toUint96();
         address receiver = payee.payout == address(0) ? account : payee.payout;
         emit Claimed(account, receiver, cumulative, points);
@@ -115,6 +118,11 @@ contract RewardDistributor {
         delete payoutChange[account];
         _payees[account].payout = change.payout;
         emit PayoutSet(account, change.payout);
+    }
+
+    /// @notice The cumulative root of the last final epoch; zero before the first, as that of no leaves.
+    function cumulativeRoot() external view returns (bytes32) {
+        return _cumulativeRoot == NO_ROOT ? bytes32(0) : _cumulativeRoot;
     }
 
     /// @notice Points that an account was paid so far.

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
+
 import {EpochLedger} from "../src/EpochLedger.sol";
 import {EpochRoot} from "../src/EpochRoot.sol";
 import {Swarm} from "./Swarm.sol";
+import {Vm} from "./Vm.sol";
 
 contract EpochLedgerTest is Swarm {
     uint256[COUNT] private none;
+    /// What ends, with its challenge window, before the seconds run out of their 40 bits; posted late, too.
+    uint64 private constant LAST_EPOCH = 1e8;
 
     function testFuzz_final_only_after_the_window(uint64 epoch, uint256 late, uint256 early) external {
-        epoch = uint64(bound(epoch, 0, 1 << 40));
+        epoch = uint64(bound(epoch, 0, LAST_EPOCH));
         early = bound(early, 0, WINDOW - 1);
         EpochRoot memory root = statement(epoch, [uint256(7), 3, 1, 0], none);
         uint256 postedAt = afterEpoch(epoch) + bound(late, 0, 1 << 30);
@@ -21,7 +26,55 @@ contract EpochLedgerTest is Swarm {
         vm.warp(postedAt + WINDOW);
         ledger.finalise();
         same(ledger.nextEpoch(), uint256(epoch) + 1, "next epoch");
-        check(ledger.record(epoch).cumulativeRoot == distributor.cumulativeRoot(), "what pays is on record");
+        check(distributor.cumulativeRoot() == root.cumulativeRoot, "what pays");
+    }
+
+    function testFuzz_all_records_are_read_backwards(uint64[4] memory epochs, uint64[4] memory blocks) external {
+        EpochRoot[4] memory roots;
+        uint256[4] memory postedAt;
+        uint64 next = 0;
+        vm.recordLogs();
+        for (uint256 i = 0; i < 4; ++i) {
+            blocks[i] = uint64(block.number + bound(blocks[i], 1, 1 << 20));
+            vm.roll(blocks[i]);
+            roots[i] = statement(uint64(bound(epochs[i], next, next + 3)), [uint256(7), 3, i, 0], none);
+            next = roots[i].epoch + 1;
+            _postAndStrike(roots[i]);
+            postedAt[i] = _post(roots[i]);
+            vm.warp(postedAt[i] + WINDOW);
+            ledger.finalise();
+        }
+        Vm.Log[] memory logs = _finals(vm.getRecordedLogs());
+        same(logs.length, 4, "final epochs");
+        (bytes32 history, uint64 finalBlock) = ledger.lastFinal();
+        for (uint256 left = 4; left > 0; --left) {
+            uint256 i = left - 1;
+            check(keccak256(logs[i].data) == history, "the hash of the newest record that is left");
+            same(finalBlock, blocks[i], "its block");
+            (EpochRoot memory root, uint64 signers, uint64 when, bytes32 previous, uint64 previousBlock) =
+                abi.decode(logs[i].data, (EpochRoot, uint64, uint64, bytes32, uint64));
+            check(keccak256(abi.encode(root)) == keccak256(abi.encode(roots[i])), "the whole statement");
+            same(signers, 7, "signers");
+            same(when, postedAt[i], "posted at");
+            same(uint256(logs[i].topics[1]), root.epoch, "topic");
+            (history, finalBlock) = (previous, previousBlock);
+        }
+        check(history == ledger.EMPTY_HISTORY(), "nothing before the first");
+        same(finalBlock, 0, "no block before the first");
+    }
+
+    function testFuzz_times_and_blocks_that_do_not_fit_are_refused(uint256 late, uint256 far) external {
+        EpochRoot memory root = statement(0, [uint256(7), 3, 1, 0], none);
+        bytes[] memory signed = signatures(7, root);
+        vm.warp((1 << 40) + bound(late, 0, 1 << 60));
+        vm.expectPartialRevert(SafeCast.SafeCastOverflowedUintDowncast.selector);
+        ledger.post(root, signed);
+        vm.warp(afterEpoch(0));
+        ledger.post(root, signed);
+        vm.warp(afterEpoch(0) + WINDOW);
+        vm.roll((1 << 40) + bound(far, 0, 1 << 60));
+        vm.expectPartialRevert(SafeCast.SafeCastOverflowedUintDowncast.selector);
+        ledger.finalise();
     }
 
     function testFuzz_only_a_quorum_posts(uint256 signers) external {
@@ -49,7 +102,7 @@ contract EpochLedgerTest is Swarm {
     }
 
     function testFuzz_never_before_its_end_nor_over_budget(uint64 epoch, uint256 early, uint256 total) external {
-        epoch = uint64(bound(epoch, 0, 1 << 40));
+        epoch = uint64(bound(epoch, 0, LAST_EPOCH));
         EpochRoot memory root = statement(epoch, [uint256(7), 3, 1, 0], none);
         vm.warp(afterEpoch(epoch) - bound(early, 1, EPOCH));
         bytes[] memory signed = signatures(7, root);
@@ -73,5 +126,36 @@ contract EpochLedgerTest is Swarm {
         vm.expectPartialRevert(EpochLedger.OnlyVerifier.selector);
         vm.prank(sender);
         ledger.strike(auditors[0], 0);
+    }
+
+    /// A posting that is not to last, before another one of the same epoch.
+    function _postAndStrike(EpochRoot memory root) private {
+        EpochRoot memory other = root;
+        bytes32 archive = root.archiveDigest;
+        other.archiveDigest = keccak256("struck");
+        _post(other);
+        for (uint256 i = 0; i < QUORUM; ++i) {
+            vm.prank(address(verifier));
+            ledger.strike(auditors[i], root.epoch);
+        }
+        same(ledger.live().postedAt, 0, "struck");
+        root.archiveDigest = archive;
+    }
+
+    function _post(EpochRoot memory root) private returns (uint256 postedAt) {
+        postedAt = afterEpoch(root.epoch) > block.timestamp ? afterEpoch(root.epoch) : block.timestamp;
+        vm.warp(postedAt);
+        ledger.post(root, signatures(7, root));
+    }
+
+    function _finals(Vm.Log[] memory logs) private pure returns (Vm.Log[] memory finals) {
+        uint256 count = 0;
+        finals = new Vm.Log[](logs.length);
+        for (uint256 i = 0; i < logs.length; ++i) {
+            if (logs[i].topics[0] == EpochLedger.EpochFinal.selector) finals[count++] = logs[i];
+        }
+        assembly ("memory-safe") {
+            mstore(finals, count)
+        }
     }
 }

@@ -35,6 +35,8 @@ contract LedgerHandler is Swarm {
     uint256[COUNT] private _claimed;
     uint256 private _finals;
     uint256 private _nextEpoch;
+    bytes32 private _history = bytes32(uint256(1));
+    uint256 private _finalBlock;
     uint256 private _deposited = COUNT * BOND;
     uint256 private _withdrawn;
     uint256 private _slashed;
@@ -77,7 +79,11 @@ contract LedgerHandler is Swarm {
         } else if (_live.lie != Lie.None) {
             challenge();
         } else {
+            vm.roll(block.number + 1 + _finals % 3);
             ledger.finalise();
+            _history =
+                keccak256(abi.encode(_live.root, _live.signers, _live.postedAt, _history, _finalBlock));
+            _finalBlock = block.number;
             _granted = _live.cumulative;
             _nextEpoch = _live.root.epoch + 1;
             _live.postedAt = 0;
@@ -208,6 +214,9 @@ contract LedgerHandler is Swarm {
 
     function _verifyLedger() private view {
         same(ledger.nextEpoch(), _nextEpoch, "next epoch");
+        (bytes32 history, uint64 finalBlock) = ledger.lastFinal();
+        check(history == _history, "one hash over all that became final, in order");
+        same(finalBlock, _finalBlock, "block of the last final epoch");
         EpochLedger.Posting memory live = ledger.live();
         same(live.postedAt, _live.postedAt, "posted at");
         if (live.postedAt == 0) return;

@@ -3,10 +3,19 @@ pragma solidity 0.8.37;
 
 /// @notice The part of forge's cheat codes that these tests use.
 interface Vm {
+    struct Log {
+        bytes32[] topics;
+        bytes data;
+        address emitter;
+    }
+
     function addr(uint256 key) external pure returns (address);
     function assume(bool condition) external pure;
     function expectPartialRevert(bytes4 selector) external;
+    function getRecordedLogs() external returns (Log[] memory logs);
     function prank(address sender) external;
+    function recordLogs() external;
+    function roll(uint256 block_) external;
     function sign(uint256 key, bytes32 digest) external pure returns (uint8 v, bytes32 r, bytes32 s);
     function snapshotGasLastCall(string calldata group, string calldata name) external returns (uint256);
     function warp(uint256 seconds_) external;

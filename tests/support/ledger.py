@@ -19,6 +19,7 @@ from sapo_client.ledger.chain.server import ChainServer
 from sapo_client.ledger.contract import Distributor, Faucet, Ledger, Registry, Token, Vault, Verifier
 from sapo_client.ledger.deploy import Deployment, Plan, deploy
 from sapo_client.ledger.fraud import FraudProof
+from sapo_client.ledger.history import History
 from sapo_client.ledger.rpc import Rpc
 from sapo_protocol import merkle, secp256k1
 from sapo_protocol.eip712 import Domain, EpochRoot
@@ -65,10 +66,12 @@ FUNDED: Final = (DEPLOYER, *(keys(number) for number in range(2, 6)), *AUDITORS)
 class ServedChain:
     """An embedded chain served from a thread of this process, with a clock that the test sets."""
 
-    def __init__(self, path: Path, *, port: int = 0, chain_id: int = DEFAULT_CHAIN_ID) -> None:
+    def __init__(
+        self, path: Path, *, port: int = 0, chain_id: int = DEFAULT_CHAIN_ID, kind: type[Engine] = Engine
+    ) -> None:
         self.now_seconds = float(NOW_SECONDS)
         birth = Birth(chain_id, tuple(sorted(map(address, FUNDED))))
-        self.engine = Engine(path, birth, now=lambda: self.now_seconds)
+        self.engine = kind(path, birth, now=lambda: self.now_seconds)
         self._methods = Methods(self.engine)
         self._server = ChainServer(self._methods, port)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
@@ -124,6 +127,10 @@ class Contracts:
     @property
     def ledger(self) -> Ledger:
         return Ledger(self.chain.rpc, self.deployment.ledger)
+
+    @property
+    def history(self) -> History:
+        return History(self.ledger)
 
     @property
     def distributor(self) -> Distributor:

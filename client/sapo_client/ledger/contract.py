@@ -15,7 +15,7 @@ from sapo_client.ledger.artefact import CONTRACTS, Artefact, load
 from sapo_client.ledger.errors import NotYet
 from sapo_client.ledger.fraud import FraudProof, root_fields
 from sapo_client.ledger.records import EpochRecord, Stake
-from sapo_client.ledger.rpc import Rpc
+from sapo_client.ledger.rpc import Answer, Rpc
 from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.identifiers import Account, Digest, NodeId
 
@@ -27,6 +27,19 @@ class RegistryEvent:
     account: Account
     node: NodeId
     not_after_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tip:
+    """Where the records of final epochs begin.
+
+    Attributes:
+        history: hash of the data of the newest ``EpochFinal`` event.
+        block: the number of that event's block.
+    """
+
+    history: Digest
+    block: int
 
 
 class Contract:
@@ -120,9 +133,29 @@ class Ledger(Contract):
         """The lowest epoch that can still become final."""
         return int(self._call("nextEpoch"))
 
-    def record(self, epoch: int) -> EpochRecord | None:
-        """The posting of an epoch, if it is final."""
-        return _record(self._call("record", epoch))
+    def tip(self) -> Tip:
+        """Where the records begin, as one endpoint says."""
+        return _tip(self._call("lastFinal"))
+
+    def agreed_tip(self) -> Tip:
+        """Where the records begin at a block that most endpoints have, as they agree.
+
+        Raises:
+            NotYet, Disagreement: the endpoints are not that far, or disagree.
+        """
+        block = self._rpc.survey()
+        what = f"the last final epoch at block {block}"
+        return self._rpc.agree(lambda web3: self._tip_at(web3, block), what)
+
+    def final_events(self, first_block: int, last_block: int) -> list[Answer[tuple[bytes, ...]]]:
+        """The data of the ``EpochFinal`` events of some blocks, as each endpoint tells them."""
+        wanted: FilterParams = {
+            "address": to_checksum_address(self.address),
+            "fromBlock": _block(first_block),
+            "toBlock": _block(last_block),
+            "topics": [_FINAL],
+        }
+        return self._rpc.each(lambda web3: _data(web3, wanted, last_block))
 
     def live(self) -> EpochRecord | None:
         """The posting that can still be challenged, if there is one."""
@@ -155,6 +188,10 @@ class Ledger(Contract):
     def vault(self) -> "Vault":
         """The contract that holds the auditors' bonds."""
         return Vault(self._rpc, Account.from_hex(self._call("vault")))
+
+    def _tip_at(self, web3: Web3, block: int) -> Tip:
+        _require_block(web3, block)
+        return _tip(self._bind(web3).functions.lastFinal().call(block_identifier=block))
 
 
 class Verifier(Contract):
@@ -299,12 +336,24 @@ def _signature(entry: Any) -> str:
 
 
 _REGISTERED = keccak(text="NodeRegistered(address,bytes32,uint64)")
+_FINAL = keccak(
+    text="EpochFinal(uint64,(uint64,bytes32,bytes32,uint256,bytes32),uint64,uint64,bytes32,uint64)"
+)
 
 
 def _events(web3: Web3, wanted: FilterParams, last_block: int) -> tuple[RegistryEvent, ...]:
-    if web3.eth.block_number < last_block:
-        raise NotYet(f"it has no block {last_block} yet", hint="wait for it")
+    _require_block(web3, last_block)
     return tuple(_event(log) for log in web3.eth.get_logs(wanted))
+
+
+def _data(web3: Web3, wanted: FilterParams, last_block: int) -> tuple[bytes, ...]:
+    _require_block(web3, last_block)
+    return tuple(bytes(log["data"]) for log in web3.eth.get_logs(wanted))
+
+
+def _require_block(web3: Web3, number: int) -> None:
+    if web3.eth.block_number < number:
+        raise NotYet(f"it has no block {number} yet", hint="wait for it")
 
 
 def _event(log: Any) -> RegistryEvent:
@@ -314,11 +363,16 @@ def _event(log: Any) -> RegistryEvent:
 
 
 def _record(fields: Any) -> EpochRecord | None:
-    contribution, cumulative, archive, epoch, posted_at, _signers, total = fields
+    contribution, cumulative, archive, epoch, posted_at, _signers, total, _next_epoch, _final_block = fields
     if posted_at == 0:
         return None
     root = EpochRoot(epoch, Digest(contribution), Digest(cumulative), total, Digest(archive))
     return EpochRecord(root, posted_at)
+
+
+def _tip(fields: Any) -> Tip:
+    history, block = fields
+    return Tip(Digest(history), block)
 
 
 def _block(number: int) -> Any:

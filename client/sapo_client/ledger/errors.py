@@ -42,6 +42,18 @@ class Disagreement(LedgerError):
         )
 
 
+class RecordHidden(LedgerError):
+    """No endpoint shows a record whose hash the ledger's state holds; a reorganisation looks the same."""
+
+    transient = True
+
+    def __init__(self, block: int) -> None:
+        super().__init__(
+            f"no RPC address shows the final epoch that the ledger recorded in block {block}",
+            hint="they are asked again; where that does not help, name another one: these hide or change it",
+        )
+
+
 class WrongChain(LedgerError):
     """Every endpoint serves another chain than the manifest names.
 

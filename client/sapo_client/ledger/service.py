@@ -16,6 +16,7 @@ from sapo_client.ledger.contract import Ledger as EpochLedger
 from sapo_client.ledger.errors import LedgerError, LedgerUnavailable, WrongChain
 from sapo_client.ledger.fees import DEFAULT_LIMIT_WEI, STUCK_BLOCKS
 from sapo_client.ledger.fraud import FraudProof
+from sapo_client.ledger.history import History
 from sapo_client.ledger.outbox import Outbox, State
 from sapo_client.ledger.records import EpochRecord, LedgerStatus, Stake
 from sapo_client.ledger.rpc import Rpc
@@ -73,6 +74,7 @@ class Ledger:
         self._rpc = Rpc(rpc_urls, chain_id=manifest.chain_id, tell=tell)
         self._registry = Registry(self._rpc, manifest.registry)
         self._ledger = EpochLedger(self._rpc, manifest.ledger)
+        self._history = History(self._ledger)
         self._outbox = Outbox(outbox_path, owner=f"{manifest.swarm_id} 0x{self._account.hex()}")
         self._sender = Sender(
             self._rpc, account, self._outbox, confirmations=confirmations, limit_wei=limit_wei
@@ -116,11 +118,11 @@ class Ledger:
 
     async def last_record(self) -> EpochRecord | None:
         """The last final epoch, if there is one."""
-        return await self._in_thread(self._last_record)
+        return await self._in_thread(self._history.last)
 
     async def record(self, epoch: int) -> EpochRecord | None:
         """The posting of an epoch, if it is final."""
-        return await self._in_thread(lambda: self._ledger.record(epoch))
+        return await self._in_thread(lambda: self._history.record(epoch))
 
     async def live_record(self) -> EpochRecord | None:
         """The posting that can still be challenged, if there is one."""
@@ -310,10 +312,6 @@ class Ledger:
             distributor = self._ledger.distributor()
             self._contracts = distributor, distributor.token()
         return self._contracts
-
-    def _last_record(self) -> EpochRecord | None:
-        following = self._ledger.next_epoch()
-        return self._ledger.record(following - 1) if following else None
 
 
 def _require_code(contract: Contract) -> None:

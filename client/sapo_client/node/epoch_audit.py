@@ -13,6 +13,7 @@ from sapo_client.config import Config
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.ledger.contract import Ledger
 from sapo_client.ledger.errors import LedgerError
+from sapo_client.ledger.history import History
 from sapo_client.ledger.records import EpochRecord
 from sapo_client.ledger.rpc import Rpc
 from sapo_client.node.archive import Archive
@@ -119,7 +120,8 @@ def _posting(manifest: Manifest, config: Config, epoch: int) -> Posting:
             f"there is no ledger of this version at {manifest.ledger}",
             hint="use the manifest's chain, and the version of sapo that the swarm uses",
         )
-    final, live = ledger.record(epoch), ledger.live()
+    live, history = ledger.live(), History(ledger)
+    final, last = history.record(epoch), history.before(epoch)
     record = final or (live if live and live.root.epoch == epoch else None)
     if record is None:
         raise SapoError(
@@ -127,9 +129,8 @@ def _posting(manifest: Manifest, config: Config, epoch: int) -> Posting:
             hint="`sapo ledger status` names the last final epoch",
             exit_code=ExitCode.LEDGER,
         )
-    before = map(ledger.record, range(epoch - 1, -1, -1))
-    last = next((record.root for record in before if record is not None), None)
-    return Posting(record, final is not None, last, *ledger.auditors(), ledger.verifier().points_cap())
+    terms = (*ledger.auditors(), ledger.verifier().points_cap())
+    return Posting(record, final is not None, last.root if last else None, *terms)
 
 
 def _recompute(posting: Posting, dossier: Dossier, manifest: Manifest) -> Facts:

@@ -15,6 +15,7 @@ from sapo_protocol.manifest import Manifest
 
 if TYPE_CHECKING:
     from sapo_client.ledger.contract import Distributor, Ledger, Token
+    from sapo_client.ledger.history import History
     from sapo_client.ledger.rpc import Rpc
 
 Points = Mapping[str, int]
@@ -58,11 +59,13 @@ class ChainView:
 
     def __init__(self, rpc_url: str, manifest: Manifest) -> None:
         from sapo_client.ledger.contract import Ledger
+        from sapo_client.ledger.history import History
         from sapo_client.ledger.rpc import Rpc
 
         assert manifest.ledger is not None
         self._rpc: Rpc = Rpc([rpc_url])
         self._ledger: Ledger = Ledger(self._rpc, manifest.ledger)
+        self._history: History = History(self._ledger)
         self._points_per_epoch = manifest.limits.points_per_epoch
 
     def block(self) -> int:
@@ -78,13 +81,10 @@ class ChainView:
     def epochs(self, stories: Sequence[Story]) -> list[EpochRow]:
         """Every final epoch."""
         rows = []
-        for epoch in range(self.next_epoch()):
-            if (record := self._ledger.record(epoch)) is None:
-                continue
-            root = record.root
-            points = explain_root(root.contribution_root, epoch, stories, self._points_per_epoch)
+        for root in (record.root for record in self._history.all()):
+            points = explain_root(root.contribution_root, root.epoch, stories, self._points_per_epoch)
             roots = str(root.contribution_root), str(root.cumulative_root)
-            rows.append(EpochRow(epoch, root.total, *roots, points))
+            rows.append(EpochRow(root.epoch, root.total, *roots, points))
         return rows
 
     def paid(self, account: Account) -> tuple[int, int]:

@@ -37,10 +37,10 @@ def test_a_quorum_posts_an_epoch_and_anyone_makes_it_final(contracts: Contracts)
     assert (ledger.next_epoch(), ledger.live()) == (0, None)
     contracts.post(root, sign(root, contracts.domain), signer=ALICE)  # anyone may send it
     posted = EpochRecord(root, contracts.chain.engine.head.timestamp)
-    assert (ledger.live(), ledger.record(4), ledger.next_epoch()) == (posted, None, 0)
+    assert (ledger.live(), contracts.history.record(4), ledger.next_epoch()) == (posted, None, 0)
     contracts.finalise(signer=BOB)
-    assert (ledger.live(), ledger.record(4), ledger.next_epoch()) == (None, posted, 5)
-    assert ledger.record(3) is None
+    assert (ledger.live(), contracts.history.record(4), ledger.next_epoch()) == (None, posted, 5)
+    assert contracts.history.record(3) is None
     assert ledger.auditors() == (tuple(map(address, AUDITORS)), 3)
     assert ledger.clock() == (GENESIS_SECONDS, EPOCH_SECONDS)
     assert (ledger.challenge_seconds(), ledger.auditor_bond()) == (CHALLENGE_SECONDS, AUDITOR_BOND)

@@ -231,7 +231,7 @@ def test_another_root_can_follow_a_rejected_one(contracts: Contracts) -> None:
         contracts.bond(auditor)
     posted(contracts, honest)
     contracts.finalise()
-    record = contracts.ledger.record(0)
+    record = contracts.history.record(0)
     assert record is not None
     assert record.root == honest
     assert contracts.distributor.granted_points() == POINTS_CAP

@@ -42,8 +42,7 @@ class Book:
     def post(self, root: EpochRoot) -> Dispute:
         """A posting under the chain's eyes."""
         self.contracts.post(root, sign(root, self.contracts.domain))
-        next_epoch = self.contracts.ledger.next_epoch()
-        record = self.contracts.ledger.record(next_epoch - 1) if next_epoch else None
+        record = self.contracts.history.last()
         last = record.root if record else None
         return Dispute(root, last, self.contracts.distributor.granted_points(), POINTS_CAP)
 

@@ -60,7 +60,7 @@ class Swarm:
         for turn in range(9):
             self.world.turn_to(EPOCH + 1, FIRST_TURN_SECONDS + turn * TURN_SECONDS)
             with trio.move_on_after(4):
-                while (record := self.contracts.ledger.record(EPOCH)) is None:
+                while (record := self.contracts.history.record(EPOCH)) is None:
                     await trio.sleep(0.05)
                 return record.root
         raise AssertionError("the epoch never became final")

@@ -1,0 +1,123 @@
+"""The records of final epochs: a chain of events, read backwards from the one hash that the state holds."""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from eth_utils import keccak
+
+from sapo_client.ledger.contract import Ledger, Tip
+from sapo_client.ledger.errors import RecordHidden
+from sapo_client.ledger.records import EpochRecord
+from sapo_protocol.eip712 import EpochRoot
+from sapo_protocol.identifiers import Digest
+
+_EMPTY: Final = Digest((1).to_bytes(32, "big"))
+"""``EMPTY_HISTORY``: what comes before the first record."""
+
+_WORD: Final = 32
+_WORDS: Final = 9
+"""Of an event's data: a root's five fields, signers, time of posting, and the tip before."""
+
+_CHUNK_BLOCKS: Final = 1_000
+"""What public endpoints commonly allow in one question for logs."""
+
+_KEPT: Final = 10_000
+"""Records in memory, about a kilobyte each."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Link:
+    """A record, and where the one before it is."""
+
+    record: EpochRecord
+    before: Tip
+
+
+class History:
+    """The records of final epochs, each read once.
+
+    The endpoints agree on one hash. It proves the newest record, which holds the hash of the one before: of
+    all the rest, no endpoint can change or leave out anything unseen. A record is kept by its hash, so that
+    no reorganisation makes wrong what is kept.
+
+    Every method raises ``NotYet`` or ``Disagreement`` where the endpoints do not agree on the hash, and
+    ``RecordHidden`` where none of them shows a record that is proven.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._agreed: Tip | None = None
+        self._known: dict[Digest, _Link] = {}
+        self._lock = threading.Lock()
+
+    def last(self) -> EpochRecord | None:
+        """The last final epoch, if there is one."""
+        with self._lock:
+            return next(self._walk(), None)
+
+    def record(self, epoch: int) -> EpochRecord | None:
+        """The posting of an epoch, if it is final."""
+        found = self.before(epoch + 1)
+        return found if found and found.root.epoch == epoch else None
+
+    def before(self, epoch: int) -> EpochRecord | None:
+        """The last final epoch below a number, if there is one."""
+        with self._lock:
+            return next((record for record in self._walk() if record.root.epoch < epoch), None)
+
+    def all(self) -> list[EpochRecord]:
+        """Every final epoch, oldest first."""
+        with self._lock:
+            return list(self._walk())[::-1]
+
+    def _walk(self) -> Iterator[EpochRecord]:
+        """Newest first."""
+        if len(self._known) > _KEPT:
+            self._known.clear()
+        tip, blocks = self._tip(), 1
+        while tip.history != _EMPTY:
+            if tip.history not in self._known:
+                self._read(tip, blocks)
+            link = self._known[tip.history]
+            yield link.record
+            tip, blocks = link.before, _CHUNK_BLOCKS
+
+    def _tip(self) -> Tip:
+        """Where the records begin. That nothing has changed is one endpoint's word, as it may be behind."""
+        tip = self._ledger.tip()
+        if tip != self._agreed:
+            tip = self._agreed = self._ledger.agreed_tip()
+        return tip
+
+    def _read(self, tip: Tip, blocks: int) -> None:
+        """Take over a record from whoever shows it, and others from so many blocks that end with its own."""
+        answers = self._ledger.final_events(max(0, tip.block - blocks + 1), tip.block)
+        told = [(answer.endpoint, _links(answer.value)) for answer in answers if answer.value is not None]
+        for _, links in told:
+            self._known.update(links)
+        if tip.history not in self._known:
+            unable = [answer.unable for answer in answers if answer.unable is not None]
+            raise unable[0] if len(unable) == len(answers) else RecordHidden(tip.block)
+        for endpoint, links in told:
+            if tip.history not in links:
+                endpoint.disagreed("it hides or changes the record of a final epoch")
+
+
+def _links(events: tuple[bytes, ...]) -> dict[Digest, _Link]:
+    """Events by their hash; nothing is known of them but that."""
+    return {Digest(keccak(data)): _link(data) for data in events if len(data) == _WORDS * _WORD}
+
+
+def _link(data: bytes) -> _Link:
+    words = [data[start : start + _WORD] for start in range(0, len(data), _WORD)]
+    epoch, contribution, cumulative, total, archive, _signers, posted_at, history, block = words
+    root = EpochRoot(
+        _number(epoch), Digest(contribution), Digest(cumulative), _number(total), Digest(archive)
+    )
+    return _Link(EpochRecord(root, _number(posted_at)), Tip(Digest(history), _number(block)))
+
+
+def _number(word: bytes) -> int:
+    return int.from_bytes(word, "big")

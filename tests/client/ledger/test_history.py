@@ -1,0 +1,262 @@
+"""The records of final epochs, read from endpoints that are behind, reorganised, or lie."""
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from eth_utils import keccak
+from support.faulty import FaultyEndpoint, Mode, Weather, connected
+from support.ledger import (
+    ALICE,
+    AUDITORS,
+    NOW_SECONDS,
+    POINTS_CAP,
+    QUORUM,
+    Contracts,
+    ServedChain,
+    Tree,
+    address,
+    deploy_contracts,
+    make_root,
+    sign,
+)
+from support.network import ForkingEngine, Network
+
+from sapo_client.ledger.contract import Ledger, Tip
+from sapo_client.ledger.errors import Disagreement, RecordHidden
+from sapo_client.ledger.fraud import OverCap
+from sapo_client.ledger.history import History
+from sapo_client.ledger.records import EpochRecord
+from sapo_client.ledger.rpc import Rpc
+from sapo_protocol.eip712 import EpochRoot
+from sapo_protocol.identifiers import Digest
+
+A = address(ALICE)
+CALM = Weather(random.Random(0), fault_rate=0.0, kill_rate=0.0, calm=True)
+LAST_FINAL = "0x" + keccak(text="lastFinal()")[:4].hex()
+
+Logs = list[dict[str, Any]]
+
+
+class Liar(FaultyEndpoint):
+    """An endpoint that may change what it tells, and takes down in which blocks logs are sought.
+
+    Attributes:
+        tamper: what it makes of logs.
+        tip: what it says the state holds, if not the truth.
+    """
+
+    def __init__(self, network: Network) -> None:
+        super().__init__(network, network, CALM)
+        self.tamper: Callable[[Logs], Logs] = lambda logs: logs
+        self.tip: str | None = None
+        self.sought: list[tuple[int, int]] = []
+
+    def _call(self, method: str, params: list[Any]) -> object:
+        answer: Any = super()._call(method, params)
+        if method == "eth_getLogs":
+            self.sought.append((int(params[0]["fromBlock"], 16), int(params[0]["toBlock"], 16)))
+            return self.tamper(answer)
+        is_tip = method == "eth_call" and params[0].get("data", params[0].get("input")) == LAST_FINAL
+        return self.tip if is_tip and self.tip else answer
+
+
+class Site:
+    """Contracts on a chain that can be reorganised, and the addresses at which it is read."""
+
+    def __init__(self, contracts: Contracts) -> None:
+        self.contracts = contracts
+        self.told: list[str] = []
+        engine = contracts.chain.engine
+        assert isinstance(engine, ForkingEngine)
+        self.engine = engine
+        self.network = Network(engine)
+
+    def history(self, endpoints: int = 1) -> tuple[History, list[Liar]]:
+        liars = [Liar(self.network) for _ in range(endpoints)]
+        names = {f"http://{number}": liar for number, liar in enumerate(liars)}
+        rpc = Rpc(
+            tuple(names),
+            connect=lambda name: connected(names[name]),
+            now=lambda: self.contracts.chain.now_seconds,
+            tell=self.told.append,
+        )
+        return History(Ledger(rpc, self.contracts.deployment.ledger)), liars
+
+    def post(self, root: EpochRoot) -> EpochRecord:
+        self.contracts.post(root, sign(root, self.contracts.domain))
+        return EpochRecord(root, self.engine.head.timestamp)
+
+    def settle(self, epoch: int) -> EpochRecord:
+        record = self.post(make_root(epoch, total=epoch))
+        self.contracts.finalise()
+        return record
+
+    def reject(self, epoch: int) -> None:
+        tree = Tree({A: POINTS_CAP + 1})
+        self.post(replace(make_root(epoch), contribution_root=tree.root))
+        self.contracts.prove(OverCap(A, POINTS_CAP + 1, tree.proof(A)))
+        for auditor in AUDITORS[:QUORUM]:
+            self.contracts.bond(auditor)
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Contracts, int]]:
+    served = ServedChain(tmp_path_factory.mktemp("forking") / "chain.sqlite", kind=ForkingEngine)
+    contracts = deploy_contracts(served)
+    yield contracts, served.engine.head.block_number
+    served.close()
+
+
+@pytest.fixture
+def site(deployed: tuple[Contracts, int]) -> Site:
+    """The chain as after the deployment."""
+    contracts, head = deployed
+    opened = Site(contracts)
+    opened.engine.rewind(head)
+    contracts.chain.now_seconds = float(NOW_SECONDS)
+    return opened
+
+
+def test_before_the_first_epoch_there_is_nothing(site: Site) -> None:
+    history, [endpoint] = site.history()
+    assert site.contracts.ledger.tip() == Tip(Digest((1).to_bytes(32, "big")), 0)
+    assert (history.last(), history.record(0), history.before(9), history.all()) == (None, None, None, [])
+    site.post(make_root(0))
+    assert (history.last(), endpoint.sought) == (None, [])
+
+
+def test_epochs_are_found_whatever_was_skipped_or_rejected_between_them(site: Site) -> None:
+    first = site.settle(1)
+    site.reject(2)
+    second = site.settle(2)
+    site.reject(4)
+    third = site.settle(6)
+    history, _ = site.history()
+    assert history.all() == [first, second, third]
+    assert history.last() == third
+    assert [history.record(epoch) for epoch in range(8)] == [
+        None, first, second, None, None, None, third, None,
+    ]  # fmt: skip
+    assert [history.before(epoch) for epoch in (0, 1, 2, 3, 6, 7)] == [
+        None, None, first, second, second, third,
+    ]  # fmt: skip
+
+
+def test_each_record_is_read_once(site: Site) -> None:
+    records, blocks = [], []
+    for epoch in range(3):
+        records.append(site.settle(epoch))
+        blocks.append(site.engine.head.block_number)
+        site.network.fill(3)
+    history, [endpoint] = site.history()
+    for _ in range(2):
+        assert history.last() == records[-1]
+    assert endpoint.sought == [(blocks[-1], blocks[-1])]
+    for _ in range(2):
+        assert history.all() == records
+    assert endpoint.sought[1:] == [(0, blocks[1])]  # the oldest came with it
+    records.append(site.settle(3))
+    blocks.append(site.engine.head.block_number)
+    assert history.last() == records[-1]
+    assert history.all() == records
+    assert endpoint.sought[2:] == [(blocks[-1], blocks[-1])]
+
+
+def _drop(logs: Logs) -> Logs:
+    return []
+
+
+def _change(logs: Logs) -> Logs:
+    return [{**log, "data": log["data"][:-1] + ("1" if log["data"][-1] == "0" else "0")} for log in logs]
+
+
+def _cut(logs: Logs) -> Logs:
+    return [{**log, "data": log["data"][:-2]} for log in logs]
+
+
+@pytest.mark.parametrize("tamper", [_drop, _change, _cut])
+def test_one_that_hides_or_changes_a_record_is_seen_through(
+    site: Site, tamper: Callable[[Logs], Logs]
+) -> None:
+    records = [site.settle(epoch) for epoch in range(2)]
+    history, liars = site.history(2)
+    liars[0].tamper = tamper
+    assert history.all() == records
+    assert site.told == ["http://0: it hides or changes the record of a final epoch"]
+
+
+@pytest.mark.parametrize("tamper", [_drop, _change, _cut])
+def test_where_nobody_shows_a_record_that_is_said(site: Site, tamper: Callable[[Logs], Logs]) -> None:
+    record = site.settle(0)
+    history, [endpoint] = site.history()
+    endpoint.tamper = tamper
+    block = site.engine.head.block_number
+    with pytest.raises(RecordHidden, match=f"recorded in block {block}$") as error:
+        history.last()
+    assert (error.value.transient, site.told) == (True, [])
+    assert error.value.hint
+    endpoint.tamper = lambda logs: logs
+    assert history.last() == record
+
+
+def test_a_forged_history_convinces_no_majority(site: Site) -> None:
+    record = site.settle(0)
+    history, liars = site.history(3)
+    forged = bytes(31) + b"\x07" + bytes(8 * 32)
+    liars[0].tip = "0x" + keccak(forged).hex() + (1).to_bytes(32, "big").hex()
+    liars[0].tamper = lambda logs: [{**log, "data": "0x" + forged.hex()} for log in logs]
+    assert history.last() == record
+    two, [liar, _] = site.history(2)
+    liar.tip = liars[0].tip
+    with pytest.raises(Disagreement, match="the last final epoch at block"):
+        two.last()
+
+
+def test_what_a_reorganisation_takes_back_is_no_record(site: Site) -> None:
+    history, [endpoint] = site.history()
+    first = site.settle(0)
+    before = site.engine.head.block_number
+    site.settle(1)
+    assert history.last() != first
+    site.engine.rewind(before)
+    assert (history.last(), history.record(1)) == (first, None)
+    other = site.settle(2)
+    assert history.all() == [first, other]
+    assert len(endpoint.sought) == 3
+
+
+def test_a_record_that_moves_to_another_block_stays_what_it_is(site: Site) -> None:
+    record = site.settle(0)
+    history, [endpoint] = site.history()
+    assert history.last() == record
+    tip, sought = site.contracts.ledger.tip(), list(endpoint.sought)
+    site.engine.rewind(tip.block - 1)
+    site.network.fill(2)
+    site.contracts.finalise()
+    assert site.contracts.ledger.tip() == Tip(tip.history, tip.block + 2)
+    assert (history.last(), endpoint.sought) == (record, sought)
+    later = site.settle(1)
+    assert history.all() == [record, later]
+
+
+def test_one_that_is_behind_holds_back_what_is_new_and_is_not_blamed(site: Site) -> None:
+    first = site.settle(0)
+    history, endpoints = site.history(2)
+    endpoints[0].turn(Mode.STALE)
+    second = site.settle(1)
+    assert history.last() == first
+    endpoints[0].turn(Mode.GOOD)
+    assert (history.last(), site.told) == (second, [])
+
+
+def test_two_of_three_are_enough(site: Site) -> None:
+    site.settle(0)
+    history, endpoints = site.history(3)
+    endpoints[2].turn(Mode.STALE)
+    endpoints[0].tamper = _drop
+    second = site.settle(1)
+    assert history.last() == second
+    assert site.told == ["http://0: it hides or changes the record of a final epoch"]
