@@ -140,6 +140,10 @@ class Ledger(Contract):
         """How long a posting can be challenged before it may become final."""
         return int(self._call("challengeSeconds"))
 
+    def epoch_budget(self) -> int:
+        """Most points that one epoch may grant."""
+        return int(self._call("epochBudget"))
+
     def auditor_bond(self) -> int:
         """What an auditor must have bonded, in the token's smallest unit."""
         return int(self._call("auditorBond"))

@@ -134,6 +134,10 @@ class Ledger:
         """Most points that an account may earn in one epoch."""
         return await self._in_thread(lambda: self._ledger.verifier().points_cap())
 
+    async def epoch_budget(self) -> int:
+        """Most points that one epoch may grant, to all accounts together."""
+        return await self._in_thread(self._ledger.epoch_budget)
+
     async def granted_points(self) -> int:
         """Points of all final epochs together."""
         return await self._in_thread(lambda: self._pay_side()[0].granted_points())
