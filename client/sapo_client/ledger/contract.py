@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from eth_utils import keccak, to_checksum_address
 from web3 import Web3
-from web3.types import FilterParams
+from web3.types import BlockIdentifier, FilterParams
 
 from sapo_client.ledger.artefact import CONTRACTS, Artefact, load
 from sapo_client.ledger.errors import NotYet
@@ -50,7 +50,10 @@ class Contract:
         return self.artefact.is_code(code)
 
     def _call(self, function: str, *arguments: object) -> Any:
-        return self._rpc.ask(lambda web3: self._bind(web3).functions[function](*arguments).call())
+        def call(web3: Web3, block: BlockIdentifier) -> Any:
+            return _hashable(self._bind(web3).functions[function](*arguments).call(block_identifier=block))
+
+        return self._rpc.read(call, f"what {self.NAME}.{function} says")
 
     def _encode(self, function: str, *arguments: object) -> bytes:
         return bytes.fromhex(self._bind(Web3()).encode_abi(function, arguments)[2:])
@@ -323,6 +326,11 @@ def _record(fields: Any) -> EpochRecord | None:
         return None
     root = EpochRoot(epoch, Digest(contribution), Digest(cumulative), total, Digest(archive))
     return EpochRecord(root, posted_at)
+
+
+def _hashable(value: Any) -> Any:
+    """An answer that can be counted among others."""
+    return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value
 
 
 def _block(number: int) -> Any:
