@@ -78,7 +78,7 @@ def test_a_liar_is_outvoted_by_two_and_believed_by_nobody_beside_one(
     assert truth != lie
     outvoted = Rpc(stage.urls(lying, honest, honest))
     assert read(outvoted, honest) == truth
-    assert [endpoint.disagreements for endpoint in outvoted.endpoints] == [1, 0, 0]
+    assert [endpoint.disagreements > 0 for endpoint in outvoted.endpoints] == [True, False, False]
     for pair in ((lying, honest), (honest, lying)):
         with pytest.raises(Disagreement):
             read(Rpc(stage.urls(*pair)), honest)

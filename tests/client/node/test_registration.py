@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,7 @@ async def test_a_running_node_renews_by_itself(world: World, mock_clock: MockClo
             world.chain.now_seconds += days * DAY_SECONDS
             await trio.testing.wait_all_tasks_blocked(0.05)
             mock_clock.jump(LOOK_SECONDS)
-            await until(lambda count=number: len(desk.shown) == count)  # type: ignore[misc]
+            queued = partial(desk.office.ears.events, "registration")
+            await until(lambda count=number: len(queued()) == count)  # type: ignore[misc]
             assert await desk.settled() == desk.new_end()
         nursery.cancel_scope.cancel()
