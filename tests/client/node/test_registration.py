@@ -55,6 +55,9 @@ class Desk:
         await until(lambda: self.office.ledger.status().pending == 0)
         return await self.end_seconds()
 
+    def has_queued(self, claims: int) -> bool:
+        return len(self.office.ears.events("registration")) == claims
+
     def new_end(self) -> int:
         return int(self.world.now()) + CERTIFICATE_SECONDS
 
@@ -99,7 +102,6 @@ async def test_a_running_node_renews_by_itself(world: World, mock_clock: MockClo
             world.chain.now_seconds += days * DAY_SECONDS
             await trio.testing.wait_all_tasks_blocked(0.05)
             mock_clock.jump(LOOK_SECONDS)
-            queued = partial(desk.office.ears.events, "registration")
-            await until(lambda count=number: len(queued()) == count)  # type: ignore[misc]
+            await until(partial(desk.has_queued, number))
             assert await desk.settled() == desk.new_end()
         nursery.cancel_scope.cancel()
