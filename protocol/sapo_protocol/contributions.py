@@ -132,21 +132,38 @@ def cumulative_leaves(shares: Sequence[Share]) -> list[Digest]:
     return [merkle.leaf(share.account, share.cumulative) for share in shares]
 
 
-def settle(
-    tallies: Sequence[Tally], previous: Mapping[Account, int], points_per_epoch: int
-) -> tuple[Share, ...]:
-    """Every account's share: the clipped median of the tallies, added to what it had.
+def earned_points(tallies: Sequence[Tally], points_per_epoch: int) -> dict[Account, int]:
+    """What every account that a tally names has earned, whatever the epoch may grant: the clipped median.
 
     The lower median of an even number is taken: half of the auditors cannot raise a count.
     An account that a tally does not name counts zero in it.
     """
     counts = [dict(tally.points) for tally in tallies]
-    accounts = sorted(set(previous).union(*counts))
-    points = {
+    return {
         account: min(points_per_epoch, median_low([count.get(account, 0) for count in counts]))
-        for account in accounts
+        for account in set[Account]().union(*counts)
     }
-    shares = (Share(a, points[a], previous.get(a, 0) + points[a]) for a in accounts)
+
+
+def settle(
+    tallies: Sequence[Tally], previous: Mapping[Account, int], *, points_per_epoch: int, epoch_budget: int
+) -> tuple[Share, ...]:
+    """Every account's share, ascending by account: what it has earned, added to what it had.
+
+    Where all together have earned more than the budget, each one's points shrink by the same factor and
+    are rounded down: whoever splits an account never has more than whoever does not, and may have less.
+
+    Args:
+        points_per_epoch: most that an account earns, as in the manifest.
+        epoch_budget: most that the ledger grants in an epoch, as in its contract.
+    """
+    earned = earned_points(tallies, points_per_epoch)
+    total = max(epoch_budget, sum(earned.values()))
+    granted = {a: points * epoch_budget // total if total else 0 for a, points in earned.items()}
+    shares = (
+        Share(account, granted.get(account, 0), previous.get(account, 0) + granted.get(account, 0))
+        for account in sorted({*previous, *earned})
+    )
     return tuple(share for share in shares if share.cumulative)
 
 

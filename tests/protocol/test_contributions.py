@@ -1,6 +1,7 @@
 """Tallies, proposals and approvals; and the settlement that no single liar can raise."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -136,18 +137,80 @@ def _tally(points: dict[Account, int]) -> Tally:
 
 def test_settle_by_hand() -> None:
     counts = [{A: 5, B: 9}, {A: 3, B: 9, C: 8}, {A: 4}, {A: 100, B: 1}]
-    shares = settle([_tally(count) for count in counts], {B: 10, C: 2}, points_per_epoch=6)
+    shares = settle(
+        [_tally(count) for count in counts], {B: 10, C: 2}, points_per_epoch=6, epoch_budget=AMPLE
+    )
     assert shares == (Share(A, 4, 4), Share(B, 1, 11), Share(C, 0, 2))
 
 
 def test_settle_clips_and_leaves_out_who_never_had_a_point() -> None:
-    assert settle([_tally({A: 100, B: 0})], {C: 0}, points_per_epoch=6) == (Share(A, 6, 6),)
-    assert settle([_tally({})], {}, points_per_epoch=6) == ()
+    clip = partial(settle, points_per_epoch=6, epoch_budget=AMPLE)
+    assert clip([_tally({A: 100, B: 0})], {C: 0}) == (Share(A, 6, 6),)
+    assert clip([_tally({})], {}) == ()
+    assert clip([], {B: 4}) == (Share(B, 0, 4),)
+
+
+@pytest.mark.parametrize(
+    ("budget", "granted"),
+    [
+        (17, (6, 6, 5)),
+        (16, (5, 5, 4)),  # 96/17, 96/17, 80/17
+        (8, (2, 2, 2)),
+        (2, (0, 0, 0)),
+        (0, (0, 0, 0)),
+    ],
+)
+def test_an_epoch_over_its_budget_pays_everybody_less(budget: int, granted: tuple[int, ...]) -> None:
+    tallies = [_tally({A: 100, B: 6, C: 5})]
+    shares = settle(tallies, {A: 1, B: 2, C: 3}, points_per_epoch=6, epoch_budget=budget)
+    had = zip((A, B, C), granted, (1, 2, 3), strict=True)
+    assert shares == tuple(Share(account, points, before + points) for account, points, before in had)
 
 
 accounts = st.sampled_from([A, B, C])
 counts = st.dictionaries(accounts, st.integers(0, 20))
 CAP = 12
+AMPLE = 3 * CAP
+capped = partial(settle, points_per_epoch=CAP, epoch_budget=AMPLE)
+
+
+def _granted(count: dict[Account, int], budget: int) -> dict[Account, int]:
+    shares = settle([_tally(count)], {}, points_per_epoch=CAP, epoch_budget=budget)
+    return {share.account: share.points for share in shares}
+
+
+@given(counts, st.integers(0, 2 * AMPLE))
+def test_what_is_granted_keeps_to_the_budget_and_the_cap_and_to_the_order_of_counts(
+    count: dict[Account, int], budget: int
+) -> None:
+    granted, earned = _granted(count, budget), {a: min(CAP, n) for a, n in count.items()}
+    total = sum(granted.values())
+    assert total <= budget
+    assert total > min(budget, sum(earned.values())) - max(1, len(count))  # rounding keeps back no more
+    for account, points in earned.items():
+        assert granted.get(account, 0) <= points
+        for other, fewer in earned.items():
+            assert fewer > points or granted.get(other, 0) <= granted.get(account, 0)
+    if sum(earned.values()) <= budget:
+        assert granted == {account: points for account, points in earned.items() if points}
+
+
+@given(counts, st.integers(0, AMPLE), st.integers(0, AMPLE))
+def test_a_larger_budget_takes_from_nobody(count: dict[Account, int], one: int, other: int) -> None:
+    less, more = (_granted(count, budget) for budget in sorted((one, other)))
+    assert all(points <= more[account] for account, points in less.items())
+
+
+@given(st.integers(0, CAP), st.integers(0, CAP), st.integers(0, CAP), st.integers(0, AMPLE))
+def test_an_account_that_splits_itself_is_granted_no_more(
+    own: int, cut: int, others: int, budget: int
+) -> None:
+    part = min(own, cut)
+    whole = _granted({A: own, C: others}, budget)
+    split = _granted({A: part, B: own - part, C: others}, budget)
+    gained = split.get(A, 0) + split.get(B, 0) - whole.get(A, 0)
+    assert -1 <= gained <= 0
+    assert split.get(C, 0) == whole.get(C, 0)
 
 
 @given(st.lists(counts, min_size=2, max_size=3), st.dictionaries(accounts, st.integers(0, 2**63)), st.data())
@@ -156,7 +219,7 @@ def test_a_single_liar_among_three_or_four_raises_nobody(
 ) -> None:
     tallies = [_tally(count) for count in honest]
     tallies.insert(data.draw(st.integers(0, len(tallies))), _tally(lie))
-    for share in settle(tallies, {}, CAP):
+    for share in capped(tallies, {}):
         named = [count.get(share.account, 0) for count in honest]
         assert min(CAP, min(named)) <= share.points <= min(CAP, max(named))
 
@@ -166,7 +229,7 @@ def test_against_agreeing_auditors_a_liar_changes_nothing(
     count: dict[Account, int], lie: dict[Account, int], honest: int
 ) -> None:
     truth = [_tally(count)] * honest
-    assert settle([*truth, _tally(lie)], {}, CAP) == settle(truth, {}, CAP)
+    assert capped([*truth, _tally(lie)], {}) == capped(truth, {})
 
 
 @given(st.lists(st.lists(counts, min_size=1, max_size=4), min_size=1, max_size=5))
@@ -174,7 +237,7 @@ def test_cumulative_sums_add_up_over_epochs(epochs: list[list[dict[Account, int]
     previous: dict[Account, int] = {}
     earned = dict.fromkeys([A, B, C], 0)
     for epoch in epochs:
-        shares = settle([_tally(count) for count in epoch], previous, CAP)
+        shares = capped([_tally(count) for count in epoch], previous)
         assert [share.account for share in shares] == sorted({share.account for share in shares})
         for share in shares:
             assert share.cumulative == previous.get(share.account, 0) + share.points
@@ -184,14 +247,21 @@ def test_cumulative_sums_add_up_over_epochs(epochs: list[list[dict[Account, int]
     assert previous == {account: total for account, total in earned.items() if total}
 
 
-@given(st.lists(counts, min_size=1, max_size=5), fixed(ContentId), st.randoms(use_true_random=False))
+@given(
+    st.lists(counts, min_size=1, max_size=5),
+    fixed(ContentId),
+    st.integers(0, AMPLE),
+    st.randoms(use_true_random=False),
+)
 def test_settlement_and_root_do_not_depend_on_order(
-    counts: list[dict[Account, int]], content_id: ContentId, random: object
+    counts: list[dict[Account, int]], content_id: ContentId, budget: int, random: object
 ) -> None:
     tallies = [_tally(count) for count in counts]
     shuffled = list(tallies)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
-    shares, again = settle(tallies, {A: 3}, CAP), settle(shuffled, {A: 3}, CAP)
+    shares, again = (
+        settle(order, {A: 3}, points_per_epoch=CAP, epoch_budget=budget) for order in (tallies, shuffled)
+    )
     assert shares == again
     root = replace(PROPOSAL, shares=shares).root(content_id)
     assert root.total == sum(share.points for share in shares)

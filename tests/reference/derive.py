@@ -97,12 +97,18 @@ def climb(leaf_: bytes, proof: list[bytes]) -> bytes:
     return leaf_
 
 
-def settle(tallies: list[dict[str, int]], previous: dict[str, int], most: int) -> list[list[Any]]:
+def settle(
+    tallies: list[dict[str, int]], previous: dict[str, int], most: int, budget: int
+) -> list[list[Any]]:
     """[account, points, cumulative] of each account, by the lower median of its counts."""
-    shares = []
+    earned = {}
     for account in sorted(set(previous) | {name for tally in tallies for name in tally}):
         counts = sorted(tally.get(account, 0) for tally in tallies)
-        points = min(most, counts[(len(counts) - 1) // 2])
+        earned[account] = min(most, counts[(len(counts) - 1) // 2])
+    asked, shares = sum(earned.values()), []
+    for account, points in earned.items():
+        if asked > budget:
+            points = points * budget // asked
         if previous.get(account, 0) + points:
             shares.append([account, points, previous.get(account, 0) + points])
     return shares

@@ -129,7 +129,9 @@ def test_settlement_vectors() -> None:
     for vector in DERIVED["settlements"]:
         tallies = [{account: int(count) for account, count in tally.items()} for tally in vector["tallies"]]
         previous = {account: int(count) for account, count in vector["previous"].items()}
-        shares = derive.settle(tallies, previous, int(vector["points_per_epoch"]))
+        shares = derive.settle(
+            tallies, previous, int(vector["points_per_epoch"]), int(vector["epoch_budget"])
+        )
         assert [[name, str(points), str(total)] for name, points, total in shares] == vector["shares"]
         root = _epoch_root(3, shares, vector["proposal_id"])
         assert root == vector["epoch_root"], vector["name"]

@@ -1,7 +1,7 @@
 """A ledger for tests: the real embedded chain in this process, real accounts, real contracts."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +22,7 @@ from sapo_client.ledger.fraud import FraudProof
 from sapo_client.ledger.history import History
 from sapo_client.ledger.rpc import Rpc
 from sapo_protocol import merkle, secp256k1
+from sapo_protocol.contributions import Share, Tally, settle
 from sapo_protocol.eip712 import Domain, EpochRoot
 from sapo_protocol.identifiers import Account, Digest, NodeId
 from sapo_protocol.manifest import Manifest
@@ -263,6 +264,11 @@ def sign(root: EpochRoot, domain: Domain, signers: Sequence[LocalAccount] = AUDI
     """The signers' signatures, in the order given."""
     digest = root.digest(domain)
     return [secp256k1.sign(bytes(signer.key), digest) for signer in signers]
+
+
+def settled(tallies: Sequence[Tally], previous: Mapping[Account, int]) -> tuple[Share, ...]:
+    """Every account's share under the terms of a test ledger."""
+    return settle(tallies, previous, points_per_epoch=POINTS_CAP, epoch_budget=BUDGET_POINTS)
 
 
 def refused_as(action: Callable[[], object]) -> str | None:

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import trio
 from support.ears import Ears
@@ -17,12 +17,14 @@ from support.swarm import Identity
 
 from sapo_client import keystore
 from sapo_client.config import Config, LedgerConfig
+from sapo_client.errors import ExitCode, SapoError
 from sapo_client.ledger.service import Ledger
 from sapo_client.node.archive import Archive
 from sapo_client.node.audit import AUDITORS_SHARES, Audit
 from sapo_client.node.auditor import Auditor, AuditorParts
 from sapo_client.node.beacons import Beacons
 from sapo_client.node.rounds import Author
+from sapo_client.node.statements import Words
 from sapo_client.paths import DataDir
 from sapo_client.swarm.memory import MemoryHub
 from sapo_protocol.contributions import Approval, Proposal, Tally
@@ -82,11 +84,12 @@ class World:
         auditors: Sequence[Funded] = AUDITORS,
         quorum: int = QUORUM,
         workers: Sequence[Funded] = WORKERS,
+        **terms: Any,
     ) -> "World":
         """A chain with the contracts, on which everybody is registered."""
         chain = ServedChain(root / "chain.sqlite")
         accounts = tuple(person.account for person in auditors)
-        contracts = deploy_contracts(chain, auditors=accounts, quorum=quorum)
+        contracts = deploy_contracts(chain, auditors=accounts, quorum=quorum, **terms)
         for person in (*workers, *auditors):
             contracts.register(keys(person.number), person.node, FAR_SECONDS)
         return cls(chain, contracts, MemoryHub(), root)
@@ -195,6 +198,15 @@ class Office:
             keystore.create(key, None, node_seed=self.person.seed, account_key=self.person.secret)
         ledger = LedgerConfig(rpc_urls=(self.world.chain.url,))
         return Config(identity=str(key), data_dir=self.data.root, ledger=ledger)
+
+
+def agree(_: Sequence[Words]) -> None:
+    """An owner who agrees to all."""
+
+
+def refuse(_: Sequence[Words]) -> None:
+    """An owner who agrees to nothing."""
+    raise SapoError("nothing was signed", hint="agree next time", exit_code=ExitCode.KEYSTORE)
 
 
 @asynccontextmanager

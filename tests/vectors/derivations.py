@@ -146,29 +146,36 @@ def _readable(statement: NodeBinding | EpochRoot) -> dict[str, str]:
 def settlements() -> list[dict[str, Any]]:
     """Shares from tallies, and the epoch root that they become."""
     a, b, c, d = ACCOUNTS[:4]
-    scenes: Mapping[str, tuple[list[dict[Account, int]], dict[Account, int], int]] = {
-        "one tally": ([{a: 3, b: 5}], {}, 16),
-        "two tallies, the lower counts": ([{a: 3}, {a: 5}], {}, 16),
-        "three tallies, the median": ([{a: 3}, {a: 5}, {a: 900}], {}, 16),
-        "not named is zero": ([{a: 4}, {}, {b: 6}], {}, 16),
-        "clipped": ([{a: 40, b: 16}, {a: 17, b: 99}], {}, 16),
-        "added to what was": ([{a: 3}], {a: 10, c: 7}, 16),
-        "nobody": ([{}], {}, 16),
-        "zero points": ([{a: 0, b: 1}], {d: 0}, 16),
-        "four tallies": ([{a: 1, b: 4}, {a: 2, b: 3}, {a: 3, b: 2}, {a: 4, b: 1}], {c: 1}, 16),
-        "large": ([{a: 2**64 - 1}], {a: 2**63}, 2**64 - 1),
+    ample = 2**32 - 1
+    scenes: Mapping[str, tuple[list[dict[Account, int]], dict[Account, int], int, int]] = {
+        "one tally": ([{a: 3, b: 5}], {}, 16, ample),
+        "two tallies, the lower counts": ([{a: 3}, {a: 5}], {}, 16, ample),
+        "three tallies, the median": ([{a: 3}, {a: 5}, {a: 900}], {}, 16, ample),
+        "not named is zero": ([{a: 4}, {}, {b: 6}], {}, 16, ample),
+        "clipped": ([{a: 40, b: 16}, {a: 17, b: 99}], {}, 16, ample),
+        "added to what was": ([{a: 3}], {a: 10, c: 7}, 16, ample),
+        "nobody": ([{}], {}, 16, ample),
+        "zero points": ([{a: 0, b: 1}], {d: 0}, 16, ample),
+        "four tallies": ([{a: 1, b: 4}, {a: 2, b: 3}, {a: 3, b: 2}, {a: 4, b: 1}], {c: 1}, 16, ample),
+        "large": ([{a: 2**64 - 1}], {a: 2**63}, 2**64 - 1, 2**64 - 1),
+        "the budget, to the point": ([{a: 16, b: 9, c: 5}], {}, 16, 30),
+        "over the budget, rounded down": ([{a: 16, b: 9, c: 5}], {b: 7}, 16, 29),
+        "over the budget, clipped before": ([{a: 90, b: 16, c: 1}], {}, 16, 20),
+        "over the budget, too little for some": ([{a: 16, b: 16, c: 1, d: 1}], {d: 2}, 16, 17),
+        "a budget of nothing": ([{a: 16}], {b: 3}, 16, 0),
+        "a large budget": ([{a: 2**32 - 2, b: 2**32 - 3, c: 7}], {}, 2**32 - 1, ample),
     }
     return [_settlement(name, *scene) for name, scene in scenes.items()]
 
 
 def _settlement(
-    name: str, counts: list[dict[Account, int]], previous: dict[Account, int], most: int
+    name: str, counts: list[dict[Account, int]], previous: dict[Account, int], most: int, budget: int
 ) -> dict[str, Any]:
     tallies = [
         Tally(ALICE.node, ALICE.account, 3, tuple(sorted(count.items())), Digest(bytes(32)))
         for count in counts
     ]
-    shares = settle(tallies, previous, most)
+    shares = settle(tallies, previous, points_per_epoch=most, epoch_budget=budget)
     proposal = Proposal(ALICE.node, ALICE.account, 3, (), shares)
     root = proposal.root(ContentId(sha256(name.encode()).digest()))
     return {
@@ -176,6 +183,7 @@ def _settlement(
         "tallies": [{account.hex(): str(value) for account, value in count.items()} for count in counts],
         "previous": {account.hex(): str(value) for account, value in previous.items()},
         "points_per_epoch": str(most),
+        "epoch_budget": str(budget),
         "shares": [[s.account.hex(), str(s.points), str(s.cumulative)] for s in shares],
         "proposal_id": root.archive_digest.hex(),
         "epoch_root": _readable(root),

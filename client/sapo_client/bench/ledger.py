@@ -112,7 +112,7 @@ def _shares(epoch: int, accounts: int, points: int, previous: Mapping[Account, i
     names = [Account(number.to_bytes(4, "big") + bytes(15) + b"\x01") for number in range(accounts)]
     counted = tuple((name, points) for name in names)
     tallies = [Tally(NodeId(bytes(32)), name, epoch, counted, _digest("evidence")) for name in names[:3]]
-    return settle(tallies, previous, points)
+    return settle(tallies, previous, points_per_epoch=points, epoch_budget=accounts * points)
 
 
 class _Site:

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sapo_client.cli.options import AccountOptions, Common
 from sapo_client.errors import ExitCode, SapoError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sapo_client.cli.options import Common
-
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Sign what is shown without asking.")]
+
+
+@dataclass(frozen=True)
+class SigningOptions(AccountOptions):
+    """Those of commands that sign for an account what its owner was shown."""
+
+    yes: YesOption = False
+
+    def ask(self, statements: Sequence[Mapping[str, Any]]) -> None:
+        """Shows statements and asks, as ``asker`` does."""
+        asker(self, self.yes)(statements)
 
 
 def asker(common: Common, yes: bool) -> Callable[[Sequence[Mapping[str, Any]]], None]:
@@ -26,12 +37,13 @@ def asker(common: Common, yes: bool) -> Callable[[Sequence[Mapping[str, Any]]], 
     """
 
     def consent(statements: Sequence[Mapping[str, Any]]) -> None:
+        from sapo_client.node.statements import lines
+
         common.output.note("This account is about to sign:")
         for statement in statements:
-            width = max(map(len, statement))
             common.output.note("")
-            for name, value in statement.items():
-                common.output.note(f"  {name:<{width}}  {value}")
+            for line in lines(statement):
+                common.output.note(line)
         if not yes:
             _ask()
 

@@ -7,15 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sapo_client.cli.consent import YesOption, asker
-from sapo_client.cli.options import (
-    Common,
-    IdentityOption,
-    ManifestOption,
-    PassphraseFile,
-    RpcOption,
-    command,
-)
+from sapo_client.cli.consent import SigningOptions
+from sapo_client.cli.options import AccountOptions, Common, ManifestOption, RpcOption, command
 from sapo_client.cli.render import Block, Grid, Pairs
 
 if TYPE_CHECKING:
@@ -24,108 +17,109 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Look at, claim, explain and check what was earned; challenge what is false; give up a node key.",
+    help="Look at, claim, explain and check what was earned; bond; challenge what is false; give up a key.",
 )
 
+Epoch = Annotated[int, typer.Argument(metavar="EPOCH", min=0, help="Number of the epoch.")]
+
 
 @command(app)
-def status(
-    common: Common,
-    identity: IdentityOption = None,
-    rpc: RpcOption = None,
-    passphrase_file: PassphraseFile = None,
-) -> None:
-    """Show registration, points, what is claimable and what waits to be sent."""
+def status(options: AccountOptions) -> None:
+    """Show registration, points, what is claimable, the bond, and what waits to be sent."""
     from sapo_client.node import ledger_commands
 
-    _print(common, ledger_commands.status(_config(common, identity, rpc, passphrase_file)))
+    _print(options, ledger_commands.status(options.account_config()))
 
 
 @command(app)
-def register(
-    common: Common,
-    identity: IdentityOption = None,
-    manifest: ManifestOption = None,
-    rpc: RpcOption = None,
-    passphrase_file: PassphraseFile = None,
-) -> None:
-    """Register the node key with the account, as `sapo join` does by itself."""
+def register(options: SigningOptions) -> None:
+    """Register the node key with the account, or renew that, as `sapo join` does by itself."""
     from sapo_client.node import ledger_commands
 
-    _print(common, ledger_commands.register(_config(common, identity, rpc, passphrase_file, manifest)))
+    _print(options, ledger_commands.register(options.account_config(), options.ask))
 
 
 @command(app)
-def claim(
-    common: Common,
-    identity: IdentityOption = None,
-    rpc: RpcOption = None,
-    passphrase_file: PassphraseFile = None,
-) -> None:
+def claim(options: SigningOptions) -> None:
     """Claim what final epochs granted to this account."""
     from sapo_client.node import ledger_commands
 
-    _print(common, ledger_commands.claim(_config(common, identity, rpc, passphrase_file)))
+    _print(options, ledger_commands.claim(options.account_config(), options.ask))
 
 
 @command(app)
-def challenge(
-    common: Common,
-    epoch: Annotated[int, typer.Argument(metavar="EPOCH", min=0, help="Number of the epoch.")],
-    identity: IdentityOption = None,
-    rpc: RpcOption = None,
-    passphrase_file: PassphraseFile = None,
-) -> None:
+def challenge(options: SigningOptions, epoch: Epoch) -> None:
     """Prove an epoch's posting or one of its auditors false, from what this node heard."""
     from sapo_client.node import ledger_commands
 
-    _print(common, ledger_commands.challenge(_config(common, identity, rpc, passphrase_file), epoch))
+    _print(options, ledger_commands.challenge(options.account_config(), epoch, options.ask))
 
 
 @command(app)
 def payout(
-    common: Common,
+    options: SigningOptions,
     address: Annotated[str, typer.Argument(metavar="ADDRESS", help="Account that is to be paid.")],
-    identity: IdentityOption = None,
-    rpc: RpcOption = None,
-    passphrase_file: PassphraseFile = None,
 ) -> None:
     """Have claims paid to ADDRESS: at once the first time, seven days after its announcement later."""
     from sapo_client.node import ledger_commands
 
-    _print(common, ledger_commands.payout(_config(common, identity, rpc, passphrase_file), address))
+    _print(options, ledger_commands.payout(options.account_config(), address, options.ask))
 
 
 @command(app)
-def explain(
-    common: Common,
-    epoch: Annotated[int, typer.Argument(metavar="EPOCH", min=0, help="Number of the epoch.")],
-    identity: IdentityOption = None,
-    rpc: RpcOption = None,
-    passphrase_file: PassphraseFile = None,
+def bond(
+    options: SigningOptions,
+    amount: Annotated[
+        str | None, typer.Argument(metavar="AMOUNT", help="Tokens; as many as the bond lacks if left out.")
+    ] = None,
 ) -> None:
+    """Bond an auditor's tokens, without which its signatures do not count; a false one costs all of them."""
+    from sapo_client.node import bonds
+
+    _print(options, bonds.bond(options.account_config(), _tokens(amount), options.ask))
+
+
+@command(app, "exit")
+def leave(
+    options: SigningOptions,
+    amount: Annotated[
+        str | None, typer.Argument(metavar="AMOUNT", help="Tokens; all that are bonded if left out.")
+    ] = None,
+) -> None:
+    """Begin to take tokens out of the bond; they can be withdrawn more than two epochs later."""
+    from sapo_client.node import bonds
+
+    _print(options, bonds.leave(options.account_config(), _tokens(amount), options.ask))
+
+
+@command(app)
+def withdraw(options: SigningOptions) -> None:
+    """Take out what `sapo ledger exit` began to, once its delay is over."""
+    from sapo_client.node import bonds
+
+    _print(options, bonds.withdraw(options.account_config(), options.ask))
+
+
+@command(app)
+def explain(options: AccountOptions, epoch: Epoch) -> None:
     """Show which own rollouts of an epoch counted, and why others did not."""
     from sapo_client.node import ledger_commands
 
-    _print(common, ledger_commands.explain(_config(common, identity, rpc, passphrase_file), epoch))
+    _print(options, ledger_commands.explain(options.account_config(), epoch))
 
 
 @command(app)
-def audit(
-    common: Common,
-    epoch: Annotated[int, typer.Argument(metavar="EPOCH", min=0, help="Number of the epoch.")],
-    rpc: RpcOption = None,
-) -> None:
+def audit(common: Common, epoch: Epoch, rpc: RpcOption = None) -> None:
     """Recompute an epoch's root from the tallies that this node heard; exit 7 unless it follows from them."""
     from sapo_client.node import epoch_audit
 
-    _judge(common, epoch_audit.audit(_config(common, rpc=rpc), epoch))
+    _judge(common, epoch_audit.audit(_config(common, rpc), epoch))
 
 
 @command(app)
 def export(
     common: Common,
-    epoch: Annotated[int, typer.Argument(metavar="EPOCH", min=0, help="Number of the epoch.")],
+    epoch: Epoch,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")],
 ) -> None:
     """Write what is behind an epoch's root to a file, for `sapo ledger verify` anywhere."""
@@ -144,17 +138,13 @@ def verify(
     """Recompute an epoch's root from an exported file and the chain; exit 7 unless it follows from them."""
     from sapo_client.node import epoch_audit
 
-    _judge(common, epoch_audit.verify(_config(common, rpc=rpc, manifest=manifest), file))
+    _judge(common, epoch_audit.verify(_config(common, rpc, manifest), file))
 
 
 @command(app)
 def revoke(
-    common: Common,
+    options: SigningOptions,
     node: Annotated[str, typer.Argument(metavar="NODE_ID", help="The node key to give up.")],
-    identity: IdentityOption = None,
-    rpc: RpcOption = None,
-    passphrase_file: PassphraseFile = None,
-    yes: YesOption = False,
 ) -> None:
     """End this account's claim on a node key, such as one of a lost machine."""
     from sapo_client.node import ledger_commands
@@ -165,24 +155,17 @@ def revoke(
         key = NodeId.from_hex(node)
     except LocalProtocolError as error:
         raise typer.BadParameter(str(error), param_hint="NODE_ID") from error
-    config = _config(common, identity, rpc, passphrase_file)
-    _print(common, ledger_commands.revoke(config, key, asker(common, yes)))
+    _print(options, ledger_commands.revoke(options.account_config(), key, options.ask))
 
 
-def _config(
-    common: Common,
-    identity: str | None = None,
-    rpc: list[str] | None = None,
-    passphrase_file: Path | None = None,
-    manifest: Path | None = None,
-) -> Config:
-    flags = {
-        "identity": identity,
-        "ledger.rpc_urls": rpc,
-        "passphrase_file": passphrase_file,
-        "swarm.manifest": manifest,
-    }
-    return common.resolve(flags).config
+def _tokens(amount: str | None) -> int | None:
+    from sapo_client.node.tokens import parse_tokens
+
+    return None if amount is None else parse_tokens(amount)
+
+
+def _config(common: Common, rpc: list[str] | None = None, manifest: Path | None = None) -> Config:
+    return common.resolve({"ledger.rpc_urls": rpc, "swarm.manifest": manifest}).config
 
 
 def _judge(common: Common, facts: dict[str, Any]) -> None:

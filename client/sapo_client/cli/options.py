@@ -6,13 +6,14 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 
 import typer
 
 from sapo_client.cli.render import Output
 
 if TYPE_CHECKING:
+    from sapo_client.config import Config
     from sapo_client.config_layers import Resolved
     from sapo_client.paths import DataDir
 
@@ -68,18 +69,46 @@ class Common:
         return DataDir(self.resolve().config.data_dir)
 
 
+@dataclass(frozen=True)
+class AccountOptions(Common):
+    """Those of commands that deal with the chain for an account."""
+
+    identity: IdentityOption = None
+    manifest: ManifestOption = None
+    rpc: RpcOption = None
+    passphrase_file: PassphraseFile = None
+
+    def account_config(self) -> Config:
+        """The configuration in force."""
+        flags = {
+            "identity": self.identity,
+            "ledger.rpc_urls": self.rpc,
+            "passphrase_file": self.passphrase_file,
+            "swarm.manifest": self.manifest,
+        }
+        return self.resolve(flags).config
+
+
+C = TypeVar("C", bound=Common)
+
+
 def command(
     app: typer.Typer, name: str | None = None
-) -> Callable[[Callable[Concatenate[Common, P], None]], Callable[..., None]]:
-    """A command of `app` whose function takes the common options as its first argument, as one object."""
+) -> Callable[[Callable[Concatenate[C, P], None]], Callable[..., None]]:
+    """A command of `app` whose function takes all shared options as its first argument, as one object.
 
-    def register(function: Callable[Concatenate[Common, P], None]) -> Callable[..., None]:
+    Which ones they are follows from that argument's type.
+    """
+
+    def register(function: Callable[Concatenate[C, P], None]) -> Callable[..., None]:
+        shared = _shared(function)
+
         def run(**given: Any) -> None:
-            common = Common(**{field.name: given.pop(field.name) for field in fields(Common)})
-            function(common, **given)  # type: ignore[call-arg]
+            options = shared(**{field.name: given.pop(field.name) for field in fields(shared)})
+            function(options, **given)  # type: ignore[arg-type, call-arg]
 
         run.__name__, run.__doc__ = function.__name__, function.__doc__
-        signature = _merged(function)
+        signature = _merged(function, shared)
         run.__annotations__ = {key: item.annotation for key, item in signature.parameters.items()}
         run.__signature__ = signature  # type: ignore[attr-defined]
         app.command(name)(run)
@@ -88,19 +117,26 @@ def command(
     return register
 
 
-def _merged(function: Callable[..., None]) -> inspect.Signature:
-    """The function's own parameters without the first, then the common ones."""
+def _shared(function: Callable[..., None]) -> type[Common]:
+    """The type of a function's first parameter."""
+    kind: type[Common] = get_type_hints(function)[next(iter(inspect.signature(function).parameters))]
+    return kind
+
+
+def _merged(function: Callable[..., None], shared: type[Common]) -> inspect.Signature:
+    """The function's own parameters without the first, then the shared ones, the common ones last."""
     hints = get_type_hints(function, include_extras=True)
     own = list(inspect.signature(function).parameters.values())[1:]
-    common_hints = get_type_hints(Common, include_extras=True)
-    shared = [
+    shared_hints = get_type_hints(shared, include_extras=True)
+    common = {field.name for field in fields(Common)}
+    parameters = [
         inspect.Parameter(
             field.name,
             inspect.Parameter.KEYWORD_ONLY,
             default=field.default,
-            annotation=common_hints[field.name],
+            annotation=shared_hints[field.name],
         )
-        for field in fields(Common)
+        for field in sorted(fields(shared), key=lambda field: field.name in common)
     ]
     mine = [item.replace(annotation=hints[item.name], kind=inspect.Parameter.KEYWORD_ONLY) for item in own]
-    return inspect.Signature([*mine, *shared])
+    return inspect.Signature([*mine, *parameters])

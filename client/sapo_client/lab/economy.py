@@ -2,8 +2,8 @@
 
 One player with a strategy stands among honest accounts for many epochs. Points are counted, capped, tallied,
 settled and posted by the rules of the network themselves: `capped_points` (an auditor's count), `settle` (the
-clipped median of the tallies), the epoch budget (the contract's). The model's own are the machines: how
-many rollouts they generate, how many of those are payable, what things cost.
+clipped median of the tallies, within the epoch budget). The model's own are the machines: how many rollouts
+they generate, how many of those are payable, what things cost.
 
 One rule is taken at its weakest: nobody forwards what an author withholds. Every tally reaches every auditor,
 and a proposal pays what all of them come to: the others approve no other one. No bond enters the sums: none
@@ -203,7 +203,7 @@ def play(strategy: Strategy, rules: Rules, prices: Prices, world: World, seed: i
     posted = 0
     for epoch in range(world.epochs):
         shares = game.settlement(epoch, cumulative)
-        if 0 < _total(epoch, shares) <= rules.epoch_budget_points:
+        if _total(epoch, shares):
             cumulative = {share.account: share.cumulative for share in shares}
             posted += 1
     points = sum(cumulative.get(account, 0) for account in game.accounts)
@@ -242,7 +242,13 @@ class _Game:
         """Everybody's share of an epoch."""
         heard = self._heard()
         tallies = [self._tally(epoch, auditor, heard[auditor]) for auditor in range(self._auditors)]
-        return settle(tallies, previous, self._rules.points_per_epoch)
+        rules = self._rules
+        return settle(
+            tallies,
+            previous,
+            points_per_epoch=rules.points_per_epoch,
+            epoch_budget=rules.epoch_budget_points,
+        )
 
     def _tally(self, epoch: int, auditor: int, heard: Mapping[Account, int]) -> Tally:
         points = capped_points(heard, heard, self._rules.points_per_epoch)

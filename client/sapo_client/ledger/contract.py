@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from eth_utils import keccak, to_checksum_address
 from web3 import Web3
-from web3.types import FilterParams
+from web3.types import BlockIdentifier, FilterParams
 
 from sapo_client.ledger.artefact import CONTRACTS, Artefact, load
 from sapo_client.ledger.errors import NotYet
@@ -63,7 +63,10 @@ class Contract:
         return self.artefact.is_code(code)
 
     def _call(self, function: str, *arguments: object) -> Any:
-        return self._rpc.ask(lambda web3: self._bind(web3).functions[function](*arguments).call())
+        def call(web3: Web3, block: BlockIdentifier) -> Any:
+            return _hashable(self._bind(web3).functions[function](*arguments).call(block_identifier=block))
+
+        return self._rpc.read(call, f"what {self.NAME}.{function} says")
 
     def _encode(self, function: str, *arguments: object) -> bytes:
         return bytes.fromhex(self._bind(Web3()).encode_abi(function, arguments)[2:])
@@ -134,18 +137,9 @@ class Ledger(Contract):
         return int(self._call("nextEpoch"))
 
     def tip(self) -> Tip:
-        """Where the records begin, as one endpoint says."""
-        return _tip(self._call("lastFinal"))
-
-    def agreed_tip(self) -> Tip:
-        """Where the records begin at a block that most endpoints have, as they agree.
-
-        Raises:
-            NotYet, Disagreement: the endpoints are not that far, or disagree.
-        """
-        block = self._rpc.survey()
-        what = f"the last final epoch at block {block}"
-        return self._rpc.agree(lambda web3: self._tip_at(web3, block), what)
+        """Where the records of final epochs begin."""
+        history, block = self._call("lastFinal")
+        return Tip(Digest(history), block)
 
     def final_events(self, first_block: int, last_block: int) -> list[Answer[tuple[bytes, ...]]]:
         """The data of the ``EpochFinal`` events of some blocks, as each endpoint tells them."""
@@ -173,6 +167,10 @@ class Ledger(Contract):
         """How long a posting can be challenged before it may become final."""
         return int(self._call("challengeSeconds"))
 
+    def epoch_budget(self) -> int:
+        """Most points that one epoch may grant."""
+        return int(self._call("epochBudget"))
+
     def auditor_bond(self) -> int:
         """What an auditor must have bonded, in the token's smallest unit."""
         return int(self._call("auditorBond"))
@@ -188,10 +186,6 @@ class Ledger(Contract):
     def vault(self) -> "Vault":
         """The contract that holds the auditors' bonds."""
         return Vault(self._rpc, Account.from_hex(self._call("vault")))
-
-    def _tip_at(self, web3: Web3, block: int) -> Tip:
-        _require_block(web3, block)
-        return _tip(self._bind(web3).functions.lastFinal().call(block_identifier=block))
 
 
 class Verifier(Contract):
@@ -370,9 +364,9 @@ def _record(fields: Any) -> EpochRecord | None:
     return EpochRecord(root, posted_at)
 
 
-def _tip(fields: Any) -> Tip:
-    history, block = fields
-    return Tip(Digest(history), block)
+def _hashable(value: Any) -> Any:
+    """An answer that can be counted among others."""
+    return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value
 
 
 def _block(number: int) -> Any:

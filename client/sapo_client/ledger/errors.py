@@ -1,12 +1,21 @@
 """What goes wrong with the ledger, in words for people."""
 
-from collections.abc import Sequence
+import threading
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from sapo_client.errors import ExitCode, SapoError
 
 
 class LedgerError(SapoError):
-    """The chain or its contracts are not what the manifest promises, or they refuse."""
+    """The chain or its contracts are not what the manifest promises, or they refuse.
+
+    Attributes:
+        kind: what it is counted as.
+    """
+
+    kind: ClassVar[str] = "other"
 
     def __init__(self, text: str, *, hint: str) -> None:
         super().__init__(text, hint=hint, exit_code=ExitCode.LEDGER)
@@ -15,6 +24,7 @@ class LedgerError(SapoError):
 class LedgerUnavailable(LedgerError):
     """No endpoint of the chain answers at the moment."""
 
+    kind = "unavailable"
     transient = True
 
     def __init__(self, urls: Sequence[str], reason: str) -> None:
@@ -27,12 +37,14 @@ class LedgerUnavailable(LedgerError):
 class NotYet(LedgerError):
     """An endpoint cannot say now what it will be able to say."""
 
+    kind = "not_yet"
     transient = True
 
 
 class Disagreement(LedgerError):
     """The endpoints contradict each other, and no majority decides."""
 
+    kind = "disagreement"
     transient = True
 
     def __init__(self, what: str) -> None:
@@ -60,7 +72,27 @@ class WrongChain(LedgerError):
     Before a node starts that is a mistake of its user; later it is the endpoint's, and passes.
     """
 
+    kind = "wrong_chain"
     transient = True
 
     def __init__(self, urls: Sequence[str], reason: str) -> None:
         super().__init__(f"{', '.join(urls)}: {reason}", hint="give the RPC address of the manifest's chain")
+
+
+class ErrorCounts:
+    """Errors by kind since they were last taken; from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: Counter[str] = Counter()
+
+    def note(self, error: Exception) -> None:
+        """Count one; what is not ours is of the kind ``rpc``."""
+        with self._lock:
+            self._counts[error.kind if isinstance(error, LedgerError) else "rpc"] += 1
+
+    def take(self) -> Mapping[str, int]:
+        """What was counted, which is then forgotten."""
+        with self._lock:
+            taken, self._counts = self._counts, Counter()
+        return taken

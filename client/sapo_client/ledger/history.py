@@ -48,7 +48,6 @@ class History:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._agreed: Tip | None = None
         self._known: dict[Digest, _Link] = {}
         self._lock = threading.Lock()
 
@@ -76,20 +75,13 @@ class History:
         """Newest first."""
         if len(self._known) > _KEPT:
             self._known.clear()
-        tip, blocks = self._tip(), 1
+        tip, blocks = self._ledger.tip(), 1
         while tip.history != _EMPTY:
             if tip.history not in self._known:
                 self._read(tip, blocks)
             link = self._known[tip.history]
             yield link.record
             tip, blocks = link.before, _CHUNK_BLOCKS
-
-    def _tip(self) -> Tip:
-        """Where the records begin. That nothing has changed is one endpoint's word, as it may be behind."""
-        tip = self._ledger.tip()
-        if tip != self._agreed:
-            tip = self._agreed = self._ledger.agreed_tip()
-        return tip
 
     def _read(self, tip: Tip, blocks: int) -> None:
         """Take over a record from whoever shows it, and others from so many blocks that end with its own."""

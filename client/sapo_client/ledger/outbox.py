@@ -9,7 +9,7 @@ the chain takes one of a wish's transactions at most.
 import sqlite3
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -128,6 +128,28 @@ class Outbox:
             )
             return changed.rowcount > 0
 
+    def add_series(self, kind: str, calls: Sequence[Call]) -> bool:
+        """Queue wishes that follow each other, all or none; none while one of their kind is under way.
+
+        For what does more the second time: each series is new, whatever was wished before it.
+
+        Returns:
+            whether it was queued.
+        """
+        begun = "SELECT COUNT(*), TOTAL(state IN ('queued', 'signed')) FROM entries WHERE kind = ?"
+        with self._transaction() as connection:
+            known, under_way = connection.execute(begun, (kind,)).fetchone()
+            if under_way:
+                return False
+            connection.executemany(
+                "INSERT INTO entries (kind, key, recipient, data, value_wei) VALUES (?, ?, ?, ?, ?)",
+                [
+                    (kind, str(number), call.to, call.data, str(call.value_wei))
+                    for number, call in enumerate(calls, start=known)
+                ],
+            )
+            return True
+
     def entries(self, *states: State) -> list[Entry]:
         """The entries in given states (all if none is named), oldest first."""
         wanted = states or tuple(State)
@@ -146,10 +168,11 @@ class Outbox:
             row = connection.execute("SELECT state FROM entries WHERE id = ?", (entry.id,)).fetchone()
         return State(row[0]) is State.QUEUED
 
-    def counts(self) -> dict[State, int]:
-        """How many entries are in each state."""
+    def counts(self, kind: str | None = None) -> dict[State, int]:
+        """How many entries, of one kind if it is named, are in each state."""
+        query = "SELECT state, COUNT(*) FROM entries WHERE ? IS NULL OR kind = ? GROUP BY state"
         with self._transaction() as connection:
-            rows = connection.execute("SELECT state, COUNT(*) FROM entries GROUP BY state").fetchall()
+            rows = connection.execute(query, (kind, kind)).fetchall()
         return {**dict.fromkeys(State, 0), **{State(state): count for state, count in rows}}
 
     def sign(self, entry: Entry, signed: Signed) -> None:

@@ -30,6 +30,16 @@ class Stake:
 
 
 @dataclass(frozen=True, slots=True)
+class ContractAddresses:
+    """The contracts that the ledger's own created, and the token that they pay and hold."""
+
+    distributor: Account
+    token: Account
+    verifier: Account
+    vault: Account
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerStatus:
     """How far this node's own transactions are.
 

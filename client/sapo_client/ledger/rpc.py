@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
+from eth_typing import BlockNumber
 from web3 import Web3
 from web3.exceptions import Web3Exception, Web3RPCError
+from web3.types import BlockIdentifier
 
 from sapo_client.ledger.endpoints import Endpoint, EndpointStatus, Unanswered, connect
 from sapo_client.ledger.errors import Disagreement, LedgerError, LedgerUnavailable, NotYet, WrongChain
@@ -137,6 +139,25 @@ class Rpc:
             raise unable[0]
         raise Disagreement(what or "the newest blocks")
 
+    def read(self, question: Callable[[Web3, BlockIdentifier], T], what: str) -> T:
+        """What the state after one block says, as ``agree``; of the newest one that most endpoints have.
+
+        Where one address only is named, its word on its own newest block is all there is.
+
+        Raises:
+            WrongChain, LedgerUnavailable, Disagreement, LedgerError: as ``agree``.
+        """
+        if len(self._endpoints) == 1:
+            return self.ask(lambda web3: question(web3, "latest"))
+        block = self._common_block()
+
+        def asked(web3: Web3) -> T:
+            if web3.eth.block_number < block:
+                raise NotYet(f"it has no block {block} yet", hint="wait for it")
+            return question(web3, BlockNumber(block))
+
+        return self.agree(asked, what)
+
     def compare(self, answers: Sequence[Answer[Any]], what: str) -> None:
         """Count and tell those whose answer a majority denies; all of them where there is no majority."""
         known = [answer for answer in answers if answer.value is not None]
@@ -189,6 +210,17 @@ class Rpc:
         self._judge(heads)
         fresh = sorted(number for endpoint, (number, _) in heads.items() if not endpoint.is_stale)
         return fresh[(len(fresh) - 1) // 2]  # one that boasts, or one of many that lags, does not count
+
+    def _common_block(self) -> int:
+        """The newest block that half of those who answer have; who boasts of more does not count."""
+        answers = self.each(lambda web3: int(web3.eth.block_number))
+        heads = sorted(answer.value for answer in answers if answer.value is not None)
+        if not heads:
+            raise self._nobody("all of them were asked")
+        low, high = heads[(len(heads) - 1) // 2], heads[len(heads) // 2]
+        if high - low > _STALE_BLOCKS:  # of two, nobody knows which one holds the other back
+            raise Disagreement("the newest blocks")
+        return low
 
     def _judge(self, heads: Mapping[Endpoint, tuple[int, int]]) -> None:
         highest = max(number for number, _ in heads.values())

@@ -10,7 +10,7 @@ from eth_account.signers.local import LocalAccount
 from web3.exceptions import Web3Exception
 
 from sapo_client.ledger import transactions as tx
-from sapo_client.ledger.errors import LedgerError, LedgerUnavailable
+from sapo_client.ledger.errors import ErrorCounts, LedgerError, LedgerUnavailable
 from sapo_client.ledger.fees import DEFAULT_LIMIT_WEI, STUCK_BLOCKS
 from sapo_client.ledger.outbox import Entry, Outbox, State
 from sapo_client.ledger.rpc import Rpc
@@ -18,7 +18,14 @@ from sapo_client.ledger.settlement import Fate, Settled, fate, is_lost, settled_
 from sapo_protocol.identifiers import Account
 
 _NEEDLESS: Final = frozenset(
-    {"AlreadyProven", "EpochNotIncreasing", "NoPayoutChange", "NothingLive", "NothingToClaim"}
+    {
+        "AlreadyProven",
+        "EpochNotIncreasing",
+        "NoPayoutChange",
+        "NothingExiting",
+        "NothingLive",
+        "NothingToClaim",
+    }
 )
 """Somebody else has settled or challenged the epoch, or the points are paid: what we wanted is so."""
 
@@ -30,6 +37,7 @@ _HOPELESS: Final = frozenset(
         "NoContradiction",
         "NoDecrease",
         "NotAuditor",
+        "NotThatMuchBonded",
         "NotRegistered",
         "OverBudget",
         "RootRejected",
@@ -69,6 +77,7 @@ class Sender:
         confirmations: blocks, the transaction's own included, that make it count as settled.
         limit_wei: most that a unit of gas may cost.
         clock: monotonic, in seconds.
+        errors: counts what went wrong with single transactions.
 
     Attributes:
         last_error: what went wrong last, if that is not over.
@@ -84,6 +93,7 @@ class Sender:
         confirmations: int,
         limit_wei: int = DEFAULT_LIMIT_WEI,
         clock: Callable[[], float] = time.monotonic,
+        errors: ErrorCounts | None = None,
     ) -> None:
         self.last_error: str | None = None
         self.head = 0
@@ -94,6 +104,7 @@ class Sender:
         self._confirmations = confirmations
         self._limit_wei = limit_wei
         self._clock = clock
+        self._errors = errors or ErrorCounts()
         self._chain_nonce = 0
         self._delays: dict[int, _Delay] = {}
         self._one_at_a_time = threading.Lock()  # an abandoned thread may still be in here
@@ -136,6 +147,7 @@ class Sender:
         except LedgerUnavailable:
             raise
         except (LedgerError, Web3Exception) as error:  # a busy endpoint has many words for "later"
+            self._errors.note(error)
             self.last_error = f"{entry.kind} {entry.key}: {error}"
             self._postpone(entry)
 
@@ -159,6 +171,7 @@ class Sender:
         if refused.error in _NEEDLESS:
             self._outbox.confirm(entry, refused.error)
         else:
+            self._errors.note(refused)
             self._outbox.refuse(entry, str(refused.error))
             self.last_error = f"{entry.kind} {entry.key}: {refused}"
 

@@ -1,7 +1,7 @@
 """The ledger as a node sees it: trio outside, blocking web3 in worker threads inside."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -11,14 +11,14 @@ import trio
 from eth_account.signers.local import LocalAccount
 from web3.exceptions import Web3Exception
 
-from sapo_client.ledger.contract import Contract, Distributor, Registry, Token
+from sapo_client.ledger.contract import Contract, Distributor, Registry, Token, Vault
 from sapo_client.ledger.contract import Ledger as EpochLedger
-from sapo_client.ledger.errors import LedgerError, LedgerUnavailable, WrongChain
+from sapo_client.ledger.errors import ErrorCounts, LedgerError, LedgerUnavailable, WrongChain
 from sapo_client.ledger.fees import DEFAULT_LIMIT_WEI, STUCK_BLOCKS
 from sapo_client.ledger.fraud import FraudProof
 from sapo_client.ledger.history import History
 from sapo_client.ledger.outbox import Outbox, State
-from sapo_client.ledger.records import EpochRecord, LedgerStatus, Stake
+from sapo_client.ledger.records import ContractAddresses, EpochRecord, LedgerStatus, Stake
 from sapo_client.ledger.rpc import Rpc
 from sapo_client.ledger.scan import RegistryView, last_block_before
 from sapo_client.ledger.sender import Sender
@@ -76,8 +76,14 @@ class Ledger:
         self._ledger = EpochLedger(self._rpc, manifest.ledger)
         self._history = History(self._ledger)
         self._outbox = Outbox(outbox_path, owner=f"{manifest.swarm_id} 0x{self._account.hex()}")
+        self._errors = ErrorCounts()
         self._sender = Sender(
-            self._rpc, account, self._outbox, confirmations=confirmations, limit_wei=limit_wei
+            self._rpc,
+            account,
+            self._outbox,
+            confirmations=confirmations,
+            limit_wei=limit_wei,
+            errors=self._errors,
         )
         self._claims = RegistryView(self._rpc, self._registry, confirmations=confirmations)
         self._outage: str | None = None
@@ -136,6 +142,10 @@ class Ledger:
         """Most points that an account may earn in one epoch."""
         return await self._in_thread(lambda: self._ledger.verifier().points_cap())
 
+    async def epoch_budget(self) -> int:
+        """Most points that one epoch may grant, to all accounts together."""
+        return await self._in_thread(self._ledger.epoch_budget)
+
     async def granted_points(self) -> int:
         """Points of all final epochs together."""
         return await self._in_thread(lambda: self._pay_side()[0].granted_points())
@@ -147,6 +157,23 @@ class Ledger:
     async def stake(self, account: Account | None = None) -> Stake:
         """What an account (this one if none is named) has in the vault."""
         return await self._in_thread(lambda: self._ledger.vault().stake(account or self._account))
+
+    async def auditor_bond(self) -> int:
+        """What an auditor must have bonded for its signatures to count, in the token's smallest unit."""
+        return await self._in_thread(self._ledger.auditor_bond)
+
+    async def exit_seconds(self) -> int:
+        """From a requested exit to its withdrawal."""
+        return await self._in_thread(lambda: self._ledger.vault().exit_seconds())
+
+    async def contracts(self) -> ContractAddresses:
+        """Where the contracts are that transactions go to."""
+        return await self._in_thread(self._addresses)
+
+    async def registered_until(self, node_key: bytes) -> int:
+        """The end of this account's claim on a node key, in Unix seconds; 0 if there is none."""
+        await self.live_accounts()
+        return self._claims.end_seconds(self._account, NodeId(node_key))
 
     async def claimed(self, account: Account | None = None) -> int:
         """Points that an account (this one if none is named) was paid so far."""
@@ -179,10 +206,18 @@ class Ledger:
             endpoints=self._rpc.endpoints,
         )
 
-    async def pending(self) -> int:
-        """How many wishes are not settled by now, whichever process sends them."""
-        counts = await self._in_thread(self._outbox.counts)
+    def take_errors(self) -> Mapping[str, int]:
+        """How many questions and transactions failed since this was last asked, by kind."""
+        return self._errors.take()
+
+    async def pending(self, kind: str | None = None) -> int:
+        """How many wishes, of one kind if it is named, are not settled, whichever process sends them."""
+        counts = await self._in_thread(lambda: self._outbox.counts(kind))
         return counts[State.QUEUED] + counts[State.SIGNED]
+
+    async def refused(self, kind: str) -> int:
+        """How many wishes of a kind the contracts will never accept."""
+        return (await self._in_thread(lambda: self._outbox.counts(kind)))[State.REFUSED]
 
     # Writing
 
@@ -242,6 +277,25 @@ class Ledger:
         call = Call(distributor.address, distributor.apply_payout(self._account))
         await self._enqueue("payout", f"apply {payout}:{effective_seconds}", call)
 
+    async def bond(self, amount: int) -> bool:
+        """Queue that tokens of this account become its bond; false while an earlier bond is on its way."""
+        at = await self.contracts()
+        vault, token = Vault(self._rpc, at.vault), Token(self._rpc, at.token)
+        approve = Call(at.token, token.approve(at.vault, amount))
+        return await self._enqueue_series(
+            "bond", approve, Call(at.vault, vault.deposit(self._account, amount))
+        )
+
+    async def request_exit(self, amount: int) -> bool:
+        """Queue that a part of this account's bond is on its way out; false as ``bond``."""
+        vault = await self._in_thread(self._ledger.vault)
+        return await self._enqueue_series("exit", Call(vault.address, vault.request_exit(amount)))
+
+    async def withdraw(self) -> bool:
+        """Queue that this account takes out what has waited for its time; false as ``bond``."""
+        vault = await self._in_thread(self._ledger.vault)
+        return await self._enqueue_series("withdrawal", Call(vault.address, vault.withdraw()))
+
     async def run(self) -> None:
         """Send what is queued until cancelled. What goes wrong is recorded and tried again, never raised."""
         outage_seconds = _FIRST_OUTAGE_SECONDS
@@ -267,6 +321,12 @@ class Ledger:
         self._counts = await self._in_thread(self._outbox.counts)
         self._wake.set()
 
+    async def _enqueue_series(self, kind: str, *calls: Call) -> bool:
+        added = await self._in_thread(lambda: self._outbox.add_series(kind, calls))
+        self._counts = await self._in_thread(self._outbox.counts)
+        self._wake.set()
+        return added
+
     async def _look_back(self) -> None:
         """Take down what a step has changed; the counts last, for others wait for them."""
         counts = await self._in_thread(self._outbox.counts)
@@ -280,7 +340,11 @@ class Ledger:
         # A call that hangs must not hold up the node's end: its thread is left to finish by itself.
         try:
             return await trio.to_thread.run_sync(work, abandon_on_cancel=True)  # type: ignore[call-arg]  # older stubs
+        except LedgerError as error:
+            self._errors.note(error)
+            raise
         except Web3Exception as error:
+            self._errors.note(error)
             names = [endpoint.name for endpoint in self._rpc.endpoints]
             raise LedgerUnavailable(names, f"it makes no sense ({error})") from error
 
@@ -312,6 +376,11 @@ class Ledger:
             distributor = self._ledger.distributor()
             self._contracts = distributor, distributor.token()
         return self._contracts
+
+    def _addresses(self) -> ContractAddresses:
+        distributor, token = self._pay_side()
+        verifier, vault = self._ledger.verifier(), self._ledger.vault()
+        return ContractAddresses(distributor.address, token.address, verifier.address, vault.address)
 
 
 def _require_code(contract: Contract) -> None:

@@ -66,6 +66,8 @@ class Receipt:
 class Refused(LedgerError):
     """A contract refuses the call; ``error`` is the name of its custom error, if it gave one."""
 
+    kind = "refused"
+
     def __init__(self, error: str | None, text: str) -> None:
         super().__init__(f"the contract refuses: {error or text}", hint="`sapo ledger status` shows more")
         self.error = error
@@ -73,6 +75,8 @@ class Refused(LedgerError):
 
 class NonceUsed(LedgerError):
     """The account has sent another transaction with this nonce."""
+
+    kind = "nonce_used"
 
     def __init__(self) -> None:
         super().__init__("the nonce is used up", hint="one process only may send from an account")

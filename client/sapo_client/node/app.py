@@ -38,15 +38,17 @@ from sapo_client.node.doppelganger import Doppelganger, DoppelgangerParts
 from sapo_client.node.gossip import Gossip
 from sapo_client.node.heard import Heard
 from sapo_client.node.host import open_transport
-from sapo_client.node.identity import CERTIFICATE_SECONDS, OwnCertificate
+from sapo_client.node.identity import OwnCertificate
 from sapo_client.node.judge import Judge
 from sapo_client.node.manifests import require_same_suite, settle_manifest
 from sapo_client.node.proofs import Proofs
 from sapo_client.node.ratings import Ratings
+from sapo_client.node.registration import Registration
 from sapo_client.node.reports import Reports
 from sapo_client.node.rotation import require_in_use
 from sapo_client.node.rounds import Author, RoundParts, Rounds
 from sapo_client.node.shutdown import Shutdown
+from sapo_client.node.statements import Signer, Words, lines, statement_words
 from sapo_client.node.supervisor import Service, Supervisor, find_sapo_error
 from sapo_client.node.telemetry import Telemetry
 from sapo_client.node.upkeep import keep_log_short, start_up_set_aside
@@ -192,9 +194,7 @@ class Node:
         self._gossip = Gossip(
             manifest, self._transport, self._certificates, self._admission, self._pool, self._heard,
             self._telemetry, self._identity.account,
-            OwnCertificate(self._identity.node_seed, self._identity.account_key, manifest, self._clock),
-            self._clock, self._origins,
-            self._open_proofs(), self._screens,
+            self._own_certificate(), self._clock, self._origins, self._open_proofs(), self._screens,
         )  # fmt: skip
         self._doppelganger = Doppelganger(self._doppelganger_parts())
         self._gossip.on_own = self._doppelganger.hear
@@ -230,6 +230,7 @@ class Node:
             nursery.start_soon(self._keep("watch", self._watch().run))
             if self._ledger is not None and self._auditor is not None:
                 nursery.start_soon(self._keep("ledger", self._run_ledger))
+                nursery.start_soon(self._keep("registration", self._registration(self._ledger).run))
                 nursery.start_soon(self._keep("auditor", self._auditor.run))
             with start_up_set_aside():
                 yield
@@ -280,13 +281,27 @@ class Node:
         keep_status(self._data.status, self._reports().status())
 
     async def _run_ledger(self) -> None:
-        """Sees that chain and manifest agree, registers once, then sends what is queued."""
+        """Sees that chain and manifest agree, registers, then sends what is queued."""
         assert self._ledger is not None
         await self._ledger.check()
-        if (self._author.account, self._author.node) not in await self._ledger.live_accounts():
-            not_after = int(self._clock()) + CERTIFICATE_SECONDS
-            await self._ledger.register(self._author.node, not_after)
+        await self._registration(self._ledger).look()
         await self._ledger.run()
+
+    def _registration(self, ledger: Ledger) -> Registration:
+        signer = Signer(self._manifest.chain_id, self._author.account)
+        return Registration(
+            self._manifest, signer, self._author.node, ledger, self._events, self._clock, _show_signed
+        )
+
+    def _own_certificate(self) -> OwnCertificate:
+        identity, domain = self._identity, self._manifest.binding_domain
+        return OwnCertificate(
+            identity.node_seed,
+            identity.account_key,
+            self._manifest,
+            self._clock,
+            show=lambda binding: _show_signed(statement_words(binding, domain)),
+        )
 
     def _watch(self) -> Watch:
         ratings = Ratings(self._certificates, self._reputation)
@@ -457,6 +472,11 @@ class Node:
                 clock=self._clock,
             )
         )
+
+
+def _show_signed(words: Words) -> None:
+    """What the account signs, for whoever watches: nobody is asked while a node runs."""
+    print("this account signs:", *lines(words), sep="\n", file=sys.stderr)
 
 
 def _on_all_interfaces(address: str) -> str:

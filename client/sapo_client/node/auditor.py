@@ -30,12 +30,7 @@ from sapo_client.node.telemetry import Telemetry
 from sapo_client.node.watcher import Watcher, WatcherParts
 from sapo_client.swarm.transport import Inbound, Transport
 from sapo_protocol import secp256k1
-from sapo_protocol.contributions import (
-    Approval,
-    Proposal,
-    Tally,
-    settle,
-)
+from sapo_protocol.contributions import Approval, Proposal, Share, Tally, settle
 from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.envelope import Kind, seal
 from sapo_protocol.epochs import epoch_at, epoch_start_seconds
@@ -96,6 +91,7 @@ class Auditor:
         self._parts = parts
         self._auditors: tuple[Account, ...] = ()
         self._quorum = 0
+        self._epoch_budget = 0
         self._done = -1
         self._followed = -1
         self._inbox: trio.MemoryReceiveChannel[Inbound] | None = None
@@ -107,6 +103,7 @@ class Auditor:
     async def run(self) -> None:
         """Listens and audits until cancelled; may be run again after that."""
         parts = self._parts
+        self._epoch_budget = await parts.ledger.epoch_budget()
         self._auditors, self._quorum = await parts.ledger.auditors()
         swarm_id = parts.manifest.swarm_id
         parts.gossip.serve_messages(contributions_protocol(swarm_id), self._recent)
@@ -208,7 +205,7 @@ class Auditor:
                 "ledger_error", text="the last final settlement is not in the archive"
             )
             return
-        shares = settle(list(tallies.values()), previous, parts.manifest.limits.points_per_epoch)
+        shares = self._settle(tallies, previous)
         if not any(share.points for share in shares):
             return  # nobody earned anything: there is nothing to post
         proposal = Proposal(parts.author.node, parts.author.account, epoch, tuple(sorted(tallies)), shares)
@@ -236,20 +233,32 @@ class Auditor:
 
     def _agrees(self, proposal: Proposal, last: EpochRoot | None) -> bool:
         parts = self._parts
-        cap = parts.manifest.limits.points_per_epoch
-        settles = is_settlement(parts.archive, proposal, last, quorum=self._quorum, points_cap=cap)
-        return settles and self._pays_as_everybody_counted(proposal, cap)
+        settles = is_settlement(
+            parts.archive,
+            proposal,
+            last,
+            quorum=self._quorum,
+            points_cap=parts.manifest.limits.points_per_epoch,
+            epoch_budget=self._epoch_budget,
+        )
+        return settles and self._pays_as_everybody_counted(proposal)
 
-    def _pays_as_everybody_counted(self, proposal: Proposal, cap: int) -> bool:
+    def _pays_as_everybody_counted(self, proposal: Proposal) -> bool:
         """Whether a proposal grants what all tallies held here grant.
 
         A proposer may not hold every tally in time. It may not choose among them, either: of two tallies,
         one of them false, the lower median is whatever the liar likes to take away.
         """
         tallies = self._parts.archive.tallies(proposal.epoch)
-        everybodys = {share.account: share.points for share in settle([*tallies.values()], {}, cap)}
+        everybodys = {share.account: share.points for share in self._settle(tallies, {})}
         granted = {share.account: share.points for share in proposal.shares if share.points}
         return granted == everybodys
+
+    def _settle(
+        self, tallies: Mapping[ContentId, Tally], previous: Mapping[Account, int]
+    ) -> tuple[Share, ...]:
+        cap = self._parts.manifest.limits.points_per_epoch
+        return settle([*tallies.values()], previous, points_per_epoch=cap, epoch_budget=self._epoch_budget)
 
     async def _post(self, epoch: int, turn: int) -> None:
         """Posts a root that a quorum approved: the proposer at once, the others a turn later."""

@@ -45,6 +45,7 @@ class Posting:
     auditors: tuple[Account, ...]
     quorum: int
     points_cap: int
+    epoch_budget: int
 
 
 def audit(config: Config, epoch: int) -> Facts:
@@ -129,8 +130,8 @@ def _posting(manifest: Manifest, config: Config, epoch: int) -> Posting:
             hint="`sapo ledger status` names the last final epoch",
             exit_code=ExitCode.LEDGER,
         )
-    terms = (*ledger.auditors(), ledger.verifier().points_cap())
-    return Posting(record, final is not None, last.root if last else None, *terms)
+    limits = ledger.verifier().points_cap(), ledger.epoch_budget()
+    return Posting(record, final is not None, last.root if last else None, *ledger.auditors(), *limits)
 
 
 def _recompute(posting: Posting, dossier: Dossier, manifest: Manifest) -> Facts:
@@ -139,12 +140,13 @@ def _recompute(posting: Posting, dossier: Dossier, manifest: Manifest) -> Facts:
     root, tallies = posting.record.root, archive.tallies(dossier.epoch)
     proposal = archive.proposal(ContentId(root.archive_digest))
     taken = set(proposal.tallies) if proposal else set()
-    rows = _accounts(proposal, list(tallies.values()), posting.points_cap)
+    rows = _accounts(proposal, list(tallies.values()), posting)
     return {
         "epoch": root.epoch,
         "state": "final" if posting.is_final else "can be challenged",
         "root": root.contribution_root.hex(),
         "total": root.total,
+        "budget": posting.epoch_budget,
         "quorum": posting.quorum,
         "verdict": _verdict(posting, proposal, archive),
         "paid as by all tallies": all(row["posted"] == row["all tallies"] for row in rows),
@@ -165,23 +167,26 @@ def _verdict(posting: Posting, proposal: Proposal | None, archive: Archive) -> s
         return "unknown: the proposal behind the root is not here"
     if proposal.root(ContentId(root.archive_digest)) != root:
         return "FALSE: the root is not that of the proposal behind it"
-    terms = {"quorum": posting.quorum, "points_cap": posting.points_cap}
+    terms = {
+        "quorum": posting.quorum, "points_cap": posting.points_cap, "epoch_budget": posting.epoch_budget,
+    }  # fmt: skip
     if not is_settlement(archive, proposal, posting.last, **terms):
         return "FALSE, or tallies are missing here: those that are here settle to something else"
     return EXPLAINED
 
 
-def _accounts(proposal: Proposal | None, tallies: list[Tally], points_cap: int) -> list[Facts]:
+def _accounts(proposal: Proposal | None, tallies: list[Tally], posting: Posting) -> list[Facts]:
     """Every account that was paid or counted: what was posted, and what all tallies together come to."""
     posted = {share.account: share.points for share in proposal.shares if share.points} if proposal else {}
-    settled = settle(tallies, {}, points_cap) if tallies else ()
-    medians = {share.account: share.points for share in settled}
+    terms = {"points_per_epoch": posting.points_cap, "epoch_budget": posting.epoch_budget}
+    settled = settle(tallies, {}, **terms)
+    granted = {share.account: share.points for share in settled}
     counts = [dict(tally.points) for tally in tallies]
     return [
         {
             "account": str(account),
             "posted": posted.get(account, 0),
-            "all tallies": medians.get(account, 0),
+            "all tallies": granted.get(account, 0),
             "counts": [count.get(account, 0) for count in counts],
         }
         for account in sorted(set(posted).union(*counts))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from sapo_client.node.clock import Clock
@@ -19,13 +20,25 @@ _BACKDATED_SECONDS: Final = 60
 
 
 class OwnCertificate:
-    """The sealed certificate of this node, renewed at half its time or when the clock stepped out of it."""
+    """The sealed certificate of this node, renewed at half its time or when the clock stepped out of it.
 
-    def __init__(self, node_seed: bytes, account_key: bytes, manifest: Manifest, clock: Clock) -> None:
+    Args:
+        show: takes each binding that the account signs, for its owner to see.
+    """
+
+    def __init__(
+        self,
+        node_seed: bytes,
+        account_key: bytes,
+        manifest: Manifest,
+        clock: Clock,
+        show: Callable[[NodeBinding], None] = lambda _: None,
+    ) -> None:
         self._node_seed = node_seed
         self._account_key = account_key
         self._manifest = manifest
         self._clock = clock
+        self._show = show
         self._message = b""
         self._not_before_seconds = 0
         self._renew_at_seconds = 0
@@ -39,6 +52,7 @@ class OwnCertificate:
 
     def _renew(self, now_seconds: int) -> None:
         binding = own_binding(ed25519.public_key(self._node_seed), self._manifest, now_seconds)
+        self._show(binding)
         envelope = issue_certificate(
             self._node_seed, self._account_key, binding, self._manifest.binding_domain
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,18 +17,23 @@ from sapo_client import keystore, locks
 from sapo_client.config import Config
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.keystore import Identity
+from sapo_client.node.books import Consent, Facts
 from sapo_client.node.identity import OwnCertificate, own_binding
-from sapo_client.node.ledger_commands import Facts, registrations
+from sapo_client.node.ledger_commands import registrations
 from sapo_client.node.manifests import settle_manifest
-from sapo_client.node.statements import Words, revocation_words, statement_words
+from sapo_client.node.registration import end_of_new
+from sapo_client.node.statements import (
+    Signer,
+    Words,
+    registration_words,
+    revocation_words,
+    statement_words,
+)
 from sapo_client.passphrase import PassphraseSource
 from sapo_client.paths import DataDir
 from sapo_protocol.manifest import Manifest
 from sapo_verification.certificates import CertificateBook
 from sapo_verification.signing import SigningDatabase
-
-Consent = Callable[[list[Words]], None]
-"""Shows what is to be signed, and raises unless its owner agrees."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +57,10 @@ def rotate(config: Config, old: Path, new: Path, consent: Consent) -> Facts:
         with identity.lock():
             manifest = settle_manifest(config.swarm.manifest, data)
             rotation = Rotation(identity, _successor(identity, new, source))
-            consent(_words(manifest, rotation))
+            not_after = end_of_new(time.time())
+            consent(_words(manifest, rotation, not_after))
             _switch(data, manifest, rotation)
-            told = _tell_chain(config, manifest, rotation)
+            told = _tell_chain(config, manifest, rotation, not_after)
     return {
         "account": str(identity.account),
         "old node id": identity.node_id.hex(),
@@ -94,11 +100,13 @@ def _successor(old: Identity, path: Path, source: PassphraseSource) -> Identity:
     return new
 
 
-def _words(manifest: Manifest, rotation: Rotation) -> list[Words]:
+def _words(manifest: Manifest, rotation: Rotation, not_after: int) -> list[Words]:
     binding = own_binding(rotation.new.node_id, manifest, time.time())
     words = [statement_words(binding, manifest.binding_domain)]
     if manifest.registry is not None:
-        words.append(revocation_words(manifest, rotation.old.account, rotation.old.node_id))
+        signer = Signer(manifest.chain_id, rotation.old.account)
+        words.append(registration_words(signer, manifest, rotation.new.node_id, not_after))
+        words.append(revocation_words(signer, manifest, rotation.old.node_id))
     return words
 
 
@@ -110,10 +118,10 @@ def _switch(data: DataDir, manifest: Manifest, rotation: Rotation) -> None:
     CertificateBook(manifest, data.database).judge(certificate.message(), time.time())
 
 
-def _tell_chain(config: Config, manifest: Manifest, rotation: Rotation) -> Facts:
+def _tell_chain(config: Config, manifest: Manifest, rotation: Rotation, not_after: int) -> Facts:
     if not manifest.has_chain or not config.ledger.rpc_urls:
         return {"on the chain": "nothing: no chain, or no --rpc"}
-    return registrations(config, rotation.new, end=rotation.old.node_id)
+    return registrations(config, rotation.new, end=rotation.old.node_id, not_after=not_after)
 
 
 @contextlib.contextmanager

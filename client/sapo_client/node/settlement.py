@@ -30,7 +30,13 @@ def cumulative_points(archive: Archive, last: EpochRoot | None) -> Mapping[Accou
 
 
 def is_settlement(
-    archive: Archive, proposal: Proposal, last: EpochRoot | None, *, quorum: int, points_cap: int
+    archive: Archive,
+    proposal: Proposal,
+    last: EpochRoot | None,
+    *,
+    quorum: int,
+    points_cap: int,
+    epoch_budget: int,
 ) -> bool:
     """Whether the tallies that a proposal names settle to its shares, on top of what the chain holds.
 
@@ -46,4 +52,5 @@ def is_settlement(
     before = [Share(account, 0, cumulative) for account, cumulative in previous.items()]
     if merkle.root(cumulative_leaves(before)) != (last.cumulative_root if last else merkle.EMPTY_ROOT):
         return False
-    return settle(known, previous, points_cap) == proposal.shares
+    shares = settle(known, previous, points_per_epoch=points_cap, epoch_budget=epoch_budget)
+    return shares == proposal.shares

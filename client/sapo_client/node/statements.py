@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -26,16 +27,52 @@ def statement_words(statement: NodeBinding | EpochRoot, domain: Domain) -> Words
     return {"statement": type(statement).__name__, **named, "digest": digest}
 
 
-def revocation_words(manifest: Manifest, account: Account, node: NodeId) -> Words:
-    """The transaction that ends an account's claim on a node key."""
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """Who signs transactions, and for which chain."""
+
+    chain_id: int
+    account: Account
+
+
+def transaction_words(
+    function: str, signer: Signer, contract: Account | None, fields: Words, follows: str
+) -> Words:
+    """A transaction: what it calls with what, and what that comes to.
+
+    Args:
+        function: named with its contract, like ``NodeRegistry.revoke``.
+        contract: its address.
+        follows: in words, for who does not know the contract.
+    """
     return {
-        "transaction": "NodeRegistry.revoke",
-        "chain id": manifest.chain_id,
-        "contract": str(manifest.registry),
-        "account": str(account),
-        "node key": "0x" + node.hex(),
-        "what follows": "the account claims this key no more; its certificate counts until it ends",
+        "transaction": function,
+        "chain id": signer.chain_id,
+        "contract": str(contract),
+        "account": str(signer.account),
+        **fields,
+        "what follows": follows,
     }
+
+
+def registration_words(signer: Signer, manifest: Manifest, node: NodeId, not_after: int) -> Words:
+    """The transaction that claims a node key for an account."""
+    fields = {"node key": "0x" + node.hex(), "not after": _moment(not_after)}
+    follows = "what this key shares counts for the account, until then or until it is revoked"
+    return transaction_words("NodeRegistry.register", signer, manifest.registry, fields, follows)
+
+
+def revocation_words(signer: Signer, manifest: Manifest, node: NodeId) -> Words:
+    """The transaction that ends an account's claim on a node key."""
+    follows = "the account claims this key no more; its certificate counts until it ends"
+    fields = {"node key": "0x" + node.hex()}
+    return transaction_words("NodeRegistry.revoke", signer, manifest.registry, fields, follows)
+
+
+def lines(words: Words) -> list[str]:
+    """A statement or transaction as a person reads it, one line for each value."""
+    width = max(map(len, words))
+    return [f"  {name:<{width}}  {value}" for name, value in words.items()]
 
 
 def _moment(seconds: int) -> str:

@@ -49,6 +49,8 @@ class Watch:
             self.telemetry.metrics.ledger(
                 outbox=status.pending, last_receipt_seconds=status.last_receipt_seconds
             )
+            for kind, count in self.ledger.take_errors().items():
+                self.telemetry.metrics.ledger_errors(kind, count)
         for forwarder, count in sorted(self.transport.take_floods().items()):
             self.telemetry.flooded(forwarder, count)
 

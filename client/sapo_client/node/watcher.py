@@ -58,6 +58,7 @@ class Watcher:
         self._quorum = 0
         self._challenge_seconds = 0
         self._points_cap = 0
+        self._epoch_budget = 0
         self._told: set[Digest] = set()
         self._punished: set[tuple[Account, int]] = set()
 
@@ -80,6 +81,7 @@ class Watcher:
         ledger = self._parts.ledger
         self._challenge_seconds = await ledger.challenge_seconds()
         self._points_cap = await ledger.points_cap()
+        self._epoch_budget = await ledger.epoch_budget()
         self._auditors, self._quorum = await ledger.auditors()
 
     async def _punish_equivocations(self) -> None:
@@ -115,7 +117,12 @@ class Watcher:
         if proposal is None or proposal.root(content_id) != root:
             return False
         return is_settlement(
-            self._parts.archive, proposal, last, quorum=self._quorum, points_cap=self._points_cap
+            self._parts.archive,
+            proposal,
+            last,
+            quorum=self._quorum,
+            points_cap=self._points_cap,
+            epoch_budget=self._epoch_budget,
         )
 
     def _final_seconds(self, live: EpochRecord) -> float:

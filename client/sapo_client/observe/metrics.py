@@ -50,7 +50,9 @@ class NodeMetrics:
         )
         self._sampled = self._counter("sapo_groups_sampled", "Groups trained on, by origin.", "origin")
         self._outbox = self._gauge("sapo_ledger_outbox_entries", "Ledger transactions not yet confirmed.")
-        self._ledger_errors = self._counter("sapo_ledger_errors", "Failed calls to the chain.")
+        self._ledger_errors = self._counter(
+            "sapo_ledger_errors", "Questions to the chain and transactions that failed, by kind.", "kind"
+        )
         self._receipt = self._gauge(
             "sapo_ledger_last_receipt_timestamp_seconds", "Unix time of the last confirmed transaction."
         )
@@ -106,9 +108,9 @@ class NodeMetrics:
         if last_receipt_seconds is not None:
             self._receipt.set(last_receipt_seconds)
 
-    def ledger_error(self) -> None:
-        """A call to the chain failed."""
-        self._ledger_errors.inc()
+    def ledger_errors(self, kind: str, count: int) -> None:
+        """Questions to the chain or transactions have failed."""
+        self._ledger_errors.labels(kind).inc(count)
 
     def described(self) -> tuple[Metric, ...]:
         """Every metric as the reference lists it."""

@@ -81,8 +81,15 @@ class ChainView:
     def epochs(self, stories: Sequence[Story]) -> list[EpochRow]:
         """Every final epoch."""
         rows = []
+        budget = self._ledger.epoch_budget()
         for root in (record.root for record in self._history.all()):
-            points = explain_root(root.contribution_root, root.epoch, stories, self._points_per_epoch)
+            points = explain_root(
+                root.contribution_root,
+                root.epoch,
+                stories,
+                points_per_epoch=self._points_per_epoch,
+                epoch_budget=budget,
+            )
             roots = str(root.contribution_root), str(root.cumulative_root)
             rows.append(EpochRow(root.epoch, root.total, *roots, points))
         return rows
@@ -94,7 +101,9 @@ class ChainView:
         return distributor.claimed(account), token.balance(account)
 
 
-def explain_root(root: Digest, epoch: int, stories: Sequence[Story], points_per_epoch: int) -> Points | None:
+def explain_root(
+    root: Digest, epoch: int, stories: Sequence[Story], *, points_per_epoch: int, epoch_budget: int
+) -> Points | None:
     """The points behind a contribution root: the settlement of some of the auditors' tallies.
 
     Each auditor wrote its own count into its event file; which of them the proposer held is not told, so
@@ -103,7 +112,7 @@ def explain_root(root: Digest, epoch: int, stories: Sequence[Story], points_per_
     tallies = [_tally(story, epoch) for story in stories if epoch in story.tallies]
     for size in range(len(tallies), 0, -1):
         for chosen in combinations(tallies, size):
-            shares = settle(chosen, {}, points_per_epoch)
+            shares = settle(chosen, {}, points_per_epoch=points_per_epoch, epoch_budget=epoch_budget)
             paid = [share for share in shares if share.points]
             if merkle.root([merkle.leaf(share.account, share.points) for share in paid]) == root:
                 return {share.account.hex(): share.points for share in paid}

@@ -283,7 +283,7 @@ class Testnet:
         best = max(earners, key=lambda story: points_of(ledger, story.account))
         member = next(m for m in self.ground.members if m.home.name == best.name)
         before = self.chain_view.paid(member.identity.account)
-        argv = sapo("ledger", "claim", "--config", str(member.home.config))
+        argv = sapo("ledger", "claim", "--yes", "--config", str(member.home.config))
         self._say(f"claiming {best.name}'s reward")
         error = _run(argv)
         after = self.chain_view.paid(member.identity.account)

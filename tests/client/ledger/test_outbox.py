@@ -32,6 +32,24 @@ def test_a_wish_is_queued_once(tmp_path: Path) -> None:
     assert second.kind == "post"
 
 
+def test_a_series_is_queued_whole_in_order_and_never_beside_another(tmp_path: Path) -> None:
+    outbox = _open(tmp_path)
+    calls = [Call(None, data) for data in (b"approve", b"deposit")]
+    for number in (0, 2):
+        assert outbox.add_series("bond", calls)
+        assert not outbox.add_series("bond", calls)
+        assert outbox.add("claim", str(number), CALL)
+        entries = [entry for entry in outbox.entries(State.QUEUED) if entry.kind == "bond"]
+        assert [(entry.key, entry.call) for entry in entries] == [
+            (str(number), calls[0]),
+            (str(number + 1), calls[1]),
+        ]
+        outbox.confirm(entries[0])
+        assert not outbox.add_series("bond", calls)
+        outbox.refuse(entries[1], "why")
+    outbox.close()
+
+
 def test_entries_move_and_outlive_the_process(tmp_path: Path) -> None:
     outbox = _open(tmp_path)
     for key in "abcd":

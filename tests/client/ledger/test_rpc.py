@@ -8,6 +8,8 @@ import pytest
 from support.faulty import FaultyEndpoint, Mode, Weather, connected
 from support.ledger import FUNDED, NOW_SECONDS, address
 from support.network import ForkingEngine, Network
+from web3 import Web3
+from web3.types import BlockIdentifier
 
 from sapo_client.ledger.chain import DEFAULT_CHAIN_ID
 from sapo_client.ledger.chain.engine import Birth
@@ -109,6 +111,28 @@ def test_an_endpoint_that_cannot_say_yet_has_a_vote_but_is_not_blamed(bench: Ben
     with pytest.raises(Disagreement):
         rpc.agree(lambda web3: bytes(web3.eth.get_block(6)["hash"]), "block 6")
     assert (bench.told, [endpoint.disagreements for endpoint in rpc.endpoints]) == ([], [0, 0])
+
+
+@pytest.mark.parametrize(("count", "height"), [(2, 5), (3, 7)])
+def test_a_read_is_of_one_block_that_most_have(bench: Bench, count: int, height: int) -> None:
+    rpc = bench.rpc(*[bench.honest] * count)
+    bench.endpoints[1].turn(Mode.STALE)
+    bench.now += 10
+    bench.honest.fill(2)
+    assert rpc.read(_block_hash, "a block") == bytes(bench.honest.engine.header(height).hash)
+    assert [endpoint.disagreements for endpoint in rpc.endpoints] == [0] * count
+
+
+def test_of_two_that_are_far_apart_none_sets_the_block(bench: Bench) -> None:
+    rpc = bench.rpc(bench.honest, bench.honest)
+    bench.endpoints[1].turn(Mode.STALE)
+    bench.honest.fill(4)
+    with pytest.raises(Disagreement, match="the newest blocks"):
+        rpc.read(_block_hash, "a block")
+
+
+def _block_hash(web3: Web3, block: BlockIdentifier) -> bytes:
+    return bytes(web3.eth.get_block(block)["hash"])
 
 
 def test_another_chain_is_not_believed(bench: Bench) -> None:

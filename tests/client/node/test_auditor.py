@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 import trio
-from support.ledger import ServedChain
+from support.ledger import ServedChain, settled
 from support.nodes import until
-from support.office import AUDITORS, KINDS, WORKERS, Office, World, checking, connect
+from support.office import AUDITORS, KINDS, WORKERS, Office, World, agree, checking, connect
 
 from sapo_client.errors import SapoError
-from sapo_client.node import ledger_commands
+from sapo_client.node import epoch_audit, ledger_commands
 from sapo_protocol import merkle
-from sapo_protocol.contributions import Approval, Proposal, Share, Tally, settle
+from sapo_protocol.contributions import Approval, Proposal, Share, Tally
 from sapo_protocol.envelope import seal
 from sapo_protocol.errors import Verdict
 from sapo_protocol.identifiers import Account
@@ -101,16 +101,16 @@ async def test_two_epochs_are_counted_posted_claimed_and_explained(world: World)
         await until(lambda: (alice.auditor.points, bob.auditor.points) == (4, 2))
 
         # Pay, and why
-        told = await _command(ledger_commands.claim, alice)
+        told = await _command(ledger_commands.claim, alice, agree)
         assert (told["points claimed"], told["tokens"]) == (4, 4.0)
         assert await alice.ledger.claimed() == 4
         with pytest.raises(SapoError, match="nothing to claim"):
-            await _command(ledger_commands.claim, alice)
+            await _command(ledger_commands.claim, alice, agree)
         status = await _command(ledger_commands.status, alice)
         assert (status["points granted"], status["claimable"], status["last epoch"]) == (4, 0, EPOCH + 1)
         assert (status["registered"], status["waiting to be sent"]) == (True, 0)
         reasons = await _command(ledger_commands.explain, alice, EPOCH)
-        assert (reasons["points"], reasons["total"]) == (3, 4)
+        assert (reasons["points"], reasons["counted"], reasons["total"]) == (3, 3, 4)
         outcome = {item["content_id"]: item["outcome"] for item in reasons["rollouts"]}
         assert outcome == {
             **{admitted.content_id.hex(): "payable" for admitted in payable},
@@ -137,6 +137,39 @@ def counted(office: Office, epoch: int, counts: dict[Account, int]) -> Tally:
     """A tally in an auditor's name."""
     person = office.person
     return Tally(person.node, person.account, epoch, tuple(sorted(counts.items())), merkle.EMPTY_ROOT)
+
+
+async def test_an_epoch_over_its_budget_is_posted_and_pays_everybody_less(tmp_path: Path) -> None:
+    world = World.create(tmp_path, epoch_budget_points=4)
+    async with checking(world) as (nursery, checkers):
+        auditors = [Office(world, person, checkers) for person in AUDITORS]
+        alice, bob = (Office(world, person, checkers, audits=False) for person in WORKERS)
+        for office in (*auditors, alice, bob):
+            nursery.start_soon(partial(office.run, sends=office in auditors))
+        world.turn_to(EPOCH, 30)
+        await connect(*auditors, alice, bob)
+        for worker, slots in ((alice, 5), (bob, 3)):
+            for slot in range(slots):
+                await worker.work(EPOCH, slot)
+        await until(lambda: all(len(a.ears.events("verified")) == 8 for a in auditors))
+        world.turn_to(EPOCH + 1, COUNTED_SECONDS)
+        await until(lambda: all(len(a.archive.tallies(EPOCH)) == 3 for a in (*auditors, alice, bob)))
+        await post(world, EPOCH, alice)
+
+        granted = {ALICE.account: 2, BOB.account: 1}  # 5 · 4 / 8 and 3 · 4 / 8
+        record = await alice.ledger.last_record()
+        assert record is not None
+        root = merkle.root([merkle.leaf(account, granted[account]) for account in sorted(granted)])
+        assert (record.root.total, record.root.contribution_root) == (3, root)
+        await until(lambda: (alice.auditor.points, bob.auditor.points) == (2, 1))
+        told = await _command(ledger_commands.explain, alice, EPOCH)
+        assert (told["budget"], told["total"], told["counted"], told["points"]) == (4, 3, 5, 2)
+        checked = await _command(epoch_audit.audit, alice, EPOCH)
+        assert (checked["verdict"], checked["budget"]) == (epoch_audit.EXPLAINED, 4)
+        assert checked["paid as by all tallies"]
+        for office in (*auditors, alice, bob):
+            assert office.ears.events("service_failed", "posting_doubted") == []
+    world.chain.close()
 
 
 async def test_points_are_known_though_the_proposal_comes_after_the_record(world: World) -> None:
@@ -189,13 +222,11 @@ async def test_a_liar_gets_no_approval_and_moves_nobodys_points(world: World) ->
         person, ids = liar.person, tuple(sorted(everyones))
         invented = [
             (Share(BOB.account, 16, 16),),  # not what its tallies settle to
-            settle([lie], {}, 16),  # right for fewer tallies than it names
-            tuple(
-                Share(s.account, s.points, s.cumulative + 100) for s in settle([*everyones.values()], {}, 16)
-            ),
+            settled([lie], {}),  # right for fewer tallies than it names
+            tuple(Share(s.account, s.points, s.cumulative + 100) for s in settled([*everyones.values()], {})),
         ]
         lies = [Proposal(person.node, person.account, EPOCH, ids, shares) for shares in invented]
-        lies.append(Proposal(person.node, person.account, EPOCH, (lie_id,), settle([lie], {}, 16)))
+        lies.append(Proposal(person.node, person.account, EPOCH, (lie_id,), settled([lie], {})))
         lie_ids = [await liar.say(proposal) for proposal in lies]
         await until(lambda: all(set(lie_ids) <= set(o.archive.proposals(EPOCH)) for o in honest))
         await post(world, EPOCH, alice)
@@ -231,7 +262,7 @@ async def test_a_liar_cannot_leave_out_the_tallies_that_outvote_it(world: World)
         await until(lambda: all(len(office.archive.tallies(EPOCH)) == 3 for office in honest))
         tallies = honest[0].archive.tallies(EPOCH)
         ids = tuple(sorted((lie_id, next(id_ for id_ in tallies if id_ != lie_id))))
-        person, shares = liar.person, settle([tallies[id_] for id_ in ids], {}, 16)
+        person, shares = liar.person, settled([tallies[id_] for id_ in ids], {})
         denial = await liar.say(Proposal(person.node, person.account, EPOCH, ids, shares))
         await until(lambda: all(denial in office.archive.proposals(EPOCH) for office in honest))
         await post(world, EPOCH, alice)
@@ -259,7 +290,7 @@ async def test_an_auditor_signs_one_proposal_per_epoch_also_after_a_restart(worl
         await until(lambda: len(first.archive.tallies(EPOCH)) == len(second.archive.tallies(EPOCH)) == 2)
 
         tallies = first.archive.tallies(EPOCH)
-        shares, ids = settle([*tallies.values()], {}, 16), tuple(sorted(tallies))
+        shares, ids = settled([*tallies.values()], {}), tuple(sorted(tallies))
         genuine = await other.say(Proposal(other.person.node, other.person.account, EPOCH, ids, shares))
         await until(lambda: all(genuine in office.archive.proposals(EPOCH) for office in (first, second)))
         world.turn_to(EPOCH + 1, FIRST_TURN_SECONDS)

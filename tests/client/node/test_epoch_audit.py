@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from support.ledger import ServedChain, keys, sign
+from support.ledger import BUDGET_POINTS, POINTS_CAP, ServedChain, keys, sign
 from support.office import AUDITORS, KINDS, WORKERS, Funded, World
 
 from sapo_client import keystore
@@ -18,6 +18,7 @@ from sapo_client.errors import SapoError
 from sapo_client.node import ledger_commands
 from sapo_client.node.archive import Archive
 from sapo_client.node.epoch_audit import EXPLAINED, audit, export, verify
+from sapo_client.node.statements import Words
 from sapo_client.paths import DataDir
 from sapo_protocol.contributions import Approval, Proposal, Share, Tally, settle
 from sapo_protocol.envelope import parse_envelope, seal
@@ -28,7 +29,7 @@ from sapo_verification.certificates import CertificateBook
 EPOCH = 3
 ALICE, BOB = (person.account for person in WORKERS)
 STRANGER = Funded(14)
-CAP = 16
+CAP = POINTS_CAP
 EVIDENCE = Digest(bytes(32))
 
 
@@ -66,11 +67,15 @@ class Desk:
         return self.hear(person, tally), tally
 
     def post(
-        self, taken: Sequence[tuple[ContentId, Tally]], shares: tuple[Share, ...] | None = None
+        self,
+        taken: Sequence[tuple[ContentId, Tally]],
+        shares: tuple[Share, ...] | None = None,
+        *,
+        budget: int = BUDGET_POINTS,
     ) -> ContentId:
         """The posting of a proposal by the first auditor, signed by a quorum."""
         proposer = AUDITORS[0]
-        settled = settle([tally for _, tally in taken], {}, CAP)
+        settled = settle([tally for _, tally in taken], {}, points_per_epoch=CAP, epoch_budget=budget)
         ids = tuple(sorted(id_ for id_, _ in taken))
         proposal = Proposal(proposer.node, proposer.account, EPOCH, ids, shares or settled)
         content_id = self.hear(proposer, proposal)
@@ -106,6 +111,7 @@ def test_a_root_is_explained_by_the_tallies_behind_it(desk: Desk, tmp_path: Path
         "state": "can be challenged",
         "root": "",
         "total": 8,
+        "budget": BUDGET_POINTS,
         "quorum": 2,
         "verdict": EXPLAINED,
         "paid as by all tallies": True,
@@ -189,7 +195,8 @@ def test_who_is_no_auditor_is_not_counted(desk: Desk) -> None:
 
 def test_shares_that_do_not_follow_are_called_false(desk: Desk) -> None:
     taken = [desk.tally(person, 5, 3) for person in AUDITORS]
-    first, second = settle([tally for _, tally in taken], {}, CAP)
+    tallies = [tally for _, tally in taken]
+    first, second = settle(tallies, {}, points_per_epoch=CAP, epoch_budget=BUDGET_POINTS)
     desk.post(taken, (replace(first, points=9, cumulative=9), second))
     assert audit(desk.config, EPOCH)["verdict"].startswith("FALSE, or tallies are missing")
 
@@ -216,7 +223,10 @@ async def test_a_key_is_registered_without_a_node(world: World, tmp_path: Path) 
         ledger=LedgerConfig(rpc_urls=(world.chain.url,)),
     )
     facts = {"account": str(STRANGER.account), "node": str(STRANGER.node), "registered": True}
+    shown: list[Words] = []
     for before in (False, True):
-        told = await trio.to_thread.run_sync(ledger_commands.register, config)
+        told = await trio.to_thread.run_sync(ledger_commands.register, config, shown.extend)
         assert told == facts | {"before": before}
     assert world.contracts.registry.live_nodes(STRANGER.account) == (STRANGER.node,)
+    (words,) = shown  # what is registered already is not signed again
+    assert (words["transaction"], words["node key"]) == ("NodeRegistry.register", f"0x{STRANGER.node.hex()}")

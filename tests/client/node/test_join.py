@@ -158,6 +158,8 @@ async def test_two_machines_join_learn_from_each_other_leave_and_come_back(
     for one, other in (machines, machines[::-1]):
         [started] = one.events("node_started")
         assert (started["addresses"], started["step"]) == ([one.address], 0)
+        said = (one.home / "log").read_text(encoding="utf-8")
+        assert "this account signs:\n  statement   NodeBinding\n" in said
         report = await ask(partial(one.sapo, "peers", "--json", "--data-dir", str(one.data.root)))
         [peer] = report["peers"]
         told = [peer[key].lower() for key in ("node_id", "peer_id", "account")]

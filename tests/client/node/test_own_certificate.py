@@ -14,6 +14,7 @@ from trio.testing import MockClock
 from sapo_client.node.identity import CERTIFICATE_SECONDS, OwnCertificate
 from sapo_client.swarm.memory import MemoryHub
 from sapo_protocol.certificate import Certificate, open_certificate
+from sapo_protocol.eip712 import NodeBinding
 from sapo_protocol.envelope import parse_envelope
 
 MANIFEST = make_manifest()
@@ -40,12 +41,15 @@ def opened(message: bytes) -> Certificate:
 )
 def test_it_counts_now_and_is_renewed_at_half_its_time(step_seconds: int, renewed: bool) -> None:
     now = NOW
-    own = OwnCertificate(ALICE.seed, ALICE.secret, MANIFEST, lambda: now)
+    shown: list[NodeBinding] = []
+    own = OwnCertificate(ALICE.seed, ALICE.secret, MANIFEST, lambda: now, shown.append)
     first = own.message()
     now += step_seconds
     certificate = opened(own.message())
     assert (own.message() != first) is renewed
     assert certificate.covers(now)
+    assert len(shown) == 1 + renewed
+    assert (shown[-1].node_key, shown[-1].not_after) == (ALICE.node, certificate.not_after_seconds)
     assert (certificate.node, certificate.account) == (ALICE.node, ALICE.account)
 
 

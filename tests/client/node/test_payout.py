@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.ledger import STRANGER, address
-from support.office import WORKERS, Office, World
+from support.office import WORKERS, Office, World, agree, refuse
 
 from sapo_client.errors import SapoError
 from sapo_client.node.ledger_commands import payout
@@ -35,29 +35,29 @@ def told(office: Office) -> tuple[Account, tuple[Account, int]]:
 def test_the_first_address_counts_at_once_and_every_other_after_its_delay(office: Office) -> None:
     config, chain = office.config(), office.world.chain
     nobody = Account(bytes(20)), 0
-    assert payout(config, str(BOB.account)) == {
+    assert payout(config, str(BOB.account), agree) == {
         "account": str(ALICE.account), "claims go to": str(BOB.account), "announced": None, "from": None,
     }  # fmt: skip
     assert told(office) == (BOB.account, nobody)
     with pytest.raises(SapoError, match="already"):
-        payout(config, BOB.account.hex())
+        payout(config, BOB.account.hex(), agree)
 
     chain.now_seconds = time.time() + 60  # announced by today's clock, as the command reads it
-    answer = payout(config, str(THIRD))
+    answer = payout(config, str(THIRD), agree)
     effective = chain.engine.head.timestamp + DELAY_SECONDS
     assert told(office) == (BOB.account, (THIRD, effective))
-    assert (answer["claims go to"], answer["announced"]) == (str(BOB.account), str(THIRD))
+    assert (answer["claims go to"], answer["announced"]) == (str(BOB.account), str(THIRD), agree)
     with pytest.raises(SapoError, match="from 2"):
-        payout(config, str(THIRD))
+        payout(config, str(THIRD), agree)
     assert told(office) == (BOB.account, (THIRD, effective))
 
 
 def test_an_announced_address_is_put_in_place(office: Office) -> None:
     config, chain = office.config(), office.world.chain
-    payout(config, str(BOB.account))
+    payout(config, str(BOB.account), agree)
     payout(config, str(THIRD))  # by the test chain's clock, years ago
     chain.now_seconds = chain.engine.head.timestamp + DELAY_SECONDS
-    answer = payout(config, str(THIRD))
+    answer = payout(config, str(THIRD), agree)
     assert (answer["claims go to"], answer["announced"]) == (str(THIRD), None)
     assert told(office) == (THIRD, (Account(bytes(20)), 0))
 
@@ -65,4 +65,4 @@ def test_an_announced_address_is_put_in_place(office: Office) -> None:
 @pytest.mark.parametrize("text", ["", "0x12", "zz" * 20, "12" * 21])
 def test_what_is_no_account_is_refused(office: Office, text: str) -> None:
     with pytest.raises(SapoError, match="is no account"):
-        payout(office.config(), text)
+        payout(office.config(), text, refuse)

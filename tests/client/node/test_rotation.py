@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.ledger import address, keys
-from support.office import WORKERS, World
+from support.office import WORKERS, World, agree, refuse
 
 from sapo_client import keystore, locks
 from sapo_client.config import Config, LedgerConfig
@@ -58,14 +58,6 @@ def config(world: World, data: DataDir, identity: Path | None = None) -> Config:
     return Config(identity=str(identity) if identity else None, data_dir=data.root, ledger=ledger)
 
 
-def agree(_: list[Words]) -> None:
-    """An owner who agrees to all."""
-
-
-def refuse(_: list[Words]) -> None:
-    raise SapoError("nothing was signed", hint="", exit_code=ExitCode.KEYSTORE)
-
-
 def load(path: Path) -> Identity:
     return keystore.load(path, PassphraseSource())
 
@@ -90,8 +82,12 @@ def test_a_rotation_switches_the_key_everywhere(
         "claimed keys": [new.node_id.hex()],
     }
     assert (new.account, live(world)) == (old.account, (new.node_id,))
-    binding, revocation = shown
+    binding, registration, revocation = shown
     assert (binding["statement"], binding["node key"]) == ("NodeBinding", "0x" + new.node_id.hex())
+    assert (registration["transaction"], registration["node key"]) == (
+        "NodeRegistry.register",
+        "0x" + new.node_id.hex(),
+    )
     assert (revocation["transaction"], revocation["node key"]) == (
         "NodeRegistry.revoke",
         "0x" + old.node_id.hex(),
@@ -181,7 +177,12 @@ def test_the_status_tells_keys_endpoints_and_what_waits(world: World, data: Data
         "points claimed": 0,
         "claimable": 0,
         "tokens": 0.0,
+        "auditor": False,
         "tokens bonded": 0.0,
+        "bond needed": None,
+        "bond suffices": None,
+        "tokens exiting": 0.0,
+        "withdrawable from": None,
         "waiting to be sent": 0,
         "stuck": 0,
         "refused": 0,

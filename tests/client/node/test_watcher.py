@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 import trio
-from support.ledger import AUDITOR_BOND, CHALLENGE_SECONDS, POINTS_CAP, Contracts, keys, sign
+from support.ledger import AUDITOR_BOND, CHALLENGE_SECONDS, POINTS_CAP, Contracts, keys, settled, sign
 from support.nodes import until
-from support.office import CROWD, FOUR_AUDITORS, Office, World, checking, connect
+from support.office import CROWD, FOUR_AUDITORS, Office, World, agree, checking, connect
 
 from sapo_client.errors import SapoError
 from sapo_client.ledger.records import Stake
 from sapo_client.node import ledger_commands
 from sapo_protocol import merkle, secp256k1
-from sapo_protocol.contributions import Approval, Proposal, Share, Tally, settle
+from sapo_protocol.contributions import Approval, Proposal, Share, Tally
 from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.identifiers import Account, ContentId
 
@@ -158,7 +158,7 @@ async def test_a_slashed_auditors_signature_does_not_spoil_a_posting(tmp_path: P
             for id_, tally in net.workers[0].archive.tallies(EPOCH).items()
             if tally.account != liar.person.account
         }
-        shares = settle([*tallies.values()], {}, POINTS_CAP)
+        shares = settled([*tallies.values()], {})
         truth = Proposal(liar.person.node, liar.person.account, EPOCH, tuple(sorted(tallies)), shares)
         await approve(liar, await liar.say(truth), truth)
         assert is_reference(await net.settle())
@@ -167,7 +167,7 @@ async def test_a_slashed_auditors_signature_does_not_spoil_a_posting(tmp_path: P
 async def test_a_false_posting_is_challenged_by_hand(tmp_path: Path) -> None:
     async with swarm(tmp_path, quorum=1, watched=False) as net:
         watcher, contracts = net.workers[0], net.contracts
-        command = partial(ledger_commands.challenge, watcher.config(), EPOCH)
+        command = partial(ledger_commands.challenge, watcher.config(), EPOCH, agree)
         with pytest.raises(SapoError, match="proves epoch 101 false"):
             await trio.to_thread.run_sync(command)
         content_id, proposal = await propose(net.liar, {CROWD[3].account: 5})

@@ -57,7 +57,8 @@ def test_metrics_count_by_reason() -> None:
     metrics.shared()
     metrics.peers(5)
     metrics.ledger(outbox=3, last_receipt_seconds=1_800_000_000.0)
-    metrics.ledger_error()
+    metrics.ledger_errors("disagreement", 2)
+    metrics.ledger_errors("disagreement", 1)
     samples = {
         (sample.name, tuple(sample.labels.values())): sample.value
         for family in text_string_to_metric_families(metrics.render().decode())
@@ -78,7 +79,7 @@ def test_metrics_count_by_reason() -> None:
         ("sapo_groups_sampled_total", ("own",)): 4,
         ("sapo_groups_sampled_total", ("external",)): 4,
         ("sapo_ledger_outbox_entries", ()): 3,
-        ("sapo_ledger_errors_total", ()): 1,
+        ("sapo_ledger_errors_total", ("disagreement",)): 3,
         ("sapo_ledger_last_receipt_timestamp_seconds", ()): 1_800_000_000,
         ("sapo_round_seconds_count", ()): 1,
         ("sapo_round_seconds_sum", ()): 38.1,

@@ -23,22 +23,28 @@ STORIES = [
     auditor(CLEO, {ADA: 11, CLEO: 500}),
     Story("dov", account="dd" * 20),
 ]
-POINTS_PER_EPOCH = 100
+LIMITS = {"points_per_epoch": 100, "epoch_budget": 1_000}
 
 
 def test_the_median_of_all_tallies_is_found() -> None:
     points = {ADA: 11, BO: 18}
-    assert explain_root(root(points), 3, STORIES, POINTS_PER_EPOCH) == {ADA.hex(): 11, BO.hex(): 18}
+    assert explain_root(root(points), 3, STORIES, **LIMITS) == {ADA.hex(): 11, BO.hex(): 18}
 
 
 def test_a_proposal_that_missed_a_tally_is_found_too() -> None:
     points = {ADA: 10, BO: 18}
-    assert explain_root(root(points), 3, STORIES, POINTS_PER_EPOCH) == {ADA.hex(): 10, BO.hex(): 18}
+    assert explain_root(root(points), 3, STORIES, **LIMITS) == {ADA.hex(): 10, BO.hex(): 18}
+
+
+def test_a_root_within_a_budget_is_found() -> None:
+    limits = {**LIMITS, "epoch_budget": 19}
+    points = {ADA: 7, BO: 11}  # of 11 and 18: 209/29, 342/29
+    assert explain_root(root(points), 3, STORIES, **limits) == {ADA.hex(): 7, BO.hex(): 11}
 
 
 def test_a_root_that_no_tallies_lead_to_stays_unexplained() -> None:
-    assert explain_root(root({ADA: 99}), 3, STORIES, POINTS_PER_EPOCH) is None
-    assert explain_root(root({ADA: 11}), 4, STORIES, POINTS_PER_EPOCH) is None
+    assert explain_root(root({ADA: 99}), 3, STORIES, **LIMITS) is None
+    assert explain_root(root({ADA: 11}), 4, STORIES, **LIMITS) is None
 
 
 def test_points_add_up_over_what_could_be_explained() -> None:

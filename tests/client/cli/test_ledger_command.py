@@ -1,0 +1,58 @@
+"""`sapo ledger`: what a command signs is shown, and signed only if its owner agrees."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.office import Funded, World
+from support.sapo_process import Run
+
+from sapo_client import keystore
+from sapo_protocol.manifest_file import manifest_to_json
+
+NEWCOMER = Funded(14)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    created = World.create(tmp_path)
+    yield created
+    created.chain.close()
+
+
+@pytest.fixture
+def account(world: World, tmp_path: Path) -> list[object]:
+    """The options that name a newcomer and its swarm."""
+    key, manifest = tmp_path / "key.json", tmp_path / "manifest.json"
+    keystore.create(key, None, node_seed=NEWCOMER.seed, account_key=NEWCOMER.secret)
+    manifest.write_text(manifest_to_json(world.manifest), encoding="utf-8")
+    return [
+        *("--identity", key, "--manifest", manifest),
+        *("--rpc", world.chain.url, "--data-dir", tmp_path / "data"),
+    ]
+
+
+def test_nothing_is_signed_in_a_pipe_but_with_yes(sapo: Run, world: World, account: list[object]) -> None:
+    registry = world.contracts.registry
+    asked = sapo("ledger", "register", *account)
+    assert asked.returncode == 2
+    for text in ("NodeRegistry.register", str(registry.address), "nobody is here to agree", "--yes"):
+        assert text in asked.stderr
+    assert registry.live_nodes(NEWCOMER.account) == ()
+
+    agreed = sapo("ledger", "register", *account, "--yes", "--json")
+    assert agreed.returncode == 0, agreed.stderr
+    assert json.loads(agreed.stdout)["registered"] is True
+    assert "NodeRegistry.register" in agreed.stderr
+    assert registry.live_nodes(NEWCOMER.account) == (NEWCOMER.node,)
+
+
+def test_a_bond_names_its_amount_and_its_auditor(sapo: Run, account: list[object]) -> None:
+    wrong = sapo("ledger", "bond", "lots", *account)
+    assert (wrong.returncode, "is no amount of tokens" in wrong.stderr) == (2, True)
+    stranger = sapo("ledger", "bond", "2.5", *account, "--yes")
+    assert (stranger.returncode, "is no auditor of this swarm" in stranger.stderr) == (6, True)
+    assert "hint:" in stranger.stderr

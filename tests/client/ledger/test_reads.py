@@ -1,0 +1,99 @@
+"""What the contracts say, where one of several endpoints lies about them."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from support.ledger import (
+    ALICE,
+    AUDITORS,
+    NOW_SECONDS,
+    Contracts,
+    ServedChain,
+    address,
+    deploy_contracts,
+    node_key,
+)
+
+from sapo_client.ledger.contract import Distributor, Token, Vault, Verifier
+from sapo_client.ledger.contract import Ledger as EpochLedger
+from sapo_client.ledger.errors import Disagreement
+from sapo_client.ledger.rpc import Rpc
+from sapo_client.ledger.service import Ledger
+
+A = address(ALICE)
+
+
+@dataclass
+class Stage:
+    """A chain, and another one on which the same addresses say something else."""
+
+    honest: Contracts
+    lying: Contracts
+
+    def urls(self, *who: Contracts) -> list[str]:
+        return [contracts.chain.url for contracts in who]
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    folder = tmp_path_factory.mktemp("chains")
+    chains = [ServedChain(folder / f"{name}.sqlite") for name in ("honest", "lying")]
+    honest = deploy_contracts(chains[0])
+    lying = deploy_contracts(
+        chains[1], quorum=1, auditors=(A,), epoch_budget_points=7, points_cap=99, auditor_bond=5
+    )
+    assert honest.deployment == lying.deployment
+    tree = honest.settle(0, {A: 7}, total=7)
+    honest.claim(A, 7, tree.proof(A))
+    while chains[1].engine.head.block_number < chains[0].engine.head.block_number:
+        lying.register(ALICE, node_key(1), NOW_SECONDS + 1_000)
+    yield Stage(honest, lying)
+    for chain in chains:
+        chain.close()
+
+
+READS: dict[str, Callable[[Rpc, Contracts], object]] = {
+    "auditors": lambda rpc, at: EpochLedger(rpc, at.ledger.address).auditors(),
+    "next epoch": lambda rpc, at: EpochLedger(rpc, at.ledger.address).next_epoch(),
+    "record": lambda rpc, at: EpochLedger(rpc, at.ledger.address).record(0),
+    "budget": lambda rpc, at: EpochLedger(rpc, at.ledger.address).epoch_budget(),
+    "bond needed": lambda rpc, at: EpochLedger(rpc, at.ledger.address).auditor_bond(),
+    "points cap": lambda rpc, at: Verifier(rpc, at.verifier.address).points_cap(),
+    "bonded": lambda rpc, at: Vault(rpc, at.vault.address).bonded(address(AUDITORS[0])),
+    "stake": lambda rpc, at: Vault(rpc, at.vault.address).stake(address(AUDITORS[0])),
+    "claimed": lambda rpc, at: Distributor(rpc, at.distributor.address).claimed(A),
+    "granted": lambda rpc, at: Distributor(rpc, at.distributor.address).granted_points(),
+    "balance": lambda rpc, at: Token(rpc, at.token.address).balance(A),
+}
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_a_liar_is_outvoted_by_two_and_believed_by_nobody_beside_one(
+    stage: Stage, read: Callable[[Rpc, Contracts], object]
+) -> None:
+    honest, lying = stage.honest, stage.lying
+    truth, lie = (read(Rpc(stage.urls(one)), honest) for one in (honest, lying))
+    assert truth != lie
+    outvoted = Rpc(stage.urls(lying, honest, honest))
+    assert read(outvoted, honest) == truth
+    assert [endpoint.disagreements > 0 for endpoint in outvoted.endpoints] == [True, False, False]
+    for pair in ((lying, honest), (honest, lying)):
+        with pytest.raises(Disagreement):
+            read(Rpc(stage.urls(*pair)), honest)
+
+
+async def test_what_nobody_agrees_about_is_counted(stage: Stage, tmp_path: Path) -> None:
+    ledger = Ledger(
+        manifest=stage.honest.manifest(),
+        account=ALICE,
+        rpc_urls=stage.urls(stage.honest, stage.lying),
+        outbox_path=tmp_path / "outbox.sqlite",
+    )
+    for _ in range(2):
+        with pytest.raises(Disagreement):
+            await ledger.epoch_budget()
+    assert ledger.take_errors() == {"disagreement": 2}
+    assert ledger.take_errors() == {}
+    ledger.close()
