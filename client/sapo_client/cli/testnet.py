@@ -10,6 +10,7 @@ import typer
 from sapo_client.cli import founding
 from sapo_client.cli.options import Common, command
 from sapo_client.cli.render import Grid
+from sapo_client.errors import ExitCode, SapoError
 
 if TYPE_CHECKING:
     from sapo_client.testnet.plan import Layout
@@ -29,6 +30,14 @@ LOG_COLUMNS = 160  # a file has no edge, and tables must not break in it
 def up(
     common: Common,
     nodes: Annotated[int, typer.Option("--nodes", min=2, max=64, metavar="N", help="Honest nodes.")] = 4,
+    auditors: Annotated[
+        int | None,
+        typer.Option("--auditors", min=1, metavar="N", help="Nodes that audit; else three of them."),
+    ] = None,
+    quorum: Annotated[
+        int | None,
+        typer.Option("--quorum", min=1, metavar="Q", help="Auditors that must agree; else a majority."),
+    ] = None,
     attackers: Annotated[
         int, typer.Option("--attackers", min=0, max=8, metavar="A", help="Attacking processes.")
     ] = 1,
@@ -55,11 +64,17 @@ def up(
     """
     from rich.console import Console
 
+    from sapo_client.testnet import plan
     from sapo_client.testnet.plan import Settings
     from sapo_client.testnet.run import up as run
 
+    auditing = min(plan.AUDITORS, nodes) if auditors is None else auditors
+    _require_at_most("auditors", auditing, nodes, "nodes")
+    _require_at_most("quorum", quorum or 1, auditing, "auditors")
     settings = Settings(
         nodes=nodes,
+        auditors=auditing,
+        quorum=quorum,
         attackers=attackers,
         epochs=epochs,
         epoch_seconds=epoch_seconds,
@@ -107,6 +122,15 @@ def down(common: Common) -> None:
     layout = _layout(common)
     ended = state.end(layout, state.read(layout))
     common.output.emit({"ended": ended}, Grid(("ended",), [(name,) for name in ended]))
+
+
+def _require_at_most(option: str, asked: int, most: int, of: str) -> None:
+    if asked > most:
+        raise SapoError(
+            f"--{option} {asked} needs as many {of}, and there are {most}",
+            hint=f"ask for more {of}, or a smaller --{option}",
+            exit_code=ExitCode.USAGE,
+        )
 
 
 def _layout(common: Common) -> Layout:

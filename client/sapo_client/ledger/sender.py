@@ -37,6 +37,7 @@ _HOPELESS: Final = frozenset(
         "NoContradiction",
         "NoDecrease",
         "NotAuditor",
+        "NotBonded",
         "NotThatMuchBonded",
         "NotRegistered",
         "OverBudget",
@@ -54,7 +55,11 @@ _HOPELESS: Final = frozenset(
         "ECDSAInvalidSignatureS",
     }
 )
-"""The same call will be refused for ever. All other errors (too early, not funded) may pass with time."""
+"""The same call will be refused for ever. All other errors (too early, not funded) may pass with time.
+
+A bond that was slashed may be made good; but nobody knows when, and younger postings must not wait for it. An
+auditor who finds it made good wishes for the posting again.
+"""
 
 _MAX_UNDER_WAY: Final = 8
 """Nodes keep few transactions of one account in their pools; the rest waits here, in order."""

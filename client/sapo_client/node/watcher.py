@@ -102,6 +102,8 @@ class Watcher:
         record = await parts.ledger.last_record()
         last = record.root if record else None
         dispute = Dispute(live.root, last, await parts.ledger.granted_points(), self._points_cap)
+        if await parts.ledger.live_record() != live:
+            return  # it ended between two of these answers, which then are not of one moment
         if (proof := find_fraud(dispute, parts.archive)) is not None:
             await parts.ledger.challenge(live.root.epoch, proof)  # the outbox keeps each wish once
             self._tell("challenge", live.root, proof=proof.FUNCTION)

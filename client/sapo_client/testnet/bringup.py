@@ -67,11 +67,10 @@ class Ground:
     deployment: Deployment
 
 
-def create_members(layout: Layout, count: int) -> tuple[Member, ...]:
+def create_members(layout: Layout, count: int, auditors: int) -> tuple[Member, ...]:
     """Honest nodes with new keys and free loopback ports; the first ones are the auditors."""
     names = plan.names(plan.NODE_NAMES, count)
     homes = [layout.node(name) for name in names]
-    auditors = min(plan.AUDITORS, count)
     return tuple(
         Member(home, keystore.create(home.identity, None), f"/ip4/127.0.0.1/tcp/{port}", index < auditors)
         for index, (home, port) in enumerate(zip(homes, _free_ports(count), strict=True))
@@ -133,7 +132,7 @@ def found(
     auditors = tuple(member.identity.account for member in members if member.audit)
     contracts = Plan(
         auditors=auditors,
-        quorum=min(plan.QUORUM, len(auditors)),
+        quorum=settings.quorum or len(auditors) // 2 + 1,
         genesis_seconds=genesis_seconds,
         epoch_seconds=settings.epoch_seconds,
         challenge_seconds=plan.challenge_seconds(settings.epoch_seconds),

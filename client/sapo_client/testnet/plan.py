@@ -23,9 +23,7 @@ NODE_NAMES: Final = (
 ATTACKER_NAMES: Final = ("mallory", "eve", "trudy", "oscar", "sybil", "craig", "judas", "chuck")
 
 AUDITORS: Final = 3
-"""A quorum of two then outvotes one auditor that lies or is down."""
-
-QUORUM: Final = 2
+"""A majority of two then outvotes one auditor that lies or is down."""
 
 MAX_NODES: Final = 64
 """Each node is a Python process with its own policy: about 700 MiB and a share of a core."""
@@ -54,6 +52,8 @@ class Settings:
     """What the user asked for.
 
     Attributes:
+        auditors: how many of the nodes audit, at most all of them.
+        quorum: how many of them must agree on a root, at most all of them; none is a majority.
         model: `bundled`, a Hugging Face model, or a folder of one; every node starts from it.
         directory: where it lives and what stays there; a passing one where it is none.
         keep: leave the swarm running at the end.
@@ -67,6 +67,8 @@ class Settings:
     seed: int
     directory: Path | None
     report: Path
+    auditors: int = AUDITORS
+    quorum: int | None = None
     model: str = "bundled"
     keep: bool = False
     progress: bool = True

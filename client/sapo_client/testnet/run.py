@@ -108,7 +108,7 @@ class Testnet:
         settings, layout, tied = self._settings, self._layout, not self._settings.keep
         self._begin("starting the chain")
         self._chain, rpc_url, deployer = bringup.start_chain(layout, tied=tied)
-        members = bringup.create_members(layout, settings.nodes)
+        members = bringup.create_members(layout, settings.nodes, settings.auditors)
         villains = bringup.create_attackers(layout, settings.attackers)
         self._begin("deriving the tasks of the suite")
         suite = bringup.nano_suite()

@@ -87,6 +87,8 @@ def test_wrong_usage_is_2_and_says_so_on_standard_error(sapo: Run, arguments: li
         (["ledger", "export", "0", "epoch.json"], 8),
         (["ledger", "verify", "missing.json"], 3),
         (["ledger", "register"], 3),
+        (["testnet", "up", "--nodes", "2", "--auditors", "3"], 2),
+        (["testnet", "up", "--auditors", "3", "--quorum", "4"], 2),
         (["testnet", "deploy", "swarm", "--rpc", "http://127.0.0.1:1", "--key", "nobody"], 4),
         (["testnet", "faucet", "swarm", "0x1", "--rpc", "http://127.0.0.1:1", "--key", "nobody"], 4),
         (["keys", "show", "nobody"], 4),

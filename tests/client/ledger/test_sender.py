@@ -21,6 +21,7 @@ from support.ledger import (
 from sapo_client.ledger import transactions as tx
 from sapo_client.ledger.deploy import send_coins
 from sapo_client.ledger.errors import LedgerUnavailable
+from sapo_client.ledger.fraud import Equivocation
 from sapo_client.ledger.outbox import Outbox, State
 from sapo_client.ledger.rpc import Rpc
 from sapo_client.ledger.sender import Sender
@@ -159,6 +160,24 @@ def test_a_posting_waits_for_the_one_before_it(contracts: Contracts, tmp_path: P
     live = contracts.ledger.live()
     assert live is not None
     assert live.root == root
+
+
+def test_a_posting_whose_signer_was_slashed_does_not_hold_up_the_next(
+    contracts: Contracts, tmp_path: Path
+) -> None:
+    desk, liar = Desk(contracts, tmp_path), AUDITORS[0]
+    spoilt, good = make_root(2), make_root(3)
+    lies = (make_root(1), make_root(1, total=11))
+    signatures = [sign(lie, contracts.domain, [liar])[0] for lie in lies]
+    contracts.prove(Equivocation(*lies, *signatures))
+    for root, signers in ((spoilt, AUDITORS[:3]), (good, AUDITORS[1:])):
+        posting = contracts.ledger.post(root, sign(root, contracts.domain, signers))
+        desk.want(posting, key=str(root.epoch), to=contracts.ledger.address)
+    assert desk.steps() == 2
+    assert desk.notes() == [(State.REFUSED, "NotBonded"), (State.CONFIRMED, None)]
+    live = contracts.ledger.live()
+    assert live is not None
+    assert live.root == good
 
 
 def test_a_signed_transaction_is_sent_again_after_a_restart(contracts: Contracts, tmp_path: Path) -> None:

@@ -7,13 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.ledger import POINTS_CAP, Contracts, ServedChain, deploy_contracts, sign
+from support.ledger import POINTS_CAP, Contracts, ServedChain, deploy_contracts, keys, sign
 from support.office import AUDITORS, CROWD
 from support.swarm import make_manifest
 
 from sapo_client.ledger.fraud import ContributionSum, CumulativeDecrease, CumulativeSum, OverCap, Unearned
+from sapo_client.ledger.records import EpochRecord
+from sapo_client.ledger.service import Ledger
 from sapo_client.node.archive import Archive
 from sapo_client.node.disputes import Dispute, find_fraud
+from sapo_client.node.watcher import Watcher, WatcherParts
+from sapo_client.observe.events import EventLog, read_events
 from sapo_protocol.contributions import Proposal, Share
 from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.envelope import Kind, seal
@@ -112,6 +116,37 @@ def test_a_true_posting_is_not_accused(book: Book) -> None:
     for epoch, shares in enumerate((FIRST, SECOND)):
         assert find_fraud(book.post(book.propose(epoch, shares)), book.archive) is None
         book.contracts.finalise()
+
+
+class Overtaken(Ledger):
+    """A chain on which a posting becomes final between two questions of a watcher."""
+
+    contracts: Contracts
+
+    async def last_record(self) -> EpochRecord | None:
+        if self.contracts.ledger.live() is not None:
+            self.contracts.finalise()
+        return await super().last_record()
+
+
+async def test_a_posting_that_becomes_final_meanwhile_is_not_accused(book: Book, tmp_path: Path) -> None:
+    contracts, manifest, alice = book.contracts, book.contracts.manifest(), CROWD[0]
+    book.post(book.propose(0, FIRST))
+    ledger = Overtaken(
+        manifest=manifest,
+        account=keys(alice.number),
+        rpc_urls=[contracts.chain.url],
+        outbox_path=tmp_path / "outbox.sqlite",
+    )
+    ledger.contracts = contracts
+    with EventLog(tmp_path / "events.jsonl") as events:
+        parts = WatcherParts(
+            manifest, alice.account, ledger, book.archive, events, lambda: contracts.chain.now_seconds
+        )
+        await Watcher(parts).look()
+    assert contracts.ledger.next_epoch() == 1
+    assert list(read_events(tmp_path / "events.jsonl")) == []
+    assert await ledger.pending() == 0
 
 
 def test_leaves_that_nobody_told_prove_nothing(book: Book, tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from sapo_verification import catalogue
 
 
 def settings(tmp_path: Path) -> Settings:
-    return Settings(4, 1, 2, 30, 7, tmp_path / "net", tmp_path / "report", model="some/model")
+    net, report = tmp_path / "net", tmp_path / "report"
+    return Settings(5, 1, 2, 30, 7, net, report, auditors=4, model="some/model")
 
 
 def small_suite() -> Suite:
@@ -43,9 +44,9 @@ def test_a_swarm_is_founded_on_a_real_chain(tmp_path: Path) -> None:
     layout = bringup.fresh_directory(tmp_path / "net")
     chain, url, deployer = bringup.start_chain(layout, tied=True)
     try:
-        members = bringup.create_members(layout, wanted.nodes)
+        members = bringup.create_members(layout, wanted.nodes, wanted.auditors)
         ground = bringup.found(wanted, layout, small_suite(), url, deployer, members)
-        bringup.fund(ground, deployer, [members[3].identity])
+        bringup.fund(ground, deployer, [members[4].identity])
         bringup.write_settings(wanted, layout, ground)
         _check_ledger(ground)
     finally:
@@ -59,11 +60,17 @@ def test_a_swarm_is_founded_on_a_real_chain(tmp_path: Path) -> None:
 def _check_ledger(ground: bringup.Ground) -> None:
     rpc = Rpc([ground.rpc_url])
     ledger = Ledger(rpc, ground.deployment.ledger)
-    auditors = sorted(member.identity.account for member in ground.members[:3])
-    assert ledger.auditors() == (tuple(auditors), 2)
+    auditors = sorted(member.identity.account for member in ground.members[:4])
+    assert ledger.auditors() == (tuple(auditors), 3)
     assert ledger.clock() == (ground.manifest.genesis_seconds, 30)
     token = Token(rpc, ground.deployment.token)
-    assert [token.balance(member.identity.account) // 10**18 for member in ground.members] == [0, 0, 0, 100]
+    assert [token.balance(member.identity.account) // 10**18 for member in ground.members] == [
+        0,
+        0,
+        0,
+        0,
+        100,
+    ]
 
 
 def _check_settings(layout: Layout, ground: bringup.Ground) -> None:
@@ -86,7 +93,7 @@ def _check_settings(layout: Layout, ground: bringup.Ground) -> None:
             7 + index,
             "some/model",
             (ground.rpc_url,),
-            index < 3,
+            index < 4,
         )
 
 

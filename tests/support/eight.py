@@ -1,0 +1,184 @@
+"""Eight nodes as processes over libp2p, on a chain that runs outside of them: four audit, one of these lies.
+
+The four others answer tasks, each its own number per epoch; the auditors shrug, so that it pays nobody to be
+an auditor and nothing depends on when their accounts were registered.
+What reaches the chain is decided by who has coins: at first the workers alone, hence it is one of them who
+hands the liar over.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from support import lying_auditor, weekday_server
+
+from sapo_client.config_layers import resolve
+from sapo_client.keystore import Identity
+from sapo_client.ledger.contract import Ledger, Token, Vault
+from sapo_client.ledger.records import Stake
+from sapo_client.ledger.rpc import Rpc
+from sapo_client.node import epoch_audit
+from sapo_client.node.epoch_audit import Facts
+from sapo_client.observe.events import Event, read_events
+from sapo_client.testnet import bringup
+from sapo_client.testnet.bringup import Ground, Member
+from sapo_client.testnet.plan import LIMITS, Settings
+from sapo_client.testnet.processes import Child, kill_group, spawn, stop, wait_until
+from sapo_protocol import merkle
+from sapo_protocol.eip712 import EpochRoot
+from sapo_protocol.identifiers import Account
+from sapo_verification import catalogue
+
+AUDITORS: Final = ("ada", "bo", "cleo", "dov")
+LIAR: Final = "dov"
+WORKERS: Final = ("eli", "fay", "gus", "hana")
+
+MACHINES: Final = {"eli": 99, "fay": 90, "gus": 80, "hana": 70}
+"""Of how many machines a worker takes itself to be the first: it has one slot in so many, soon used up."""
+
+WHOLE_EPOCH: Final = sum(len(range(0, LIMITS.slots_per_epoch, machines)) for machines in MACHINES.values())
+"""Points of an epoch in which every worker uses all of its slots."""
+
+EPOCH_SECONDS: Final = 45
+PATIENCE_SECONDS: Final = 480.0
+"""A hang is a failure; a machine that is busy with other things is none."""
+
+
+@dataclass
+class Eight:
+    """The swarm while it runs."""
+
+    ground: Ground
+    deployer: Identity
+    lie: str
+    children: dict[str, Child] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        rpc = Rpc([self.ground.rpc_url])
+        self.ledger = Ledger(rpc, self.ground.deployment.ledger)
+        self.vault = Vault(rpc, self.ground.deployment.vault)
+        self.token = Token(rpc, self.ground.deployment.token)
+
+    def member(self, name: str) -> Member:
+        """One of the eight."""
+        return next(member for member in self.ground.members if member.home.name == name)
+
+    def account(self, name: str) -> Account:
+        """Its account."""
+        return self.member(name).identity.account
+
+    def start(self, *names: str) -> None:
+        """Starts nodes where they were before, the liar as the program that it is."""
+        for name in names:
+            home = self.member(name).home
+            argv = bringup.join_line(home)
+            if name == LIAR:
+                program = (sys.executable, lying_auditor.__file__, self.lie, str(WHOLE_EPOCH))
+                argv = (*program, *argv[argv.index("join") :])
+            self.children[name] = spawn(name, argv, folder=home.root, log=home.log)
+
+    def kill(self, name: str) -> None:
+        """Ends a node without a word of warning."""
+        child = self.children.pop(name)
+        kill_group(child.pid)
+        child.process.wait()
+
+    def fund(self, *names: str) -> None:
+        """Coins for nodes that had none."""
+        bringup.fund(self.ground, self.deployer, [self.member(name).identity for name in names])
+
+    def stakes(self) -> dict[str, Stake]:
+        """What every auditor has bonded."""
+        return {name: self.vault.stake(self.account(name)) for name in AUDITORS}
+
+    def tokens(self) -> dict[str, int]:
+        """What every worker holds."""
+        return {name: self.token.balance(self.account(name)) for name in WORKERS}
+
+    def final_roots(self) -> list[EpochRoot]:
+        """The roots of all final epochs, oldest first."""
+        records = map(self.ledger.record, range(self.ledger.next_epoch()))
+        return [record.root for record in records if record is not None]
+
+    def events(self, name: str, *kinds: str) -> list[Event]:
+        """Some of what a node wrote down."""
+        return [event for event in read_events(self.member(name).home.data.events) if event["event"] in kinds]
+
+    def wait(self, what: str, done: Callable[[], object]) -> None:
+        """Returns once a condition holds."""
+        came = wait_until(lambda: bool(done()) or bool(self._dead()), PATIENCE_SECONDS)
+        dead = [f"{child.name} ended: {child.last_words()}" for child in self._dead()]
+        assert (came, dead) == (True, []), (what, self._last_events())
+
+    def paid(self, epoch: int) -> Counter[Account]:
+        """What a final epoch pays, as a worker's archive explains the root on the chain."""
+        config = resolve(file=self.member(WORKERS[0]).home.config, environment={}).config
+        facts: Facts = {}
+
+        def is_explained() -> bool:
+            facts.update(epoch_audit.audit(config, epoch))
+            return bool(facts["verdict"] == epoch_audit.EXPLAINED)
+
+        self.wait(f"epoch {epoch} is explained", is_explained)
+        return +Counter({Account.from_hex(row["account"]): row["posted"] for row in facts["accounts"]})
+
+    def worth(self, epoch: int) -> Counter[Account]:
+        """The reference: what each account earned by its own account of what it published."""
+        counts = {m.identity.account: self._worth(m.home.name, epoch) for m in self.ground.members}
+        return +Counter(counts)
+
+    def _worth(self, name: str, epoch: int) -> int:
+        rewards = {event["content_id"]: event["mean_reward"] for event in self.events(name, "verified")}
+        published = [event for event in self.events(name, "published") if event["epoch"] == epoch]
+        return sum(0 < rewards[event["content_id"]] < 1 for event in published)
+
+    def _dead(self) -> list[Child]:
+        return [child for child in self.children.values() if child.exit_code() is not None]
+
+    def _last_events(self) -> dict[str, list[Event]]:
+        return {m.home.name: list(read_events(m.home.data.events))[-3:] for m in self.ground.members}
+
+
+def root_of(points: Mapping[Account, int]) -> bytes:
+    """The Merkle root over accounts' points."""
+    return merkle.root([merkle.leaf(account, points[account]) for account in sorted(points)])
+
+
+@contextmanager
+def eight(folder: Path, *, quorum: int | None, lie: str) -> Iterator[Eight]:
+    """A founded swarm of which nothing runs but the chain; whatever was started ends with it."""
+    settings = Settings(
+        nodes=8, attackers=0, epochs=2, epoch_seconds=EPOCH_SECONDS, seed=0, directory=folder, report=folder,
+        auditors=len(AUDITORS), quorum=quorum,
+    )  # fmt: skip
+    layout = bringup.fresh_directory(folder)
+    with ExitStack() as stack:
+        url = stack.enter_context(weekday_server.serving())
+        suite = catalogue.suite("nano", ("calendar_arithmetic",))
+        chain, rpc_url, deployer = bringup.start_chain(layout, tied=True)
+        stack.callback(stop, [chain], PATIENCE_SECONDS)
+        members = bringup.create_members(layout, settings.nodes, settings.auditors)
+        ground = bringup.found(settings, layout, suite, rpc_url, deployer, members)
+        bringup.write_settings(settings, layout, ground)
+        for member in members:
+            _set_up_answers(member, url)
+        net = Eight(ground, deployer, lie)
+        net.fund(*WORKERS)
+        stack.callback(lambda: stop(net.children.values(), PATIENCE_SECONDS))
+        yield net
+
+
+def _set_up_answers(member: Member, url: str) -> None:
+    """Has a node ask the server of weekdays, as often as its share of the slots allows."""
+    name = member.home.name
+    endpoint = f"{url}/{'guess' if name in WORKERS else 'shrug'}/v1"
+    config = member.home.config.read_text()
+    config = config.replace("[swarm]\n", f'[swarm]\nslot_share = "0/{MACHINES.get(name, 99)}"\n')
+    config = config.replace("[learner]\n", f'[learner]\nbackend = "endpoint"\nendpoint = "{endpoint}"\n')
+    member.home.config.write_text(config)
