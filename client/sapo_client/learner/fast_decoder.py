@@ -165,14 +165,14 @@ class FastDecoder:
         keys[..., column:stop] = key.permute(0, 2, 3, 1)
         values[:, :, column:stop] = value.transpose(1, 2)
         # a key-value head's group of queries moves to the length axis: (B, K, G T, D)
-        folded = query.unflatten(2, (kv_heads, group)).permute(0, 2, 3, 1, 4).flatten(2, 3)
+        folded = query.view(rows, new, kv_heads, group, -1).permute(0, 2, 3, 1, 4).flatten(2, 3)
         if new > 1:  # a prompt from its start on, whose scores may be too many to be kept
             key, value = key.transpose(1, 2), value.transpose(1, 2)
             mixed = scaled_dot_product_attention(folded, key, value, attn_mask=mask)
         else:  # no kernel is worth its start-up cost
             scores = torch.add(mask, folded @ keys[..., :stop], alpha=self._width**-0.5)
             mixed = scores.softmax(-1) @ values[:, :, :stop]
-        unfolded = mixed.unflatten(2, (group, new)).permute(0, 3, 1, 2, 4).flatten(2)
+        unfolded = mixed.reshape(rows, kv_heads, group, new, -1).permute(0, 3, 1, 2, 4).flatten(2)
         return linear(unfolded, layer.out, layer.out_bias)
 
 
@@ -251,7 +251,7 @@ def _choose(logits: Tensor, temperature: float, random: torch.Generator) -> tupl
 
 def _rotated(x: Tensor, turns: Tensor) -> Tensor:
     """Rotary position embedding of pairs side by side: (B, T, heads, D), complex (B, T, 1, D / 2)."""
-    pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)))
+    pairs = torch.view_as_complex(x.view(*x.shape[:-1], -1, 2))
     return torch.view_as_real(pairs * turns).flatten(-2)
 
 
@@ -277,5 +277,8 @@ def _fused(layer: Any, width: int) -> _Layer:
 
 def _paired(parts: list[Tensor], width: int) -> Tensor:
     """Rows of query, key and value as one; of the first two, a head's i and i + D / 2 become neighbours."""
-    query, key = (part.unflatten(0, (-1, 2, width // 2)).transpose(1, 2).flatten(0, 2) for part in parts[:2])
+    query, key = (
+        part.view(-1, 2, width // 2, *part.shape[1:]).transpose(1, 2).reshape(part.shape)
+        for part in parts[:2]
+    )
     return torch.cat([query, key, parts[2]])
