@@ -8,48 +8,76 @@ import sys
 import time
 from pathlib import Path
 
-from sapo_client.learner.service import Service
+import torch
+
+from sapo_client.learner.batch import TrainingGroup
+from sapo_client.learner.generate import FastGenerator, Generator, PlainGenerator
+from sapo_client.learner.policy import Policy, load_policy
 from sapo_client.learner.settings import LearnerSettings
+from sapo_client.learner.trainer import Trainer
 
 
 def reward(text: str) -> float:
-    """The share of digits among the first eight characters."""
-    return sum(character.isdigit() for character in text[:8]) / 8
+    """Digits in hundreds: enough of them vary for every group to have an advantage."""
+    return sum(map(str.isdigit, text)) / 100
+
+
+def generator(policy: Policy, backend: str) -> Generator:
+    """One of the learner's ways to sample, whatever it would choose by itself."""
+    if backend == "vllm":
+        from sapo_client.learner.vllm_generator import VllmGenerator
+
+        return VllmGenerator(policy, seed=0)
+    return FastGenerator(policy) if backend == "own" else PlainGenerator(policy)
 
 
 def main() -> None:
     """Samples, scores, trains; the cost of every step."""
     work = json.load(sys.stdin)
+    torch.set_num_threads(1)
     settings = LearnerSettings(
         model=work["model"],
         directory=Path(work["folder"]) / "own",
         learning_rate=work["learning_rate"],
+        bfloat16=work["bfloat16"],
         max_new_tokens=work["new_tokens"],
-        device="cpu",
-        checkpoint_share=0.0,
     )
-    service = Service(settings)
-    seconds, tokens = [], []
+    policy = load_policy(settings.model, "cpu")
+    sampler, trainer = generator(policy, sys.argv[1]), Trainer(policy, settings)
+    seconds, sampling, tokens = [], [], []
     for step in range(work["steps"]):
         prompts = work["prompts"][step * work["groups"] : (step + 1) * work["groups"]]
         started = time.process_time()
-        sampled = service.generate(prompts, work["completions"], list(range(len(prompts))))
-        service.train(
+        encoded = [policy.encode_prompt(prompt) for prompt in prompts]
+        sampled = sampler.sample(
+            encoded,
+            completions_per_prompt=work["completions"],
+            max_new_tokens=work["new_tokens"],
+            temperature=1.0,
+            seed=step,
+        )
+        sampling.append(time.process_time() - started)
+        trainer.step(
             [
-                {
-                    "prompt": prompt,
-                    "completions": group,
-                    "rewards": [reward(text.decode()) for text in group],
-                    "external": False,
-                    "handle": handle,
-                }
-                for handle, (prompt, group) in enumerate(zip(prompts, sampled["completions"], strict=True))
+                TrainingGroup(
+                    prompt,
+                    tuple(completion.tokens for completion in group),
+                    tuple(reward(completion.text) * (index < work["informative"]) for completion in group),
+                    external=False,
+                    behaviour=tuple(completion.logprobs for completion in group),
+                )
+                for index, (prompt, group) in enumerate(zip(encoded, sampled, strict=True))
             ]
         )
         seconds.append(time.process_time() - started)
-        tokens.append(sampled["tokens"])
-    peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    sys.stdout.write(json.dumps({"cpu_seconds": seconds, "tokens": tokens, "peak_mib": peak_mib}) + "\n")
+        tokens.append(sum(len(completion.tokens) for group in sampled for completion in group))
+    found = {
+        "cpu_seconds": seconds,
+        "sampling_seconds": sampling,
+        "tokens": tokens,
+        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+    sys.stdout.write(json.dumps(found) + "\n")
 
 
 if __name__ == "__main__":

@@ -15,15 +15,20 @@ from trl import GRPOConfig, GRPOTrainer
 
 
 class Clock(TrainerCallback):  # type: ignore[misc]
-    """Processor seconds of each step, sampling included."""
+    """Processor seconds of each step, and the part of them until completions were to be scored."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
+        self.sampling: list[float] = []
         self._started = 0.0
 
     def on_step_begin(self, *_: Any, **__: Any) -> None:
         """The prompts of a step are about to be fetched."""
         self._started = time.process_time()
+
+    def sampled(self) -> None:
+        """A step's completions are there as text."""
+        self.sampling.append(time.process_time() - self._started)
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
         """The optimizer has stepped."""
@@ -37,14 +42,16 @@ def main() -> None:
     tokens: list[int] = []
 
     def reward(completions: list[str], completion_ids: list[list[int]], **_: Any) -> list[float]:
+        clock.sampled()
         tokens.append(sum(map(len, completion_ids)))
-        return [sum(character.isdigit() for character in text[:8]) / 8 for text in completions]
+        most = work["informative"] * work["completions"]  # a group's completions stand together
+        return [sum(map(str.isdigit, text)) / 100 * (place < most) for place, text in enumerate(completions)]
 
     clock = Clock()
     config = GRPOConfig(
         output_dir=work["folder"] + "/trl",
         use_cpu=True,
-        bf16=False,
+        bf16=work["bfloat16"],
         fp16=False,
         per_device_train_batch_size=work["groups"] * work["completions"],
         gradient_accumulation_steps=1,
@@ -72,10 +79,13 @@ def main() -> None:
         processing_class=AutoTokenizer.from_pretrained(work["model"]),
         callbacks=[clock],
     ).train()
-    peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    sys.stdout.write(
-        "\n" + json.dumps({"cpu_seconds": clock.seconds, "tokens": tokens, "peak_mib": peak_mib}) + "\n"
-    )
+    found = {
+        "cpu_seconds": clock.seconds,
+        "sampling_seconds": clock.sampling,
+        "tokens": tokens,
+        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+    sys.stdout.write("\n" + json.dumps(found) + "\n")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,16 @@ import typer
 from sapo_client.cli.options import Common, command
 from sapo_client.cli.render import Grid
 
-COLUMNS = ("contestant", "release", "CPU-s per step", "tokens per step", "CPU-s per 1000 tokens", "peak MiB")
+COLUMNS = (
+    "contestant",
+    "release",
+    "CPU-s per step",
+    "sapo's share of it",
+    "tokens per step",
+    "tokens per CPU-s",
+    "sampled per CPU-s",
+    "peak MiB",
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -20,36 +29,54 @@ def register(app: typer.Typer) -> None:
 
 def train(
     common: Common,
-    steps: Annotated[int, typer.Option("--steps", min=1, help="Steps; the first is not counted.")] = 6,
+    steps: Annotated[
+        int, typer.Option("--steps", min=1, help="Steps of a round; the first is not counted.")
+    ] = 6,
+    rounds: Annotated[
+        int, typer.Option("--rounds", min=1, help="How often all contestants have their turn.")
+    ] = 3,
+    informative: Annotated[
+        int, typer.Option("--informative", min=1, max=8, help="Groups of eight that have an advantage.")
+    ] = 8,
+    bfloat16: Annotated[
+        bool, typer.Option("--bfloat16", help="Matrix products in bfloat16 instead of float32.")
+    ] = False,
     peers: Annotated[
         str, typer.Option("--peers", metavar="A,B", help="Peers to compare with, by name; empty: none.")
-    ] = "trl",
+    ] = "trl,genrl",
     environments: Annotated[
         Path | None,
         typer.Option("--environments", metavar="DIR", help="Where peers are installed, and kept."),
     ] = None,
 ) -> None:
-    """Measure the processor seconds and the memory of a training step against TRL's GRPOTrainer.
+    """Measure the processor seconds and the memory of a training step against TRL and genrl.
 
     A peer is installed into an environment of its own from the package index: once, 2 GB and some minutes.
+    The own learner runs with its own sampler, with transformers' generate, and with vLLM where that is
+    installed. Everything is processor time, whatever else the machine does meanwhile.
     """
     from dataclasses import asdict
 
     import platformdirs
 
-    from sapo_client.bench.train import train_costs
+    from sapo_client.bench.train import Load, train_costs
     from sapo_client.paths import APPLICATION
 
     folder = environments or Path(platformdirs.user_cache_dir(APPLICATION)) / "bench"
-    costs = train_costs([peer for peer in peers.split(",") if peer], steps, folder.resolve())
+    load = Load(steps, rounds, informative, bfloat16)
+    costs = train_costs(
+        [peer for peer in peers.split(",") if peer], load, folder.resolve(), common.output.note
+    )
     document = {"format": "sapo/bench/train/1", "contestants": [asdict(cost) for cost in costs]}
     rows = [
         (
             cost.name,
             cost.release,
             cost.cpu_seconds,
+            costs[0].cpu_seconds / cost.cpu_seconds,
             cost.tokens,
-            1000 * cost.cpu_seconds / cost.tokens,
+            cost.tokens / cost.cpu_seconds,
+            cost.tokens / cost.sampling_seconds,
             cost.peak_mib,
         )
         for cost in costs

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import torch
 
 from sapo_client.learner.baseline import Baselines
 from sapo_client.learner.grpo import group_advantages
-
-MICRO_BATCH_ROWS: Final = 32
-"""On a CPU larger ones are no faster, and sorted small ones need less padding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +91,7 @@ def micro_batches(rows: Sequence[TrainingRow], most_tokens: int) -> Iterator[lis
     """Runs of rows whose padded rectangle holds at most ``most_tokens``, one row at least."""
     part: list[TrainingRow] = []
     for row in rows:  # shortest first: the newest row is the widest
-        if part and (len(part) == MICRO_BATCH_ROWS or (len(part) + 1) * row.width > most_tokens):
+        if part and (len(part) + 1) * row.width > most_tokens:
             yield part
             part = []
         part.append(row)

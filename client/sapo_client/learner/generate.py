@@ -69,7 +69,7 @@ class FastGenerator:
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def sample(
         self,
         prompts: Sequence[Sequence[int]],

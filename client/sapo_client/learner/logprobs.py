@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from sapo_client.learner.adapters import base_of
 
@@ -29,9 +30,12 @@ def completion_logprobs(model: PreTrainedModel, rows: Sequence[Row], pad: int, t
     """
     tokens, places, mask = _arranged(rows, pad, model.device)
     first, last = int(places.min()), int(places.max()) + 1
-    logits = _logits(model, tokens, torch.arange(first, last, device=model.device)).float() / temperature
-    following = tokens[:, first + 1 : last + 1, None]  # what each kept position predicts
-    values = logits.gather(2, following).squeeze(2) - logits.logsumexp(2)  # (rows, kept)
+    # a row's last token predicts nothing that is asked for
+    logits = _logits(model, tokens[:, :last], torch.arange(first, last, device=model.device)).float()
+    if temperature != 1.0:
+        logits = logits / temperature
+    following = tokens[:, first + 1 : last + 1]  # what each kept position predicts, (rows, kept)
+    values = -cross_entropy(logits.flatten(0, 1), following.flatten(), reduction="none").view_as(following)
     return torch.where(mask, values.gather(1, places - first), 0.0)
 
 

@@ -27,8 +27,8 @@ class LearnerSettings:
         lora_rank: of low-rank adapters, which are trained instead of the model; 0 for none.
         gradient_checkpointing: keep each layer's input only and compute the rest again: slower, much smaller.
         memory_bytes: for training beside the model; None: what is free at the start.
-        micro_batch_tokens: most tokens, padding included, in one forward and backward pass; fewer where
-            memory is short.
+        micro_batch_tokens: most tokens, padding included, in one forward and backward pass; None: what is
+            fast on the device (``watchdog.FAST_TOKENS``). Fewer where memory is short.
         length_normalised: mean over each completion's tokens first (GRPO) instead of over all (DAPO).
         passes: how often each batch is gone through.
         mini_batches: optimizer steps per pass.
@@ -51,7 +51,7 @@ class LearnerSettings:
     lora_rank: int = 0
     gradient_checkpointing: bool = False
     memory_bytes: int | None = None
-    micro_batch_tokens: int = 8192
+    micro_batch_tokens: int | None = None
     length_normalised: bool = False
     passes: int = 1
     mini_batches: int = 1

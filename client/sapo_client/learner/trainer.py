@@ -42,7 +42,7 @@ class Trainer:
         self.policy = policy
         self.parameters = [parameter for parameter in policy.model.parameters() if parameter.requires_grad]
         rate = settings.learning_rate or default_learning_rate(self.parameters)
-        self.optimizer = torch.optim.AdamW(self.parameters, lr=rate, weight_decay=0.0)
+        self.optimizer = torch.optim.AdamW(self.parameters, lr=rate, weight_decay=0.0, fused=True)
         self.yardstick = Yardstick()
         self.baselines = Baselines({})
         self.steps = 0

@@ -2,30 +2,35 @@
 
 import json
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from sapo_client.bench.train import train_costs
+from sapo_client.bench.train import BACKENDS, Load, train_costs
 from sapo_client.cli.app import app
 from sapo_client.errors import SapoError
 
 
-def test_the_own_learner_is_measured() -> None:
-    result = CliRunner().invoke(app, ["bench", "train", "--peers", "", "--steps", "2", "--json"])
+def test_the_own_learner_is_measured_with_every_backend() -> None:
+    result = CliRunner().invoke(
+        app, ["bench", "train", "--peers", "", "--steps", "2", "--rounds", "1", "--json"]
+    )
     assert result.exit_code == 0, result.output
     document = json.loads(result.stdout)
-    [own] = document["contestants"]
-    assert (document["format"], own["name"]) == ("sapo/bench/train/1", "sapo")
-    assert own["cpu_seconds"] > 0
-    assert 64 <= own["tokens"] <= 64 * 64
-    assert own["peak_mib"] > 100
+    backends = [name for name, package in BACKENDS.items() if find_spec(package)]
+    assert document["format"] == "sapo/bench/train/1"
+    assert [each["name"] for each in document["contestants"]] == [f"sapo, {backend}" for backend in backends]
+    for each in document["contestants"]:
+        assert 0 < each["sampling_seconds"] < each["cpu_seconds"]
+        assert 64 <= each["tokens"] <= 64 * 64
+        assert each["peak_mib"] > 100
 
 
 def test_an_unknown_peer_is_told(tmp_path: Path) -> None:
     with pytest.raises(SapoError, match="no peer 'verl'"):
-        train_costs(["verl"], 1, tmp_path)
+        train_costs(["verl"], Load(1, 1), tmp_path, print)
 
 
 def test_a_peer_that_does_not_run_is_told(tmp_path: Path) -> None:
@@ -36,4 +41,4 @@ def test_a_peer_that_does_not_run_is_told(tmp_path: Path) -> None:
     interpreter.chmod(0o755)
     (tmp_path / "trl" / "ready").touch()
     with pytest.raises(SapoError, match="No module named"):
-        train_costs(["trl"], 1, tmp_path)
+        train_costs(["trl"], Load(1, 1), tmp_path, print)

@@ -4,6 +4,7 @@ import pytest
 import torch
 from support.policies import make_policy_folder
 
+from sapo_client.learner.fast_decoder import _choose
 from sapo_client.learner.generate import FastGenerator, PlainGenerator, generator_for
 from sapo_client.learner.policy import Policy, load_policy
 
@@ -112,6 +113,14 @@ def test_samples_follow_the_distribution(policies):
     seen = torch.bincount(torch.tensor([row.tokens[0] for row in group]), minlength=len(wanted)) / count
     error = (wanted * (1 - wanted) / count).sqrt()
     assert ((seen - wanted).abs() <= 7 * error + 2 / count).all()
+
+
+def test_an_impossible_token_is_never_drawn():
+    """First, last or between others: a step of the summed probabilities has no width there."""
+    logits = torch.tensor([-torch.inf, 0.5, -torch.inf, 1.0, -torch.inf]).expand(5000, -1)
+    chosen, logprobs = _choose(logits, 0.7, torch.Generator().manual_seed(0))
+    assert set(chosen.tolist()) == {1, 3}
+    assert torch.equal(logprobs, (logits[0] / 0.7).log_softmax(-1)[chosen])
 
 
 def test_no_stale_weights_after_an_update(policies, tmp_path):

@@ -66,7 +66,7 @@ def test_a_small_budget_cuts_the_batch_and_changes_no_gradient(folder):
     row = roomy._watchdog._plan.row.of(43)
     tight = make_trainer(folder, memory_bytes=int((fixed + 2.5 * row) / 0.8))
     rows = training_rows(groups)
-    assert roomy._watchdog.tokens(rows) == 8192
+    assert roomy._watchdog.tokens(rows) == 1024
     assert tight._watchdog.tokens(rows) == 2 * 43
     assert torch.allclose(gradients(tight, groups), gradients(roomy, groups), atol=1e-6)
 
