@@ -211,7 +211,7 @@ def test_a_forged_history_convinces_no_majority(site: Site) -> None:
     assert history.last() == record
     two, [liar, _] = site.history(2)
     liar.tip = liars[0].tip
-    with pytest.raises(Disagreement, match="EpochLedger.lastFinal"):
+    with pytest.raises(Disagreement, match=r"EpochLedger\.lastFinal"):
         two.last()
 
 
