@@ -149,14 +149,8 @@ class Rpc:
         """
         if len(self._endpoints) == 1:
             return self.ask(lambda web3: question(web3, "latest"))
-        block = self._common_block()
-
-        def asked(web3: Web3) -> T:
-            if web3.eth.block_number < block:
-                raise NotYet(f"it has no block {block} yet", hint="wait for it")
-            return question(web3, BlockNumber(block))
-
-        return self.agree(asked, what)
+        block = BlockNumber(self._common_block())
+        return self.agree(lambda web3: question(web3, block), what)
 
     def compare(self, answers: Sequence[Answer[Any]], what: str) -> None:
         """Count and tell those whose answer a majority denies; all of them where there is no majority."""
