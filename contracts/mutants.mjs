@@ -16,6 +16,8 @@ const mutants = [
   ["EpochLedger", "if (root.total > epochBudget) revert OverBudget(root.total, epochBudget);", ""],
   ["EpochLedger", "if (vault.bonded(signer) < auditorBond) revert NotBonded(signer);", ""],
   ["EpochLedger", "_isRejected[digest] = true;", ""],
+  ["EpochLedger", "if (root.baseRoot != base) revert StaleBase(root.baseRoot, base);", ""],
+  ["EpochLedger", "_live.cumulativeRoot = root == 0 ? NO_ROOT : root;", ""],
   ["EpochLedger", "if (_count(signers) >= quorum) return;", "return;"],
   ["EpochLedger", "posting.postedAt, previous, posting.finalBlock));", "posting.postedAt, bytes32(0), posting.finalBlock));"],
   ["EpochLedger", "posting.postedAt, previous, posting.finalBlock);", "posting.postedAt, _history, posting.finalBlock);"],

@@ -56,6 +56,7 @@ contract EpochLedger is IDisputedLedger, EIP712 {
     ///      of any epoch that has ended: each is at least two seconds long.
     struct Posting {
         bytes32 contributionRoot;
+        /// While nothing is on its way: that of the last final epoch, to which the next one must add.
         bytes32 cumulativeRoot;
         bytes32 archiveDigest;
         uint40 epoch;
@@ -71,12 +72,15 @@ contract EpochLedger is IDisputedLedger, EIP712 {
     }
 
     bytes32 public constant EPOCH_ROOT_TYPEHASH = keccak256(
-        "EpochRoot(uint64 epoch,bytes32 contributionRoot,bytes32 cumulativeRoot,uint256 total,bytes32 archiveDigest)"
+        "EpochRoot(uint64 epoch,bytes32 baseRoot,bytes32 contributionRoot,bytes32 cumulativeRoot,uint256 total,"
+        "bytes32 archiveDigest)"
     );
     /// @notice Bound on the auditor set: one bit each in the live posting.
     uint256 public constant MAX_AUDITORS = 64;
     /// @notice The history before the first final epoch. No event hashes to it.
     bytes32 public constant EMPTY_HISTORY = bytes32(uint256(1));
+    /// @dev Stands in a slot for the root zero.
+    bytes32 private constant NO_ROOT = bytes32(uint256(1));
 
     RewardDistributor public immutable distributor;
     FraudVerifier public immutable verifier;
@@ -118,6 +122,7 @@ contract EpochLedger is IDisputedLedger, EIP712 {
     error EpochNotIncreasing(uint64 epoch, uint64 nextEpoch);
     error EpochNotOver(uint64 epoch, uint256 endsAt);
     error OtherPostingLive(uint64 epoch);
+    error StaleBase(bytes32 baseRoot, bytes32 cumulativeRoot);
     error OverBudget(uint256 total, uint256 budget);
     error RootRejected(bytes32 digest);
     error TooFewSignatures(uint256 given, uint256 needed);
@@ -149,7 +154,7 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         challengeSeconds = terms.challengeSeconds;
         epochBudget = terms.epochBudget;
         auditorBond = terms.auditorBond;
-        _live = Posting(bytes32(uint256(1)), bytes32(uint256(1)), bytes32(uint256(1)), 0, 0, 1, 0, 0, 0);
+        _live = Posting(bytes32(uint256(1)), NO_ROOT, bytes32(uint256(1)), 0, 0, 1, 0, 0, 0);
         distributor = new RewardDistributor(terms.token, terms.tokensPerPoint);
         // A bond outlasts the window of everything that was signed on it, by more than an epoch.
         uint256 exitSeconds = terms.challengeSeconds + 2 * terms.epochSeconds;
@@ -159,7 +164,8 @@ contract EpochLedger is IDisputedLedger, EIP712 {
 
     /// @notice Post an epoch. Anyone may send it: the signatures are what counts.
     /// @dev Epochs strictly increase but may be skipped: one without a payable rollout, or whose auditors never
-    ///      agreed, is not posted, and what it would have granted is not granted later.
+    ///      agreed, is not posted, and what it would have granted is not granted later. So is one that was signed
+    ///      before an earlier one became final: what it adds to is no longer what is granted.
     /// @param root Of an epoch that has ended and is above every final one.
     /// @param signatures 65 bytes each (r, s, v), by distinct bonded auditors in strictly ascending order of address.
     function post(EpochRoot calldata root, bytes[] calldata signatures) external {
@@ -168,6 +174,8 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         uint256 endsAt = genesisSeconds + (uint256(root.epoch) + 1) * epochSeconds;
         if (block.timestamp < endsAt) revert EpochNotOver(root.epoch, endsAt);
         if (_live.postedAt != 0) revert OtherPostingLive(_live.epoch);
+        bytes32 base = _live.cumulativeRoot == NO_ROOT ? bytes32(0) : _live.cumulativeRoot;
+        if (root.baseRoot != base) revert StaleBase(root.baseRoot, base);
         if (root.total > epochBudget) revert OverBudget(root.total, epochBudget);
         bytes32 digest = epochRootDigest(root);
         if (_isRejected[digest]) revert RootRejected(digest);
@@ -209,7 +217,7 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         signers = _auditorsOf(posting.signers);
         bytes32 digest = epochRootDigest(_rootOf(posting));
         _isRejected[digest] = true;
-        _live.postedAt = 0;
+        _drop();
         emit EpochRejected(posting.epoch, digest);
     }
 
@@ -222,8 +230,8 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         _live.signers = signers;
         emit SignatureStruck(epoch, auditor);
         if (_count(signers) >= quorum) return;
-        _live.postedAt = 0;
         emit EpochRejected(epoch, epochRootDigest(_rootOf(_live)));
+        _drop();
     }
 
     /// @notice The accounts whose signatures count, ascending.
@@ -253,9 +261,12 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         return _rootOf(_requireLive());
     }
 
-    /// @notice The posting that may still be challenged; `postedAt` is zero if there is none.
-    function live() external view returns (Posting memory) {
-        return _live;
+    /// @notice The posting that may still be challenged.
+    /// @return root Of no meaning if there is none.
+    /// @return postedAt Seconds; zero if there is none.
+    /// @return signers Bit i: the auditor at place i of `auditors()` signed it.
+    function live() external view returns (EpochRoot memory root, uint64 postedAt, uint64 signers) {
+        return (_rootOf(_live), _live.postedAt, _live.signers);
     }
 
     /// @inheritdoc IDisputedLedger
@@ -302,9 +313,21 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         }
     }
 
-    function _rootOf(Posting memory posting) private pure returns (EpochRoot memory) {
+    function _drop() private {
+        _live.postedAt = 0;
+        bytes32 root = distributor.cumulativeRoot();
+        _live.cumulativeRoot = root == 0 ? NO_ROOT : root;
+    }
+
+    /// @dev Nothing becomes final while a posting is live: what it was to add to is still the base.
+    function _rootOf(Posting memory posting) private view returns (EpochRoot memory) {
         return EpochRoot(
-            posting.epoch, posting.contributionRoot, posting.cumulativeRoot, posting.total, posting.archiveDigest
+            posting.epoch,
+            distributor.cumulativeRoot(),
+            posting.contributionRoot,
+            posting.cumulativeRoot,
+            posting.total,
+            posting.archiveDigest
         );
     }
 }

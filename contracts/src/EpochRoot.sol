@@ -4,6 +4,8 @@ pragma solidity 0.8.37;
 /// @notice What auditors agree an epoch's contributions to be, and sign (EIP-712).
 struct EpochRoot {
     uint64 epoch;
+    /// The cumulative root that this one adds to: the last final epoch's, zero before the first.
+    bytes32 baseRoot;
     /// Merkle root of (account, points of this epoch).
     bytes32 contributionRoot;
     /// Merkle root of (account, points of all epochs up to this one).

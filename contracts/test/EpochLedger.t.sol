@@ -84,17 +84,19 @@ contract EpochLedgerTest is Swarm {
         vm.warp(afterEpoch(0));
         if (signed.length < QUORUM) vm.expectPartialRevert(EpochLedger.TooFewSignatures.selector);
         ledger.post(root, signed);
-        same(ledger.live().signers, signed.length < QUORUM ? 1 : signers, "signers on record");
+        (,, uint64 recorded) = ledger.live();
+        same(recorded, signed.length < QUORUM ? 1 : signers, "signers on record");
     }
 
     function testFuzz_a_changed_statement_is_not_what_was_signed(uint256 field, uint256 value) external {
         EpochRoot memory root = statement(0, [uint256(7), 3, 1, 0], none);
         bytes[] memory signed = signatures(7, root);
-        field = bound(field, 0, 3);
+        field = bound(field, 0, 4);
         if (field == 0) root.contributionRoot = bytes32(value);
         if (field == 1) root.cumulativeRoot = bytes32(value);
         if (field == 2) root.total = bound(value, 0, BUDGET);
         if (field == 3) root.archiveDigest = bytes32(value);
+        if (field == 4) root.baseRoot = bytes32(value);
         vm.assume(keccak256(abi.encode(root)) != keccak256(abi.encode(statement(0, [uint256(7), 3, 1, 0], none))));
         vm.warp(afterEpoch(0));
         (bool accepted,) = address(ledger).call(abi.encodeCall(ledger.post, (root, signed)));
@@ -113,6 +115,36 @@ contract EpochLedgerTest is Swarm {
         signed = signatures(7, root);
         vm.expectPartialRevert(EpochLedger.OverBudget.selector);
         ledger.post(root, signed);
+    }
+
+    /// Honest auditors sign the next epoch while one of theirs is not posted yet: no posting may come of it.
+    function test_a_statement_signed_before_another_one_became_final_is_refused() external {
+        EpochRoot memory first = statement(0, [uint256(7), 3, 1, 0], none);
+        EpochRoot memory second = statement(1, [uint256(1), 2, 3, 4], none);
+        vm.warp(afterEpoch(1));
+        ledger.post(first, signatures(7, first));
+        vm.warp(afterEpoch(1) + WINDOW);
+        ledger.finalise();
+        bytes[] memory signed = signatures(7, second);
+        vm.expectPartialRevert(EpochLedger.StaleBase.selector);
+        ledger.post(second, signed);
+        second.baseRoot = first.cumulativeRoot;
+        ledger.post(second, signatures(7, second));
+    }
+
+    /// What was rejected is nothing to add to.
+    function test_the_base_outlasts_a_rejected_posting() external {
+        for (uint64 epoch = 0; epoch < 2; ++epoch) {
+            _postAndStrike(statement(epoch, [uint256(7), 3, 1, 0], none));
+            EpochRoot memory root = statement(epoch, [uint256(7), 3, 1, 0], none);
+            ledger.post(root, signatures(7, root));
+            vm.prank(address(verifier));
+            ledger.reject();
+            root.archiveDigest = keccak256("another");
+            vm.warp(_post(root) + WINDOW);
+            ledger.finalise();
+        }
+        same(ledger.nextEpoch(), 2, "both are final");
     }
 
     function testFuzz_nobody_else_rejects(address sender) external {
@@ -138,7 +170,8 @@ contract EpochLedgerTest is Swarm {
             vm.prank(address(verifier));
             ledger.strike(auditors[i], root.epoch);
         }
-        same(ledger.live().postedAt, 0, "struck");
+        (, uint64 postedAt,) = ledger.live();
+        same(postedAt, 0, "struck");
         root.archiveDigest = archive;
     }
 

@@ -81,8 +81,8 @@ contract FraudVerifierTest is Swarm {
     {
         vm.assume(a != b);
         i = bound(i, 0, COUNT - 1);
-        EpochRoot memory one = EpochRoot(epoch, a, a, 1, a);
-        EpochRoot memory two = EpochRoot(epoch, a, b, 1, a);
+        EpochRoot memory one = EpochRoot(epoch, a, a, a, 1, a);
+        EpochRoot memory two = EpochRoot(epoch, a, a, b, 1, a);
         (bytes memory ofOne, bytes memory ofTwo) = (signature(i, one), signature(i, two));
         vm.prank(PROVER);
         verifier.proveEquivocation(one, two, ofOne, ofTwo);
@@ -99,7 +99,8 @@ contract FraudVerifierTest is Swarm {
     }
 
     function _isConvicted() private {
-        same(ledger.live().postedAt, 0, "live");
+        (, uint64 postedAt,) = ledger.live();
+        same(postedAt, 0, "live");
         same(vault.bonded(auditors[0]) + vault.bonded(auditors[1]) + vault.bonded(auditors[2]), 0, "bonds");
         same(vault.bonded(auditors[3]), BOND, "bond of who did not sign");
         same(token.balanceOf(PROVER), QUORUM * (BOND / 2), "the prover's half");

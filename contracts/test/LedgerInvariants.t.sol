@@ -217,10 +217,12 @@ contract LedgerHandler is Swarm {
         (bytes32 history, uint64 finalBlock) = ledger.lastFinal();
         check(history == _history, "one hash over all that became final, in order");
         same(finalBlock, _finalBlock, "block of the last final epoch");
-        EpochLedger.Posting memory live = ledger.live();
-        same(live.postedAt, _live.postedAt, "posted at");
-        if (live.postedAt == 0) return;
-        same(live.signers, _live.signers, "signers");
+        (EpochRoot memory live, uint64 postedAt, uint64 signers) = ledger.live();
+        same(postedAt, _live.postedAt, "posted at");
+        if (postedAt == 0) return;
+        same(signers, _live.signers, "signers");
+        check(keccak256(abi.encode(live)) == keccak256(abi.encode(_live.root)), "the live statement");
+        check(live.baseRoot == distributor.cumulativeRoot(), "it adds to what is granted");
         check(live.epoch >= _nextEpoch, "the live epoch is above every final one");
         check(live.total <= BUDGET, "within the budget");
     }
@@ -261,7 +263,9 @@ contract LedgerHandler is Swarm {
         live.points = points;
         uint256 total = sumOf(points) + (lie == Lie.Total ? 1 : 0);
         bytes32 archive = keccak256(abi.encode(lie, points, block.timestamp));
-        live.root = EpochRoot(epoch, treeOf(points), treeOf(live.cumulative), total, archive);
+        live.root = EpochRoot(
+            epoch, distributor.cumulativeRoot(), treeOf(points), treeOf(live.cumulative), total, archive
+        );
     }
 
     /// Hands in one kind of proof: it convicts if it is the lie's, else it is refused.

@@ -10,7 +10,14 @@ contract RewardDistributorTest is Swarm {
 
     function _settle(uint256[COUNT] memory cumulative, uint256 total) private {
         uint64 epoch = ledger.nextEpoch();
-        EpochRoot memory root = EpochRoot(epoch, treeOf(none), treeOf(cumulative), total, bytes32(uint256(epoch)));
+        EpochRoot memory root = EpochRoot(
+            epoch,
+            distributor.cumulativeRoot(),
+            treeOf(none),
+            treeOf(cumulative),
+            total,
+            bytes32(uint256(epoch))
+        );
         vm.warp(afterEpoch(epoch));
         ledger.post(root, signatures(7, root));
         vm.warp(afterEpoch(epoch) + WINDOW);

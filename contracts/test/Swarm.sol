@@ -119,7 +119,14 @@ contract Swarm is Checked {
         for (uint256 i = 0; i < COUNT; ++i) {
             cumulative[i] = before[i] + points[i];
         }
-        return EpochRoot(epoch, treeOf(points), treeOf(cumulative), sumOf(points), keccak256(abi.encode(epoch)));
+        return EpochRoot(
+            epoch,
+            distributor.cumulativeRoot(),
+            treeOf(points),
+            treeOf(cumulative),
+            sumOf(points),
+            keccak256(abi.encode(epoch))
+        );
     }
 
     function afterEpoch(uint64 epoch) internal pure returns (uint256) {

@@ -95,6 +95,7 @@ class Proposal:
         """The epoch root that this proposal, under its content id, stands for."""
         return EpochRoot(
             epoch=self.epoch,
+            base_root=merkle.root(list(_base_leaves(self.shares))),
             contribution_root=merkle.root(
                 [merkle.leaf(s.account, s.points) for s in self.shares if s.points]
             ),
@@ -130,6 +131,13 @@ class Approval:
 def cumulative_leaves(shares: Sequence[Share]) -> list[Digest]:
     """The leaves of the cumulative tree."""
     return [merkle.leaf(share.account, share.cumulative) for share in shares]
+
+
+def _base_leaves(shares: Sequence[Share]) -> Iterator[Digest]:
+    """The leaves of the cumulative tree that the shares add to: nobody ever leaves it."""
+    for share in shares:
+        if share.cumulative > share.points:
+            yield merkle.leaf(share.account, share.cumulative - share.points)
 
 
 def earned_points(tallies: Sequence[Tally], points_per_epoch: int) -> dict[Account, int]:

@@ -52,6 +52,8 @@ class EpochRoot:
     """What auditors agreed an epoch's contributions to be.
 
     Attributes:
+        base_root: the cumulative root that this one adds to. It ends the statement's worth once another epoch
+            has become final: nobody can be held to points that were counted from what is out of date.
         contribution_root: Merkle root over (account, points of this epoch).
         cumulative_root: Merkle root over (account, points of all epochs so far).
         total: the sum of this epoch's points.
@@ -59,11 +61,12 @@ class EpochRoot:
     """
 
     TYPE: ClassVar[bytes] = (
-        b"EpochRoot(uint64 epoch,bytes32 contributionRoot,bytes32 cumulativeRoot,"
+        b"EpochRoot(uint64 epoch,bytes32 baseRoot,bytes32 contributionRoot,bytes32 cumulativeRoot,"
         b"uint256 total,bytes32 archiveDigest)"
     )
 
     epoch: int
+    base_root: Digest
     contribution_root: Digest
     cumulative_root: Digest
     total: int
@@ -75,6 +78,7 @@ class EpochRoot:
             domain,
             self.TYPE,
             _word(self.epoch),
+            self.base_root,
             self.contribution_root,
             self.cumulative_root,
             _word(self.total),

@@ -123,6 +123,7 @@ def test_the_epoch_root_of_a_proposal() -> None:
     content_id = ContentId(b"\x07" * 32)
     assert PROPOSAL.root(content_id) == EpochRoot(
         epoch=3,
+        base_root=merkle.root([merkle.leaf(A, 6), merkle.leaf(B, 6)]),
         contribution_root=merkle.leaf(A, 4),
         cumulative_root=merkle.root([merkle.leaf(A, 10), merkle.leaf(B, 6)]),
         total=4,

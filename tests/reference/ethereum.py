@@ -33,14 +33,20 @@ def node_binding(separator: bytes, node: bytes, swarm: bytes, not_before: int, n
 
 
 def epoch_root(
-    separator: bytes, epoch: int, contribution: bytes, cumulative: bytes, total: int, archive: bytes
+    separator: bytes,
+    epoch: int,
+    base: bytes,
+    contribution: bytes,
+    cumulative: bytes,
+    total: int,
+    archive: bytes,
 ) -> bytes:
     """The digest that an auditor signs for an epoch."""
     kind = (
-        b"EpochRoot(uint64 epoch,bytes32 contributionRoot,bytes32 cumulativeRoot,uint256 total,"
-        b"bytes32 archiveDigest)"
+        b"EpochRoot(uint64 epoch,bytes32 baseRoot,bytes32 contributionRoot,bytes32 cumulativeRoot,"
+        b"uint256 total,bytes32 archiveDigest)"
     )
-    struct = keccak(keccak(kind) + word(epoch) + contribution + cumulative + word(total) + archive)
+    struct = keccak(keccak(kind) + word(epoch) + base + contribution + cumulative + word(total) + archive)
     return keccak(b"\x19\x01" + separator + struct)
 
 

@@ -119,7 +119,7 @@ def _digest(kind: str, separator: bytes, message: dict[str, str]) -> bytes:
         keys = (bytes.fromhex(message["node_key"]), bytes.fromhex(message["swarm_id"]))
         times = (int(message["not_before"]), int(message["not_after"]))
         return ethereum.node_binding(separator, *keys, *times)
-    roots = (bytes.fromhex(message["contribution_root"]), bytes.fromhex(message["cumulative_root"]))
+    roots = [bytes.fromhex(message[f"{name}_root"]) for name in ("base", "contribution", "cumulative")]
     archive = bytes.fromhex(message["archive_digest"])
     return ethereum.epoch_root(separator, int(message["epoch"]), *roots, int(message["total"]), archive)
 
@@ -142,6 +142,9 @@ def _epoch_root(epoch: int, shares: list[list[Any]], proposal_id: str) -> dict[s
     pointed = [derive.leaf(bytes.fromhex(name), points) for name, points, _ in shares if points]
     return {
         "epoch": str(epoch),
+        "base_root": derive.root(
+            [derive.leaf(bytes.fromhex(n), total - points) for n, points, total in shares if total > points]
+        ).hex(),
         "contribution_root": derive.root(pointed).hex(),
         "cumulative_root": derive.root(
             [derive.leaf(bytes.fromhex(n), total) for n, _, total in shares]

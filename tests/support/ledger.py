@@ -253,11 +253,16 @@ def deploy_contracts(chain: ServedChain, **changes: Any) -> Contracts:
 
 
 def make_root(
-    epoch: int, *, total: int = 10, cumulative_root: Digest | None = None, archive: int = 7
+    epoch: int,
+    *,
+    base_root: Digest = merkle.EMPTY_ROOT,
+    total: int = 10,
+    cumulative_root: Digest | None = None,
+    archive: int = 7,
 ) -> EpochRoot:
     """An epoch root, told by its numbers."""
     filler = Digest(archive.to_bytes(32, "big"))
-    return EpochRoot(epoch, filler, cumulative_root or filler, total, filler)
+    return EpochRoot(epoch, base_root, filler, cumulative_root or filler, total, filler)
 
 
 def sign(root: EpochRoot, domain: Domain, signers: Sequence[LocalAccount] = AUDITORS[:QUORUM]) -> list[bytes]:

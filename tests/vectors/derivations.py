@@ -119,7 +119,7 @@ def typed_data() -> list[dict[str, Any]]:
     ):
         domain = Domain(chain_id, Account(contract))
         binding = NodeBinding(ALICE.node, PLAIN.swarm_id, 0, 2**64 - 1)
-        root = EpochRoot(7, Digest(b"\x01" * 32), Digest(b"\x02" * 32), 2**200, Digest(b"\x03" * 32))
+        root = EpochRoot(7, *(Digest(bytes([n]) * 32) for n in (4, 1, 2)), 2**200, Digest(b"\x03" * 32))
         for statement in (binding, root):
             digest = statement.digest(domain)
             found.append(

@@ -357,10 +357,17 @@ def _event(log: Any) -> RegistryEvent:
 
 
 def _record(fields: Any) -> EpochRecord | None:
-    contribution, cumulative, archive, epoch, posted_at, _signers, total, _next_epoch, _final_block = fields
+    (epoch, base, contribution, cumulative, total, archive), posted_at, _signers = fields
     if posted_at == 0:
         return None
-    root = EpochRoot(epoch, Digest(contribution), Digest(cumulative), total, Digest(archive))
+    root = EpochRoot(
+        epoch=epoch,
+        base_root=Digest(base),
+        contribution_root=Digest(contribution),
+        cumulative_root=Digest(cumulative),
+        total=total,
+        archive_digest=Digest(archive),
+    )
     return EpochRecord(root, posted_at)
 
 

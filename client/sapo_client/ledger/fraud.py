@@ -125,6 +125,7 @@ def root_fields(root: EpochRoot) -> tuple[object, ...]:
     """A statement as the contracts' struct."""
     return (
         root.epoch,
+        bytes(root.base_root),
         bytes(root.contribution_root),
         bytes(root.cumulative_root),
         root.total,

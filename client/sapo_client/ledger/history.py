@@ -17,8 +17,8 @@ _EMPTY: Final = Digest((1).to_bytes(32, "big"))
 """``EMPTY_HISTORY``: what comes before the first record."""
 
 _WORD: Final = 32
-_WORDS: Final = 9
-"""Of an event's data: a root's five fields, signers, time of posting, and the tip before."""
+_WORDS: Final = 10
+"""Of an event's data: a root's six fields, signers, time of posting, and the tip before."""
 
 _CHUNK_BLOCKS: Final = 1_000
 """What public endpoints commonly allow in one question for logs."""
@@ -104,9 +104,14 @@ def _links(events: tuple[bytes, ...]) -> dict[Digest, _Link]:
 
 def _link(data: bytes) -> _Link:
     words = [data[start : start + _WORD] for start in range(0, len(data), _WORD)]
-    epoch, contribution, cumulative, total, archive, _signers, posted_at, history, block = words
+    epoch, base, contribution, cumulative, total, archive, _signers, posted_at, history, block = words
     root = EpochRoot(
-        _number(epoch), Digest(contribution), Digest(cumulative), _number(total), Digest(archive)
+        epoch=_number(epoch),
+        base_root=Digest(base),
+        contribution_root=Digest(contribution),
+        cumulative_root=Digest(cumulative),
+        total=_number(total),
+        archive_digest=Digest(archive),
     )
     return _Link(EpochRecord(root, _number(posted_at)), Tip(Digest(history), _number(block)))
 

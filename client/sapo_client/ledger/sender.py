@@ -43,6 +43,7 @@ _HOPELESS: Final = frozenset(
         "OverBudget",
         "RootRejected",
         "SignerOrder",
+        "StaleBase",
         "SumMatches",
         "TooFewSignatures",
         "TooManyNodes",

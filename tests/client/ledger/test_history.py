@@ -205,7 +205,7 @@ def test_where_nobody_shows_a_record_that_is_said(site: Site, tamper: Callable[[
 def test_a_forged_history_convinces_no_majority(site: Site) -> None:
     record = site.settle(0)
     history, liars = site.history(3)
-    forged = bytes(31) + b"\x07" + bytes(8 * 32)
+    forged = bytes(31) + b"\x07" + bytes(9 * 32)
     liars[0].tip = "0x" + keccak(forged).hex() + (1).to_bytes(32, "big").hex()
     liars[0].tamper = lambda logs: [{**log, "data": "0x" + forged.hex()} for log in logs]
     assert history.last() == record
