@@ -263,12 +263,17 @@ class Ledger:
         call = Call(distributor.address, distributor.claim(self._account, cumulative, proof))
         await self._enqueue("claim", f"{cumulative}:{fingerprint}", call)
 
-    async def set_payout(self, payout: Account) -> None:
-        """Queue that claims go to an address: the first one at once, every other only announced."""
+    async def set_payout(self, payout: Account, *, instead_of: Account, announced_seconds: int) -> None:
+        """Queue that claims go to an address: the first one at once, every other only announced.
+
+        Args:
+            instead_of: where they went when this was wished, and what tells the wish from a later one: it
+                must not be read again after the chain has it, for the same address would be announced then.
+            announced_seconds: from when an address that was announced by then may count; 0 if none was.
+        """
         distributor, _ = await self._in_thread(self._pay_side)
-        _, announced_seconds = await self.payout_change()
         call = Call(distributor.address, distributor.set_payout(payout))
-        await self._enqueue("payout", f"{payout}:{await self.payout()}:{announced_seconds}", call)
+        await self._enqueue("payout", f"{payout}:{instead_of}:{announced_seconds}", call)
 
     async def apply_payout(self) -> None:
         """Queue that the announced address is put in place."""

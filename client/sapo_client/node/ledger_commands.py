@@ -221,15 +221,16 @@ async def _challenge(books: Books, epoch: int, consent: Consent) -> Facts:
 
 async def _payout(books: Books, receiver: Account, consent: Consent) -> Facts:
     await books.ledger.check()
-    announced, effective_seconds = await books.ledger.payout_change()
-    if await books.ledger.payout() == receiver:
+    announced, announced_at = await books.ledger.payout_change()
+    before = await books.ledger.payout()
+    if before == receiver:
         raise SapoError(
             f"claims go to {receiver} already", hint="nothing is left to do", exit_code=ExitCode.LEDGER
         )
     is_announced = announced == receiver
-    if is_announced and time.time() < effective_seconds:
+    if is_announced and time.time() < announced_at:
         raise SapoError(
-            f"claims may go to {receiver} from {moment(effective_seconds)}",
+            f"claims may go to {receiver} from {moment(announced_at)}",
             hint="run the same command again then",
             exit_code=ExitCode.LEDGER,
         )
@@ -239,7 +240,10 @@ async def _payout(books: Books, receiver: Account, consent: Consent) -> Facts:
     consent([transaction_words(f"RewardDistributor.{function}", books.signer, paying, words, follows)])
 
     async def wish() -> None:
-        await (books.ledger.apply_payout() if is_announced else books.ledger.set_payout(receiver))
+        if is_announced:
+            await books.ledger.apply_payout()
+        else:
+            await books.ledger.set_payout(receiver, instead_of=before, announced_seconds=announced_at)
 
     async def is_done() -> bool:
         known = await books.ledger.payout(), (await books.ledger.payout_change())[0]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
+import trio
 from support.ledger import STRANGER, address
+from support.nodes import until
 from support.office import WORKERS, Office, World, agree, refuse
 
 from sapo_client.errors import SapoError
@@ -60,6 +63,18 @@ def test_an_announced_address_is_put_in_place(office: Office) -> None:
     answer = payout(config, str(THIRD), agree)
     assert (answer["claims go to"], answer["announced"]) == (str(THIRD), None)
     assert told(office) == (THIRD, (Account(bytes(20)), 0))
+
+
+async def test_a_wish_that_is_repeated_after_the_chain_has_it_announces_nothing(office: Office) -> None:
+    wish = partial(office.ledger.set_payout, BOB.account, instead_of=ALICE.account, announced_seconds=0)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(office.ledger.run)
+        for _ in range(2):
+            await wish()
+            await until(lambda: not office.ledger.status().pending)
+        nursery.cancel_scope.cancel()
+    assert office.ledger.status().confirmed == 1
+    assert told(office) == (BOB.account, (Account(bytes(20)), 0))
 
 
 @pytest.mark.parametrize("text", ["", "0x12", "zz" * 20, "12" * 21])
