@@ -9,6 +9,7 @@ import itertools
 import random
 import tempfile
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -41,8 +42,8 @@ from sapo_client.ledger.rpc import Rpc
 from sapo_client.ledger.sender import Sender
 from sapo_client.ledger.transactions import Call
 from sapo_client.node.archive import Archive
-from sapo_protocol import secp256k1
-from sapo_protocol.eip712 import Domain
+from sapo_protocol import merkle, secp256k1
+from sapo_protocol.eip712 import Domain, EpochRoot
 from sapo_protocol.identifiers import Account, ContentId, SwarmId
 
 CONFIRMATIONS: Final = 3
@@ -187,9 +188,8 @@ class Play:
         ledger = Ledger(rpc, self._ground.deployment.ledger)
         domain = Domain(DEFAULT_CHAIN_ID, ledger.address)
         posts = [
-            ("post", str(epoch), Call(ledger.address, ledger.post(root, sign(root, domain))))
-            for epoch in EPOCHS
-            for root in (make_root(epoch),)
+            ("post", str(root.epoch), Call(ledger.address, ledger.post(root, sign(root, domain))))
+            for root in _roots()
         ]
         claims = [
             ("register", str(key), Call(registry.address, registry.register(node_key(key), LATER)))
@@ -326,6 +326,15 @@ def play(ground: Ground, seed: int) -> Outcome:
     """One schedule from files of its own."""
     with tempfile.TemporaryDirectory() as folder:
         return Play(ground, seed, Path(folder)).run()
+
+
+def _roots() -> Iterator[EpochRoot]:
+    """Each adds to the one before."""
+    base_root = merkle.EMPTY_ROOT
+    for epoch in EPOCHS:
+        root = make_root(epoch, base_root=base_root)
+        base_root = root.cumulative_root
+        yield root
 
 
 def _nonce_findings(nonce: int, signed: list[Any]) -> list[str]:

@@ -138,6 +138,12 @@ class Contracts:
         return Distributor(self.chain.rpc, self.deployment.distributor)
 
     @property
+    def base_root(self) -> Digest:
+        """What the next epoch's root adds to."""
+        last = self.history.last()
+        return last.root.cumulative_root if last else merkle.EMPTY_ROOT
+
+    @property
     def verifier(self) -> Verifier:
         return Verifier(self.chain.rpc, self.deployment.verifier)
 
@@ -207,7 +213,7 @@ class Contracts:
     def settle(self, epoch: int, cumulative: dict[Account, int], total: int) -> "Tree":
         """Make an epoch final whose cumulative tree holds the given points, signed by a quorum."""
         tree = Tree(cumulative)
-        root = make_root(epoch, total=total, cumulative_root=tree.root)
+        root = make_root(epoch, base_root=self.base_root, total=total, cumulative_root=tree.root)
         self.post(root, sign(root, self.domain))
         self.finalise()
         return tree

@@ -331,7 +331,7 @@ def _signature(entry: Any) -> str:
 
 _REGISTERED = keccak(text="NodeRegistered(address,bytes32,uint64)")
 _FINAL = keccak(
-    text="EpochFinal(uint64,(uint64,bytes32,bytes32,uint256,bytes32),uint64,uint64,bytes32,uint64)"
+    text="EpochFinal(uint64,(uint64,bytes32,bytes32,bytes32,uint256,bytes32),uint64,uint64,bytes32,uint64)"
 )
 
 

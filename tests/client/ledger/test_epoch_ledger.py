@@ -25,6 +25,7 @@ from support.ledger import (
 )
 
 from sapo_client.ledger.records import EpochRecord
+from sapo_protocol import merkle
 from sapo_protocol.eip712 import Domain, EpochRoot
 from sapo_protocol.identifiers import Account, Digest
 
@@ -66,7 +67,8 @@ def test_a_posting_is_final_only_after_its_window(contracts: Contracts) -> None:
 
 
 def test_one_posting_is_live_at_a_time(contracts: Contracts) -> None:
-    first, second = make_root(0), make_root(1)
+    first = make_root(0)
+    second = make_root(1, base_root=first.cumulative_root)
     contracts.post(first, sign(first, contracts.domain))
     for root in (first, second):
         refusal = refused_as(lambda r=root: contracts.post(r, sign(r, contracts.domain)))
@@ -79,8 +81,10 @@ def test_one_posting_is_live_at_a_time(contracts: Contracts) -> None:
 
 
 def test_epochs_strictly_increase_and_may_be_skipped(contracts: Contracts) -> None:
+    base_root = merkle.EMPTY_ROOT
     for epoch in (2, 5):
-        root = make_root(epoch)
+        root = make_root(epoch, base_root=base_root)
+        base_root = root.cumulative_root
         contracts.post(root, sign(root, contracts.domain))
         contracts.finalise()
     for epoch in (0, 4, 5):
@@ -196,7 +200,8 @@ def shared(module_chain: ServedChain) -> Contracts:
 
 
 digests = st.binary(min_size=32, max_size=32).map(Digest)
-roots = st.builds(EpochRoot, st.integers(0, 2**64 - 1), digests, digests, st.integers(0, 2**256 - 1), digests)
+numbers = st.integers(0, 2**64 - 1), st.integers(0, 2**256 - 1)
+roots = st.builds(EpochRoot, numbers[0], digests, digests, digests, numbers[1], digests)
 
 
 @given(root=roots)

@@ -48,7 +48,7 @@ def statement(epoch: int, points: dict[Account, int], before: dict[Account, int]
     before = before or {}
     cumulative = {a: before.get(a, 0) + points.get(a, 0) for a in {*before, *points}}
     root = make_root(epoch, total=sum(points.values()), cumulative_root=Tree(cumulative).root)
-    return replace(root, contribution_root=Tree(points).root)
+    return replace(root, base_root=Tree(before).root, contribution_root=Tree(points).root)
 
 
 def posted(contracts: Contracts, root: EpochRoot) -> EpochRoot:

@@ -17,7 +17,8 @@ def test_registration_stays_within_its_budget(contracts: Contracts) -> None:
 def test_an_epoch_stays_within_its_budget(contracts: Contracts) -> None:
     postings, endings = [], []
     for epoch in range(3):
-        root = make_root(epoch, total=100 + epoch, archive=2**255 + epoch)  # full words, as digests are
+        words = 2**255 + epoch  # full ones, as digests are
+        root = make_root(epoch, base_root=contracts.base_root, total=100 + epoch, archive=words)
         postings.append(contracts.post(root, sign(root, contracts.domain)).gas_used)
         endings.append(contracts.finalise().gas_used)
     print("\npost with three signatures:", postings, "finalise:", endings)

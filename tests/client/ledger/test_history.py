@@ -90,13 +90,14 @@ class Site:
         return EpochRecord(root, self.engine.head.timestamp)
 
     def settle(self, epoch: int) -> EpochRecord:
-        record = self.post(make_root(epoch, total=epoch))
+        record = self.post(make_root(epoch, base_root=self.contracts.base_root, total=epoch))
         self.contracts.finalise()
         return record
 
     def reject(self, epoch: int) -> None:
         tree = Tree({A: POINTS_CAP + 1})
-        self.post(replace(make_root(epoch), contribution_root=tree.root))
+        root = make_root(epoch, base_root=self.contracts.base_root)
+        self.post(replace(root, contribution_root=tree.root))
         self.contracts.prove(OverCap(A, POINTS_CAP + 1, tree.proof(A)))
         for auditor in AUDITORS[:QUORUM]:
             self.contracts.bond(auditor)

@@ -149,7 +149,8 @@ def test_what_is_too_early_is_tried_again_later(contracts: Contracts, tmp_path: 
 
 
 def test_a_posting_waits_for_the_one_before_it(contracts: Contracts, tmp_path: Path) -> None:
-    desk, root, other = Desk(contracts, tmp_path), make_root(3), make_root(2)
+    desk, other = Desk(contracts, tmp_path), make_root(2)
+    root = make_root(3, base_root=other.cumulative_root)
     contracts.post(other, sign(other, contracts.domain))
     desk.want(contracts.ledger.post(root, sign(root, contracts.domain)), to=contracts.ledger.address)
     assert desk.sender.step()
