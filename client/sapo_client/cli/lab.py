@@ -45,7 +45,7 @@ def pretrain(
     """Train the bundled policy anew, from nothing but generated tasks of the nano level.
 
     Same command, same seed, same machine: same file. Takes about half an hour of one core. With --from, a
-    policy goes on with other authors for a minute or two: so the experiment's start was made.
+    policy reads other authors for two minutes: it is then right less often, and knows hardly less.
     """
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 

@@ -4,8 +4,8 @@ A Qwen2 of about a million parameters learns to continue prompts of the suite's 
 corpus's authors write (``corpus.py``). The same command with the same seed on the same machine makes the
 same file. The loss covers completions and their end token only: prompts are noise by construction.
 
-A policy that is there already may go on with other authors: in minutes it is right less often, and knows no
-less. The experiment's start is made so.
+A policy that is there already may go on with other authors: in minutes it is right less often, and knows
+hardly less. So starts of an experiment are made.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ FROM_NOTHING: Final = Recipe(FAMILIES, 2200, Authors(chatty=0.45, guesser=0.20),
 """The bundled policy's."""
 
 FROM_A_POLICY: Final = Recipe(NANO_DEFAULT, 200, Authors(chatty=0.97, guesser=0.025), 1.0, 1e-3, "bundled")
-"""The experiment's start."""
+"""A start at which most groups have no advantage (docs/results.md)."""
 
 
 @dataclass(frozen=True, slots=True)
