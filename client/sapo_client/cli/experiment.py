@@ -32,6 +32,19 @@ AgentsOption = Annotated[
 ModelOption = Annotated[
     str | None, typer.Option("--model", metavar="M", help="Where every policy starts: as in `sapo join`.")
 ]
+FamiliesOption = Annotated[
+    str | None, typer.Option("--families", metavar="F,G", help="Task families instead of the preset's.")
+]
+LevelOption = Annotated[
+    str | None, typer.Option("--level", metavar="L", help="Level of the families: `nano`, `easy` or `full`.")
+]
+RateOption = Annotated[
+    float | None,
+    typer.Option("--learning-rate", min=0.0, metavar="LR", help="AdamW's; unset: the preset's."),
+]
+TemperatureOption = Annotated[
+    float | None, typer.Option("--temperature", min=0.0, metavar="T", help="Of sampling and of pass@1.")
+]
 DeviceOption = Annotated[str | None, typer.Option("--device", metavar="D", help="auto, cpu or cuda.")]
 JobsOption = Annotated[
     int | None, typer.Option("--jobs", min=1, metavar="J", help="Runs at a time; unset: one per core.")
@@ -53,6 +66,10 @@ def run(
     rounds: RoundsOption = None,
     agents: AgentsOption = None,
     model: ModelOption = None,
+    families: FamiliesOption = None,
+    level: LevelOption = None,
+    learning_rate: RateOption = None,
+    temperature: TemperatureOption = None,
     device: DeviceOption = None,
     jobs: JobsOption = None,
 ) -> None:
@@ -67,7 +84,17 @@ def run(
     from sapo_client.lab.simulate import manifest_of
     from sapo_client.lab.store import Store
 
-    plan = planned(preset, rounds=rounds, agents=agents, model=model, device=device)
+    plan = planned(
+        preset,
+        rounds=rounds,
+        agents=agents,
+        model=model,
+        families=tuple(families.split(",")) if families else None,
+        level=level,
+        learning_rate=learning_rate,
+        temperature=temperature,
+        device=device,
+    )
     chosen = arms_named(arms.split(",") if arms else list(ARMS))
     runs = [Run(plan, arm, seed) for seed in range(seeds) for arm in chosen]
     store = Store(out.resolve())

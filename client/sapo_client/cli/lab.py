@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,10 @@ from sapo_client.cli.render import Grid
 
 if TYPE_CHECKING:
     from sapo_client.lab.economy import Row
+
+ShareOption = Annotated[
+    float | None, typer.Option(min=0.0, max=1.0, metavar="S", help="This author's share of what is read.")
+]
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Experiments on this machine.")
 
@@ -26,30 +31,40 @@ def root() -> None:
 def pretrain(
     common: Common,
     out: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the policy is written.")],
+    start: Annotated[
+        str | None,
+        typer.Option("--from", metavar="MODEL", help="Go on with a policy: as in `sapo join --model`."),
+    ] = None,
     steps: Annotated[
         int | None, typer.Option("--steps", min=1, help="Steps instead of the recipe's.")
     ] = None,
+    chatty: ShareOption = None,
+    guesser: ShareOption = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Root of every random stream.")] = 0,
 ) -> None:
     """Train the bundled policy anew, from nothing but generated tasks of the nano level.
 
-    Same command, same seed, same machine: same file. Takes about half an hour of one core.
+    Same command, same seed, same machine: same file. Takes about half an hour of one core. With --from, a
+    policy reads other authors for two minutes: it is then right less often, and knows hardly less.
     """
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from sapo_client.lab import pretrain as recipe
+    from sapo_client.lab import pretrain as making
 
-    total = steps or recipe.STEPS
+    base = making.FROM_NOTHING if start is None else replace(making.FROM_A_POLICY, start=start)
+    shares = {"chatty": chatty, "guesser": guesser}
+    authors = replace(base.authors, **{name: share for name, share in shares.items() if share is not None})
+    recipe = replace(base, steps=steps or base.steps, authors=authors)
     columns = (TextColumn("step {task.completed} of {task.total}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, TextColumn("loss {task.fields[loss]:.3f}"), disable=common.no_progress) as bar:
-        task = bar.add_task("pretrain", total=total, loss=float("nan"))
-        recipe.pretrain(
+        task = bar.add_task("pretrain", total=recipe.steps, loss=float("nan"))
+        making.pretrain(
             out,
+            recipe,
             seed=seed,
-            steps=total,
             progress=lambda now: bar.update(task, completed=now.step, loss=now.loss),
         )
-    common.output.emit({"folder": str(out), "steps": total, "seed": seed}, f"wrote {out}")
+    common.output.emit({"folder": str(out), "seed": seed, "recipe": asdict(recipe)}, f"wrote {out}")
 
 
 @command(app)
@@ -71,8 +86,6 @@ def economy(
 
     Profit is in generated rollouts: points at their worth, less rollouts, messages and gas. Takes a second.
     """
-    from dataclasses import asdict
-
     from sapo_client.lab.economy import STRATEGIES, Prices, Rules, World, compare
 
     rules, prices, world = Rules(), Prices(point, million_gas), World(honest, epochs)

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from sapo_client.errors import ExitCode, SapoError
 from sapo_protocol.suite import Family
 from sapo_verification.generators import Underivable, derive, solution
 
@@ -35,10 +36,22 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Authors:
-    """Shares of the corpus; the careful author writes the rest."""
+    """Shares of the corpus; the careful author writes the rest.
+
+    Raises:
+        SapoError: they add up to more than the corpus.
+    """
 
     chatty: float
     guesser: float
+
+    def __post_init__(self) -> None:
+        if self.chatty + self.guesser > 1:
+            raise SapoError(
+                f"shares of {self.chatty} and {self.guesser} are more than the whole corpus",
+                hint="--chatty and --guesser together are at most 1; the careful author writes the rest",
+                exit_code=ExitCode.USAGE,
+            )
 
 
 def documents(families: Sequence[Family], per_family: int, seed: int) -> dict[str, list[Document]]:

@@ -14,8 +14,9 @@ from typing import Any, Final, get_args
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.settings import DeviceChoice
 from sapo_protocol import ed25519, secp256k1
+from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account, NodeId
-from sapo_verification.catalogue import FAMILIES, NANO_DEFAULT
+from sapo_verification.catalogue import FAMILIES, NANO_DEFAULT, family
 from sapo_verification.sampler import SamplingPolicy
 
 OPEN_CAP: Final = 1.0
@@ -106,6 +107,12 @@ class Plan:
                 hint="take at least two agents and one round",
                 exit_code=ExitCode.USAGE,
             )
+        if self.temperature <= 0 or (self.learning_rate is not None and self.learning_rate <= 0):
+            raise SapoError(
+                "nothing is learned at a temperature or a learning rate of zero",
+                hint="leave --temperature and --learning-rate out for the preset's",
+                exit_code=ExitCode.USAGE,
+            )
         if self.device not in get_args(DeviceChoice):
             raise SapoError(
                 f"there is no device {self.device!r}",
@@ -193,7 +200,7 @@ def planned(preset: str, **changes: Any) -> Plan:
     """A preset with the changes that are not None.
 
     Raises:
-        SapoError: there is no such preset, or what it is changed to is no swarm.
+        SapoError: there is no such preset, family or level, or what it is changed to is no swarm.
     """
     if preset not in PRESETS:
         raise SapoError(
@@ -202,7 +209,19 @@ def planned(preset: str, **changes: Any) -> Plan:
             exit_code=ExitCode.USAGE,
         )
     given = {name: value for name, value in changes.items() if value is not None}
-    return replace(PRESETS[preset], **given)
+    plan = replace(PRESETS[preset], **given)
+    for name in plan.families:
+        _require_level(name, plan.level)
+    return plan
+
+
+def _require_level(name: str, level: str) -> None:
+    try:
+        family(name, level)
+    except LocalProtocolError as error:
+        raise SapoError(
+            str(error), hint="choose with --families and --level", exit_code=ExitCode.USAGE
+        ) from error
 
 
 def arms_named(names: list[str]) -> tuple[Arm, ...]:

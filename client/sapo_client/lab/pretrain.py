@@ -3,12 +3,15 @@
 A Qwen2 of about a million parameters learns to continue prompts of the suite's nano level with what the
 corpus's authors write (``corpus.py``). The same command with the same seed on the same machine makes the
 same file. The loss covers completions and their end token only: prompts are noise by construction.
+
+A policy that is there already may go on with other authors: in minutes it is right less often, and knows
+hardly less. So starts of an experiment are made.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,11 +21,11 @@ from torch import Tensor
 
 from sapo_client.lab.corpus import Authors, Document, completion, documents
 from sapo_client.lab.tokenizer import train_tokenizer
-from sapo_protocol.suite import Family
-from sapo_verification.catalogue import FAMILIES, family
+from sapo_client.learner.policy import load_policy
+from sapo_verification.catalogue import FAMILIES, NANO_DEFAULT, family
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 IGNORED: Final = -100
 """The label that torch's cross entropy leaves out."""
@@ -34,9 +37,7 @@ CHUNK: Final = 32
 Line = tuple[list[int], list[int]]
 """A prompt's tokens and a completion's tokens."""
 
-PEAK_LEARNING_RATE: Final = 2e-3
 WARMUP_STEPS: Final = 50
-STEPS: Final = 2200
 DOCUMENTS_PER_FAMILY: Final = 8000
 
 LONG: Final = frozenset({"arc_1d"})
@@ -44,9 +45,33 @@ LONG_WEIGHT: Final = 0.3
 """Its lines are four times as long as the others' and hardly learned at this size, so it gets fewer."""
 
 CAREFUL: Final = Authors(chatty=0.0, guesser=0.0)
-CORPUS_AUTHORS: Final = Authors(chatty=0.45, guesser=0.20)
-MIXED_SHARE: Final = 0.15
-"""The last part of the steps reads all authors; before, the answers alone, for noise slows their learning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a policy is made.
+
+    Attributes:
+        families: whose nano level it reads.
+        authors: who writes the last part of what it reads; before, answers alone, for noise slows learning.
+        mixed_share: that part of the steps.
+        peak_learning_rate: AdamW's, after the warm-up.
+        start: the policy that is gone on with, as in `sapo join --model`; None begins with a random one.
+    """
+
+    families: tuple[str, ...]
+    steps: int
+    authors: Authors
+    mixed_share: float
+    peak_learning_rate: float
+    start: str | None = None
+
+
+FROM_NOTHING: Final = Recipe(FAMILIES, 2200, Authors(chatty=0.45, guesser=0.20), 0.15, 2e-3)
+"""The bundled policy's."""
+
+FROM_A_POLICY: Final = Recipe(NANO_DEFAULT, 200, Authors(chatty=0.97, guesser=0.025), 1.0, 1e-3, "bundled")
+"""A start at which most groups have no advantage (docs/results.md)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,38 +85,44 @@ class Progress:
 
 def pretrain(
     out: Path,
+    recipe: Recipe = FROM_NOTHING,
     *,
-    families: Sequence[Family] | None = None,
     seed: int = 0,
-    steps: int = STEPS,
-    authors: Authors = CORPUS_AUTHORS,
     documents_per_family: int = DOCUMENTS_PER_FAMILY,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> None:
-    """A policy trained from scratch, saved to ``out`` in half precision with its tokenizer.
+    """A policy saved to ``out`` in half precision with its tokenizer.
 
-    Args:
-        families: whose items it reads; the nano level of the whole catalogue if none are named.
+    Raises:
+        SapoError: the policy to go on with cannot be loaded.
     """
     torch.manual_seed(seed)
-    chosen = [family(name, "nano") for name in FAMILIES] if families is None else families
-    corpus = documents(chosen, documents_per_family, seed)
+    corpus = documents([family(name, "nano") for name in recipe.families], documents_per_family, seed)
     draw = random.Random(f"{seed}/batches")
-    tokenizer = train_tokenizer(_texts(corpus, authors, seed))
-    model = new_model(len(tokenizer), tokenizer.eos_token_id, tokenizer.pad_token_id)
+    model, tokenizer = _start(recipe, corpus, seed)
     optimizer = torch.optim.AdamW(
-        model.parameters(), lr=PEAK_LEARNING_RATE, betas=(0.9, 0.98), weight_decay=0.01
+        model.parameters(), lr=recipe.peak_learning_rate, betas=(0.9, 0.98), weight_decay=0.01
     )
-    for step in range(1, steps + 1):
+    for step in range(1, recipe.steps + 1):
         for group in optimizer.param_groups:
-            group["lr"] = PEAK_LEARNING_RATE * _schedule(step, steps)
-        writers = authors if step > steps * (1 - MIXED_SHARE) else CAREFUL
+            group["lr"] = recipe.peak_learning_rate * _schedule(step, recipe.steps)
+        writers = recipe.authors if step > recipe.steps * (1 - recipe.mixed_share) else CAREFUL
         loss = _update(model, optimizer, _batch(corpus, writers, draw, tokenizer))
-        progress(Progress(step, steps, loss))
+        progress(Progress(step, recipe.steps, loss))
     save(model, tokenizer, out)
 
 
-def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, out: Path) -> None:
+def _start(
+    recipe: Recipe, corpus: dict[str, list[Document]], seed: int
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    if recipe.start is not None:
+        policy = load_policy(recipe.start, "cpu")
+        return policy.model, policy.tokenizer
+    tokenizer = train_tokenizer(_texts(corpus, recipe.authors, seed))
+    return new_model(len(tokenizer), tokenizer.eos_token_id, tokenizer.pad_token_id), tokenizer
+
+
+def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, out: Path) -> None:
     """Weights in half precision and the tokenizer, as transformers loads them."""
     out.mkdir(parents=True, exist_ok=True)
     model.to(torch.float16).save_pretrained(out)
@@ -139,7 +170,7 @@ def _batch(
     corpus: dict[str, list[Document]],
     authors: Authors,
     draw: random.Random,
-    tokenizer: PreTrainedTokenizerFast,
+    tokenizer: PreTrainedTokenizerBase,
 ) -> list[Line]:
     """Tokenized prompts and completions, shortest first."""
     names = draw.choices(list(corpus), [LONG_WEIGHT if name in LONG else 1.0 for name in corpus], k=BATCH)

@@ -46,6 +46,7 @@ class Plan:
 
     model: str
     families: tuple[str, ...]
+    level: str = "nano"
     agents: int = 1
     local: int = 8
     external: int = 0
@@ -168,7 +169,7 @@ class Agent:
 
 def run(plan: Plan) -> Iterator[Round]:
     """The rounds of one arm, as they happen."""
-    families = [catalogue.family(name, "nano") for name in plan.families]
+    families = [catalogue.family(name, plan.level) for name in plan.families]
     agents = [Agent(plan, families, number) for number in range(plan.agents)]
     draw = random.Random("held out")  # the same for every seed and arm
     held_out = [fresh_item(family, draw) for family in families for _ in range(HELD_OUT_PER_FAMILY)]

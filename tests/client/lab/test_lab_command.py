@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,50 @@ def test_an_unknown_arm_makes_no_folder(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["lab", "run", "--arms", "9/0", "--out", str(tmp_path / "none")])
     assert isinstance(result.exception, SapoError)
     assert result.exception.exit_code == 2
+    assert not (tmp_path / "none").exists()
+
+
+def test_what_a_preset_holds_can_be_changed(tmp_path: Path) -> None:
+    """Refused for its model alone, at the first run: the folder then holds the plan."""
+    from sapo_client.lab.plan import PRESETS
+
+    options = [
+        *("--arms", "8/0", "--seeds", "1", "--rounds", "3", "--agents", "2", "--model", "no/such/folder"),
+        *("--families", "base_conversion,bf", "--level", "full", "--learning-rate", "2e-5"),
+        *("--temperature", "1.5", "--out", str(tmp_path)),
+    ]
+    result = CliRunner().invoke(app, ["lab", "run", *options])
+    assert isinstance(result.exception, SapoError)
+    assert "cannot load the model" in result.exception.text
+    assert Store(tmp_path).plan() == replace(
+        PRESETS["quick"],
+        model="no/such/folder",
+        level="full",
+        families=("base_conversion", "bf"),
+        agents=2,
+        rounds=3,
+        learning_rate=2e-5,
+        temperature=1.5,
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (("--families", "bf,chess"), "no task family 'chess'"),
+        (("--level", "easy"), "no level 'easy'"),
+        (("--learning-rate", "0"), "zero"),
+        (("--temperature", "0"), "zero"),
+    ],
+)
+def test_what_cannot_be_run_is_said_before_anything_is_written(
+    options: tuple[str, str], complaint: str, tmp_path: Path
+) -> None:
+    result = CliRunner().invoke(app, ["lab", "run", *options, "--out", str(tmp_path / "none")])
+    assert isinstance(result.exception, SapoError)
+    assert complaint in result.exception.text
+    assert result.exception.exit_code == 2
+    assert result.exception.hint
     assert not (tmp_path / "none").exists()
 
 

@@ -1,6 +1,7 @@
 """The bundled policy's making, in the small."""
 
 import random
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,8 +9,9 @@ from safetensors.torch import load_file
 from support.policies import make_policy_folder
 from transformers import AutoTokenizer
 
+from sapo_client.errors import SapoError
 from sapo_client.lab.corpus import PHRASES, Authors, Document, completion, documents
-from sapo_client.lab.pretrain import Progress, new_model, pretrain, save
+from sapo_client.lab.pretrain import FROM_A_POLICY, FROM_NOTHING, Progress, new_model, pretrain, save
 from sapo_client.lab.tokenizer import END, VOCABULARY, train_tokenizer
 from sapo_client.lab.trial import Plan, reward, run
 from sapo_client.learner.policy import load_policy
@@ -34,6 +36,12 @@ def test_each_author_writes_in_their_way():
         for authors in (Authors(0, 0), Authors(1, 0), Authors(0, 1))
     }
     assert list(write.values()) == [{"12"}, {phrase.replace("{}", "12") for phrase in PHRASES}, {"34"}]
+
+
+def test_authors_write_no_more_than_the_corpus():
+    with pytest.raises(SapoError, match="more than the whole") as refused:
+        Authors(chatty=0.7, guesser=0.4)
+    assert (refused.value.exit_code, refused.value.hint != "") == (2, True)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -76,8 +84,8 @@ def test_pretraining_repeats_itself(tmp_path):
     seen: list[list[Progress]] = []
     for name in ("one", "two"):
         steps: list[Progress] = []
-        chosen = [family("calendar_arithmetic", "nano"), family("basic_arithmetic", "nano")]
-        pretrain(tmp_path / name, families=chosen, steps=3, documents_per_family=50, progress=steps.append)
+        recipe = replace(FROM_NOTHING, families=("calendar_arithmetic", "basic_arithmetic"), steps=3)
+        pretrain(tmp_path / name, recipe, documents_per_family=50, progress=steps.append)
         seen.append(steps)
     assert seen[0] == seen[1]
     assert [progress.step for progress in seen[0]] == [1, 2, 3]
@@ -86,6 +94,18 @@ def test_pretraining_repeats_itself(tmp_path):
     assert one.keys() == two.keys()
     assert all(torch.equal(one[name], two[name]) for name in one)
     assert load_policy(str(tmp_path / "one"), "cpu").tokenizer.eos_token == END
+
+
+def test_a_policy_goes_on_with_other_authors(tmp_path):
+    """The tokenizer is the old policy's."""
+    start = make_policy_folder(tmp_path / "start")
+    names = ("calendar_arithmetic",)
+    recipe = replace(FROM_A_POLICY, families=names, steps=60, authors=Authors(0, 0), start=str(start))
+    steps: list[Progress] = []
+    pretrain(tmp_path / "end", recipe, documents_per_family=50, progress=steps.append)
+    before, after = (load_policy(str(tmp_path / name), "cpu") for name in ("start", "end"))
+    assert after.tokenizer.get_vocab() == before.tokenizer.get_vocab()
+    assert steps[-1].loss < steps[0].loss
 
 
 def test_a_trial_trains_on_others_rollouts(tmp_path):
