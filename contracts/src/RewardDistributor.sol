@@ -51,7 +51,6 @@ contract RewardDistributor {
     /// @notice Announced payout addresses.
     mapping(address account => PayoutChange) public payoutChange;
 
-    event Granted(bytes32 cumulativeRoot, uint256 points);
     event Claimed(address indexed account, address indexed payout, uint256 cumulative, uint256 points);
     event PayoutAnnounced(address indexed account, address payout, uint256 effectiveAt);
     event PayoutSet(address indexed account, address payout);
@@ -71,11 +70,11 @@ contract RewardDistributor {
     }
 
     /// @notice Take over the root of an epoch that has become final, and the points that it adds.
+    /// @dev Without an event of its own: the ledger's `EpochFinal` tells both.
     function grant(bytes32 root, uint256 points) external {
         if (msg.sender != ledger) revert OnlyLedger(msg.sender);
         _cumulativeRoot = root;
         grantedPoints += points.toUint96();
-        emit Granted(root, points);
     }
 
     /// @notice Pay `account` the points it has not been paid yet. Anyone may send it; only its payout address is paid.

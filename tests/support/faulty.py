@@ -13,7 +13,7 @@ from support.network import Network
 from web3 import Web3
 from web3.providers import JSONBaseProvider
 
-from sapo_client.ledger.chain.errors import RpcError
+from sapo_client.ledger.chain.errors import INVALID_PARAMS, RpcError
 from sapo_client.ledger.outbox import Outbox
 
 _BLOCK_PARAMETER: Final = {
@@ -142,7 +142,9 @@ class FaultyEndpoint(JSONBaseProvider):
             number = int(asked, 16) if asked.startswith("0x") else height
             if method == "eth_getBlockByNumber" and number > height:
                 return None
-            params = [*params[:place], hex(min(number, height)), *params[place + 1 :]]
+            if number > height:
+                raise RpcError(INVALID_PARAMS, f"there is no block {number}")
+            params = [*params[:place], hex(number), *params[place + 1 :]]
         answer = self._network.methods.call(method, params)
         if method == "eth_getTransactionReceipt" and isinstance(answer, dict):
             return answer if int(answer["blockNumber"], 16) <= height else None

@@ -19,6 +19,7 @@ from support.ledger import (
 from sapo_client.ledger.contract import Distributor, Token, Vault, Verifier
 from sapo_client.ledger.contract import Ledger as EpochLedger
 from sapo_client.ledger.errors import Disagreement
+from sapo_client.ledger.history import History
 from sapo_client.ledger.rpc import Rpc
 from sapo_client.ledger.service import Ledger
 
@@ -57,7 +58,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 READS: dict[str, Callable[[Rpc, Contracts], object]] = {
     "auditors": lambda rpc, at: EpochLedger(rpc, at.ledger.address).auditors(),
     "next epoch": lambda rpc, at: EpochLedger(rpc, at.ledger.address).next_epoch(),
-    "record": lambda rpc, at: EpochLedger(rpc, at.ledger.address).record(0),
+    "record": lambda rpc, at: History(EpochLedger(rpc, at.ledger.address)).record(0),
     "budget": lambda rpc, at: EpochLedger(rpc, at.ledger.address).epoch_budget(),
     "bond needed": lambda rpc, at: EpochLedger(rpc, at.ledger.address).auditor_bond(),
     "points cap": lambda rpc, at: Verifier(rpc, at.verifier.address).points_cap(),

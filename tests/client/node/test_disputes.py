@@ -44,7 +44,8 @@ class Book:
         return proposal.root(envelope.content_id)
 
     def post(self, root: EpochRoot) -> Dispute:
-        """A posting under the chain's eyes."""
+        """A posting under the chain's eyes; whatever is false in it, it names the root that is final."""
+        root = replace(root, base_root=self.contracts.base_root)
         self.contracts.post(root, sign(root, self.contracts.domain))
         record = self.contracts.history.last()
         last = record.root if record else None
