@@ -80,6 +80,17 @@ def test_one_posting_is_live_at_a_time(contracts: Contracts) -> None:
     assert live.root == second
 
 
+def test_what_another_epoch_has_overtaken_is_refused_and_costs_nobody_a_bond(contracts: Contracts) -> None:
+    """Auditors that could not have their first root posted yet have signed a second one on the same ground."""
+    first, second = make_root(0), make_root(1, archive=8)
+    signatures = [sign(root, contracts.domain) for root in (first, second)]
+    contracts.post(first, signatures[0])
+    contracts.finalise()
+    assert refused_as(lambda: contracts.post(second, signatures[1])) == "StaleBase"
+    assert contracts.ledger.live() is None
+    assert [contracts.vault.bonded(address(auditor)) for auditor in AUDITORS] == [AUDITOR_BOND] * 4
+
+
 def test_epochs_strictly_increase_and_may_be_skipped(contracts: Contracts) -> None:
     base_root = merkle.EMPTY_ROOT
     for epoch in (2, 5):
