@@ -16,7 +16,8 @@ DOMAIN_FIELDS = [
 ]
 domains = st.builds(Domain, st.integers(0, 2**64), fixed(Account))
 bindings = st.builds(NodeBinding, fixed(NodeId), fixed(SwarmId), uint64, uint64)
-epoch_roots = st.builds(EpochRoot, uint64, fixed(Digest), fixed(Digest), st.integers(0, 2**74), fixed(Digest))
+roots = [fixed(Digest)] * 3
+epoch_roots = st.builds(EpochRoot, uint64, *roots, st.integers(0, 2**74), fixed(Digest))
 
 
 @given(domains, bindings)
@@ -34,6 +35,7 @@ def test_node_binding(domain: Domain, binding: NodeBinding) -> None:
 def test_epoch_root(domain: Domain, root: EpochRoot) -> None:
     fields = {
         "epoch": ("uint64", root.epoch),
+        "baseRoot": ("bytes32", bytes(root.base_root)),
         "contributionRoot": ("bytes32", bytes(root.contribution_root)),
         "cumulativeRoot": ("bytes32", bytes(root.cumulative_root)),
         "total": ("uint256", root.total),

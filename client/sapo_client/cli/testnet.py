@@ -13,7 +13,7 @@ from sapo_client.cli.render import Grid
 from sapo_client.errors import ExitCode, SapoError
 
 if TYPE_CHECKING:
-    from sapo_client.testnet.plan import Layout
+    from sapo_client.testnet.plan import Layout, Settings
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -62,11 +62,8 @@ def up(
     paid, every attack was refused for its reason, and no answer created a file. Exit 7: not so; the report
     names what failed.
     """
-    from rich.console import Console
-
     from sapo_client.testnet import plan
     from sapo_client.testnet.plan import Settings
-    from sapo_client.testnet.run import up as run
 
     auditing = min(plan.AUDITORS, nodes) if auditors is None else auditors
     _require_at_most("auditors", auditing, nodes, "nodes")
@@ -85,13 +82,21 @@ def up(
         keep=keep,
         progress=not (common.no_progress or common.quiet or common.as_json),
     )
+    raise typer.Exit(_run(common, settings))
+
+
+def _run(common: Common, settings: Settings) -> int:
+    from rich.console import Console
+
+    from sapo_client.testnet.run import up as run
+
     console = Console(stderr=True, quiet=common.quiet)
     if not console.is_terminal:
         console.width = LOG_COLUMNS
     code = run(settings, console)
     if common.as_json and (settings.report / "report.json").exists():
         typer.echo((settings.report / "report.json").read_text(encoding="utf-8"), nl=False)
-    raise typer.Exit(code)
+    return code
 
 
 @command(app)

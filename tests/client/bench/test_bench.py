@@ -1,5 +1,7 @@
 """The bench: real measurements of real parts, whose figures hang together; no rate is asserted."""
 
+import pytest
+
 from sapo_client.bench.admission import admission_rate
 from sapo_client.bench.checking import HOSTILE, HOSTILE_AUTHORS, checking_rate, load_rate
 from sapo_client.bench.memory import admission_memory
@@ -14,6 +16,7 @@ def test_a_spread_is_of_what_was_measured_side_by_side() -> None:
     assert Spread.of_ratios([2.0, 9.0, 3.0], [1.0, 3.0, 3.0]) == Spread(1.0, 2.0, 3.0)
 
 
+@pytest.mark.long
 def test_admission_is_compared_with_verification_alone() -> None:
     rate = admission_rate(100)
     assert 0 < rate.share.least <= rate.share.median <= rate.share.greatest
@@ -27,6 +30,7 @@ def test_a_message_of_any_kind_costs_less_than_four_times_its_size_accepted_or_r
     assert peaks["largest rollout"].times > 3, "the payload, its completions, and what is verified"
 
 
+@pytest.mark.long
 async def test_the_jail_and_the_load_are_measured() -> None:
     checking, load = await checking_rate(10), await load_rate(1.0)
     assert checking.rollouts == 10

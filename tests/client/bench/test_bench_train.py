@@ -13,6 +13,7 @@ from sapo_client.cli.app import app
 from sapo_client.errors import SapoError
 
 
+@pytest.mark.long
 def test_the_own_learner_is_measured_with_every_backend() -> None:
     result = CliRunner().invoke(
         app, ["bench", "train", "--peers", "", "--steps", "2", "--rounds", "1", "--json"]
@@ -33,6 +34,7 @@ def test_an_unknown_peer_is_told(tmp_path: Path) -> None:
         train_costs(["verl"], Load(1, 1), tmp_path, print)
 
 
+@pytest.mark.long
 def test_a_peer_that_does_not_run_is_told(tmp_path: Path) -> None:
     """An environment that is there, but without the peer in it."""
     interpreter = tmp_path / "trl" / "bin" / "python"

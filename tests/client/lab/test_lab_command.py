@@ -16,6 +16,7 @@ from sapo_client.lab.plan import Plan
 from sapo_client.lab.store import Store
 
 
+@pytest.mark.long
 def test_an_experiment_is_run_and_reported(plan: Plan, tmp_path: Path) -> None:
     out = tmp_path / "experiment"
     options = ["--arms", "8/0,4/4", "--seeds", "1", "--rounds", "2", "--agents", "2", "--model", plan.model]

@@ -96,6 +96,7 @@ def test_pretraining_repeats_itself(tmp_path):
     assert load_policy(str(tmp_path / "one"), "cpu").tokenizer.eos_token == END
 
 
+@pytest.mark.long
 def test_a_policy_goes_on_with_other_authors(tmp_path):
     """The tokenizer is the old policy's."""
     start = make_policy_folder(tmp_path / "start")

@@ -139,6 +139,7 @@ def counted(office: Office, epoch: int, counts: dict[Account, int]) -> Tally:
     return Tally(person.node, person.account, epoch, tuple(sorted(counts.items())), merkle.EMPTY_ROOT)
 
 
+@pytest.mark.long
 async def test_an_epoch_over_its_budget_is_posted_and_pays_everybody_less(tmp_path: Path) -> None:
     world = World.create(tmp_path, epoch_budget_points=4)
     async with checking(world) as (nursery, checkers):
@@ -172,6 +173,7 @@ async def test_an_epoch_over_its_budget_is_posted_and_pays_everybody_less(tmp_pa
     world.chain.close()
 
 
+@pytest.mark.long
 async def test_points_are_known_though_the_proposal_comes_after_the_record(world: World) -> None:
     async with checking(world) as (nursery, checkers):
         auditors = [Office(world, person, checkers) for person in AUDITORS[:2]]

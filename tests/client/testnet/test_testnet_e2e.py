@@ -77,6 +77,7 @@ def _check_proof(layout: Layout, report: dict[str, Any]) -> None:
         assert others
 
 
+@pytest.mark.long
 def test_nodes_are_killed_come_back_and_join_late(tmp_path: Path) -> None:
     layout = Layout(tmp_path / "net")
     folder = ("--json", "--data-dir", str(layout.root))
