@@ -102,7 +102,7 @@ def test_without_the_jail_the_same_code_succeeds(crime, tmp_path):
     assert done.returncode == 0
 
 
-@pytest.mark.long  # under load the honest call may meet the other child first
+@pytest.mark.long  # a slow child may write its second reply only after the next call has looked for one
 async def test_a_reply_prepared_for_the_next_request_is_not_taken_for_it():
     async with trio.open_nursery() as nursery:
         pool = hostile_pool()
