@@ -9,6 +9,7 @@ import mmap
 import os
 import socket
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -172,24 +173,35 @@ def announce_too_much(_: str) -> bool:
 
 
 def speak_nonsense(_: str) -> bool:
-    os.write(4, frame(b"[" * 5000))
-    return False
+    return reply(b"[" * 5000)
 
 
 def pay_itself_more(_: str) -> bool:
-    os.write(4, frame(b'{"prompt":"x","rewards":[7]}'))
-    return False
+    return reply(b'{"prompt":"x","rewards":[7]}')
 
 
 def pay_more_completions(_: str) -> bool:
-    os.write(4, frame(encode_reply(Checked("x", (1.0, 1.0)))))
+    return reply(encode_reply(Checked("x", (1.0, 1.0))))
+
+
+def guess_the_token(_: str) -> bool:
+    os.write(4, frame(b"guessing" + encode_reply(Checked("x", (1.0,)))))
     return False
 
 
 def prepare_the_next_reply(_: str) -> bool:
-    """Right after this call's own reply, one for the call to come."""
-    os.write(4, frame(encode_reply(Checked("x", (0.0,)))))
+    """This call's reply now; the one that the child writes afterwards is there for the call to come."""
+    reply(encode_reply(Checked("x", (0.0,))))
     return True
+
+
+def reply(body: bytes) -> bool:
+    """Answer in the child's place, with the token of this request: who owns the child finds it."""
+    token = next(
+        place.f_locals["token"] for place, _ in traceback.walk_stack(None) if "token" in place.f_locals
+    )
+    os.write(4, frame(token + body))
+    return False
 
 
 ACTS: dict[str, Callable[[str], bool]] = {
@@ -200,7 +212,8 @@ ACTS: dict[str, Callable[[str], bool]] = {
         *(run_program, run_shell_in_python, signal_parent, trace_itself, ring, hidden_file),
         *(handle_of_parent, executable_memory, write_to_other_descriptors, raise_limit, allocate),
         *(import_a_module, spin, exit_in_python, exit_at_once, abort, wild_pointer, recurse),
-        *(announce_too_much, speak_nonsense, pay_itself_more, pay_more_completions, prepare_the_next_reply),
+        *(announce_too_much, speak_nonsense, pay_itself_more, pay_more_completions, guess_the_token),
+        prepare_the_next_reply,
     )
 }
 

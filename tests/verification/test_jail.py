@@ -47,7 +47,13 @@ DEADLY = (
     *("open_socket", "open_unix_socket", "fork", "run_program", "signal_parent", "trace_itself", "ring"),
     *("hidden_file", "exit_in_python", "exit_at_once", "abort", "wild_pointer", "recurse"),
 )
-MALFORMED = ("announce_too_much", "speak_nonsense", "pay_itself_more", "pay_more_completions")
+MALFORMED = (
+    "announce_too_much",
+    "speak_nonsense",
+    "pay_itself_more",
+    "pay_more_completions",
+    "guess_the_token",
+)
 OUTCOMES: dict[str, list[float | Failure]] = {
     **dict.fromkeys(hostile_scorers.ACTS, REFUSED),
     **{crime: [0.0] for crime in DENIED},
@@ -102,7 +108,6 @@ def test_without_the_jail_the_same_code_succeeds(crime, tmp_path):
     assert done.returncode == 0
 
 
-@pytest.mark.long  # a slow child may write its second reply only after the next call has looked for one
 async def test_a_reply_prepared_for_the_next_request_is_not_taken_for_it():
     async with trio.open_nursery() as nursery:
         pool = hostile_pool()

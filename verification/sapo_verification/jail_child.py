@@ -14,6 +14,7 @@ from sapo_verification.generators import Underivable, derive, solution
 from sapo_verification.jail_messages import (
     HEADER_BYTES,
     MAX_REQUEST_BYTES,
+    TOKEN_BYTES,
     Checked,
     Failure,
     Request,
@@ -55,8 +56,9 @@ def imprison(requests: int, replies: int, warden: int, work: Callable[[], None])
 def serve(families: tuple[Family, ...]) -> None:
     """Answer requests until the warden closes the pipe."""
     while header := _read_exactly(HEADER_BYTES):
-        request = decode_request(_read_exactly(frame_length(header, MAX_REQUEST_BYTES)))
-        _write_all(frame(encode_reply(answer(families, request))))
+        message = _read_exactly(frame_length(header, TOKEN_BYTES + MAX_REQUEST_BYTES))
+        token, body = message[:TOKEN_BYTES], message[TOKEN_BYTES:]
+        _write_all(frame(token + encode_reply(answer(families, decode_request(body)))))
 
 
 def answer(families: tuple[Family, ...], request: Request) -> Checked | Failure:

@@ -15,6 +15,10 @@ from sapo_protocol.suite import Family
 
 HEADER_BYTES: Final = 4
 
+TOKEN_BYTES: Final = 8
+"""Between warden and child, a request begins with random bytes that its reply repeats. So a child can answer
+what it was asked, but prepare nothing for the call after it."""
+
 MAX_REQUEST_BYTES: Final = 256 * 1024
 """A group of 128 KiB, the largest that fits an envelope, in base64 with room to spare."""
 

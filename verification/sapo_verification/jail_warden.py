@@ -18,6 +18,7 @@ from sapo_verification import jail_child
 from sapo_verification.jail_messages import (
     HEADER_BYTES,
     MAX_REPLY_BYTES,
+    TOKEN_BYTES,
     Failure,
     MalformedMessage,
     Request,
@@ -61,20 +62,24 @@ class Child:
         """The body of the child's reply.
 
         Raises:
-            Stray: it ended, took too long, or announced too much.
+            Stray: it ended, took too long, announced too much, or answered something else.
         """
         self.calls += 1
         until = time.monotonic() + deadline_seconds
         if _is_ready(self._replies, select.POLLIN, 0):
             raise Stray(Failure.MALFORMED)  # it spoke, or ended, without being asked
         try:
-            self._write(frame(body), until)
-            length = frame_length(self._read(HEADER_BYTES, until), MAX_REPLY_BYTES)
-            return self._read(length, until)
+            token = os.urandom(TOKEN_BYTES)
+            self._write(frame(token + body), until)
+            length = frame_length(self._read(HEADER_BYTES, until), TOKEN_BYTES + MAX_REPLY_BYTES)
+            reply = self._read(length, until)
         except MalformedMessage as error:
             raise Stray(Failure.MALFORMED) from error
         except BrokenPipeError as error:
             raise Stray(Failure.CRASH) from error
+        if not reply.startswith(token):
+            raise Stray(Failure.MALFORMED)
+        return reply[TOKEN_BYTES:]
 
     def end(self) -> None:
         """Kill and reap it."""
