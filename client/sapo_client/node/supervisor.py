@@ -45,6 +45,12 @@ class Supervisor:
                 return
             except Exception as error:  # noqa: BLE001  # the one place
                 self._report(name, error)
+            except BaseExceptionGroup as group:  # it failed while it was being cancelled, say
+                failed, ended = group.split(Exception)
+                if failed is not None:
+                    self._report(name, failed)
+                if ended is not None:
+                    raise ended from None
             if trio.current_time() - started > HEALTHY_SECONDS:
                 pause_seconds = FIRST_PAUSE_SECONDS
             await trio.sleep(pause_seconds)

@@ -369,7 +369,6 @@ def sealed(office: Office, message: Tally | Proposal | Approval) -> bytes:
     return seal(KINDS[type(message)], office.manifest.swarm_id, payload, office.person.seed).to_bytes()
 
 
-@pytest.mark.long  # under load the chain may go before the auditors have begun
 async def test_a_chain_that_goes_away_is_waited_for(world: World) -> None:
     async with checking(world) as (nursery, checkers):
         auditors = [Office(world, person, checkers) for person in AUDITORS[:2]]

@@ -119,3 +119,23 @@ def test_the_error_for_people_is_found_at_any_depth() -> None:
     assert find_sapo_error(group) is TOLD
     assert find_sapo_error(ExceptionGroup("inner", [OSError()])) is None
     assert find_sapo_error(ValueError()) is None
+
+
+async def test_a_service_that_fails_while_the_node_ends_is_written_down_and_the_node_ends(
+    supervisor: Supervisor, path: Path, autojump_clock: MockClock
+) -> None:
+    async def fails_when_told_to_stop() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise LedgerUnavailable(["http://127.0.0.1:1"], "gone")
+
+    async def service() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep_forever)
+            nursery.start_soon(fails_when_told_to_stop)
+
+    with trio.move_on_after(1) as life:
+        await supervisor.keep("ledger", service)
+    assert life.cancelled_caught
+    assert [(e["event"], e["service"]) for e in read_events(path)] == [("service_failed", "ledger")]
