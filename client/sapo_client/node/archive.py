@@ -94,6 +94,11 @@ class Archive:
         row = self._connection.execute("SELECT proposal FROM approved WHERE epoch = ?", (epoch,)).fetchone()
         return bytes(row[0]) == proposal
 
+    def has_approved(self, epoch: int) -> bool:
+        """Whether this node has signed a proposal of the epoch."""
+        row = self._connection.execute("SELECT 1 FROM approved WHERE epoch = ?", (epoch,)).fetchone()
+        return row is not None
+
     def _payloads(self, epoch: int, kind: Kind) -> list[tuple[ContentId, bytes]]:
         rows = self._connection.execute(
             "SELECT content_id, envelope FROM contribution WHERE epoch = ? AND kind = ? ORDER BY content_id",

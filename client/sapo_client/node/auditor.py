@@ -25,7 +25,12 @@ from sapo_client.node.clock import Clock
 from sapo_client.node.drain import drain
 from sapo_client.node.gossip import Gossip
 from sapo_client.node.rounds import Author
-from sapo_client.node.settlement import cumulative_points, grace_seconds, is_settlement
+from sapo_client.node.settlement import (
+    cumulative_points,
+    grace_seconds,
+    is_settlement,
+    turn_to_propose,
+)
 from sapo_client.node.telemetry import Telemetry
 from sapo_client.node.watcher import Watcher, WatcherParts
 from sapo_client.swarm.transport import Inbound, Transport
@@ -157,8 +162,7 @@ class Auditor:
         """Takes the next step for an ended epoch; true when it is final."""
         parts = self._parts
         age_seconds = parts.clock() - epoch_start_seconds(parts.manifest, epoch + 1)
-        grace = grace_seconds(parts.manifest)
-        if age_seconds < grace:
+        if age_seconds < grace_seconds(parts.manifest):
             return False
         if not any(tally.account == parts.author.account for tally in parts.archive.tallies(epoch).values()):
             await self._publish_tally(epoch)
@@ -168,11 +172,11 @@ class Auditor:
             return True
         if await parts.ledger.live_record() is not None:
             return False
-        turn = int(age_seconds / grace) - 2  # two graces: one for rollouts, one for tallies
+        turn, is_open = turn_to_propose(parts.manifest, age_seconds)
         if turn >= 0:  # earlier, somebody could propose before the tallies that speak against it
             for content_id, proposal in parts.archive.proposals(epoch).items():
                 await self._approve(content_id, proposal, last)
-        if turn >= 0 and self._is_turn(epoch, turn):
+        if is_open and self._is_turn(epoch, turn):
             await self._propose(epoch, last)
         await self._post(epoch, turn)
         return False
@@ -198,7 +202,7 @@ class Auditor:
         parts = self._parts
         tallies = parts.archive.tallies(epoch)
         own = [p for p in parts.archive.proposals(epoch).values() if p.account == parts.author.account]
-        if own or len(tallies) < self._quorum:
+        if own or parts.archive.has_approved(epoch) or len(tallies) < self._quorum:
             return
         if (previous := cumulative_points(parts.archive, last)) is None:
             parts.telemetry.events.write(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Final
 
@@ -14,11 +15,22 @@ from sapo_protocol.manifest import Manifest
 
 _GRACE_SHARE: Final = 0.1
 _LONGEST_GRACE_SECONDS: Final = 30.0
+_OPEN_SHARE: Final = 0.5
 
 
 def grace_seconds(manifest: Manifest) -> float:
     """How long each step after an epoch's end waits for others: late rollouts, tallies, whose turn it is."""
     return min(_LONGEST_GRACE_SECONDS, _GRACE_SHARE * manifest.epoch_seconds)
+
+
+def turn_to_propose(manifest: Manifest, age_seconds: float) -> tuple[int, bool]:
+    """The number of the turn so long after an epoch's end, negative before the first, and whether it is open.
+
+    It is in its first half: a proposal of the second might not reach the next proposer before its turn, and
+    two proposals share the approvals, of which each auditor has one.
+    """
+    graces = age_seconds / grace_seconds(manifest) - 2  # one for rollouts, one for tallies
+    return math.floor(graces), graces >= 0 and graces % 1 < _OPEN_SHARE
 
 
 def cumulative_points(archive: Archive, last: EpochRoot | None) -> Mapping[Account, int] | None:

@@ -173,6 +173,32 @@ async def test_an_epoch_over_its_budget_is_posted_and_pays_everybody_less(tmp_pa
     world.chain.close()
 
 
+async def test_who_approved_a_proposal_posts_it_and_makes_no_other(tmp_path: Path) -> None:
+    world = World.create(tmp_path, quorum=3)
+    async with checking(world) as (nursery, checkers):
+        auditors = [Office(world, person, checkers) for person in AUDITORS]
+        first, second = auditors[EPOCH % 3], auditors[(EPOCH + 1) % 3]
+        for office in auditors:
+            nursery.start_soon(partial(office.run, sends=office is second))
+        world.turn_to(EPOCH, 30)
+        await connect(*auditors)
+        for office in auditors:
+            await office.work(EPOCH, 0)
+        world.turn_to(EPOCH + 1, COUNTED_SECONDS)
+        await until(lambda: all(len(a.archive.tallies(EPOCH)) == 3 for a in auditors))
+        world.turn_to(EPOCH + 1, FIRST_TURN_SECONDS)
+        await until(lambda: all(a.ears.events("approval") for a in auditors))
+        world.turn_to(EPOCH + 1, FIRST_TURN_SECONDS + TURN_SECONDS)
+        with trio.fail_after(60):
+            while await second.ledger.live_record() is None:
+                await trio.sleep(0.05)
+        assert [list(a.archive.proposals(EPOCH).values()) for a in auditors] == [
+            list(first.archive.proposals(EPOCH).values())
+        ] * 3
+        assert {p.account for p in first.archive.proposals(EPOCH).values()} == {first.person.account}
+    world.chain.close()
+
+
 @pytest.mark.long
 async def test_points_are_known_though_the_proposal_comes_after_the_record(world: World) -> None:
     async with checking(world) as (nursery, checkers):
