@@ -21,9 +21,8 @@ from support.ledger import (
     BOB,
     FUNDED,
     NOW_SECONDS,
-    ServedChain,
     address,
-    deploy_contracts,
+    found,
     make_root,
     node_key,
     sign,
@@ -74,9 +73,9 @@ class Ground:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        served = ServedChain(folder / "chain.sqlite")
-        self.deployment: Deployment = deploy_contracts(served).deployment
-        served.close()
+        contracts = found(folder / "chain.sqlite")
+        self.deployment: Deployment = contracts.deployment
+        contracts.chain.close()
         self.seconds = float(NOW_SECONDS)
         settling = self._open(folder / "chain.sqlite", DEFAULT_CHAIN_ID)
         settling.fill(DEEPEST_REORGANISATION)  # none of them takes back the deployment

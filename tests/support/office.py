@@ -11,7 +11,7 @@ from typing import Any, Final
 import trio
 from support.ears import Ears
 from support.ledger import AUDITORS as FUNDED_AUDITORS
-from support.ledger import Contracts, ServedChain, address, deploy_contracts, keys
+from support.ledger import Contracts, ServedChain, address, found, keys
 from support.nodes import until
 from support.swarm import Identity
 
@@ -87,12 +87,11 @@ class World:
         **terms: Any,
     ) -> "World":
         """A chain with the contracts, on which everybody is registered."""
-        chain = ServedChain(root / "chain.sqlite")
         accounts = tuple(person.account for person in auditors)
-        contracts = deploy_contracts(chain, auditors=accounts, quorum=quorum, **terms)
+        contracts = found(root / "chain.sqlite", auditors=accounts, quorum=quorum, **terms)
         for person in (*workers, *auditors):
             contracts.register(keys(person.number), person.node, FAR_SECONDS)
-        return cls(chain, contracts, MemoryHub(), root)
+        return cls(contracts.chain, contracts, MemoryHub(), root)
 
     @cached_property
     def manifest(self) -> Manifest:

@@ -1,25 +1,27 @@
-"""One embedded chain per test module, one fresh set of contracts per test."""
+"""An embedded chain with contracts on it for each test, or for each module that only looks."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from support.ledger import NOW_SECONDS, Contracts, ServedChain, deploy_contracts
+from support.ledger import Contracts, ServedChain, found
+
+
+@pytest.fixture
+def contracts(tmp_path: Path) -> Iterator[Contracts]:
+    founded = found(tmp_path / "chain.sqlite")
+    yield founded
+    founded.chain.close()
+
+
+@pytest.fixture
+def chain(contracts: Contracts) -> ServedChain:
+    """The chain of the contracts."""
+    return contracts.chain
 
 
 @pytest.fixture(scope="module")
-def module_chain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedChain]:
-    served = ServedChain(tmp_path_factory.mktemp("chain") / "chain.sqlite")
-    yield served
-    served.close()
-
-
-@pytest.fixture
-def chain(module_chain: ServedChain) -> ServedChain:
-    """The module's chain, its clock at the usual start (block times never fall, so it only stands still)."""
-    module_chain.now_seconds = float(NOW_SECONDS)
-    return module_chain
-
-
-@pytest.fixture
-def contracts(chain: ServedChain) -> Contracts:
-    return deploy_contracts(chain)
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Contracts]:
+    founded = found(tmp_path_factory.mktemp("chain") / "chain.sqlite")
+    yield founded
+    founded.chain.close()

@@ -205,11 +205,6 @@ def test_a_senseless_plan_is_not_deployed(chain: ServedChain, changes: dict[str,
     assert refused_as(lambda: deploy_contracts(chain, **changes)) == error
 
 
-@pytest.fixture(scope="module")
-def shared(module_chain: ServedChain) -> Contracts:
-    return deploy_contracts(module_chain)
-
-
 digests = st.binary(min_size=32, max_size=32).map(Digest)
 numbers = st.integers(0, 2**64 - 1), st.integers(0, 2**256 - 1)
 roots = st.builds(EpochRoot, numbers[0], digests, digests, digests, numbers[1], digests)

@@ -15,10 +15,8 @@ from support.ledger import (
     QUORUM,
     STRANGER,
     Contracts,
-    ServedChain,
     Tree,
     address,
-    deploy_contracts,
     make_root,
     refused_as,
     sign,
@@ -309,11 +307,6 @@ def test_a_sum_over_a_thousand_accounts_fits_into_a_block(contracts: Contracts) 
     print("\nsum over 1,024 accounts:", gas)
     assert gas <= 3_000_000
     assert is_rejected(contracts, root)
-
-
-@pytest.fixture(scope="module")
-def shared(module_chain: ServedChain) -> Contracts:
-    return deploy_contracts(module_chain)
 
 
 accounts = st.binary(min_size=20, max_size=20).map(Account)

@@ -15,10 +15,9 @@ from support.ledger import (
     POINTS_CAP,
     QUORUM,
     Contracts,
-    ServedChain,
     Tree,
     address,
-    deploy_contracts,
+    found,
     make_root,
     sign,
 )
@@ -105,10 +104,9 @@ class Site:
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Contracts, int]]:
-    served = ServedChain(tmp_path_factory.mktemp("forking") / "chain.sqlite", kind=ForkingEngine)
-    contracts = deploy_contracts(served)
-    yield contracts, served.engine.head.block_number
-    served.close()
+    contracts = found(tmp_path_factory.mktemp("forking") / "chain.sqlite", kind=ForkingEngine)
+    yield contracts, contracts.chain.engine.head.block_number
+    contracts.chain.close()
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from support.ledger import (
     ServedChain,
     Tree,
     address,
-    deploy_contracts,
+    found,
     make_root,
     node_key,
     sign,
@@ -207,8 +207,8 @@ async def test_a_dead_chain_is_recorded_and_waited_for(tmp_path: Path) -> None:
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
         port = reserved.getsockname()[1]
-    chain = ServedChain(tmp_path / "chain.sqlite", port=port)
-    contracts = deploy_contracts(chain)
+    contracts = found(tmp_path / "chain.sqlite", port=port)
+    chain = contracts.chain
     chain.close()
     ledger = _open(contracts, tmp_path)
     async with _running(ledger):

@@ -10,9 +10,8 @@ from support.ledger import (
     AUDITORS,
     NOW_SECONDS,
     Contracts,
-    ServedChain,
     address,
-    deploy_contracts,
+    found,
     node_key,
 )
 
@@ -40,19 +39,18 @@ class Stage:
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     folder = tmp_path_factory.mktemp("chains")
-    chains = [ServedChain(folder / f"{name}.sqlite") for name in ("honest", "lying")]
-    honest = deploy_contracts(chains[0])
-    lying = deploy_contracts(
-        chains[1], quorum=1, auditors=(A,), epoch_budget_points=7, points_cap=99, auditor_bond=5
+    honest = found(folder / "honest.sqlite")
+    lying = found(
+        folder / "lying.sqlite", quorum=1, auditors=(A,), epoch_budget_points=7, points_cap=99, auditor_bond=5
     )
     assert honest.deployment == lying.deployment
     tree = honest.settle(0, {A: 7}, total=7)
     honest.claim(A, 7, tree.proof(A))
-    while chains[1].engine.head.block_number < chains[0].engine.head.block_number:
+    while lying.chain.engine.head.block_number < honest.chain.engine.head.block_number:
         lying.register(ALICE, node_key(1), NOW_SECONDS + 1_000)
     yield Stage(honest, lying)
-    for chain in chains:
-        chain.close()
+    for contracts in (honest, lying):
+        contracts.chain.close()
 
 
 READS: dict[str, Callable[[Rpc, Contracts], object]] = {

@@ -1,6 +1,5 @@
 """The rules of ``RewardDistributor``, on the embedded chain."""
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.ledger import (
@@ -147,11 +146,6 @@ def test_nobody_is_no_payout_address(contracts: Contracts) -> None:
     paying = contracts.distributor
     data = paying.set_payout(Account(bytes(20)))
     assert refused_as(lambda: contracts.chain.send(ALICE, paying.address, data)) == "EmptyPayout"
-
-
-@pytest.fixture(scope="module")
-def shared(module_chain: ServedChain) -> Contracts:
-    return deploy_contracts(module_chain)
 
 
 accounts = st.binary(min_size=20, max_size=20).map(Account)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from support.ledger import BOB, ServedChain, deploy_contracts
+from support.ledger import BOB, ServedChain, found
 from support.nodes import until
 from support.swarm import make_chain_manifest, make_manifest
 from trio.testing import MockClock
@@ -118,8 +118,8 @@ async def test_errors_that_are_no_trouble_of_the_chain_are_raised(events: EventL
 
 
 async def test_a_real_chain_that_comes_back(events: EventLog, path: Path, tmp_path: Path) -> None:
-    chain = ServedChain(tmp_path / "chain.sqlite")
-    manifest = deploy_contracts(chain).manifest()
+    contracts = found(tmp_path / "chain.sqlite")
+    chain, manifest = contracts.chain, contracts.manifest()
     chain.close()
     ledger = Ledger(
         manifest=manifest, account=BOB, rpc_urls=[chain.url], outbox_path=tmp_path / "outbox.sqlite"

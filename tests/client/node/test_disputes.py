@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.ledger import POINTS_CAP, Contracts, ServedChain, deploy_contracts, keys, sign
+from support.ledger import POINTS_CAP, Contracts, found, keys, sign
 from support.office import AUDITORS, CROWD
 from support.swarm import make_manifest
 
@@ -54,9 +54,9 @@ class Book:
 
 @pytest.fixture
 def book(tmp_path: Path) -> Iterator[Book]:
-    chain = ServedChain(tmp_path / "chain.sqlite")
-    yield Book(deploy_contracts(chain), tmp_path / "archive.sqlite")
-    chain.close()
+    contracts = found(tmp_path / "chain.sqlite")
+    yield Book(contracts, tmp_path / "archive.sqlite")
+    contracts.chain.close()
 
 
 def over_cap(book: Book) -> EpochRoot:
