@@ -21,7 +21,7 @@ from sapo_verification.jail_launch import command, environment
 from sapo_verification.scorers import SCORERS, score
 
 NIGHTLY = settings().max_examples > 1000
-ITEMS = 400 if NIGHTLY else 40
+ITEMS = 400 if NIGHTLY else 25
 EVERY = [family(name, level) for name in KINDS for level in levels(name)]
 every_family = pytest.mark.parametrize("each", EVERY, ids=[f"{each.name}-{each.level}" for each in EVERY])
 

@@ -89,7 +89,11 @@ def test_a_line_that_says_otherwise_is_refused(
     [candidate] = examine([diary(4, **changes)])
     told = [float(str(event["reward"])) for event in home.events("judged")]
     assert (candidate.rewards, candidate.refused) == ((told[0], told[2]), 1)
-    result = CliRunner().invoke(app, ["lab", "judge", "--swarm", str(candidate.folder), "--json"])
+
+
+def test_a_refused_line_ends_the_command_with_an_error(diary: Callable[..., Path]) -> None:
+    folder = diary(4, reward=0.5)
+    result = CliRunner().invoke(app, ["lab", "judge", "--swarm", str(folder), "--json"])
     assert result.exit_code == 7
     assert json.loads(result.stdout)["nodes"][0]["refused"] == 1
 

@@ -172,6 +172,7 @@ def test_a_short_journal_is_refused(plan: Plan, store: Store, tmp_path: Path) ->
         simulate(run, store.manifest(), tmp_path, lambda _round: None)
 
 
+@pytest.mark.long
 def test_a_missing_model_is_told(plan: Plan, tmp_path: Path, store: Store) -> None:
     bad = replace(plan, model=str(tmp_path / "nowhere"))
     other = Store(tmp_path / "experiment")

@@ -76,6 +76,7 @@ class _Payer:
             return
 
 
+@pytest.mark.long
 def test_no_acknowledged_transaction_is_lost_to_a_kill(tmp_path: Path) -> None:
     chance = random.Random(20240601)
     acknowledged: list[Digest] = []

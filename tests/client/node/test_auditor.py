@@ -173,6 +173,7 @@ async def test_an_epoch_over_its_budget_is_posted_and_pays_everybody_less(tmp_pa
     world.chain.close()
 
 
+@pytest.mark.long
 async def test_who_approved_a_proposal_posts_it_and_makes_no_other(tmp_path: Path) -> None:
     world = World.create(tmp_path, quorum=3)
     async with checking(world) as (nursery, checkers):
@@ -271,6 +272,7 @@ async def test_a_liar_gets_no_approval_and_moves_nobodys_points(world: World) ->
             assert office.ears.events("service_failed") == []
 
 
+@pytest.mark.long
 async def test_a_liar_cannot_leave_out_the_tallies_that_outvote_it(world: World) -> None:
     """Of its own tally and one other, the lower median would be nothing for anybody."""
     async with checking(world) as (nursery, checkers):

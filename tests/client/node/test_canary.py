@@ -144,6 +144,7 @@ async def test_poison_that_passes_every_check_is_rolled_back(tmp_path: Path) -> 
         assert again.canary._watch == node.canary._watch
 
 
+@pytest.mark.long
 async def test_a_restart_does_not_find_the_poisoned_policy(tmp_path: Path) -> None:
     async with lone(tmp_path) as node:
         for _ in range(8):

@@ -148,6 +148,7 @@ async def ask(question: Callable[[], str]) -> Any:
     return json.loads(await trio.to_thread.run_sync(question))
 
 
+@pytest.mark.long
 async def test_two_machines_join_learn_from_each_other_leave_and_come_back(
     machines: tuple[Machine, Machine],
 ) -> None:

@@ -95,7 +95,7 @@ def balance(chain: ServedChain, holder: str) -> int:
     return int(chain.request("eth_getBalance", holder, "latest")["result"], 16)
 
 
-@pytest.mark.parametrize("sent", [0, 2, 5])
+@pytest.mark.parametrize("sent", [0, pytest.param(2, marks=pytest.mark.long), 5])
 def test_an_ended_founding_goes_on_behind_what_it_has_sent(
     chain: ServedChain, tmp_path: Path, sent: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
