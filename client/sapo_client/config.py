@@ -71,7 +71,8 @@ class LearnerConfig(_Section):
     model: str = Field(
         default="bundled",
         min_length=1,
-        description="`bundled`, a Hugging Face model name, or a folder of one; an endpoint's own name",
+        description="`bundled`, `bundled-chatty`, a Hugging Face model name, or a folder of one;"
+        " an endpoint's own name",
     )
     endpoint: str | None = Field(
         default=None,

@@ -26,7 +26,9 @@ Listen = Annotated[
 ]
 Model = Annotated[
     str | None,
-    typer.Option("--model", metavar="M", help="`bundled`, a Hugging Face model, or a folder of one."),
+    typer.Option(
+        "--model", metavar="M", help="`bundled`, `bundled-chatty`, a Hugging Face model, or a folder of one."
+    ),
 ]
 Fresh = Annotated[
     bool, typer.Option("--fresh", help="Start the policy anew instead of resuming; old checkpoints stay.")

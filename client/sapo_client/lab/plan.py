@@ -131,7 +131,15 @@ class Plan:
 
 
 PRESETS: Final[Mapping[str, Plan]] = {
-    "quick": Plan(model="bundled", level="nano", families=NANO_DEFAULT, agents=8, rounds=160),
+    "quick": Plan(
+        model="bundled-chatty",
+        level="nano",
+        families=NANO_DEFAULT,
+        agents=8,
+        rounds=40,
+        learning_rate=5e-5,
+        evaluate_every=5,
+    ),
     "paper": Plan(
         model="Qwen/Qwen2.5-0.5B-Instruct",
         level="full",

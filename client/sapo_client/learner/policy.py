@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from sapo_client.learner.settings import DeviceChoice
 
 BUNDLED: Final = "bundled"
+BUNDLED_CHATTY: Final = "bundled-chatty"
+"""It knows as much as the other and says it seldom (docs/results.md)."""
+
+PACKAGED: Final = (BUNDLED, BUNDLED_CHATTY)
+"""The package's own policies, each a folder of ``sapo_client/models``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +84,14 @@ class Policy:
 
 
 def load_policy(model: str, device: DeviceChoice) -> Policy:
-    """The policy of a hub name, a local folder, or the package's own.
+    """The policy of a hub name, a local folder, or one of the package's own.
 
     Raises:
         SapoError: there is no such model, it cannot be read, or the device is missing.
     """
     place = _device(device)
-    if model == BUNDLED:
-        with as_file(files("sapo_client") / "models" / BUNDLED) as folder:
+    if model in PACKAGED:
+        with as_file(files("sapo_client") / "models" / model) as folder:
             return _load(str(folder), place)
     return _load(model, place)
 
@@ -103,7 +108,7 @@ def _load(name: str, device: torch.device) -> Policy:
     except (OSError, ValueError, SafetensorError) as error:  # not found, not readable, torn
         raise SapoError(
             f"cannot load the model {name!r}: {str(error).splitlines()[0]}",
-            hint="give a folder with a transformers model, a hub name within reach, or 'bundled'",
+            hint=f"give a folder with a transformers model, a hub name within reach, {' or '.join(PACKAGED)}",
             exit_code=ExitCode.CONFIG,
         ) from error
     if tokenizer.eos_token_id is None:

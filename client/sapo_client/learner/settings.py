@@ -14,7 +14,7 @@ class LearnerSettings:
     """One learner's model, numbers and place on disk.
 
     Attributes:
-        model: ``bundled``, a local folder, or a Hugging Face hub name.
+        model: ``bundled`` or ``bundled-chatty``, a local folder, or a Hugging Face hub name.
         directory: checkpoints and the child's log go here.
         seed: root of every random stream.
         learning_rate: AdamW's; None chooses by the model's size (``trainer.default_learning_rate``).

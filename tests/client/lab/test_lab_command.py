@@ -92,6 +92,22 @@ def test_the_paper_preset_is_the_papers_set_up() -> None:
     assert {arm.local + arm.external for arm in ARMS.values()} == {8}
 
 
+def test_the_quick_preset_begins_where_success_is_rare() -> None:
+    from sapo_client.lab.plan import PRESETS
+    from sapo_client.learner.policy import BUNDLED_CHATTY
+    from sapo_verification.catalogue import NANO_DEFAULT
+
+    assert PRESETS["quick"] == Plan(
+        model=BUNDLED_CHATTY,
+        level="nano",
+        families=NANO_DEFAULT,
+        agents=8,
+        rounds=40,
+        learning_rate=5e-5,
+        evaluate_every=5,
+    )
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_run_on_a_gpu(plan: Plan, tmp_path: Path) -> None:
