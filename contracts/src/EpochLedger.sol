@@ -174,6 +174,8 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         uint256 endsAt = genesisSeconds + (uint256(root.epoch) + 1) * epochSeconds;
         if (block.timestamp < endsAt) revert EpochNotOver(root.epoch, endsAt);
         if (_live.postedAt != 0) revert OtherPostingLive(_live.epoch);
+        // The detector takes this root for a time, beside which it is stored.
+        // slither-disable-next-line incorrect-equality
         bytes32 base = _live.cumulativeRoot == NO_ROOT ? bytes32(0) : _live.cumulativeRoot;
         if (root.baseRoot != base) revert StaleBase(root.baseRoot, base);
         if (root.total > epochBudget) revert OverBudget(root.total, epochBudget);

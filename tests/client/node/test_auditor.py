@@ -43,7 +43,7 @@ async def post(world: World, epoch: int, witness: Office) -> None:
         world.turn_to(epoch + 1, FIRST_TURN_SECONDS + turn * TURN_SECONDS)
         with trio.move_on_after(patience_seconds):
             while (record := await witness.ledger.last_record()) is None or record.root.epoch < epoch:
-                await trio.sleep(0.05)
+                await trio.sleep(0.2)
             return
     raise AssertionError(f"epoch {epoch} was not posted")
 
@@ -347,7 +347,7 @@ async def _posted(office: Office) -> None:
     """Waits until something is posted."""
     with trio.fail_after(PATIENCE_SECONDS):
         while await office.ledger.live_record() is None:
-            await trio.sleep(0.05)
+            await trio.sleep(0.2)
 
 
 def _signed(office: Office, epoch: int, auditor: Account) -> set[bytes]:
