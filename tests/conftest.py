@@ -1,7 +1,11 @@
-"""Hypothesis profiles; ``HYPOTHESIS_PROFILE`` chooses one: ``ci`` (default), ``dev`` or ``nightly``."""
+"""Hypothesis profiles, and the order of the tests.
+
+``HYPOTHESIS_PROFILE`` chooses a profile: ``ci`` (default), ``dev`` or ``nightly``.
+"""
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # No deadline in any of them: a test that asserts a wall-clock figure fails on a busy machine.
@@ -18,3 +22,16 @@ settings.register_profile(
 settings.register_profile("dev", settings.get_profile("ci"), max_examples=15)
 settings.register_profile("nightly", settings.get_profile("ci"), derandomize=False, max_examples=20_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+SLOW_FOLDERS = ("tests/verification/", "tests/client/")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whole swarms first and small files last: workers that run a file each then end together."""
+    items.sort(key=_rank)
+
+
+def _rank(item: pytest.Item) -> int:
+    if "e2e" in item.keywords:
+        return 0
+    return next((rank for rank, name in enumerate(SLOW_FOLDERS, 1) if item.nodeid.startswith(name)), 9)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -39,11 +40,13 @@ def asker(common: Common, yes: bool) -> Callable[[Sequence[Mapping[str, Any]]], 
     def consent(statements: Sequence[Mapping[str, Any]]) -> None:
         from sapo_client.node.statements import lines
 
-        common.output.note("This account is about to sign:")
+        # who is asked must see what about, also with --quiet
+        show = common.output.note if yes else partial(typer.echo, err=True)
+        show("This account is about to sign:")
         for statement in statements:
-            common.output.note("")
+            show("")
             for line in lines(statement):
-                common.output.note(line)
+                show(line)
         if not yes:
             _ask()
 

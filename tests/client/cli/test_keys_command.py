@@ -198,7 +198,7 @@ def test_a_rotation_shows_what_is_signed_and_wants_consent(
     SigningDatabase(data.database)
     sapo("keys", "new", "old", "--no-passphrase")
     command = ("keys", "rotate", "old", "new", "--data-dir", str(data.root), "--json")
-    asked = sapo(*command)
+    asked = sapo(*command, "--quiet")
     new = json.loads(key_file(home, "new").read_text())
     for words in ("NodeBinding", "0x" + new["node_id"], "not after", "digest", "again with --yes"):
         assert words in asked.stderr

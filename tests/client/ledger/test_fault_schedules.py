@@ -8,7 +8,7 @@ from fuzz.schedules import Ground, play
 from sapo_client.ledger import fees, sender
 from sapo_client.node.archive import Archive
 
-SCHEDULES = 12
+SCHEDULES = 6
 
 
 @pytest.fixture(scope="module")

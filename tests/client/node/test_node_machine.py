@@ -345,6 +345,6 @@ def _require_clean_story(member: Member) -> None:
 
 TestNodeMachine = NodeMachine.TestCase
 TestNodeMachine.settings = settings(
-    max_examples=min(600, settings.default.max_examples // 2),  # a second each: under pytest's limit
+    max_examples=min(600, settings.default.max_examples // 4),  # a second each: under pytest's limit
     stateful_step_count=30,
 )
