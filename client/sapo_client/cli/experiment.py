@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,10 +11,10 @@ import typer
 
 from sapo_client.cli.options import Common, command
 from sapo_client.cli.render import Grid
+from sapo_client.cli.rounds_bar import rounds_bar
 
 if TYPE_CHECKING:
     from sapo_client.lab.judge import Candidate, Verdict
-    from sapo_client.lab.plan import Run
 
 OutOption = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the experiment.")]
 PresetOption = Annotated[str, typer.Option("--preset", metavar="NAME", help="`quick` or `paper`.")]
@@ -99,7 +98,9 @@ def run(
     runs = [Run(plan, arm, seed) for seed in range(seeds) for arm in chosen]
     store = Store(out.resolve())
     store.create(plan, lambda: manifest_of(plan))
-    with _bar(common, runs) as progress:
+    done = {each: plan.rounds if store.is_whole(each) else 0 for each in runs}
+    is_hidden = common.no_progress or common.quiet or common.as_json
+    with rounds_bar(done, is_hidden=is_hidden) as (_, progress):
         conduct(store, runs, jobs or os.cpu_count() or 1, progress)
     document = {"folder": str(out), "runs": [each.name for each in runs]}
     whole = "1 run is whole" if len(runs) == 1 else f"{len(runs)} runs are whole"
@@ -175,23 +176,3 @@ def _in_words(verdict: Verdict) -> Iterator[str]:
             width = "" if each.half_width is None else f" ± {each.half_width:.3f}"
             nodes = "1 node" if each.seeds == 1 else f"{each.seeds} nodes"
             yield f"{name}: pass@1 {each.mean:.3f}{width} over {nodes}, {verdict.questions} questions each"
-
-
-@contextmanager
-def _bar(common: Common, runs: list[Run]) -> Iterator[Callable[[Run, int], None]]:
-    """One bar over the rounds of all runs, with an estimate of the time that is left."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.completed} of {task.total} rounds"), BarColumn(), TimeRemainingColumn())
-    quiet = common.no_progress or common.quiet or common.as_json
-    done = dict.fromkeys((run.name for run in runs), 0)
-    console = Console(stderr=True)
-    with Progress(*columns, TextColumn("{task.fields[run]}"), console=console, disable=quiet) as bar:
-        task = bar.add_task("run", total=sum(run.plan.rounds for run in runs), run="")
-
-        def show(run: Run, rounds: int) -> None:
-            done[run.name] = rounds
-            bar.update(task, completed=sum(done.values()), run=run.name)
-
-        yield show

@@ -55,16 +55,19 @@ class Arm:
 
 
 BASELINE: Final = "8/0"
+OURS: Final = "sapo+"
+RIVAL: Final = "4/4"
+"""What the network's sampler must beat: the same mixture, chosen without looking."""
 
 ARMS: Final[Mapping[str, Arm]] = {
     arm.name: arm
     for arm in (
         Arm(BASELINE, 8, 0),
         Arm("6/2", 6, 2),
-        Arm("4/4", 4, 4),
+        Arm(RIVAL, 4, 4),
         Arm("2/6", 2, 6),
         Arm("8/0-dynamic", 8, 0, redraws=24),
-        Arm("sapo+", 4, 4, sampler="weighted"),
+        Arm(OURS, 4, 4, sampler="weighted"),
     )
 }
 """The paper's four, a control that may throw own groups without advantage away, and the network's sampler."""

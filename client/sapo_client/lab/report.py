@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Final
 
 from sapo_client.errors import ExitCode, SapoError
-from sapo_client.lab.plan import BASELINE
+from sapo_client.lab.plan import BASELINE, OURS, RIVAL
 from sapo_client.lab.plot import Runs, draw_held_out, draw_rewards
 from sapo_client.lab.statistics import (
     FIGURES,
     Estimate,
     Point,
+    Results,
     Summary,
-    budget_of,
     points_of,
     summarise,
     window_of,
@@ -26,6 +26,7 @@ from sapo_client.lab.store import Curve, Store, write_whole
 
 MEANINGS: Final = {
     "total": "the paper's figure, the sum over agents and rounds of the batch's mean reward",
+    "gain": f"of the total over that of {BASELINE}, in per cent of it, seed by seed",
     "batch": "the same per agent and round; external groups in it were chosen for having an advantage",
     "local": "mean reward of all own answers",
     "local, last tenth": "the same over the last tenth of the rounds",
@@ -57,20 +58,19 @@ def write_report(store: Store) -> Path:
         runs.setdefault(curve.run.arm.name, []).append(points_of(curve.rows))
     draw_rewards(runs, store.root / "rewards.png")
     draw_held_out(runs, store.root / "held-out.png")
-    summaries = summarise(curves)
-    _write_csv(store.root / "summary.csv", SUMMARY_COLUMNS, _summary_rows(summaries))
+    results = summarise(curves)
+    _write_csv(store.root / "summary.csv", SUMMARY_COLUMNS, _summary_rows(results.arms))
     _write_csv(store.root / "rounds.csv", ROUND_COLUMNS, _round_rows(curves))
-    document = {"format": "sapo/lab-report/1", "arms": [asdict(summary) for summary in summaries]}
+    document = {"format": "sapo/lab-report/1", **asdict(results)}
     write_whole(store.root / "report.json", json.dumps(document, indent=2) + "\n")
     page = store.root / "report.md"
-    write_whole(page, "\n".join(_page(store, curves, summaries)) + "\n")
+    write_whole(page, "\n".join(_page(store, results)) + "\n")
     return page
 
 
-def _page(store: Store, curves: Sequence[Curve], summaries: Sequence[Summary]) -> Iterator[str]:
+def _page(store: Store, results: Results) -> Iterator[str]:
     document, plan = store.document(), store.plan()
     versions = ", ".join(f"{name} {number}" for name, number in document["versions"].items())
-    budget = budget_of(points_of(curve.rows) for curve in curves)
     yield "# Does sharing help?"
     yield ""
     yield f"{plan.agents} agents, {plan.rounds} rounds, {plan.completions} completions per group;"
@@ -78,10 +78,12 @@ def _page(store: Store, curves: Sequence[Curve], summaries: Sequence[Summary]) -
     yield "Arms are own groups / groups of others per update. Seeds are the repetition; ± is a 95 % interval."
     yield f"Differences are taken seed by seed against {BASELINE}; bold ones leave zero out."
     yield ""
-    yield from _table(summaries)
+    yield from _table(results.arms)
     yield ""
+    yield from _ours(results)
     yield from (f"* **{name}**: {meaning}." for name, meaning in MEANINGS.items())
     yield ""
+    budget = results.budget
     yield f"Equal spending is {budget.tokens:.0f} tokens, or {budget.seconds:.1f} seconds, of an agent."
     yield ""
     yield f"![Reward by round, moving average over {window_of(plan.rounds)} rounds](rewards.png)"
@@ -96,6 +98,22 @@ def _table(summaries: Sequence[Summary]) -> Iterator[str]:
     yield "| --- |" + " --- |" * len(summaries)
     for name in FIGURES:
         yield f"| {name} | " + " | ".join(_cell(each, name) for each in summaries) + " |"
+        if name == "total":
+            yield "| gain | " + " | ".join(map(_gain, summaries)) + " |"
+
+
+def _ours(results: Results) -> Iterator[str]:
+    """The network's sampler against the same mixture without it, where both have run."""
+    if not results.ours:
+        return
+    [summary] = [each for each in results.arms if each.arm == OURS]
+    yield f"What {OURS} adds to {RIVAL}, seed by seed:"
+    yield ""
+    yield "| figure | difference |"
+    yield "| --- | --- |"
+    for name in FIGURES:
+        yield f"| {name} | {_difference(results.ours[name], _digits(summary.values[name]))} |"
+    yield ""
 
 
 def _seeds(summary: Summary) -> str:
@@ -105,12 +123,28 @@ def _seeds(summary: Summary) -> str:
 
 def _cell(summary: Summary, name: str) -> str:
     value = summary.values[name]
-    digits = 3 if value.mean < 10 else 0
+    digits = _digits(value)
     if name not in summary.differences:
         return _words(value, digits)
-    difference = summary.differences[name]
-    words = _words(difference, digits, sign="+")
-    return f"{_words(value, digits)}; {f'**{words}**' if difference.is_significant else words}"
+    return f"{_words(value, digits)}; {_difference(summary.differences[name], digits)}"
+
+
+def _digits(each: Estimate) -> int:
+    """After the point: rewards are below one, tokens and totals are counted."""
+    return 3 if each.mean < 10 else 0
+
+
+def _difference(each: Estimate, digits: int) -> str:
+    words = _words(each, digits, sign="+")
+    return f"**{words}**" if each.is_significant else words
+
+
+def _gain(summary: Summary) -> str:
+    if summary.gain is None:
+        return ""
+    gain = summary.gain
+    width = None if gain.half_width is None else 100 * gain.half_width
+    return f"{_difference(Estimate(100 * gain.mean, width, gain.seeds), 0)} %"
 
 
 def _words(each: Estimate, digits: int, sign: str = "") -> str:

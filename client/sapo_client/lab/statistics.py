@@ -14,7 +14,7 @@ from itertools import accumulate, groupby, pairwise
 from typing import Final
 
 from sapo_client.lab.journal import Row
-from sapo_client.lab.plan import ARMS, BASELINE
+from sapo_client.lab.plan import ARMS, BASELINE, OURS, RIVAL
 from sapo_client.lab.store import Curve
 
 T_975: Final = (
@@ -103,11 +103,32 @@ class Summary:
     Attributes:
         values: of every figure.
         differences: against the baseline, over the seeds that both have; empty for the baseline.
+        gain: of the paper's figure over the baseline's, as a share of that, seed by seed; None for the
+            baseline, and where it earned nothing in some seed.
     """
 
     arm: str
     values: Mapping[str, Estimate]
     differences: Mapping[str, Estimate]
+    gain: Estimate | None
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """What all curves come to.
+
+    Attributes:
+        ours: differences of the network's sampler against the same mixture without it, over the seeds that
+            both have.
+    """
+
+    arms: Sequence[Summary]
+    ours: Mapping[str, Estimate]
+    budget: Budget
+
+
+BySeed = Mapping[int, Mapping[str, float]]
+"""The figures of an arm's runs."""
 
 
 def points_of(rows: Sequence[Row]) -> list[Point]:
@@ -132,15 +153,19 @@ def points_of(rows: Sequence[Row]) -> list[Point]:
     ]
 
 
-def summarise(curves: Sequence[Curve]) -> list[Summary]:
-    """Every arm that has runs."""
+def summarise(curves: Sequence[Curve]) -> Results:
+    """Every arm that has runs, and what is compared."""
     points = {(curve.run.arm.name, curve.run.seed): points_of(curve.rows) for curve in curves}
     budget = budget_of(points.values())
     values: dict[str, dict[int, dict[str, float]]] = {}
     for (arm, seed), run in points.items():
         values.setdefault(arm, {})[seed] = {name: take(run, budget) for name, take in FIGURES.items()}
     baseline = values.get(BASELINE, {})
-    return [_summary(arm, values[arm], baseline) for arm in ARMS if arm in values]
+    return Results(
+        [_summary(arm, values[arm], {} if arm == BASELINE else baseline) for arm in ARMS if arm in values],
+        _differences(values.get(OURS, {}), values.get(RIVAL, {})),
+        budget,
+    )
 
 
 def budget_of(runs: Iterable[Sequence[Point]]) -> Budget:
@@ -186,18 +211,28 @@ def smooth(values: Sequence[float], window: int) -> list[float]:
     return [(sums[i] - sums[first]) / (i - first) for i, first in enumerate(firsts, 1)]
 
 
-def _summary(
-    arm: str, values: Mapping[int, Mapping[str, float]], baseline: Mapping[int, Mapping[str, float]]
-) -> Summary:
-    both = sorted(values.keys() & baseline.keys()) if arm != BASELINE else []
-    differences = {
-        name: estimate([values[seed][name] - baseline[seed][name] for seed in both])
-        for name in FIGURES
-        if both
-    }
+def _summary(arm: str, values: BySeed, baseline: BySeed) -> Summary:
     return Summary(
-        arm, {name: estimate([run[name] for run in values.values()]) for name in FIGURES}, differences
+        arm,
+        {name: estimate([run[name] for run in values.values()]) for name in FIGURES},
+        _differences(values, baseline),
+        _gain(values, baseline),
     )
+
+
+def _differences(values: BySeed, others: BySeed) -> dict[str, Estimate]:
+    """Of every figure, over the seeds that both have; empty if there are none."""
+    both = sorted(values.keys() & others.keys())
+    return {
+        name: estimate([values[seed][name] - others[seed][name] for seed in both]) for name in FIGURES if both
+    }
+
+
+def _gain(values: BySeed, others: BySeed) -> Estimate | None:
+    both = sorted(values.keys() & others.keys())
+    if not both or any(others[seed]["total"] == 0 for seed in both):
+        return None
+    return estimate([values[seed]["total"] / others[seed]["total"] - 1 for seed in both])
 
 
 def _mean(rows: Sequence[Row], of: Callable[[Row], float]) -> float:

@@ -74,13 +74,40 @@ def test_differences_are_taken_seed_by_seed() -> None:
         for arm, more in (("8/0", 0.0), ("4/4", 0.1))
         for seed in (0, 1, 2)
     ]
-    baseline, shared = summarise([*curves, curve("4/4", 7, 0.9, 0.0)])
+    baseline, shared = summarise([*curves, curve("4/4", 7, 0.9, 0.0)]).arms
     assert (baseline.arm, shared.arm, dict(baseline.differences)) == ("8/0", "4/4", {})
     assert shared.values["local"].seeds == 4
     difference = shared.differences["local"]
     assert (difference.seeds, difference.mean) == (3, pytest.approx(0.1))
     assert difference.is_significant
     assert shared.values["local"].half_width > 0.1  # type: ignore[operator]
+
+
+def test_the_gain_is_a_share_of_the_baselines_total_seed_by_seed() -> None:
+    """Batches earn 0.25 more than the own answers: 0.5 and 1 alone, 0.75 and 2 with others."""
+    curves = [
+        *(curve("8/0", seed, start, 0.0) for seed, start in ((0, 0.25), (1, 0.75))),
+        *(curve("4/4", seed, start, 0.0) for seed, start in ((0, 0.5), (1, 1.75))),
+    ]
+    baseline, shared = summarise(curves).arms
+    assert baseline.gain is None
+    assert shared.gain == estimate([0.5, 1.0])
+
+
+def test_nothing_is_no_measure_of_a_gain() -> None:
+    curves = [curve("8/0", 0, -0.25, 0.0), curve("4/4", 0, 0.5, 0.0)]
+    assert [each.gain for each in summarise(curves).arms] == [None, None]
+
+
+def test_our_sampler_is_held_against_the_same_mixture_without_it() -> None:
+    curves = [
+        *(curve("4/4", seed, 0.25, 0.0) for seed in (0, 1, 2)),
+        *(curve("sapo+", seed, 0.25 + 0.125 * seed, 0.0) for seed in (0, 1)),
+    ]
+    results = summarise(curves)
+    assert results.ours["local"] == estimate([0.0, 0.125])
+    assert [dict(each.differences) for each in results.arms] == [{}, {}], "there is no baseline"
+    assert summarise(curves[:3]).ours == {}
 
 
 def test_the_budget_is_the_cheapest_runs() -> None:
@@ -106,20 +133,24 @@ def test_the_page_shows_what_was_measured(tmp_path: Path) -> None:
     store.create(PLAN, lambda: manifest_of(PLAN))
     with pytest.raises(SapoError, match="no run"):
         write_report(store)
-    for arm, start in (("8/0", 0.25), ("4/4", 0.5)):
+    for arm, start in (("8/0", 0.25), ("4/4", 0.5), ("sapo+", 0.5)):
         for seed in (0, 1):
             found = curve(arm, seed, start + 0.125 * seed, 0.125)
             store.work(found.run).mkdir(parents=True)
             store.finish(found.run, found.rows, 1.0)
     page = write_report(store).read_text(encoding="utf-8")
-    assert "| figure | 8/0 (2 seeds) | 4/4 (2 seeds) |\n" in page
-    assert "| local | 0.438 ± 0.794 | 0.688 ± 0.794; **+0.250 ± 0.000** |\n" in page
+    assert "| figure | 8/0 (2 seeds) | 4/4 (2 seeds) | sapo+ (2 seeds) |\n" in page
+    shared = "0.688 ± 0.794; **+0.250 ± 0.000**"
+    assert f"| local | 0.438 ± 0.794 | {shared} | {shared} |\n" in page
+    assert "| gain |  | +37 ± 42 % | +37 ± 42 % |\n" in page
+    assert "What sapo+ adds to 4/4, seed by seed:\n\n| figure | difference |\n" in page
+    assert "| local | +0.000 ± 0.000 |\n" in page
     assert "Equal spending is 30 tokens, or 1.5 seconds, of an agent.\n" in page
     for name in ("rewards.png", "held-out.png"):
         assert f"({name})" in page
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
     table = list(csv.DictReader((tmp_path / "rounds.csv").open(encoding="utf-8")))
-    assert len(table) == 12
+    assert len(table) == 18
     assert table[0] == {
         **{"arm": "8/0", "seed": "0", "round": "1", "batch": "0.5", "local": "0.25", "informative": "0.5"},
         **{

@@ -1,0 +1,47 @@
+"""The bar of `sapo lab run`: the rounds of all runs, and an estimate of the time that is left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from sapo_client.lab.plan import Run
+
+SPEED_SECONDS: Final = 1800.0
+"""The estimate goes by the rounds of so long: a round takes a second on a CPU and minutes on a GPU."""
+
+
+@contextmanager
+def rounds_bar(
+    runs: Mapping[Run, int], *, is_hidden: bool, get_time: Callable[[], float] = time.monotonic
+) -> Iterator[tuple[Progress, Callable[[Run, int], None]]]:
+    """The bar, and what tells it how many rounds of a run are done.
+
+    Args:
+        runs: with the rounds that are done already. They took no time of this start, so the estimate leaves
+            them out.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.completed} of {task.total} rounds"), BarColumn(), TimeRemainingColumn())
+    done = {run.name: rounds for run, rounds in runs.items()}
+    bar = Progress(
+        *columns, TextColumn("{task.fields[run]}"), console=Console(stderr=True), disable=is_hidden,
+        speed_estimate_period=SPEED_SECONDS, get_time=get_time,
+    )  # fmt: skip
+    task = bar.add_task(
+        "run", total=sum(run.plan.rounds for run in runs), completed=sum(done.values()), run=""
+    )
+
+    def show(run: Run, rounds: int) -> None:
+        done[run.name] = rounds
+        bar.update(task, completed=sum(done.values()), run=run.name)
+
+    with bar:
+        yield bar, show

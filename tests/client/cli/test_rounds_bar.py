@@ -1,0 +1,28 @@
+"""The estimate of `sapo lab run`, by a clock of its own."""
+
+from __future__ import annotations
+
+from sapo_client.cli.rounds_bar import rounds_bar
+from sapo_client.lab.plan import ARMS, Plan, Run
+
+PLAN = Plan("bundled", "nano", ("calendar_arithmetic",), agents=2, rounds=40)
+WHOLE, NEW = (Run(PLAN, ARMS["8/0"], seed) for seed in (0, 1))
+
+
+def test_what_was_done_before_does_not_make_the_estimate_shorter() -> None:
+    now = [0.0]
+    with rounds_bar({WHOLE: 40, NEW: 0}, is_hidden=True, get_time=lambda: now[0]) as (bar, show):
+        [task] = bar.tasks
+        assert (task.completed, task.total) == (40, 80)
+        show(WHOLE, 40)
+        for rounds in (1, 2, 3):
+            now[0] += 90.0
+            show(NEW, rounds)
+        assert (task.completed, task.fields["run"]) == (43, NEW.name)
+        assert task.time_remaining == 37 * 90.0
+
+
+def test_a_whole_experiment_is_finished() -> None:
+    with rounds_bar({WHOLE: 40}, is_hidden=True) as (bar, show):
+        show(WHOLE, 40)
+        assert bar.finished
