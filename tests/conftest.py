@@ -27,8 +27,14 @@ SLOW_FOLDERS = ("tests/verification/", "tests/client/")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whole swarms first and small files last: workers that run a file each then end together."""
+    """Whole swarms first and small files last, so that workers, each with a file at a time, end together.
+
+    All tests about one story are one worker's, for it takes a minute to happen.
+    """
     items.sort(key=_rank)
+    for item in items:
+        group = "story" if "story" in getattr(item, "fixturenames", ()) else item.nodeid.partition("::")[0]
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 def _rank(item: pytest.Item) -> int:

@@ -39,6 +39,7 @@ def test_an_unknown_arm_makes_no_folder(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.long
 def test_what_a_preset_holds_can_be_changed(tmp_path: Path) -> None:
     """Refused for its model alone, at the first run: the folder then holds the plan."""
     from sapo_client.lab.plan import PRESETS
