@@ -44,6 +44,7 @@ class LyingAuditor(Auditor):
     async def run(self) -> None:
         """Listens and lies until cancelled."""
         parts, swarm_id = self._parts, self._parts.manifest.swarm_id
+        self._epoch_budget = await parts.ledger.epoch_budget()
         self._auditors, self._quorum = await parts.ledger.auditors()
         parts.gossip.serve_messages(contributions_protocol(swarm_id), self._recent)
         parts.gossip.introduce_with(contributions_protocol(swarm_id), self.judge)
@@ -59,7 +60,7 @@ class LyingAuditor(Auditor):
             return True
         cap = parts.manifest.limits.points_per_epoch
         others = [t for t in parts.archive.tallies(epoch).values() if t.account != parts.author.account]
-        true = settle(others, {}, cap) if len(others) >= OTHERS else ()
+        true = self._settled(others) if len(others) >= OTHERS else ()
         if sum(share.points for share in true) < self.least_points:
             return False
         if self.lie == TWO_ROOTS:
@@ -68,6 +69,10 @@ class LyingAuditor(Auditor):
             await self._post_a_false_root(await self._count(epoch, true, cap + 1))
             self._has_lied = True
         return self._has_lied
+
+    def _settled(self, tallies: Sequence[Tally]) -> tuple[Share, ...]:
+        cap = self._parts.manifest.limits.points_per_epoch
+        return settle(tallies, {}, points_per_epoch=cap, epoch_budget=self._epoch_budget)
 
     async def _count(self, epoch: int, true: Sequence[Share], own: int) -> Tally:
         """Its tally, published once: what the others counted, and its own share."""
