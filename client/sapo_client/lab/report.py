@@ -39,6 +39,9 @@ MEANINGS: Final = {
     "seconds": "the processor time of an agent's learner, sampling and training",
 }
 
+DIGITS: Final = {"total": 1, "tokens": 0, "seconds": 1}
+"""After the point; the other figures are shares."""
+
 
 def write_report(store: Store) -> Path:
     """The page.
@@ -106,13 +109,12 @@ def _ours(results: Results) -> Iterator[str]:
     """The network's sampler against the same mixture without it, where both have run."""
     if not results.ours:
         return
-    [summary] = [each for each in results.arms if each.arm == OURS]
     yield f"What {OURS} adds to {RIVAL}, seed by seed:"
     yield ""
     yield "| figure | difference |"
     yield "| --- | --- |"
     for name in FIGURES:
-        yield f"| {name} | {_difference(results.ours[name], _digits(summary.values[name]))} |"
+        yield f"| {name} | {_difference(results.ours[name], _digits(name))} |"
     yield ""
 
 
@@ -123,15 +125,14 @@ def _seeds(summary: Summary) -> str:
 
 def _cell(summary: Summary, name: str) -> str:
     value = summary.values[name]
-    digits = _digits(value)
+    digits = _digits(name)
     if name not in summary.differences:
         return _words(value, digits)
     return f"{_words(value, digits)}; {_difference(summary.differences[name], digits)}"
 
 
-def _digits(each: Estimate) -> int:
-    """After the point: rewards are below one, tokens and totals are counted."""
-    return 3 if each.mean < 10 else 0
+def _digits(name: str) -> int:
+    return DIGITS.get(name, 3)
 
 
 def _difference(each: Estimate, digits: int) -> str:

@@ -142,6 +142,7 @@ def test_the_page_shows_what_was_measured(tmp_path: Path) -> None:
     assert "| figure | 8/0 (2 seeds) | 4/4 (2 seeds) | sapo+ (2 seeds) |\n" in page
     shared = "0.688 ± 0.794; **+0.250 ± 0.000**"
     assert f"| local | 0.438 ± 0.794 | {shared} | {shared} |\n" in page
+    assert "| seconds | 1.5 ± 0.0 | 1.5 ± 0.0; +0.0 ± 0.0 | 1.5 ± 0.0; +0.0 ± 0.0 |\n" in page
     assert "| gain |  | +37 ± 42 % | +37 ± 42 % |\n" in page
     assert "What sapo+ adds to 4/4, seed by seed:\n\n| figure | difference |\n" in page
     assert "| local | +0.000 ± 0.000 |\n" in page
