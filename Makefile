@@ -31,7 +31,7 @@ demo: $(VENV)/.core
 	$(BIN)/sapo testnet up --nodes 4 --attackers 1 --epochs 3 --report $(REPORT)
 
 test: $(VENV)/.dev contracts/node_modules/.installed tests/chain/node_modules/.installed
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not long" --numprocesses $(JOBS) --dist loadgroup --no-loadscope-reorder
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not long" --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 
 test-long: $(VENV)/.dev contracts/node_modules/.installed tests/chain/node_modules/.installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m long

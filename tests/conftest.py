@@ -4,6 +4,8 @@
 """
 
 import os
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -24,20 +26,29 @@ settings.register_profile("nightly", settings.get_profile("ci"), derandomize=Fal
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 SLOW_FOLDERS = ("tests/verification/", "tests/client/")
+STORY = {"test_rounds.py", "test_verify_file.py", "test_live_reports.py", "test_learner_death.py"}
+"""Files about one story, which takes a minute to happen (``tests/client/node/conftest.py``)."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whole swarms first and small files last, so that workers, each with a file at a time, end together.
-
-    All tests about one story are one worker's, for it takes a minute to happen.
-    """
+    """Whole swarms first and small files last, so that workers, each with a file at a time, end together."""
     items.sort(key=_rank)
-    for item in items:
-        group = "story" if "story" in getattr(item, "fixturenames", ()) else item.nodeid.partition("::")[0]
-        item.add_marker(pytest.mark.xdist_group(group))
 
 
 def _rank(item: pytest.Item) -> int:
     if "e2e" in item.keywords:
         return 0
     return next((rank for rank, name in enumerate(SLOW_FOLDERS, 1) if item.nodeid.startswith(name)), 9)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A file is one worker's, and so is the story."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return "story" if Path(file).name in STORY else file
+
+    return Scheduling(config, log)
