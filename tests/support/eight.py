@@ -21,6 +21,7 @@ from support import lying_auditor, weekday_server
 from sapo_client.config_layers import resolve
 from sapo_client.keystore import Identity
 from sapo_client.ledger.contract import Ledger, Token, Vault
+from sapo_client.ledger.history import History
 from sapo_client.ledger.records import Stake
 from sapo_client.ledger.rpc import Rpc
 from sapo_client.node import epoch_audit
@@ -103,8 +104,7 @@ class Eight:
 
     def final_roots(self) -> list[EpochRoot]:
         """The roots of all final epochs, oldest first."""
-        records = map(self.ledger.record, range(self.ledger.next_epoch()))
-        return [record.root for record in records if record is not None]
+        return [record.root for record in History(self.ledger).all()]
 
     def events(self, name: str, *kinds: str) -> list[Event]:
         """Some of what a node wrote down."""
