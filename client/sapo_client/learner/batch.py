@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import torch
 
 from sapo_client.learner.baseline import Baselines
 from sapo_client.learner.grpo import group_advantages
+
+MOST_PADDING: Final = 256
+"""Tokens of a micro-batch; one more micro-batch costs a CPU about as much as so many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +91,37 @@ def mini_batches(rows: Sequence[TrainingRow], count: int) -> list[list[TrainingR
     return [part for start in range(count) if (part := list(rows[start::count]))]
 
 
-def micro_batches(rows: Sequence[TrainingRow], most_tokens: int) -> Iterator[list[TrainingRow]]:
-    """Runs of rows whose padded rectangle holds at most ``most_tokens``, one row at least."""
+def micro_batches(
+    rows: Sequence[TrainingRow], most_tokens: int, *, shared_prompts: bool = False
+) -> Iterator[list[TrainingRow]]:
+    """Runs of rows, shortest first, of at most ``most_tokens`` with their padding; one row at least.
+
+    Args:
+        shared_prompts: a prompt is computed once for all rows of a run that have it.
+    """
+
+    def length(row: TrainingRow) -> int:
+        return len(row.completion) if shared_prompts else row.width
+
     part: list[TrainingRow] = []
-    for row in rows:  # shortest first: the newest row is the widest
-        if part and (len(part) + 1) * row.width > most_tokens:
+    real = 0
+    for row in sorted(rows, key=length):  # rows of one length stay beside the others of their group
+        together = (len(part) + 1) * length(row)
+        padding = together - real - length(row)
+        shared = _prompt_tokens([*part, row]) if shared_prompts else 0
+        if part and (together + shared > most_tokens or padding > MOST_PADDING):
             yield part
-            part = []
+            part, real = [], 0
         part.append(row)
+        real += length(row)
     if part:
         yield part
+
+
+def _prompt_tokens(rows: Sequence[TrainingRow]) -> int:
+    """Of their different prompts, filled up to one length."""
+    prompts = {row.prompt for row in rows}
+    return len(prompts) * max(map(len, prompts))
 
 
 def _advantages(group: TrainingGroup, baselines: Baselines | None) -> Sequence[float]:

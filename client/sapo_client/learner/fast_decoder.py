@@ -4,7 +4,7 @@ What makes the difference: query, key and value weights (and gate and up) are on
 is read once for its whole group; the cache is preallocated, its keys transposed as their product wants them;
 grouped queries fold into the length axis, so that keys are never repeated; numbers that rotate together lie
 side by side, so that a rotation is one complex product; the head runs on the last position alone; a token is
-drawn with one random number, not one per word; rows that ended leave the batch.
+drawn with two or three random numbers, not one per word; rows that ended leave the batch.
 
 Shapes: B rows, P longest prompt, N new tokens, S = P + N cache columns, H heads, K key-value heads,
 G = H / K queries of a key-value head, D head width, V vocabulary. Prompts are padded on the left, so column
@@ -20,7 +20,9 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 from torch.linalg import vector_norm
-from torch.nn.functional import linear, scaled_dot_product_attention, silu
+from torch.nn.functional import pad, scaled_dot_product_attention, silu
+
+from sapo_client.learner.products import product
 
 Cache = list[tuple[Tensor, Tensor]]
 """Every layer's keys (B, K, D, S) and values (B, K, S, D)."""
@@ -30,6 +32,10 @@ LLAMA_SHAPED: Final = frozenset({"llama", "qwen2"})
 
 END_CHECK_STEPS: Final = 4
 """Looking for ended rows costs a synchronisation and a copy of the cache, so not every step."""
+
+
+_BLOCK: Final = 64
+"""Words among which one is drawn at once."""
 
 
 def is_llama_shaped(model: Any) -> bool:
@@ -115,9 +121,9 @@ class FastDecoder:
         mask = mask[:, None].repeat(1, 1, self._heads // self._kv_heads, 1)  # as queries will be folded
         for layer, kept in zip(self._layers, cache, strict=True):
             hidden = hidden + self._attention(layer, self._normed(hidden), turns, kept, column, mask)
-            both = linear(self._normed(hidden), layer.gate_up, layer.gate_up_bias)
+            both = product(self._normed(hidden), layer.gate_up, layer.gate_up_bias)
             gate, up = both.chunk(2, dim=-1)
-            hidden = hidden + linear(silu(gate) * up, layer.down, layer.down_bias)
+            hidden = hidden + product(silu(gate) * up, layer.down, layer.down_bias)
         return hidden
 
     def turns(self, count: int) -> Tensor:
@@ -128,7 +134,7 @@ class FastDecoder:
 
     def logits(self, hidden: Tensor) -> Tensor:
         """(B, hidden) to (B, V), float32."""
-        return linear(self._normed(hidden) * self._norm, self._head).float()
+        return product(self._normed(hidden) * self._norm, self._head).float()
 
     def empty_cache(self, rows: int, columns: int) -> Cache:
         """Room for keys and values of every layer."""
@@ -158,7 +164,7 @@ class FastDecoder:
     ) -> Tensor:
         rows, new, _ = hidden.shape
         kv_heads, group, stop = self._kv_heads, self._heads // self._kv_heads, column + new
-        each = linear(hidden, layer.qkv, layer.qkv_bias).view(rows, new, -1, self._width)
+        each = product(hidden, layer.qkv, layer.qkv_bias).view(rows, new, -1, self._width)
         rotated = _rotated(each[:, :, :-kv_heads], turns)
         query, key, value = rotated[:, :, :-kv_heads], rotated[:, :, -kv_heads:], each[:, :, -kv_heads:]
         keys, values = cache
@@ -173,7 +179,7 @@ class FastDecoder:
             scores = torch.add(mask, folded @ keys[..., :stop], alpha=self._width**-0.5)
             mixed = scores.softmax(-1) @ values[:, :, :stop]
         unfolded = mixed.reshape(rows, kv_heads, group, new, -1).permute(0, 3, 1, 2, 4).flatten(2)
-        return linear(unfolded, layer.out, layer.out_bias)
+        return product(unfolded, layer.out, layer.out_bias)
 
 
 class _State:
@@ -191,7 +197,7 @@ class _State:
         self._padding = torch.tensor([width - len(prompt) for prompt in prompts], device=device)
         self._turns = decoder.turns(width + length)
         columns = torch.arange(width + length, device=device)
-        self._mask = _barred(columns < self._padding[:, None])
+        self._mask = barred(columns < self._padding[:, None])
         self._column = width
         self.alive = torch.arange(len(prompts) * per_prompt, device=device)
         self.ended = torch.zeros(len(prompts) * per_prompt, dtype=torch.bool, device=device)
@@ -202,7 +208,7 @@ class _State:
         columns = torch.arange(width, device=self._ids.device)
         # a padded query sees itself, for a softmax over nothing is not a number
         itself = torch.eye(width, dtype=torch.bool, device=columns.device)
-        mask = _barred(columns > columns[:, None]) + self._mask[:, None, :width].masked_fill(itself, 0.0)
+        mask = barred(columns > columns[:, None]) + self._mask[:, None, :width].masked_fill(itself, 0.0)
         places = (columns - self._padding[:, None]).clamp_min(0)
         cache = self._decoder.empty_cache(len(self._ids), width)
         hidden = self._decoder.forward(self._ids, self._turns[places], cache, 0, mask)
@@ -240,13 +246,21 @@ class _State:
 def _choose(logits: Tensor, temperature: float, random: torch.Generator) -> tuple[Tensor, Tensor]:
     """A token per row, where a random point falls among summed probabilities, and its log-probability."""
     logprobs = (logits / (temperature or 1.0)).log_softmax(-1)
-    if temperature == 0:
-        chosen = logprobs.argmax(-1, keepdim=True)
-    else:
-        upto = logprobs.exp().cumsum(-1, dtype=torch.float64)
-        point = torch.rand((len(upto), 1), dtype=upto.dtype, device=upto.device, generator=random)
-        chosen = torch.searchsorted(upto, point * upto[:, -1:], right=True).clamp_max_(upto.shape[-1] - 1)
+    chosen = logprobs.argmax(-1, keepdim=True) if temperature == 0 else _drawn(logprobs.exp(), random)
     return chosen.squeeze(1), logprobs.gather(1, chosen).squeeze(1)
+
+
+def _drawn(weights: Tensor, random: torch.Generator) -> Tensor:
+    """A column per row, as likely as its share of the row's sum: (B, V) to (B, 1)."""
+    if weights.shape[-1] <= _BLOCK:
+        upto = weights.cumsum(-1, dtype=torch.float64)
+        point = torch.rand((len(upto), 1), dtype=upto.dtype, device=upto.device, generator=random)
+        return torch.searchsorted(upto, point * upto[:, -1:], right=True).clamp_max_(upto.shape[-1] - 1)
+    # a running sum over blocks and one over a block take a twentieth of one over a whole vocabulary
+    blocks = pad(weights, (0, -weights.shape[-1] % _BLOCK)).view(len(weights), -1, _BLOCK)
+    block = _drawn(blocks.sum(-1), random)
+    inside = blocks.gather(1, block[..., None].expand(-1, -1, _BLOCK)).squeeze(1)
+    return _BLOCK * block + _drawn(inside, random)
 
 
 def _rotated(x: Tensor, turns: Tensor) -> Tensor:
@@ -255,7 +269,7 @@ def _rotated(x: Tensor, turns: Tensor) -> Tensor:
     return torch.view_as_real(pairs * turns).flatten(-2)
 
 
-def _barred(where: Tensor) -> Tensor:
+def barred(where: Tensor) -> Tensor:
     """Minus infinity there, 0 elsewhere, to be added to attention scores."""
     return torch.zeros(where.shape, device=where.device).masked_fill_(where, -torch.inf)
 

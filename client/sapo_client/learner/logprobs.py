@@ -11,12 +11,10 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from sapo_client.learner.adapters import base_of
+from sapo_client.learner.fast_forward import Row, fast_logprobs, is_fast
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-Row = tuple[Sequence[int], Sequence[int]]
-"""A prompt's tokens and a completion's tokens."""
 
 
 def completion_logprobs(model: PreTrainedModel, rows: Sequence[Row], pad: int, temperature: float) -> Tensor:
@@ -28,6 +26,8 @@ def completion_logprobs(model: PreTrainedModel, rows: Sequence[Row], pad: int, t
     Returns:
         (rows, longest completion), float32; zero beyond a completion's end.
     """
+    if is_fast(model):
+        return fast_logprobs(model, rows, pad, temperature)
     tokens, places, mask = _arranged(rows, pad, model.device)
     first, last = int(places.min()), int(places.max()) + 1
     # a row's last token predicts nothing that is asked for

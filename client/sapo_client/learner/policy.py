@@ -12,6 +12,8 @@ import torch
 
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.adapters import merged
+from sapo_client.learner.memory import keep_freed_memory
+from sapo_client.learner.products import with_fast_products
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -124,6 +126,9 @@ def _load(name: str, device: torch.device) -> Policy:
             exit_code=ExitCode.CONFIG,
         )
     _without_dropout(model)
+    if device.type == "cpu":
+        with_fast_products(model)
+        keep_freed_memory()
     pad = tokenizer.pad_token_id
     end = int(tokenizer.eos_token_id)
     return Policy(model.to(device), tokenizer, device, end, end if pad is None else int(pad))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from sapo_client.learner.batch import (
     mini_batches,
     training_rows,
 )
+from sapo_client.learner.fast_forward import is_fast
 from sapo_client.learner.logprobs import completion_logprobs
 from sapo_client.learner.memory import is_out_of_memory
 from sapo_client.learner.policy import Policy
@@ -125,11 +126,16 @@ class Trainer:
         """Gradients of a mini-batch, micro-batch by micro-batch."""
         self.optimizer.zero_grad()
         loss, clipped = 0.0, 0
-        for part in micro_batches(rows, self._watchdog.tokens(rows)):
+        for part in self._micro_batches(rows):
             part_loss, part_clipped = self._backward(part, size)
             loss, clipped = loss + part_loss, clipped + part_clipped
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, MAX_GRADIENT_NORM)
         return Update(loss, float(norm), clipped)
+
+    def _micro_batches(self, rows: list[TrainingRow]) -> Iterator[list[TrainingRow]]:
+        with self._precision():
+            shared = is_fast(self.policy.model)
+        return micro_batches(rows, self._watchdog.tokens(rows), shared_prompts=shared) if rows else iter(())
 
     def _backward(self, part: list[TrainingRow], size: float) -> tuple[float, int]:
         logprobs = self._logprobs(self.policy.model, part)
@@ -161,7 +167,7 @@ class Trainer:
     def _fill_old(self, rows: list[TrainingRow]) -> None:
         """Old log-probabilities of text tokenized here, from before the first of several updates."""
         unknown = [row for row in rows if row.old is None]
-        for part in micro_batches(unknown, self._watchdog.tokens(rows)):
+        for part in self._micro_batches(unknown):
             _old_logprobs(part, self._logprobs(self.policy.model, part))
 
     def _measure_own(self, groups: Sequence[TrainingGroup]) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 from sapo_client.learner.adapters import base_of
 from sapo_client.learner.batch import TrainingRow
 from sapo_client.learner.memory import (
+    GIB,
     available_bytes,
     halved,
     kept_bytes,
@@ -20,8 +21,11 @@ from sapo_client.learner.memory import (
 from sapo_client.learner.policy import Policy
 from sapo_client.learner.settings import LearnerSettings
 
-FAST_TOKENS: Final = {"cpu": 1024, "cuda": 8192}
-"""Of a micro-batch: more are no faster on a CPU, and sorted small ones need less padding."""
+FAST_TOKENS: Final = {"cpu": 4096, "cuda": 8192}
+"""Of a micro-batch; more are no faster."""
+
+CPU_BUDGET_BYTES: Final = 4 * GIB
+"""Of activations at once, for a CPU's memory is others', too."""
 
 
 class Watchdog:
@@ -59,7 +63,10 @@ class Watchdog:
 
     def tokens(self, rows: Sequence[TrainingRow]) -> int:
         """Most tokens of a micro-batch of these rows, the widest last."""
-        fitting = self._plan.row.tokens_within(self._plan.budget_bytes, rows[-1].width)
+        budget = self._plan.budget_bytes
+        if self._policy.device.type == "cpu":
+            budget = min(budget, CPU_BUDGET_BYTES)
+        fitting = self._plan.row.tokens_within(budget, rows[-1].width)
         return min(self._most_tokens, fitting)
 
     @contextmanager

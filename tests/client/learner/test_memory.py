@@ -55,18 +55,18 @@ def test_the_foretold_cost_covers_what_autograd_keeps(folder, width):
     rows = training_rows([group(3, width - 3)])
     parameters = list(trainer.policy.model.parameters())
     kept = kept_bytes(lambda: trainer._logprobs(trainer.policy.model, rows), parameters)
-    foretold = 3 * trainer._watchdog._plan.row.of(width)
+    foretold = trainer._watchdog._plan.batch_bytes + 3 * trainer._watchdog._plan.row.of(width)
     assert kept <= foretold <= 3 * kept
 
 
 def test_a_small_budget_cuts_the_batch_and_changes_no_gradient(folder):
     groups = [group(12, 40)]
     roomy = make_trainer(folder)
-    fixed = sum(parameter.numel() for parameter in roomy.parameters) * 12
+    fixed = sum(parameter.numel() for parameter in roomy.parameters) * 12 + roomy._watchdog._plan.batch_bytes
     row = roomy._watchdog._plan.row.of(43)
     tight = make_trainer(folder, memory_bytes=int((fixed + 2.5 * row) / 0.8))
     rows = training_rows(groups)
-    assert roomy._watchdog.tokens(rows) == 1024
+    assert roomy._watchdog.tokens(rows) == 4096
     assert tight._watchdog.tokens(rows) == 2 * 43
     assert torch.allclose(gradients(tight, groups), gradients(roomy, groups), atol=1e-6)
 
