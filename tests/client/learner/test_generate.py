@@ -123,6 +123,19 @@ def test_an_impossible_token_is_never_drawn():
     assert torch.equal(logprobs, (logits[0] / 0.7).log_softmax(-1)[chosen])
 
 
+def test_words_of_a_large_vocabulary_are_drawn_by_blocks():
+    """Frequencies of 20,000 draws among 5,000 words, of which every other one is impossible."""
+    torch.manual_seed(0)
+    logits, count = torch.randn(5000) * 3, 20_000
+    logits[::2] = -torch.inf
+    random = torch.Generator().manual_seed(1)
+    parts = [_choose(logits.expand(500, -1), 1.0, random)[0] for _ in range(count // 500)]
+    seen = torch.bincount(torch.cat(parts), minlength=5000) / count
+    wanted = logits.softmax(-1)
+    assert seen[::2].sum() == 0
+    assert ((seen - wanted).abs() <= 7 * (wanted * (1 - wanted) / count).sqrt() + 2 / count).all()
+
+
 def test_no_stale_weights_after_an_update(policies, tmp_path):
     policy = load_policy(str(make_policy_folder(tmp_path, "qwen2", seed=9)), "cpu")
     generator = generator_for(policy)
