@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import torch
 
 from sapo_client.learner.baseline import Baselines
 from sapo_client.learner.grpo import group_advantages
-
-MOST_PADDING: Final = 256
-"""Tokens of a micro-batch; one more micro-batch costs a CPU about as much as so many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +88,13 @@ def mini_batches(rows: Sequence[TrainingRow], count: int) -> list[list[TrainingR
 
 
 def micro_batches(
-    rows: Sequence[TrainingRow], most_tokens: int, *, shared_prompts: bool = False
+    rows: Sequence[TrainingRow], most_tokens: int, most_padding: int, *, shared_prompts: bool = False
 ) -> Iterator[list[TrainingRow]]:
-    """Runs of rows, shortest first, of at most ``most_tokens`` with their padding; one row at least.
+    """Runs of rows, shortest first; one row at least.
 
     Args:
+        most_tokens: of a run, its padding included.
+        most_padding: tokens that only fill rows up to the longest one's length.
         shared_prompts: a prompt is computed once for all rows of a run that have it.
     """
 
@@ -109,7 +107,7 @@ def micro_batches(
         together = (len(part) + 1) * length(row)
         padding = together - real - length(row)
         shared = _prompt_tokens([*part, row]) if shared_prompts else 0
-        if part and (together + shared > most_tokens or padding > MOST_PADDING):
+        if part and (together + shared > most_tokens or padding > most_padding):
             yield part
             part, real = [], 0
         part.append(row)

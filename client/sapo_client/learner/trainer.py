@@ -133,9 +133,12 @@ class Trainer:
         return Update(loss, float(norm), clipped)
 
     def _micro_batches(self, rows: list[TrainingRow]) -> Iterator[list[TrainingRow]]:
+        if not rows:
+            return iter(())
         with self._precision():
             shared = is_fast(self.policy.model)
-        return micro_batches(rows, self._watchdog.tokens(rows), shared_prompts=shared) if rows else iter(())
+        tokens, padding = self._watchdog.tokens(rows), self._watchdog.most_padding
+        return micro_batches(rows, tokens, padding, shared_prompts=shared)
 
     def _backward(self, part: list[TrainingRow], size: float) -> tuple[float, int]:
         logprobs = self._logprobs(self.policy.model, part)

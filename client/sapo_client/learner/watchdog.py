@@ -24,6 +24,9 @@ from sapo_client.learner.settings import LearnerSettings
 FAST_TOKENS: Final = {"cpu": 4096, "cuda": 8192}
 """Of a micro-batch; more are no faster."""
 
+MOST_PADDING: Final = {"cpu": 256, "cuda": 4096}
+"""Tokens of a micro-batch that only fill up; more cost more than another micro-batch does."""
+
 CPU_BUDGET_BYTES: Final = 4 * GIB
 """Of activations at once, for a CPU's memory is others', too."""
 
@@ -50,6 +53,7 @@ class Watchdog:
         self._checkpointing = settings.gradient_checkpointing
         self._logprobs = logprobs
         self._most_tokens = settings.micro_batch_tokens or FAST_TOKENS[policy.device.type]
+        self.most_padding = MOST_PADDING[policy.device.type]
         self.halvings = 0
         if self._checkpointing:
             policy.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})

@@ -102,16 +102,16 @@ def row(prompt: tuple[int, ...], length: int) -> TrainingRow:
 def test_micro_batches_count_a_shared_prompt_once():
     prompts = [tuple(range(30)), tuple(range(10, 30))]
     rows = [row(prompts[i // 8], 4) for i in range(16)]
-    parts = list(micro_batches(rows, 92, shared_prompts=True))
+    parts = list(micro_batches(rows, 92, 256, shared_prompts=True))
     assert parts == [rows[:8], rows[8:]]  # 30 + 8 x 4; one row of the other prompt makes it 60 + 9 x 4 = 96
-    assert list(micro_batches(rows, 124, shared_prompts=True)) == [rows]
-    assert [len(part) for part in micro_batches(rows, 124)] == [5, 3, 3, 3, 2]  # 24 or 34 tokens a row
+    assert list(micro_batches(rows, 124, 256, shared_prompts=True)) == [rows]
+    assert [len(part) for part in micro_batches(rows, 124, 256)] == [5, 3, 3, 3, 2]  # 24 or 34 tokens a row
 
 
 def test_a_long_row_gets_a_micro_batch_of_its_own():
     rows = [row((1, 2), length) for length in [6] * 63 + [64]]
-    parts = micro_batches(rows, 2**20, shared_prompts=True)
-    assert [len(part) for part in parts] == [63, 1]
+    assert [len(part) for part in micro_batches(rows, 2**20, 256, shared_prompts=True)] == [63, 1]
+    assert [len(part) for part in micro_batches(rows, 2**20, 4096, shared_prompts=True)] == [64]
 
 
 def test_a_fast_layer_is_the_plain_one():

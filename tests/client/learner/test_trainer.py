@@ -79,10 +79,10 @@ def test_micro_batches_add_up(folder):
 
 def test_micro_batches_cover_all_rows_within_the_bound():
     rows = [TrainingRow((1,) * width, (2, 3), 0.5, None) for width in range(1, 60)]
-    parts = list(micro_batches(rows, 128))
+    parts = list(micro_batches(rows, 128, 256))
     assert [row for part in parts for row in part] == rows
     assert all(len(part) * part[-1].width <= 128 for part in parts)
-    assert list(micro_batches(rows[-1:], 1)) == [rows[-1:]]
+    assert list(micro_batches(rows[-1:], 1, 256)) == [rows[-1:]]
 
 
 def test_a_batch_without_advantage_is_a_step_that_changes_nothing(folder):
