@@ -7,8 +7,9 @@ sampled, the end token included, for these ids are what is trained.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Final, Protocol
 
 import torch
@@ -117,19 +118,22 @@ class PlainGenerator:
         seed: int,
     ) -> list[list[Completion]]:
         """See ``Generator.sample``."""
-        groups: list[list[Completion]] = []
+        groups: dict[int, list[Completion]] = {}
         devices = [self._policy.device] if self._policy.device.type == "cuda" else []
+        at_once = max(1, MAX_ROWS // completions_per_prompt)
         with torch.random.fork_rng(devices):
             torch.manual_seed(seed)
-            for prompt in prompts:
-                rows = self._generate(prompt, completions_per_prompt, max_new_tokens, temperature)
-                groups.append(self._completions(prompt, rows, temperature))
-        return groups
+            for places in _of_one_length(prompts, at_once):
+                part = [prompts[place] for place in places]
+                rows = self._generate(part, completions_per_prompt, max_new_tokens, temperature)
+                for place, group in zip(places, rows, strict=True):
+                    groups[place] = self._completions(prompts[place], group, temperature)
+        return [groups[place] for place in range(len(prompts))]
 
     def _generate(
-        self, prompt: Sequence[int], count: int, length: int, temperature: float
-    ) -> list[list[int]]:
-        """Sampled ids without the prompt; one prompt at a time, so that nothing is padded on the left."""
+        self, prompts: Sequence[Sequence[int]], count: int, length: int, temperature: float
+    ) -> list[list[list[int]]]:
+        """Sampled ids without the prompts, a group for each; prompts of one length need no padding."""
         from transformers import GenerationConfig
 
         greedy = temperature == 0
@@ -141,12 +145,14 @@ class PlainGenerator:
             pad_token_id=self._policy.pad,
             **({} if greedy else {"temperature": temperature, "top_k": 0, "top_p": 1.0}),
         )
-        ids = torch.tensor([list(prompt)], device=self._policy.device)
+        ids = torch.tensor([list(prompt) for prompt in prompts], device=self._policy.device)
         out = self._policy.model.generate(
             inputs=ids, attention_mask=torch.ones_like(ids), generation_config=config
         )
-        rows: list[list[int]] = out[:, len(prompt) :].tolist()
-        return rows * count if greedy else rows
+        rows: list[list[int]] = out[:, ids.shape[1] :].tolist()
+        if greedy:
+            return [[row] * count for row in rows]
+        return [rows[start : start + count] for start in range(0, len(rows), count)]
 
     def _completions(
         self, prompt: Sequence[int], rows: list[list[int]], temperature: float
@@ -159,6 +165,14 @@ class PlainGenerator:
             Completion(tuple(row), tuple(value.tolist()), self._policy.decode(row))
             for row, value in zip(kept, _ragged(values, kept), strict=True)
         ]
+
+
+def _of_one_length(prompts: Sequence[Sequence[int]], most: int) -> Iterator[list[int]]:
+    """Indices of prompts that are equally long, at most so many together; the shortest first."""
+    places = sorted(range(len(prompts)), key=lambda place: len(prompts[place]))
+    for _, equal in groupby(places, key=lambda place: len(prompts[place])):
+        while part := list(islice(equal, most)):
+            yield part
 
 
 def _until_end(tokens: list[int], end: int) -> list[int]:

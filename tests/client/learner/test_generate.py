@@ -4,6 +4,7 @@ import pytest
 import torch
 from support.policies import make_policy_folder
 
+from sapo_client.learner import generate
 from sapo_client.learner.fast_decoder import _choose
 from sapo_client.learner.generate import FastGenerator, PlainGenerator, generator_for
 from sapo_client.learner.policy import Policy, load_policy
@@ -134,6 +135,18 @@ def test_words_of_a_large_vocabulary_are_drawn_by_blocks():
     wanted = logits.softmax(-1)
     assert seen[::2].sum() == 0
     assert ((seen - wanted).abs() <= 7 * (wanted * (1 - wanted) / count).sqrt() + 2 / count).all()
+
+
+def test_prompts_of_one_length_are_generated_together(policies, monkeypatch):
+    """Each answer goes to its own prompt, in the order of the prompts."""
+    policy = policies["gpt2"]
+    monkeypatch.setattr(generate, "MAX_ROWS", 4)
+    prompts = [(40, 41, 42), (60,), (50, 51, 52), (43, 44, 45), (61,), (53, 54, 55, 56)]
+    greedy = {"completions_per_prompt": 2, "max_new_tokens": 6, "temperature": 0.0, "seed": 0}
+    together = PlainGenerator(policy).sample(prompts, **greedy)
+    assert together == [PlainGenerator(policy).sample([prompt], **greedy)[0] for prompt in prompts]
+    parts = list(generate._of_one_length(prompts, 2))
+    assert parts == [[1, 4], [0, 2], [3], [5]]
 
 
 def test_no_stale_weights_after_an_update(policies, tmp_path):
