@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import torch
 from torch import Tensor
+from torch.linalg import vector_norm
 from torch.nn.functional import embedding, pad, silu
 
 from sapo_client.learner.fast_decoder import barred, is_llama_shaped
@@ -54,9 +55,10 @@ def fast_logprobs(model: Any, rows: Sequence[Row], filler: int, temperature: flo
         read = _normed(hidden, layer.input_layernorm)
         each = _joint(read, attention.q_proj, attention.k_proj, attention.v_proj)
         mixed = _Attention.apply(each, cos, sin, layout, heads)  # type: ignore[no-untyped-call]
-        hidden = hidden + _joint(mixed, attention.o_proj)
+        hidden = _joint(mixed, attention.o_proj).add_(hidden)
         both = _joint(_normed(hidden, layer.post_attention_layernorm), mlp.gate_proj, mlp.up_proj)
-        hidden = hidden + _joint(_Gated.apply(both), mlp.down_proj)  # type: ignore[no-untyped-call]
+        opened = _Gated.apply(both)  # type: ignore[no-untyped-call]
+        hidden = _joint(opened, mlp.down_proj).add_(hidden)
     # `embedding` picks rows, and unlike an index's its derivative is fast
     logits = _joint(_normed(embedding(layout.kept, hidden), base.norm), model.lm_head)
     table = (logits if temperature == 1.0 else logits / temperature).log_softmax(-1)
@@ -151,12 +153,17 @@ def _later(count: int) -> Tensor:
 
 
 def _rotations(model: Any, places: Tensor) -> tuple[Tensor, Tensor]:
-    """Cosines and signed sines for all heads of queries and keys, written out: (N, H + K, D)."""
-    heads = model.config.num_attention_heads + model.config.num_key_value_heads
-    cos, sin = model.model.rotary_emb(model.lm_head.weight, places)
-    half = sin.shape[-1] // 2
-    signed = torch.cat([-sin[..., :half], sin[..., half:]], -1)
-    return cos[0, :, None].repeat(1, heads, 1), signed[0, :, None].repeat(1, heads, 1)
+    """Cosines and signed sines for all heads of queries and keys, written out: (N, H + K, D).
+
+    Attention's scale is in those of queries.
+    """
+    heads = (model.config.num_attention_heads, model.config.num_key_value_heads)
+    cos, sin = (each[0, :, None] for each in model.model.rotary_emb(model.lm_head.weight, places))
+    near, far = sin.chunk(2, -1)
+    sin, scale = torch.cat([-near, far], -1), sin.shape[-1] ** -0.5
+    both = ([scale * each] * heads[0] + [each] * heads[1] for each in (cos, sin))
+    cos, sin = (torch.cat(each, 1) for each in both)
+    return cos, sin
 
 
 def _joint(x: Tensor, *layers: Any) -> Tensor:
@@ -177,10 +184,12 @@ class _Norm(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
-        scale = x.square().mean(-1, keepdim=True).add_(epsilon).rsqrt_()
+        size = vector_norm(x, dim=-1, keepdim=True)
+        scale = size.square_().div_(x.shape[-1]).add_(epsilon).rsqrt_()
         unit = x * scale
         ctx.save_for_backward(unit, scale, weight)
-        return unit * weight
+        result: Tensor = unit * weight
+        return result
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
@@ -222,15 +231,14 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, each: Tensor, cos: Tensor, sin: Tensor, layout: _Layout, heads: int) -> Tensor:
         each = each.view(len(each), -1, cos.shape[-1])
-        turned = _turned(each[:, : _kv_start(each, heads)], cos, sin)
-        mixed = torch.zeros_like(turned[:, :heads])
+        turned = _turned(each[:, : cos.shape[1]], cos, sin)
+        mixed = _blank(turned[:, :heads], layout)
         kept = []
         for part, query, keys, values in _facing(layout, turned, each, heads):
             products = query @ keys.transpose(2, 3)
-            scores = products.view(*products.shape[:2], -1, *part.mask.shape[-2:])
-            scores = torch.add(part.mask, scores, alpha=each.shape[-1] ** -0.5)
+            scores = products.view(*products.shape[:2], -1, *part.mask.shape[-2:]).add_(part.mask)
             kept.append(scores.softmax(-1).view_as(products))
-            mixed[part.span] = _unfolded(kept[-1] @ values, heads)
+            _rows(mixed, part, keys.shape[1]).copy_(_unfolded(kept[-1] @ values, heads))
         ctx.save_for_backward(each, turned, cos, sin, *kept)
         ctx.layout, ctx.heads = layout, heads
         return mixed.flatten(1)
@@ -238,19 +246,18 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
         each, turned, cos, sin, *kept = ctx.saved_tensors
-        layout, heads, start = ctx.layout, ctx.heads, _kv_start(each, ctx.heads)
-        gradient, scale = gradient.view(len(each), heads, -1), each.shape[-1] ** -0.5
-        result = torch.zeros_like(each)
+        layout, heads, start = ctx.layout, ctx.heads, cos.shape[1]
+        gradient, result = gradient.view(len(each), heads, -1), _blank(each, layout)
         of_queries, of_keys, of_values = result[:, :heads], result[:, heads:start], result[:, start:]
         facing = list(_facing(layout, turned, each, heads))
         for (part, query, keys, values), chances in zip(facing, kept, strict=True):
-            incoming = _folded(gradient[part.span], part.texts, keys.shape[1])
+            incoming = _folded(gradient, part, keys.shape[1])
             of_chances = incoming @ values.transpose(2, 3)
             of_scores = torch.ops.aten._softmax_backward_data(of_chances, chances, -1, chances.dtype)
-            of_queries[part.span] = _unfolded(of_scores @ keys, heads)
+            _rows(of_queries, part, keys.shape[1]).copy_(_unfolded(of_scores @ keys, heads))
             _hand_back(of_scores.transpose(2, 3) @ query, of_keys, part, layout)
             _hand_back(chances.transpose(2, 3) @ incoming, of_values, part, layout)
-        result[:, :start] = _turned(result[:, :start], scale * cos, -scale * sin)
+        result[:, :start] = _turned(result[:, :start], cos, sin, back=True)
         return result.flatten(1), None, None, None, None
 
 
@@ -258,15 +265,14 @@ def _facing(
     layout: _Layout, turned: Tensor, each: Tensor, heads: int
 ) -> Iterator[tuple[_Part, Tensor, Tensor, Tensor]]:
     """Each part with its queries and the keys and values that they see, (texts, K, places, D)."""
-    start = _kv_start(each, heads)
-    kv_heads = each.shape[1] - start
-    sources = (turned[:, :heads], turned[:, heads:], each[:, start:])
+    kv_heads = turned.shape[1] - heads
+    sources = (turned[:, :heads], turned[:, heads:], each[:, turned.shape[1] :])
     part = layout.prompts
-    query, keys, values = (_folded(source[part.span], part.texts, kv_heads) for source in sources)
+    query, keys, values = (_folded(source, part, kv_heads) for source in sources)
     yield part, query, keys, values
     part = layout.completions
     if part.span.start < part.span.stop:
-        query, own_keys, own_values = (_folded(source[part.span], part.texts, kv_heads) for source in sources)
+        query, own_keys, own_values = (_folded(source, part, kv_heads) for source in sources)
         yield (
             part,
             query,
@@ -276,32 +282,39 @@ def _facing(
 
 
 def _hand_back(found: Tensor, target: Tensor, part: _Part, layout: _Layout) -> None:
-    """Adds what a part's keys or values get, (texts, K, places, D), to their places and their prompts'."""
+    """Puts what a part's keys or values get, (texts, K, places, D), in their places; prompts' is added."""
     seen = found.shape[2] - part.mask.shape[-2]
-    target[part.span] += _unfolded(found[:, :, seen:], found.shape[1])
+    _rows(target, part, found.shape[1]).copy_(_unfolded(found[:, :, seen:], found.shape[1]))
     if seen:
         of_prompts = found.new_zeros(layout.prompts.texts, found.shape[1], seen, found.shape[3])
         of_prompts.index_add_(0, layout.owner, found[:, :, :seen])
-        target[layout.prompts.span] += _unfolded(of_prompts, found.shape[1])
+        _rows(target, layout.prompts, found.shape[1]).add_(_unfolded(of_prompts, found.shape[1]))
 
 
-def _kv_start(each: Tensor, heads: int) -> int:
-    """Where values begin among heads of queries, keys and values."""
-    return (each.shape[1] + heads) // 2
+def _blank(like: Tensor, layout: _Layout) -> Tensor:
+    """Room for something of each place; zero where places only fill up."""
+    result = torch.empty(like.shape, dtype=like.dtype)
+    result[layout.completions.span.stop :] = 0
+    return result
 
 
-def _folded(x: Tensor, texts: int, kv_heads: int) -> Tensor:
-    """A key-value head's queries in a row: (texts x places, K Q, D) to (texts, K, Q x places, D)."""
-    split = x.view(texts, -1, kv_heads, x.shape[1] // kv_heads, x.shape[2])
-    return split.permute(0, 2, 3, 1, 4).flatten(2, 3)
+def _rows(x: Tensor, part: _Part, kv_heads: int) -> Tensor:
+    """A part of (N, K Q, D), seen as (texts, places, K, Q, D)."""
+    _, heads, width = x.shape
+    return x[part.span].view(part.texts, -1, kv_heads, heads // kv_heads, width)
+
+
+def _folded(x: Tensor, part: _Part, kv_heads: int) -> Tensor:
+    """A part of (N, K Q, D), a key-value head's queries in a row: (texts, K, Q x places, D)."""
+    return _rows(x, part, kv_heads).permute(0, 2, 3, 1, 4).flatten(2, 3)
 
 
 def _unfolded(x: Tensor, heads: int) -> Tensor:
-    """The reverse of ``_folded``."""
-    split = x.reshape(*x.shape[:2], heads // x.shape[1], -1, x.shape[3])
-    return split.permute(0, 3, 1, 2, 4).flatten(2, 3).flatten(0, 1)
+    """The reverse, seen as (texts, places, K, Q, D)."""
+    texts, kv_heads, _, width = x.shape
+    return x.view(texts, kv_heads, heads // kv_heads, -1, width).permute(0, 3, 1, 2, 4)
 
 
-def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotary position embedding, all (N, heads, D); sines are negative in the first half of D."""
-    return (x * cos).addcmul_(x.roll(x.shape[-1] // 2, -1), sin)
+def _turned(x: Tensor, cos: Tensor, sin: Tensor, *, back: bool = False) -> Tensor:
+    """Rotary position embedding, or its transpose, all (N, heads, D); see ``_rotations``."""
+    return (x * cos).addcmul_(x.roll(x.shape[-1] // 2, -1), sin, value=-1 if back else 1)

@@ -14,6 +14,7 @@ from sapo_client.learner.batch import TrainingRow
 from sapo_client.learner.memory import (
     GIB,
     available_bytes,
+    give_back_freed_memory,
     halved,
     kept_bytes,
     plan_memory,
@@ -21,7 +22,7 @@ from sapo_client.learner.memory import (
 from sapo_client.learner.policy import Policy
 from sapo_client.learner.settings import LearnerSettings
 
-FAST_TOKENS: Final = {"cpu": 4096, "cuda": 8192}
+FAST_TOKENS: Final = 8192
 """Of a micro-batch; more are no faster."""
 
 MOST_PADDING: Final = {"cpu": 256, "cuda": 4096}
@@ -52,7 +53,7 @@ class Watchdog:
         self._policy = policy
         self._checkpointing = settings.gradient_checkpointing
         self._logprobs = logprobs
-        self._most_tokens = settings.micro_batch_tokens or FAST_TOKENS[policy.device.type]
+        self._most_tokens = settings.micro_batch_tokens or FAST_TOKENS
         self.most_padding = MOST_PADDING[policy.device.type]
         self.halvings = 0
         if self._checkpointing:
@@ -96,6 +97,8 @@ class Watchdog:
         self.halvings += 1
         if self._policy.device.type == "cuda":
             torch.cuda.empty_cache()
+        else:
+            give_back_freed_memory()
 
     def _kept_bytes(self, width: int) -> float:
         """Bytes for one row; with checkpointing what layers hand on, and one layer at a time in full."""
