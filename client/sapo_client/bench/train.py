@@ -81,7 +81,7 @@ class Load:
         bfloat16: matrix products in bfloat16, TRL's default; genrl keeps its weights in it, too.
     """
 
-    steps: int = 6
+    steps: int = 24
     rounds: int = 3
     informative: int = GROUPS
     bfloat16: bool = False

@@ -31,7 +31,7 @@ def train(
     common: Common,
     steps: Annotated[
         int, typer.Option("--steps", min=1, help="Steps of a round; the first is not counted.")
-    ] = 6,
+    ] = 24,
     rounds: Annotated[
         int, typer.Option("--rounds", min=1, help="How often all contestants have their turn.")
     ] = 3,
