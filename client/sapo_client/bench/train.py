@@ -24,9 +24,10 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.lab.pretrain import SHAPES
 
 OWN: Final = "sapo"
 BACKENDS: Final = {"own": "sapo_client", "generate": "transformers", "vllm": "vllm"}
@@ -49,15 +50,15 @@ class TrainCost:
     """One contestant; medians over the steps of all rounds, each round's first left out, which warms up.
 
     Attributes:
-        cpu_seconds: of a step.
-        sampling_seconds: the part of it until all completions are there as text; processor seconds too.
+        seconds: of a step; processor seconds, on a GPU those of a clock.
+        sampling_seconds: the part of it until all completions are there as text; weights are pushed in it.
         tokens: completion tokens sampled in a step.
         peak_mib: of resident memory, libraries included.
     """
 
     name: str
     release: str
-    cpu_seconds: float
+    seconds: float
     sampling_seconds: float
     tokens: float
     peak_mib: float
@@ -79,12 +80,21 @@ class Load:
         rounds: how often each contestant has its turn.
         informative: how many of a step's groups have an advantage.
         bfloat16: matrix products in bfloat16, TRL's default; genrl keeps its weights in it, too.
+        device: cpu or cuda, where the own learner computes in bfloat16 by default.
+        shape: of the random model, a name in ``pretrain.SHAPES``.
     """
 
     steps: int = 24
     rounds: int = 3
     informative: int = GROUPS
     bfloat16: bool = False
+    device: Literal["cpu", "cuda"] = "cpu"
+    shape: str = "bundled"
+
+    @property
+    def is_for_peers(self) -> bool:
+        """Whether the peers can do the same."""
+        return (self.device, self.shape) == ("cpu", "bundled")
 
 
 def train_costs(
@@ -96,11 +106,23 @@ def train_costs(
         tell: hears of what takes long.
 
     Raises:
-        SapoError: a peer is unknown, cannot be installed, or does not run.
+        SapoError: a peer is unknown, cannot be installed, or does not run; the shape is unknown.
     """
     if unknown := sorted(set(peers) - PEERS.keys()):
         raise SapoError(
             f"there is no peer {unknown[0]!r}", hint=f"peers are {', '.join(PEERS)}", exit_code=ExitCode.USAGE
+        )
+    if load.shape not in SHAPES:
+        raise SapoError(
+            f"there is no shape {load.shape!r}",
+            hint=f"shapes are {', '.join(SHAPES)}",
+            exit_code=ExitCode.USAGE,
+        )
+    if peers and not load.is_for_peers:
+        raise SapoError(
+            "peers are measured on a CPU with the bundled policy's shape alone",
+            hint="leave --peers out, or --device and --shape",
+            exit_code=ExitCode.USAGE,
         )
     contestants = [*_own(), *(_peer(peer, environments, tell) for peer in peers)]
     with tempfile.TemporaryDirectory() as folder:
@@ -135,7 +157,7 @@ def _work(folder: Path, load: Load) -> dict[str, Any]:
     from sapo_verification.catalogue import family
 
     policy = load_policy(BUNDLED, "cpu")
-    new_model(len(policy.tokenizer), policy.end, policy.pad).save_pretrained(folder / "model")
+    new_model(len(policy.tokenizer), policy.end, policy.pad, load.shape).save_pretrained(folder / "model")
     policy.tokenizer.save_pretrained(folder / "model")
     [chosen] = documents([family("basic_arithmetic", "nano")], GROUPS * load.steps, seed=0).values()
     return {
@@ -147,6 +169,7 @@ def _work(folder: Path, load: Load) -> dict[str, Any]:
         "completions": COMPLETIONS,
         "informative": load.informative,
         "bfloat16": load.bfloat16,
+        "device": load.device,
         "new_tokens": NEW_TOKENS,
         "learning_rate": LEARNING_RATE,
     }
@@ -177,7 +200,7 @@ def _cost(contestant: _Contestant, turns: Sequence[dict[str, Any]]) -> TrainCost
     return TrainCost(
         name=contestant.name,
         release=contestant.release,
-        cpu_seconds=median("cpu_seconds"),
+        seconds=median("seconds"),
         sampling_seconds=median("sampling_seconds"),
         tokens=median("tokens"),
         peak_mib=max(turn["peak_mib"] for turn in turns),

@@ -126,7 +126,7 @@ def main() -> None:
     if game.trainer.global_step != work["steps"]:
         sys.exit(f"genrl trained {game.trainer.global_step} of {work['steps']} rounds")
     found = {
-        "cpu_seconds": game.seconds,
+        "seconds": game.seconds,
         "sampling_seconds": game.trainer.seconds,
         "tokens": game.trainer.tokens,
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,

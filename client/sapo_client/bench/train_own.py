@@ -11,15 +11,19 @@ from pathlib import Path
 import torch
 
 from sapo_client.learner.batch import TrainingGroup
-from sapo_client.learner.generate import FastGenerator, Generator, PlainGenerator
+from sapo_client.learner.generate import Completion, FastGenerator, Generator, PlainGenerator
 from sapo_client.learner.policy import Policy, load_policy
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.trainer import Trainer
 
 
-def reward(text: str) -> float:
-    """Digits in hundreds: enough of them vary for every group to have an advantage."""
-    return sum(map(str.isdigit, text)) / 100
+def reward(completion: Completion, words: int) -> float:
+    """Digits in hundreds: enough of them vary for every group to have an advantage.
+
+    A vocabulary beyond the tokenizer's has no text; of such tokens every even one counts.
+    """
+    beyond = sum(token >= words and token % 2 == 0 for token in completion.tokens)
+    return (sum(map(str.isdigit, completion.text)) + beyond) / 100
 
 
 def generator(policy: Policy, backend: str) -> Generator:
@@ -31,6 +35,21 @@ def generator(policy: Policy, backend: str) -> Generator:
     return FastGenerator(policy) if backend == "own" else PlainGenerator(policy)
 
 
+def now(device: str) -> float:
+    """Processor seconds; on a GPU, seconds once all that was asked of it is done."""
+    if device == "cpu":
+        return time.process_time()
+    torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def peak_mib(device: str) -> float:
+    """Of resident memory; on a GPU, of what PyTorch took of its memory."""
+    if device == "cpu":
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return torch.cuda.max_memory_reserved() / 2**20
+
+
 def main() -> None:
     """Samples, scores, trains; the cost of every step."""
     work = json.load(sys.stdin)
@@ -39,15 +58,17 @@ def main() -> None:
         model=work["model"],
         directory=Path(work["folder"]) / "own",
         learning_rate=work["learning_rate"],
-        bfloat16=work["bfloat16"],
+        device=work["device"],
+        bfloat16=work["bfloat16"] or None,
         max_new_tokens=work["new_tokens"],
     )
-    policy = load_policy(settings.model, "cpu")
+    device = work["device"]
+    policy = load_policy(settings.model, device)
     sampler, trainer = generator(policy, sys.argv[1]), Trainer(policy, settings)
     seconds, sampling, tokens = [], [], []
     for step in range(work["steps"]):
         prompts = work["prompts"][step * work["groups"] : (step + 1) * work["groups"]]
-        started = time.process_time()
+        started = now(device)
         encoded = [policy.encode_prompt(prompt) for prompt in prompts]
         sampled = sampler.sample(
             encoded,
@@ -56,26 +77,29 @@ def main() -> None:
             temperature=1.0,
             seed=step,
         )
-        sampling.append(time.process_time() - started)
+        sampling.append(now(device) - started)
         trainer.step(
             [
                 TrainingGroup(
                     prompt,
                     tuple(completion.tokens for completion in group),
-                    tuple(reward(completion.text) * (index < work["informative"]) for completion in group),
+                    tuple(
+                        reward(completion, len(policy.tokenizer)) * (index < work["informative"])
+                        for completion in group
+                    ),
                     external=False,
                     behaviour=tuple(completion.logprobs for completion in group),
                 )
                 for index, (prompt, group) in enumerate(zip(encoded, sampled, strict=True))
             ]
         )
-        seconds.append(time.process_time() - started)
+        seconds.append(now(device) - started)
         tokens.append(sum(len(completion.tokens) for group in sampled for completion in group))
     found = {
-        "cpu_seconds": seconds,
+        "seconds": seconds,
         "sampling_seconds": sampling,
         "tokens": tokens,
-        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "peak_mib": peak_mib(device),
     }
     sys.stdout.write(json.dumps(found) + "\n")
 

@@ -80,7 +80,7 @@ def main() -> None:
         callbacks=[clock],
     ).train()
     found = {
-        "cpu_seconds": clock.seconds,
+        "seconds": clock.seconds,
         "sampling_seconds": clock.sampling,
         "tokens": tokens,
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from sapo_client.cli.options import Common, command
 from sapo_client.cli.render import Grid
 
-COLUMNS = (
-    "contestant",
-    "release",
-    "CPU-s per step",
-    "sapo's share of it",
-    "tokens per step",
-    "tokens per CPU-s",
-    "sampled per CPU-s",
-    "peak MiB",
-)
+UNITS = {"cpu": "CPU-s", "cuda": "s"}
 
 
 def register(app: typer.Typer) -> None:
@@ -42,8 +33,19 @@ def train(
         bool, typer.Option("--bfloat16", help="Matrix products in bfloat16 instead of float32.")
     ] = False,
     peers: Annotated[
-        str, typer.Option("--peers", metavar="A,B", help="Peers to compare with, by name; empty: none.")
-    ] = "trl,genrl",
+        str | None,
+        typer.Option(
+            "--peers",
+            metavar="A,B",
+            help="Peers to compare with, by name; empty: none; unset: trl,genrl where they can do the same.",
+        ),
+    ] = None,
+    device: Annotated[
+        Literal["cpu", "cuda"], typer.Option("--device", help="Where the own learner computes.")
+    ] = "cpu",
+    shape: Annotated[
+        str, typer.Option("--shape", metavar="NAME", help="Of the random model: bundled or qwen2.5-0.5b.")
+    ] = "bundled",
     environments: Annotated[
         Path | None,
         typer.Option("--environments", metavar="DIR", help="Where peers are installed, and kept."),
@@ -53,7 +55,8 @@ def train(
 
     A peer is installed into an environment of its own from the package index: once, 2 GB and some minutes.
     The own learner runs with its own sampler, with transformers' generate, and with vLLM where that is
-    installed. Everything is processor time, whatever else the machine does meanwhile.
+    installed. On a CPU everything is processor time, whatever else the machine does meanwhile; on a GPU it is
+    a clock's.
     """
     from dataclasses import asdict
 
@@ -63,22 +66,27 @@ def train(
     from sapo_client.paths import APPLICATION
 
     folder = environments or Path(platformdirs.user_cache_dir(APPLICATION)) / "bench"
-    load = Load(steps, rounds, informative, bfloat16)
-    costs = train_costs(
-        [peer for peer in peers.split(",") if peer], load, folder.resolve(), common.output.note
-    )
+    load = Load(steps, rounds, informative, bfloat16, device, shape)
+    names = ("trl,genrl" if load.is_for_peers else "") if peers is None else peers
+    chosen = [peer for peer in names.split(",") if peer]
+    costs = train_costs(chosen, load, folder.resolve(), common.output.note)
     document = {"format": "sapo/bench/train/1", "contestants": [asdict(cost) for cost in costs]}
     rows = [
         (
             cost.name,
             cost.release,
-            cost.cpu_seconds,
-            costs[0].cpu_seconds / cost.cpu_seconds,
+            cost.seconds,
+            costs[0].seconds / cost.seconds,
             cost.tokens,
-            cost.tokens / cost.cpu_seconds,
+            cost.tokens / cost.seconds,
             cost.tokens / cost.sampling_seconds,
             cost.peak_mib,
         )
         for cost in costs
     ]
-    common.output.emit(document, Grid(COLUMNS, rows))
+    unit = UNITS[device]
+    columns = (
+        *("contestant", "release", f"{unit} per step", "sapo's share of it", "tokens per step"),
+        *(f"tokens per {unit}", f"sampled per {unit}", "peak MiB"),
+    )
+    common.output.emit(document, Grid(columns, rows))

@@ -11,10 +11,10 @@ hardly less. So starts of an experiment are made.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import Tensor
@@ -129,20 +129,38 @@ def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, out: Path) 
     tokenizer.save_pretrained(out)
 
 
-def new_model(vocabulary: int, end: int, pad: int) -> PreTrainedModel:
-    """A random Qwen2 with 0.85 million parameters."""
+SHAPES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "bundled": {  # 0.85 million parameters
+        "hidden_size": 128,
+        "intermediate_size": 384,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 512,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
+    },
+    "qwen2.5-0.5b": {  # 494 million
+        "vocab_size": 151_936,
+        "hidden_size": 896,
+        "intermediate_size": 4864,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 14,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 32_768,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1_000_000.0},
+    },
+}
+"""Of random models, by name; a vocabulary is that of the tokenizer unless a shape has its own."""
+
+
+def new_model(vocabulary: int, end: int, pad: int, shape: str = "bundled") -> PreTrainedModel:
+    """A random Qwen2."""
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
+    sizes = {"vocab_size": vocabulary, **SHAPES[shape]}
     return Qwen2ForCausalLM(
         Qwen2Config(
-            vocab_size=vocabulary,
-            hidden_size=128,
-            intermediate_size=384,
-            num_hidden_layers=4,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            max_position_embeddings=512,
-            rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
+            **sizes,
             tie_word_embeddings=True,
             attn_implementation="eager",  # on a CPU, flash attention's backward pass takes half the step
             eos_token_id=end,

@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from sapo_client.bench.train import BACKENDS, Load, train_costs
@@ -24,9 +25,29 @@ def test_the_own_learner_is_measured_with_every_backend() -> None:
     assert document["format"] == "sapo/bench/train/1"
     assert [each["name"] for each in document["contestants"]] == [f"sapo, {backend}" for backend in backends]
     for each in document["contestants"]:
-        assert 0 < each["sampling_seconds"] < each["cpu_seconds"]
+        assert 0 < each["sampling_seconds"] < each["seconds"]
         assert 64 <= each["tokens"] <= 64 * 64
         assert each["peak_mib"] > 100
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_a_half_billion_parameters_take_full_steps_on_a_gpu() -> None:
+    """Sampling and training with every backend that is installed; vLLM's weights are pushed in between."""
+    arguments = ["--device", "cuda", "--shape", "qwen2.5-0.5b", "--steps", "3", "--rounds", "1", "--json"]
+    result = CliRunner().invoke(app, ["bench", "train", *arguments])
+    assert result.exit_code == 0, result.output
+    contestants = json.loads(result.stdout)["contestants"]
+    backends = [name for name, package in BACKENDS.items() if find_spec(package)]
+    assert [each["name"] for each in contestants] == [f"sapo, {backend}" for backend in backends]
+    assert all(0 < each["sampling_seconds"] < each["seconds"] for each in contestants)
+
+
+def test_what_peers_cannot_do_is_told(tmp_path: Path) -> None:
+    with pytest.raises(SapoError, match="on a CPU"):
+        train_costs(["trl"], Load(1, 1, device="cuda"), tmp_path, print)
+    with pytest.raises(SapoError, match="no shape 'gpt5'"):
+        train_costs([], Load(1, 1, shape="gpt5"), tmp_path, print)
 
 
 def test_an_unknown_peer_is_told(tmp_path: Path) -> None:
