@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.linalg import vector_norm
 from torch.nn.functional import pad, scaled_dot_product_attention, silu
 
-from sapo_client.learner.products import product
+from sapo_client.learner.products import Product, product_for
 
 Cache = list[tuple[Tensor, Tensor]]
 """Every layer's keys (B, K, D, S) and values (B, K, S, D)."""
@@ -34,8 +34,11 @@ END_CHECK_STEPS: Final = 4
 """Looking for ended rows costs a synchronisation and a copy of the cache, so not every step."""
 
 
+_AT_ONCE: Final = 1024
+"""Words among which one is drawn at once, by a running sum."""
+
 _BLOCK: Final = 64
-"""Words among which one is drawn at once."""
+"""Of a larger vocabulary, a block is drawn first, then one of its words."""
 
 
 def is_llama_shaped(model: Any) -> bool:
@@ -108,19 +111,21 @@ class FastDecoder:
             logits = state.advance(tokens[state.alive, step])
         return tokens, logprobs
 
-    def forward(self, ids: Tensor, turns: Tensor, cache: Cache, column: int, mask: Tensor) -> Tensor:
+    def forward(self, ids: Tensor, turns: Tensor, cache: Cache, column: int, mask: Tensor | None) -> Tensor:
         """Hidden states (B, T, hidden) of T new tokens, written to the cache from ``column`` on.
 
         Args:
             ids: (B, T).
             turns: each token's place as rotations, (B, T, D / 2), complex.
-            mask: what is added to attention scores, (B, T, columns so far); 0 or minus infinity.
+            mask: what is added to attention scores, (B, T, columns so far), 0 or minus infinity, if anything.
         """
-        hidden = self._embedding[ids]
+        hidden, product = self._embedding[ids], product_for(ids.numel(), self._embedding)
         turns = turns[:, :, None]
-        mask = mask[:, None].repeat(1, 1, self._heads // self._kv_heads, 1)  # as queries will be folded
+        if mask is not None:
+            mask = mask[:, None].repeat(1, 1, self._heads // self._kv_heads, 1)  # as queries will be folded
         for layer, kept in zip(self._layers, cache, strict=True):
-            hidden = hidden + self._attention(layer, self._normed(hidden), turns, kept, column, mask)
+            read = self._normed(hidden)
+            hidden = hidden + self._attention(layer, read, turns, kept, column, mask, product)
             both = product(self._normed(hidden), layer.gate_up, layer.gate_up_bias)
             gate, up = both.chunk(2, dim=-1)
             hidden = hidden + product(silu(gate) * up, layer.down, layer.down_bias)
@@ -134,7 +139,8 @@ class FastDecoder:
 
     def logits(self, hidden: Tensor) -> Tensor:
         """(B, hidden) to (B, V), float32."""
-        return product(self._normed(hidden) * self._norm, self._head).float()
+        multiply = product_for(len(hidden), self._embedding)
+        return multiply(self._normed(hidden) * self._norm, self._head, None).float()
 
     def empty_cache(self, rows: int, columns: int) -> Cache:
         """Room for keys and values of every layer."""
@@ -160,7 +166,8 @@ class FastDecoder:
         turns: Tensor,
         cache: tuple[Tensor, Tensor],
         column: int,
-        mask: Tensor,
+        mask: Tensor | None,
+        product: Product,
     ) -> Tensor:
         rows, new, _ = hidden.shape
         kv_heads, group, stop = self._kv_heads, self._heads // self._kv_heads, column + new
@@ -176,8 +183,8 @@ class FastDecoder:
             key, value = key.transpose(1, 2), value.transpose(1, 2)
             mixed = scaled_dot_product_attention(folded, key, value, attn_mask=mask)
         else:  # no kernel is worth its start-up cost
-            scores = torch.add(mask, folded @ keys[..., :stop], alpha=self._width**-0.5)
-            mixed = scores.softmax(-1) @ values[:, :, :stop]
+            scores = (folded * self._width**-0.5) @ keys[..., :stop]
+            mixed = (scores if mask is None else scores + mask).softmax(-1) @ values[:, :, :stop]
         unfolded = mixed.reshape(rows, kv_heads, group, new, -1).permute(0, 3, 1, 2, 4).flatten(2)
         return product(unfolded, layer.out, layer.out_bias)
 
@@ -198,6 +205,7 @@ class _State:
         self._turns = decoder.turns(width + length)
         columns = torch.arange(width + length, device=device)
         self._mask = barred(columns < self._padding[:, None])
+        self._is_padded = bool(self._padding.any())
         self._column = width
         self.alive = torch.arange(len(prompts) * per_prompt, device=device)
         self.ended = torch.zeros(len(prompts) * per_prompt, dtype=torch.bool, device=device)
@@ -224,7 +232,7 @@ class _State:
         """Reads one more token per row; logits (B, V)."""
         column = self._column
         turns = self._turns[column - self._padding, None]
-        mask = self._mask[:, None, : column + 1]
+        mask = self._mask[:, None, : column + 1] if self._is_padded else None
         hidden = self._decoder.forward(chosen[:, None], turns, self._cache, column, mask)
         self._column += 1
         return self._decoder.logits(hidden[:, 0])
@@ -245,14 +253,18 @@ class _State:
 
 def _choose(logits: Tensor, temperature: float, random: torch.Generator) -> tuple[Tensor, Tensor]:
     """A token per row, where a random point falls among summed probabilities, and its log-probability."""
-    logprobs = (logits / (temperature or 1.0)).log_softmax(-1)
-    chosen = logprobs.argmax(-1, keepdim=True) if temperature == 0 else _drawn(logprobs.exp(), random)
-    return chosen.squeeze(1), logprobs.gather(1, chosen).squeeze(1)
+    if temperature == 0:
+        logprobs = logits.log_softmax(-1)
+        chosen = logprobs.argmax(-1, keepdim=True)
+        return chosen.squeeze(1), logprobs.gather(1, chosen).squeeze(1)
+    chances = (logits if temperature == 1.0 else logits / temperature).softmax(-1)
+    chosen = _drawn(chances, random)
+    return chosen.squeeze(1), chances.gather(1, chosen).log_().squeeze(1)
 
 
 def _drawn(weights: Tensor, random: torch.Generator) -> Tensor:
     """A column per row, as likely as its share of the row's sum: (B, V) to (B, 1)."""
-    if weights.shape[-1] <= _BLOCK:
+    if weights.shape[-1] <= _AT_ONCE:
         upto = weights.cumsum(-1, dtype=torch.float64)
         point = torch.rand((len(upto), 1), dtype=upto.dtype, device=upto.device, generator=random)
         return torch.searchsorted(upto, point * upto[:, -1:], right=True).clamp_max_(upto.shape[-1] - 1)

@@ -7,11 +7,15 @@ compiled graphs alone, so it is called by the operator that those use; where the
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
+
+Product = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+"""A linear layer's: (..., N), (M, N), (M,) to (..., M)."""
 
 FEWEST_ROWS: Final = 64
 """Below this, oneDNN's start of a fiftieth of a millisecond is not worth it."""
@@ -19,14 +23,14 @@ FEWEST_ROWS: Final = 64
 _ONEDNN: Final = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
 
 
-def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """``torch.nn.functional.linear``, without gradients: (..., N), (M, N), (M,) to (..., M)."""
-    return _by_onednn(x, weight, bias) if _is_worth_it(x, weight) else linear(x, weight, bias)
+def product_for(rows: int, like: Tensor) -> Product:
+    """How to multiply so many rows by weights of one kind, without gradients; as ``linear`` is called."""
+    return _by_onednn if _is_worth_it(rows, like, like) else linear
 
 
 def differentiable_product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """The same, with gradients."""
-    if not _is_worth_it(x, weight):
+    """``torch.nn.functional.linear``, with gradients: (..., N), (M, N), (M,) to (..., M)."""
+    if not _is_worth_it(x.numel() // x.shape[-1], x, weight):
         return linear(x, weight, bias)
     result: Tensor = _Product.apply(x, weight, bias)  # type: ignore[no-untyped-call]
     return result
@@ -82,12 +86,12 @@ def _by_onednn(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return result
 
 
-def _is_worth_it(x: Tensor, weight: Tensor) -> bool:
+def _is_worth_it(rows: int, x: Tensor, weight: Tensor) -> bool:
     """Whether this is a float32 product on a CPU of some size; autocast asks for another kind."""
     return (
         _ONEDNN is not None
+        and rows >= FEWEST_ROWS
         and x.device.type == "cpu"
         and x.dtype == weight.dtype == torch.float32
-        and x.numel() >= FEWEST_ROWS * x.shape[-1]
         and not torch.is_autocast_enabled("cpu")
     )

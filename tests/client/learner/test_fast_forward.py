@@ -13,7 +13,7 @@ from sapo_client.learner.batch import TrainingRow, micro_batches
 from sapo_client.learner.fast_forward import fast_logprobs, is_fast
 from sapo_client.learner.memory import keep_freed_memory
 from sapo_client.learner.policy import Policy, load_policy
-from sapo_client.learner.products import FEWEST_ROWS, FastLinear, product, with_fast_products
+from sapo_client.learner.products import FEWEST_ROWS, FastLinear, differentiable_product, with_fast_products
 
 KINDS = ("qwen2", "llama", "llama3-rope")
 PROMPTS = [(40, 41, 42), (50, 51, 52, 53, 54, 55, 56), (60,)]
@@ -137,11 +137,10 @@ def test_a_fast_layer_is_the_plain_one():
 
 def test_products_of_other_kinds_stay_torchs():
     x, weight = torch.randn(80, 8), torch.randn(16, 8)
-    assert torch.equal(
-        product(x.double(), weight.double()), nn.functional.linear(x.double(), weight.double())
-    )
+    expected = nn.functional.linear(x.double(), weight.double())
+    assert torch.equal(differentiable_product(x.double(), weight.double()), expected)
     with torch.autocast("cpu", torch.bfloat16):
-        assert product(x, weight).dtype == torch.bfloat16
+        assert differentiable_product(x, weight).dtype == torch.bfloat16
 
 
 def test_a_frozen_weight_costs_no_gradient():
