@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from sapo_client.cli.options import Common, command
 from sapo_client.cli.render import Grid
+
+if TYPE_CHECKING:
+    from sapo_client.bench.train import TrainCost
 
 UNITS = {"cpu": "CPU-s", "cuda": "s"}
 
@@ -71,6 +75,14 @@ def train(
     chosen = [peer for peer in names.split(",") if peer]
     costs = train_costs(chosen, load, folder.resolve(), common.output.note)
     document = {"format": "sapo/bench/train/1", "contestants": [asdict(cost) for cost in costs]}
+    common.output.emit(document, _grid(costs, UNITS[device]))
+
+
+def _grid(costs: Sequence[TrainCost], unit: str) -> Grid:
+    columns = (
+        *("contestant", "release", f"{unit} per step", "sapo's share of it", "tokens per step"),
+        *(f"tokens per {unit}", f"sampled per {unit}", "peak MiB"),
+    )
     rows = [
         (
             cost.name,
@@ -84,9 +96,4 @@ def train(
         )
         for cost in costs
     ]
-    unit = UNITS[device]
-    columns = (
-        *("contestant", "release", f"{unit} per step", "sapo's share of it", "tokens per step"),
-        *(f"tokens per {unit}", f"sampled per {unit}", "peak MiB"),
-    )
-    common.output.emit(document, Grid(columns, rows))
+    return Grid(columns, rows)

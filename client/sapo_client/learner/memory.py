@@ -29,9 +29,6 @@ ACTIVATION_MARGIN: Final = 1.5
 USABLE_SHARE: Final = 0.8
 """Of what is free now; others want some of it later."""
 
-_REFUSALS: Final = ("can't allocate memory", "could not create a", "could not execute a primitive")
-"""How PyTorch's allocator says that there is no memory, and how oneDNN does."""
-
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 """Names of settings in glibc's malloc.h."""
 
@@ -127,7 +124,7 @@ def give_back_freed_memory() -> None:
 
 def is_out_of_memory(error: RuntimeError) -> bool:
     """Whether an allocation failed, on a GPU or on the CPU."""
-    return isinstance(error, torch.OutOfMemoryError) or any(sign in str(error) for sign in _REFUSALS)
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 def halved(tokens: int, widest: int) -> int:

@@ -82,7 +82,10 @@ def _outer(left: Tensor, right: Tensor) -> Tensor:
 
 def _by_onednn(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     assert _ONEDNN is not None
-    result: Tensor = _ONEDNN(x, weight, bias, "none", [], "")
+    try:
+        result: Tensor = _ONEDNN(x, weight, bias, "none", [], "")
+    except RuntimeError:  # no room for a program of its own; if there is no memory at all, `linear` says so
+        return linear(x, weight, bias)
     return result
 
 

@@ -7,7 +7,7 @@ import torch
 from support.policies import make_policy_folder
 from torch import nn
 
-from sapo_client.learner import fast_forward
+from sapo_client.learner import fast_forward, products
 from sapo_client.learner.adapters import with_adapters
 from sapo_client.learner.batch import TrainingRow, micro_batches
 from sapo_client.learner.fast_forward import fast_logprobs, is_fast
@@ -141,6 +141,20 @@ def test_products_of_other_kinds_stay_torchs():
     assert torch.equal(differentiable_product(x.double(), weight.double()), expected)
     with torch.autocast("cpu", torch.bfloat16):
         assert differentiable_product(x, weight).dtype == torch.bfloat16
+
+
+def test_what_onednn_refuses_is_multiplied_by_torch(monkeypatch):
+    """As it does once it has no room for a program."""
+
+    def refuse(*_):
+        raise RuntimeError("could not create a primitive")
+
+    monkeypatch.setattr(products, "_ONEDNN", refuse)
+    x, weight = torch.randn(80, 8, requires_grad=True), torch.randn(16, 8)
+    found = differentiable_product(x, weight)
+    assert torch.equal(found, nn.functional.linear(x, weight))
+    found.sum().backward()
+    assert torch.allclose(x.grad, weight.sum(0).expand(80, -1), atol=1e-5)
 
 
 def test_a_frozen_weight_costs_no_gradient():
