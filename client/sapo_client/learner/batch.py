@@ -102,24 +102,21 @@ def micro_batches(
         return len(row.completion) if shared_prompts else row.width
 
     part: list[TrainingRow] = []
-    real = 0
+    prompts: set[tuple[int, ...]] = set()
+    real = widest = 0
     for row in sorted(rows, key=length):  # rows of one length stay beside the others of their group
         together = (len(part) + 1) * length(row)
         padding = together - real - length(row)
-        shared = _prompt_tokens([*part, row]) if shared_prompts else 0
-        if part and (together + shared > most_tokens or padding > most_padding):
+        shared = (len(prompts) + (row.prompt not in prompts)) * max(widest, len(row.prompt))
+        most_together = most_tokens - shared if shared_prompts else most_tokens
+        if part and (together > most_together or padding > most_padding):
             yield part
-            part, real = [], 0
+            part, prompts, real, widest = [], set(), 0, 0
         part.append(row)
-        real += length(row)
+        prompts.add(row.prompt)
+        real, widest = real + length(row), max(widest, len(row.prompt))
     if part:
         yield part
-
-
-def _prompt_tokens(rows: Sequence[TrainingRow]) -> int:
-    """Of their different prompts, filled up to one length."""
-    prompts = {row.prompt for row in rows}
-    return len(prompts) * max(map(len, prompts))
 
 
 def _advantages(group: TrainingGroup, baselines: Baselines | None) -> Sequence[float]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ from sapo_client.learner.logprobs import completion_logprobs
 if TYPE_CHECKING:
     from sapo_client.learner.policy import Policy
 
+T = TypeVar("T")
 
 MAX_ROWS: Final = 256
 """Rows decoded at once: more are no faster on a CPU, and the cache of a held-out set must fit anywhere."""
@@ -152,7 +153,7 @@ class PlainGenerator:
         rows: list[list[int]] = out[:, ids.shape[1] :].tolist()
         if greedy:
             return [[row] * count for row in rows]
-        return [rows[start : start + count] for start in range(0, len(rows), count)]
+        return _grouped(rows, count)
 
     def _completions(
         self, prompt: Sequence[int], rows: list[list[int]], temperature: float
@@ -183,5 +184,5 @@ def _ragged(values: Tensor, rows: list[list[int]]) -> list[Tensor]:
     return [value[: len(row)] for value, row in zip(values, rows, strict=True)]
 
 
-def _grouped(rows: list[Completion], size: int) -> list[list[Completion]]:
+def _grouped(rows: list[T], size: int) -> list[list[T]]:
     return [rows[start : start + size] for start in range(0, len(rows), size)]
