@@ -13,7 +13,7 @@ P + t holds every row's t-th new token.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,7 +22,10 @@ from torch import Tensor
 from torch.linalg import vector_norm
 from torch.nn.functional import pad, scaled_dot_product_attention, silu
 
-from sapo_client.learner.products import Product, product_for
+from sapo_client.learner.products import prepared
+
+Linear = Callable[[Tensor], Tensor]
+"""A linear layer: (..., N) to (..., M)."""
 
 Cache = list[tuple[Tensor, Tensor]]
 """Every layer's keys (B, K, D, S) and values (B, K, S, D)."""
@@ -56,16 +59,12 @@ def is_llama_shaped(model: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """One layer's weights, fused, each norm's among those that read from it."""
+    """One layer's products, fused, each norm's weight and attention's scale in those that they belong to."""
 
-    qkv: Tensor  # ((H + 2K) D, hidden)
-    qkv_bias: Tensor | None
-    out: Tensor
-    out_bias: Tensor | None
-    gate_up: Tensor  # (2 x inner, hidden)
-    gate_up_bias: Tensor | None
-    down: Tensor
-    down_bias: Tensor | None
+    qkv: Linear  # to (H + 2K) D
+    out: Linear
+    gate_up: Linear  # to 2 x inner
+    down: Linear
 
 
 class FastDecoder:
@@ -76,7 +75,7 @@ class FastDecoder:
         self._end, self._pad = end, pad
         self._embedding: Tensor = model.model.embed_tokens.weight
         self._norm: Tensor = model.model.norm.weight
-        self._head: Tensor = model.lm_head.weight
+        self._head = prepared(model.lm_head.weight)
         self._rotary = model.model.rotary_emb
         self._epsilon = self._norm.new_tensor(config.rms_norm_eps)
         self._heads: int = config.num_attention_heads
@@ -119,16 +118,15 @@ class FastDecoder:
             turns: each token's place as rotations, (B, T, D / 2), complex.
             mask: what is added to attention scores, (B, T, columns so far), 0 or minus infinity, if anything.
         """
-        hidden, product = self._embedding[ids], product_for(ids.numel(), self._embedding)
+        hidden = self._embedding[ids]
         turns = turns[:, :, None]
         if mask is not None:
-            mask = mask[:, None].repeat(1, 1, self._heads // self._kv_heads, 1)  # as queries will be folded
+            mask = mask[:, None]  # for all key-value heads
         for layer, kept in zip(self._layers, cache, strict=True):
             read = self._normed(hidden)
-            hidden = hidden + self._attention(layer, read, turns, kept, column, mask, product)
-            both = product(self._normed(hidden), layer.gate_up, layer.gate_up_bias)
-            gate, up = both.chunk(2, dim=-1)
-            hidden = hidden + product(silu(gate) * up, layer.down, layer.down_bias)
+            hidden = self._attention(layer, read, turns, kept, column, mask).add_(hidden)
+            gate, up = layer.gate_up(self._normed(hidden)).chunk(2, dim=-1)
+            hidden = layer.down(silu(gate).mul_(up)).add_(hidden)
         return hidden
 
     def turns(self, count: int) -> Tensor:
@@ -139,8 +137,7 @@ class FastDecoder:
 
     def logits(self, hidden: Tensor) -> Tensor:
         """(B, hidden) to (B, V), float32."""
-        multiply = product_for(len(hidden), self._embedding)
-        return multiply(self._normed(hidden) * self._norm, self._head, None).float()
+        return self._head(self._normed(hidden) * self._norm).float()
 
     def empty_cache(self, rows: int, columns: int) -> Cache:
         """Room for keys and values of every layer."""
@@ -167,11 +164,10 @@ class FastDecoder:
         cache: tuple[Tensor, Tensor],
         column: int,
         mask: Tensor | None,
-        product: Product,
     ) -> Tensor:
         rows, new, _ = hidden.shape
         kv_heads, group, stop = self._kv_heads, self._heads // self._kv_heads, column + new
-        each = product(hidden, layer.qkv, layer.qkv_bias).view(rows, new, -1, self._width)
+        each = layer.qkv(hidden).view(rows, new, -1, self._width)
         rotated = _rotated(each[:, :, :-kv_heads], turns)
         query, key, value = rotated[:, :, :-kv_heads], rotated[:, :, -kv_heads:], each[:, :, -kv_heads:]
         keys, values = cache
@@ -181,12 +177,13 @@ class FastDecoder:
         folded = query.view(rows, new, kv_heads, group, -1).permute(0, 2, 3, 1, 4).flatten(2, 3)
         if new > 1:  # a prompt from its start on, whose scores may be too many to be kept
             key, value = key.transpose(1, 2), value.transpose(1, 2)
-            mixed = scaled_dot_product_attention(folded, key, value, attn_mask=mask)
+            mask = None if mask is None else mask.repeat(1, 1, group, 1)  # as queries are folded
+            mixed = scaled_dot_product_attention(folded, key, value, attn_mask=mask, scale=1.0)
         else:  # no kernel is worth its start-up cost
-            scores = (folded * self._width**-0.5) @ keys[..., :stop]
-            mixed = (scores if mask is None else scores + mask).softmax(-1) @ values[:, :, :stop]
+            scores = folded @ keys[..., :stop]
+            mixed = (scores if mask is None else scores.add_(mask)).softmax(-1) @ values[:, :, :stop]
         unfolded = mixed.reshape(rows, kv_heads, group, new, -1).permute(0, 3, 1, 2, 4).flatten(2)
-        return product(unfolded, layer.out, layer.out_bias)
+        return layer.out(unfolded)
 
 
 class _State:
@@ -290,14 +287,16 @@ def _fused(layer: Any, width: int) -> _Layer:
     attention, mlp = layer.self_attn, layer.mlp
     qkv, gate_up = (attention.q_proj, attention.k_proj, attention.v_proj), (mlp.gate_proj, mlp.up_proj)
     return _Layer(
-        qkv=_paired([part.weight for part in qkv], width) * layer.input_layernorm.weight,
-        qkv_bias=None if qkv[0].bias is None else _paired([part.bias for part in qkv], width),
-        out=attention.o_proj.weight,
-        out_bias=attention.o_proj.bias,
-        gate_up=torch.cat([part.weight for part in gate_up]) * layer.post_attention_layernorm.weight,
-        gate_up_bias=None if gate_up[0].bias is None else torch.cat([part.bias for part in gate_up]),
-        down=mlp.down_proj.weight,
-        down_bias=mlp.down_proj.bias,
+        qkv=prepared(
+            _paired([part.weight for part in qkv], width) * layer.input_layernorm.weight,
+            None if qkv[0].bias is None else _paired([part.bias for part in qkv], width),
+        ),
+        out=prepared(attention.o_proj.weight, attention.o_proj.bias),
+        gate_up=prepared(
+            torch.cat([part.weight for part in gate_up]) * layer.post_attention_layernorm.weight,
+            None if gate_up[0].bias is None else torch.cat([part.bias for part in gate_up]),
+        ),
+        down=prepared(mlp.down_proj.weight, mlp.down_proj.bias),
     )
 
 
@@ -307,4 +306,4 @@ def _paired(parts: list[Tensor], width: int) -> Tensor:
         part.view(-1, 2, width // 2, *part.shape[1:]).transpose(1, 2).reshape(part.shape)
         for part in parts[:2]
     )
-    return torch.cat([query, key, parts[2]])
+    return torch.cat([query * width**-0.5, key, parts[2]])

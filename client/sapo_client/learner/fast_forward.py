@@ -1,18 +1,20 @@
 """Log-probabilities of completions for training, by models shaped like Llama on a CPU.
 
-What makes the difference: a prompt is read once for all of its completions; what lies between two matrix
-products is one function with a derivative of its own, not a dozen small ones whose results are all kept;
-query, key and value are one product, gate and up another; products are oneDNN's (``products.py``).
+What makes the difference: a prompt is read once for all of its completions; texts of whatever lengths lie one
+after the other, and only attention sets them out in rectangles; what lies between two matrix products is one
+function with a derivative of its own, not a dozen small ones whose results are all kept; query, key and value
+are one product, gate and up another; products are oneDNN's (``products.py``).
 
 Shapes: R completions of G different prompts; P longest prompt; T places of the longest completion that
-predict something, for its last token predicts nothing; N = G P + R T places, prompts first, rounded up;
-H heads, K key-value heads, Q = H / K queries of a key-value head, D head width.
+predict something, for its last token predicts nothing; N places, prompts' first, filled up; H heads, K
+key-value heads, Q = H / K queries of a key-value head, W = H + 2 K, D head width, V vocabulary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 import torch
@@ -21,12 +23,12 @@ from torch.linalg import vector_norm
 from torch.nn.functional import embedding, pad, silu
 
 from sapo_client.learner.fast_decoder import barred, is_llama_shaped
-from sapo_client.learner.products import FEWEST_ROWS, differentiable_product
+from sapo_client.learner.products import differentiable_product
 
 Row = tuple[Sequence[int], Sequence[int]]
 """A prompt's tokens and a completion's tokens."""
 
-_ROUND: Final = FEWEST_ROWS
+_ROUND: Final = 64
 """Products are of a multiple of so many rows: for each new number of rows oneDNN makes a new program."""
 
 
@@ -47,36 +49,46 @@ def fast_logprobs(model: Any, rows: Sequence[Row], filler: int, temperature: flo
     Returns:
         (R, T + 1); zero beyond a completion's end.
     """
-    layout, base, heads = _arranged(rows, filler), model.model, model.config.num_attention_heads
-    cos, sin = _rotations(model, layout.places)
+    config, base = model.config, model.model
+    layout = _arranged(rows, filler, config.num_attention_heads, config.num_key_value_heads)
+    cos, sin = _rotations(model, layout.positions)
     hidden = base.embed_tokens(layout.tokens)
     for layer in base.layers:
         attention, mlp = layer.self_attn, layer.mlp
-        read = _normed(hidden, layer.input_layernorm)
-        each = _joint(read, attention.q_proj, attention.k_proj, attention.v_proj)
-        mixed = _Attention.apply(each, cos, sin, layout, heads)  # type: ignore[no-untyped-call]
-        hidden = _joint(mixed, attention.o_proj).add_(hidden)
-        both = _joint(_normed(hidden, layer.post_attention_layernorm), mlp.gate_proj, mlp.up_proj)
+        projections = (attention.q_proj, attention.k_proj, attention.v_proj)
+        each = _joint(_normed(hidden, layer.input_layernorm), projections, layer.input_layernorm.weight)
+        mixed = _Attention.apply(each, cos, sin, layout)  # type: ignore[no-untyped-call]
+        hidden = _joint(mixed, (attention.o_proj,)).add_(hidden)
+        norm = layer.post_attention_layernorm
+        both = _joint(_normed(hidden, norm), (mlp.gate_proj, mlp.up_proj), norm.weight)
         opened = _Gated.apply(both)  # type: ignore[no-untyped-call]
-        hidden = _joint(opened, mlp.down_proj).add_(hidden)
+        hidden = _joint(opened, (mlp.down_proj,)).add_(hidden)
     # `embedding` picks rows, and unlike an index's its derivative is fast
-    logits = _joint(_normed(embedding(layout.kept, hidden), base.norm), model.lm_head)
-    table = (logits if temperature == 1.0 else logits / temperature).log_softmax(-1)
-    return torch.where(layout.mask, table[layout.predicting, layout.following], 0.0)
+    logits = _joint(_normed(embedding(layout.kept, hidden), base.norm) * base.norm.weight, (model.lm_head,))
+    if temperature != 1.0:
+        logits = logits / temperature
+    result: Tensor = _Chosen.apply(logits, layout)  # type: ignore[no-untyped-call]
+    return result
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Texts of one length among the places.
+    """Prompts or completions as attention wants them: rectangles of rows of a table.
+
+    Places after all texts fill them up.
 
     Attributes:
-        span: of the places.
-        texts: how many there are.
-        mask: what is added to attention scores, 0 or minus infinity; (P, P) or (R, 1, 1, T, P + T).
+        queries: a key-value head's queries in a row, (texts K, Q places).
+        keys: what these see, (texts K, places seen).
+        values: likewise.
+        results: as ``queries``, in a table of H rows for a place; in the others' there are W.
+        mask: what is added to scores, 0 or minus infinity; (texts, 1, places, places seen).
     """
 
-    span: slice
-    texts: int
+    queries: Tensor
+    keys: Tensor
+    values: Tensor
+    results: Tensor
     mask: Tensor
 
 
@@ -86,65 +98,85 @@ class _Layout:
 
     Attributes:
         tokens: (N,).
-        places: each token's position in its text, (1, N).
+        positions: each token's in its text, (1, N).
+        real: how many places there are before they are filled up.
+        heads: H.
+        parts: completions, prompts.
         owner: each completion's prompt, (R,).
-        kept: the places whose logits are computed: prompts' last ones, then completions'; rounded up.
-        predicting: which of these predicts each completion token, (R, T + 1).
-        following: the completion tokens, (R, T + 1).
-        mask: which of them are real, (R, T + 1).
+        results: of each place and head, where it is among the completions' results and the prompts', (N H,).
+        gradients: likewise among gradients of queries, keys and values, (N W,).
+        kept: the places whose logits are computed: prompts' last ones, then completions'; filled up.
+        mask: which of (R, T + 1) are tokens.
+        predicting: which of the kept places predicts each of them, (tokens,).
+        chosen: the tokens, (tokens,).
     """
 
     tokens: Tensor
-    places: Tensor
-    prompts: _Part
-    completions: _Part
+    positions: Tensor
+    real: int
+    heads: int
+    parts: tuple[_Part, _Part]
     owner: Tensor
+    results: Tensor
+    gradients: Tensor
     kept: Tensor
-    predicting: Tensor
-    following: Tensor
     mask: Tensor
+    predicting: Tensor
+    chosen: Tensor
 
 
-def _arranged(rows: Sequence[Row], filler: int) -> _Layout:
+def _arranged(rows: Sequence[Row], filler: int, heads: int, kv_heads: int) -> _Layout:
     numbers: dict[tuple[int, ...], int] = {}
     owner = torch.tensor([numbers.setdefault(tuple(prompt), len(numbers)) for prompt, _ in rows])
-    read, read_lengths = _rectangle(list(numbers), filler)
-    following, lengths = _rectangle([completion for _, completion in rows], filler)
-    (prompts, width), (texts, longest) = read.shape, following.shape
-    first, steps = prompts * width, torch.arange(longest)
-    stop = first + texts * (longest - 1)
-    last_read = torch.arange(prompts) * width + read_lengths - 1
-    written = torch.arange(first, stop)
-    absent = (torch.arange(width) >= read_lengths[owner, None, None]).expand(-1, longest - 1, -1)
-    later = _later(longest - 1).expand(texts, -1, -1)
+    read = torch.tensor([len(prompt) for prompt in numbers])
+    written = torch.tensor([len(completion) for _, completion in rows])
+    tokens = _flat([*numbers, *(completion[:-1] for _, completion in rows)])
+    first, real = int(read.sum()), len(tokens)
+    tokens = _filled(torch.cat([tokens, tokens.new_tensor([filler])]), filler)  # one filler at least
+    seen, own = _places(read, 0, real), _places(written - 1, first, real)
+    (prompts, width), (texts, longest) = seen.shape, own.shape
+    positions = torch.zeros_like(tokens)
+    positions[seen] = torch.arange(width)
+    positions[own] = read[owner, None] + torch.arange(longest)
+    absent = (seen == real)[owner, None].expand(-1, longest, -1)
+    barred_own = torch.cat([absent, _later(longest).expand(texts, -1, -1)], 2)
+    parts = (
+        _part(own, torch.cat([seen[owner], own], 1), heads, kv_heads, barred(barred_own)),
+        _part(seen, seen, heads, kv_heads, barred(_later(width)).expand(prompts, -1, -1)),
+    )
     return _Layout(
-        tokens=_rounded_up(torch.cat([read.flatten(), following[:, :-1].flatten()]), filler),
-        places=_rounded_up(
-            torch.cat(
-                [torch.arange(width).repeat(prompts), (read_lengths[owner, None] + steps[:-1]).flatten()]
-            ),
-            0,
-        )[None],
-        prompts=_Part(slice(0, first), prompts, barred(_later(width))),
-        completions=_Part(slice(first, stop), texts, barred(torch.cat([absent, later], -1))[:, None, None]),
+        tokens=tokens,
+        positions=positions[None],
+        real=real,
+        heads=heads,
+        parts=parts,
         owner=owner,
-        kept=_rounded_up(torch.cat([last_read, written]), 0),
-        predicting=torch.cat([owner[:, None], (written - first + prompts).view(texts, -1)], 1),
-        following=following,
-        mask=steps < lengths[:, None],
+        results=_found((part.results for part in parts), len(tokens) * heads),
+        gradients=_found(
+            (rows for part in parts for rows in (part.queries, part.keys, part.values)),
+            len(tokens) * (heads + 2 * kv_heads),
+        ),
+        kept=_filled(torch.cat([read.cumsum(0) - 1, torch.arange(first, real)]), 0),
+        mask=(mask := torch.arange(longest + 1) < written[:, None]),
+        predicting=torch.cat([owner[:, None], own - first + len(read)], 1)[mask],
+        chosen=_flat([completion for _, completion in rows]),
     )
 
 
-def _rectangle(texts: Sequence[Sequence[int]], filler: int) -> tuple[Tensor, Tensor]:
-    """Texts filled up on the right, (texts, longest), and their lengths."""
-    longest = max(map(len, texts))
-    tokens = torch.tensor([[*text, *[filler] * (longest - len(text))] for text in texts])
-    return tokens, torch.tensor([len(text) for text in texts])
+def _flat(texts: Sequence[Sequence[int]]) -> Tensor:
+    return torch.tensor(list(chain.from_iterable(texts)))
 
 
-def _rounded_up(values: Tensor, filler: int) -> Tensor:
-    """Filled up to a length that is met again and again; few places are not worth it."""
+def _filled(values: Tensor, filler: int) -> Tensor:
+    """Filled up to a length that is met again and again; few are not worth it."""
     return values if len(values) < _ROUND else pad(values, (0, -len(values) % _ROUND), value=filler)
+
+
+def _places(lengths: Tensor, first: int, beyond: int) -> Tensor:
+    """Texts that lie one after the other as a rectangle, (texts, longest)."""
+    steps = torch.arange(int(lengths.max()))
+    starts = first + lengths.cumsum(0) - lengths
+    return torch.where(steps < lengths[:, None], starts[:, None] + steps, beyond)
 
 
 def _later(count: int) -> Tensor:
@@ -152,13 +184,40 @@ def _later(count: int) -> Tensor:
     return torch.ones(count, count, dtype=torch.bool).triu(1)
 
 
-def _rotations(model: Any, places: Tensor) -> tuple[Tensor, Tensor]:
+def _part(own: Tensor, seen: Tensor, heads: int, kv_heads: int, mask: Tensor) -> _Part:
+    """Of places (texts, places) that see others (texts, places seen), but for a mask."""
+    numbers = torch.arange(heads + 2 * kv_heads)
+    queries, keys, values = numbers.split([heads, kv_heads, kv_heads])
+
+    def rows(places: Tensor, per_place: int, which: Tensor) -> Tensor:
+        each = places[:, None, None] * per_place + which.view(kv_heads, -1, 1)
+        return each.flatten(2).flatten(0, 1)
+
+    return _Part(
+        queries=rows(own, len(numbers), queries),
+        keys=rows(seen, len(numbers), keys),
+        values=rows(seen, len(numbers), values),
+        results=rows(own, heads, queries),
+        mask=mask[:, None],
+    )
+
+
+def _found(parts: Iterable[Tensor], size: int) -> Tensor:
+    """Where each row of a table is among these; what completions saw of their prompts is the prompts'."""
+    result, start = torch.zeros(size, dtype=torch.long), 0
+    for part in parts:
+        result[part.flatten()] = torch.arange(start, start + part.numel())
+        start += part.numel()
+    return result
+
+
+def _rotations(model: Any, positions: Tensor) -> tuple[Tensor, Tensor]:
     """Cosines and signed sines for all heads of queries and keys, written out: (N, H + K, D).
 
     Attention's scale is in those of queries.
     """
     heads = (model.config.num_attention_heads, model.config.num_key_value_heads)
-    cos, sin = (each[0, :, None] for each in model.model.rotary_emb(model.lm_head.weight, places))
+    cos, sin = (each[0, :, None] for each in model.model.rotary_emb(model.lm_head.weight, positions))
     near, far = sin.chunk(2, -1)
     sin, scale = torch.cat([-near, far], -1), sin.shape[-1] ** -0.5
     both = ([scale * each] * heads[0] + [each] * heads[1] for each in (cos, sin))
@@ -166,38 +225,36 @@ def _rotations(model: Any, places: Tensor) -> tuple[Tensor, Tensor]:
     return cos, sin
 
 
-def _joint(x: Tensor, *layers: Any) -> Tensor:
-    """Several linear layers' results side by side, by one product."""
-    if len(layers) == 1:
-        return differentiable_product(x, layers[0].weight, layers[0].bias)
-    bias = None if layers[0].bias is None else torch.cat([layer.bias for layer in layers])
-    return differentiable_product(x, torch.cat([layer.weight for layer in layers]), bias)
+def _joint(x: Tensor, layers: Sequence[Any], scale: Tensor | None = None) -> Tensor:
+    """Several linear layers' results side by side, by one product; of inputs times a scale."""
+    weight = layers[0].weight if len(layers) == 1 else torch.cat([layer.weight for layer in layers])
+    bias = layers[0].bias
+    if bias is not None and len(layers) > 1:
+        bias = torch.cat([layer.bias for layer in layers])
+    return differentiable_product(x, weight if scale is None else weight * scale, bias)
 
 
 def _normed(x: Tensor, norm: Any) -> Tensor:
-    result: Tensor = _Norm.apply(x, norm.weight, norm.variance_epsilon)  # type: ignore[no-untyped-call]
+    result: Tensor = _Norm.apply(x, norm.variance_epsilon)  # type: ignore[no-untyped-call]
     return result
 
 
 class _Norm(torch.autograd.Function):
-    """Root mean square norm, (N, hidden) and its weight (hidden,)."""
+    """Rows (N, hidden) divided by the root of their mean square."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+    def forward(ctx: Any, x: Tensor, epsilon: float) -> Tensor:
         size = vector_norm(x, dim=-1, keepdim=True)
         scale = size.square_().div_(x.shape[-1]).add_(epsilon).rsqrt_()
         unit = x * scale
-        ctx.save_for_backward(unit, scale, weight)
-        result: Tensor = unit * weight
-        return result
+        ctx.save_for_backward(unit, scale)
+        return unit
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
-        unit, scale, weight = ctx.saved_tensors
-        along = gradient * unit
-        inward = (along @ weight)[:, None] / unit.shape[-1]
-        outward = (gradient * weight).addcmul_(unit, inward, value=-1).mul_(scale)
-        return outward, along.sum(0), None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        unit, scale = ctx.saved_tensors
+        inward = (gradient * unit).mean(-1, keepdim=True)
+        return torch.addcmul(gradient, unit, inward, value=-1).mul_(scale), None
 
 
 class _Gated(torch.autograd.Function):
@@ -222,99 +279,93 @@ class _Gated(torch.autograd.Function):
 
 
 class _Attention(torch.autograd.Function):
-    """Rotation and attention, of queries, keys and values side by side: (N, (H + 2 K) D) to (N, H D).
+    """Rotation and attention, of queries, keys and values side by side: (N, W D) to (N, H D).
 
-    A prompt's places see what came before them, a completion's see its prompt, too. Probabilities are kept
-    for the derivative; the copies of a prompt's keys and values beside each completion's own are not.
+    A prompt's places see what came before them, a completion's see its prompt, too.
     """
 
     @staticmethod
-    def forward(ctx: Any, each: Tensor, cos: Tensor, sin: Tensor, layout: _Layout, heads: int) -> Tensor:
-        each = each.view(len(each), -1, cos.shape[-1])
-        turned = _turned(each[:, : cos.shape[1]], cos, sin)
-        mixed = _blank(turned[:, :heads], layout)
+    def forward(ctx: Any, each: Tensor, cos: Tensor, sin: Tensor, layout: _Layout) -> Tensor:
+        table = each.view(len(each), -1, cos.shape[-1])
+        turned = torch.empty_like(table)  # values stay where they are
+        _turn(table, turned, cos, sin)
+        table, turned = table.flatten(0, 1), turned.flatten(0, 1)
+        found, rooms = _rooms([part.results for part in layout.parts], table)
         kept = []
-        for part, query, keys, values in _facing(layout, turned, each, heads):
-            products = query @ keys.transpose(2, 3)
-            scores = products.view(*products.shape[:2], -1, *part.mask.shape[-2:]).add_(part.mask)
-            kept.append(scores.softmax(-1).view_as(products))
-            _rows(mixed, part, keys.shape[1]).copy_(_unfolded(kept[-1] @ values, heads))
-        ctx.save_for_backward(each, turned, cos, sin, *kept)
-        ctx.layout, ctx.heads = layout, heads
-        return mixed.flatten(1)
+        for part, room in zip(layout.parts, rooms, strict=True):
+            query, keys = embedding(part.queries, turned), embedding(part.keys, turned)
+            values = embedding(part.values, table)
+            products = query @ keys.mT
+            scores = products.view(len(part.mask), layout.heads, *part.mask.shape[-2:]).add_(part.mask)
+            chances = scores.softmax(-1).view_as(products)
+            torch.bmm(chances, values, out=room)
+            kept += [query, keys, values, chances]
+        ctx.save_for_backward(cos, sin, *kept)
+        ctx.layout = layout
+        return embedding(layout.results, found).view(len(each), -1)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
-        each, turned, cos, sin, *kept = ctx.saved_tensors
-        layout, heads, start = ctx.layout, ctx.heads, cos.shape[1]
-        gradient, result = gradient.view(len(each), heads, -1), _blank(each, layout)
-        of_queries, of_keys, of_values = result[:, :heads], result[:, heads:start], result[:, start:]
-        facing = list(_facing(layout, turned, each, heads))
-        for (part, query, keys, values), chances in zip(facing, kept, strict=True):
-            incoming = _folded(gradient, part, keys.shape[1])
-            of_chances = incoming @ values.transpose(2, 3)
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        cos, sin, *kept = ctx.saved_tensors
+        layout, incoming_table = ctx.layout, gradient.reshape(-1, cos.shape[-1])
+        parts = layout.parts
+        found, rooms = _rooms([r for p in parts for r in (p.queries, p.keys, p.values)], incoming_table)
+        for number, part in enumerate(parts):
+            query, keys, values, chances = kept[4 * number : 4 * number + 4]
+            of_query, of_keys, of_values = rooms[3 * number : 3 * number + 3]
+            incoming = embedding(part.results, incoming_table)
+            of_chances = incoming @ values.mT
             of_scores = torch.ops.aten._softmax_backward_data(of_chances, chances, -1, chances.dtype)
-            _rows(of_queries, part, keys.shape[1]).copy_(_unfolded(of_scores @ keys, heads))
-            _hand_back(of_scores.transpose(2, 3) @ query, of_keys, part, layout)
-            _hand_back(chances.transpose(2, 3) @ incoming, of_values, part, layout)
-        result[:, :start] = _turned(result[:, :start], cos, sin, back=True)
-        return result.flatten(1), None, None, None, None
+            torch.bmm(of_scores, keys, out=of_query)
+            torch.bmm(of_scores.mT, query, out=of_keys)
+            torch.bmm(chances.mT, incoming, out=of_values)
+        _, *of_completions, _, of_keys, of_values = rooms
+        for of_completion, of_prompt in zip(of_completions, (of_keys, of_values), strict=True):
+            _add_up(of_completion, of_prompt, layout.owner)
+        result = embedding(layout.gradients, found).view(len(gradient), -1, cos.shape[-1])
+        result[layout.real :] = 0
+        _turn(result, result, cos, sin, back=True)
+        return result.flatten(1), None, None, None
 
 
-def _facing(
-    layout: _Layout, turned: Tensor, each: Tensor, heads: int
-) -> Iterator[tuple[_Part, Tensor, Tensor, Tensor]]:
-    """Each part with its queries and the keys and values that they see, (texts, K, places, D)."""
-    kv_heads = turned.shape[1] - heads
-    sources = (turned[:, :heads], turned[:, heads:], each[:, turned.shape[1] :])
-    part = layout.prompts
-    query, keys, values = (_folded(source, part, kv_heads) for source in sources)
-    yield part, query, keys, values
-    part = layout.completions
-    if part.span.start < part.span.stop:
-        query, own_keys, own_values = (_folded(source, part, kv_heads) for source in sources)
-        yield (
-            part,
-            query,
-            torch.cat([keys[layout.owner], own_keys], 2),
-            torch.cat([values[layout.owner], own_values], 2),
-        )
+def _rooms(parts: Sequence[Tensor], like: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """Room for a row (D,) of each row number, as one table and part by part."""
+    whole = like.new_empty(sum(part.numel() for part in parts), like.shape[1])
+    rooms = whole.split([part.numel() for part in parts])
+    return whole, [room.view(*part.shape, like.shape[1]) for room, part in zip(rooms, parts, strict=True)]
 
 
-def _hand_back(found: Tensor, target: Tensor, part: _Part, layout: _Layout) -> None:
-    """Puts what a part's keys or values get, (texts, K, places, D), in their places; prompts' is added."""
-    seen = found.shape[2] - part.mask.shape[-2]
-    _rows(target, part, found.shape[1]).copy_(_unfolded(found[:, :, seen:], found.shape[1]))
-    if seen:
-        of_prompts = found.new_zeros(layout.prompts.texts, found.shape[1], seen, found.shape[3])
-        of_prompts.index_add_(0, layout.owner, found[:, :, :seen])
-        _rows(target, layout.prompts, found.shape[1]).add_(_unfolded(of_prompts, found.shape[1]))
+def _add_up(of_completions: Tensor, of_prompts: Tensor, owner: Tensor) -> None:
+    """Adds to prompts' gradients, (G K, P, D), what completions saw of them, (R K, P + T, D)."""
+    kv_heads = len(of_completions) // len(owner)
+    seen, total = (each.unflatten(0, (-1, kv_heads)) for each in (of_completions, of_prompts))
+    total.index_add_(0, owner, seen[:, :, : total.shape[2]])
 
 
-def _blank(like: Tensor, layout: _Layout) -> Tensor:
-    """Room for something of each place; zero where places only fill up."""
-    result = torch.empty(like.shape, dtype=like.dtype)
-    result[layout.completions.span.stop :] = 0
-    return result
+def _turn(table: Tensor, into: Tensor, cos: Tensor, sin: Tensor, *, back: bool = False) -> None:
+    """Rotary position embedding of a table's queries and keys, or its transpose; see ``_rotations``."""
+    table, into = table[:, : cos.shape[1]], into[:, : cos.shape[1]]
+    other = table.roll(table.shape[-1] // 2, -1)
+    torch.mul(table, cos, out=into).addcmul_(other, sin, value=-1 if back else 1)
 
 
-def _rows(x: Tensor, part: _Part, kv_heads: int) -> Tensor:
-    """A part of (N, K Q, D), seen as (texts, places, K, Q, D)."""
-    _, heads, width = x.shape
-    return x[part.span].view(part.texts, -1, kv_heads, heads // kv_heads, width)
+class _Chosen(torch.autograd.Function):
+    """Log-probabilities of the tokens that were chosen: logits (kept, V) to (R, T + 1)."""
 
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, layout: _Layout) -> Tensor:
+        table = logits.log_softmax(-1)
+        cells = layout.predicting * table.shape[1] + layout.chosen
+        ctx.save_for_backward(table, cells)
+        ctx.layout = layout
+        values = table.view(-1)[cells]
+        return values.new_zeros(layout.mask.shape).masked_scatter_(layout.mask, values)
 
-def _folded(x: Tensor, part: _Part, kv_heads: int) -> Tensor:
-    """A part of (N, K Q, D), a key-value head's queries in a row: (texts, K, Q x places, D)."""
-    return _rows(x, part, kv_heads).permute(0, 2, 3, 1, 4).flatten(2, 3)
-
-
-def _unfolded(x: Tensor, heads: int) -> Tensor:
-    """The reverse, seen as (texts, places, K, Q, D)."""
-    texts, kv_heads, _, width = x.shape
-    return x.view(texts, kv_heads, heads // kv_heads, -1, width).permute(0, 3, 1, 2, 4)
-
-
-def _turned(x: Tensor, cos: Tensor, sin: Tensor, *, back: bool = False) -> Tensor:
-    """Rotary position embedding, or its transpose, all (N, heads, D); see ``_rotations``."""
-    return (x * cos).addcmul_(x.roll(x.shape[-1] // 2, -1), sin, value=-1 if back else 1)
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        table, cells = ctx.saved_tensors
+        of_values = gradient[ctx.layout.mask]
+        totals = table.new_zeros(len(table)).index_add_(0, ctx.layout.predicting, of_values)
+        result = table.exp_().mul_(-totals[:, None])  # nobody needs the table again
+        result.view(-1).index_add_(0, cells, of_values)
+        return result, None

@@ -8,24 +8,35 @@ compiled graphs alone, so it is called by the operator that those use; where the
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-Product = Callable[[Tensor, Tensor, Tensor | None], Tensor]
-"""A linear layer's: (..., N), (M, N), (M,) to (..., M)."""
-
-FEWEST_ROWS: Final = 64
+FEWEST_ROWS: Final = 32
 """Below this, oneDNN's start of a fiftieth of a millisecond is not worth it."""
+
+_USUAL_ROWS: Final = 64
+"""For which a weight is laid out; others may use it as well."""
 
 _ONEDNN: Final = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
 
 
-def product_for(rows: int, like: Tensor) -> Product:
-    """How to multiply so many rows by weights of one kind, without gradients; as ``linear`` is called."""
-    return _by_onednn if _is_worth_it(rows, like, like) else linear
+def prepared(weight: Tensor, bias: Tensor | None = None) -> Callable[[Tensor], Tensor]:
+    """A linear layer that is to be used again and again, without gradients: (..., N) to (..., M).
+
+    oneDNN gets the weight, (M, N), laid out as it wants it, in a copy.
+    """
+    if not _is_worth_it(FEWEST_ROWS, weight, weight):
+        return partial(linear, weight=weight, bias=bias)
+    laid_out = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous(), _USUAL_ROWS)
+
+    def product(x: Tensor) -> Tensor:
+        return _by_onednn(x, laid_out, bias)
+
+    return product
 
 
 def differentiable_product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -85,7 +96,7 @@ def _by_onednn(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     try:
         result: Tensor = _ONEDNN(x, weight, bias, "none", [], "")
     except RuntimeError:  # no room for a program of its own; if there is no memory at all, `linear` says so
-        return linear(x, weight, bias)
+        return linear(x, weight.to_dense() if weight.is_mkldnn else weight, bias)
     return result
 
 

@@ -25,7 +25,7 @@ from sapo_client.learner.settings import LearnerSettings
 FAST_TOKENS: Final = 8192
 """Of a micro-batch; more are no faster."""
 
-MOST_PADDING: Final = {"cpu": 256, "cuda": 4096}
+MOST_PADDING: Final = {"cpu": 1024, "cuda": 4096}
 """Tokens of a micro-batch that only fill up; more cost more than another micro-batch does."""
 
 CPU_BUDGET_BYTES: Final = 4 * GIB

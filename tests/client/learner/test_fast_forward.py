@@ -92,7 +92,7 @@ def test_a_prompt_is_computed_once(policies, monkeypatch):
     rows = [(PROMPTS[1], text(3, i)) for i in range(6)]
     fast_logprobs(policies["qwen2"].model, rows, 0, 1.0)
     [layout] = seen
-    assert len(layout.tokens) == 7 + 6 * 2
+    assert layout.real == 7 + 6 * 2
 
 
 def row(prompt: tuple[int, ...], length: int) -> TrainingRow:
