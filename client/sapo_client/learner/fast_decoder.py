@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import torch
@@ -22,6 +23,7 @@ from torch import Tensor
 from torch.linalg import vector_norm
 from torch.nn.functional import pad, scaled_dot_product_attention, silu
 
+from sapo_client.learner.fused_layers import FusedLayer, barred, fused, head_width, pairs, rotations
 from sapo_client.learner.products import prepared
 
 Linear = Callable[[Tensor], Tensor]
@@ -29,9 +31,6 @@ Linear = Callable[[Tensor], Tensor]
 
 Cache = list[tuple[Tensor, Tensor]]
 """Every layer's keys (B, K, D, S) and values (B, K, S, D)."""
-
-LLAMA_SHAPED: Final = frozenset({"llama", "qwen2"})
-"""Model types whose layer this file computes; the exactness test covers each."""
 
 END_CHECK_STEPS: Final = 4
 """Looking for ended rows costs a synchronisation and a copy of the cache, so not every step."""
@@ -44,26 +43,13 @@ _BLOCK: Final = 64
 """Of a larger vocabulary, a block is drawn first, then one of its words."""
 
 
-def is_llama_shaped(model: Any) -> bool:
-    """Whether ``FastDecoder`` computes this very model."""
-    config = model.config
-    return (
-        config.model_type in LLAMA_SHAPED
-        and type(model).__name__ in ("LlamaForCausalLM", "Qwen2ForCausalLM")
-        and config.hidden_act == "silu"
-        and not getattr(config, "use_sliding_window", False)
-        and config.rope_parameters.get("rope_type", "default") in ("default", "linear", "llama3")
-        and not getattr(config, "quantization_config", None)
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """One layer's products, fused, each norm's weight and attention's scale in those that they belong to."""
+    """A fused layer's products, their weights laid out."""
 
-    qkv: Linear  # to (H + 2K) D
+    qkv: Linear
     out: Linear
-    gate_up: Linear  # to 2 x inner
+    gate_up: Linear
     down: Linear
 
 
@@ -76,12 +62,12 @@ class FastDecoder:
         self._embedding: Tensor = model.model.embed_tokens.weight
         self._norm: Tensor = model.model.norm.weight
         self._head = prepared(model.lm_head.weight)
-        self._rotary = model.model.rotary_emb
+        self._turns = partial(rotations, model)
         self._epsilon = self._norm.new_tensor(config.rms_norm_eps)
         self._heads: int = config.num_attention_heads
         self._kv_heads: int = config.num_key_value_heads
-        self._width: int = getattr(config, "head_dim", None) or config.hidden_size // self._heads
-        self._layers = [_fused(layer, self._width) for layer in model.model.layers]
+        self._width = head_width(config)
+        self._layers = [_laid_out(fused(layer, self._width)) for layer in model.model.layers]
 
     def run(
         self,
@@ -130,10 +116,8 @@ class FastDecoder:
         return hidden
 
     def turns(self, count: int) -> Tensor:
-        """Rotary embeddings of the first places as rotations, (count, D / 2), complex."""
-        places = torch.arange(count, device=self._embedding.device)[None]
-        cos, sin = (part[0, :, : self._width // 2] for part in self._rotary(self._embedding, places))
-        return torch.complex(cos, sin)
+        """Rotations of the first places, (count, D / 2), complex."""
+        return self._turns(torch.arange(count, device=self._embedding.device))
 
     def logits(self, hidden: Tensor) -> Tensor:
         """(B, hidden) to (B, V), float32."""
@@ -168,7 +152,7 @@ class FastDecoder:
         rows, new, _ = hidden.shape
         kv_heads, group, stop = self._kv_heads, self._heads // self._kv_heads, column + new
         each = layer.qkv(hidden).view(rows, new, -1, self._width)
-        rotated = _rotated(each[:, :, :-kv_heads], turns)
+        rotated = torch.view_as_real(pairs(each[:, :, :-kv_heads]) * turns).flatten(-2)
         query, key, value = rotated[:, :, :-kv_heads], rotated[:, :, -kv_heads:], each[:, :, -kv_heads:]
         keys, values = cache
         keys[..., column:stop] = key.permute(0, 2, 3, 1)
@@ -272,38 +256,6 @@ def _drawn(weights: Tensor, random: torch.Generator) -> Tensor:
     return _BLOCK * block + _drawn(inside, random)
 
 
-def _rotated(x: Tensor, turns: Tensor) -> Tensor:
-    """Rotary position embedding of pairs side by side: (B, T, heads, D), complex (B, T, 1, D / 2)."""
-    pairs = torch.view_as_complex(x.view(*x.shape[:-1], -1, 2))
-    return torch.view_as_real(pairs * turns).flatten(-2)
-
-
-def barred(where: Tensor) -> Tensor:
-    """Minus infinity there, 0 elsewhere, to be added to attention scores."""
-    return torch.zeros(where.shape, device=where.device).masked_fill_(where, -torch.inf)
-
-
-def _fused(layer: Any, width: int) -> _Layer:
-    attention, mlp = layer.self_attn, layer.mlp
-    qkv, gate_up = (attention.q_proj, attention.k_proj, attention.v_proj), (mlp.gate_proj, mlp.up_proj)
-    return _Layer(
-        qkv=prepared(
-            _paired([part.weight for part in qkv], width) * layer.input_layernorm.weight,
-            None if qkv[0].bias is None else _paired([part.bias for part in qkv], width),
-        ),
-        out=prepared(attention.o_proj.weight, attention.o_proj.bias),
-        gate_up=prepared(
-            torch.cat([part.weight for part in gate_up]) * layer.post_attention_layernorm.weight,
-            None if gate_up[0].bias is None else torch.cat([part.bias for part in gate_up]),
-        ),
-        down=prepared(mlp.down_proj.weight, mlp.down_proj.bias),
-    )
-
-
-def _paired(parts: list[Tensor], width: int) -> Tensor:
-    """Rows of query, key and value as one; of the first two, a head's i and i + D / 2 become neighbours."""
-    query, key = (
-        part.view(-1, 2, width // 2, *part.shape[1:]).transpose(1, 2).reshape(part.shape)
-        for part in parts[:2]
-    )
-    return torch.cat([query * width**-0.5, key, parts[2]])
+def _laid_out(layer: FusedLayer) -> _Layer:
+    products = (layer.qkv, layer.out, layer.gate_up, layer.down)
+    return _Layer(*(prepared(*product) for product in products))

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.linalg import vector_norm
 from torch.nn.functional import embedding, pad, silu
 
-from sapo_client.learner.fast_decoder import barred, is_llama_shaped
+from sapo_client.learner.fused_layers import barred, fused, head_width, is_llama_shaped, pairs, rotations
 from sapo_client.learner.products import differentiable_product
 
 Row = tuple[Sequence[int], Sequence[int]]
@@ -49,22 +49,24 @@ def fast_logprobs(model: Any, rows: Sequence[Row], filler: int, temperature: flo
     Returns:
         (R, T + 1); zero beyond a completion's end.
     """
-    config, base = model.config, model.model
+    config, base, width = model.config, model.model, head_width(model.config)
     layout = _arranged(rows, filler, config.num_attention_heads, config.num_key_value_heads)
-    cos, sin = _rotations(model, layout.positions)
-    hidden = base.embed_tokens(layout.tokens)
-    for layer in base.layers:
-        attention, mlp = layer.self_attn, layer.mlp
-        projections = (attention.q_proj, attention.k_proj, attention.v_proj)
-        each = _joint(_normed(hidden, layer.input_layernorm), projections, layer.input_layernorm.weight)
-        mixed = _Attention.apply(each, cos, sin, layout)  # type: ignore[no-untyped-call]
-        hidden = _joint(mixed, (attention.o_proj,)).add_(hidden)
-        norm = layer.post_attention_layernorm
-        both = _joint(_normed(hidden, norm), (mlp.gate_proj, mlp.up_proj), norm.weight)
+    turns = rotations(model, layout.positions)[:, None]
+    words = base.embed_tokens(layout.words)
+    hidden = embedding(layout.which, words)  # unlike an index's, its derivative is fast
+    for number, layer in enumerate(base.layers):
+        products = fused(layer, width)
+        # the first layer reads the same of a word wherever it stands
+        read = _normed(hidden if number else words, layer.input_layernorm)
+        each = differentiable_product(read, *products.qkv)
+        each = each if number else embedding(layout.which, each)
+        mixed = _Attention.apply(each, turns, layout)  # type: ignore[no-untyped-call]
+        hidden = differentiable_product(mixed, *products.out).add_(hidden)
+        both = differentiable_product(_normed(hidden, layer.post_attention_layernorm), *products.gate_up)
         opened = _Gated.apply(both)  # type: ignore[no-untyped-call]
-        hidden = _joint(opened, (mlp.down_proj,)).add_(hidden)
-    # `embedding` picks rows, and unlike an index's its derivative is fast
-    logits = _joint(_normed(embedding(layout.kept, hidden), base.norm) * base.norm.weight, (model.lm_head,))
+        hidden = differentiable_product(opened, *products.down).add_(hidden)
+    read = _normed(embedding(layout.kept, hidden), base.norm) * base.norm.weight
+    logits = differentiable_product(read, model.lm_head.weight)
     if temperature != 1.0:
         logits = logits / temperature
     result: Tensor = _Chosen.apply(logits, layout)  # type: ignore[no-untyped-call]
@@ -97,10 +99,12 @@ class _Layout:
     """What is computed, and where it is.
 
     Attributes:
-        tokens: (N,).
-        positions: each token's in its text, (1, N).
+        words: the different tokens, filled up.
+        which: of them is at each place, (N,).
+        positions: each token's in its text, (N,).
         real: how many places there are before they are filled up.
         heads: H.
+        kv_heads: K.
         parts: completions, prompts.
         owner: each completion's prompt, (R,).
         results: of each place and head, where it is among the completions' results and the prompts', (N H,).
@@ -111,10 +115,12 @@ class _Layout:
         chosen: the tokens, (tokens,).
     """
 
-    tokens: Tensor
+    words: Tensor
+    which: Tensor
     positions: Tensor
     real: int
     heads: int
+    kv_heads: int
     parts: tuple[_Part, _Part]
     owner: Tensor
     results: Tensor
@@ -123,6 +129,10 @@ class _Layout:
     mask: Tensor
     predicting: Tensor
     chosen: Tensor
+
+    def rotating(self, table: Tensor) -> Tensor:
+        """Queries and keys of a table, (N, W, D), as pairs, (N, H + K, D / 2), complex."""
+        return pairs(table[:, : self.heads + self.kv_heads])
 
 
 def _arranged(rows: Sequence[Row], filler: int, heads: int, kv_heads: int) -> _Layout:
@@ -135,6 +145,7 @@ def _arranged(rows: Sequence[Row], filler: int, heads: int, kv_heads: int) -> _L
     tokens = _filled(torch.cat([tokens, tokens.new_tensor([filler])]), filler)  # one filler at least
     seen, own = _places(read, 0, real), _places(written - 1, first, real)
     (prompts, width), (texts, longest) = seen.shape, own.shape
+    words, which = tokens.unique(return_inverse=True)
     positions = torch.zeros_like(tokens)
     positions[seen] = torch.arange(width)
     positions[own] = read[owner, None] + torch.arange(longest)
@@ -145,10 +156,12 @@ def _arranged(rows: Sequence[Row], filler: int, heads: int, kv_heads: int) -> _L
         _part(seen, seen, heads, kv_heads, barred(_later(width)).expand(prompts, -1, -1)),
     )
     return _Layout(
-        tokens=tokens,
-        positions=positions[None],
+        words=_filled(words, filler),
+        which=which,
+        positions=positions,
         real=real,
         heads=heads,
+        kv_heads=kv_heads,
         parts=parts,
         owner=owner,
         results=_found((part.results for part in parts), len(tokens) * heads),
@@ -211,29 +224,6 @@ def _found(parts: Iterable[Tensor], size: int) -> Tensor:
     return result
 
 
-def _rotations(model: Any, positions: Tensor) -> tuple[Tensor, Tensor]:
-    """Cosines and signed sines for all heads of queries and keys, written out: (N, H + K, D).
-
-    Attention's scale is in those of queries.
-    """
-    heads = (model.config.num_attention_heads, model.config.num_key_value_heads)
-    cos, sin = (each[0, :, None] for each in model.model.rotary_emb(model.lm_head.weight, positions))
-    near, far = sin.chunk(2, -1)
-    sin, scale = torch.cat([-near, far], -1), sin.shape[-1] ** -0.5
-    both = ([scale * each] * heads[0] + [each] * heads[1] for each in (cos, sin))
-    cos, sin = (torch.cat(each, 1) for each in both)
-    return cos, sin
-
-
-def _joint(x: Tensor, layers: Sequence[Any], scale: Tensor | None = None) -> Tensor:
-    """Several linear layers' results side by side, by one product; of inputs times a scale."""
-    weight = layers[0].weight if len(layers) == 1 else torch.cat([layer.weight for layer in layers])
-    bias = layers[0].bias
-    if bias is not None and len(layers) > 1:
-        bias = torch.cat([layer.bias for layer in layers])
-    return differentiable_product(x, weight if scale is None else weight * scale, bias)
-
-
 def _normed(x: Tensor, norm: Any) -> Tensor:
     result: Tensor = _Norm.apply(x, norm.variance_epsilon)  # type: ignore[no-untyped-call]
     return result
@@ -285,10 +275,10 @@ class _Attention(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, each: Tensor, cos: Tensor, sin: Tensor, layout: _Layout) -> Tensor:
-        table = each.view(len(each), -1, cos.shape[-1])
+    def forward(ctx: Any, each: Tensor, turns: Tensor, layout: _Layout) -> Tensor:
+        table = each.view(len(each), -1, 2 * turns.shape[-1])
         turned = torch.empty_like(table)  # values stay where they are
-        _turn(table, turned, cos, sin)
+        torch.mul(layout.rotating(table), turns, out=layout.rotating(turned))
         table, turned = table.flatten(0, 1), turned.flatten(0, 1)
         found, rooms = _rooms([part.results for part in layout.parts], table)
         kept = []
@@ -300,14 +290,14 @@ class _Attention(torch.autograd.Function):
             chances = scores.softmax(-1).view_as(products)
             torch.bmm(chances, values, out=room)
             kept += [query, keys, values, chances]
-        ctx.save_for_backward(cos, sin, *kept)
+        ctx.save_for_backward(turns, *kept)
         ctx.layout = layout
         return embedding(layout.results, found).view(len(each), -1)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
-        cos, sin, *kept = ctx.saved_tensors
-        layout, incoming_table = ctx.layout, gradient.reshape(-1, cos.shape[-1])
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        turns, *kept = ctx.saved_tensors
+        layout, incoming_table = ctx.layout, gradient.reshape(-1, 2 * turns.shape[-1])
         parts = layout.parts
         found, rooms = _rooms([r for p in parts for r in (p.queries, p.keys, p.values)], incoming_table)
         for number, part in enumerate(parts):
@@ -322,10 +312,10 @@ class _Attention(torch.autograd.Function):
         _, *of_completions, _, of_keys, of_values = rooms
         for of_completion, of_prompt in zip(of_completions, (of_keys, of_values), strict=True):
             _add_up(of_completion, of_prompt, layout.owner)
-        result = embedding(layout.gradients, found).view(len(gradient), -1, cos.shape[-1])
+        result = embedding(layout.gradients, found).view(len(gradient), -1, found.shape[1])
         result[layout.real :] = 0
-        _turn(result, result, cos, sin, back=True)
-        return result.flatten(1), None, None, None
+        layout.rotating(result).mul_(turns.conj_physical())
+        return result.flatten(1), None, None
 
 
 def _rooms(parts: Sequence[Tensor], like: Tensor) -> tuple[Tensor, list[Tensor]]:
@@ -340,13 +330,6 @@ def _add_up(of_completions: Tensor, of_prompts: Tensor, owner: Tensor) -> None:
     kv_heads = len(of_completions) // len(owner)
     seen, total = (each.unflatten(0, (-1, kv_heads)) for each in (of_completions, of_prompts))
     total.index_add_(0, owner, seen[:, :, : total.shape[2]])
-
-
-def _turn(table: Tensor, into: Tensor, cos: Tensor, sin: Tensor, *, back: bool = False) -> None:
-    """Rotary position embedding of a table's queries and keys, or its transpose; see ``_rotations``."""
-    table, into = table[:, : cos.shape[1]], into[:, : cos.shape[1]]
-    other = table.roll(table.shape[-1] // 2, -1)
-    torch.mul(table, cos, out=into).addcmul_(other, sin, value=-1 if back else 1)
 
 
 class _Chosen(torch.autograd.Function):

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from sapo_client.learner.fast_decoder import FastDecoder, is_llama_shaped
+from sapo_client.learner.fast_decoder import FastDecoder
+from sapo_client.learner.fused_layers import is_llama_shaped
 from sapo_client.learner.logprobs import completion_logprobs
 
 if TYPE_CHECKING:
