@@ -93,6 +93,11 @@ class _Part:
     results: Tensor
     mask: Tensor
 
+    @property
+    def sources(self) -> tuple[Tensor, Tensor, Tensor]:
+        """What attention computes with."""
+        return self.queries, self.keys, self.values
+
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
@@ -145,7 +150,7 @@ def _arranged(rows: Sequence[Row], filler: int, heads: int, kv_heads: int) -> _L
     tokens = _filled(torch.cat([tokens, tokens.new_tensor([filler])]), filler)  # one filler at least
     seen, own = _places(read, 0, real), _places(written - 1, first, real)
     (prompts, width), (texts, longest) = seen.shape, own.shape
-    words, which = tokens.unique(return_inverse=True)
+    words, which = torch.unique(tokens, return_inverse=True)
     positions = torch.zeros_like(tokens)
     positions[seen] = torch.arange(width)
     positions[own] = read[owner, None] + torch.arange(longest)
@@ -155,6 +160,7 @@ def _arranged(rows: Sequence[Row], filler: int, heads: int, kv_heads: int) -> _L
         _part(own, torch.cat([seen[owner], own], 1), heads, kv_heads, barred(barred_own)),
         _part(seen, seen, heads, kv_heads, barred(_later(width)).expand(prompts, -1, -1)),
     )
+    mask = torch.arange(longest + 1) < written[:, None]
     return _Layout(
         words=_filled(words, filler),
         which=which,
@@ -166,11 +172,10 @@ def _arranged(rows: Sequence[Row], filler: int, heads: int, kv_heads: int) -> _L
         owner=owner,
         results=_found((part.results for part in parts), len(tokens) * heads),
         gradients=_found(
-            (rows for part in parts for rows in (part.queries, part.keys, part.values)),
-            len(tokens) * (heads + 2 * kv_heads),
+            (each for part in parts for each in part.sources), len(tokens) * (heads + 2 * kv_heads)
         ),
         kept=_filled(torch.cat([read.cumsum(0) - 1, torch.arange(first, real)]), 0),
-        mask=(mask := torch.arange(longest + 1) < written[:, None]),
+        mask=mask,
         predicting=torch.cat([owner[:, None], own - first + len(read)], 1)[mask],
         chosen=_flat([completion for _, completion in rows]),
     )
@@ -200,7 +205,7 @@ def _later(count: int) -> Tensor:
 def _part(own: Tensor, seen: Tensor, heads: int, kv_heads: int, mask: Tensor) -> _Part:
     """Of places (texts, places) that see others (texts, places seen), but for a mask."""
     numbers = torch.arange(heads + 2 * kv_heads)
-    queries, keys, values = numbers.split([heads, kv_heads, kv_heads])
+    queries, keys, values = torch.split(numbers, [heads, kv_heads, kv_heads])
 
     def rows(places: Tensor, per_place: int, which: Tensor) -> Tensor:
         each = places[:, None, None] * per_place + which.view(kv_heads, -1, 1)
@@ -236,7 +241,7 @@ class _Norm(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, epsilon: float) -> Tensor:
         size = vector_norm(x, dim=-1, keepdim=True)
         scale = size.square_().div_(x.shape[-1]).add_(epsilon).rsqrt_()
-        unit = x * scale
+        unit: Tensor = x * scale
         ctx.save_for_backward(unit, scale)
         return unit
 
@@ -297,21 +302,19 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         turns, *kept = ctx.saved_tensors
-        layout, incoming_table = ctx.layout, gradient.reshape(-1, 2 * turns.shape[-1])
-        parts = layout.parts
-        found, rooms = _rooms([r for p in parts for r in (p.queries, p.keys, p.values)], incoming_table)
-        for number, part in enumerate(parts):
+        layout, table = ctx.layout, gradient.reshape(-1, 2 * turns.shape[-1])
+        found, rooms = _rooms([each for part in layout.parts for each in part.sources], table)
+        for number, part in enumerate(layout.parts):
             query, keys, values, chances = kept[4 * number : 4 * number + 4]
             of_query, of_keys, of_values = rooms[3 * number : 3 * number + 3]
-            incoming = embedding(part.results, incoming_table)
+            incoming = embedding(part.results, table)
             of_chances = incoming @ values.mT
             of_scores = torch.ops.aten._softmax_backward_data(of_chances, chances, -1, chances.dtype)
             torch.bmm(of_scores, keys, out=of_query)
             torch.bmm(of_scores.mT, query, out=of_keys)
             torch.bmm(chances.mT, incoming, out=of_values)
-        _, *of_completions, _, of_keys, of_values = rooms
-        for of_completion, of_prompt in zip(of_completions, (of_keys, of_values), strict=True):
-            _add_up(of_completion, of_prompt, layout.owner)
+        _add_up(rooms[1], rooms[4], layout.owner)
+        _add_up(rooms[2], rooms[5], layout.owner)
         result = embedding(layout.gradients, found).view(len(gradient), -1, found.shape[1])
         result[layout.real :] = 0
         layout.rotating(result).mul_(turns.conj_physical())
@@ -321,14 +324,14 @@ class _Attention(torch.autograd.Function):
 def _rooms(parts: Sequence[Tensor], like: Tensor) -> tuple[Tensor, list[Tensor]]:
     """Room for a row (D,) of each row number, as one table and part by part."""
     whole = like.new_empty(sum(part.numel() for part in parts), like.shape[1])
-    rooms = whole.split([part.numel() for part in parts])
+    rooms = torch.split(whole, [part.numel() for part in parts])
     return whole, [room.view(*part.shape, like.shape[1]) for room, part in zip(rooms, parts, strict=True)]
 
 
 def _add_up(of_completions: Tensor, of_prompts: Tensor, owner: Tensor) -> None:
     """Adds to prompts' gradients, (G K, P, D), what completions saw of them, (R K, P + T, D)."""
     kv_heads = len(of_completions) // len(owner)
-    seen, total = (each.unflatten(0, (-1, kv_heads)) for each in (of_completions, of_prompts))
+    seen, total = (each.view(-1, kv_heads, *each.shape[1:]) for each in (of_completions, of_prompts))
     total.index_add_(0, owner, seen[:, :, : total.shape[2]])
 
 

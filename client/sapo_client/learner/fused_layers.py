@@ -55,7 +55,8 @@ def is_llama_shaped(model: Any) -> bool:
 
 def head_width(config: Any) -> int:
     """D."""
-    return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    width: int = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return width
 
 
 def fused(layer: Any, width: int) -> FusedLayer:
@@ -85,7 +86,7 @@ def rotations(model: Any, positions: Tensor) -> Tensor:
 
 def pairs(heads: Tensor) -> Tensor:
     """Numbers that rotate together as complex ones, without a copy: (..., D) to (..., D / 2)."""
-    return torch.view_as_complex(heads.unflatten(-1, (-1, 2)))
+    return torch.view_as_complex(heads.view(*heads.shape[:-1], -1, 2))
 
 
 def barred(where: Tensor) -> Tensor:

@@ -136,9 +136,10 @@ class Trainer:
         if not rows:
             return iter(())
         with self._precision():
-            shared = is_fast(self.policy.model)
-        tokens, padding = self._watchdog.tokens(rows), self._watchdog.most_padding
-        return micro_batches(rows, tokens, padding, shared_prompts=shared)
+            own_forward = is_fast(self.policy.model)
+        tokens = self._watchdog.tokens(rows)
+        padding = self._watchdog.most_padding(own_forward=own_forward)
+        return micro_batches(rows, tokens, padding, shared_prompts=own_forward)
 
     def _backward(self, part: list[TrainingRow], size: float) -> tuple[float, int]:
         logprobs = self._logprobs(self.policy.model, part)

@@ -25,8 +25,11 @@ from sapo_client.learner.settings import LearnerSettings
 FAST_TOKENS: Final = 8192
 """Of a micro-batch; more are no faster."""
 
-MOST_PADDING: Final = {"cpu": 1024, "cuda": 4096}
+MOST_PADDING: Final = {"cpu": 256, "cuda": 4096}
 """Tokens of a micro-batch that only fill up; more cost more than another micro-batch does."""
+
+MOST_OWN_PADDING: Final = 1024
+"""Likewise in training's own forward pass, where attention alone computes them."""
 
 CPU_BUDGET_BYTES: Final = 4 * GIB
 """Of activations at once, for a CPU's memory is others', too."""
@@ -54,7 +57,6 @@ class Watchdog:
         self._checkpointing = settings.gradient_checkpointing
         self._logprobs = logprobs
         self._most_tokens = settings.micro_batch_tokens or FAST_TOKENS
-        self.most_padding = MOST_PADDING[policy.device.type]
         self.halvings = 0
         if self._checkpointing:
             policy.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
@@ -73,6 +75,10 @@ class Watchdog:
             budget = min(budget, CPU_BUDGET_BYTES)
         fitting = self._plan.row.tokens_within(budget, rows[-1].width)
         return min(self._most_tokens, fitting)
+
+    def most_padding(self, *, own_forward: bool) -> int:
+        """Tokens of a micro-batch that may only fill up."""
+        return MOST_OWN_PADDING if own_forward else MOST_PADDING[self._policy.device.type]
 
     @contextmanager
     def training(self) -> Iterator[None]:

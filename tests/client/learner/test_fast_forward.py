@@ -13,7 +13,13 @@ from sapo_client.learner.batch import TrainingRow, micro_batches
 from sapo_client.learner.fast_forward import fast_logprobs, is_fast
 from sapo_client.learner.memory import keep_freed_memory
 from sapo_client.learner.policy import Policy, load_policy
-from sapo_client.learner.products import FEWEST_ROWS, FastLinear, differentiable_product, with_fast_products
+from sapo_client.learner.products import (
+    FEWEST_ROWS,
+    FastLinear,
+    differentiable_product,
+    prepared,
+    with_fast_products,
+)
 
 KINDS = ("qwen2", "llama", "llama3-rope")
 PROMPTS = [(40, 41, 42), (50, 51, 52, 53, 54, 55, 56), (60,)]
@@ -85,14 +91,15 @@ def test_what_it_does_not_compute(policies):
     assert not is_fast(load_policy(policy.model.name_or_path, "cpu").model.double())
 
 
-def test_a_prompt_is_computed_once(policies, monkeypatch):
+def test_prompts_are_computed_once_and_padding_never(policies, monkeypatch):
     seen = []
     arranged = fast_forward._arranged
     monkeypatch.setattr(fast_forward, "_arranged", lambda *given: seen.append(arranged(*given)) or seen[-1])
-    rows = [(PROMPTS[1], text(3, i)) for i in range(6)]
+    rows = [(PROMPTS[i % 2], text(3 + i, i)) for i in range(6)]
     fast_logprobs(policies["qwen2"].model, rows, 0, 1.0)
     [layout] = seen
-    assert layout.real == 7 + 6 * 2
+    computed = 3 + 7 + 2 + 3 + 4 + 5 + 6 + 7  # a text's last token predicts nothing
+    assert (layout.real, len(layout.which)) == (computed, computed + 1)  # one place fills rectangles up
 
 
 def row(prompt: tuple[int, ...], length: int) -> TrainingRow:
@@ -135,6 +142,17 @@ def test_a_fast_layer_is_the_plain_one():
                 assert torch.allclose(fast.get_parameter(name).grad, parameter.grad, rtol=1e-4, atol=1e-2)
 
 
+@pytest.mark.parametrize("rows", [1, 80])
+def test_a_prepared_layer_is_the_plain_one(rows):
+    x, weight, bias = torch.randn(rows, 3, 8), torch.randn(16, 8), torch.randn(16)
+    for given in (bias, None):
+        expected = nn.functional.linear(x, weight, given)
+        assert torch.allclose(prepared(weight, given)(x), expected, atol=1e-5)
+    assert torch.equal(
+        prepared(weight.double())(x.double()), nn.functional.linear(x.double(), weight.double())
+    )
+
+
 def test_products_of_other_kinds_stay_torchs():
     x, weight = torch.randn(80, 8), torch.randn(16, 8)
     expected = nn.functional.linear(x.double(), weight.double())
@@ -153,6 +171,7 @@ def test_what_onednn_refuses_is_multiplied_by_torch(monkeypatch):
     x, weight = torch.randn(80, 8, requires_grad=True), torch.randn(16, 8)
     found = differentiable_product(x, weight)
     assert torch.equal(found, nn.functional.linear(x, weight))
+    assert torch.allclose(prepared(weight)(x), nn.functional.linear(x, weight), atol=1e-5)
     found.sum().backward()
     assert torch.allclose(x.grad, weight.sum(0).expand(80, -1), atol=1e-5)
 

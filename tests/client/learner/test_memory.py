@@ -9,8 +9,9 @@ import torch
 from support.policies import make_policy_folder
 
 from sapo_client.errors import SapoError
-from sapo_client.learner.batch import TrainingGroup, training_rows
+from sapo_client.learner.batch import TrainingGroup, TrainingRow, training_rows
 from sapo_client.learner.memory import (
+    ACTIVATION_MARGIN,
     RowCost,
     available_bytes,
     halved,
@@ -143,13 +144,13 @@ def test_checkpointing_keeps_less_and_changes_no_gradient(folder):
     parameters = list(lean.policy.model.parameters())
     rows = training_rows([group(4, 60)])
 
-    def kept() -> int:
+    def kept(rows: list[TrainingRow]) -> int:
         return kept_bytes(lambda: lean._logprobs(lean.policy.model, rows), parameters)
 
-    in_full = kept()
+    in_full, row_in_full = kept(rows), kept(rows[:1])
     with lean._watchdog.training():
-        assert kept() < 0.5 * in_full
-    assert lean._watchdog._plan.row.of(60) < plain._watchdog._plan.row.of(60)
+        assert kept(rows) < 0.5 * in_full
+    assert lean._watchdog._plan.row.of(rows[0].width) < ACTIVATION_MARGIN * row_in_full
     assert torch.allclose(gradients(lean, [group(4, 60)]), gradients(plain, [group(4, 60)]), atol=1e-6)
     assert not lean.policy.model.training, "sampling keeps its cache"
 
