@@ -143,7 +143,8 @@ class LocalLearner:
         )
 
     def _evaluate(self, temperature: float, step: int) -> dict[str, float]:
-        return self._held_out.pass_at_1(self._service, temperature, step)
+        seed = self._run.evaluation_seed(self._agent, step)
+        return self._held_out.pass_at_1(self._service, temperature, seed)
 
     def _require_same_road(self, entry: Entry, digest: str) -> None:
         if entry.batch != digest:

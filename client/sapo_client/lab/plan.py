@@ -179,6 +179,15 @@ class Run:
         """The identity of an agent: the same in every arm, so arms of one seed share their tasks."""
         return Person(f"{self.seed}/{number}")
 
+    def evaluation_seed(self, number: int, round_: int) -> int:
+        """What an agent's answers on the held-out set are sampled by after a round.
+
+        The same in every arm, which makes differences sharper. No two agents or seeds of an experiment share
+        one: their means would keep the luck of one draw, and no interval over seeds would show it.
+        """
+        name = f"lab evaluation {self.seed}/{number}/{round_}".encode()
+        return int.from_bytes(sha256(name).digest()[:8], "big") >> 1
+
 
 @dataclass(frozen=True, slots=True)
 class Person:

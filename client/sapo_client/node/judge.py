@@ -62,7 +62,7 @@ class Judge:
         task = question(self.manifest, beacon, self.account, step)
         try:
             prompt = (await self.checkers.check(task, ())).prompt
-            [answer] = await self.learner.evaluate([prompt], temperature=self.temperature, seed=step)
+            [answer] = await self.learner.evaluate([prompt], temperature=self.temperature, seed=task.seed)
             [reward] = (await self.checkers.check(task, (answer,))).rewards
         except CheckFailed:
             return  # a seed without a task, or a worker that died: this step has no question

@@ -19,6 +19,8 @@ from sapo_client.lab.journal import Journal, Row
 from sapo_client.lab.plan import ARMS, Plan, Run, arms_named, planned
 from sapo_client.lab.simulate import manifest_of, simulate
 from sapo_client.lab.store import Store
+from sapo_client.learner.service import Service
+from sapo_client.learner.wire import Message
 
 ALL_ARMS = ("8/0", "2/6", "8/0-dynamic")
 
@@ -70,6 +72,30 @@ def test_arms_mix_as_they_say(store: Store) -> None:
     assert tokens["2/6"] < tokens["8/0"] < tokens["8/0-dynamic"]
 
 
+def test_evaluations_share_their_luck_with_other_arms_alone(
+    plan: Plan, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One draw for all agents and seeds would move every mean together, and intervals would not show it."""
+    seen: list[int] = []
+    evaluate = Service.evaluate
+
+    def noted(service: Service, prompts: list[str], temperature: float, seed: int) -> Message:
+        if temperature:
+            seen.append(seed)
+        return evaluate(service, prompts, temperature, seed)
+
+    monkeypatch.setattr(Service, "evaluate", noted)
+    drawn = {}
+    for arm, seed in (("8/0", 0), ("2/6", 0), ("8/0", 1)):
+        seen.clear()
+        run = Run(replace(plan, rounds=2), ARMS[arm], seed)
+        simulate(run, store.manifest(), tmp_path / run.name, lambda _round: None)
+        drawn[arm, seed] = sorted(seen)
+    assert drawn["8/0", 0] == drawn["2/6", 0]
+    every = drawn["8/0", 0] + drawn["8/0", 1]
+    assert len(set(every)) == len(every) == 2 * 2 * 2  # seeds, agents, rounds
+
+
 def test_alone_the_batch_is_what_was_sampled(store: Store) -> None:
     for row in rows_of(store, "8/0"):
         assert row.batch == pytest.approx(row.local)
@@ -100,6 +126,8 @@ from pathlib import Path
 from sapo_client.lab.plan import ARMS, Run
 from sapo_client.lab.simulate import simulate
 from sapo_client.lab.store import Store
+from sapo_client.learner.service import Service
+from sapo_client.learner.wire import Message
 
 store = Store(Path(sys.argv[1]))
 run = Run(store.plan(), ARMS[sys.argv[2]], 0)
