@@ -39,7 +39,7 @@ class NodeMetrics:
         self._rounds = self._counter("sapo_rounds", "Rounds finished since the start.")
         self._step = self._gauge("sapo_step", "Optimiser steps of the policy, over all starts.")
         self._reward = self._gauge("sapo_reward_mean", "Mean reward of the last round's own completions.")
-        self._pool = self._gauge("sapo_pool_rollouts", "Verified rollouts of others at hand.")
+        self._pool = self._gauge("sapo_pool_rollouts", "Rollouts of others that wait to be verified.")
         self._peers = self._gauge("sapo_peers", "Connected peers.")
         self._messages = self._counter(
             "sapo_messages", "Messages from the network by verdict and reason.", "verdict", "reason"

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 _NODE_NOTE = (
     "Peers: most at once, attackers included. Rollouts a node shared, accepted from others (authentic, in "
-    "time), found dull (all answers earned the same), sampled into its own training, refused; points that "
-    "the ledger grants its account."
+    "time), found dull (all answers earned the same; auditors look at every rollout, others at those that "
+    "they draw), sampled into its own training, refused; points that the ledger grants its account."
 )
 _REFUSED_NOTE = "Each reason is a rule of verification/README.md."
 TOKEN_UNIT = 10**18

@@ -54,8 +54,8 @@ Every condition holds.
 | ada | 40 | 0.055 | 0.355 | 2 | 0 | 0 | 9 | 40 | 4 | 5 |
 
 Peers: most at once, attackers included. Rollouts a node shared, accepted from others (authentic, in time), \
-found dull (all answers earned the same), sampled into its own training, refused; points that \
-the ledger grants its account.
+found dull (all answers earned the same; auditors look at every rollout, others at those that they draw), \
+sampled into its own training, refused; points that the ledger grants its account.
 
 ## Refused, by reason
 
