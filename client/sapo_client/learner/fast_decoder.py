@@ -1,10 +1,9 @@
-"""Key-value-cache decoding for models shaped like Llama, about twice as fast on a CPU as ``generate``.
+"""Key-value-cache decoding for models shaped like Llama, over three times as fast on a CPU as ``generate``.
 
-What makes the difference: query, key and value weights (and gate and up) are one matrix product; a prompt
-is read once for its whole group; the cache is preallocated, its keys transposed as their product wants them;
-grouped queries fold into the length axis, so that keys are never repeated; numbers that rotate together lie
-side by side, so that a rotation is one complex product; the head runs on the last position alone; a token is
-drawn with two or three random numbers, not one per word; rows that ended leave the batch.
+What makes the difference: layers are fused (``fused_layers.py``) and their weights laid out once; a prompt is
+read once for its whole group; the cache is preallocated, its keys transposed as their product wants them;
+grouped queries fold into the length axis, so that keys are never repeated; the head runs on the last position
+alone; a token is drawn with two or three random numbers, not one per word; rows that ended leave the batch.
 
 Shapes: B rows, P longest prompt, N new tokens, S = P + N cache columns, H heads, K key-value heads,
 G = H / K queries of a key-value head, D head width, V vocabulary. Prompts are padded on the left, so column
@@ -34,7 +33,6 @@ Cache = list[tuple[Tensor, Tensor]]
 
 END_CHECK_STEPS: Final = 4
 """Looking for ended rows costs a synchronisation and a copy of the cache, so not every step."""
-
 
 _AT_ONCE: Final = 1024
 """Words among which one is drawn at once, by a running sum."""
