@@ -22,6 +22,7 @@ _USUAL_ROWS: Final = 64
 """For which a weight is laid out; others may use it as well."""
 
 _ONEDNN: Final = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+_LAY_OUT: Final = getattr(torch.ops.mkldnn, "_reorder_linear_weight", None)
 
 
 def prepared(weight: Tensor, bias: Tensor | None = None) -> Callable[[Tensor], Tensor]:
@@ -29,9 +30,14 @@ def prepared(weight: Tensor, bias: Tensor | None = None) -> Callable[[Tensor], T
 
     oneDNN gets the weight, (M, N), laid out as it wants it, in a copy.
     """
+    plain = partial(linear, weight=weight, bias=bias)
     if not _is_worth_it(FEWEST_ROWS, weight, weight):
-        return partial(linear, weight=weight, bias=bias)
-    laid_out = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous(), _USUAL_ROWS)
+        return plain
+    assert _LAY_OUT is not None
+    try:
+        laid_out = _LAY_OUT(weight.detach().contiguous(), _USUAL_ROWS)
+    except RuntimeError:  # as in a product
+        return plain
 
     def product(x: Tensor) -> Tensor:
         return _by_onednn(x, laid_out, bias)
@@ -104,6 +110,7 @@ def _is_worth_it(rows: int, x: Tensor, weight: Tensor) -> bool:
     """Whether this is a float32 product on a CPU of some size; autocast asks for another kind."""
     return (
         _ONEDNN is not None
+        and _LAY_OUT is not None
         and rows >= FEWEST_ROWS
         and x.device.type == "cpu"
         and x.dtype == weight.dtype == torch.float32

@@ -161,13 +161,15 @@ def test_products_of_other_kinds_stay_torchs():
         assert differentiable_product(x, weight).dtype == torch.bfloat16
 
 
-def test_what_onednn_refuses_is_multiplied_by_torch(monkeypatch):
+@pytest.mark.parametrize("lay_out", [None, products._LAY_OUT], ids=["nothing", "weights"])
+def test_what_onednn_refuses_is_multiplied_by_torch(lay_out, monkeypatch):
     """As it does once it has no room for a program."""
 
     def refuse(*_):
         raise RuntimeError("could not create a primitive")
 
     monkeypatch.setattr(products, "_ONEDNN", refuse)
+    monkeypatch.setattr(products, "_LAY_OUT", lay_out or refuse)
     x, weight = torch.randn(80, 8, requires_grad=True), torch.randn(16, 8)
     found = differentiable_product(x, weight)
     assert torch.equal(found, nn.functional.linear(x, weight))
