@@ -12,6 +12,7 @@ from hashlib import sha256
 from typing import Any, Final, get_args
 
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.learner.seeds import sampling_seed
 from sapo_client.learner.settings import DeviceChoice
 from sapo_protocol import ed25519, secp256k1
 from sapo_protocol.errors import LocalProtocolError
@@ -185,8 +186,7 @@ class Run:
         The same in every arm, which makes differences sharper. No two agents or seeds of an experiment share
         one: their means would keep the luck of one draw, and no interval over seeds would show it.
         """
-        name = f"lab evaluation {self.seed}/{number}/{round_}".encode()
-        return int.from_bytes(sha256(name).digest()[:8], "big") >> 1
+        return sampling_seed(f"lab evaluation {self.seed}/{number}/{round_}")
 
 
 @dataclass(frozen=True, slots=True)

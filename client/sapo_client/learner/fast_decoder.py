@@ -13,7 +13,6 @@ P + t holds every row's t-th new token.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -22,7 +21,7 @@ from torch import Tensor
 from torch.linalg import vector_norm
 from torch.nn.functional import pad, scaled_dot_product_attention, silu
 
-from sapo_client.learner.fused_layers import FusedLayer, barred, fused, head_width, pairs, rotations
+from sapo_client.learner.fused_layers import Affine, FusedLayer, barred, fused, head_width, pairs, rotations
 from sapo_client.learner.products import prepared
 
 Linear = Callable[[Tensor], Tensor]
@@ -39,16 +38,6 @@ _AT_ONCE: Final = 1024
 
 _BLOCK: Final = 64
 """Of a larger vocabulary, a block is drawn first, then one of its words."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Layer:
-    """A fused layer's products, their weights laid out."""
-
-    qkv: Linear
-    out: Linear
-    gate_up: Linear
-    down: Linear
 
 
 class FastDecoder:
@@ -140,7 +129,7 @@ class FastDecoder:
 
     def _attention(
         self,
-        layer: _Layer,
+        layer: FusedLayer[Linear],
         hidden: Tensor,
         turns: Tensor,
         cache: tuple[Tensor, Tensor],
@@ -254,6 +243,6 @@ def _drawn(weights: Tensor, random: torch.Generator) -> Tensor:
     return _BLOCK * block + _drawn(inside, random)
 
 
-def _laid_out(layer: FusedLayer) -> _Layer:
+def _laid_out(layer: FusedLayer[Affine]) -> FusedLayer[Linear]:
     products = (layer.qkv, layer.out, layer.gate_up, layer.down)
-    return _Layer(*(prepared(*product) for product in products))
+    return FusedLayer(*(prepared(*product) for product in products))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -23,9 +23,12 @@ LLAMA_SHAPED: Final = frozenset({"llama", "qwen2"})
 """Model types whose layers these are; the exactness tests cover each."""
 
 
+Product = TypeVar("Product")
+
+
 @dataclass(frozen=True, slots=True)
-class FusedLayer:
-    """One layer's products, differentiable with regard to the model's own weights.
+class FusedLayer(Generic[Product]):
+    """One layer's products: what multiplies, or the weights that it multiplies by.
 
     Attributes:
         qkv: to (H + 2 K) D.
@@ -34,10 +37,10 @@ class FusedLayer:
         down: from inner.
     """
 
-    qkv: Affine
-    out: Affine
-    gate_up: Affine
-    down: Affine
+    qkv: Product
+    out: Product
+    gate_up: Product
+    down: Product
 
 
 def is_llama_shaped(model: Any) -> bool:
@@ -59,8 +62,8 @@ def head_width(config: Any) -> int:
     return width
 
 
-def fused(layer: Any, width: int) -> FusedLayer:
-    """A layer of transformers', its heads so wide."""
+def fused(layer: Any, width: int) -> FusedLayer[Affine]:
+    """Weights of a layer of transformers', its heads so wide; differentiable with regard to its own."""
     attention, mlp = layer.self_attn, layer.mlp
     qkv, gate_up = (attention.q_proj, attention.k_proj, attention.v_proj), (mlp.gate_proj, mlp.up_proj)
     return FusedLayer(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from sapo_client.learner.batch import TrainingGroup
 from sapo_client.learner.checkpoint import CheckpointStore, Counters
 from sapo_client.learner.generate import Completion, Generator, generator_for
 from sapo_client.learner.policy import load_policy
+from sapo_client.learner.seeds import sampling_seed
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.trainer import Trainer
 from sapo_client.learner.wire import Message
@@ -180,9 +180,9 @@ class Service:
 
     def _sample_seed(self) -> int:
         """The next seed of the sampler's stream, a function of root seed and count."""
-        name = f"{self._settings.seed}/sample/{self._samples}".encode()
+        seed = sampling_seed(f"{self._settings.seed}/sample/{self._samples}")
         self._samples += 1
-        return int.from_bytes(hashlib.sha256(name).digest()[:8], "big") >> 1
+        return seed
 
     def _resume(self) -> None:
         if self._settings.fresh:

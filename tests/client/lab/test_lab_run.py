@@ -126,8 +126,6 @@ from pathlib import Path
 from sapo_client.lab.plan import ARMS, Run
 from sapo_client.lab.simulate import simulate
 from sapo_client.lab.store import Store
-from sapo_client.learner.service import Service
-from sapo_client.learner.wire import Message
 
 store = Store(Path(sys.argv[1]))
 run = Run(store.plan(), ARMS[sys.argv[2]], 0)
