@@ -27,7 +27,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 SLOW_FOLDERS = ("tests/verification/", "tests/client/")
 STORY = {"test_rounds.py", "test_verify_file.py", "test_live_reports.py", "test_learner_death.py"}
-"""Files about one story, which takes a minute to happen (``tests/client/node/conftest.py``)."""
+"""Files about one story, which takes a minute to happen (``tests/client/conftest.py``)."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

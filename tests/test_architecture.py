@@ -21,9 +21,9 @@ HEAVY = {"torch", "trio", "web3", "libp2p", "reasoning_gym", "transformers"}
 
 BUILDERS = {
     "SignedEnvelope": "protocol/sapo_protocol/envelope.py",
-    "AdmittedRollout": "verification/sapo_verification/admission.py",
+    "AdmittedRollout": "verification/sapo_verification/admission/rollouts.py",
     "VerifiedRollout": "verification/sapo_verification/verifier.py",
-    "SampledBatch": "verification/sapo_verification/sampler.py",
+    "SampledBatch": "verification/sapo_verification/sampling/sampler.py",
 }
 """Each step of the ladder of trust, and the one file that may build it."""
 
@@ -73,11 +73,15 @@ def test_the_protocol_loads_nothing_heavy() -> None:
 
 def test_verification_loads_nothing_heavy_but_the_checkers_event_loop() -> None:
     """ReasoningGYM belongs to the workers; trio to the pool that talks to them."""
-    needs_trio = {"sapo_verification.checkers", "sapo_verification.verifier", "sapo_verification.sampler"}
+    needs_trio = {
+        "sapo_verification.jail.checkers",
+        "sapo_verification.verifier",
+        "sapo_verification.sampling.sampler",
+    }
     started = {
-        "sapo_verification.jail_probe",
-        "sapo_verification.jail_child",
-        "sapo_verification.jail_warden",
+        "sapo_verification.jail.probe",
+        "sapo_verification.jail.child",
+        "sapo_verification.jail.warden",
     }
     modules = [name for name in _modules("verification") if name not in started]
     assert _loaded_by([name for name in modules if name not in needs_trio]) == set()

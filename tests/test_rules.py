@@ -7,7 +7,7 @@ import pytest
 from reference.vectors import admission_files, load
 
 from sapo_protocol.rules import Rule
-from sapo_verification.penalties import CONSEQUENCES, HARD, SOFT, verdict
+from sapo_verification.reputation.penalties import CONSEQUENCES, HARD, SOFT, verdict
 
 ROOT = Path(__file__).parents[1]
 SPECIFICATION = (ROOT / "protocol/README.md").read_text(encoding="utf-8")

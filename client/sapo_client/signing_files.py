@@ -9,8 +9,8 @@ from sapo_client import locks
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.paths import DataDir
 from sapo_protocol.errors import LocalProtocolError
-from sapo_verification.signing import Mark, SigningDatabase
-from sapo_verification.signing_interchange import MAX_FILE_BYTES, marks_from_json, marks_to_json
+from sapo_verification.signing.database import Mark, SigningDatabase
+from sapo_verification.signing.interchange import MAX_FILE_BYTES, marks_from_json, marks_to_json
 
 
 def export_signing(data: DataDir, destination: Path) -> tuple[Mark, ...]:

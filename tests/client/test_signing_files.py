@@ -11,7 +11,7 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.paths import DataDir
 from sapo_client.signing_files import export_signing, import_signing
 from sapo_protocol.identifiers import Account, SwarmId
-from sapo_verification.signing import Mark, SigningDatabase
+from sapo_verification.signing.database import Mark, SigningDatabase
 
 SWARM, ALICE = SwarmId(b"\x01" * 32), Account(b"\x0a" * 20)
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from support.anvil import Anvil, running_anvil
 
-from sapo_client.testnet.processes import Child, spawn, stop, wait_until
+from sapo_client.testnet.processes import ChildProcess, spawn, stop, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
@@ -35,7 +35,7 @@ class Reader:
     def __init__(self, folder: Path, anvil: Anvil) -> None:
         self._folder = folder
         self._anvil = anvil
-        self._nodes: list[Child] = []
+        self._nodes: list[ChildProcess] = []
         self._environment = {
             "HOME": str(folder),
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",

@@ -29,21 +29,21 @@ from support.ledger import (
 )
 from support.network import ForkingEngine, Network
 
-from sapo_client.ledger.artefact import load
+from sapo_client.founding.contracts import Deployment
+from sapo_client.ledger.artifact import load
 from sapo_client.ledger.chain import DEFAULT_CHAIN_ID
-from sapo_client.ledger.chain.engine import Birth
+from sapo_client.ledger.chain.engine import Genesis
 from sapo_client.ledger.chain.store import LogFilter
-from sapo_client.ledger.contract import Ledger, Registry
-from sapo_client.ledger.deploy import Deployment
+from sapo_client.ledger.contract import EpochLedgerContract, Registry
 from sapo_client.ledger.errors import LedgerError
-from sapo_client.ledger.outbox import Entry, State
+from sapo_client.ledger.outbox import EntryState, OutboxEntry
 from sapo_client.ledger.rpc import Rpc
 from sapo_client.ledger.sender import Sender
 from sapo_client.ledger.transactions import Call
-from sapo_client.node.archive import Archive
 from sapo_protocol import merkle, secp256k1
 from sapo_protocol.eip712 import Domain, EpochRoot
 from sapo_protocol.identifiers import Account, ContentId, SwarmId
+from sapo_verification.admission.contribution_store import ContributionStore
 
 CONFIRMATIONS: Final = 3
 DEEPEST_REORGANISATION: Final = CONFIRMATIONS - 1
@@ -96,7 +96,7 @@ class Ground:
         self.foreign.engine.close()
 
     def _open(self, path: Path, chain_id: int) -> Network:
-        birth = Birth(chain_id, tuple(sorted(map(address, FUNDED))))
+        birth = Genesis(chain_id, tuple(sorted(map(address, FUNDED))))
         return Network(ForkingEngine(path, birth, now=lambda: self.seconds))
 
     def _use_up_nonces(self) -> None:
@@ -157,7 +157,7 @@ class Play:
         """A process starts from what is on disk."""
         self._outbox = FaultyOutbox(self._folder / "outbox.sqlite", owner="schedule")
         self._outbox.weather = self.weather
-        self._archive = Archive(self._folder / "node.sqlite", SWARM)
+        self._archive = ContributionStore(self._folder / "node.sqlite", SWARM)
         names = {str(number): endpoint for number, endpoint in enumerate(self._endpoints)}
         rpc = Rpc(
             tuple(names),
@@ -184,7 +184,7 @@ class Play:
     def _all_wishes(self) -> list[tuple[str, str, Call]]:
         rpc = Rpc(())
         registry = Registry(rpc, self._ground.deployment.registry)
-        ledger = Ledger(rpc, self._ground.deployment.ledger)
+        ledger = EpochLedgerContract(rpc, self._ground.deployment.ledger)
         domain = Domain(DEFAULT_CHAIN_ID, ledger.address)
         posts = [
             ("post", str(root.epoch), Call(ledger.address, ledger.post(root, sign(root, domain))))
@@ -294,8 +294,8 @@ class Play:
         replacements = sum(len(signed) - 1 for signed in by_nonce.values())
         return Outcome(self._seed, tuple(findings), kills, faults, replacements, struck)
 
-    def _unfinished(self, entries: list[Entry]) -> list[str]:
-        left = [entry for entry in entries if entry.state is not State.CONFIRMED]
+    def _unfinished(self, entries: list[OutboxEntry]) -> list[str]:
+        left = [entry for entry in entries if entry.state is not EntryState.CONFIRMED]
         words = [f"{entry.kind} {entry.key} is {entry.state}: {entry.note}" for entry in left]
         return words + ([f"{len(entries)} wishes kept"] if len(entries) != len(self._wishes) else [])
 

@@ -16,7 +16,7 @@ from vectors.world import NOW_MS, PLAIN, STRANGER, frame
 
 from sapo_protocol.envelope import Kind
 from sapo_protocol.manifest_file import manifest_to_json
-from sapo_verification.certificates import CertificateBook
+from sapo_verification.admission.certificates import CertificateBook
 
 SESSION = 200
 """Envelopes that one node hears: enough for duplicates and double use of slots."""

@@ -16,7 +16,7 @@ from sapo_protocol.encoding import decode, encode
 from sapo_protocol.identifiers import Account, Digest
 from sapo_protocol.rollout import parse_rollout
 from sapo_protocol.rules import Rule
-from sapo_verification.answers import MAX_ANSWER_CHARACTERS, WHITESPACE, extract, holds_code
+from sapo_verification.tasks.answers import MAX_ANSWER_CHARACTERS, WHITESPACE, extract, holds_code
 
 
 def decoder(data: bytes) -> None:

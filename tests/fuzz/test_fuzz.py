@@ -9,7 +9,7 @@ from fuzz.session import SESSION, Figures, play
 from fuzz.targets import TARGETS
 
 from sapo_protocol import ed25519, rollout
-from sapo_verification.admission import Admission
+from sapo_verification.admission.rollouts import Admission
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 

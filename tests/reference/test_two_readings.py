@@ -24,7 +24,7 @@ from sapo_protocol.envelope import Kind
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.manifest_file import manifest_to_json
 from sapo_protocol.rules import Rule
-from sapo_verification.penalties import verdict
+from sapo_verification.reputation.penalties import verdict
 
 HERE = Path(__file__).parent
 MANIFESTS = load("manifests")

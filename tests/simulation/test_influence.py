@@ -19,7 +19,7 @@ from support.simulation import (
 from support.swarm import EPOCH
 
 from sapo_protocol.errors import Reason
-from sapo_verification.sampler import SamplingPolicy, capped_shares
+from sapo_verification.sampling.sampler import SamplingPolicy, capped_shares
 
 HONEST = [Author(number, steady(8)) for number in range(20)]
 WARM_UP = 12

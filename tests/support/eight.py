@@ -18,23 +18,23 @@ from typing import Final
 
 from support import lying_auditor, weekday_server
 
+from sapo_client.account import epoch_audit
+from sapo_client.account.epoch_audit import Facts
 from sapo_client.config_layers import resolve
 from sapo_client.keystore import Identity
-from sapo_client.ledger.contract import Ledger, Token, Vault
+from sapo_client.ledger.contract import EpochLedgerContract, Token, Vault
 from sapo_client.ledger.history import History
 from sapo_client.ledger.records import Stake
 from sapo_client.ledger.rpc import Rpc
-from sapo_client.node import epoch_audit
-from sapo_client.node.epoch_audit import Facts
 from sapo_client.observe.events import Event, read_events
 from sapo_client.testnet import bringup
 from sapo_client.testnet.bringup import Ground, Member
 from sapo_client.testnet.plan import LIMITS, Settings
-from sapo_client.testnet.processes import Child, kill_group, spawn, stop, wait_until
+from sapo_client.testnet.processes import ChildProcess, kill_group, spawn, stop, wait_until
 from sapo_protocol import merkle
 from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.identifiers import Account
-from sapo_verification import catalogue
+from sapo_verification.suites import catalogue
 
 AUDITORS: Final = ("ada", "bo", "cleo", "dov")
 LIAR: Final = "dov"
@@ -58,11 +58,11 @@ class Eight:
     ground: Ground
     deployer: Identity
     lie: str
-    children: dict[str, Child] = field(default_factory=dict)
+    children: dict[str, ChildProcess] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         rpc = Rpc([self.ground.rpc_url])
-        self.ledger = Ledger(rpc, self.ground.deployment.ledger)
+        self.ledger = EpochLedgerContract(rpc, self.ground.deployment.ledger)
         self.vault = Vault(rpc, self.ground.deployment.vault)
         self.token = Token(rpc, self.ground.deployment.token)
 
@@ -138,7 +138,7 @@ class Eight:
         published = [event for event in self.events(name, "published") if event["epoch"] == epoch]
         return sum(0 < rewards[event["content_id"]] < 1 for event in published)
 
-    def _dead(self) -> list[Child]:
+    def _dead(self) -> list[ChildProcess]:
         return [child for child in self.children.values() if child.exit_code() is not None]
 
     def _last_events(self) -> dict[str, list[Event]]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from sapo_protocol.suite import Family
-from sapo_verification.jail_messages import Checked, encode_reply, frame
+from sapo_verification.jail.messages import Checked, encode_reply, frame
 
 libc = ctypes.CDLL(None)
 _open, _creat, _unlink, _socket, _connect = libc.open, libc.creat, libc.unlink, libc.socket, libc.connect

@@ -12,13 +12,21 @@ from eth_account import Account as Keys
 from eth_account.signers.local import LocalAccount
 from support.swarm import make_manifest
 
+from sapo_client.founding.contracts import Deployment, LedgerTerms, deploy
 from sapo_client.ledger import transactions as tx
 from sapo_client.ledger.chain import DEFAULT_CHAIN_ID
-from sapo_client.ledger.chain.engine import Birth, Engine
+from sapo_client.ledger.chain.engine import Engine, Genesis
 from sapo_client.ledger.chain.methods import Methods
 from sapo_client.ledger.chain.server import ChainServer
-from sapo_client.ledger.contract import Distributor, Faucet, Ledger, Registry, Token, Vault, Verifier
-from sapo_client.ledger.deploy import Deployment, Plan, deploy
+from sapo_client.ledger.contract import (
+    Distributor,
+    EpochLedgerContract,
+    Faucet,
+    FraudVerifierContract,
+    Registry,
+    Token,
+    Vault,
+)
 from sapo_client.ledger.fraud import FraudProof
 from sapo_client.ledger.history import History
 from sapo_client.ledger.rpc import Rpc
@@ -72,7 +80,7 @@ class ServedChain:
         self, path: Path, *, port: int = 0, chain_id: int = DEFAULT_CHAIN_ID, kind: type[Engine] = Engine
     ) -> None:
         self.now_seconds = float(NOW_SECONDS)
-        birth = Birth(chain_id, tuple(sorted(map(address, FUNDED))))
+        birth = Genesis(chain_id, tuple(sorted(map(address, FUNDED))))
         self.engine = kind(path, birth, now=lambda: self.now_seconds)
         self._methods = Methods(self.engine)
         self._server = ChainServer(self._methods, port)
@@ -127,8 +135,8 @@ class Contracts:
         return Registry(self.chain.rpc, self.deployment.registry)
 
     @property
-    def ledger(self) -> Ledger:
-        return Ledger(self.chain.rpc, self.deployment.ledger)
+    def ledger(self) -> EpochLedgerContract:
+        return EpochLedgerContract(self.chain.rpc, self.deployment.ledger)
 
     @property
     def history(self) -> History:
@@ -145,8 +153,8 @@ class Contracts:
         return last.root.cumulative_root if last else merkle.EMPTY_ROOT
 
     @property
-    def verifier(self) -> Verifier:
-        return Verifier(self.chain.rpc, self.deployment.verifier)
+    def verifier(self) -> FraudVerifierContract:
+        return FraudVerifierContract(self.chain.rpc, self.deployment.verifier)
 
     @property
     def vault(self) -> Vault:
@@ -238,7 +246,7 @@ class Tree:
         return merkle.proof(self.leaves, sorted(self.points).index(account))
 
 
-def make_plan(**changes: Any) -> Plan:
+def make_plan(**changes: Any) -> LedgerTerms:
     """The plan of a test ledger: four auditors, three of whom suffice."""
     fields: dict[str, Any] = {
         "auditors": tuple(map(address, AUDITORS)),
@@ -251,7 +259,7 @@ def make_plan(**changes: Any) -> Plan:
         "auditor_bond": AUDITOR_BOND,
         "tokens_per_point": TOKENS_PER_POINT,
     }
-    return Plan(**{**fields, **changes})
+    return LedgerTerms(**{**fields, **changes})
 
 
 def deploy_contracts(chain: ServedChain, **changes: Any) -> Contracts:
@@ -267,7 +275,7 @@ def found(path: Path, *, port: int = 0, kind: type[Engine] = Engine, **changes: 
 
 
 @cache
-def _founded(plan: Plan) -> tuple[bytes, Deployment]:
+def _founded(plan: LedgerTerms) -> tuple[bytes, Deployment]:
     """A chain's file with contracts on it. Deploying takes two processor seconds, a copy none."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "chain.sqlite"

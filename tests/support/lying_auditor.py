@@ -19,8 +19,8 @@ import trio
 
 from sapo_client.cli.app import main
 from sapo_client.node import app
-from sapo_client.node.auditor import Auditor
-from sapo_client.node.drain import drain
+from sapo_client.node.auditing.auditor import Auditor
+from sapo_client.node.gossip.drain import drain
 from sapo_protocol import merkle, secp256k1
 from sapo_protocol.contributions import Approval, Proposal, Share, Tally, settle
 from sapo_protocol.envelope import Kind

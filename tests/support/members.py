@@ -11,17 +11,17 @@ from functools import partial
 from pathlib import Path
 
 import trio
-from support.desk import Desk
-from support.ears import Ears
+from support.gossip_harness import GossipHarness
+from support.mock_clock_runner import MockClockRunner
 from support.mortal import Killed, Mortality
-from support.stage import Stage
 from support.swarm import EPOCH, Identity, moment
+from support.verification_harness import VerificationHarness
 
 from sapo_client.ledger.errors import LedgerError, LedgerUnavailable
-from sapo_client.node.audit import Audit, AuditShares
-from sapo_client.node.beacons import Beacons
-from sapo_client.swarm.memory import MemoryHub, MemoryTransport
+from sapo_client.node.auditing.audit import Audit, AuditShares
+from sapo_client.node.runtime.beacons import Beacons
 from sapo_client.swarm.peer_id import peer_id_from_key
+from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
 from sapo_protocol.constants import EPOCH_WINDOW
 from sapo_protocol.encoding import encode
 from sapo_protocol.epochs import epoch_at
@@ -30,8 +30,8 @@ from sapo_protocol.manifest import Manifest
 from sapo_protocol.rollout import Rollout
 from sapo_protocol.tasks import assigned_task
 from sapo_protocol.topics import catch_up_protocol, certificates_protocol, equivocations_protocol
-from sapo_verification.generators import derive, solution
-from sapo_verification.signing import SigningDatabase
+from sapo_verification.signing.database import SigningDatabase
+from sapo_verification.tasks.generators import derive, solution
 from sapo_verification.types import AdmittedRollout
 from sapo_verification.verifier import Verifier
 
@@ -47,7 +47,7 @@ class World:
         signed: the messages that honest members put into each slot, sent or not.
     """
 
-    stage: Stage
+    stage: MockClockRunner
     hub: MemoryHub
     root: Path
     manifest: Manifest
@@ -77,11 +77,11 @@ class Process:
     """One life of a member's node."""
 
     def __init__(self, world: World, person: Identity, root: Path, clock: "partial[float]") -> None:
-        self.ears = Ears(world.hub, person, world.manifest, root, clock=clock)
+        self.ears = GossipHarness(world.hub, person, world.manifest, root, clock=clock)
         self.signing = SigningDatabase(root / "node.sqlite")
         ask = world.block_hash_before if world.manifest.has_chain else None
         self.beacons = Beacons(world.manifest, ask, self.ears.log)
-        check = Desk((), manifest=world.manifest).score
+        check = VerificationHarness((), manifest=world.manifest).score
         self.verifier = Verifier(
             world.manifest.swarm_id, check, self.beacons.known, self.ears.reputation, self.ears.telemetry,
             self.ears.screens,
@@ -146,7 +146,7 @@ class Member:
         return self.process is not None and not self.process.over.is_set()
 
     @property
-    def ears(self) -> Ears:
+    def ears(self) -> GossipHarness:
         """The running process's ears."""
         assert self.process is not None
         return self.process.ears

@@ -15,7 +15,7 @@ import rlp
 from eth.db.schema import SchemaV1
 from eth.rlp.sedes import chain_gaps
 
-from sapo_client.ledger.chain.engine import Birth, Engine
+from sapo_client.ledger.chain.engine import Engine, Genesis
 from sapo_client.ledger.chain.errors import REFUSED, RpcError
 from sapo_client.ledger.chain.methods import Methods
 from sapo_client.ledger.chain.vm import open_chain
@@ -25,7 +25,7 @@ from sapo_protocol.identifiers import Account
 class ForkingEngine(Engine):
     """The embedded engine with what it has no use for: a way back, and blocks that hold nothing."""
 
-    def __init__(self, path: Path, birth: Birth, *, now: Callable[[], float]) -> None:
+    def __init__(self, path: Path, birth: Genesis, *, now: Callable[[], float]) -> None:
         super().__init__(path, birth, now=now)
         self._store._connection.execute("PRAGMA synchronous = OFF")  # no test cuts the power
 

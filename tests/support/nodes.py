@@ -16,13 +16,13 @@ from support.swarm import make_manifest
 from sapo_client import keystore
 from sapo_client.config import Config, JudgeConfig, LearnerConfig, SwarmConfig, VerificationConfig
 from sapo_client.node.app import Node, RunOptions
-from sapo_client.node.clock import Clock, wall_clock
+from sapo_client.node.runtime.clock import Clock, wall_clock
 from sapo_client.observe.control_client import ControlClient
 from sapo_client.observe.events import Event, read_events
 from sapo_client.observe.status import RoundSummary
 from sapo_client.paths import DataDir
-from sapo_client.swarm.memory import MemoryHub, MemoryTransport
 from sapo_client.swarm.peer_id import peer_id_from_key
+from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
 from sapo_client.swarm.transport import BugReport, Transport
 from sapo_protocol.manifest import Limits, Manifest
 from sapo_protocol.manifest_file import manifest_to_json

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
-from support.desk import Desk
 from support.swarm import EPOCH, Identity, moment
+from support.verification_harness import VerificationHarness
 
 from sapo_verification.types import AdmittedRollout
 
@@ -23,7 +23,7 @@ class OneAnswer:
         wrong: what stands beside it.
     """
 
-    desk: Desk
+    desk: VerificationHarness
     author: Identity
     answer: bytes
     wrong: tuple[bytes, ...]

@@ -16,19 +16,19 @@ from hashlib import sha256
 from itertools import cycle
 from typing import Final
 
-from support.desk import Desk
 from support.swarm import EPOCH, Identity, make_manifest, moment
+from support.verification_harness import VerificationHarness
 
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.manifest import Limits
 from sapo_protocol.rollout import Rollout
 from sapo_protocol.tasks import Task
-from sapo_verification.certificates import MAX_NODES_PER_ACCOUNT
-from sapo_verification.checkers import CheckFailed, Failure
-from sapo_verification.jail_messages import Checked
-from sapo_verification.origins import Origins
-from sapo_verification.sampler import Sampler, SamplingPolicy
+from sapo_verification.admission.certificates import MAX_NODES_PER_ACCOUNT
+from sapo_verification.jail.checkers import CheckFailed, Failure
+from sapo_verification.jail.messages import Checked
+from sapo_verification.reputation.origins import Origins
+from sapo_verification.sampling.sampler import Sampler, SamplingPolicy
 from sapo_verification.types import AdmittedRollout
 
 Check = Callable[[Task, Sequence[bytes]], Awaitable[Checked]]
@@ -156,7 +156,7 @@ class Simulation:
         self._origins = Origins()
         introduced = tuple(key for author in authors for key in author.identities) if sealed else ()
         limits = Limits(SLOTS, max_completions=8, points_per_epoch=16)
-        self._desk = Desk(
+        self._desk = VerificationHarness(
             introduced, manifest=make_manifest(limits=limits), policy=self.policy, check=self._checked
         )
         self.reputation = self._desk.reputation

@@ -19,9 +19,9 @@ from sapo_protocol.identifiers import Account, Digest, NodeId
 from sapo_protocol.manifest import Limits, Manifest
 from sapo_protocol.rollout import Rollout
 from sapo_protocol.suite import Suite
-from sapo_verification.admission import Admission
-from sapo_verification.catalogue import REASONING_GYM, family
-from sapo_verification.certificates import CertificateBook
+from sapo_verification.admission.certificates import CertificateBook
+from sapo_verification.admission.rollouts import Admission
+from sapo_verification.suites.catalogue import REASONING_GYM, family
 
 GENESIS_SECONDS: Final = 1_800_000_000
 EPOCH_SECONDS: Final = 60

@@ -10,7 +10,7 @@ from support.swarm import EPOCH, Identity
 
 from sapo_protocol.identifiers import ContentId
 from sapo_protocol.tasks import Task
-from sapo_verification.catalogue import family
+from sapo_verification.suites.catalogue import family
 from sapo_verification.types import AdmittedRollout, VerifiedRollout
 
 ARITHMETIC: Final = family("basic_arithmetic", "full")

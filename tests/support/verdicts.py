@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from sapo_protocol.errors import Reason, RemoteProtocolError, Verdict
 from sapo_protocol.rules import Rule
-from sapo_verification.penalties import verdict
+from sapo_verification.reputation.penalties import verdict
 
 T = TypeVar("T")
 

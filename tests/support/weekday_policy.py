@@ -14,7 +14,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from sapo_client.lab.corpus import Document, documents
 from sapo_client.lab.tokenizer import train_tokenizer
-from sapo_verification.catalogue import family
+from sapo_verification.suites.catalogue import family
 
 FAMILY: Final = "calendar_arithmetic"
 STEPS: Final = 60

@@ -34,7 +34,7 @@ from sapo_protocol.identifiers import Account  # noqa: E402
 from sapo_protocol.manifest_file import manifest_to_json  # noqa: E402
 from sapo_protocol.requests import parse_response  # noqa: E402
 from sapo_protocol.rules import Rule  # noqa: E402
-from sapo_verification.penalties import verdict  # noqa: E402
+from sapo_verification.reputation.penalties import verdict  # noqa: E402
 
 FILES = {
     "encoding": cases_encoding.cases,

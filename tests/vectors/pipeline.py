@@ -5,12 +5,12 @@ from collections.abc import Iterable
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.manifest import Manifest
-from sapo_verification.admission import Admission
-from sapo_verification.certificates import CertificateBook
-from sapo_verification.contributions import AdmittedContribution, ContributionAdmission
-from sapo_verification.equivocations import ProofBook
-from sapo_verification.penalties import verdict
-from sapo_verification.reputation import Reputation
+from sapo_verification.admission.certificates import CertificateBook
+from sapo_verification.admission.contributions import AdmittedContribution, ContributionAdmission
+from sapo_verification.admission.equivocations import ProofBook
+from sapo_verification.admission.rollouts import Admission
+from sapo_verification.reputation.evidence import Reputation
+from sapo_verification.reputation.penalties import verdict
 
 Outcome = tuple[str, str | None, str | None]
 """Verdict, reason and rule; the last two are missing where the verdict is ACCEPT."""

@@ -1,7 +1,7 @@
 """What an auditor counts: once, informative, of live accounts, capped."""
 
-from support.desk import Desk
 from support.swarm import EPOCH, Identity
+from support.verification_harness import VerificationHarness
 
 from sapo_protocol import merkle
 from sapo_protocol.identifiers import Digest
@@ -12,12 +12,14 @@ ALICE, BOB, CAROL = Identity(1), Identity(2), Identity(3)
 LIVE = [ALICE.account, BOB.account, CAROL.account]
 
 
-async def _verified(desk: Desk, author: Identity, slots: range, **kind: int) -> list[VerifiedRollout]:
+async def _verified(
+    desk: VerificationHarness, author: Identity, slots: range, **kind: int
+) -> list[VerifiedRollout]:
     return [await desk.verifier.verify(desk.hear(author, slot, **kind)) for slot in slots]
 
 
 async def test_informative_rollouts_of_live_accounts_count_once_and_up_to_the_cap() -> None:
-    desk, count = Desk((ALICE, BOB, CAROL)), PayableCount()
+    desk, count = VerificationHarness((ALICE, BOB, CAROL)), PayableCount()
     alices = await _verified(desk, ALICE, range(5))
     bobs = await _verified(desk, BOB, range(2))
     carols = await _verified(desk, CAROL, range(3), right=3, wrong=0)
@@ -32,7 +34,7 @@ async def test_informative_rollouts_of_live_accounts_count_once_and_up_to_the_ca
 
 
 async def test_the_evidence_root_covers_every_counted_rollout_in_any_order() -> None:
-    desk = Desk((ALICE, BOB))
+    desk = VerificationHarness((ALICE, BOB))
     rollouts = [*await _verified(desk, ALICE, range(3)), *await _verified(desk, BOB, range(2))]
     roots = set()
     for order in (rollouts, rollouts[::-1], rollouts * 2):
@@ -45,7 +47,7 @@ async def test_the_evidence_root_covers_every_counted_rollout_in_any_order() -> 
 
 
 async def test_older_epochs_are_forgotten() -> None:
-    desk, count = Desk((ALICE,)), PayableCount()
+    desk, count = VerificationHarness((ALICE,)), PayableCount()
     for epoch in (EPOCH - 1, EPOCH):
         count.record(await desk.verifier.verify(desk.hear(ALICE, 0, epoch=epoch)))
     count.forget(before_epoch=EPOCH)

@@ -4,16 +4,16 @@ from collections.abc import Sequence
 
 import pytest
 import trio
-from support.desk import WRONG, Desk, Witness
 from support.swarm import EPOCH, Identity, make_manifest, make_suite, moment
+from support.verification_harness import WRONG, VerificationHarness, Witness
 
 from sapo_protocol.errors import Reason, RemoteProtocolError
 from sapo_protocol.tasks import Task, assigned_task
-from sapo_verification.checkers import CheckFailed, Failure
-from sapo_verification.jail_messages import Checked
+from sapo_verification.jail.checkers import CheckFailed, Failure
+from sapo_verification.jail.messages import Checked
 from sapo_verification.observer import NullObserver
-from sapo_verification.penalties import CONSEQUENCES, HARD, SOFT
-from sapo_verification.reputation import Evidence
+from sapo_verification.reputation.evidence import Evidence
+from sapo_verification.reputation.penalties import CONSEQUENCES, HARD, SOFT
 from sapo_verification.types import AdmittedRollout, VerifiedRollout
 from sapo_verification.verifier import Verifier
 
@@ -21,7 +21,7 @@ ALICE, BOB = Identity(1), Identity(2)
 
 
 async def test_task_prompt_and_rewards_are_derived_here() -> None:
-    desk = Desk((ALICE,))
+    desk = VerificationHarness((ALICE,))
     admitted = desk.hear(ALICE, 4, right=2, wrong=1)
     verified = await desk.verifier.verify(admitted)
     task = assigned_task(desk.manifest.swarm_id, desk.beacon_of(EPOCH), ALICE.account, 0, 4)
@@ -35,7 +35,7 @@ async def test_task_prompt_and_rewards_are_derived_here() -> None:
 
 
 async def test_an_answer_fits_its_own_slot_and_account_alone() -> None:
-    desk = Desk((ALICE, BOB))
+    desk = VerificationHarness((ALICE, BOB))
     answers = [desk.solution(ALICE.account, slot) for slot in range(8)]
     earned = []
     for author, slot, answer in [(BOB, slot, answer) for slot, answer in enumerate(answers)]:
@@ -48,7 +48,7 @@ async def test_an_answer_fits_its_own_slot_and_account_alone() -> None:
 
 
 async def test_what_is_verified_again_is_evidence_once() -> None:
-    desk = Desk((ALICE,))
+    desk = VerificationHarness((ALICE,))
     admitted = desk.hear(ALICE, 0)
     assert await desk.verifier.verify(admitted) is await desk.verifier.verify(admitted)
     assert desk.reputation.evidence(ALICE.account, EPOCH) == Evidence(1.0, 0.0, 1, EPOCH)
@@ -57,7 +57,7 @@ async def test_what_is_verified_again_is_evidence_once() -> None:
 
 @pytest.mark.parametrize(("right", "wrong"), [(3, 0), (0, 3)])
 async def test_a_group_without_spread_is_verified_but_earns_no_good_evidence(right: int, wrong: int) -> None:
-    desk = Desk((ALICE,))
+    desk = VerificationHarness((ALICE,))
     admitted = desk.hear(ALICE, 0, right=right, wrong=wrong)
     verified = await desk.verifier.verify(admitted)
     assert not verified.is_informative
@@ -66,7 +66,7 @@ async def test_a_group_without_spread_is_verified_but_earns_no_good_evidence(rig
 
 
 async def test_code_in_a_group_that_earned_nothing_costs_its_author_a_little() -> None:
-    desk = Desk((ALICE,))
+    desk = VerificationHarness((ALICE,))
     code = (b"__import__('os').system('id')", WRONG)
     message = ALICE.message(desk.manifest, completions=code)
     admitted = desk.admission.judge(message, moment(desk.manifest))
@@ -77,7 +77,7 @@ async def test_code_in_a_group_that_earned_nothing_costs_its_author_a_little() -
 
 
 async def test_code_in_a_group_that_also_solves_its_task_costs_nothing() -> None:
-    desk = Desk((ALICE,))
+    desk = VerificationHarness((ALICE,))
     answers = (desk.solution(ALICE.account, 0), b"import os")
     admitted = desk.admission.judge(ALICE.message(desk.manifest, completions=answers), moment(desk.manifest))
     assert (await desk.verifier.verify(admitted)).rewards == (1.0, 0.0)
@@ -101,7 +101,7 @@ async def test_a_failed_check_is_the_authors_fault_only_if_its_answers_may_have_
     async def check(task: Task, completions: Sequence[bytes]) -> Checked:
         raise CheckFailed(failure)
 
-    desk = Desk((ALICE,), check=check)
+    desk = VerificationHarness((ALICE,), check=check)
     admitted = desk.hear(ALICE, 0)
     with pytest.raises(RemoteProtocolError) as raised:
         await desk.verifier.verify(admitted)
@@ -113,7 +113,7 @@ async def test_a_failed_check_is_the_authors_fault_only_if_its_answers_may_have_
 
 
 async def test_an_unknown_beacon_is_nobodys_fault() -> None:
-    desk = Desk((ALICE,))
+    desk = VerificationHarness((ALICE,))
     verifier = Verifier(
         desk.manifest.swarm_id, desk.score, lambda epoch: None, desk.reputation, NullObserver(), desk.screens
     )
@@ -134,7 +134,7 @@ async def test_a_group_of_hidden_text_is_refused_once_and_never_scored() -> None
     async def check(task: Task, completions: Sequence[bytes]) -> Checked:
         raise AssertionError("the jail is not troubled with it")
 
-    desk = Desk((ALICE,), check=check)
+    desk = VerificationHarness((ALICE,), check=check)
     message = ALICE.message(desk.manifest, completions=(HIDDEN, b"7"))
     admitted = desk.admission.judge(message, moment(desk.manifest))
     for _ in range(2):
@@ -146,7 +146,7 @@ async def test_a_group_of_hidden_text_is_refused_once_and_never_scored() -> None
 
 
 async def test_a_little_hidden_text_earns_nothing_and_costs_nothing() -> None:
-    desk = Desk((ALICE,))
+    desk = VerificationHarness((ALICE,))
     right = desk.solution(ALICE.account, 0)
     answers = (right, right, right, right + "\N{ZERO WIDTH SPACE}".encode())
     admitted = desk.admission.judge(ALICE.message(desk.manifest, completions=answers), moment(desk.manifest))
@@ -154,12 +154,14 @@ async def test_a_little_hidden_text_earns_nothing_and_costs_nothing() -> None:
     assert desk.witness.refusals == []
 
 
-def tagged_desk() -> Desk:
+def tagged_desk() -> VerificationHarness:
     """A desk whose suite asks for reasoning."""
-    return Desk((ALICE, BOB), manifest=make_manifest(suite=make_suite("full", ["basic_arithmetic"])))
+    return VerificationHarness(
+        (ALICE, BOB), manifest=make_manifest(suite=make_suite("full", ["basic_arithmetic"]))
+    )
 
 
-def reasoned(desk: Desk, author: Identity, slot: int, reasoning: str) -> AdmittedRollout:
+def reasoned(desk: VerificationHarness, author: Identity, slot: int, reasoning: str) -> AdmittedRollout:
     """Right and wrong answers behind the same reasoning."""
     right = desk.solution(author.account, slot).decode()
     texts = [f"{reasoning} <answer>{answer}</answer>".encode() for answer in (right, "none", right, "none")]
@@ -184,7 +186,7 @@ async def test_text_that_is_pasted_is_refused_and_costs_a_little() -> None:
 
 
 async def test_two_who_ask_at_once_learn_once() -> None:
-    desk = Desk((ALICE,))
+    desk = VerificationHarness((ALICE,))
     admitted = desk.hear(ALICE, 0)
     async with trio.open_nursery() as nursery:
         for _ in range(3):

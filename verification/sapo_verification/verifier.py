@@ -12,11 +12,11 @@ from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, ContentId, Digest, SwarmId
 from sapo_protocol.rules import Rule
 from sapo_protocol.tasks import Task, assigned_task
-from sapo_verification.answers import holds_code
-from sapo_verification.checkers import CheckFailed, Failure
+from sapo_verification.jail.checkers import CheckFailed, Failure
 from sapo_verification.observer import Observer
-from sapo_verification.reputation import Reputation
-from sapo_verification.screens import Screens
+from sapo_verification.reputation.evidence import Reputation
+from sapo_verification.screens.screens import Screens
+from sapo_verification.tasks.answers import holds_code
 from sapo_verification.types import AdmittedRollout, VerifiedRollout
 
 MAX_REMEMBERED: Final = 2048
@@ -31,7 +31,7 @@ _AUTHORS_FAULT: Final = {
 """Failed checks that the answers may have caused; any other is our own trouble and nobody's evidence."""
 
 
-class Checked(Protocol):
+class CheckResult(Protocol):
     """What a checker found out about one task's completions."""
 
     @property
@@ -54,7 +54,7 @@ class Verifier:
     def __init__(
         self,
         swarm_id: SwarmId,
-        check: Callable[[Task, Sequence[bytes]], Awaitable[Checked]],
+        check: Callable[[Task, Sequence[bytes]], Awaitable[CheckResult]],
         beacon_of: Callable[[int], Digest | None],
         reputation: Reputation,
         observer: Observer,
@@ -130,7 +130,7 @@ class Verifier:
             self._refused.popitem(last=False)
         raise refusal
 
-    async def _checked(self, task: Task, admitted: AdmittedRollout) -> Checked:
+    async def _checked(self, task: Task, admitted: AdmittedRollout) -> CheckResult:
         rollout = admitted.rollout
         try:
             return await self._check(task, rollout.completions)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sapo_client.bench.spread import Spread
-from sapo_client.bench.swarm import GROUP, Author, BenchSwarm
+from sapo_client.bench.swarm import GROUP, BenchAuthor, BenchSwarm
 from sapo_protocol.ed25519 import is_signature_over
 from sapo_protocol.envelope import Kind, open_payload, parse_envelope, signed_bytes
 from sapo_protocol.identifiers import NodeId
@@ -32,7 +32,7 @@ class AdmissionRate:
 
 def admission_rate(messages: int) -> AdmissionRate:
     """Stages 0 to 7 of genuine messages against libsodium alone on the very same signatures."""
-    swarm, author = BenchSwarm(), Author(0)
+    swarm, author = BenchSwarm(), BenchAuthor(0)
     sent = [swarm.message(author, 0, slot, [COMPLETION] * GROUP) for slot in range(messages)]
     signed = _signed(swarm, sent)
     bare, admitted = [], []

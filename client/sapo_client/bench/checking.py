@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import trio
 
-from sapo_client.bench.desk import Desk, open_desk
+from sapo_client.bench.harness import BenchHarness, open_harness
 from sapo_client.bench.spread import Spread
-from sapo_client.bench.swarm import GROUP, Author
-from sapo_verification.generators import Item, Underivable, derive, solution
+from sapo_client.bench.swarm import GROUP, BenchAuthor
+from sapo_verification.tasks.generators import Item, Underivable, derive, solution
 from sapo_verification.types import AdmittedRollout
 from sapo_verification.verifier import MAX_REMEMBERED
 
@@ -77,8 +77,8 @@ class LoadRate:
 
 async def checking_rate(rollouts: int) -> CheckingRate:
     """The same rollouts through the jail and through the stock scorers of this process, in turn."""
-    async with open_desk() as desk:
-        author = Author(1)
+    async with open_harness() as desk:
+        author = BenchAuthor(1)
         admitted = _honest(desk, author, rollouts)
         await _jailed_seconds(
             desk, _honest(desk, author, rollouts)
@@ -93,20 +93,20 @@ async def checking_rate(rollouts: int) -> CheckingRate:
     return CheckingRate(rollouts, Spread.of(in_process), Spread.of(jailed), cost)
 
 
-async def _jailed_seconds(desk: Desk, admitted: Sequence[AdmittedRollout]) -> float:
+async def _jailed_seconds(desk: BenchHarness, admitted: Sequence[AdmittedRollout]) -> float:
     began = time.perf_counter()
     for rollout in admitted:
         await desk.verifier.verify(rollout)
     return time.perf_counter() - began
 
 
-def _stock_seconds(desk: Desk, author: Author, admitted: Sequence[AdmittedRollout]) -> float:
+def _stock_seconds(desk: BenchHarness, author: BenchAuthor, admitted: Sequence[AdmittedRollout]) -> float:
     began = time.perf_counter()
     _stock(desk, author, admitted)
     return time.perf_counter() - began
 
 
-def _honest(desk: Desk, author: Author, count: int) -> list[AdmittedRollout]:
+def _honest(desk: BenchHarness, author: BenchAuthor, count: int) -> list[AdmittedRollout]:
     """Admitted rollouts of every family in turn, half of each group right."""
     gate = desk.swarm.admission([author])
     families = desk.swarm.manifest.suite.families
@@ -124,7 +124,7 @@ def _honest(desk: Desk, author: Author, count: int) -> list[AdmittedRollout]:
     return admitted
 
 
-def _item(desk: Desk, author: Author, place: int, slot: int) -> Item | None:
+def _item(desk: BenchHarness, author: BenchAuthor, place: int, slot: int) -> Item | None:
     task = desk.swarm.task(author, place, slot)
     try:
         return derive(desk.swarm.manifest.suite.families[place], task.seed)
@@ -132,7 +132,7 @@ def _item(desk: Desk, author: Author, place: int, slot: int) -> Item | None:
         return None
 
 
-def _stock(desk: Desk, author: Author, admitted: Sequence[AdmittedRollout]) -> list[list[float]]:
+def _stock(desk: BenchHarness, author: BenchAuthor, admitted: Sequence[AdmittedRollout]) -> list[list[float]]:
     """What a trainer without a jail does: derive the item, hand every completion to the stock scorer."""
     from reasoning_gym.factory import create_dataset
 
@@ -151,9 +151,9 @@ def _stock(desk: Desk, author: Author, admitted: Sequence[AdmittedRollout]) -> l
 
 async def load_rate(seconds: float) -> LoadRate:
     """Honest verification alone and under hostile load, in turn, each time in the other order."""
-    strangers = [Author(100 + number) for number in range(HOSTILE_AUTHORS)]
-    async with open_desk(strangers) as desk:
-        honest = cycle(_honest(desk, Author(1), MAX_REMEMBERED + 256))  # forgotten before it comes again
+    strangers = [BenchAuthor(100 + number) for number in range(HOSTILE_AUTHORS)]
+    async with open_harness(strangers) as desk:
+        honest = cycle(_honest(desk, BenchAuthor(1), MAX_REMEMBERED + 256))  # forgotten before it comes again
         hostile, phase = iter(_hostile(desk, strangers, seconds)), seconds / ROUNDS
         calm, loaded, offered = [], [], [0]
         await _measure(desk, honest, phase, iter(()), offered)  # a node that runs is warm
@@ -175,14 +175,14 @@ async def load_rate(seconds: float) -> LoadRate:
     )
 
 
-async def _settled(desk: Desk) -> None:
+async def _settled(desk: BenchHarness) -> None:
     """Returns when no audit of the last hostile messages is left to disturb the calm."""
     while desk.audit.waiting:
         await trio.sleep(TICK_SECONDS)
 
 
 async def _measure(
-    desk: Desk,
+    desk: BenchHarness,
     honest: Iterator[AdmittedRollout],
     seconds: float,
     hostile: Iterator[bytes],
@@ -212,7 +212,7 @@ async def _watch(pauses: list[float]) -> None:
         pauses[0] = max(pauses[0], time.perf_counter() - began - TICK_SECONDS)
 
 
-def _hostile(desk: Desk, strangers: Sequence[Author], seconds: float) -> list[bytes]:
+def _hostile(desk: BenchHarness, strangers: Sequence[BenchAuthor], seconds: float) -> list[bytes]:
     """Genuinely signed rollouts full of hostile answers, of many authors, enough for the time."""
     families = len(desk.swarm.manifest.suite.families)
     count = int(2 * seconds * HOSTILE_ANSWERS_PER_SECOND / len(HOSTILE)) + 1
@@ -224,7 +224,7 @@ def _hostile(desk: Desk, strangers: Sequence[Author], seconds: float) -> list[by
     ]
 
 
-async def _offer(desk: Desk, messages: Iterator[bytes], offered: list[int]) -> None:
+async def _offer(desk: BenchHarness, messages: Iterator[bytes], offered: list[int]) -> None:
     """Hands messages in at the hostile rate, as the transport does, until cancelled."""
     due = time.perf_counter()
     for message in messages:

@@ -11,11 +11,11 @@ from typing import Final
 from eth_account import Account as Keys
 from eth_account.signers.local import LocalAccount
 
+from sapo_client.founding.contracts import Deployment, LedgerTerms, deploy
+from sapo_client.founding.deployer import Deployer
 from sapo_client.ledger import transactions as tx
 from sapo_client.ledger.chain.scratch import scratch_chain
-from sapo_client.ledger.contract import Distributor, Ledger, Registry
-from sapo_client.ledger.deploy import Deployment, Plan, deploy
-from sapo_client.ledger.deployer import Deployer
+from sapo_client.ledger.contract import Distributor, EpochLedgerContract, Registry
 from sapo_client.ledger.rpc import Rpc
 from sapo_protocol import merkle, secp256k1
 from sapo_protocol.contributions import Proposal, Share, Tally, cumulative_leaves, settle
@@ -124,7 +124,7 @@ class _Site:
         self._clock = clock
         self._auditors = sorted((_keys(f"auditor {n}") for n in range(AUDITORS)), key=_address)
         self.deployment: Deployment = deploy([url], crew, self._plan())
-        self._ledger = Ledger(self.rpc, self.deployment.ledger)
+        self._ledger = EpochLedgerContract(self.rpc, self.deployment.ledger)
 
     def send(self, to: Account, data: bytes) -> int:
         """The gas of a call."""
@@ -139,9 +139,9 @@ class _Site:
         self._clock[0] += CHALLENGE_SECONDS
         return post, self.send(self._ledger.address, self._ledger.finalise())
 
-    def _plan(self) -> Plan:
+    def _plan(self) -> LedgerTerms:
         most = max(accounts * points for accounts, points in SWARMS)
-        return Plan(
+        return LedgerTerms(
             auditors=tuple(map(_address, self._auditors)),
             quorum=QUORUM,
             genesis_seconds=GENESIS_SECONDS,

@@ -15,7 +15,7 @@ from functools import partial
 from hashlib import sha256
 from typing import Final
 
-from sapo_client.bench.swarm import Author, BenchSwarm
+from sapo_client.bench.swarm import BenchAuthor, BenchSwarm
 from sapo_protocol.constants import MAX_ACCOUNTS_PER_EPOCH, MAX_ENVELOPE_BYTES, MAX_VALUES
 from sapo_protocol.contributions import Proposal, Share, Tally, parse_proposal, parse_tally
 from sapo_protocol.encoding import Value, encode
@@ -45,7 +45,7 @@ class Peak:
 
 def admission_memory() -> dict[str, Peak]:
     """The peak of one judgement of each message, accepted or refused, by what the message is."""
-    swarm, author = BenchSwarm(), Author(0)
+    swarm, author = BenchSwarm(), BenchAuthor(0)
     rollouts = {name: peak(partial(_gate, swarm, author), m) for name, m in _rollouts(swarm, author).items()}
     proofs = {name: peak(partial(_proof_judge, swarm), m) for name, m in _proofs(swarm, author).items()}
     lists = {name: peak(partial(_list_judge, swarm), m) for name, m in _lists(swarm, author).items()}
@@ -66,7 +66,7 @@ def peak(prepare: Callable[[], Judge], message: bytes) -> Peak:
     return Peak(len(message), most)
 
 
-def _gate(swarm: BenchSwarm, author: Author) -> Judge:
+def _gate(swarm: BenchSwarm, author: BenchAuthor) -> Judge:
     return partial(swarm.admission([author]).judge, now_seconds=swarm.now_seconds)
 
 
@@ -91,7 +91,7 @@ def _list_judge(swarm: BenchSwarm) -> Judge:
     return judge
 
 
-def _rollouts(swarm: BenchSwarm, author: Author) -> dict[str, bytes]:
+def _rollouts(swarm: BenchSwarm, author: BenchAuthor) -> dict[str, bytes]:
     """The largest rollout, genuine and forged, and messages that make a careless decoder allocate."""
     largest = swarm.message(author, 0, 0, [b"a" * _COMPLETION] * 8)
     group = (b"a" * _COMPLETION,) * 15
@@ -112,14 +112,14 @@ def _rollouts(swarm: BenchSwarm, author: Author) -> dict[str, bytes]:
     }
 
 
-def _proofs(swarm: BenchSwarm, author: Author) -> dict[str, bytes]:
+def _proofs(swarm: BenchSwarm, author: BenchAuthor) -> dict[str, bytes]:
     """A proof of two groups as large as fit one message, genuine and forged."""
     one, other = (swarm.message(author, 0, 0, [text * _COMPLETION] * 7) for text in (b"a", b"b"))
     proof = prove_equivocation(one, other, swarm.manifest.swarm_id).to_envelope().to_bytes()
     return {"proof of two contents": proof, "proof of two contents, forged": _forged(proof)}
 
 
-def _lists(swarm: BenchSwarm, author: Author) -> dict[str, bytes]:
+def _lists(swarm: BenchSwarm, author: BenchAuthor) -> dict[str, bytes]:
     """The longest tally and proposal, genuine and forged, and lists of as many values as a decoder takes."""
     accounts = sorted(
         Account(sha256(b"%d" % number).digest()[:20]) for number in range(MAX_ACCOUNTS_PER_EPOCH)

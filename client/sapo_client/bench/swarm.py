@@ -19,9 +19,9 @@ from sapo_protocol.manifest import Limits, Manifest
 from sapo_protocol.rollout import Rollout
 from sapo_protocol.suite import Suite
 from sapo_protocol.tasks import Task, assigned_task
-from sapo_verification.admission import Admission
-from sapo_verification.catalogue import NANO_DEFAULT, REASONING_GYM, family
-from sapo_verification.certificates import CertificateBook
+from sapo_verification.admission.certificates import CertificateBook
+from sapo_verification.admission.rollouts import Admission
+from sapo_verification.suites.catalogue import NANO_DEFAULT, REASONING_GYM, family
 
 SLOTS: Final = 1 << 20
 """No measurement runs out of slots."""
@@ -31,7 +31,7 @@ GROUP: Final = 8
 
 
 @dataclass(frozen=True)
-class Author:
+class BenchAuthor:
     """Somebody with a node key, an account and a certificate; the number makes them."""
 
     number: int
@@ -81,24 +81,24 @@ class BenchSwarm:
         """The beacon of the only epoch."""
         return beacon(self.manifest.swarm_id, 0, b"")
 
-    def admission(self, authors: Sequence[Author]) -> Admission:
+    def admission(self, authors: Sequence[BenchAuthor]) -> Admission:
         """A gate that knows the authors and has heard nothing yet."""
         book = CertificateBook(self.manifest)
         for author in authors:
             book.judge(self.certificate(author), self.now_seconds)
         return Admission(self.manifest, book)
 
-    def certificate(self, author: Author) -> bytes:
+    def certificate(self, author: BenchAuthor) -> bytes:
         """An author's introduction as it goes over the wire."""
         begin = self.now_seconds
         binding = NodeBinding(author.node, self.manifest.swarm_id, begin, begin + 86_400)
         return issue_certificate(author.seed, author.secret, binding, self.manifest.binding_domain).to_bytes()
 
-    def task(self, author: Author, place: int, slot: int) -> Task:
+    def task(self, author: BenchAuthor, place: int, slot: int) -> Task:
         """The task that an author's slot holds."""
         return assigned_task(self.manifest.swarm_id, self.beacon, author.account, place, slot)
 
-    def message(self, author: Author, place: int, slot: int, completions: Sequence[bytes]) -> bytes:
+    def message(self, author: BenchAuthor, place: int, slot: int, completions: Sequence[bytes]) -> bytes:
         """A sealed rollout as it goes over the wire."""
         rollout = Rollout(author.node, author.account, 0, slot, place, tuple(completions))
         return seal(Kind.ROLLOUT, self.manifest.swarm_id, rollout.to_payload(), author.seed).to_bytes()

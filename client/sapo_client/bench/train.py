@@ -154,7 +154,7 @@ def _work(folder: Path, load: Load) -> dict[str, Any]:
     from sapo_client.lab.corpus import documents
     from sapo_client.lab.pretrain import new_model
     from sapo_client.learner.policy import BUNDLED, load_policy
-    from sapo_verification.catalogue import family
+    from sapo_verification.suites.catalogue import family
 
     policy = load_policy(BUNDLED, "cpu")
     new_model(len(policy.tokenizer), policy.end, policy.pad, load.shape).save_pretrained(folder / "model")

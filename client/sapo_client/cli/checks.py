@@ -85,7 +85,7 @@ def check_torch(device: str) -> Check:
 
 def check_jail() -> Iterator[Check]:
     """The walls that can be raised around the checkers on this machine."""
-    from sapo_verification.jail_launch import describe
+    from sapo_verification.jail.launch import describe
 
     for wall in describe():
         hint = (

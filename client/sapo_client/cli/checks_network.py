@@ -25,7 +25,7 @@ NO_CODE = ("0x", "0x0", None)  # how end points say that an address holds no con
 
 def check_manifest(config: Config) -> tuple[Manifest | None, Check]:
     """The swarm's manifest: the one configured, or the one of the data directory."""
-    from sapo_client.node.manifests import read_manifest
+    from sapo_client.node.runtime.manifests import read_manifest
 
     kept = DataDir(config.data_dir).manifest
     path = config.swarm.manifest or (kept if kept.exists() else None)
@@ -41,7 +41,7 @@ def check_manifest(config: Config) -> tuple[Manifest | None, Check]:
 
 def check_suite(manifest: Manifest) -> Check:
     """Whether this installation derives the swarm's very tasks."""
-    from sapo_client.node.manifests import require_same_suite
+    from sapo_client.node.runtime.manifests import require_same_suite
 
     try:
         require_same_suite(manifest)

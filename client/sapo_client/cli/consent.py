@@ -38,7 +38,7 @@ def asker(common: Common, yes: bool) -> Callable[[Sequence[Mapping[str, Any]]], 
     """
 
     def consent(statements: Sequence[Mapping[str, Any]]) -> None:
-        from sapo_client.node.statements import lines
+        from sapo_client.node.runtime.statements import lines
 
         # who is asked must see what about, also with --quiet
         show = common.output.note if yes else partial(typer.echo, err=True)

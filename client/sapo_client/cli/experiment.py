@@ -14,7 +14,7 @@ from sapo_client.cli.render import Grid
 from sapo_client.cli.rounds_bar import rounds_bar
 
 if TYPE_CHECKING:
-    from sapo_client.lab.judge import Candidate, Verdict
+    from sapo_client.lab.judge import Candidate, JudgeResult
 
 OutOption = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the experiment.")]
 PresetOption = Annotated[str, typer.Option("--preset", metavar="NAME", help="`quick` or `paper`.")]
@@ -81,7 +81,7 @@ def run(
     from sapo_client.lab.campaign import conduct
     from sapo_client.lab.plan import ARMS, Run, arms_named, planned
     from sapo_client.lab.simulate import manifest_of
-    from sapo_client.lab.store import Store
+    from sapo_client.lab.store import ExperimentStore
 
     plan = planned(
         preset,
@@ -96,7 +96,7 @@ def run(
     )
     chosen = arms_named(arms.split(",") if arms else list(ARMS))
     runs = [Run(plan, arm, seed) for seed in range(seeds) for arm in chosen]
-    store = Store(out.resolve())
+    store = ExperimentStore(out.resolve())
     store.create(plan, lambda: manifest_of(plan))
     done = {each: plan.rounds if store.is_whole(each) else 0 for each in runs}
     is_hidden = common.no_progress or common.quiet or common.as_json
@@ -113,9 +113,9 @@ def report(
 ) -> None:
     """Write an experiment's table and pictures beside its runs; works while others of them go on."""
     from sapo_client.lab.report import write_report
-    from sapo_client.lab.store import Store
+    from sapo_client.lab.store import ExperimentStore
 
-    page = write_report(Store(folder))
+    page = write_report(ExperimentStore(folder))
     common.output.emit({"page": str(page)}, f"wrote {page}")
 
 
@@ -170,7 +170,7 @@ def _judged(group: str, node: Candidate, questions: int) -> tuple[str, str, int,
     return group, str(node.folder), questions, right, right / questions, node.refused
 
 
-def _in_words(verdict: Verdict) -> Iterator[str]:
+def _in_words(verdict: JudgeResult) -> Iterator[str]:
     for name, each in (("swarm", verdict.swarm), ("isolated", verdict.isolated)):
         if each is not None:
             width = "" if each.half_width is None else f" ± {each.half_width:.3f}"

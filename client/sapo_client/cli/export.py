@@ -23,7 +23,7 @@ def model(
     import trio
 
     from sapo_client import locks
-    from sapo_client.node.export import export_model
+    from sapo_client.account.export import export_model
 
     data = common.data()
     with locks.lock(data.lock, what=f"data directory {data.root}"):
@@ -40,7 +40,7 @@ def rollouts(
     ] = 100,
 ) -> None:
     """Write admitted rollouts as they came over the wire, one file each, for `sapo verify`."""
-    from sapo_client.node.export import export_rollouts
+    from sapo_client.account.export import export_rollouts
 
     written = export_rollouts(common.data(), folder, last)
     common.output.emit({"folder": str(folder), "rollouts": written}, f"wrote {written} envelopes to {folder}")
@@ -55,7 +55,7 @@ def parquet(
     ] = 10_000,
 ) -> None:
     """Write admitted rollouts as a table for analysis: author, epoch, family, completions, reward."""
-    from sapo_client.node.export import export_parquet
+    from sapo_client.account.export import export_parquet
 
     written = export_parquet(common.data(), file, last)
     common.output.emit({"file": str(file), "rollouts": written}, f"wrote {written} rollouts to {file}")

@@ -13,9 +13,9 @@ from sapo_client.cli.render import Pairs
 from sapo_client.errors import ExitCode, SapoError
 
 if TYPE_CHECKING:
+    from sapo_client.founding.quote import Quote
+    from sapo_client.founding.swarm import SwarmTerms
     from sapo_client.keystore import Identity
-    from sapo_client.ledger.quote import Quote
-    from sapo_client.testnet.founding import Wish
     from sapo_protocol.identifiers import Account
     from sapo_protocol.manifest import Manifest
 
@@ -79,11 +79,11 @@ def deploy(
     Shows every transaction and the most it may cost, and asks, before it signs. The same command goes on
     where an earlier one was killed; when everything is done it changes nothing.
     """
-    from sapo_client.testnet.founding import Wish, safe_quorum
+    from sapo_client.founding.swarm import SwarmTerms, safe_quorum
 
     founder = _open(common, key, passphrase_file)
     auditors = tuple(sorted({_account(text) for text in auditor or ()})) or (founder.account,)
-    wish = Wish(
+    wish = SwarmTerms(
         name=name,
         auditors=auditors,
         quorum=quorum or safe_quorum(len(auditors)),
@@ -100,14 +100,14 @@ def deploy(
 
 
 def _found(
-    common: Common, folder: Path, rpc: list[str], founder: Identity, wish: Wish, *, yes: bool
+    common: Common, folder: Path, rpc: list[str], founder: Identity, wish: SwarmTerms, *, yes: bool
 ) -> Manifest:
     """The manifest of the swarm, founded now unless it was before."""
     from eth_account import Account as EthAccount
 
-    from sapo_client.ledger.quote import require_coins
+    from sapo_client.founding.quote import require_coins
+    from sapo_client.founding.swarm import Founding
     from sapo_client.testnet.bringup import nano_suite
-    from sapo_client.testnet.founding import Founding
 
     founding = Founding(folder, rpc, EthAccount.from_key(founder.account_key), wish)
     manifest = founding.finished()
@@ -130,8 +130,8 @@ def faucet(
     """Have the faucet of a deployed swarm serve a newcomer: coins for gas, and test tokens."""
     from eth_account import Account as EthAccount
 
-    from sapo_client.ledger import deploy as contracts
-    from sapo_client.testnet.founding import faucet_of
+    from sapo_client.founding import contracts
+    from sapo_client.founding.swarm import faucet_of
 
     payer, account = _open(common, key, passphrase_file), _account(receiver)
     contracts.fund(rpc, EthAccount.from_key(payer.account_key), faucet_of(folder), account)
@@ -168,8 +168,8 @@ def _reached(founder: Identity, address: str) -> str:
     return address if "/p2p/" in address else f"{address}/p2p/{peer_id_from_key(founder.node_id)}"
 
 
-def _check_quorum(common: Common, wish: Wish) -> None:
-    from sapo_client.testnet.founding import safe_quorum
+def _check_quorum(common: Common, wish: SwarmTerms) -> None:
+    from sapo_client.founding.swarm import safe_quorum
 
     count = len(wish.auditors)
     if wish.quorum > count:
@@ -186,7 +186,7 @@ def _check_quorum(common: Common, wish: Wish) -> None:
 
 
 def _words(wanted: Quote, payer: Account) -> dict[str, str]:
-    from sapo_client.ledger.quote import coins
+    from sapo_client.founding.quote import coins
 
     done = len(wanted.steps) - wanted.unsent
     steps = {}

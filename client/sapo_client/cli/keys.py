@@ -151,7 +151,7 @@ def rotate(
 ) -> None:
     """Replace a node key under the same account; the old key never signs again. The node must be stopped."""
     from sapo_client import keystore
-    from sapo_client.node import rotation
+    from sapo_client.account import rotation
 
     flags = {"ledger.rpc_urls": rpc, "passphrase_file": passphrase_file}
     config = common.resolve(flags).config

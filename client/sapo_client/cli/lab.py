@@ -13,7 +13,7 @@ from sapo_client.cli.options import Common, command
 from sapo_client.cli.render import Grid
 
 if TYPE_CHECKING:
-    from sapo_client.lab.economy import Row
+    from sapo_client.lab.economy import EconomyRow
 
 ShareOption = Annotated[
     float | None, typer.Option(min=0.0, max=1.0, metavar="S", help="This author's share of what is read.")
@@ -86,9 +86,9 @@ def economy(
 
     Profit is in generated rollouts: points at their worth, less rollouts, messages and gas. Takes a second.
     """
-    from sapo_client.lab.economy import STRATEGIES, Prices, Rules, World, compare
+    from sapo_client.lab.economy import STRATEGIES, EconomyWorld, Prices, Rules, compare
 
-    rules, prices, world = Rules(), Prices(point, million_gas), World(honest, epochs)
+    rules, prices, world = Rules(), Prices(point, million_gas), EconomyWorld(honest, epochs)
     rows = compare(STRATEGIES, rules, prices, world, seed)
     document = {
         "format": "sapo/lab/economy/1",
@@ -102,7 +102,7 @@ def economy(
     common.output.emit(document, Grid(columns, [_strategy_cells(row) for row in rows]))
 
 
-def _strategy_document(row: Row) -> dict[str, Any]:
+def _strategy_document(row: EconomyRow) -> dict[str, Any]:
     outcome = row.outcome
     return {
         "name": outcome.strategy.name,
@@ -116,7 +116,7 @@ def _strategy_document(row: Row) -> dict[str, Any]:
     }
 
 
-def _strategy_cells(row: Row) -> tuple[str | int, ...]:
+def _strategy_cells(row: EconomyRow) -> tuple[str | int, ...]:
     outcome = row.outcome
     return (
         outcome.strategy.name,

@@ -26,7 +26,7 @@ Epoch = Annotated[int, typer.Argument(metavar="EPOCH", min=0, help="Number of th
 @command(app)
 def status(options: AccountOptions) -> None:
     """Show registration, points, what is claimable, the bond, and what waits to be sent."""
-    from sapo_client.node import ledger_commands
+    from sapo_client.account import ledger_commands
 
     _print(options, ledger_commands.status(options.account_config()))
 
@@ -34,7 +34,7 @@ def status(options: AccountOptions) -> None:
 @command(app)
 def register(options: SigningOptions) -> None:
     """Register the node key with the account, or renew that, as `sapo join` does by itself."""
-    from sapo_client.node import ledger_commands
+    from sapo_client.account import ledger_commands
 
     _print(options, ledger_commands.register(options.account_config(), options.ask))
 
@@ -42,7 +42,7 @@ def register(options: SigningOptions) -> None:
 @command(app)
 def claim(options: SigningOptions) -> None:
     """Claim what final epochs granted to this account."""
-    from sapo_client.node import ledger_commands
+    from sapo_client.account import ledger_commands
 
     _print(options, ledger_commands.claim(options.account_config(), options.ask))
 
@@ -50,7 +50,7 @@ def claim(options: SigningOptions) -> None:
 @command(app)
 def challenge(options: SigningOptions, epoch: Epoch) -> None:
     """Prove an epoch's posting or one of its auditors false, from what this node heard."""
-    from sapo_client.node import ledger_commands
+    from sapo_client.account import ledger_commands
 
     _print(options, ledger_commands.challenge(options.account_config(), epoch, options.ask))
 
@@ -61,7 +61,7 @@ def payout(
     address: Annotated[str, typer.Argument(metavar="ADDRESS", help="Account that is to be paid.")],
 ) -> None:
     """Have claims paid to ADDRESS: at once the first time, seven days after its announcement later."""
-    from sapo_client.node import ledger_commands
+    from sapo_client.account import ledger_commands
 
     _print(options, ledger_commands.payout(options.account_config(), address, options.ask))
 
@@ -74,7 +74,7 @@ def bond(
     ] = None,
 ) -> None:
     """Bond an auditor's tokens, without which its signatures do not count; a false one costs all of them."""
-    from sapo_client.node import bonds
+    from sapo_client.account import bonds
 
     _print(options, bonds.bond(options.account_config(), _tokens(amount), options.ask))
 
@@ -87,7 +87,7 @@ def leave(
     ] = None,
 ) -> None:
     """Begin to take tokens out of the bond; they can be withdrawn more than two epochs later."""
-    from sapo_client.node import bonds
+    from sapo_client.account import bonds
 
     _print(options, bonds.leave(options.account_config(), _tokens(amount), options.ask))
 
@@ -95,7 +95,7 @@ def leave(
 @command(app)
 def withdraw(options: SigningOptions) -> None:
     """Take out what `sapo ledger exit` began to, once its delay is over."""
-    from sapo_client.node import bonds
+    from sapo_client.account import bonds
 
     _print(options, bonds.withdraw(options.account_config(), options.ask))
 
@@ -103,7 +103,7 @@ def withdraw(options: SigningOptions) -> None:
 @command(app)
 def explain(options: AccountOptions, epoch: Epoch) -> None:
     """Show which own rollouts of an epoch counted, and why others did not."""
-    from sapo_client.node import ledger_commands
+    from sapo_client.account import ledger_commands
 
     _print(options, ledger_commands.explain(options.account_config(), epoch))
 
@@ -111,7 +111,7 @@ def explain(options: AccountOptions, epoch: Epoch) -> None:
 @command(app)
 def audit(common: Common, epoch: Epoch, rpc: RpcOption = None) -> None:
     """Recompute an epoch's root from the tallies that this node heard; exit 7 unless it follows from them."""
-    from sapo_client.node import epoch_audit
+    from sapo_client.account import epoch_audit
 
     _judge(common, epoch_audit.audit(_config(common, rpc), epoch))
 
@@ -123,7 +123,7 @@ def export(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")],
 ) -> None:
     """Write what is behind an epoch's root to a file, for `sapo ledger verify` anywhere."""
-    from sapo_client.node import epoch_audit
+    from sapo_client.account import epoch_audit
 
     _print(common, epoch_audit.export(_config(common), epoch, file))
 
@@ -136,7 +136,7 @@ def verify(
     rpc: RpcOption = None,
 ) -> None:
     """Recompute an epoch's root from an exported file and the chain; exit 7 unless it follows from them."""
-    from sapo_client.node import epoch_audit
+    from sapo_client.account import epoch_audit
 
     _judge(common, epoch_audit.verify(_config(common, rpc, manifest), file))
 
@@ -147,7 +147,7 @@ def revoke(
     node: Annotated[str, typer.Argument(metavar="NODE_ID", help="The node key to give up.")],
 ) -> None:
     """End this account's claim on a node key, such as one of a lost machine."""
-    from sapo_client.node import ledger_commands
+    from sapo_client.account import ledger_commands
     from sapo_protocol.errors import LocalProtocolError
     from sapo_protocol.identifiers import NodeId
 
@@ -159,7 +159,7 @@ def revoke(
 
 
 def _tokens(amount: str | None) -> int | None:
-    from sapo_client.node.tokens import parse_tokens
+    from sapo_client.account.tokens import parse_tokens
 
     return None if amount is None else parse_tokens(amount)
 
@@ -169,8 +169,8 @@ def _config(common: Common, rpc: list[str] | None = None, manifest: Path | None 
 
 
 def _judge(common: Common, facts: dict[str, Any]) -> None:
+    from sapo_client.account.epoch_audit import EXPLAINED
     from sapo_client.errors import ExitCode
-    from sapo_client.node.epoch_audit import EXPLAINED
 
     _print(common, facts)
     if not facts["paid as by all tallies"]:

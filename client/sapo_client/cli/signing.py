@@ -13,7 +13,7 @@ from sapo_client.cli.render import Grid
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sapo_verification.signing import Mark
+    from sapo_verification.signing.database import Mark
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -12,7 +12,7 @@ from sapo_client.cli.options import Common, ManifestOption, command
 from sapo_client.cli.render import styled
 
 if TYPE_CHECKING:
-    from sapo_client.node.verify_file import Step
+    from sapo_client.account.verify_file import VerificationStep
 
 MAX_FILE_BYTES = 1024 * 1024  # eight times the largest message; what is larger is no envelope
 WORDS = {True: ("ok", "green"), False: ("fail", "red"), None: ("skip", "yellow")}
@@ -35,12 +35,12 @@ def verify(
     """
     from dataclasses import asdict
 
+    from sapo_client.account.verify_file import steps
     from sapo_client.errors import ExitCode
-    from sapo_client.node.verify_file import steps
     from sapo_client.paths import DataDir
 
     config = common.resolve({"swarm.manifest": manifest}).config
-    taken: list[Step] = []
+    taken: list[VerificationStep] = []
     for step in steps(_read(file), config.swarm.manifest, DataDir(config.data_dir)):
         taken.append(step)
         if not common.as_json:
@@ -55,7 +55,7 @@ def verify(
     raise typer.Exit(ExitCode.VERIFICATION if failed else ExitCode.DONE)
 
 
-def _print_step(number: int, step: Step) -> None:
+def _print_step(number: int, step: VerificationStep) -> None:
     word, colour = WORDS[step.ok]
     mark = styled(f"{word:<4}", colour, sys.stdout)
     sys.stdout.write(f"{number:>2}  {mark}  {step.name:<12}  {step.detail}\n")

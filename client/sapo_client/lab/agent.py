@@ -15,31 +15,31 @@ import trio
 from sapo_client.lab.checker import LocalChecker
 from sapo_client.lab.learner import LocalLearner
 from sapo_client.lab.plan import Run
-from sapo_client.node.audit import Audit, AuditShares
-from sapo_client.node.beacons import Beacons
-from sapo_client.node.clock import Clock
-from sapo_client.node.doppelganger import Doppelganger, DoppelgangerParts
-from sapo_client.node.gossip import Gossip
-from sapo_client.node.heard import Heard
-from sapo_client.node.identity import OwnCertificate
-from sapo_client.node.proofs import Proofs
-from sapo_client.node.rounds import Author, RoundParts, Rounds
-from sapo_client.node.telemetry import Telemetry
+from sapo_client.node.auditing.audit import Audit, AuditShares
+from sapo_client.node.gossip.handlers import GossipHandlers
+from sapo_client.node.gossip.own_certificate import OwnCertificate
+from sapo_client.node.gossip.proofs import Proofs
+from sapo_client.node.runtime.beacons import Beacons
+from sapo_client.node.runtime.clock import Clock
+from sapo_client.node.runtime.telemetry import Telemetry
+from sapo_client.node.training.doppelganger import Doppelganger, DoppelgangerParts
+from sapo_client.node.training.rounds import Author, RoundParts, Rounds
 from sapo_client.observe.events import EventLog
 from sapo_client.observe.metrics import NodeMetrics
 from sapo_client.observe.status import RoundSummary
-from sapo_client.swarm.memory import MemoryHub, MemoryTransport
 from sapo_client.swarm.peer_id import peer_id_from_key
+from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
 from sapo_protocol.manifest import Manifest
-from sapo_verification.admission import Admission
-from sapo_verification.certificates import CertificateBook
-from sapo_verification.equivocations import ProofBook
-from sapo_verification.origins import Origins
-from sapo_verification.pool import Pool, PoolLimits
-from sapo_verification.reputation import Reputation
-from sapo_verification.sampler import Sampler
-from sapo_verification.screens import Screens
-from sapo_verification.signing import WHOLE, SigningDatabase
+from sapo_verification.admission.certificates import CertificateBook
+from sapo_verification.admission.envelope_store import EnvelopeStore
+from sapo_verification.admission.equivocations import ProofBook
+from sapo_verification.admission.rollouts import Admission
+from sapo_verification.reputation.evidence import Reputation
+from sapo_verification.reputation.origins import Origins
+from sapo_verification.sampling.pool import Pool, PoolLimits
+from sapo_verification.sampling.sampler import Sampler
+from sapo_verification.screens.screens import Screens
+from sapo_verification.signing.database import WHOLE, SigningDatabase
 from sapo_verification.types import VerifiedRollout
 from sapo_verification.verifier import Verifier
 
@@ -49,7 +49,7 @@ AUDIT_SHARES: Final = AuditShares(rollouts=1.0, time=1.0)
 
 
 @dataclass(frozen=True)
-class World:
+class LabWorld:
     """What the agents of one run share.
 
     Attributes:
@@ -69,7 +69,9 @@ class World:
 class Agent:
     """A node's parts, wired as `sapo_client.node.app` wires them."""
 
-    def __init__(self, world: World, number: int, learner: LocalLearner, neighbours: tuple[str, ...]) -> None:
+    def __init__(
+        self, world: LabWorld, number: int, learner: LocalLearner, neighbours: tuple[str, ...]
+    ) -> None:
         self._world = world
         self._learner = learner
         self._person = world.run.author(number)
@@ -81,7 +83,7 @@ class Agent:
         self._admission = Admission(world.manifest, self._certificates)
         self._pool = Pool(MEMORY, PoolLimits(), self._reputation)
         self._screens = Screens(world.manifest.suite.families, self._person.node_seed, self._person.account)
-        self._heard = Heard(MEMORY)
+        self._heard = EnvelopeStore(MEMORY)
         self._origins = Origins()
         self._signing = SigningDatabase(MEMORY)
 
@@ -121,7 +123,7 @@ class Agent:
         return Beacons(self._world.manifest, None, self._telemetry.events)
 
     @cached_property
-    def gossip(self) -> Gossip:
+    def gossip(self) -> GossipHandlers:
         """Its ears."""
         world, account = self._world, self._person.account
         book = ProofBook(world.manifest, self._certificates, self._reputation, account)
@@ -131,7 +133,7 @@ class Agent:
         certificate = OwnCertificate(
             self._person.node_seed, self._person.account_key, world.manifest, world.clock
         )
-        return Gossip(
+        return GossipHandlers(
             world.manifest, self.transport, self._certificates, self._admission, self._pool, self._heard,
             self._telemetry, account, certificate, world.clock, self._origins, proofs, self._screens,
         )  # fmt: skip

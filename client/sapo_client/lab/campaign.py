@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.lab.plan import Run
-from sapo_client.lab.store import Store
+from sapo_client.lab.store import ExperimentStore
 
 ENVIRONMENT: Final = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
 """Items are equal across processes under this hash seed alone; more threads on one core are slower."""
@@ -25,7 +25,7 @@ Progress = Callable[[Run, int], None]
 """Takes a run and how many of its rounds are done; called from several threads."""
 
 
-def conduct(store: Store, runs: Sequence[Run], jobs: int, progress: Progress) -> None:
+def conduct(store: ExperimentStore, runs: Sequence[Run], jobs: int, progress: Progress) -> None:
     """Does the runs that are not whole yet, the first of them first.
 
     Raises:
@@ -65,7 +65,7 @@ def _ended(processes: list[subprocess.Popen[str]], waiting: SimpleQueue[Run]) ->
 
 
 def _serve(
-    store: Store,
+    store: ExperimentStore,
     waiting: SimpleQueue[Run],
     number: int,
     processes: list[subprocess.Popen[str]],

@@ -12,9 +12,9 @@ from typing import Final
 
 from sapo_protocol.suite import Family
 from sapo_protocol.tasks import Task
-from sapo_verification.checkers import CheckFailed
-from sapo_verification.jail_child import answer
-from sapo_verification.jail_messages import Checked, Failure, Request
+from sapo_verification.jail.checkers import CheckFailed
+from sapo_verification.jail.child import answer
+from sapo_verification.jail.messages import Checked, Failure, Request
 
 REMEMBERED: Final = 4096
 """Every agent scores every rollout: once is enough for all of them."""

@@ -18,7 +18,7 @@ from typing import Final
 
 from sapo_client.errors import ExitCode, SapoError
 from sapo_protocol.suite import Family
-from sapo_verification.generators import Underivable, derive, solution
+from sapo_verification.tasks.generators import Underivable, derive, solution
 
 SEED_BITS: Final = 31
 

@@ -59,7 +59,7 @@ class Prices:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class EconomyWorld:
     """Who else is there, and how long.
 
     Attributes:
@@ -82,7 +82,7 @@ class Lie(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Strategy:
+class EarningStrategy:
     """A way of taking part.
 
     Attributes:
@@ -107,28 +107,30 @@ class Strategy:
     auditors: int | None = None
 
 
-HONEST: Final = Strategy("honest")
+HONEST: Final = EarningStrategy("honest")
 
 SCRIPT_COST: Final = 1e-4
 """Deriving an item takes 0.1 ms, and the derivation knows the answer."""
 
 STRATEGIES: Final = (
     HONEST,
-    Strategy("idle: registered, sends nothing", machines=0.0),
-    Strategy("split: one machine, 8 accounts", accounts=8),
-    Strategy("flood: nine messages beside each rollout", flood=9),
-    Strategy("withhold: each auditor hears a half", heard=0.5),
-    Strategy("one lying auditor inflates itself", liars=1),
-    Strategy("one lying auditor denies the others", liars=1, lie=Lie.DENY),
-    Strategy("2 of 5 auditors inflate themselves", liars=2, auditors=5),
-    Strategy("2 of 5 auditors deny the others", liars=2, lie=Lie.DENY, auditors=5),
-    Strategy("2 of 3 auditors inflate themselves", liars=2),
-    Strategy("2 of 3 auditors deny the others", liars=2, lie=Lie.DENY),
-    Strategy("4 machines, one account", machines=4.0),
-    Strategy("4 machines, 4 accounts", machines=4.0, accounts=4),
-    Strategy("script: answers without a model", payable_share=1.0, rollout_cost=SCRIPT_COST),
-    Strategy("script, 16 accounts", accounts=16, machines=32.0, payable_share=1.0, rollout_cost=SCRIPT_COST),
-    Strategy(
+    EarningStrategy("idle: registered, sends nothing", machines=0.0),
+    EarningStrategy("split: one machine, 8 accounts", accounts=8),
+    EarningStrategy("flood: nine messages beside each rollout", flood=9),
+    EarningStrategy("withhold: each auditor hears a half", heard=0.5),
+    EarningStrategy("one lying auditor inflates itself", liars=1),
+    EarningStrategy("one lying auditor denies the others", liars=1, lie=Lie.DENY),
+    EarningStrategy("2 of 5 auditors inflate themselves", liars=2, auditors=5),
+    EarningStrategy("2 of 5 auditors deny the others", liars=2, lie=Lie.DENY, auditors=5),
+    EarningStrategy("2 of 3 auditors inflate themselves", liars=2),
+    EarningStrategy("2 of 3 auditors deny the others", liars=2, lie=Lie.DENY),
+    EarningStrategy("4 machines, one account", machines=4.0),
+    EarningStrategy("4 machines, 4 accounts", machines=4.0, accounts=4),
+    EarningStrategy("script: answers without a model", payable_share=1.0, rollout_cost=SCRIPT_COST),
+    EarningStrategy(
+        "script, 16 accounts", accounts=16, machines=32.0, payable_share=1.0, rollout_cost=SCRIPT_COST
+    ),
+    EarningStrategy(
         "script, 64 accounts: over the budget",
         accounts=64,
         machines=128.0,
@@ -139,7 +141,7 @@ STRATEGIES: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class StrategyOutcome:
     """What a strategy came to.
 
     Attributes:
@@ -149,7 +151,7 @@ class Outcome:
         posted: epochs that reached the chain.
     """
 
-    strategy: Strategy
+    strategy: EarningStrategy
     points: int
     cost: float
     profit: float
@@ -163,7 +165,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class EconomyRow:
     """A strategy beside honest work in the same place.
 
     Attributes:
@@ -171,7 +173,7 @@ class Row:
         others_lose: share of their points that the honest accounts lose by it.
     """
 
-    outcome: Outcome
+    outcome: StrategyOutcome
     against_honest: float
     others_lose: float
 
@@ -184,19 +186,21 @@ class Row:
 
 
 def compare(
-    strategies: Sequence[Strategy], rules: Rules, prices: Prices, world: World, seed: int
-) -> list[Row]:
+    strategies: Sequence[EarningStrategy], rules: Rules, prices: Prices, world: EconomyWorld, seed: int
+) -> list[EconomyRow]:
     """Each strategy in a swarm of its own; the honest machines have the same luck in all of them."""
     rows = []
     for strategy in strategies:
         fair = replace(HONEST, auditors=strategy.auditors)
         honest, outcome = (play(one, rules, prices, world, seed) for one in (fair, strategy))
         gap = outcome.profit_per_cost - honest.profit_per_cost
-        rows.append(Row(outcome, gap, 1 - outcome.others / honest.others))
+        rows.append(EconomyRow(outcome, gap, 1 - outcome.others / honest.others))
     return rows
 
 
-def play(strategy: Strategy, rules: Rules, prices: Prices, world: World, seed: int) -> Outcome:
+def play(
+    strategy: EarningStrategy, rules: Rules, prices: Prices, world: EconomyWorld, seed: int
+) -> StrategyOutcome:
     """The swarm with one player of a strategy, to the end."""
     game = _Game(strategy, rules, world, seed)
     cumulative: Mapping[Account, int] = {}
@@ -209,7 +213,7 @@ def play(strategy: Strategy, rules: Rules, prices: Prices, world: World, seed: i
     points = sum(cumulative.get(account, 0) for account in game.accounts)
     cost = _cost(strategy, rules, prices, world, claims=sum(a in cumulative for a in game.accounts))
     others = sum(cumulative.values()) - points
-    return Outcome(strategy, points, cost, points * prices.point - cost, others, posted)
+    return StrategyOutcome(strategy, points, cost, points * prices.point - cost, others, posted)
 
 
 def _total(epoch: int, shares: tuple[Share, ...]) -> int:
@@ -218,7 +222,9 @@ def _total(epoch: int, shares: tuple[Share, ...]) -> int:
     return nobody.root(ContentId(bytes(32))).total
 
 
-def _cost(strategy: Strategy, rules: Rules, prices: Prices, world: World, *, claims: int) -> float:
+def _cost(
+    strategy: EarningStrategy, rules: Rules, prices: Prices, world: EconomyWorld, *, claims: int
+) -> float:
     rollouts = round(strategy.machines * world.rollouts) * world.epochs
     gas = strategy.accounts * rules.register_gas + claims * rules.claim_gas
     work = rollouts * (strategy.rollout_cost + (1 + strategy.flood) * prices.message)
@@ -228,7 +234,7 @@ def _cost(strategy: Strategy, rules: Rules, prices: Prices, world: World, *, cla
 class _Game:
     """A player among honest accounts, epoch by epoch."""
 
-    def __init__(self, strategy: Strategy, rules: Rules, world: World, seed: int) -> None:
+    def __init__(self, strategy: EarningStrategy, rules: Rules, world: EconomyWorld, seed: int) -> None:
         self._strategy = strategy
         self._rules = rules
         self._world = world

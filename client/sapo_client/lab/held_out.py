@@ -9,9 +9,9 @@ from typing import Final
 
 from sapo_client.learner.service import Service
 from sapo_protocol.suite import Family
-from sapo_verification.answers import extract
-from sapo_verification.generators import Item, Underivable, derive
-from sapo_verification.scorers import score
+from sapo_verification.tasks.answers import extract
+from sapo_verification.tasks.generators import Item, Underivable, derive
+from sapo_verification.tasks.scorers import score
 
 SEED_BITS: Final = 31
 

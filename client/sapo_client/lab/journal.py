@@ -22,7 +22,7 @@ Calls = tuple[tuple[tuple[str, ...], ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CurvePoint:
     """One agent's round: the curve's point.
 
     Attributes:
@@ -54,14 +54,14 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class JournalEntry:
     """One step of one agent.
 
     Attributes:
         batch: digest of what was trained, by which a replay knows that it is on the same road.
     """
 
-    row: Row
+    row: CurvePoint
     report: StepReport
     calls: Calls
     batch: str
@@ -75,7 +75,7 @@ class Journal:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
 
-    def rewind(self, step: int) -> list[Entry]:
+    def rewind(self, step: int) -> list[JournalEntry]:
         """The entries up to a step; those after it are forgotten.
 
         Raises:
@@ -91,16 +91,18 @@ class Journal:
         os.truncate(self._path, sum(map(len, lines)))
         return [_entry(json.loads(line)) for line in lines]
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entry: JournalEntry) -> None:
         """One more entry, by one write."""
         with self._path.open("ab") as file:
             file.write(json.dumps(asdict(entry), ensure_ascii=False).encode() + b"\n")
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[CurvePoint]:
         """The curve so far."""
         return [_entry(json.loads(line)).row for line in self._path.read_bytes().splitlines()]
 
 
-def _entry(document: dict[str, Any]) -> Entry:
+def _entry(document: dict[str, Any]) -> JournalEntry:
     calls = tuple(tuple(tuple(group) for group in call) for call in document["calls"])
-    return Entry(Row(**document["row"]), StepReport(**document["report"]), calls, document["batch"])
+    return JournalEntry(
+        CurvePoint(**document["row"]), StepReport(**document["report"]), calls, document["batch"]
+    )

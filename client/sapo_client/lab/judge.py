@@ -18,15 +18,15 @@ from pydantic import BaseModel, NonNegativeInt
 
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.lab.statistics import Estimate, estimate
-from sapo_client.node.judge import question
-from sapo_client.node.manifests import read_manifest, require_same_suite
+from sapo_client.node.runtime.manifests import read_manifest, require_same_suite
+from sapo_client.node.training.judge_client import question
 from sapo_client.observe.events import Event, read_events
 from sapo_client.paths import DataDir
 from sapo_protocol.epochs import beacon
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account, Digest
 from sapo_protocol.manifest import Manifest
-from sapo_verification.checkers import CheckerPool, CheckFailed
+from sapo_verification.jail.checkers import CheckerPool, CheckFailed
 
 DEADLINE_SECONDS: Final = 30.0
 """Nobody waits for these checks, and a busy machine must not make an answer wrong."""
@@ -67,7 +67,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class JudgeResult:
     """Both groups' pass@1 after equally many questions; nodes are the repetition."""
 
     questions: int
@@ -100,14 +100,14 @@ def examine(folders: Sequence[Path]) -> list[Candidate]:
     return found
 
 
-def compare(swarm: Sequence[Candidate], isolated: Sequence[Candidate]) -> Verdict:
+def compare(swarm: Sequence[Candidate], isolated: Sequence[Candidate]) -> JudgeResult:
     """Who answers better."""
     questions = min(len(each.rewards) for each in (*swarm, *isolated))
     ours, theirs = (
         estimate([each.pass_at_1(questions) for each in group]) if group else None
         for group in (swarm, isolated)
     )
-    return Verdict(questions, ours, theirs)
+    return JudgeResult(questions, ours, theirs)
 
 
 async def _examine(manifest: Manifest, folders: Sequence[Path]) -> list[Candidate]:

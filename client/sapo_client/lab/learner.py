@@ -13,7 +13,7 @@ import trio
 
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.lab.held_out import HeldOut
-from sapo_client.lab.journal import Entry, Journal, Row
+from sapo_client.lab.journal import CurvePoint, Journal, JournalEntry
 from sapo_client.lab.plan import Run
 from sapo_client.learner.backend import Generation
 from sapo_client.learner.process import group_message
@@ -55,7 +55,7 @@ class LocalLearner:
         service: Service,
         journal: Journal,
         held_out: HeldOut,
-        tell: Callable[[Row], None],
+        tell: Callable[[CurvePoint], None],
     ) -> None:
         self.step = 0
         self.restarts = 0
@@ -112,22 +112,22 @@ class LocalLearner:
         self._round.tokens += sampled["tokens"]
         return tuple(tuple(text.decode() for text in group) for group in sampled["completions"])
 
-    def _train(self, batch: SampledBatch, handles: Mapping[ContentId, int], digest: str) -> Entry:
+    def _train(self, batch: SampledBatch, handles: Mapping[ContentId, int], digest: str) -> JournalEntry:
         """A step, written down, and after it a checkpoint if one is due."""
         groups = [group_message(group, handles.get(group.rollout.content_id)) for group in batch.groups]
         started = time.process_time()
         report = StepReport(**self._service.train(groups))
         self._round.seconds += time.process_time() - started
-        entry = Entry(self._row(report), report, tuple(self._round.calls), digest)
+        entry = JournalEntry(self._row(report), report, tuple(self._round.calls), digest)
         self._journal.append(entry)
         if report.step % self._run.plan.checkpoint_every == 0:
             self._service.checkpoint()
         return entry
 
-    def _row(self, report: StepReport) -> Row:
+    def _row(self, report: StepReport) -> CurvePoint:
         plan, own = self._run.plan, self._round.own
         is_due = report.step in (1, plan.rounds) or report.step % plan.evaluate_every == 0
-        return Row(
+        return CurvePoint(
             round=report.step,
             agent=self._agent,
             batch=report.mean_reward,
@@ -146,7 +146,7 @@ class LocalLearner:
         seed = self._run.evaluation_seed(self._agent, step)
         return self._held_out.pass_at_1(self._service, temperature, seed)
 
-    def _require_same_road(self, entry: Entry, digest: str) -> None:
+    def _require_same_road(self, entry: JournalEntry, digest: str) -> None:
         if entry.batch != digest:
             raise SapoError(
                 f"agent {self._agent}'s batch of step {entry.report.step} is not the one in its journal",

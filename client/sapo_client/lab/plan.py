@@ -17,8 +17,8 @@ from sapo_client.learner.settings import DeviceChoice
 from sapo_protocol import ed25519, secp256k1
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account, NodeId
-from sapo_verification.catalogue import FAMILIES, NANO_DEFAULT, family
-from sapo_verification.sampler import SamplingPolicy
+from sapo_verification.sampling.sampler import SamplingPolicy
+from sapo_verification.suites.catalogue import FAMILIES, NANO_DEFAULT, family
 
 OPEN_CAP: Final = 1.0
 OPEN_NEWCOMER_CAP: Final = 0.5
@@ -75,7 +75,7 @@ ARMS: Final[Mapping[str, Arm]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ExperimentPlan:
     """What all arms and seeds of an experiment share.
 
     Attributes:
@@ -129,13 +129,13 @@ class Plan:
         return {**asdict(self), "families": list(self.families)}
 
     @classmethod
-    def from_json(cls, document: dict[str, Any]) -> Plan:
+    def from_json(cls, document: dict[str, Any]) -> ExperimentPlan:
         """The plan that ``to_json`` wrote."""
         return cls(**{**document, "families": tuple(document["families"])})
 
 
-PRESETS: Final[Mapping[str, Plan]] = {
-    "quick": Plan(
+PRESETS: Final[Mapping[str, ExperimentPlan]] = {
+    "quick": ExperimentPlan(
         model="bundled-chatty",
         level="nano",
         families=NANO_DEFAULT,
@@ -144,7 +144,7 @@ PRESETS: Final[Mapping[str, Plan]] = {
         learning_rate=5e-5,
         evaluate_every=5,
     ),
-    "paper": Plan(
+    "paper": ExperimentPlan(
         model="Qwen/Qwen2.5-0.5B-Instruct",
         level="full",
         families=FAMILIES,
@@ -167,7 +167,7 @@ SEEDS: Final = 5
 class Run:
     """One arm at one seed."""
 
-    plan: Plan
+    plan: ExperimentPlan
     arm: Arm
     seed: int
 
@@ -216,7 +216,7 @@ class Person:
         return secp256k1.account_of(self.account_key)
 
 
-def planned(preset: str, **changes: Any) -> Plan:
+def planned(preset: str, **changes: Any) -> ExperimentPlan:
     """A preset with the changes that are not None.
 
     Raises:

@@ -22,7 +22,7 @@ from torch import Tensor
 from sapo_client.lab.corpus import Authors, Document, completion, documents
 from sapo_client.lab.tokenizer import train_tokenizer
 from sapo_client.learner.policy import load_policy
-from sapo_verification.catalogue import FAMILIES, NANO_DEFAULT, family
+from sapo_verification.suites.catalogue import FAMILIES, NANO_DEFAULT, family
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -22,7 +22,7 @@ from sapo_client.lab.statistics import (
     summarise,
     window_of,
 )
-from sapo_client.lab.store import Curve, Store, write_whole
+from sapo_client.lab.store import Curve, ExperimentStore, write_whole
 
 MEANINGS: Final = {
     "total": "the paper's figure, the sum over agents and rounds of the batch's mean reward",
@@ -43,7 +43,7 @@ DIGITS: Final = {"total": 1, "tokens": 0, "seconds": 1}
 """After the point; the other figures are shares."""
 
 
-def write_report(store: Store) -> Path:
+def write_report(store: ExperimentStore) -> Path:
     """The page.
 
     Raises:
@@ -71,7 +71,7 @@ def write_report(store: Store) -> Path:
     return page
 
 
-def _page(store: Store, results: Results) -> Iterator[str]:
+def _page(store: ExperimentStore, results: Results) -> Iterator[str]:
     document, plan = store.document(), store.plan()
     versions = ", ".join(f"{name} {number}" for name, number in document["versions"].items())
     yield "# Does sharing help?"

@@ -11,18 +11,18 @@ from typing import Final
 import trio
 import trio.testing
 
-from sapo_client.lab.agent import Agent, World
+from sapo_client.lab.agent import Agent, LabWorld
 from sapo_client.lab.checker import LocalChecker
 from sapo_client.lab.held_out import HeldOut
-from sapo_client.lab.journal import Journal, Row
+from sapo_client.lab.journal import CurvePoint, Journal
 from sapo_client.lab.learner import ROUND_SECONDS, LocalLearner
-from sapo_client.lab.plan import Plan, Run
+from sapo_client.lab.plan import ExperimentPlan, Run
 from sapo_client.learner.service import Service
 from sapo_client.learner.settings import LearnerSettings
-from sapo_client.node.supervisor import find_sapo_error
-from sapo_client.swarm.memory import MemoryHub, Weather
+from sapo_client.node.runtime.supervisor import find_sapo_error
+from sapo_client.swarm.simulated.memory import MemoryHub, Weather
 from sapo_protocol.manifest import Limits, Manifest
-from sapo_verification.catalogue import suite
+from sapo_verification.suites.catalogue import suite
 
 LATENCY_SECONDS: Final = 0.05
 """The same for every message, so that the order of arrival is a function of the order of sending."""
@@ -37,7 +37,7 @@ Progress = Callable[[int], None]
 """Takes the number of a round that all agents have finished."""
 
 
-def simulate(run: Run, manifest: Manifest, folder: Path, progress: Progress) -> list[Row]:
+def simulate(run: Run, manifest: Manifest, folder: Path, progress: Progress) -> list[CurvePoint]:
     """The rows of all agents, by round.
 
     Args:
@@ -55,15 +55,15 @@ def simulate(run: Run, manifest: Manifest, folder: Path, progress: Progress) -> 
         raise
 
 
-async def _simulate(run: Run, manifest: Manifest, folder: Path, progress: Progress) -> list[Row]:
+async def _simulate(run: Run, manifest: Manifest, folder: Path, progress: Progress) -> list[CurvePoint]:
     bugs: list[Exception] = []
     weather = Weather(min_latency_seconds=LATENCY_SECONDS, max_latency_seconds=LATENCY_SECONDS)
     begin = manifest.genesis_seconds - trio.current_time()
-    world = World(
+    world = LabWorld(
         run, manifest, MemoryHub(run.seed, weather), LocalChecker(manifest.suite.families),
         lambda: begin + trio.current_time(), _fresh(folder / "events"), bugs.append,
     )  # fmt: skip
-    rows: list[Row] = []
+    rows: list[CurvePoint] = []
     agents = _agents(world, folder, partial(_collect, rows, run.plan.agents, progress))
     async with trio.open_nursery() as nursery:
         for agent in agents:
@@ -80,7 +80,7 @@ async def _simulate(run: Run, manifest: Manifest, folder: Path, progress: Progre
     return sorted(rows, key=lambda row: (row.round, row.agent))
 
 
-def _agents(world: World, folder: Path, tell: Callable[[Row], None]) -> list[Agent]:
+def _agents(world: LabWorld, folder: Path, tell: Callable[[CurvePoint], None]) -> list[Agent]:
     """The agents, each knowing those before it."""
     held_out = HeldOut.of(world.manifest.suite.families, world.run.plan.held_out_per_family)
     agents: list[Agent] = []
@@ -92,7 +92,7 @@ def _agents(world: World, folder: Path, tell: Callable[[Row], None]) -> list[Age
     return agents
 
 
-def manifest_of(plan: Plan) -> Manifest:
+def manifest_of(plan: ExperimentPlan) -> Manifest:
     """The swarm of an experiment: no chain, and more slots than anybody fills; starts a process."""
     return Manifest(
         name="lab",
@@ -124,7 +124,7 @@ def settings_of(run: Run, number: int, home: Path) -> LearnerSettings:
     )
 
 
-def _collect(rows: list[Row], agents: int, progress: Progress, row: Row) -> None:
+def _collect(rows: list[CurvePoint], agents: int, progress: Progress, row: CurvePoint) -> None:
     rows.append(row)
     if len(rows) % agents == 0:
         progress(len(rows) // agents)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import accumulate, groupby, pairwise
 from typing import Final
 
-from sapo_client.lab.journal import Row
+from sapo_client.lab.journal import CurvePoint
 from sapo_client.lab.plan import ARMS, BASELINE, OURS, RIVAL
 from sapo_client.lab.store import Curve
 
@@ -131,7 +131,7 @@ BySeed = Mapping[int, Mapping[str, float]]
 """The figures of an arm's runs."""
 
 
-def points_of(rows: Sequence[Row]) -> list[Point]:
+def points_of(rows: Sequence[CurvePoint]) -> list[Point]:
     """A run's rounds."""
     rounds = [list(group) for _, group in groupby(rows, key=lambda row: row.round)]
     tokens = accumulate(_mean(group, lambda row: row.generated_tokens) for group in rounds)
@@ -235,7 +235,7 @@ def _gain(values: BySeed, others: BySeed) -> Estimate | None:
     return estimate([values[seed]["total"] / others[seed]["total"] - 1 for seed in both])
 
 
-def _mean(rows: Sequence[Row], of: Callable[[Row], float]) -> float:
+def _mean(rows: Sequence[CurvePoint], of: Callable[[CurvePoint], float]) -> float:
     return statistics.fmean(map(of, rows))
 
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from sapo_client.errors import ExitCode, SapoError
-from sapo_client.lab.journal import Row
-from sapo_client.lab.plan import ARMS, Plan, Run
+from sapo_client.lab.journal import CurvePoint
+from sapo_client.lab.plan import ARMS, ExperimentPlan, Run
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.manifest_file import manifest_from_json, manifest_to_json
 
@@ -33,16 +33,16 @@ class Curve:
     """A whole run."""
 
     run: Run
-    rows: tuple[Row, ...]
+    rows: tuple[CurvePoint, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class ExperimentStore:
     """An experiment's folder."""
 
     root: Path
 
-    def create(self, plan: Plan, manifest: Callable[[], Manifest]) -> None:
+    def create(self, plan: ExperimentPlan, manifest: Callable[[], Manifest]) -> None:
         """The folder of this plan, new or as it was left.
 
         Raises:
@@ -59,13 +59,13 @@ class Store:
                 exit_code=ExitCode.DATA,
             )
 
-    def plan(self) -> Plan:
+    def plan(self) -> ExperimentPlan:
         """What its runs share.
 
         Raises:
             SapoError: there is no experiment.
         """
-        return Plan.from_json(self.document()["plan"])
+        return ExperimentPlan.from_json(self.document()["plan"])
 
     def document(self) -> dict[str, Any]:
         """`experiment.json`.
@@ -101,7 +101,7 @@ class Store:
         """Where a run keeps what it goes on with after a kill."""
         return self.folder(run) / "work"
 
-    def finish(self, run: Run, rows: Iterable[Row], cpu_seconds: float) -> None:
+    def finish(self, run: Run, rows: Iterable[CurvePoint], cpu_seconds: float) -> None:
         """Writes a whole run down, and removes its work."""
         folder = self.folder(run)
         write_whole(folder / "rounds.jsonl", "".join(json.dumps(asdict(row)) + "\n" for row in rows))
@@ -125,9 +125,9 @@ class Store:
                     found.append(Curve(run, self._rows(run)))
         return found
 
-    def _rows(self, run: Run) -> tuple[Row, ...]:
+    def _rows(self, run: Run) -> tuple[CurvePoint, ...]:
         lines = (self.folder(run) / "rounds.jsonl").read_text(encoding="utf-8").splitlines()
-        return tuple(Row(**json.loads(line)) for line in lines)
+        return tuple(CurvePoint(**json.loads(line)) for line in lines)
 
     @property
     def _experiment(self) -> Path:

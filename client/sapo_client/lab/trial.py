@@ -25,16 +25,16 @@ from sapo_client.learner.policy import load_policy
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.trainer import Trainer
 from sapo_protocol.suite import Family
-from sapo_verification import catalogue
-from sapo_verification.answers import extract
-from sapo_verification.generators import Item
-from sapo_verification.scorers import score
+from sapo_verification.suites import catalogue
+from sapo_verification.tasks.answers import extract
+from sapo_verification.tasks.generators import Item
+from sapo_verification.tasks.scorers import score
 
 HELD_OUT_PER_FAMILY: Final = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TrialPlan:
     """One arm of an experiment.
 
     Attributes:
@@ -92,10 +92,10 @@ class _Sampled:
     rewards: tuple[float, ...]
 
 
-class Agent:
+class TrialAgent:
     """A learner with its own stream of tasks."""
 
-    def __init__(self, plan: Plan, families: Sequence[Family], number: int) -> None:
+    def __init__(self, plan: TrialPlan, families: Sequence[Family], number: int) -> None:
         settings = LearnerSettings(
             model=plan.model,
             directory=Path(),
@@ -167,10 +167,10 @@ class Agent:
         )
 
 
-def run(plan: Plan) -> Iterator[Round]:
+def run(plan: TrialPlan) -> Iterator[Round]:
     """The rounds of one arm, as they happen."""
     families = [catalogue.family(name, plan.level) for name in plan.families]
-    agents = [Agent(plan, families, number) for number in range(plan.agents)]
+    agents = [TrialAgent(plan, families, number) for number in range(plan.agents)]
     draw = random.Random("held out")  # the same for every seed and arm
     held_out = [fresh_item(family, draw) for family in families for _ in range(HELD_OUT_PER_FAMILY)]
     for number in range(1, plan.rounds + 1):
@@ -193,7 +193,7 @@ def reward(family: Family, item: Item, text: str) -> float:
     return score(family, extract(family, text.encode("utf-8", errors="replace")), item.entry)
 
 
-def _held_out(agents: Sequence[Agent], held_out: Sequence[tuple[Family, Item]]) -> dict[str, float]:
+def _held_out(agents: Sequence[TrialAgent], held_out: Sequence[tuple[Family, Item]]) -> dict[str, float]:
     totals: dict[str, list[float]] = {}
     for agent in agents:
         for (family, _), value in zip(held_out, agent.evaluate(held_out), strict=True):
@@ -204,7 +204,7 @@ def _held_out(agents: Sequence[Agent], held_out: Sequence[tuple[Family, Item]]) 
 def main() -> None:
     """One arm from the command line; JSON lines on standard output."""
     parser = argparse.ArgumentParser(description=__doc__)
-    defaults = Plan(model="bundled", families=catalogue.FAMILIES)
+    defaults = TrialPlan(model="bundled", families=catalogue.FAMILIES)
     parser.add_argument("--families", default=",".join(defaults.families))
     for name, value in asdict(defaults).items():
         if name == "families":
@@ -216,7 +216,7 @@ def main() -> None:
             parser.add_argument(flag, type=type(value), default=value)
     chosen = vars(parser.parse_args())
     torch.set_num_threads(1)
-    plan = Plan(**{**chosen, "families": tuple(chosen["families"].split(","))})
+    plan = TrialPlan(**{**chosen, "families": tuple(chosen["families"].split(","))})
     for round_ in run(plan):
         sys.stdout.write(json.dumps(asdict(round_)) + "\n")
         sys.stdout.flush()

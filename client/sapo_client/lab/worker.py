@@ -20,20 +20,20 @@ from typing import Any, TextIO
 from sapo_client.errors import SapoError
 from sapo_client.lab.plan import ARMS, Run
 from sapo_client.lab.simulate import simulate
-from sapo_client.lab.store import Store
+from sapo_client.lab.store import ExperimentStore
 
 
 def main() -> None:
     """Runs until there is no more input."""
     replies = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)  # what libraries print belongs into the log
-    store = Store(Path(sys.argv[1]))
+    store = ExperimentStore(Path(sys.argv[1]))
     for line in sys.stdin:
         wanted = json.loads(line)
         _do(store, Run(store.plan(), ARMS[wanted["arm"]], wanted["seed"]), replies)
 
 
-def _do(store: Store, run: Run, replies: TextIO) -> None:
+def _do(store: ExperimentStore, run: Run, replies: TextIO) -> None:
     try:
         with _held(store.folder(run) / "lock"):
             if not store.is_whole(run):
@@ -44,7 +44,7 @@ def _do(store: Store, run: Run, replies: TextIO) -> None:
         _say(replies, done=True)
 
 
-def _simulate(store: Store, run: Run, replies: TextIO) -> None:
+def _simulate(store: ExperimentStore, run: Run, replies: TextIO) -> None:
     started = time.process_time()
     rows = simulate(run, store.manifest(), store.work(run), lambda number: _say(replies, round=number))
     store.finish(run, rows, time.process_time() - started)

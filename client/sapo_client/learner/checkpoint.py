@@ -23,7 +23,7 @@ from torch import Tensor
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.baseline import Baselines
 from sapo_client.learner.trainer import Trainer
-from sapo_verification.likelihood import Yardstick
+from sapo_verification.screens.likelihood import Yardstick
 
 KEPT: Final = 2
 """The newest may be lost to a dying disk; one more costs little."""
@@ -35,7 +35,7 @@ _TORN: Final = ".torn-"
 
 
 @dataclass(frozen=True, slots=True)
-class Counters:
+class LearnerCounters:
     """What a learner counts, beside the trainer's own.
 
     Attributes:
@@ -52,7 +52,7 @@ class CheckpointStore:
         self._folder = folder
         self._model = model
 
-    def save(self, trainer: Trainer, counters: Counters, *, kept: int = KEPT) -> Path:
+    def save(self, trainer: Trainer, counters: LearnerCounters, *, kept: int = KEPT) -> Path:
         """Writes the trainer's state, removes others beyond ``kept``; returns the new one's folder."""
         target = self._folder / f"{_PREFIX}{trainer.steps:010d}"
         writing = self._folder / f"{_WRITING}{target.name}"
@@ -80,7 +80,7 @@ class CheckpointStore:
         self._prune(target, kept)
         return target
 
-    def restore(self, trainer: Trainer) -> Counters | None:
+    def restore(self, trainer: Trainer) -> LearnerCounters | None:
         """Puts the newest whole checkpoint into the trainer; None where there is none.
 
         Raises:
@@ -101,7 +101,7 @@ class CheckpointStore:
             trainer.steps, trainer.rollbacks = meta["steps"], meta["rollbacks"]
             trainer.yardstick = Yardstick(**meta.get("yardstick", {}))
             trainer.baselines = Baselines.from_message(meta.get("baselines", {}))
-            return Counters(meta["samples"])
+            return LearnerCounters(meta["samples"])
         return None
 
     def set_aside(self) -> None:

@@ -1,6 +1,6 @@
 """Sampling completions, with the behaviour log-probability of every sampled token.
 
-One interface, two ways: an own key-value-cache loop for models shaped like Llama (``fast_decoder.py``),
+One interface, two ways: an own key-value-cache loop for models shaped like Llama (``cpu/fast_decoder.py``),
 and transformers' ``generate`` for every other architecture. Both return the exact token ids that were
 sampled, the end token included, for these ids are what is trained.
 """
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from sapo_client.learner.fast_decoder import FastDecoder
-from sapo_client.learner.fused_layers import is_llama_shaped
+from sapo_client.learner.cpu.fast_decoder import FastDecoder
+from sapo_client.learner.cpu.fused_layers import is_llama_shaped
 from sapo_client.learner.logprobs import completion_logprobs
 
 if TYPE_CHECKING:

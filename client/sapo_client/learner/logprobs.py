@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from sapo_client.learner.adapters import base_of
-from sapo_client.learner.fast_forward import Row, fast_logprobs, is_fast
+from sapo_client.learner.cpu.fast_forward import Row, fast_logprobs, is_fast
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

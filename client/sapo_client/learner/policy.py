@@ -12,8 +12,8 @@ import torch
 
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.adapters import merged
+from sapo_client.learner.cpu.linear import with_fast_products
 from sapo_client.learner.memory import keep_freed_memory
-from sapo_client.learner.products import with_fast_products
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -13,7 +13,7 @@ import torch
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.adapters import base_of, with_adapters
 from sapo_client.learner.batch import TrainingGroup
-from sapo_client.learner.checkpoint import CheckpointStore, Counters
+from sapo_client.learner.checkpoint import CheckpointStore, LearnerCounters
 from sapo_client.learner.generate import Completion, Generator, generator_for
 from sapo_client.learner.policy import load_policy
 from sapo_client.learner.seeds import sampling_seed
@@ -115,14 +115,14 @@ class Service:
     def checkpoint(self) -> Message:
         """Writes a checkpoint now."""
         started = time.monotonic()
-        self._store.save(self._trainer, Counters(self._samples))
+        self._store.save(self._trainer, LearnerCounters(self._samples))
         self._last_save = time.monotonic()
         self._save_seconds = self._last_save - started
         return {"step": self._trainer.steps}
 
     def keep_good(self) -> Message:
         """Keeps the policy as it is now, to go back to."""
-        self._good.save(self._trainer, Counters(self._samples), kept=1)
+        self._good.save(self._trainer, LearnerCounters(self._samples), kept=1)
         return {"step": self._trainer.steps}
 
     def roll_back(self) -> Message:
@@ -136,7 +136,7 @@ class Service:
             )
         self._trainer.steps = steps
         self._store.save(
-            self._trainer, Counters(self._samples), kept=1
+            self._trainer, LearnerCounters(self._samples), kept=1
         )  # no restart may find the poisoned one
         return {"step": steps}
 

@@ -21,7 +21,7 @@ from sapo_client.learner.batch import (
     mini_batches,
     training_rows,
 )
-from sapo_client.learner.fast_forward import is_fast
+from sapo_client.learner.cpu.fast_forward import is_fast
 from sapo_client.learner.logprobs import completion_logprobs
 from sapo_client.learner.memory import is_out_of_memory
 from sapo_client.learner.policy import Policy
@@ -30,7 +30,7 @@ from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.snapshot import Snapshot
 from sapo_client.learner.summary import Update, summarise
 from sapo_client.learner.watchdog import Watchdog
-from sapo_verification.likelihood import Yardstick
+from sapo_verification.screens.likelihood import Yardstick
 
 MAX_GRADIENT_NORM: Final = 1.0
 SMALL_PARAMETERS: Final = 20_000_000

@@ -11,7 +11,7 @@ from eth_utils import keccak, to_checksum_address
 from web3 import Web3
 from web3.types import BlockIdentifier, FilterParams
 
-from sapo_client.ledger.artefact import CONTRACTS, Artefact, load
+from sapo_client.ledger.artifact import CONTRACTS, Artefact, load
 from sapo_client.ledger.errors import NotYet
 from sapo_client.ledger.fraud import FraudProof, root_fields
 from sapo_client.ledger.records import EpochRecord, Stake
@@ -115,7 +115,7 @@ class Registry(Contract):
         return list(found)
 
 
-class Ledger(Contract):
+class EpochLedgerContract(Contract):
     """``EpochLedger``: one posting per epoch, final after its challenge window."""
 
     NAME = "EpochLedger"
@@ -179,16 +179,16 @@ class Ledger(Contract):
         """The contract that pays what this one grants; the ledger created it, as it did the next two."""
         return Distributor(self._rpc, Account.from_hex(self._call("distributor")))
 
-    def verifier(self) -> "Verifier":
+    def verifier(self) -> "FraudVerifierContract":
         """The contract that judges fraud proofs."""
-        return Verifier(self._rpc, Account.from_hex(self._call("verifier")))
+        return FraudVerifierContract(self._rpc, Account.from_hex(self._call("verifier")))
 
     def vault(self) -> "Vault":
         """The contract that holds the auditors' bonds."""
         return Vault(self._rpc, Account.from_hex(self._call("vault")))
 
 
-class Verifier(Contract):
+class FraudVerifierContract(Contract):
     """``FraudVerifier``: rejects false postings and slashes who signed them."""
 
     NAME = "FraudVerifier"

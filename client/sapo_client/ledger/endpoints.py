@@ -53,7 +53,7 @@ class EndpointStatus:
     disagreements: int
 
 
-class Endpoint:
+class RpcEndpoint:
     """An endpoint that rests after each silence, twice as long as the time before.
 
     Attributes:

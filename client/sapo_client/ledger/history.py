@@ -7,7 +7,7 @@ from typing import Final
 
 from eth_utils import keccak
 
-from sapo_client.ledger.contract import Ledger, Tip
+from sapo_client.ledger.contract import EpochLedgerContract, Tip
 from sapo_client.ledger.errors import RecordHidden
 from sapo_client.ledger.records import EpochRecord
 from sapo_protocol.eip712 import EpochRoot
@@ -46,7 +46,7 @@ class History:
     ``RecordHidden`` where none of them shows a record that is proven.
     """
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: EpochLedgerContract) -> None:
         self._ledger = ledger
         self._known: dict[Digest, _Link] = {}
         self._lock = threading.Lock()

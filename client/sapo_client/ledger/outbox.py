@@ -59,7 +59,7 @@ _LIVE: Final = (
 )
 
 
-class State(StrEnum):
+class EntryState(StrEnum):
     """How far an entry is."""
 
     QUEUED = "queued"
@@ -69,7 +69,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class OutboxEntry:
     """One wish.
 
     Attributes:
@@ -81,7 +81,7 @@ class Entry:
     kind: str
     key: str
     call: Call
-    state: State
+    state: EntryState
     transactions: tuple[Signed, ...]
     note: str | None
 
@@ -150,9 +150,9 @@ class Outbox:
             )
             return True
 
-    def entries(self, *states: State) -> list[Entry]:
+    def entries(self, *states: EntryState) -> list[OutboxEntry]:
         """The entries in given states (all if none is named), oldest first."""
-        wanted = states or tuple(State)
+        wanted = states or tuple(EntryState)
         marks = ", ".join("?" * len(wanted))
         chosen = f"SELECT * FROM entries WHERE state IN ({marks}) ORDER BY id"  # noqa: S608  # marks only
         signed: defaultdict[int, list[Signed]] = defaultdict(list)
@@ -162,20 +162,20 @@ class Outbox:
                 signed[row[0]] += [_signed(found) for found in connection.execute(_LIVE, (row[0],))]
         return [_entry(row, signed[row[0]]) for row in rows]
 
-    def is_queued(self, entry: Entry) -> bool:
+    def is_queued(self, entry: OutboxEntry) -> bool:
         """Whether an entry still waits for its transaction."""
         with self._transaction() as connection:
             row = connection.execute("SELECT state FROM entries WHERE id = ?", (entry.id,)).fetchone()
-        return State(row[0]) is State.QUEUED
+        return EntryState(row[0]) is EntryState.QUEUED
 
-    def counts(self, kind: str | None = None) -> dict[State, int]:
+    def counts(self, kind: str | None = None) -> dict[EntryState, int]:
         """How many entries, of one kind if it is named, are in each state."""
         query = "SELECT state, COUNT(*) FROM entries WHERE ? IS NULL OR kind = ? GROUP BY state"
         with self._transaction() as connection:
             rows = connection.execute(query, (kind, kind)).fetchall()
-        return {**dict.fromkeys(State, 0), **{State(state): count for state, count in rows}}
+        return {**dict.fromkeys(EntryState, 0), **{EntryState(state): count for state, count in rows}}
 
-    def sign(self, entry: Entry, signed: Signed) -> None:
+    def sign(self, entry: OutboxEntry, signed: Signed) -> None:
         """Keep an entry's transaction, its first or a replacement; only now may it be sent.
 
         Raises:
@@ -196,20 +196,20 @@ class Outbox:
             )
             connection.execute("UPDATE entries SET state = 'signed' WHERE id = ?", (entry.id,))
 
-    def requeue(self, entry: Entry, note: str) -> None:
+    def requeue(self, entry: OutboxEntry, note: str) -> None:
         """Give up an entry's transactions, for they can never be mined or have failed."""
         with self._transaction() as connection:
             connection.execute("UPDATE transactions SET live = 0 WHERE entry = ?", (entry.id,))
             connection.execute("UPDATE entries SET state = 'queued', note = ? WHERE id = ?", (note, entry.id))
 
-    def confirm(self, entry: Entry, note: str | None = None, *, at_seconds: int | None = None) -> None:
+    def confirm(self, entry: OutboxEntry, note: str | None = None, *, at_seconds: int | None = None) -> None:
         """An entry's purpose is reached; ``at_seconds`` is the time of the block with its transaction."""
         self._move(
             "UPDATE entries SET state = 'confirmed', note = ?, settled_seconds = ? WHERE id = ?",
             (note, at_seconds, entry.id),
         )
 
-    def refuse(self, entry: Entry, note: str) -> None:
+    def refuse(self, entry: OutboxEntry, note: str) -> None:
         """An entry's purpose cannot be reached."""
         self._move("UPDATE entries SET state = 'refused', note = ? WHERE id = ?", (note, entry.id))
 
@@ -275,10 +275,10 @@ class Outbox:
                     self._connection.execute("ROLLBACK")
 
 
-def _entry(row: tuple[Any, ...], signed: list[Signed]) -> Entry:
+def _entry(row: tuple[Any, ...], signed: list[Signed]) -> OutboxEntry:
     identifier, kind, key, recipient, data, value_wei, state, note, _ = row
     call = Call(None if recipient is None else Account(recipient), data, int(value_wei))
-    return Entry(identifier, kind, key, call, State(state), tuple(signed), note)
+    return OutboxEntry(identifier, kind, key, call, EntryState(state), tuple(signed), note)
 
 
 def _signed(row: tuple[Any, ...]) -> Signed:

@@ -11,7 +11,7 @@ from web3 import Web3
 from web3.exceptions import Web3Exception, Web3RPCError
 from web3.types import BlockIdentifier
 
-from sapo_client.ledger.endpoints import Endpoint, EndpointStatus, Unanswered, connect
+from sapo_client.ledger.endpoints import EndpointStatus, RpcEndpoint, Unanswered, connect
 from sapo_client.ledger.errors import Disagreement, LedgerError, LedgerUnavailable, NotYet, WrongChain
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ boasts of blocks to come cannot make it look old."""
 class Answer(Generic[T]):
     """What one endpoint says; ``value`` is none where ``unable`` says why it cannot say."""
 
-    endpoint: Endpoint
+    endpoint: RpcEndpoint
     value: T | None
     unable: LedgerError | None = None
 
@@ -61,8 +61,8 @@ class Rpc:
         self._chain_id = chain_id
         self._clock = clock
         self._now = now
-        self._endpoints = tuple(Endpoint(url, connect(url), clock, tell) for url in urls)
-        self._preferred: Endpoint | None = None
+        self._endpoints = tuple(RpcEndpoint(url, connect(url), clock, tell) for url in urls)
+        self._preferred: RpcEndpoint | None = None
 
     @property
     def endpoints(self) -> tuple[EndpointStatus, ...]:
@@ -216,19 +216,19 @@ class Rpc:
             raise Disagreement("the newest blocks")
         return low
 
-    def _judge(self, heads: Mapping[Endpoint, tuple[int, int]]) -> None:
+    def _judge(self, heads: Mapping[RpcEndpoint, tuple[int, int]]) -> None:
         highest = max(number for number, _ in heads.values())
         for endpoint, (number, timestamp) in heads.items():
             endpoint.head = number
             stale = highest - number > _STALE_BLOCKS and self._now() - timestamp > _STALE_SECONDS
             endpoint.note_lag(highest - number if stale else None)
 
-    def _in_order(self) -> list[Endpoint]:
+    def _in_order(self) -> list[RpcEndpoint]:
         """Those in good order first, the one that answered last before all; without those of other chains."""
         right = [endpoint for endpoint in self._endpoints if not endpoint.on_wrong_chain]
         return sorted(right, key=lambda end: (end.rests, end.is_stale, end is not self._preferred))
 
-    def _ask(self, endpoint: Endpoint, question: Callable[[Web3], T]) -> T:
+    def _ask(self, endpoint: RpcEndpoint, question: Callable[[Web3], T]) -> T:
         endpoint.check_chain(self._chain_id)
         if endpoint.on_wrong_chain:
             raise Unanswered("another chain")
@@ -236,7 +236,7 @@ class Rpc:
         self.last_answer_seconds = self._clock()
         return answer
 
-    def _answers(self, endpoints: Sequence[Endpoint], question: Callable[[Web3], T]) -> list[Answer[T]]:
+    def _answers(self, endpoints: Sequence[RpcEndpoint], question: Callable[[Web3], T]) -> list[Answer[T]]:
         answers = []
         for endpoint in endpoints:
             try:

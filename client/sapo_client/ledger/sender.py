@@ -12,7 +12,7 @@ from web3.exceptions import Web3Exception
 from sapo_client.ledger import transactions as tx
 from sapo_client.ledger.errors import ErrorCounts, LedgerError, LedgerUnavailable
 from sapo_client.ledger.fees import DEFAULT_LIMIT_WEI, STUCK_BLOCKS
-from sapo_client.ledger.outbox import Entry, Outbox, State
+from sapo_client.ledger.outbox import EntryState, Outbox, OutboxEntry
 from sapo_client.ledger.rpc import Rpc
 from sapo_client.ledger.settlement import Fate, Settled, fate, is_lost, settled_refusal
 from sapo_protocol.identifiers import Account
@@ -130,24 +130,24 @@ class Sender:
             self._chain_nonce = tx.next_nonce(self._rpc, self._address)
             self.last_error = None
             self._outbox.reopen(self._chain_nonce)
-            for entry in self._outbox.entries(State.SIGNED):
+            for entry in self._outbox.entries(EntryState.SIGNED):
                 self._guarded(entry, self._follow)
             self._send_due()
             counts = self._outbox.counts()
-            return counts[State.QUEUED] + counts[State.SIGNED] > 0
+            return counts[EntryState.QUEUED] + counts[EntryState.SIGNED] > 0
 
     def _send_due(self) -> None:
         """Sends what is due, oldest first; what waits holds up what is of its kind and younger."""
-        free = _MAX_UNDER_WAY - self._outbox.counts()[State.SIGNED]
+        free = _MAX_UNDER_WAY - self._outbox.counts()[EntryState.SIGNED]
         waiting: set[str] = set()
-        for entry in self._outbox.entries(State.QUEUED):
+        for entry in self._outbox.entries(EntryState.QUEUED):
             if free > 0 and entry.kind not in waiting and self._is_due(entry):
                 self._guarded(entry, self._dispatch)
                 free -= 1
             if self._outbox.is_queued(entry):
                 waiting.add(entry.kind)
 
-    def _guarded(self, entry: Entry, action: Callable[[Entry], None]) -> None:
+    def _guarded(self, entry: OutboxEntry, action: Callable[[OutboxEntry], None]) -> None:
         try:
             action(entry)
         except LedgerUnavailable:
@@ -157,7 +157,7 @@ class Sender:
             self.last_error = f"{entry.kind} {entry.key}: {error}"
             self._postpone(entry)
 
-    def _dispatch(self, entry: Entry) -> None:
+    def _dispatch(self, entry: OutboxEntry) -> None:
         nonce = self._outbox.next_nonce(self._chain_nonce)
         try:
             signed = tx.sign(
@@ -169,7 +169,7 @@ class Sender:
         self._outbox.sign(entry, signed)  # on disk before anybody else sees it
         self._send_signed(entry, signed)
 
-    def _settle_refusal(self, entry: Entry, refused: tx.Refused) -> None:
+    def _settle_refusal(self, entry: OutboxEntry, refused: tx.Refused) -> None:
         """Ends an entry for a refusal that stays: of a settled block, and nothing of ours can change it."""
         known = refused.error in _NEEDLESS or refused.error in _HOPELESS
         if not known or self._may_change(entry) or not self._is_settled(entry, refused):
@@ -181,19 +181,19 @@ class Sender:
             self._outbox.refuse(entry, str(refused.error))
             self.last_error = f"{entry.kind} {entry.key}: {refused}"
 
-    def _may_change(self, entry: Entry) -> bool:
+    def _may_change(self, entry: OutboxEntry) -> bool:
         """Whether a wish of ours is still to come that may be what this one waits for."""
         return any(
-            other.state is State.SIGNED or (other.id < entry.id and other.call.to == entry.call.to)
-            for other in self._outbox.entries(State.QUEUED, State.SIGNED)
+            other.state is EntryState.SIGNED or (other.id < entry.id and other.call.to == entry.call.to)
+            for other in self._outbox.entries(EntryState.QUEUED, EntryState.SIGNED)
             if other.id != entry.id
         )
 
-    def _is_settled(self, entry: Entry, refused: tx.Refused) -> bool:
+    def _is_settled(self, entry: OutboxEntry, refused: tx.Refused) -> bool:
         settled = settled_refusal(self._rpc, self._address, entry.call, self._confirmations)
         return settled == refused.error
 
-    def _follow(self, entry: Entry) -> None:
+    def _follow(self, entry: OutboxEntry) -> None:
         signed = entry.signed
         if signed is None:
             raise LedgerError(f"entry {entry.id} lost its transaction", hint="move the outbox file away")
@@ -204,7 +204,7 @@ class Sender:
         elif found is Fate.UNSEEN:
             self._send_signed(entry, self._replaced_if_stuck(entry, signed))
 
-    def _settle(self, entry: Entry, settled: Settled) -> None:
+    def _settle(self, entry: OutboxEntry, settled: Settled) -> None:
         if settled.receipt.succeeded:
             self._outbox.confirm(entry, at_seconds=settled.block_seconds)
             self._delays.pop(entry.id, None)
@@ -213,7 +213,7 @@ class Sender:
             self._outbox.requeue(entry, "reverted")
             self._postpone(entry)
 
-    def _replaced_if_stuck(self, entry: Entry, signed: tx.Signed) -> tx.Signed:
+    def _replaced_if_stuck(self, entry: OutboxEntry, signed: tx.Signed) -> tx.Signed:
         """The transaction to send now: one that pays more, where the last one waits for too long."""
         if self.head - signed.block < STUCK_BLOCKS or signed.nonce != self._chain_nonce:
             return signed  # it has waited for a short while only, or waits for one before it
@@ -226,7 +226,7 @@ class Sender:
         self._outbox.sign(entry, better)  # on disk before anybody else sees it
         return better
 
-    def _send_signed(self, entry: Entry, signed: tx.Signed) -> None:
+    def _send_signed(self, entry: OutboxEntry, signed: tx.Signed) -> None:
         try:
             tx.send(self._rpc, signed)
         except tx.NonceUsed:
@@ -235,11 +235,11 @@ class Sender:
                 self._outbox.requeue(entry, "its nonce went to another transaction")
                 raise
 
-    def _is_due(self, entry: Entry) -> bool:
+    def _is_due(self, entry: OutboxEntry) -> bool:
         delay = self._delays.get(entry.id)
         return delay is None or self._clock() >= delay.until
 
-    def _postpone(self, entry: Entry) -> None:
+    def _postpone(self, entry: OutboxEntry) -> None:
         last = self._delays.get(entry.id)
         seconds = _FIRST_RETRY_SECONDS if last is None else min(last.seconds * 2, _LAST_RETRY_SECONDS)
         self._delays[entry.id] = _Delay(seconds, self._clock() + seconds)

@@ -11,13 +11,12 @@ import trio
 from eth_account.signers.local import LocalAccount
 from web3.exceptions import Web3Exception
 
-from sapo_client.ledger.contract import Contract, Distributor, Registry, Token, Vault
-from sapo_client.ledger.contract import Ledger as EpochLedger
+from sapo_client.ledger.contract import Contract, Distributor, EpochLedgerContract, Registry, Token, Vault
 from sapo_client.ledger.errors import ErrorCounts, LedgerError, LedgerUnavailable, WrongChain
 from sapo_client.ledger.fees import DEFAULT_LIMIT_WEI, STUCK_BLOCKS
 from sapo_client.ledger.fraud import FraudProof
 from sapo_client.ledger.history import History
-from sapo_client.ledger.outbox import Outbox, State
+from sapo_client.ledger.outbox import EntryState, Outbox
 from sapo_client.ledger.records import ContractAddresses, EpochRecord, LedgerStatus, Stake
 from sapo_client.ledger.rpc import Rpc
 from sapo_client.ledger.scan import RegistryView, last_block_before
@@ -41,7 +40,7 @@ _LAST_OUTAGE_SECONDS: Final = 60.0
 """How long a dead endpoint is left alone: doubling, a minute at most."""
 
 
-class Ledger:
+class LedgerClient:
     """One account's dealings with its swarm's contracts.
 
     What changes the chain is only queued here; ``run`` sends it. What reads the chain raises
@@ -73,7 +72,7 @@ class Ledger:
         self._confirmations = confirmations
         self._rpc = Rpc(rpc_urls, chain_id=manifest.chain_id, tell=tell)
         self._registry = Registry(self._rpc, manifest.registry)
-        self._ledger = EpochLedger(self._rpc, manifest.ledger)
+        self._ledger = EpochLedgerContract(self._rpc, manifest.ledger)
         self._history = History(self._ledger)
         self._outbox = Outbox(outbox_path, owner=f"{manifest.swarm_id} 0x{self._account.hex()}")
         self._errors = ErrorCounts()
@@ -195,9 +194,9 @@ class Ledger:
         """How far this node's transactions are; asks nobody."""
         answered = self._rpc.last_answer_seconds
         return LedgerStatus(
-            pending=self._counts[State.QUEUED] + self._counts[State.SIGNED],
-            confirmed=self._counts[State.CONFIRMED],
-            refused=self._counts[State.REFUSED],
+            pending=self._counts[EntryState.QUEUED] + self._counts[EntryState.SIGNED],
+            confirmed=self._counts[EntryState.CONFIRMED],
+            refused=self._counts[EntryState.REFUSED],
             stuck=self._stuck,
             last_error=self._outage or self._sender.last_error,
             lag_seconds=None if answered is None else time.monotonic() - answered,
@@ -213,11 +212,11 @@ class Ledger:
     async def pending(self, kind: str | None = None) -> int:
         """How many wishes, of one kind if it is named, are not settled, whichever process sends them."""
         counts = await self._in_thread(lambda: self._outbox.counts(kind))
-        return counts[State.QUEUED] + counts[State.SIGNED]
+        return counts[EntryState.QUEUED] + counts[EntryState.SIGNED]
 
     async def refused(self, kind: str) -> int:
         """How many wishes of a kind the contracts will never accept."""
-        return (await self._in_thread(lambda: self._outbox.counts(kind)))[State.REFUSED]
+        return (await self._in_thread(lambda: self._outbox.counts(kind)))[EntryState.REFUSED]
 
     # Writing
 
@@ -337,7 +336,7 @@ class Ledger:
         counts = await self._in_thread(self._outbox.counts)
         self._last_receipt_seconds = await self._in_thread(self._outbox.last_settled_seconds)
         self._stuck = await self._in_thread(lambda: self._count_stuck(self._sender.head))
-        if counts[State.CONFIRMED] != self._counts[State.CONFIRMED]:
+        if counts[EntryState.CONFIRMED] != self._counts[EntryState.CONFIRMED]:
             await self.live_accounts()
         self._counts = counts
 

@@ -20,39 +20,37 @@ from typing import TYPE_CHECKING
 import trio
 
 from sapo_client import locks
+from sapo_client.account.rotation import require_in_use
 from sapo_client.config import Config
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.keystore import Identity
 from sapo_client.learner.backend import LearnerCrashed
 from sapo_client.ledger.fees import GWEI
-from sapo_client.ledger.service import Ledger
-from sapo_client.node.archive import Archive
-from sapo_client.node.audit import AUDITORS_SHARES, Audit, AuditShares
-from sapo_client.node.auditor import Auditor, AuditorParts
-from sapo_client.node.backends import open_backend
-from sapo_client.node.beacons import Beacons
-from sapo_client.node.canary import Canary, CanaryParts, CanarySettings
-from sapo_client.node.canary_state import CanaryFile
-from sapo_client.node.clock import Clock, wall_clock
-from sapo_client.node.doppelganger import Doppelganger, DoppelgangerParts
-from sapo_client.node.gossip import Gossip
-from sapo_client.node.heard import Heard
-from sapo_client.node.host import open_transport
-from sapo_client.node.identity import OwnCertificate
-from sapo_client.node.judge import Judge
-from sapo_client.node.manifests import require_same_suite, settle_manifest
-from sapo_client.node.proofs import Proofs
-from sapo_client.node.ratings import Ratings
-from sapo_client.node.registration import Registration
-from sapo_client.node.reports import Reports
-from sapo_client.node.rotation import require_in_use
-from sapo_client.node.rounds import Author, RoundParts, Rounds
-from sapo_client.node.shutdown import Shutdown
-from sapo_client.node.statements import Signer, Words, lines, statement_words
-from sapo_client.node.supervisor import Service, Supervisor, find_sapo_error
-from sapo_client.node.telemetry import Telemetry
-from sapo_client.node.upkeep import keep_log_short, start_up_set_aside
-from sapo_client.node.watch import Watch
+from sapo_client.ledger.service import LedgerClient
+from sapo_client.node.auditing.audit import AUDITORS_SHARES, Audit, AuditShares
+from sapo_client.node.auditing.auditor import Auditor, AuditorParts
+from sapo_client.node.auditing.registration import Registration
+from sapo_client.node.gossip.handlers import GossipHandlers
+from sapo_client.node.gossip.own_certificate import OwnCertificate
+from sapo_client.node.gossip.proofs import Proofs
+from sapo_client.node.gossip.ratings import Ratings
+from sapo_client.node.runtime.backends import open_backend
+from sapo_client.node.runtime.beacons import Beacons
+from sapo_client.node.runtime.clock import Clock, wall_clock
+from sapo_client.node.runtime.host import open_transport
+from sapo_client.node.runtime.manifests import require_same_suite, settle_manifest
+from sapo_client.node.runtime.metrics_poller import MetricsPoller
+from sapo_client.node.runtime.reports import Reports
+from sapo_client.node.runtime.shutdown import Shutdown
+from sapo_client.node.runtime.statements import Signer, Words, lines, statement_words
+from sapo_client.node.runtime.supervisor import Service, Supervisor, find_sapo_error
+from sapo_client.node.runtime.telemetry import Telemetry
+from sapo_client.node.runtime.upkeep import keep_log_short, start_up_set_aside
+from sapo_client.node.training.canary import Canary, CanaryParts, CanarySettings
+from sapo_client.node.training.canary_state import CanaryFile
+from sapo_client.node.training.doppelganger import Doppelganger, DoppelgangerParts
+from sapo_client.node.training.judge_client import JudgeClient
+from sapo_client.node.training.rounds import Author, RoundParts, Rounds
 from sapo_client.observe import control
 from sapo_client.observe.events import EventLog
 from sapo_client.observe.metrics import NodeMetrics
@@ -63,17 +61,19 @@ from sapo_client.swarm.peer_id import key_from_peer_id
 from sapo_client.swarm.transport import BugReport, Transport, TransportError
 from sapo_protocol.identifiers import NodeId
 from sapo_protocol.manifest import Manifest
-from sapo_verification.admission import Admission
-from sapo_verification.certificates import CertificateBook
-from sapo_verification.checkers import CheckerPool
-from sapo_verification.equivocations import ProofBook
-from sapo_verification.origins import Origins
+from sapo_verification.admission.certificates import CertificateBook
+from sapo_verification.admission.contribution_store import ContributionStore
+from sapo_verification.admission.envelope_store import EnvelopeStore
+from sapo_verification.admission.equivocations import ProofBook
+from sapo_verification.admission.rollouts import Admission
+from sapo_verification.jail.checkers import CheckerPool
 from sapo_verification.payable import PayableCount
-from sapo_verification.pool import Pool, PoolLimits
-from sapo_verification.reputation import Reputation
-from sapo_verification.sampler import Sampler, SamplingPolicy
-from sapo_verification.screens import Screens
-from sapo_verification.signing import SigningDatabase, SlotShare
+from sapo_verification.reputation.evidence import Reputation
+from sapo_verification.reputation.origins import Origins
+from sapo_verification.sampling.pool import Pool, PoolLimits
+from sapo_verification.sampling.sampler import Sampler, SamplingPolicy
+from sapo_verification.screens.screens import Screens
+from sapo_verification.signing.database import SigningDatabase, SlotShare
 from sapo_verification.verifier import Verifier
 
 if TYPE_CHECKING:
@@ -184,14 +184,14 @@ class Node:
             network_cap=config.verification.network_cap,
             strategy=config.sampler.strategy,
         )
-        self._heard = Heard(database)
+        self._heard = EnvelopeStore(database)
         self._origins = Origins(database)
         self._signing = SigningDatabase(database)
         self._share = SlotShare.parse(config.swarm.slot_share)
         self._learner = open_backend(
             config.learner, self._data.learner, seed=self._rng.getrandbits(32), fresh=self._options.fresh
         )
-        self._gossip = Gossip(
+        self._gossip = GossipHandlers(
             manifest, self._transport, self._certificates, self._admission, self._pool, self._heard,
             self._telemetry, self._identity.account,
             self._own_certificate(), self._clock, self._origins, self._open_proofs(), self._screens,
@@ -199,7 +199,7 @@ class Node:
         self._doppelganger = Doppelganger(self._doppelganger_parts())
         self._gossip.on_own = self._doppelganger.hear
         self._rounds = Rounds(self._round_parts(), self._show)
-        self._archive = Archive(database, manifest.swarm_id)
+        self._archive = ContributionStore(database, manifest.swarm_id)
         self._auditor = self._open_auditor()
 
     async def run(self) -> int:
@@ -287,7 +287,7 @@ class Node:
         await self._registration(self._ledger).look()
         await self._ledger.run()
 
-    def _registration(self, ledger: Ledger) -> Registration:
+    def _registration(self, ledger: LedgerClient) -> Registration:
         signer = Signer(self._manifest.chain_id, self._author.account)
         return Registration(
             self._manifest, signer, self._author.node, ledger, self._events, self._clock, _show_signed
@@ -303,9 +303,11 @@ class Node:
             show=lambda binding: _show_signed(statement_words(binding, domain)),
         )
 
-    def _watch(self) -> Watch:
+    def _watch(self) -> MetricsPoller:
         ratings = Ratings(self._certificates, self._reputation)
-        return Watch(self._manifest, self._transport, self._ledger, ratings, self._telemetry, self._clock)
+        return MetricsPoller(
+            self._manifest, self._transport, self._ledger, ratings, self._telemetry, self._clock
+        )
 
     async def _serve_control(self, task_status: TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
         handlers = control.Handlers(
@@ -405,9 +407,9 @@ class Node:
         every_rounds = config.every_rounds if self._config.learner.trains else 0
         return Canary(CanarySettings(every_rounds, config.items, config.tolerance), parts)
 
-    def _judge(self) -> Judge:
+    def _judge(self) -> JudgeClient:
         config = self._config
-        return Judge(
+        return JudgeClient(
             self._manifest, self._author.account, self._learner, self._checkers, self._events,
             every=config.judge.every, temperature=config.learner.temperature,
         )  # fmt: skip
@@ -431,7 +433,7 @@ class Node:
         book = ProofBook(self._manifest, self._certificates, self._reputation, own, self._data.database)
         return Proofs(self._manifest, self._transport, book, self._heard, self._telemetry, own, self._clock)
 
-    def _open_ledger(self) -> Ledger | None:
+    def _open_ledger(self) -> LedgerClient | None:
         """The chain: every node reads it, for tasks follow from its blocks; who takes part also writes."""
         config = self._config.ledger
         if not self._manifest.has_chain:
@@ -444,7 +446,7 @@ class Node:
             )
         from eth_account import Account as EthAccount
 
-        return Ledger(
+        return LedgerClient(
             manifest=self._manifest,
             account=EthAccount.from_key(self._identity.account_key),
             rpc_urls=config.rpc_urls,

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 
 
 @dataclass(slots=True)
-class Counters:
+class TransportCounters:
     """Plain counts since the start; read by metrics, written by one task at a time."""
 
     published: int = 0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from sapo_client.swarm.counters import Counters
+from sapo_client.swarm.counters import TransportCounters
 from sapo_client.swarm.limits import ScoreLimits
-from sapo_client.swarm.peer_score import PeerScores, Severity, Standing
+from sapo_client.swarm.peer_score import PeerScores, PeerStanding, Severity
 
 
 class Discipline:
@@ -16,7 +16,7 @@ class Discipline:
     def __init__(
         self,
         scores: PeerScores,
-        counters: Counters,
+        counters: TransportCounters,
         expel: Callable[[str], None],
         limits: ScoreLimits | None = None,
     ) -> None:
@@ -31,7 +31,7 @@ class Discipline:
         """Count one fault against a peer."""
         before = self.scores.standing(peer_id, now_seconds)
         standing = self.scores.penalise(peer_id, severity, now_seconds)
-        if standing is Standing.BANNED and before is not Standing.BANNED:
+        if standing is PeerStanding.BANNED and before is not PeerStanding.BANNED:
             self._counters.bans += 1
         if not self.allows(peer_id, now_seconds):
             self._expel(peer_id)
@@ -61,6 +61,6 @@ class Discipline:
 
     def allows(self, peer_id: str, now_seconds: float) -> bool:
         """Whether we keep or open a connection with this peer; a good rating excuses nothing."""
-        if self.scores.standing(peer_id, now_seconds) is not Standing.GOOD:
+        if self.scores.standing(peer_id, now_seconds) is not PeerStanding.GOOD:
             return False
         return self.score(peer_id, now_seconds) > self._limits.disconnect_below

@@ -19,13 +19,13 @@ from dataclasses import dataclass
 
 import trio
 
-from sapo_client.swarm.counters import Counters
+from sapo_client.swarm.counters import TransportCounters
 from sapo_client.swarm.discipline import Discipline
 from sapo_client.swarm.guard import Contained
 from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.peer_score import Severity
 from sapo_client.swarm.seen import SeenIds
-from sapo_client.swarm.transport import BugReport, Inbound, Judge
+from sapo_client.swarm.transport import BugReport, Inbound, Validator
 from sapo_protocol.errors import ProtocolError, Verdict
 
 
@@ -36,7 +36,7 @@ def message_id(topic: str, data: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Subscription:
-    judge: Judge
+    judge: Validator
     sender: trio.MemorySendChannel[Inbound]
     receiver: trio.MemoryReceiveChannel[Inbound]
 
@@ -45,7 +45,7 @@ class Intake:
     """Judges messages and remembers which ones it saw; knows no network."""
 
     def __init__(
-        self, limits: TransportLimits, discipline: Discipline, counters: Counters, on_bug: BugReport
+        self, limits: TransportLimits, discipline: Discipline, counters: TransportCounters, on_bug: BugReport
     ) -> None:
         self._limits = limits
         self._discipline = discipline
@@ -66,7 +66,7 @@ class Intake:
         """Topics with a judge."""
         return tuple(self._subscriptions)
 
-    def subscribe(self, topic: str, judge: Judge) -> trio.MemoryReceiveChannel[Inbound]:
+    def subscribe(self, topic: str, judge: Validator) -> trio.MemoryReceiveChannel[Inbound]:
         """Channel of accepted messages; one judge per topic."""
         if topic in self._subscriptions:
             raise ValueError(f"topic {topic} already has a judge")
@@ -117,7 +117,7 @@ class Intake:
         self._counters.duplicates += 1
         return True
 
-    def _judge(self, judge: Judge, data: bytes, forwarder: str) -> Verdict:
+    def _judge(self, judge: Validator, data: bytes, forwarder: str) -> Verdict:
         verdict = Verdict.IGNORE  # our own bug blames nobody
         with Contained(self._report_bug):
             try:

@@ -23,7 +23,7 @@ class Severity(Enum):
     HIGH = -1.0  # fifty
 
 
-class Standing(Enum):
+class PeerStanding(Enum):
     """What the score allows a peer."""
 
     GOOD = "good"
@@ -48,7 +48,7 @@ class PeerScores:
     def __len__(self) -> int:
         return len(self._records)
 
-    def penalise(self, peer_id: str, severity: Severity, now_seconds: float) -> Standing:
+    def penalise(self, peer_id: str, severity: Severity, now_seconds: float) -> PeerStanding:
         """Standing after one more fault."""
         record = self._current(peer_id, now_seconds)
         score = max(self._limits.floor, record.score + severity.value)
@@ -63,14 +63,16 @@ class PeerScores:
         """Zero or less."""
         return self._current(peer_id, now_seconds).score
 
-    def standing(self, peer_id: str, now_seconds: float) -> Standing:
+    def standing(self, peer_id: str, now_seconds: float) -> PeerStanding:
         """Whether we talk to this peer now."""
         return self._standing(self._current(peer_id, now_seconds), now_seconds)
 
-    def _standing(self, record: _Record, now_seconds: float) -> Standing:
+    def _standing(self, record: _Record, now_seconds: float) -> PeerStanding:
         if now_seconds < record.banned_until_seconds:
-            return Standing.BANNED
-        return Standing.DISCONNECTED if record.score <= self._limits.disconnect_below else Standing.GOOD
+            return PeerStanding.BANNED
+        return (
+            PeerStanding.DISCONNECTED if record.score <= self._limits.disconnect_below else PeerStanding.GOOD
+        )
 
     def _current(self, peer_id: str, now_seconds: float) -> _Record:
         record = self._records.get(peer_id)

@@ -14,7 +14,7 @@ from sapo_protocol.errors import Verdict
 if TYPE_CHECKING:
     from trio_typing import TaskStatus  # the stubs that py-libp2p installs know no trio.TaskStatus
 
-Judge = Callable[[bytes, str], Verdict]
+Validator = Callable[[bytes, str], Verdict]
 """Synchronous and cheap: message bytes and the peer id of the forwarder in, verdict out.
 
 A `ProtocolError` raised by a judge is a REJECT. Anything else it raises is our bug: the message is
@@ -87,7 +87,7 @@ class Transport(Protocol):
     async def publish(self, topic: str, data: bytes) -> int:
         """Number of peers that the message was handed to; 0 means: not connected yet, try again."""
 
-    def subscribe(self, topic: str, judge: Judge) -> trio.MemoryReceiveChannel[Inbound]:
+    def subscribe(self, topic: str, judge: Validator) -> trio.MemoryReceiveChannel[Inbound]:
         """Channel of the messages on `topic` that others sent and `judge` accepted."""
 
     def peers(self) -> tuple[PeerInfo, ...]:

@@ -32,10 +32,10 @@ from sapo_client.testnet.attacks import (
     ATTACKS,
     FLOOD_FRAME_MESSAGES,
     Attack,
-    Heard,
     Hearing,
     Key,
     Message,
+    ObservedRollout,
     Workshop,
 )
 from sapo_client.testnet.plan import AttackerHome
@@ -232,7 +232,7 @@ class Attacker:
         except RemoteProtocolError:
             return Verdict.IGNORE
         if rollout.node in self._honest:
-            self._hearing.add(Heard(time.time(), data, envelope, rollout))
+            self._hearing.add(ObservedRollout(time.time(), data, envelope, rollout))
         return Verdict.IGNORE
 
     async def _leave_on_signal(self, scope: trio.CancelScope) -> None:

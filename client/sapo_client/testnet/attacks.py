@@ -44,7 +44,7 @@ def marker(manifest: Manifest) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class ObservedRollout:
     """An honest rollout off the wire."""
 
     at_seconds: float
@@ -57,18 +57,18 @@ class Hearing:
     """What an attacker heard: the first rollouts, which are replayed late, and the latest ones."""
 
     def __init__(self, *, first: int = 8, latest: int = 256) -> None:
-        self._first: list[Heard] = []
+        self._first: list[ObservedRollout] = []
         self._room = first
-        self._latest: deque[Heard] = deque(maxlen=latest)
+        self._latest: deque[ObservedRollout] = deque(maxlen=latest)
 
-    def add(self, heard: Heard) -> None:
+    def add(self, heard: ObservedRollout) -> None:
         """Keeps one more rollout."""
         if len(self._first) < self._room:
             self._first.append(heard)
         else:
             self._latest.append(heard)
 
-    def all(self) -> tuple[Heard, ...]:
+    def all(self) -> tuple[ObservedRollout, ...]:
         """Everything that is kept, oldest first."""
         return *self._first, *self._latest
 
@@ -106,7 +106,7 @@ class Workshop:
     key: Key
     rng: random.Random
     now_seconds: float
-    heard: Sequence[Heard]
+    heard: Sequence[ObservedRollout]
     markers: Path
     next_slot: int = 0
 
@@ -300,7 +300,7 @@ def _hostile_texts(shop: Workshop) -> list[str]:
     ]
 
 
-def _with_other_signature(heard: Heard, rng: random.Random) -> bytes:
+def _with_other_signature(heard: ObservedRollout, rng: random.Random) -> bytes:
     return replace(heard.envelope, signature=_flip_bit(heard.envelope.signature, rng)).to_bytes()
 
 

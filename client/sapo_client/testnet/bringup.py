@@ -19,13 +19,13 @@ from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.testnet import plan
 from sapo_client.testnet.attacks import ATTACKS
 from sapo_client.testnet.plan import Layout, NodeHome, Settings
-from sapo_client.testnet.processes import Child, python, sapo, spawn, wait_until
+from sapo_client.testnet.processes import ChildProcess, python, sapo, spawn, wait_until
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.manifest_file import manifest_to_json
 from sapo_protocol.suite import Suite
 
 if TYPE_CHECKING:
-    from sapo_client.ledger.deploy import Deployment
+    from sapo_client.founding.contracts import Deployment
 
 CHAIN_START_SECONDS: Final = 60
 """Importing py-evm takes three seconds on an idle machine."""
@@ -88,7 +88,7 @@ def create_attackers(layout: Layout, count: int) -> dict[str, list[Identity]]:
     return created
 
 
-def start_chain(layout: Layout, *, tied: bool) -> tuple[Child, str, Identity]:
+def start_chain(layout: Layout, *, tied: bool) -> tuple[ChildProcess, str, Identity]:
     """The embedded chain, its URL, and the account that is rich from its first block.
 
     Raises:
@@ -110,7 +110,7 @@ def start_chain(layout: Layout, *, tied: bool) -> tuple[Child, str, Identity]:
 
 def nano_suite() -> Suite:
     """The tasks that a policy of a million parameters can learn within minutes."""
-    from sapo_verification import catalogue
+    from sapo_verification.suites import catalogue
 
     return catalogue.suite("nano", catalogue.NANO_DEFAULT)
 
@@ -126,11 +126,11 @@ def found(
     """The contracts on the chain and the manifest that names them."""
     from eth_account import Account as EthAccount
 
-    from sapo_client.ledger.deploy import Plan, deploy
+    from sapo_client.founding.contracts import LedgerTerms, deploy
 
     genesis_seconds = int(time.time()) + plan.LEAD_SECONDS
     auditors = tuple(member.identity.account for member in members if member.audit)
-    contracts = Plan(
+    contracts = LedgerTerms(
         auditors=auditors,
         quorum=settings.quorum or len(auditors) // 2 + 1,
         genesis_seconds=genesis_seconds,
@@ -160,7 +160,7 @@ def fund(ground: Ground, deployer: Identity, receivers: Sequence[Identity]) -> N
     """Coins and tokens for every account, from the faucet."""
     from eth_account import Account as EthAccount
 
-    from sapo_client.ledger import deploy
+    from sapo_client.founding import contracts as deploy
 
     payer = EthAccount.from_key(deployer.account_key)
     for receiver in receivers:

@@ -14,7 +14,7 @@ from sapo_protocol.identifiers import Account, Digest, NodeId
 from sapo_protocol.manifest import Manifest
 
 if TYPE_CHECKING:
-    from sapo_client.ledger.contract import Distributor, Ledger, Token
+    from sapo_client.ledger.contract import Distributor, EpochLedgerContract, Token
     from sapo_client.ledger.history import History
     from sapo_client.ledger.rpc import Rpc
 
@@ -58,13 +58,13 @@ class ChainView:
     """The swarm's contracts, read from outside."""
 
     def __init__(self, rpc_url: str, manifest: Manifest) -> None:
-        from sapo_client.ledger.contract import Ledger
+        from sapo_client.ledger.contract import EpochLedgerContract
         from sapo_client.ledger.history import History
         from sapo_client.ledger.rpc import Rpc
 
         assert manifest.ledger is not None
         self._rpc: Rpc = Rpc([rpc_url])
-        self._ledger: Ledger = Ledger(self._rpc, manifest.ledger)
+        self._ledger: EpochLedgerContract = EpochLedgerContract(self._rpc, manifest.ledger)
         self._history: History = History(self._ledger)
         self._points_per_epoch = manifest.limits.points_per_epoch
 

@@ -26,7 +26,7 @@ _KEPT_VARIABLES: Final = frozenset({"SAPO_LOCKS_DIR", "SAPO_KEYS_DIR"})
 
 
 @dataclass(frozen=True, slots=True)
-class Child:
+class ChildProcess:
     """One process of the testnet."""
 
     name: str
@@ -64,7 +64,7 @@ def sapo(*arguments: str) -> tuple[str, ...]:
     return sys.executable, "-c", "from sapo_client.cli.app import main; main()", *arguments
 
 
-def spawn(name: str, argv: Sequence[str], *, folder: Path, log: Path, tied: bool = True) -> Child:
+def spawn(name: str, argv: Sequence[str], *, folder: Path, log: Path, tied: bool = True) -> ChildProcess:
     """A running child in a process group of its own, so that Ctrl-C reaches it through us, in order.
 
     Must be called from the main thread: the kernel ties the child to the thread that started it.
@@ -84,10 +84,10 @@ def spawn(name: str, argv: Sequence[str], *, folder: Path, log: Path, tied: bool
             start_new_session=True,
             preexec_fn=_tie_to_parent() if tied else None,
         )
-    return Child(name, tuple(argv), log, process)
+    return ChildProcess(name, tuple(argv), log, process)
 
 
-def stop(children: Iterable[Child], patience_seconds: float) -> None:
+def stop(children: Iterable[ChildProcess], patience_seconds: float) -> None:
     """Ends children: politely all at once, then whatever is left of their process groups."""
     running = [child for child in children if child.exit_code() is None]
     for child in running:

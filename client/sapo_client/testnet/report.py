@@ -10,7 +10,7 @@ from sapo_client.observe.plain import to_json
 from sapo_client.testnet import plot, tables
 from sapo_client.testnet.plan import Settings
 from sapo_client.testnet.story import Story, trend
-from sapo_client.testnet.verdict import Outcome, failures
+from sapo_client.testnet.verdict import RunOutcome, failures
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PLOT = "reward.png"
 
 
-def all_tables(outcome: Outcome) -> list[tables.Table]:
+def all_tables(outcome: RunOutcome) -> list[tables.Table]:
     """The tables of a run, those without a row left out."""
     made = [
         tables.node_table(outcome.stories, outcome.ledger),
@@ -31,7 +31,7 @@ def all_tables(outcome: Outcome) -> list[tables.Table]:
     return [table for table in made if table.rows]
 
 
-def write(outcome: Outcome, settings: Settings, swarm_id: str) -> None:
+def write(outcome: RunOutcome, settings: Settings, swarm_id: str) -> None:
     """Everything that is left of a run, in its report directory."""
     settings.report.mkdir(parents=True, exist_ok=True)
     title = ", ".join(
@@ -52,7 +52,7 @@ def _count(number: int, word: str) -> str:
     return f"{number} {word}" + ("" if number == 1 else "s")
 
 
-def markdown(outcome: Outcome, title: str, swarm_id: str) -> str:
+def markdown(outcome: RunOutcome, title: str, swarm_id: str) -> str:
     """The report for people."""
     body = [table.markdown() for table in all_tables(outcome)]
     return "\n".join(
@@ -66,7 +66,7 @@ def _result(failed: Sequence[str]) -> list[str]:
     return ["Failed:\n", *(f"* {failure}" for failure in failed), ""]
 
 
-def as_json(outcome: Outcome, settings: Settings, swarm_id: str) -> dict[str, Any]:
+def as_json(outcome: RunOutcome, settings: Settings, swarm_id: str) -> dict[str, Any]:
     """The report for programs."""
     return {
         "format": "sapo/testnet-report/1",
@@ -102,7 +102,7 @@ def _node(story: Story) -> dict[str, Any]:
     }
 
 
-def show(outcome: Outcome, settings: Settings, console: Console) -> None:
+def show(outcome: RunOutcome, settings: Settings, console: Console) -> None:
     """The tables and the result on a terminal."""
     for table in all_tables(outcome):
         console.print(table.rich())

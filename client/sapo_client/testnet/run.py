@@ -20,10 +20,10 @@ from sapo_client.testnet.attacks import ATTACKS, marker
 from sapo_client.testnet.battle import attack_rows, created_files, read_sent
 from sapo_client.testnet.ledger_view import ChainView, Claim, EpochRow, points_of
 from sapo_client.testnet.plan import Layout, Settings
-from sapo_client.testnet.processes import Child, python, sapo, spawn, stop
+from sapo_client.testnet.processes import ChildProcess, python, sapo, spawn, stop
 from sapo_client.testnet.story import Story
 from sapo_client.testnet.tail import EventTail
-from sapo_client.testnet.verdict import Outcome, failures
+from sapo_client.testnet.verdict import RunOutcome, failures
 from sapo_client.testnet.watch import Moment, View
 
 if TYPE_CHECKING:
@@ -83,9 +83,9 @@ class Testnet:
         self._console = console
         self._voice: Callable[[str], None] = self._print
         self._pending = pending
-        self._chain: Child | None = None
-        self._nodes: list[Child] = []
-        self._attackers: list[Child] = []
+        self._chain: ChildProcess | None = None
+        self._nodes: list[ChildProcess] = []
+        self._attackers: list[ChildProcess] = []
         self._mourned: set[str] = set()
         self._notes: list[str] = []
         self._keeping = False
@@ -131,7 +131,7 @@ class Testnet:
         self._heed()
         self._say(stage)
 
-    def _start_attacker(self, name: str, number: int) -> Child:
+    def _start_attacker(self, name: str, number: int) -> ChildProcess:
         layout, settings = self._layout, self._settings
         home = layout.attacker(name)
         argv = python(
@@ -149,7 +149,7 @@ class Testnet:
             *(state.entry_of(child, "node") for child in self._nodes),
             *(state.entry_of(child, "attacker") for child in self._attackers),
         ]
-        state.keep(self._layout, state.State(self.ground.rpc_url, tuple(entries)))
+        state.keep(self._layout, state.TestnetState(self.ground.rpc_url, tuple(entries)))
 
     # Watching
 
@@ -230,7 +230,7 @@ class Testnet:
 
     # Ending
 
-    def finish(self) -> Outcome:
+    def finish(self) -> RunOutcome:
         """Ends the attacks, claims a reward, and gathers what the run is judged by."""
         settings, layout = self._settings, self._layout
         dead_attackers = [child.name for child in self._attackers if child.exit_code() is not None]
@@ -245,7 +245,7 @@ class Testnet:
         self._keeping = settings.keep
         villains = [layout.attacker(name) for name in plan.names(plan.ATTACKER_NAMES, settings.attackers)]
         sent = [message for home in villains for message in read_sent(home.attacks)]
-        return Outcome(
+        return RunOutcome(
             epochs=settings.epochs,
             stories=self._stories,
             attacks=attack_rows(sent, self._stories),
@@ -272,7 +272,7 @@ class Testnet:
         for child in self._nodes:  # those that somebody started again by hand
             state.stop_by_control(self._layout.node(child.name).data.root)
 
-    def _is_up(self, child: Child) -> bool:
+    def _is_up(self, child: ChildProcess) -> bool:
         return child.exit_code() is None or state.is_up(self._layout.node(child.name).data.root)
 
     def _claim(self, ledger: Sequence[EpochRow]) -> Claim | None:

@@ -15,7 +15,7 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.observe.control_client import ControlClient
 from sapo_client.observe.events import last_events
 from sapo_client.testnet.plan import Layout
-from sapo_client.testnet.processes import Child, kill_group, started_at, wait_until
+from sapo_client.testnet.processes import ChildProcess, kill_group, started_at, wait_until
 
 Role = Literal["testnet", "chain", "node", "attacker"]
 
@@ -29,7 +29,7 @@ _ORDER: Final[tuple[Role, ...]] = ("testnet", "attacker", "node", "chain")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ProcessEntry:
     """One process; pid and start together name it, however often pids are used again."""
 
     name: str
@@ -46,13 +46,13 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class TestnetState:
     """A testnet as its directory remembers it."""
 
     rpc_url: str
-    entries: tuple[Entry, ...]
+    entries: tuple[ProcessEntry, ...]
 
-    def of(self, role: Role) -> tuple[Entry, ...]:
+    def of(self, role: Role) -> tuple[ProcessEntry, ...]:
         """The entries of one role."""
         return tuple(entry for entry in self.entries if entry.role == role)
 
@@ -68,7 +68,7 @@ class Life:
     command: str
 
 
-def life(entry: Entry, layout: Layout) -> Life:
+def life(entry: ProcessEntry, layout: Layout) -> Life:
     """How a process does; a node that somebody started again by hand counts as itself."""
     node = layout.node(entry.name) if entry.role == "node" else None
     steps = last_events(node.data.events, "step", 1) if node else []
@@ -80,17 +80,17 @@ def life(entry: Entry, layout: Layout) -> Life:
     return Life(entry.name, entry.role, words, step if isinstance(step, int) else None, " ".join(entry.argv))
 
 
-def entry_of(child: Child, role: Role) -> Entry:
+def entry_of(child: ChildProcess, role: Role) -> ProcessEntry:
     """A child as an entry."""
-    return Entry(child.name, role, child.pid, started_at(child.pid), child.argv, str(child.log))
+    return ProcessEntry(child.name, role, child.pid, started_at(child.pid), child.argv, str(child.log))
 
 
-def own_entry() -> Entry:
+def own_entry() -> ProcessEntry:
     """This process, which drives the testnet."""
-    return Entry("testnet", "testnet", os.getpid(), started_at(os.getpid()), (), "")
+    return ProcessEntry("testnet", "testnet", os.getpid(), started_at(os.getpid()), (), "")
 
 
-def keep(layout: Layout, state: State) -> None:
+def keep(layout: Layout, state: TestnetState) -> None:
     """The state on disk, replaced as a whole."""
     scratch = layout.state.with_suffix(".new")
     document = {"format": FORMAT, "rpc_url": state.rpc_url, "processes": [asdict(e) for e in state.entries]}
@@ -98,7 +98,7 @@ def keep(layout: Layout, state: State) -> None:
     scratch.replace(layout.state)
 
 
-def read(layout: Layout) -> State:
+def read(layout: Layout) -> TestnetState:
     """The state of a directory.
 
     Raises:
@@ -106,8 +106,8 @@ def read(layout: Layout) -> State:
     """
     try:
         document = json.loads(layout.state.read_text(encoding="utf-8"))
-        entries = tuple(Entry(**{**e, "argv": tuple(e["argv"])}) for e in document["processes"])
-        return State(document["rpc_url"], entries)
+        entries = tuple(ProcessEntry(**{**e, "argv": tuple(e["argv"])}) for e in document["processes"])
+        return TestnetState(document["rpc_url"], entries)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SapoError(
             f"{layout.root} holds no testnet",
@@ -116,7 +116,7 @@ def read(layout: Layout) -> State:
         ) from error
 
 
-def end(layout: Layout, state: State) -> list[str]:
+def end(layout: Layout, state: TestnetState) -> list[str]:
     """The names of what was running and is not any more."""
     ended = []
     for role in _ORDER:
@@ -128,7 +128,7 @@ def end(layout: Layout, state: State) -> list[str]:
     return ended
 
 
-def _end_all(entries: Iterable[Entry]) -> None:
+def _end_all(entries: Iterable[ProcessEntry]) -> None:
     entries = list(entries)
     for entry in entries:
         os.kill(entry.pid, signal.SIGTERM)
@@ -139,7 +139,7 @@ def _end_all(entries: Iterable[Entry]) -> None:
             kill_group(entry.pid)
 
 
-def _end_restarted(layout: Layout, nodes: Iterable[Entry]) -> list[str]:
+def _end_restarted(layout: Layout, nodes: Iterable[ProcessEntry]) -> list[str]:
     """Nodes that somebody started again by hand: they answer, though we did not start them."""
     ended = [node.name for node in nodes if stop_by_control(layout.node(node.name).data.root)]
     wait_until(lambda: not any(is_up(layout.node(name).data.root) for name in ended), PATIENCE_SECONDS)

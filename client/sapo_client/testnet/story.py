@@ -17,7 +17,7 @@ from sapo_protocol.errors import Reason
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RecordedStep:
     """One training step, as the node recorded it.
 
     Attributes:
@@ -58,7 +58,7 @@ class Story:
     addresses: tuple[str, ...] = ()
     starts: int = 0
     stopped: bool = False
-    steps: list[Step] = field(default_factory=list)
+    steps: list[RecordedStep] = field(default_factory=list)
     published: set[str] = field(default_factory=set)
     admitted: dict[str, str] = field(default_factory=dict)
     verified: set[str] = field(default_factory=set)
@@ -141,7 +141,7 @@ class Story:
         local = event.get("local")
         unproven = (id_ for id_ in external if id_ not in self.admitted or id_ not in self.verified)
         self.steps.append(
-            Step(
+            RecordedStep(
                 step=_int(event, "step"),
                 epoch=_int(event, "epoch"),
                 time=_text(event, "time"),

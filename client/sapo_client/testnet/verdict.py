@@ -11,7 +11,7 @@ from sapo_client.testnet.story import Story, trend
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunOutcome:
     """Everything that a run is judged by.
 
     Attributes:
@@ -31,7 +31,7 @@ class Outcome:
     attackers: int
 
 
-def failures(outcome: Outcome) -> list[str]:
+def failures(outcome: RunOutcome) -> list[str]:
     """The conditions that do not hold, in words; empty if the run succeeded."""
     return [
         *(f"{name} ended by itself" for name in outcome.dead),
@@ -65,7 +65,7 @@ def learning_failures(story: Story) -> list[str]:
     return found
 
 
-def _ledger_failures(outcome: Outcome) -> list[str]:
+def _ledger_failures(outcome: RunOutcome) -> list[str]:
     posted = {row.epoch: row.total for row in outcome.ledger}
     found = [
         f"the ledger lacks epoch {epoch}"
@@ -84,7 +84,7 @@ def _ledger_failures(outcome: Outcome) -> list[str]:
     return found
 
 
-def _attack_failures(outcome: Outcome) -> list[str]:
+def _attack_failures(outcome: RunOutcome) -> list[str]:
     found = [] if outcome.attacks or not outcome.attackers else ["the attackers sent nothing"]
     for row in outcome.attacks:
         if not row.counted:

@@ -6,9 +6,9 @@ from sapo_client.bench.admission import admission_rate
 from sapo_client.bench.checking import HOSTILE, HOSTILE_AUTHORS, checking_rate, load_rate
 from sapo_client.bench.memory import admission_memory
 from sapo_client.bench.spread import Spread
-from sapo_client.bench.swarm import Author, BenchSwarm
+from sapo_client.bench.swarm import BenchAuthor, BenchSwarm
 from sapo_client.cli.bench import _document, _rows
-from sapo_verification.answers import holds_code
+from sapo_verification.tasks.answers import holds_code
 
 
 def test_a_spread_is_of_what_was_measured_side_by_side() -> None:
@@ -45,7 +45,7 @@ async def test_the_jail_and_the_load_are_measured() -> None:
 
 
 def test_hostile_rollouts_are_genuine_and_hostile() -> None:
-    swarm, author = BenchSwarm(), Author(HOSTILE_AUTHORS)
+    swarm, author = BenchSwarm(), BenchAuthor(HOSTILE_AUTHORS)
     admitted = swarm.admission([author]).judge(swarm.message(author, 0, 0, HOSTILE), swarm.now_seconds)
     assert admitted.rollout.completions == HOSTILE
     assert any(map(holds_code, HOSTILE))

@@ -20,7 +20,7 @@ from sapo_client.passphrase import PassphraseSource
 from sapo_client.paths import DataDir
 from sapo_protocol.identifiers import Account, SwarmId
 from sapo_protocol.manifest_file import manifest_to_json
-from sapo_verification.signing import SigningDatabase
+from sapo_verification.signing.database import SigningDatabase
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.office import Funded, World
+from support.auditor_harness import Funded, World
 from support.sapo_process import Run
 
 from sapo_client import keystore

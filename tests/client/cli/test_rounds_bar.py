@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from sapo_client.cli.rounds_bar import rounds_bar
-from sapo_client.lab.plan import ARMS, Plan, Run
+from sapo_client.lab.plan import ARMS, ExperimentPlan, Run
 
-PLAN = Plan("bundled", "nano", ("calendar_arithmetic",), agents=2, rounds=40)
+PLAN = ExperimentPlan("bundled", "nano", ("calendar_arithmetic",), agents=2, rounds=40)
 WHOLE, NEW = (Run(PLAN, ARMS["8/0"], seed) for seed in (0, 1))
 
 

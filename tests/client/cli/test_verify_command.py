@@ -9,14 +9,14 @@ import pytest
 from support.sapo_process import Run
 from support.swarm import Identity, make_manifest, moment
 
-from sapo_client.node.heard import Heard
 from sapo_client.paths import DataDir
 from sapo_protocol.envelope import parse_envelope
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.manifest_file import manifest_to_json
-from sapo_verification.admission import Admission
-from sapo_verification.catalogue import suite
-from sapo_verification.certificates import CertificateBook
+from sapo_verification.admission.certificates import CertificateBook
+from sapo_verification.admission.envelope_store import EnvelopeStore
+from sapo_verification.admission.rollouts import Admission
+from sapo_verification.suites.catalogue import suite
 
 AUTHOR = Identity(1)
 STEPS = (
@@ -89,7 +89,7 @@ def test_a_node_that_heard_the_envelope_knows_its_certificate(
     data.manifest.write_text(manifest_to_json(manifest))
     book = CertificateBook(manifest, data.database)
     book.judge(AUTHOR.certificate(manifest).to_bytes(), now)
-    Heard(data.database).add(Admission(manifest, book).judge(envelope, now))
+    EnvelopeStore(data.database).add(Admission(manifest, book).judge(envelope, now))
     taken = sapo("export", "rollouts", tmp_path / "taken", "--data-dir", data.root)
     assert (taken.returncode, taken.stderr) == (0, "")
     [file] = (tmp_path / "taken").iterdir()

@@ -8,7 +8,7 @@ import sys
 import pytest
 from support.weekday_policy import FAMILY, make_weekday_policy
 
-from sapo_client.lab.plan import Plan
+from sapo_client.lab.plan import ExperimentPlan
 
 SOURCES = os.pathsep.join(path for path in sys.path if path)
 
@@ -19,10 +19,10 @@ def _children_find_the_sources(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
+def plan(tmp_path_factory: pytest.TempPathFactory) -> ExperimentPlan:
     """Twelve rounds of a policy that is right once in seven completions."""
     model = make_weekday_policy(tmp_path_factory.mktemp("policy") / "weekdays")
-    return Plan(
+    return ExperimentPlan(
         model=str(model),
         level="nano",
         families=(FAMILY,),

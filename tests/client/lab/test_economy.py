@@ -9,41 +9,43 @@ from hypothesis import strategies as st
 from sapo_client.lab.economy import (
     HONEST,
     STRATEGIES,
+    EarningStrategy,
+    EconomyRow,
+    EconomyWorld,
     Lie,
-    Outcome,
     Prices,
-    Row,
     Rules,
-    Strategy,
-    World,
+    StrategyOutcome,
     compare,
     play,
 )
 
 RULES, PRICES = Rules(), Prices()
-SMALL = World(honest=3, epochs=3, rollouts=40)
-CERTAIN = World(honest=2, epochs=5, rollouts=10, payable_share=1.0)
+SMALL = EconomyWorld(honest=3, epochs=3, rollouts=40)
+CERTAIN = EconomyWorld(honest=2, epochs=5, rollouts=10, payable_share=1.0)
 
 
-def row(strategy: Strategy, world: World = SMALL, rules: Rules = RULES, seed: int = 0) -> Row:
+def row(
+    strategy: EarningStrategy, world: EconomyWorld = SMALL, rules: Rules = RULES, seed: int = 0
+) -> EconomyRow:
     return compare([strategy], rules, PRICES, world, seed)[0]
 
 
-def named(beginning: str) -> Strategy:
+def named(beginning: str) -> EarningStrategy:
     (found,) = (strategy for strategy in STRATEGIES if strategy.name.startswith(beginning))
     return found
 
 
 def test_honest_work_is_paid_by_the_rollout() -> None:
     free = replace(RULES, register_gas=0, claim_gas=0)
-    expected = Outcome(HONEST, points=50, cost=50.5, profit=50 * 4.0 - 50.5, others=100, posted=5)
+    expected = StrategyOutcome(HONEST, points=50, cost=50.5, profit=50 * 4.0 - 50.5, others=100, posted=5)
     assert play(HONEST, free, PRICES, CERTAIN, 0) == expected
 
 
 def test_gas_is_paid_once_for_each_account_and_for_each_claim() -> None:
-    idle = Strategy("idle", accounts=2, machines=0.0)
+    idle = EarningStrategy("idle", accounts=2, machines=0.0)
     cost = 2 * 120_000 / 1e6 * 100
-    assert play(idle, RULES, PRICES, CERTAIN, 0) == Outcome(idle, 0, cost, -cost, 100, 5)
+    assert play(idle, RULES, PRICES, CERTAIN, 0) == StrategyOutcome(idle, 0, cost, -cost, 100, 5)
     split = play(replace(HONEST, accounts=2), RULES, PRICES, CERTAIN, 0)
     one = play(HONEST, RULES, PRICES, CERTAIN, 0)
     assert split.points == one.points
@@ -68,44 +70,44 @@ def test_slots_the_cap_and_the_budget_end_what_is_paid() -> None:
 
 @given(seed=st.integers(0, 999), accounts=st.integers(2, 12))
 def test_splitting_below_the_cap_never_gains(seed: int, accounts: int) -> None:
-    split = row(Strategy("split", accounts=accounts), seed=seed)
+    split = row(EarningStrategy("split", accounts=accounts), seed=seed)
     assert split.outcome.points == row(HONEST, seed=seed).outcome.points
     assert split.against_honest < 0
 
 
 @given(seed=st.integers(0, 999), flood=st.integers(1, 50))
 def test_a_flood_costs_and_earns_nothing(seed: int, flood: int) -> None:
-    flooded = row(Strategy("flood", flood=flood), seed=seed)
+    flooded = row(EarningStrategy("flood", flood=flood), seed=seed)
     assert flooded.outcome.points == row(HONEST, seed=seed).outcome.points
     assert flooded.against_honest < 0
 
 
 @given(seed=st.integers(0, 999), heard=st.floats(0, 0.99))
 def test_withholding_never_gains(seed: int, heard: float) -> None:
-    withheld = row(Strategy("withhold", heard=heard), seed=seed)
+    withheld = row(EarningStrategy("withhold", heard=heard), seed=seed)
     assert withheld.outcome.points <= row(HONEST, seed=seed).outcome.points
     assert withheld.others_lose == 0
 
 
 @given(seed=st.integers(0, 99), liars=st.integers(0, 4), more=st.integers(1, 3), lie=st.sampled_from(Lie))
 def test_a_minority_of_the_auditors_moves_no_points(seed: int, liars: int, more: int, lie: Lie) -> None:
-    lying = row(Strategy("lie", liars=liars, lie=lie, auditors=2 * liars + more), seed=seed)
+    lying = row(EarningStrategy("lie", liars=liars, lie=lie, auditors=2 * liars + more), seed=seed)
     assert (lying.against_honest, lying.others_lose) == (0, 0)
 
 
 @given(seed=st.integers(0, 99), liars=st.integers(1, 4))
 def test_half_of_the_auditors_can_take_and_a_majority_can_also_give(seed: int, liars: int) -> None:
-    half = row(Strategy("deny", liars=liars, lie=Lie.DENY, auditors=2 * liars), seed=seed)
+    half = row(EarningStrategy("deny", liars=liars, lie=Lie.DENY, auditors=2 * liars), seed=seed)
     assert (half.against_honest, half.others_lose) == (0, 1)
-    tied = row(Strategy("inflate", liars=liars, auditors=2 * liars), seed=seed)
+    tied = row(EarningStrategy("inflate", liars=liars, auditors=2 * liars), seed=seed)
     assert tied.against_honest == 0
-    most = row(Strategy("inflate", liars=liars, auditors=2 * liars - 1), seed=seed)
+    most = row(EarningStrategy("inflate", liars=liars, auditors=2 * liars - 1), seed=seed)
     assert most.outcome.points == RULES.points_per_epoch * SMALL.epochs
 
 
 def test_where_honest_work_does_not_pay_best_is_known() -> None:
     """What the rules do not stop is in this list and in docs/incentives.md, and nothing else."""
-    rows = compare(STRATEGIES, RULES, PRICES, World(), seed=0)
+    rows = compare(STRATEGIES, RULES, PRICES, EconomyWorld(), seed=0)
     better = {each.outcome.strategy for each in rows if each.against_honest > 0}
     harmful = {each.outcome.strategy for each in rows if each.others_lose > 0}
     assert better == {named("2 of 3 auditors inflate"), *map(named, ("script: ", "script, 16", "script, 64"))}

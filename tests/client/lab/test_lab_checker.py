@@ -8,10 +8,10 @@ import trio
 from sapo_client.lab.checker import LocalChecker
 from sapo_protocol.suite import Family, Suite
 from sapo_protocol.tasks import Task
-from sapo_verification.catalogue import FAMILIES, family, suite
-from sapo_verification.checkers import CheckerPool, CheckFailed
-from sapo_verification.generators import Underivable, derive, solution
-from sapo_verification.jail_messages import Checked, Failure
+from sapo_verification.jail.checkers import CheckerPool, CheckFailed
+from sapo_verification.jail.messages import Checked, Failure
+from sapo_verification.suites.catalogue import FAMILIES, family, suite
+from sapo_verification.tasks.generators import Underivable, derive, solution
 
 SEEDS = range(100, 108)
 

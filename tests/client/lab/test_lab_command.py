@@ -12,18 +12,18 @@ from typer.testing import CliRunner
 
 from sapo_client.cli.app import app
 from sapo_client.errors import SapoError
-from sapo_client.lab.plan import Plan
-from sapo_client.lab.store import Store
+from sapo_client.lab.plan import ExperimentPlan
+from sapo_client.lab.store import ExperimentStore
 
 
 @pytest.mark.long
-def test_an_experiment_is_run_and_reported(plan: Plan, tmp_path: Path) -> None:
+def test_an_experiment_is_run_and_reported(plan: ExperimentPlan, tmp_path: Path) -> None:
     out = tmp_path / "experiment"
     options = ["--arms", "8/0,4/4", "--seeds", "1", "--rounds", "2", "--agents", "2", "--model", plan.model]
     result = CliRunner().invoke(app, ["lab", "run", *options, "--out", str(out), "--json"])
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout) == {"folder": str(out), "runs": ["8-0/seed-0", "4-4/seed-0"]}
-    assert [curve.run.name for curve in Store(out).curves()] == ["8-0/seed-0", "4-4/seed-0"]
+    assert [curve.run.name for curve in ExperimentStore(out).curves()] == ["8-0/seed-0", "4-4/seed-0"]
     result = CliRunner().invoke(app, ["lab", "report", str(out)])
     assert (result.exit_code, result.stdout) == (0, f"wrote {out}/report.md\n")
     page = (out / "report.md").read_text(encoding="utf-8")
@@ -52,7 +52,7 @@ def test_what_a_preset_holds_can_be_changed(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["lab", "run", *options])
     assert isinstance(result.exception, SapoError)
     assert "cannot load the model" in result.exception.text
-    assert Store(tmp_path).plan() == replace(
+    assert ExperimentStore(tmp_path).plan() == replace(
         PRESETS["quick"],
         model="no/such/folder",
         level="full",
@@ -96,9 +96,9 @@ def test_the_paper_preset_is_the_papers_set_up() -> None:
 def test_the_quick_preset_begins_where_success_is_rare() -> None:
     from sapo_client.lab.plan import PRESETS
     from sapo_client.learner.policy import BUNDLED_CHATTY
-    from sapo_verification.catalogue import NANO_DEFAULT
+    from sapo_verification.suites.catalogue import NANO_DEFAULT
 
-    assert PRESETS["quick"] == Plan(
+    assert PRESETS["quick"] == ExperimentPlan(
         model=BUNDLED_CHATTY,
         level="nano",
         families=NANO_DEFAULT,
@@ -111,7 +111,7 @@ def test_the_quick_preset_begins_where_success_is_rare() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_a_run_on_a_gpu(plan: Plan, tmp_path: Path) -> None:
+def test_a_run_on_a_gpu(plan: ExperimentPlan, tmp_path: Path) -> None:
     options = ["--arms", "4/4", "--seeds", "1", "--rounds", "2", "--agents", "2", "--device", "cuda"]
     result = CliRunner().invoke(
         app, ["lab", "run", *options, "--model", plan.model, "--out", str(tmp_path), "--jobs", "1"]

@@ -15,19 +15,19 @@ from typer.testing import CliRunner
 
 from sapo_client.cli.app import app
 from sapo_client.errors import SapoError
-from sapo_client.lab.judge import Candidate, Verdict, compare, examine
-from sapo_client.lab.plan import Plan
+from sapo_client.lab.judge import Candidate, JudgeResult, compare, examine
+from sapo_client.lab.plan import ExperimentPlan
 from sapo_client.lab.statistics import Estimate
-from sapo_client.node.judge import question
-from sapo_client.swarm.memory import MemoryHub
+from sapo_client.node.training.judge_client import question
+from sapo_client.swarm.simulated.memory import MemoryHub
 from sapo_protocol.epochs import beacon
-from sapo_verification.catalogue import suite
+from sapo_verification.suites.catalogue import suite
 
 STEPS = 6
 
 
 @pytest.fixture(scope="module")
-def home(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Home:
+def home(plan: ExperimentPlan, tmp_path_factory: pytest.TempPathFactory) -> Home:
     """A node that answered after every second step."""
     manifest = manifest_of(suite("nano", [FAMILY]))
     made = Home(tmp_path_factory.mktemp("judged"), 1, manifest, Path(plan.model), judge_every=2)
@@ -107,10 +107,10 @@ def test_a_second_answer_counts_for_nothing(home: Home, diary: Callable[..., Pat
 def test_groups_are_compared_after_equally_many_questions() -> None:
     swarm = [Candidate(Path("a"), (1.0, 1.0, 0.0, 0.0), 0), Candidate(Path("b"), (0.0, 1.0), 0)]
     isolated = [Candidate(Path("c"), (0.0, 0.0, 1.0), 0)]
-    expected = Verdict(2, Estimate(0.75, pytest.approx(3.1765), 2), Estimate(0.0, None, 1))
+    expected = JudgeResult(2, Estimate(0.75, pytest.approx(3.1765), 2), Estimate(0.0, None, 1))
     assert compare(swarm, isolated) == expected
     assert swarm[0].cumulative(3) == [1.0, 2.0, 2.0]
-    assert compare(swarm[:1], []) == Verdict(4, Estimate(0.5, None, 1), None)
+    assert compare(swarm[:1], []) == JudgeResult(4, Estimate(0.5, None, 1), None)
 
 
 def test_the_command_shows_both_groups(home: Home, tmp_path: Path) -> None:

@@ -15,25 +15,25 @@ import pytest
 
 from sapo_client.errors import SapoError
 from sapo_client.lab.campaign import ENVIRONMENT, conduct
-from sapo_client.lab.journal import Journal, Row
-from sapo_client.lab.plan import ARMS, Plan, Run, arms_named, planned
+from sapo_client.lab.journal import CurvePoint, Journal
+from sapo_client.lab.plan import ARMS, ExperimentPlan, Run, arms_named, planned
 from sapo_client.lab.simulate import manifest_of, simulate
-from sapo_client.lab.store import Store
+from sapo_client.lab.store import ExperimentStore
 from sapo_client.learner.service import Service
 from sapo_client.learner.wire import Message
 
 ALL_ARMS = ("8/0", "2/6", "8/0-dynamic")
 
 
-def timeless(rows: tuple[Row, ...]) -> list[Row]:
+def timeless(rows: tuple[CurvePoint, ...]) -> list[CurvePoint]:
     """The curve without the machine's part in it."""
     return [replace(row, seconds=0.0) for row in rows]
 
 
 @pytest.fixture(scope="module")
-def store(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+def store(plan: ExperimentPlan, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExperimentStore]:
     """A whole experiment of three arms, two workers at a time."""
-    made = Store(tmp_path_factory.mktemp("experiment"))
+    made = ExperimentStore(tmp_path_factory.mktemp("experiment"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
         made.create(plan, lambda: manifest_of(plan))
@@ -48,12 +48,12 @@ def store(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stor
         yield made
 
 
-def rows_of(store: Store, arm: str) -> tuple[Row, ...]:
+def rows_of(store: ExperimentStore, arm: str) -> tuple[CurvePoint, ...]:
     [curve] = [curve for curve in store.curves() if curve.run.arm.name == arm]
     return curve.rows
 
 
-def test_every_agent_has_every_round(store: Store, plan: Plan) -> None:
+def test_every_agent_has_every_round(store: ExperimentStore, plan: ExperimentPlan) -> None:
     assert [curve.run.arm.name for curve in store.curves()] == list(ALL_ARMS)
     for curve in store.curves():
         places = [(row.round, row.agent) for row in curve.rows]
@@ -62,7 +62,7 @@ def test_every_agent_has_every_round(store: Store, plan: Plan) -> None:
         assert evaluated == [1, 5, 10, 12]
 
 
-def test_arms_mix_as_they_say(store: Store) -> None:
+def test_arms_mix_as_they_say(store: ExperimentStore) -> None:
     assert {row.external for row in rows_of(store, "8/0")} == {0}
     shared = [row.external for row in rows_of(store, "2/6")]
     assert shared[:2] == [0, 0], "nobody has anything to share before the first round"
@@ -73,7 +73,7 @@ def test_arms_mix_as_they_say(store: Store) -> None:
 
 
 def test_evaluations_share_their_luck_with_other_arms_alone(
-    plan: Plan, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plan: ExperimentPlan, store: ExperimentStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One draw for all agents and seeds would move every mean together, and intervals would not show it."""
     seen: list[int] = []
@@ -96,24 +96,24 @@ def test_evaluations_share_their_luck_with_other_arms_alone(
     assert len(set(every)) == len(every) == 2 * 2 * 2  # seeds, agents, rounds
 
 
-def test_alone_the_batch_is_what_was_sampled(store: Store) -> None:
+def test_alone_the_batch_is_what_was_sampled(store: ExperimentStore) -> None:
     for row in rows_of(store, "8/0"):
         assert row.batch == pytest.approx(row.local)
 
 
-def test_resampling_shows_in_the_batch_and_not_in_the_own_reward(store: Store) -> None:
+def test_resampling_shows_in_the_batch_and_not_in_the_own_reward(store: ExperimentStore) -> None:
     rows = rows_of(store, "8/0-dynamic")
     assert sum(row.batch for row in rows) > sum(row.local for row in rows) * 1.05
 
 
-def test_what_is_whole_is_not_done_again(store: Store, plan: Plan) -> None:
+def test_what_is_whole_is_not_done_again(store: ExperimentStore, plan: ExperimentPlan) -> None:
     before = {path: path.stat().st_mtime_ns for path in store.root.rglob("rounds.jsonl")}
     conduct(store, [Run(plan, ARMS["8/0"], 0)], 1, lambda _run, _rounds: None)
     assert {path: path.stat().st_mtime_ns for path in store.root.rglob("rounds.jsonl")} == before
     assert list(store.root.rglob("work")) == []
 
 
-def test_a_folder_holds_one_experiment(store: Store, plan: Plan) -> None:
+def test_a_folder_holds_one_experiment(store: ExperimentStore, plan: ExperimentPlan) -> None:
     store.create(plan, lambda: manifest_of(plan))
     with pytest.raises(SapoError, match="another plan"):
         store.create(replace(plan, rounds=13), lambda: manifest_of(plan))
@@ -140,9 +140,11 @@ simulate(run, store.manifest(), store.work(run), live)
 
 
 @pytest.mark.long
-def test_a_killed_run_comes_to_the_same_curve(store: Store, plan: Plan, tmp_path: Path) -> None:
+def test_a_killed_run_comes_to_the_same_curve(
+    store: ExperimentStore, plan: ExperimentPlan, tmp_path: Path
+) -> None:
     """Killed before its first checkpoint, between two, and once more while it is replayed."""
-    killed, run = Store(tmp_path), Run(plan, ARMS["2/6"], 0)
+    killed, run = ExperimentStore(tmp_path), Run(plan, ARMS["2/6"], 0)
     killed.create(plan, store.manifest)
     for last_round, kept in ((3, 3), (10, 10), (1, 8)):
         command = [sys.executable, "-c", DYING, str(tmp_path), run.arm.name, str(last_round)]
@@ -153,16 +155,16 @@ def test_a_killed_run_comes_to_the_same_curve(store: Store, plan: Plan, tmp_path
     assert timeless(rows_of(killed, "2/6")) == timeless(rows_of(store, "2/6"))
 
 
-def journals(store: Store, run: Run) -> list[Journal]:
+def journals(store: ExperimentStore, run: Run) -> list[Journal]:
     return [Journal(store.work(run) / f"agent-{number}/journal.jsonl") for number in range(run.plan.agents)]
 
 
 @pytest.mark.long
 def test_a_worker_that_is_killed_anywhere_leaves_what_can_be_gone_on_with(
-    store: Store, plan: Plan, tmp_path: Path
+    store: ExperimentStore, plan: ExperimentPlan, tmp_path: Path
 ) -> None:
     """From outside, wherever it is after a round; on a busy machine it may have ended by then."""
-    killed, run = Store(tmp_path), Run(plan, ARMS["8/0-dynamic"], 0)
+    killed, run = ExperimentStore(tmp_path), Run(plan, ARMS["8/0-dynamic"], 0)
     killed.create(plan, store.manifest)
     command = [sys.executable, "-m", "sapo_client.lab.worker", str(tmp_path)]
     with subprocess.Popen(
@@ -178,7 +180,9 @@ def test_a_worker_that_is_killed_anywhere_leaves_what_can_be_gone_on_with(
     assert timeless(rows_of(killed, run.arm.name)) == timeless(rows_of(store, run.arm.name))
 
 
-def test_a_journal_of_another_road_is_refused(plan: Plan, store: Store, tmp_path: Path) -> None:
+def test_a_journal_of_another_road_is_refused(
+    plan: ExperimentPlan, store: ExperimentStore, tmp_path: Path
+) -> None:
     run = Run(replace(plan, rounds=4), ARMS["8/0"], 0)
     simulate(run, store.manifest(), tmp_path, lambda _round: None)
     path = tmp_path / "agent-1/journal.jsonl"
@@ -189,7 +193,7 @@ def test_a_journal_of_another_road_is_refused(plan: Plan, store: Store, tmp_path
         simulate(run, store.manifest(), tmp_path, lambda _round: None)
 
 
-def test_a_short_journal_is_refused(plan: Plan, store: Store, tmp_path: Path) -> None:
+def test_a_short_journal_is_refused(plan: ExperimentPlan, store: ExperimentStore, tmp_path: Path) -> None:
     run = Run(replace(plan, rounds=4), ARMS["8/0"], 0)
     simulate(run, store.manifest(), tmp_path, lambda _round: None)
     path = tmp_path / "agent-0/journal.jsonl"
@@ -199,15 +203,15 @@ def test_a_short_journal_is_refused(plan: Plan, store: Store, tmp_path: Path) ->
 
 
 @pytest.mark.long
-def test_a_missing_model_is_told(plan: Plan, tmp_path: Path, store: Store) -> None:
+def test_a_missing_model_is_told(plan: ExperimentPlan, tmp_path: Path, store: ExperimentStore) -> None:
     bad = replace(plan, model=str(tmp_path / "nowhere"))
-    other = Store(tmp_path / "experiment")
+    other = ExperimentStore(tmp_path / "experiment")
     other.create(bad, lambda: store.manifest())
     with pytest.raises(SapoError, match="cannot load the model"):
         conduct(other, [Run(bad, ARMS["8/0"], 0)], 1, lambda _run, _rounds: None)
 
 
-def test_presets_and_arms_are_named(plan: Plan) -> None:
+def test_presets_and_arms_are_named(plan: ExperimentPlan) -> None:
     assert planned("quick", rounds=7, agents=None).rounds == 7
     with pytest.raises(SapoError, match="no preset 'slow'"):
         planned("slow")
@@ -215,4 +219,4 @@ def test_presets_and_arms_are_named(plan: Plan) -> None:
         arms_named(["8/0", "9/0"])
     with pytest.raises(SapoError, match="no device 'tpu'"):
         planned("quick", device="tpu")
-    assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
+    assert ExperimentPlan.from_json(json.loads(json.dumps(plan.to_json()))) == plan

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from sapo_client.errors import SapoError
-from sapo_client.lab.journal import Row
-from sapo_client.lab.plan import ARMS, Plan, Run
+from sapo_client.lab.journal import CurvePoint
+from sapo_client.lab.plan import ARMS, ExperimentPlan, Run
 from sapo_client.lab.report import write_report
 from sapo_client.lab.simulate import manifest_of
 from sapo_client.lab.statistics import (
@@ -25,14 +25,14 @@ from sapo_client.lab.statistics import (
     summarise,
     window_of,
 )
-from sapo_client.lab.store import Curve, Store
+from sapo_client.lab.store import Curve, ExperimentStore
 
 
-def row(number: int, agent: int, reward: float, held_out: dict[str, float] | None = None) -> Row:
-    return Row(number, agent, reward + 0.25, reward, 0.5, 2, 10, 8, 1.0, 0.5, held_out, held_out)
+def row(number: int, agent: int, reward: float, held_out: dict[str, float] | None = None) -> CurvePoint:
+    return CurvePoint(number, agent, reward + 0.25, reward, 0.5, 2, 10, 8, 1.0, 0.5, held_out, held_out)
 
 
-def rows(start: float, rise: float) -> tuple[Row, ...]:
+def rows(start: float, rise: float) -> tuple[CurvePoint, ...]:
     """Two agents, three rounds, evaluated in the first and the last."""
     evaluated = {1: {"a": start, "b": 0.0}, 3: {"a": start + rise, "b": 0.5}}
     return tuple(
@@ -42,7 +42,7 @@ def rows(start: float, rise: float) -> tuple[Row, ...]:
     )
 
 
-PLAN = Plan("bundled", "nano", ("calendar_arithmetic",), agents=2, rounds=3)
+PLAN = ExperimentPlan("bundled", "nano", ("calendar_arithmetic",), agents=2, rounds=3)
 
 
 def curve(arm: str, seed: int, start: float, rise: float) -> Curve:
@@ -129,7 +129,7 @@ def test_smoothing_is_the_mean_of_the_last() -> None:
 
 
 def test_the_page_shows_what_was_measured(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store = ExperimentStore(tmp_path)
     store.create(PLAN, lambda: manifest_of(PLAN))
     with pytest.raises(SapoError, match="no run"):
         write_report(store)
@@ -167,4 +167,4 @@ def test_the_page_shows_what_was_measured(tmp_path: Path) -> None:
 
 def test_a_folder_without_an_experiment_is_told(tmp_path: Path) -> None:
     with pytest.raises(SapoError, match="there is no experiment"):
-        write_report(Store(tmp_path))
+        write_report(ExperimentStore(tmp_path))

@@ -11,7 +11,7 @@ from support.policies import make_policy_folder
 
 from sapo_client.learner.baseline import LEAST_DEVIATION, LEAST_SAMPLES, Baselines, FamilyBaseline
 from sapo_client.learner.batch import TrainingGroup, training_rows
-from sapo_client.learner.checkpoint import CheckpointStore, Counters
+from sapo_client.learner.checkpoint import CheckpointStore, LearnerCounters
 from sapo_client.learner.policy import load_policy
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.trainer import Trainer
@@ -77,7 +77,7 @@ def test_a_trainer_measures_its_own_groups_and_keeps_what_it_measured(tmp_path):
     trainer.step([own, group([1.0, 1.0, 0.0])])
     assert trainer.baselines == Baselines({FAMILY: FamilyBaseline(pytest.approx(0.5), 32)})
     store = CheckpointStore(tmp_path / "checkpoints", str(folder))
-    store.save(trainer, Counters(0))
+    store.save(trainer, LearnerCounters(0))
     again = Trainer(load_policy(str(folder), "cpu"), settings)
     store.restore(again)
     assert again.baselines == trainer.baselines

@@ -9,7 +9,7 @@ import pytest
 from sapo_client.lab.trial import fresh_item, reward
 from sapo_client.learner.generate import generator_for
 from sapo_client.learner.policy import BUNDLED, BUNDLED_CHATTY, PACKAGED, load_policy
-from sapo_verification.catalogue import NANO_DEFAULT, family
+from sapo_verification.suites.catalogue import NANO_DEFAULT, family
 
 ITEMS = 32
 COMPLETIONS = 8

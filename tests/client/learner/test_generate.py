@@ -5,7 +5,7 @@ import torch
 from support.policies import make_policy_folder
 
 from sapo_client.learner import generate
-from sapo_client.learner.fast_decoder import _choose
+from sapo_client.learner.cpu.fast_decoder import _choose
 from sapo_client.learner.generate import FastGenerator, PlainGenerator, generator_for
 from sapo_client.learner.policy import Policy, load_policy
 

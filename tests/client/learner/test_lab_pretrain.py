@@ -13,9 +13,9 @@ from sapo_client.errors import SapoError
 from sapo_client.lab.corpus import PHRASES, Authors, Document, completion, documents
 from sapo_client.lab.pretrain import FROM_A_POLICY, FROM_NOTHING, Progress, new_model, pretrain, save
 from sapo_client.lab.tokenizer import END, VOCABULARY, train_tokenizer
-from sapo_client.lab.trial import Plan, reward, run
+from sapo_client.lab.trial import TrialPlan, reward, run
 from sapo_client.learner.policy import load_policy
-from sapo_verification.catalogue import FAMILIES, family
+from sapo_verification.suites.catalogue import FAMILIES, family
 
 NANO = [family(name, "nano") for name in FAMILIES]
 
@@ -48,7 +48,7 @@ def test_authors_write_no_more_than_the_corpus():
 def test_only_the_bare_answer_is_paid(name):
     """The chatty author's phrases score nothing, or reinforcement learning would have nothing to find."""
     from sapo_client.lab.held_out import fresh_item
-    from sapo_verification.generators import solution
+    from sapo_verification.tasks.generators import solution
 
     chosen, draw = family(name, "nano"), random.Random(name)
     items = [fresh_item(chosen, draw)[1] for _ in range(20)]
@@ -112,7 +112,7 @@ def test_a_policy_goes_on_with_other_authors(tmp_path):
 def test_a_trial_trains_on_others_rollouts(tmp_path):
     """A random policy is right too rarely to have anything to share, so only the plumbing shows here."""
     folder = make_policy_folder(tmp_path / "model")
-    plan = Plan(
+    plan = TrialPlan(
         str(folder), ("propositional_logic",), agents=2, local=2, external=2, rounds=2, evaluate_every=2
     )
     rounds = list(run(plan))

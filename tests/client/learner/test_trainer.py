@@ -13,7 +13,7 @@ from sapo_client.learner.generate import generator_for
 from sapo_client.learner.policy import load_policy
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.trainer import Trainer
-from sapo_verification.likelihood import Yardstick
+from sapo_verification.screens.likelihood import Yardstick
 
 
 @pytest.fixture

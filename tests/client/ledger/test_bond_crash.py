@@ -7,7 +7,7 @@ from pathlib import Path
 from support.faulty import FaultyOutbox, Killed
 from support.ledger import ALICE, DEPLOYER, Contracts, address
 
-from sapo_client.ledger.outbox import Outbox, State
+from sapo_client.ledger.outbox import EntryState, Outbox
 from sapo_client.ledger.sender import Sender
 from sapo_client.ledger.transactions import Call
 
@@ -60,7 +60,7 @@ def test_a_bond_is_made_once_wherever_the_process_ends(contracts: Contracts, tmp
         life.close()
         second = Outbox(path, owner="test")
         bond(contracts, second)
-        assert second.counts() == {**dict.fromkeys(State, 0), State.CONFIRMED: 2}
+        assert second.counts() == {**dict.fromkeys(EntryState, 0), EntryState.CONFIRMED: 2}
         assert (vault.stake(A).bonded, token.balance(A)) == (AMOUNT, 0)
         second.close()
         contracts.chain.send(ALICE, vault.address, vault.request_exit(AMOUNT))

@@ -13,7 +13,7 @@ from support.ledger import (
     refused_as,
 )
 
-from sapo_client.ledger.deploy import fund
+from sapo_client.founding.contracts import fund
 from sapo_protocol.identifiers import Account
 
 DAY_SECONDS = 24 * 3600

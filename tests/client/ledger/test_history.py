@@ -23,7 +23,7 @@ from support.ledger import (
 )
 from support.network import ForkingEngine, Network
 
-from sapo_client.ledger.contract import Ledger, Tip
+from sapo_client.ledger.contract import EpochLedgerContract, Tip
 from sapo_client.ledger.errors import Disagreement, RecordHidden
 from sapo_client.ledger.fraud import OverCap
 from sapo_client.ledger.history import History
@@ -82,7 +82,7 @@ class Site:
             now=lambda: self.contracts.chain.now_seconds,
             tell=self.told.append,
         )
-        return History(Ledger(rpc, self.contracts.deployment.ledger)), liars
+        return History(EpochLedgerContract(rpc, self.contracts.deployment.ledger)), liars
 
     def post(self, root: EpochRoot) -> EpochRecord:
         self.contracts.post(root, sign(root, self.contracts.domain))

@@ -34,7 +34,7 @@ from sapo_client.ledger.endpoints import EndpointStatus
 from sapo_client.ledger.errors import LedgerError, LedgerUnavailable
 from sapo_client.ledger.fraud import Equivocation, OverCap
 from sapo_client.ledger.records import LedgerStatus, Stake
-from sapo_client.ledger.service import Ledger
+from sapo_client.ledger.service import LedgerClient
 from sapo_protocol.identifiers import Account
 
 A, B = address(ALICE), address(BOB)
@@ -43,14 +43,16 @@ PATIENCE_SECONDS = 60
 
 
 @pytest.fixture
-def ledger(contracts: Contracts, tmp_path: Path) -> Iterator[Ledger]:
+def ledger(contracts: Contracts, tmp_path: Path) -> Iterator[LedgerClient]:
     opened = _open(contracts, tmp_path)
     yield opened
     opened.close()
 
 
-def _open(contracts: Contracts, folder: Path, *, urls: list[str] | None = None, **changes: Any) -> Ledger:
-    return Ledger(
+def _open(
+    contracts: Contracts, folder: Path, *, urls: list[str] | None = None, **changes: Any
+) -> LedgerClient:
+    return LedgerClient(
         manifest=contracts.manifest(**changes),
         account=ALICE,
         rpc_urls=urls or [contracts.chain.url],
@@ -59,20 +61,20 @@ def _open(contracts: Contracts, folder: Path, *, urls: list[str] | None = None, 
 
 
 @asynccontextmanager
-async def _running(ledger: Ledger) -> AsyncIterator[None]:
+async def _running(ledger: LedgerClient) -> AsyncIterator[None]:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ledger.run)
         yield
         nursery.cancel_scope.cancel()
 
 
-async def _until_idle(ledger: Ledger) -> None:
+async def _until_idle(ledger: LedgerClient) -> None:
     with trio.fail_after(PATIENCE_SECONDS):
         while ledger.status().pending:
             await trio.sleep(0.02)
 
 
-async def test_the_right_chain_and_contracts_pass_the_check(ledger: Ledger) -> None:
+async def test_the_right_chain_and_contracts_pass_the_check(ledger: LedgerClient) -> None:
     await ledger.check()
     assert await ledger.auditors() == (tuple(map(address, AUDITORS)), 3)
 
@@ -100,10 +102,10 @@ async def test_another_chain_or_contract_fails_the_check(
 
 def test_a_swarm_without_a_chain_has_no_ledger(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="no chain"):
-        Ledger(manifest=make_manifest(), account=ALICE, rpc_urls=[], outbox_path=tmp_path / "o")
+        LedgerClient(manifest=make_manifest(), account=ALICE, rpc_urls=[], outbox_path=tmp_path / "o")
 
 
-async def test_a_registered_node_is_seen_by_all(contracts: Contracts, ledger: Ledger) -> None:
+async def test_a_registered_node_is_seen_by_all(contracts: Contracts, ledger: LedgerClient) -> None:
     contracts.register(BOB, node_key(2), NEXT_YEAR)
     assert await ledger.live_accounts() == {(B, node_key(2))}
     async with _running(ledger):
@@ -129,7 +131,7 @@ async def test_a_registered_node_is_seen_by_all(contracts: Contracts, ledger: Le
     )
 
 
-async def test_an_epoch_is_posted_finalised_and_claimed(contracts: Contracts, ledger: Ledger) -> None:
+async def test_an_epoch_is_posted_finalised_and_claimed(contracts: Contracts, ledger: LedgerClient) -> None:
     assert await ledger.last_record() is None
     tree = Tree({A: 7, B: 3})
     root = make_root(2, total=10, cumulative_root=tree.root)
@@ -155,7 +157,7 @@ async def test_an_epoch_is_posted_finalised_and_claimed(contracts: Contracts, le
     assert await ledger.balance(B) == 0
 
 
-async def test_a_false_posting_is_challenged(contracts: Contracts, ledger: Ledger) -> None:
+async def test_a_false_posting_is_challenged(contracts: Contracts, ledger: LedgerClient) -> None:
     tree = Tree({A: await ledger.points_cap() + 1})
     root = replace(make_root(2), contribution_root=tree.root)
     contracts.post(root, sign(root, contracts.domain))
@@ -170,14 +172,14 @@ async def test_a_false_posting_is_challenged(contracts: Contracts, ledger: Ledge
     assert ledger.status().confirmed == 1
 
 
-async def test_an_auditor_counts_while_it_is_bonded(contracts: Contracts, ledger: Ledger) -> None:
+async def test_an_auditor_counts_while_it_is_bonded(contracts: Contracts, ledger: LedgerClient) -> None:
     assert await ledger.bonded_auditors() == set(map(address, AUDITORS))
     vault = contracts.vault
     contracts.chain.send(AUDITORS[1], vault.address, vault.request_exit(1))
     assert await ledger.bonded_auditors() == {address(a) for a in AUDITORS if a is not AUDITORS[1]}
 
 
-async def test_an_equivocation_is_punished_once(contracts: Contracts, ledger: Ledger) -> None:
+async def test_an_equivocation_is_punished_once(contracts: Contracts, ledger: LedgerClient) -> None:
     a, b, auditor = make_root(2), make_root(2, archive=8), AUDITORS[0]
     (of_a,), (of_b,) = (sign(root, contracts.domain, [auditor]) for root in (a, b))
     assert not await ledger.has_equivocated(address(auditor), 2)
@@ -190,7 +192,9 @@ async def test_an_equivocation_is_punished_once(contracts: Contracts, ledger: Le
     assert (status.pending, status.confirmed, status.refused, status.last_error) == (0, 2, 0, None)
 
 
-async def test_the_ground_of_a_beacon_is_the_last_block_before(contracts: Contracts, ledger: Ledger) -> None:
+async def test_the_ground_of_a_beacon_is_the_last_block_before(
+    contracts: Contracts, ledger: LedgerClient
+) -> None:
     chain = contracts.chain
     moment = chain.engine.head.timestamp + 50
     chain.now_seconds = moment - 1
@@ -230,7 +234,7 @@ async def test_a_dead_chain_is_recorded_and_waited_for(tmp_path: Path) -> None:
 
 
 async def test_another_chain_at_the_same_address_is_waited_out(
-    contracts: Contracts, ledger: Ledger, tmp_path: Path
+    contracts: Contracts, ledger: LedgerClient, tmp_path: Path
 ) -> None:
     other = ServedChain(tmp_path / "other.sqlite", chain_id=5)
     contracts.chain.swap(other)

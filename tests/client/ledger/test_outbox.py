@@ -8,14 +8,14 @@ import pytest
 
 from sapo_client.ledger.errors import LedgerError
 from sapo_client.ledger.fees import Fees
-from sapo_client.ledger.outbox import Entry, Outbox, State
+from sapo_client.ledger.outbox import EntryState, Outbox, OutboxEntry
 from sapo_client.ledger.transactions import Call, Signed
 from sapo_protocol.identifiers import Account, Digest
 
 CALL = Call(Account(b"\x01" * 20), b"data", 5)
 SIGNED = Signed(7, Digest(b"\x02" * 32), b"raw", 21_000, Fees(1, 10), 3)
 BETTER = replace(SIGNED, digest=Digest(b"\x03" * 32), raw=b"better", fees=Fees(2, 20))
-IDLE = {State.QUEUED: 0, State.SIGNED: 0, State.CONFIRMED: 0, State.REFUSED: 0}
+IDLE = {EntryState.QUEUED: 0, EntryState.SIGNED: 0, EntryState.CONFIRMED: 0, EntryState.REFUSED: 0}
 
 
 def _open(folder: Path, owner: str = "swarm account") -> Outbox:
@@ -28,7 +28,7 @@ def test_a_wish_is_queued_once(tmp_path: Path) -> None:
     assert not outbox.add("claim", "1", Call(None, b"other"))
     assert outbox.add("post", "1", CALL)
     first, second = outbox.entries()
-    assert (first.kind, first.key, first.call, first.state) == ("claim", "1", CALL, State.QUEUED)
+    assert (first.kind, first.key, first.call, first.state) == ("claim", "1", CALL, EntryState.QUEUED)
     assert second.kind == "post"
 
 
@@ -39,7 +39,7 @@ def test_a_series_is_queued_whole_in_order_and_never_beside_another(tmp_path: Pa
         assert outbox.add_series("bond", calls)
         assert not outbox.add_series("bond", calls)
         assert outbox.add("claim", str(number), CALL)
-        entries = [entry for entry in outbox.entries(State.QUEUED) if entry.kind == "bond"]
+        entries = [entry for entry in outbox.entries(EntryState.QUEUED) if entry.kind == "bond"]
         assert [(entry.key, entry.call) for entry in entries] == [
             (str(number), calls[0]),
             (str(number + 1), calls[1]),
@@ -62,13 +62,13 @@ def test_entries_move_and_outlive_the_process(tmp_path: Path) -> None:
     outbox = _open(tmp_path)
     states = [(entry.key, entry.state, entry.signed, entry.note) for entry in outbox.entries()]
     assert states == [
-        ("a", State.SIGNED, SIGNED, None),
-        ("b", State.CONFIRMED, None, "needless"),
-        ("c", State.REFUSED, None, "hopeless"),
-        ("d", State.QUEUED, None, None),
+        ("a", EntryState.SIGNED, SIGNED, None),
+        ("b", EntryState.CONFIRMED, None, "needless"),
+        ("c", EntryState.REFUSED, None, "hopeless"),
+        ("d", EntryState.QUEUED, None, None),
     ]
-    assert outbox.counts() == dict.fromkeys(State, 1)
-    assert [entry.key for entry in outbox.entries(State.QUEUED, State.SIGNED)] == ["a", "d"]
+    assert outbox.counts() == dict.fromkeys(EntryState, 1)
+    assert [entry.key for entry in outbox.entries(EntryState.QUEUED, EntryState.SIGNED)] == ["a", "d"]
 
 
 def test_a_refused_wish_may_be_made_again(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_refused_wish_may_be_made_again(tmp_path: Path) -> None:
     renewed = Call(CALL.to, b"newer")
     assert outbox.add("register", "k", renewed)
     (entry,) = outbox.entries()
-    assert (entry.state, entry.call.data, entry.note) == (State.QUEUED, b"newer", None)
+    assert (entry.state, entry.call.data, entry.note) == (EntryState.QUEUED, b"newer", None)
 
 
 def test_a_requeued_entry_forgets_its_transaction(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_requeued_entry_forgets_its_transaction(tmp_path: Path) -> None:
     outbox.sign(outbox.entries()[0], SIGNED)
     outbox.requeue(outbox.entries()[0], "reverted")
     (entry,) = outbox.entries()
-    assert (entry.state, entry.transactions, entry.note) == (State.QUEUED, (), "reverted")
+    assert (entry.state, entry.transactions, entry.note) == (EntryState.QUEUED, (), "reverted")
 
 
 def test_nonces_go_on_from_what_is_under_way(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_replacement_joins_the_transaction_that_it_replaces(tmp_path: Path) ->
 
 @pytest.mark.parametrize("ended", [Outbox.confirm, lambda box, entry: box.requeue(entry, "reverted")])
 def test_a_nonce_is_never_given_to_another_wish(
-    tmp_path: Path, ended: Callable[[Outbox, Entry], None]
+    tmp_path: Path, ended: Callable[[Outbox, OutboxEntry], None]
 ) -> None:
     outbox = _open(tmp_path)
     for key in "ab":
@@ -134,7 +134,7 @@ def test_a_confirmed_transaction_that_the_chain_lost_is_under_way_again(tmp_path
     assert outbox.reopen(8) == 0
     assert outbox.reopen(7) == 1
     (entry,) = outbox.entries()
-    assert (entry.state, entry.transactions) == (State.SIGNED, (SIGNED,))
+    assert (entry.state, entry.transactions) == (EntryState.SIGNED, (SIGNED,))
 
 
 def test_an_outbox_of_another_swarm_or_account_is_not_touched(tmp_path: Path) -> None:

@@ -15,12 +15,12 @@ from support.ledger import (
     node_key,
 )
 
-from sapo_client.ledger.contract import Distributor, Token, Vault, Verifier
-from sapo_client.ledger.contract import Ledger as EpochLedger
+from sapo_client.ledger.contract import Distributor, FraudVerifierContract, Token, Vault
+from sapo_client.ledger.contract import LedgerClient as EpochLedger
 from sapo_client.ledger.errors import Disagreement
 from sapo_client.ledger.history import History
 from sapo_client.ledger.rpc import Rpc
-from sapo_client.ledger.service import Ledger
+from sapo_client.ledger.service import LedgerClient
 
 A = address(ALICE)
 
@@ -59,7 +59,7 @@ READS: dict[str, Callable[[Rpc, Contracts], object]] = {
     "record": lambda rpc, at: History(EpochLedger(rpc, at.ledger.address)).record(0),
     "budget": lambda rpc, at: EpochLedger(rpc, at.ledger.address).epoch_budget(),
     "bond needed": lambda rpc, at: EpochLedger(rpc, at.ledger.address).auditor_bond(),
-    "points cap": lambda rpc, at: Verifier(rpc, at.verifier.address).points_cap(),
+    "points cap": lambda rpc, at: FraudVerifierContract(rpc, at.verifier.address).points_cap(),
     "bonded": lambda rpc, at: Vault(rpc, at.vault.address).bonded(address(AUDITORS[0])),
     "stake": lambda rpc, at: Vault(rpc, at.vault.address).stake(address(AUDITORS[0])),
     "claimed": lambda rpc, at: Distributor(rpc, at.distributor.address).claimed(A),
@@ -84,7 +84,7 @@ def test_a_liar_is_outvoted_by_two_and_believed_by_nobody_beside_one(
 
 
 async def test_what_nobody_agrees_about_is_counted(stage: Stage, tmp_path: Path) -> None:
-    ledger = Ledger(
+    ledger = LedgerClient(
         manifest=stage.honest.manifest(),
         account=ALICE,
         rpc_urls=stage.urls(stage.honest, stage.lying),

@@ -12,7 +12,7 @@ from web3 import Web3
 from web3.types import BlockIdentifier
 
 from sapo_client.ledger.chain import DEFAULT_CHAIN_ID
-from sapo_client.ledger.chain.engine import Birth
+from sapo_client.ledger.chain.engine import Genesis
 from sapo_client.ledger.endpoints import EndpointStatus
 from sapo_client.ledger.errors import Disagreement, LedgerUnavailable, WrongChain
 from sapo_client.ledger.rpc import Rpc
@@ -66,7 +66,7 @@ class Bench:
             network.engine.close()
 
     def _network(self, path: Path, chain_id: int) -> Network:
-        birth = Birth(chain_id, tuple(sorted(map(address, FUNDED))))
+        birth = Genesis(chain_id, tuple(sorted(map(address, FUNDED))))
         return Network(ForkingEngine(path, birth, now=lambda: self.now))
 
 

@@ -18,11 +18,11 @@ from support.ledger import (
     sign,
 )
 
+from sapo_client.founding.contracts import send_coins
 from sapo_client.ledger import transactions as tx
-from sapo_client.ledger.deploy import send_coins
 from sapo_client.ledger.errors import LedgerUnavailable
 from sapo_client.ledger.fraud import Equivocation
-from sapo_client.ledger.outbox import Outbox, State
+from sapo_client.ledger.outbox import EntryState, Outbox
 from sapo_client.ledger.rpc import Rpc
 from sapo_client.ledger.sender import Sender
 from sapo_client.ledger.transactions import Call
@@ -64,7 +64,7 @@ class Desk:
             assert count < 20
         return count
 
-    def notes(self) -> list[tuple[State, str | None]]:
+    def notes(self) -> list[tuple[EntryState, str | None]]:
         return [(entry.state, entry.note) for entry in self.outbox.entries()]
 
 
@@ -77,9 +77,9 @@ def test_wishes_are_sent_in_order_and_confirmed(desk: Desk) -> None:
     for number in (1, 2, 3):
         desk.want(desk.register(number), key=str(number))
     assert desk.sender.step()
-    assert [entry.state for entry in desk.outbox.entries()] == [State.SIGNED] * 3
+    assert [entry.state for entry in desk.outbox.entries()] == [EntryState.SIGNED] * 3
     assert not desk.sender.step()
-    assert desk.notes() == [(State.CONFIRMED, None)] * 3
+    assert desk.notes() == [(EntryState.CONFIRMED, None)] * 3
     assert desk.contracts.registry.live_nodes(address(ALICE)) == tuple(map(node_key, (1, 2, 3)))
 
 
@@ -101,7 +101,7 @@ def test_an_epoch_that_somebody_else_posted_is_done(contracts: Contracts, tmp_pa
     contracts.finalise()
     desk.want(data, to=contracts.ledger.address)
     assert desk.steps() == 1
-    assert desk.notes() == [(State.CONFIRMED, "EpochNotIncreasing")]
+    assert desk.notes() == [(EntryState.CONFIRMED, "EpochNotIncreasing")]
 
 
 def test_a_race_lost_inside_the_chain_is_settled_too(contracts: Contracts, tmp_path: Path) -> None:
@@ -117,16 +117,16 @@ def test_a_race_lost_inside_the_chain_is_settled_too(contracts: Contracts, tmp_p
     contracts.finalise()
     assert desk.sender.step()  # sends it: the chain mines it as reverted
     assert desk.sender.step()
-    assert desk.notes() == [(State.QUEUED, "reverted")]
+    assert desk.notes() == [(EntryState.QUEUED, "reverted")]
     desk.clock.seconds += 1
     assert not desk.sender.step()
-    assert desk.notes() == [(State.CONFIRMED, "EpochNotIncreasing")]
+    assert desk.notes() == [(EntryState.CONFIRMED, "EpochNotIncreasing")]
 
 
 def test_what_a_contract_never_accepts_is_given_up(desk: Desk) -> None:
     desk.want(desk.register(0))
     assert desk.steps() == 1
-    assert desk.notes() == [(State.REFUSED, "EmptyNodeKey")]
+    assert desk.notes() == [(EntryState.REFUSED, "EmptyNodeKey")]
     assert "EmptyNodeKey" in str(desk.sender.last_error)
 
 
@@ -139,7 +139,7 @@ def test_what_is_too_early_is_tried_again_later(contracts: Contracts, tmp_path: 
     assert desk.sender.step()
     assert "EpochNotOver" in str(desk.sender.last_error)
     assert desk.sender.step()  # still waiting: not even asked again, while the other one is done
-    assert [entry.state for entry in desk.outbox.entries()] == [State.QUEUED, State.CONFIRMED]
+    assert [entry.state for entry in desk.outbox.entries()] == [EntryState.QUEUED, EntryState.CONFIRMED]
     chain.now_seconds = GENESIS_SECONDS + (epoch + 1) * 60
     desk.clock.seconds += 1
     assert desk.steps() == 2
@@ -175,7 +175,7 @@ def test_a_posting_whose_signer_was_slashed_does_not_hold_up_the_next(
         posting = contracts.ledger.post(root, sign(root, contracts.domain, signers))
         desk.want(posting, key=str(root.epoch), to=contracts.ledger.address)
     assert desk.steps() == 2
-    assert desk.notes() == [(State.REFUSED, "NotBonded"), (State.CONFIRMED, None)]
+    assert desk.notes() == [(EntryState.REFUSED, "NotBonded"), (EntryState.CONFIRMED, None)]
     live = contracts.ledger.live()
     assert live is not None
     assert live.root == good
@@ -204,7 +204,7 @@ def test_a_nonce_that_went_elsewhere_is_replaced(desk: Desk) -> None:
     desk.outbox.sign(entry, tx.sign(chain.rpc, ALICE, entry.call, nonce))
     send_coins([chain.url], ALICE, address(BOB), 1)  # the owner used a wallet meanwhile
     assert desk.sender.step()
-    assert desk.notes() == [(State.QUEUED, "its nonce went to another transaction")]
+    assert desk.notes() == [(EntryState.QUEUED, "its nonce went to another transaction")]
     desk.clock.seconds += 1
     desk.steps()
     assert desk.contracts.registry.live_nodes(address(ALICE)) == (node_key(1),)
@@ -229,7 +229,7 @@ def test_without_an_endpoint_nothing_is_lost(contracts: Contracts, tmp_path: Pat
     desk.want(desk.register(1))
     with pytest.raises(LedgerUnavailable):
         desk.sender.step()
-    assert desk.notes() == [(State.QUEUED, None)]
+    assert desk.notes() == [(EntryState.QUEUED, None)]
 
 
 def test_another_endpoint_takes_over(contracts: Contracts, tmp_path: Path) -> None:

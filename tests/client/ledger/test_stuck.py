@@ -13,9 +13,9 @@ from support.network import ForkingEngine, Network
 
 from sapo_client.ledger import transactions as tx
 from sapo_client.ledger.chain import DEFAULT_CHAIN_ID
-from sapo_client.ledger.contract import Ledger, Registry
+from sapo_client.ledger.contract import EpochLedgerContract, Registry
 from sapo_client.ledger.fees import DEFAULT_LIMIT_WEI, GWEI, STUCK_BLOCKS
-from sapo_client.ledger.outbox import Entry, Outbox, State
+from sapo_client.ledger.outbox import EntryState, Outbox, OutboxEntry
 from sapo_client.ledger.rpc import Rpc
 from sapo_client.ledger.sender import Sender
 from sapo_client.ledger.transactions import Call
@@ -46,7 +46,7 @@ def fork(ground: Ground, tmp_path: Path) -> Iterator[Network]:
     network = Network(engine)
     network.reset(ground.network.engine.head.block_number)
     rpc = Rpc(("fork",), connect=lambda _: connected(FaultyEndpoint(network, network, CALM)))
-    ledger = Ledger(Rpc(()), ground.deployment.ledger)
+    ledger = EpochLedgerContract(Rpc(()), ground.deployment.ledger)
     for call in (_posting(ground), Call(ledger.address, ledger.finalise())):
         network.send(tx.sign(rpc, BOB, call, tx.next_nonce(rpc, address(BOB))).raw)
         assert network.mine() == 1
@@ -86,10 +86,10 @@ class Desk:
         call = Call(registry.address, registry.register(node_key(number), LATER))
         self.outbox.add("register", str(number), call)
 
-    def entry(self) -> Entry:
+    def entry(self) -> OutboxEntry:
         return self.outbox.entries()[0]
 
-    def step(self, blocks: int = 0) -> Entry:
+    def step(self, blocks: int = 0) -> OutboxEntry:
         self.network.fill(blocks)
         self.seconds += 100.0
         self.sender.step()
@@ -97,7 +97,7 @@ class Desk:
 
 
 def _posting(ground: Ground) -> Call:
-    ledger = Ledger(Rpc(()), ground.deployment.ledger)
+    ledger = EpochLedgerContract(Rpc(()), ground.deployment.ledger)
     return Call(ledger.address, ledger.post(ROOT, sign(ROOT, Domain(DEFAULT_CHAIN_ID, ledger.address))))
 
 
@@ -115,8 +115,8 @@ def test_a_stuck_transaction_is_replaced_for_more_and_mined_once(ground: Ground,
         desk.step(STUCK_BLOCKS)
     mined = desk.entry().transactions
     assert mined[-1].fees.most >= 2 * GWEI > mined[-2].fees.most
-    assert desk.step(CONFIRMATIONS - 2).state is State.SIGNED
-    assert desk.step(1).state is State.CONFIRMED
+    assert desk.step(CONFIRMATIONS - 2).state is EntryState.SIGNED
+    assert desk.step(1).state is EntryState.CONFIRMED
 
 
 def test_the_limit_ends_the_rise(ground: Ground, tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_the_limit_ends_the_rise(ground: Ground, tmp_path: Path) -> None:
     assert "ledger.max_fee_gwei allows no higher fee" in str(desk.sender.last_error)
     desk.network.floor_wei = 0
     assert desk.network.mine() == 1
-    assert desk.step(CONFIRMATIONS).state is State.CONFIRMED
+    assert desk.step(CONFIRMATIONS).state is EntryState.CONFIRMED
 
 
 def test_what_waits_for_one_before_it_is_not_replaced(ground: Ground, tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_transaction_that_a_reorganisation_drops_is_sent_again(ground: Ground,
     desk.network.engine.rewind(desk.network.engine.head.block_number - 2)
     assert desk.step(2).transactions == (first,)
     assert desk.network.mine() == 1
-    assert desk.step(CONFIRMATIONS).state is State.CONFIRMED
+    assert desk.step(CONFIRMATIONS).state is EntryState.CONFIRMED
 
 
 def test_a_deeper_reorganisation_reopens_what_was_confirmed(ground: Ground, tmp_path: Path) -> None:
@@ -160,10 +160,10 @@ def test_a_deeper_reorganisation_reopens_what_was_confirmed(ground: Ground, tmp_
     desk.register(1)
     (first,) = desk.step().transactions
     desk.network.mine()
-    assert desk.step(CONFIRMATIONS).state is State.CONFIRMED
+    assert desk.step(CONFIRMATIONS).state is EntryState.CONFIRMED
     desk.network.engine.rewind(desk.network.engine.head.block_number - CONFIRMATIONS - 1)
     entry = desk.step(CONFIRMATIONS)
-    assert (entry.state, entry.transactions) == (State.SIGNED, (first,))
+    assert (entry.state, entry.transactions) == (EntryState.SIGNED, (first,))
     assert desk.network.mine() == 1
 
 
@@ -171,16 +171,16 @@ def test_one_endpoint_of_two_cannot_end_a_wish(ground: Ground, fork: Network, tm
     desk = Desk(ground, tmp_path, ground.network, fork)
     desk.outbox.add("post", "3", _posting(ground))
     entry = desk.step()
-    assert (entry.state, entry.transactions) == (State.QUEUED, ())
+    assert (entry.state, entry.transactions) == (EntryState.QUEUED, ())
     assert "EpochNotIncreasing" in str(desk.sender.last_error)
 
 
 def test_a_majority_that_accepts_a_wish_has_it_sent(ground: Ground, fork: Network, tmp_path: Path) -> None:
     desk = Desk(ground, tmp_path, fork, ground.network, ground.network)
     desk.outbox.add("post", "3", _posting(ground))
-    assert desk.step().state is State.SIGNED
+    assert desk.step().state is EntryState.SIGNED
     assert ground.network.mine() == 1
-    assert desk.step(CONFIRMATIONS).state is State.CONFIRMED
+    assert desk.step(CONFIRMATIONS).state is EntryState.CONFIRMED
 
 
 def test_two_endpoints_that_know_different_blocks_confirm_nothing(ground: Ground, tmp_path: Path) -> None:
@@ -191,6 +191,6 @@ def test_two_endpoints_that_know_different_blocks_confirm_nothing(ground: Ground
     desk.network.fill(1)
     desk.endpoints[1].turn(Mode.STALE)
     desk.network.fill(1)
-    assert desk.step().state is State.SIGNED
+    assert desk.step().state is EntryState.SIGNED
     desk.endpoints[1].turn(Mode.GOOD)
-    assert desk.step().state is State.CONFIRMED
+    assert desk.step().state is EntryState.CONFIRMED

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from sapo_client.swarm.limits import DialLimits, TransportLimits
-from sapo_client.swarm.transport import Inbound, Judge
+from sapo_client.swarm.transport import Inbound, Validator
 from sapo_protocol.errors import RemoteProtocolError, Verdict
 from sapo_protocol.rules import Rule
 
@@ -87,7 +87,7 @@ class Colony:
         bootstrap: tuple[str, ...] = (),
         limits: TransportLimits | None = None,
         dial: DialLimits = QUICK_DIAL,
-        judge: Judge = judge_by_first_byte,
+        judge: Validator = judge_by_first_byte,
         **options: Any,
     ) -> Member:
         from sapo_client.swarm.p2p.libp2p_transport import Libp2pTransport

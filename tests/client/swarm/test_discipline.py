@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sapo_client.swarm.counters import Counters
+from sapo_client.swarm.counters import TransportCounters
 from sapo_client.swarm.discipline import Discipline
 from sapo_client.swarm.limits import ScoreLimits
 from sapo_client.swarm.peer_score import PeerScores, Severity
@@ -18,7 +18,7 @@ class Court:
 
     def __init__(self) -> None:
         self.expelled: list[str] = []
-        self.counters = Counters()
+        self.counters = TransportCounters()
         self.discipline = Discipline(PeerScores(), self.counters, self.expelled.append)
 
     def fault(self, severity: Severity) -> None:

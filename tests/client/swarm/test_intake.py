@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import trio
 
-from sapo_client.swarm.counters import Counters
+from sapo_client.swarm.counters import TransportCounters
 from sapo_client.swarm.discipline import Discipline
 from sapo_client.swarm.intake import Intake, message_id
 from sapo_client.swarm.limits import TransportLimits
@@ -21,7 +21,7 @@ class Desk:
     """An intake with a judge that looks its verdicts up and counts its work."""
 
     def __init__(self, verdicts: dict[bytes, Any], limits: TransportLimits | None = None) -> None:
-        self.counters, self.bugs, self.expelled = Counters(), list[Exception](), list[str]()
+        self.counters, self.bugs, self.expelled = TransportCounters(), list[Exception](), list[str]()
         self.scores = PeerScores()
         discipline = Discipline(self.scores, self.counters, self.expelled.append)
         self.intake = Intake(limits or TransportLimits(), discipline, self.counters, self.bugs.append)
@@ -131,7 +131,7 @@ def test_what_the_node_is_too_slow_for_is_counted() -> None:
 def test_unknown_topics_leave_no_trace() -> None:
     desk = Desk({})
     assert not desk.take(b"x", topic="invented")
-    assert desk.counters == Counters()
+    assert desk.counters == TransportCounters()
 
 
 def test_own_messages_come_back_as_duplicates() -> None:

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sapo_client.swarm.limits import ScoreLimits
-from sapo_client.swarm.peer_score import PeerScores, Severity, Standing
+from sapo_client.swarm.peer_score import PeerScores, PeerStanding, Severity
 
 FAULTS = st.lists(st.tuples(st.sampled_from(Severity), st.floats(0, 300, allow_nan=False)), max_size=60)
 LIMITS = ScoreLimits()
@@ -42,7 +42,7 @@ def test_a_fault_never_raises_the_score(faults: list[tuple[Severity, float]], se
 @given(FAULTS)
 def test_others_are_not_touched(faults: list[tuple[Severity, float]]) -> None:
     scores, now = _after(faults)
-    assert (scores.score("other", now), scores.standing("other", now)) == (0.0, Standing.GOOD)
+    assert (scores.score("other", now), scores.standing("other", now)) == (0.0, PeerStanding.GOOD)
 
 
 def test_half_life_halves() -> None:
@@ -55,7 +55,7 @@ def test_severities_are_worth_their_names() -> None:
     strikes_to_ban = {}
     for severity in Severity:
         scores, strikes = PeerScores(), 1
-        while scores.penalise("peer", severity, 0.0) is not Standing.BANNED:
+        while scores.penalise("peer", severity, 0.0) is not PeerStanding.BANNED:
             strikes += 1
         strikes_to_ban[severity] = strikes
     assert strikes_to_ban == {Severity.FATAL: 1, Severity.LOW: 5, Severity.MID: 10, Severity.HIGH: 50}
@@ -65,7 +65,12 @@ def test_a_ban_is_temporary_and_leaves_a_memory() -> None:
     scores = PeerScores()
     scores.penalise("peer", Severity.FATAL, 0.0)
     standings = [scores.standing("peer", at_seconds) for at_seconds in (0.0, 599.0, 600.0, 1500.0)]
-    assert standings == [Standing.BANNED, Standing.BANNED, Standing.DISCONNECTED, Standing.GOOD]
+    assert standings == [
+        PeerStanding.BANNED,
+        PeerStanding.BANNED,
+        PeerStanding.DISCONNECTED,
+        PeerStanding.GOOD,
+    ]
 
 
 @given(st.integers(1, 400))
@@ -75,4 +80,4 @@ def test_fresh_ids_cannot_flush_out_a_ban(newcomers: int) -> None:
     for number in range(newcomers):
         scores.penalise(f"newcomer {number}", Severity.HIGH, 1.0)
     assert len(scores) <= 32
-    assert scores.standing("banned", 2.0) is Standing.BANNED
+    assert scores.standing("banned", 2.0) is PeerStanding.BANNED

@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 from nacl.signing import SigningKey
 
-from sapo_client.testnet.attacks import ATTACKS, BY_NAME, SEEN_SECONDS, Heard, Hearing, Key, Message, Workshop
+from sapo_client.testnet.attacks import (
+    ATTACKS,
+    BY_NAME,
+    SEEN_SECONDS,
+    Hearing,
+    Key,
+    Message,
+    ObservedRollout,
+    Workshop,
+)
 from sapo_protocol import secp256k1
 from sapo_protocol.certificate import issue_certificate
 from sapo_protocol.contributions import parse_tally
@@ -20,13 +29,13 @@ from sapo_protocol.manifest import Limits, Manifest
 from sapo_protocol.rollout import Rollout
 from sapo_protocol.suite import Suite
 from sapo_protocol.topics import contributions_topic, rollouts_topic
-from sapo_verification import catalogue
-from sapo_verification.admission import Admission
-from sapo_verification.certificates import CertificateBook
-from sapo_verification.checkers import CheckerPool
+from sapo_verification.admission.certificates import CertificateBook
+from sapo_verification.admission.rollouts import Admission
+from sapo_verification.jail.checkers import CheckerPool
 from sapo_verification.observer import NullObserver
-from sapo_verification.reputation import Reputation
-from sapo_verification.screens import Screens
+from sapo_verification.reputation.evidence import Reputation
+from sapo_verification.screens.screens import Screens
+from sapo_verification.suites import catalogue
 from sapo_verification.verifier import Verifier
 
 GENESIS = 1_800_000_000
@@ -67,11 +76,13 @@ def introduce(book: CertificateBook, manifest: Manifest, number: int) -> Key:
     return signer
 
 
-def honest_rollout(manifest: Manifest, author: Key, epoch: int, slot: int, at_seconds: float) -> Heard:
+def honest_rollout(
+    manifest: Manifest, author: Key, epoch: int, slot: int, at_seconds: float
+) -> ObservedRollout:
     completions = tuple(f"{slot + index % 3}".encode() for index in range(8))
     rollout = Rollout(author.node, author.account, epoch, slot, 0, completions)
     envelope = seal(Kind.ROLLOUT, manifest.swarm_id, rollout.to_payload(), author.seed)
-    return Heard(at_seconds, envelope.to_bytes(), envelope, rollout)
+    return ObservedRollout(at_seconds, envelope.to_bytes(), envelope, rollout)
 
 
 class Bench:

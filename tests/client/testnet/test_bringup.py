@@ -7,7 +7,7 @@ import pytest
 
 from sapo_client.config_layers import resolve
 from sapo_client.errors import SapoError
-from sapo_client.ledger.contract import Ledger, Token
+from sapo_client.ledger.contract import EpochLedgerContract, Token
 from sapo_client.ledger.rpc import Rpc
 from sapo_client.testnet import bringup, plan
 from sapo_client.testnet.plan import Layout, Settings
@@ -15,7 +15,7 @@ from sapo_client.testnet.processes import stop
 from sapo_protocol.identifiers import Digest
 from sapo_protocol.manifest_file import manifest_from_json
 from sapo_protocol.suite import Suite
-from sapo_verification import catalogue
+from sapo_verification.suites import catalogue
 
 
 def settings(tmp_path: Path) -> Settings:
@@ -59,7 +59,7 @@ def test_a_swarm_is_founded_on_a_real_chain(tmp_path: Path) -> None:
 
 def _check_ledger(ground: bringup.Ground) -> None:
     rpc = Rpc([ground.rpc_url])
-    ledger = Ledger(rpc, ground.deployment.ledger)
+    ledger = EpochLedgerContract(rpc, ground.deployment.ledger)
     auditors = sorted(member.identity.account for member in ground.members[:4])
     assert ledger.auditors() == (tuple(auditors), 3)
     assert ledger.clock() == (ground.manifest.genesis_seconds, 30)

@@ -9,8 +9,8 @@ import pytest
 from support.eight import AUDITORS, LIAR, WHOLE_EPOCH, WORKERS, Eight, eight, root_of
 from support.lying_auditor import FALSE_ROOT, TWO_ROOTS
 
+from sapo_client.account.epoch_audit import EXPLAINED
 from sapo_client.ledger.records import Stake
-from sapo_client.node.epoch_audit import EXPLAINED
 from sapo_client.testnet.processes import sapo
 from sapo_protocol.identifiers import Account
 

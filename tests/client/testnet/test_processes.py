@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from sapo_client.testnet.processes import Child, _started_by_ps, sapo, spawn, started_at, stop, wait_until
+from sapo_client.testnet.processes import (
+    ChildProcess,
+    _started_by_ps,
+    sapo,
+    spawn,
+    started_at,
+    stop,
+    wait_until,
+)
 
 PATIENCE_SECONDS = 30.0
 FOREVER = "import time\nwhile True: time.sleep(60)"
@@ -17,7 +25,7 @@ STUBBORN = (
 )
 
 
-def child(tmp_path: Path, code: str) -> Child:
+def child(tmp_path: Path, code: str) -> ChildProcess:
     return spawn("child", (sys.executable, "-c", code), folder=tmp_path, log=tmp_path / "log.txt")
 
 

@@ -9,14 +9,14 @@ from sapo_client.testnet.battle import AttackRow
 from sapo_client.testnet.ledger_view import Claim, EpochRow
 from sapo_client.testnet.plan import Settings
 from sapo_client.testnet.plot import external_shares, smooth
-from sapo_client.testnet.story import Step, Story
-from sapo_client.testnet.verdict import Outcome
+from sapo_client.testnet.story import RecordedStep, Story
+from sapo_client.testnet.verdict import RunOutcome
 
 ADA = "aa" * 20
 
 
-def outcome() -> Outcome:
-    steps = [Step(n, 0, "t", n / 100, 4, ("c",) * (n % 3), ()) for n in range(1, 41)]
+def outcome() -> RunOutcome:
+    steps = [RecordedStep(n, 0, "t", n / 100, 4, ("c",) * (n % 3), ()) for n in range(1, 41)]
     ada = Story(
         "ada",
         account=ADA,
@@ -26,7 +26,7 @@ def outcome() -> Outcome:
         most_peers=2,
         refused=Counter({"seen": 4, "no_signal": 9}),
     )
-    return Outcome(
+    return RunOutcome(
         epochs=2,
         stories=(ada,),
         attacks=(AttackRow("code_in_answer", ("code_in_answer",), 3, {"code_in_answer": 3}, ("ada",), ()),),
@@ -109,5 +109,7 @@ def test_everything_is_written(tmp_path: Path) -> None:
 def test_the_curves() -> None:
     assert smooth([1.0, 1.0, 1.0]) == [1.0, 1.0, 1.0]
     assert smooth([0.0, 1.0], 0.5) == [0.0, 2 / 3]
-    story = Story("x", steps=[Step(1, 0, "t", 0.0, 6, ("a", "b"), ()), Step(2, 0, "t", 0.0, 0, (), ())])
+    story = Story(
+        "x", steps=[RecordedStep(1, 0, "t", 0.0, 6, ("a", "b"), ()), RecordedStep(2, 0, "t", 0.0, 0, (), ())]
+    )
     assert external_shares(story) == [0.25, 0.0]

@@ -8,12 +8,12 @@ import pytest
 from sapo_client.errors import SapoError
 from sapo_client.testnet import state
 from sapo_client.testnet.plan import Layout
-from sapo_client.testnet.processes import Child, spawn
+from sapo_client.testnet.processes import ChildProcess, spawn
 
 FOREVER = "import time\nwhile True: time.sleep(60)"
 
 
-def child(layout: Layout, name: str) -> Child:
+def child(layout: Layout, name: str) -> ChildProcess:
     argv = (sys.executable, "-c", FOREVER)
     return spawn(name, argv, folder=layout.root, log=layout.root / f"{name}.txt")
 
@@ -21,7 +21,9 @@ def child(layout: Layout, name: str) -> Child:
 def test_the_state_survives_the_disk_and_ends_what_runs(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     chain, node = child(layout, "chain"), child(layout, "ada")
-    kept = state.State("http://127.0.0.1:1", (state.entry_of(chain, "chain"), state.entry_of(node, "node")))
+    kept = state.TestnetState(
+        "http://127.0.0.1:1", (state.entry_of(chain, "chain"), state.entry_of(node, "node"))
+    )
     state.keep(layout, kept)
     assert state.read(layout) == kept
     assert [entry.runs for entry in kept.entries] == [True, True]
@@ -35,9 +37,9 @@ def test_the_state_survives_the_disk_and_ends_what_runs(tmp_path: Path) -> None:
 def test_a_pid_that_was_given_away_is_left_alone(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     one = child(layout, "ada")
-    stale = state.Entry("ada", "node", one.pid, "1", one.argv, str(one.log))
+    stale = state.ProcessEntry("ada", "node", one.pid, "1", one.argv, str(one.log))
     try:
-        assert state.end(layout, state.State("http://127.0.0.1:1", (stale,))) == []
+        assert state.end(layout, state.TestnetState("http://127.0.0.1:1", (stale,))) == []
         assert one.exit_code() is None
     finally:
         one.process.kill()

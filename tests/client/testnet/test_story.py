@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from sapo_client.observe.events import Event
-from sapo_client.testnet.story import Step, Story, Trend, tell_story, trend
+from sapo_client.testnet.story import RecordedStep, Story, Trend, tell_story, trend
 
 ADA, BO = "aa" * 20, "bb" * 20
 ONE, TWO, THREE = "11" * 32, "22" * 32, "33" * 32
@@ -59,7 +59,7 @@ def test_a_whole_file_becomes_one_story() -> None:
         starts=1,
         stopped=True,
         steps=[
-            Step(
+            RecordedStep(
                 step=1,
                 epoch=0,
                 time="t1",

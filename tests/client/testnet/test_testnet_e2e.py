@@ -19,7 +19,7 @@ from sapo_client.paths import DataDir
 from sapo_client.testnet import state
 from sapo_client.testnet.attacks import ATTACKS, BY_NAME
 from sapo_client.testnet.plan import Layout, NodeHome
-from sapo_client.testnet.processes import Child, sapo, spawn, stop, wait_until
+from sapo_client.testnet.processes import ChildProcess, sapo, spawn, stop, wait_until
 from sapo_client.testnet.story import Story, tell_story
 
 pytestmark = pytest.mark.e2e
@@ -138,7 +138,7 @@ def _checkpoints(home: NodeHome) -> set[int]:
     return {int(path.name.removeprefix("step-")) for path in home.data.checkpoints.glob("step-*")}
 
 
-def _join_late(tmp_path: Path, layout: Layout) -> Child:
+def _join_late(tmp_path: Path, layout: Layout) -> ChildProcess:
     """A node with a key, a directory and a copy of the manifest of its own, and one address to go to."""
     folder = tmp_path / "elsewhere"
     folder.mkdir()
@@ -156,7 +156,7 @@ def _join_late(tmp_path: Path, layout: Layout) -> Child:
     return spawn("latecomer", argv, folder=folder, log=folder / "log.txt")
 
 
-def _is_seen(home: NodeHome, latecomer: Child) -> None:
+def _is_seen(home: NodeHome, latecomer: ChildProcess) -> None:
     data = DataDir(latecomer.log.parent / "data")
     assert wait_until(lambda: bool(_story_of(data).peer_id), PATIENCE_SECONDS), latecomer.last_words()
     peer_id = _story_of(data).peer_id
@@ -170,7 +170,7 @@ def _is_seen(home: NodeHome, latecomer: Child) -> None:
 
 
 @contextmanager
-def _running_testnet(tmp_path: Path) -> Iterator[Child]:
+def _running_testnet(tmp_path: Path) -> Iterator[ChildProcess]:
     argv = sapo(
         "testnet", "up", "--nodes", "2", "--attackers", "0", "--epochs", "20", "--epoch-seconds", "30",
         "--report", str(tmp_path / "report"), "--data-dir", str(tmp_path / "net"),

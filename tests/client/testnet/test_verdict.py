@@ -7,23 +7,23 @@ import pytest
 
 from sapo_client.testnet.battle import AttackRow
 from sapo_client.testnet.ledger_view import Claim, EpochRow
-from sapo_client.testnet.story import Step, Story
-from sapo_client.testnet.verdict import Outcome, failures
+from sapo_client.testnet.story import RecordedStep, Story
+from sapo_client.testnet.verdict import RunOutcome, failures
 
 
 def step(
     number: int, reward: float, external: tuple[str, ...] = ("c",), unproven: tuple[str, ...] = ()
-) -> Step:
-    return Step(number, 0, "t", reward, 4, external, unproven)
+) -> RecordedStep:
+    return RecordedStep(number, 0, "t", reward, 4, external, unproven)
 
 
-def story(name: str, steps: list[Step] | None = None) -> Story:
+def story(name: str, steps: list[RecordedStep] | None = None) -> Story:
     return Story(name, account=name * 20, steps=[step(1, 0.1), step(2, 0.2)] if steps is None else steps)
 
 
 ATTACK = AttackRow("malformed", ("not_canonical",), 3, {"not_canonical": 3}, ("ada",), ())
 CLAIM = Claim("ada", "aa", 0, 5, 100, 600)
-GOOD = Outcome(
+GOOD = RunOutcome(
     epochs=3,
     stories=(story("ada"), story("bo")),
     attacks=(ATTACK,),
@@ -35,11 +35,11 @@ GOOD = Outcome(
 )
 
 
-def with_ada(steps: list[Step]) -> Outcome:
+def with_ada(steps: list[RecordedStep]) -> RunOutcome:
     return replace(GOOD, stories=(story("ada", steps), story("bo")))
 
 
-def faulty() -> Outcome:
+def faulty() -> RunOutcome:
     ada = story("ada")
     ada.service_failures.append("gossip: KeyError()")
     return replace(GOOD, stories=(ada,))
@@ -95,7 +95,7 @@ def test_a_good_run_has_no_failures() -> None:
         (lambda: replace(GOOD, dead=("bo",)), ["bo ended by itself"]),
     ],
 )
-def test_each_condition_fails_by_name(outcome: Callable[[], Outcome], failed: list[str]) -> None:
+def test_each_condition_fails_by_name(outcome: Callable[[], RunOutcome], failed: list[str]) -> None:
     assert failures(outcome()) == failed
 
 

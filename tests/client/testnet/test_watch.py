@@ -2,12 +2,12 @@
 
 from collections import Counter
 
-from sapo_client.testnet.story import Step, Story
+from sapo_client.testnet.story import RecordedStep, Story
 from sapo_client.testnet.watch import Moment, headline, plain_lines, sparkline
 
 
 def moment(**changes: object) -> Moment:
-    steps = [Step(n, 0, "t", 0.5, 4, ("c",), ()) for n in range(1, 4)]
+    steps = [RecordedStep(n, 0, "t", 0.5, 4, ("c",), ()) for n in range(1, 4)]
     ada = Story("ada", account="aa", starts=1, steps=steps, peers=3, pool=9, refused=Counter(seen=2))
     fields = {
         "phase": "learning", "epoch": 1, "epochs": 4, "seconds_left": 61.7, "block": 12,

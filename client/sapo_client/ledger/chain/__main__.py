@@ -10,7 +10,7 @@ from pathlib import Path
 from sapo_client import locks
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.ledger.chain import DEFAULT_CHAIN_ID, ENDPOINT_FILE
-from sapo_client.ledger.chain.engine import Birth, Engine, funded
+from sapo_client.ledger.chain.engine import Engine, Genesis, funded
 from sapo_client.ledger.chain.methods import Methods
 from sapo_client.ledger.chain.server import ChainServer
 from sapo_protocol.errors import LocalProtocolError
@@ -50,9 +50,9 @@ def _serve(options: argparse.Namespace) -> None:
             _listen(methods, folder, options.port)
 
 
-def _birth(options: argparse.Namespace) -> Birth:
+def _birth(options: argparse.Namespace) -> Genesis:
     try:
-        return Birth(options.chain_id, funded(options.fund))
+        return Genesis(options.chain_id, funded(options.fund))
     except LocalProtocolError as error:
         raise SapoError(
             str(error), hint="give addresses as 0x and 40 digits", exit_code=ExitCode.USAGE

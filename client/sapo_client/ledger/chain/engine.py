@@ -16,7 +16,7 @@ from rlp.exceptions import RLPException
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.ledger.chain import formats
 from sapo_client.ledger.chain.errors import INVALID_PARAMS, REFUSED, REVERTED, RpcError
-from sapo_client.ledger.chain.store import IndexEntry, Json, LogFilter, Store
+from sapo_client.ledger.chain.store import ChainStore, IndexEntry, Json, LogFilter
 from sapo_client.ledger.chain.vm import GAS_LIMIT, create_chain, open_chain
 from sapo_protocol.identifiers import Account
 
@@ -28,7 +28,7 @@ _PLAIN_TYPES: Final = frozenset({None, 1, 2})
 
 
 @dataclass(frozen=True, slots=True)
-class Birth:
+class Genesis:
     """What a chain was created with.
 
     Attributes:
@@ -43,7 +43,7 @@ class Birth:
         return json.dumps([self.chain_id, [account.hex() for account in self.funded]]).encode()
 
     @classmethod
-    def from_bytes(cls, raw: bytes) -> "Birth":
+    def from_bytes(cls, raw: bytes) -> "Genesis":
         """The kept form, read."""
         chain_id, funded = json.loads(raw)
         return cls(chain_id, tuple(map(Account.from_hex, funded)))
@@ -67,8 +67,8 @@ class Engine:
         now: the clock that stamps blocks, in seconds since the Unix epoch.
     """
 
-    def __init__(self, path: Path, birth: Birth, *, now: Callable[[], float] = time.time) -> None:
-        self._store = Store(path)
+    def __init__(self, path: Path, birth: Genesis, *, now: Callable[[], float] = time.time) -> None:
+        self._store = ChainStore(path)
         self._now = now
         self.birth = self._settle_birth(birth)
         self._chain = open_chain(self._store.pairs, self.birth.chain_id)
@@ -77,13 +77,13 @@ class Engine:
         """Close the file."""
         self._store.close()
 
-    def _settle_birth(self, wanted: Birth) -> Birth:
+    def _settle_birth(self, wanted: Genesis) -> Genesis:
         if _BIRTH_KEY not in self._store.pairs:
             create_chain(self._store.pairs, wanted.chain_id, int(self._now()), wanted.funded)
             self._store.pairs[_BIRTH_KEY] = wanted.to_bytes()
             self._store.commit()
             return wanted
-        born = Birth.from_bytes(self._store.pairs[_BIRTH_KEY])
+        born = Genesis.from_bytes(self._store.pairs[_BIRTH_KEY])
         if born.chain_id != wanted.chain_id or not set(wanted.funded) <= set(born.funded):
             raise SapoError(
                 f"the folder holds chain {born.chain_id} with other accounts or another id than asked for",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from sapo_client.ledger.chain import DEFAULT_CHAIN_ID
-from sapo_client.ledger.chain.engine import Birth, Engine
+from sapo_client.ledger.chain.engine import Engine, Genesis
 from sapo_client.ledger.chain.methods import Methods
 from sapo_client.ledger.chain.server import ChainServer
 from sapo_protocol.identifiers import Account
@@ -24,7 +24,7 @@ def scratch_chain(funded: Sequence[Account], now: Callable[[], float]) -> Iterat
     Args:
         now: its clock, in seconds; what it tells never falls.
     """
-    birth = Birth(DEFAULT_CHAIN_ID, tuple(sorted(set(funded))))
+    birth = Genesis(DEFAULT_CHAIN_ID, tuple(sorted(set(funded))))
     with (
         tempfile.TemporaryDirectory(prefix="sapo-chain-") as folder,
         closing(Methods(Engine(Path(folder) / "chain.sqlite", birth, now=now))) as methods,

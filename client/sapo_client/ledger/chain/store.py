@@ -25,7 +25,7 @@ CREATE INDEX IF NOT EXISTS logs_by_address ON logs (address, block);
 """
 
 
-class Pairs(BaseDB):  # type: ignore[misc]  # py-evm is outside our types
+class KeyValueDatabase(BaseDB):  # type: ignore[misc]  # py-evm is outside our types
     """Key/value pairs as py-evm wants them; writes stay in memory until the block is committed."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -97,7 +97,7 @@ class LogFilter:
         )
 
 
-class Store:
+class ChainStore:
     """The open file. Its user serialises the calls; SQLite's own lock is not relied on."""
 
     def __init__(self, path: Path) -> None:
@@ -106,7 +106,7 @@ class Store:
         # A block is acknowledged once it would survive a power cut, not only a kill.
         self._connection.execute("PRAGMA synchronous = FULL")
         self._connection.executescript(_SCHEMA)
-        self.pairs = Pairs(self._connection)
+        self.pairs = KeyValueDatabase(self._connection)
 
     def close(self) -> None:
         """Close the file; what was not committed is lost."""

@@ -8,7 +8,7 @@ from eth.db.atomic import AtomicDB
 from eth.vm.forks.prague import PragueVM
 from eth_utils import ValidationError
 
-from sapo_client.ledger.chain.store import Pairs
+from sapo_client.ledger.chain.store import KeyValueDatabase
 from sapo_protocol.identifiers import Account
 
 GAS_LIMIT = 30_000_000
@@ -36,12 +36,12 @@ class SameSecondPragueVM(PragueVM):  # type: ignore[misc]  # py-evm is outside o
             raise ValidationError(f"gas limit {header.gas_limit} is not {GAS_LIMIT}")
 
 
-def open_chain(pairs: Pairs, chain_id: int) -> Any:
+def open_chain(pairs: KeyValueDatabase, chain_id: int) -> Any:
     """The py-evm chain over existing pairs."""
     return _rules(chain_id)(AtomicDB(pairs))
 
 
-def create_chain(pairs: Pairs, chain_id: int, timestamp: int, funded: Iterable[Account]) -> Any:
+def create_chain(pairs: KeyValueDatabase, chain_id: int, timestamp: int, funded: Iterable[Account]) -> Any:
     """The py-evm chain with a new genesis block; its pairs are pending, not committed."""
     header = {"difficulty": 0, "gas_limit": GAS_LIMIT, "timestamp": timestamp, "extra_data": b"sapo"}
     state = {

@@ -2,7 +2,7 @@
 
 | file | stock library | here |
 | --- | --- | --- |
-| `host.py` | offers plaintext and secio beside Noise | Noise only |
+| `runtime/host.py` | offers plaintext and secio beside Noise | Noise only |
 | `connections.py` | an inbound slot is held until the process ends | freed with its connection |
 | `muxer.py` | any number of streams, any amount of buffered bytes | both bounded |
 | `stream_guard.py` | one malformed frame ends the process | its stream is reset, its peer dropped |

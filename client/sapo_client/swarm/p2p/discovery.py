@@ -19,7 +19,7 @@ from libp2p.peer.peerinfo import info_from_p2p_addr
 from sapo_client.swarm import peer_cache, peer_exchange
 from sapo_client.swarm.address_book import AddressBook
 from sapo_client.swarm.addresses import PeerAddress, parse_address
-from sapo_client.swarm.counters import Counters
+from sapo_client.swarm.counters import TransportCounters
 from sapo_client.swarm.guard import Contained
 from sapo_client.swarm.limits import DialLimits
 from sapo_client.swarm.p2p.host import multiaddr
@@ -36,7 +36,7 @@ class Discovery:
         requests: Requests,
         book: AddressBook,
         limits: DialLimits,
-        counters: Counters,
+        counters: TransportCounters,
         own_addresses: tuple[PeerAddress, ...] = (),
         cache: Path | None = None,
     ) -> None:

@@ -24,7 +24,7 @@ import trio
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 
-from sapo_client.swarm.counters import Counters
+from sapo_client.swarm.counters import TransportCounters
 from sapo_client.swarm.discipline import Discipline
 from sapo_client.swarm.intake import Intake, message_id
 from sapo_client.swarm.limits import TransportLimits
@@ -37,7 +37,7 @@ _MAX_TOPICS_PER_PEER: Final = 16  # a node joins three; a peer of several swarms
 _MAX_TOPIC_CHARACTERS: Final = 128  # ours have about 90
 
 
-class Gossip(Pubsub):  # type: ignore[misc]
+class GossipService(Pubsub):  # type: ignore[misc]
     """The gossip service of one node."""
 
     def __init__(
@@ -46,7 +46,7 @@ class Gossip(Pubsub):  # type: ignore[misc]
         router: Mesh,
         intake: Intake,
         discipline: Discipline,
-        counters: Counters,
+        counters: TransportCounters,
         limits: TransportLimits,
     ) -> None:
         super().__init__(

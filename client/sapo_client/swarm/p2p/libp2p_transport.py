@@ -15,27 +15,27 @@ from libp2p.tools.anyio_service import background_trio_service
 
 from sapo_client.swarm.address_book import AddressBook
 from sapo_client.swarm.addresses import PeerAddress, parse_address
-from sapo_client.swarm.counters import Counters
+from sapo_client.swarm.counters import TransportCounters
 from sapo_client.swarm.discipline import Discipline
 from sapo_client.swarm.guard import Contained
 from sapo_client.swarm.intake import Intake
 from sapo_client.swarm.limits import DialLimits, TransportLimits
 from sapo_client.swarm.p2p.discovery import Discovery
-from sapo_client.swarm.p2p.gossip import Gossip
+from sapo_client.swarm.p2p.gossip import GossipService
 from sapo_client.swarm.p2p.host import build_host, multiaddr
 from sapo_client.swarm.p2p.mesh import Mesh
 from sapo_client.swarm.p2p.requests import Requests
 from sapo_client.swarm.p2p.score_bridge import ScoreBridge
-from sapo_client.swarm.p2p.watcher import Watcher
+from sapo_client.swarm.p2p.watcher import ConnectionNotifee
 from sapo_client.swarm.peer_score import PeerScores, Severity
 from sapo_client.swarm.transport import (
     BugReport,
     Direction,
     Handler,
     Inbound,
-    Judge,
     PeerInfo,
     TransportError,
+    Validator,
 )
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Libp2pTransport:
         dial = dial or DialLimits()
         self._listen = listen
         self._announce = tuple(require_address(text) for text in announce)
-        self._counters = Counters()
+        self._counters = TransportCounters()
         self._discipline = Discipline(
             PeerScores(self._limits.score), self._counters, self._expel, self._limits.score
         )
@@ -78,7 +78,7 @@ class Libp2pTransport:
         self._host = self._build_host(seed, dial)
         self.peer_id = str(self._host.get_id())
         self._mesh = Mesh(self._counters, ScoreBridge(self._discipline), self._intake.knows)
-        self._gossip = Gossip(
+        self._gossip = GossipService(
             self._host, self._mesh, self._intake, self._discipline, self._counters, self._limits
         )
         self._requests = Requests(self._host, self._limits, self._discipline, self._counters, on_bug)
@@ -88,7 +88,7 @@ class Libp2pTransport:
         self._discovery = Discovery(
             self._host, self._requests, book, dial, self._counters, self._announce, peer_cache
         )
-        self._host.get_network().register_notifee(Watcher(self._discovery.arrived, self._left))
+        self._host.get_network().register_notifee(ConnectionNotifee(self._discovery.arrived, self._left))
         self._listening = True
         self._nursery: trio.Nursery | None = None
 
@@ -167,7 +167,7 @@ class Libp2pTransport:
         self._intake.remember_own(topic, data, trio.current_time())
         return self._gossip.send(topic, data)
 
-    def subscribe(self, topic: str, judge: Judge) -> trio.MemoryReceiveChannel[Inbound]:
+    def subscribe(self, topic: str, judge: Validator) -> trio.MemoryReceiveChannel[Inbound]:
         """Channel of accepted messages."""
         channel = self._intake.subscribe(topic, judge)
         if self._nursery is not None:

@@ -27,7 +27,7 @@ from libp2p.custom_types import TProtocol
 from libp2p.pubsub.gossipsub import GossipSub
 from libp2p.pubsub.pb import rpc_pb2
 
-from sapo_client.swarm.counters import Counters
+from sapo_client.swarm.counters import TransportCounters
 from sapo_client.swarm.intake import message_id
 from sapo_client.swarm.p2p.message_cache import ContentCache
 from sapo_client.swarm.p2p.score_bridge import ScoreBridge
@@ -51,7 +51,7 @@ class Mesh(GossipSub):  # type: ignore[misc]
     """Who forwards what to whom."""
 
     def __init__(
-        self, counters: Counters, scorer: ScoreBridge, knows: Callable[[bytes, float], bool]
+        self, counters: TransportCounters, scorer: ScoreBridge, knows: Callable[[bytes, float], bool]
     ) -> None:
         super().__init__(
             protocols=PROTOCOLS,

@@ -8,7 +8,7 @@ import trio
 from libp2p.custom_types import TProtocol
 from libp2p.peer.id import ID
 
-from sapo_client.swarm.counters import Counters
+from sapo_client.swarm.counters import TransportCounters
 from sapo_client.swarm.discipline import Discipline
 from sapo_client.swarm.guard import Contained
 from sapo_client.swarm.limits import TransportLimits
@@ -33,7 +33,7 @@ class Requests:
         host: Any,
         limits: TransportLimits,
         discipline: Discipline,
-        counters: Counters,
+        counters: TransportCounters,
         on_bug: BugReport,
     ) -> None:
         self._host = host

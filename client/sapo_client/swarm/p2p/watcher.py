@@ -9,7 +9,7 @@ import trio
 from libp2p.abc import INotifee
 
 
-class Watcher(INotifee):  # type: ignore[misc]
+class ConnectionNotifee(INotifee):  # type: ignore[misc]
     """Calls `arrived` for each new connection and `left` when a peer's last one ended."""
 
     def __init__(self, arrived: Callable[[str], None], left: Callable[[str], None]) -> None:

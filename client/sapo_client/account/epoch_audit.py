@@ -1,0 +1,193 @@
+"""``sapo ledger audit``, ``export`` and ``verify``: an epoch's root, recomputed from the tallies behind it.
+
+No key is needed: what an auditor does, anybody can do again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sapo_client.config import Config
+from sapo_client.errors import ExitCode, SapoError
+from sapo_client.ledger.contract import EpochLedgerContract
+from sapo_client.ledger.errors import LedgerError
+from sapo_client.ledger.history import History
+from sapo_client.ledger.records import EpochRecord
+from sapo_client.ledger.rpc import Rpc
+from sapo_client.node.auditing.dossier import Dossier, authentic, collect
+from sapo_client.node.auditing.settlement import is_settlement
+from sapo_client.node.runtime.manifests import read_manifest, settle_manifest
+from sapo_client.paths import DataDir
+from sapo_protocol.contributions import Proposal, Tally, settle
+from sapo_protocol.eip712 import EpochRoot
+from sapo_protocol.identifiers import Account, ContentId
+from sapo_protocol.manifest import Manifest
+from sapo_verification.admission.contribution_store import ContributionStore
+
+Facts = dict[str, Any]
+"""What a command prints, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Posting:
+    """An epoch as the chain holds it, and what the chain measures it by.
+
+    Attributes:
+        is_final: whether it can be challenged no more.
+        last: root of the last final epoch before it, if there is one.
+    """
+
+    record: EpochRecord
+    is_final: bool
+    last: EpochRoot | None
+    auditors: tuple[Account, ...]
+    quorum: int
+    points_cap: int
+    epoch_budget: int
+
+
+def audit(config: Config, epoch: int) -> Facts:
+    """What this node's archive says about an epoch's root."""
+    manifest, data = _own(config)
+    return _recompute(_posting(manifest, config, epoch), collect(manifest, data, epoch), manifest)
+
+
+def export(config: Config, epoch: int, file: Path) -> Facts:
+    """Writes an epoch's messages to a new file."""
+    manifest, data = _own(config)
+    dossier = collect(manifest, data, epoch)
+    if not dossier.messages:
+        raise SapoError(
+            f"nothing of epoch {epoch} is in {data.root}",
+            hint="name an epoch that ended while this node ran, or lately: its peers tell it the last ones",
+            exit_code=ExitCode.DATA,
+        )
+    try:
+        with file.open("x", encoding="utf-8") as stream:
+            stream.write(dossier.to_json())
+    except OSError as error:
+        raise SapoError(
+            f"cannot write {file}: {error.strerror}", hint="name a new file", exit_code=ExitCode.USAGE
+        ) from error
+    return {"file": str(file), "epoch": epoch, "messages": len(dossier.messages)}
+
+
+def verify(config: Config, file: Path) -> Facts:
+    """What an exported file says about its epoch's root."""
+    manifest = read_manifest(config.swarm.manifest or DataDir(config.data_dir).manifest)
+    try:
+        dossier = Dossier.from_json(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise SapoError(
+            f"cannot read {file}: {error}", hint="name an exported file", exit_code=ExitCode.USAGE
+        ) from error
+    if dossier.swarm_id != manifest.swarm_id:
+        raise SapoError(
+            f"{file} is of another swarm ({dossier.swarm_id})",
+            hint="name that swarm's manifest with --manifest",
+            exit_code=ExitCode.CONFIG,
+        )
+    return _recompute(_posting(manifest, config, dossier.epoch), dossier, manifest)
+
+
+def _own(config: Config) -> tuple[Manifest, DataDir]:
+    data = DataDir(config.data_dir)
+    if not data.database.exists():
+        raise SapoError(
+            f"no node ever ran in {data.root}",
+            hint="name its data directory with --data-dir; a file is verified without one",
+            exit_code=ExitCode.DATA,
+        )
+    return settle_manifest(config.swarm.manifest, data), data
+
+
+def _posting(manifest: Manifest, config: Config, epoch: int) -> Posting:
+    """What the chain holds of an epoch.
+
+    Raises:
+        SapoError: nothing, or no endpoint answers.
+    """
+    if manifest.ledger is None:
+        raise LedgerError("this swarm has no chain", hint="only a swarm with a chain posts its epochs")
+    if not config.ledger.rpc_urls:
+        raise SapoError(
+            "no RPC end point is named", hint="name one with --rpc URL", exit_code=ExitCode.CONFIG
+        )
+    ledger = EpochLedgerContract(Rpc(config.ledger.rpc_urls, chain_id=manifest.chain_id), manifest.ledger)
+    if not ledger.is_deployed():
+        raise LedgerError(
+            f"there is no ledger of this version at {manifest.ledger}",
+            hint="use the manifest's chain, and the version of sapo that the swarm uses",
+        )
+    live, history = ledger.live(), History(ledger)
+    final, last = history.record(epoch), history.before(epoch)
+    record = final or (live if live and live.root.epoch == epoch else None)
+    if record is None:
+        raise SapoError(
+            f"nothing was posted for epoch {epoch}",
+            hint="`sapo ledger status` names the last final epoch",
+            exit_code=ExitCode.LEDGER,
+        )
+    limits = ledger.verifier().points_cap(), ledger.epoch_budget()
+    return Posting(record, final is not None, last.root if last else None, *ledger.auditors(), *limits)
+
+
+def _recompute(posting: Posting, dossier: Dossier, manifest: Manifest) -> Facts:
+    """The root against the messages behind it, and against all tallies that were heard."""
+    archive = authentic(dossier, manifest, posting.auditors)
+    root, tallies = posting.record.root, archive.tallies(dossier.epoch)
+    proposal = archive.proposal(ContentId(root.archive_digest))
+    taken = set(proposal.tallies) if proposal else set()
+    rows = _accounts(proposal, list(tallies.values()), posting)
+    return {
+        "epoch": root.epoch,
+        "state": "final" if posting.is_final else "can be challenged",
+        "root": root.contribution_root.hex(),
+        "total": root.total,
+        "budget": posting.epoch_budget,
+        "quorum": posting.quorum,
+        "verdict": _verdict(posting, proposal, archive),
+        "paid as by all tallies": all(row["posted"] == row["all tallies"] for row in rows),
+        "tallies": [
+            {"auditor": str(tally.account), "taken": id_ in taken, "points": sum(dict(tally.points).values())}
+            for id_, tally in tallies.items()
+        ],
+        "accounts": rows,
+    }
+
+
+EXPLAINED = "the root follows from its tallies"
+
+
+def _verdict(posting: Posting, proposal: Proposal | None, archive: ContributionStore) -> str:
+    root = posting.record.root
+    if proposal is None:
+        return "unknown: the proposal behind the root is not here"
+    if proposal.root(ContentId(root.archive_digest)) != root:
+        return "FALSE: the root is not that of the proposal behind it"
+    terms = {
+        "quorum": posting.quorum, "points_cap": posting.points_cap, "epoch_budget": posting.epoch_budget,
+    }  # fmt: skip
+    if not is_settlement(archive, proposal, posting.last, **terms):
+        return "FALSE, or tallies are missing here: those that are here settle to something else"
+    return EXPLAINED
+
+
+def _accounts(proposal: Proposal | None, tallies: list[Tally], posting: Posting) -> list[Facts]:
+    """Every account that was paid or counted: what was posted, and what all tallies together come to."""
+    posted = {share.account: share.points for share in proposal.shares if share.points} if proposal else {}
+    terms = {"points_per_epoch": posting.points_cap, "epoch_budget": posting.epoch_budget}
+    settled = settle(tallies, {}, **terms)
+    granted = {share.account: share.points for share in settled}
+    counts = [dict(tally.points) for tally in tallies]
+    return [
+        {
+            "account": str(account),
+            "posted": posted.get(account, 0),
+            "all tallies": granted.get(account, 0),
+            "counts": [count.get(account, 0) for count in counts],
+        }
+        for account in sorted(set(posted).union(*counts))
+    ]

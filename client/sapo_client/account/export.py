@@ -1,0 +1,115 @@
+"""What a user takes home from a data directory: the policy, and rollouts as they came or as a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from sapo_client.config import Config
+from sapo_client.errors import ExitCode, SapoError
+from sapo_client.learner.process import Learner
+from sapo_client.learner.settings import LearnerSettings
+from sapo_client.node.runtime.manifests import read_manifest
+from sapo_client.observe.events import read_events
+from sapo_client.paths import DataDir
+from sapo_protocol.envelope import parse_envelope
+from sapo_protocol.rollout import parse_rollout
+from sapo_verification.admission.envelope_store import EnvelopeStore
+
+
+async def export_model(config: Config, folder: Path) -> int:
+    """Writes the newest checkpoint's policy to a folder; returns its step.
+
+    Raises:
+        SapoError: there is no checkpoint.
+    """
+    data = DataDir(config.data_dir)
+    if not data.checkpoints.exists():
+        raise SapoError(
+            f"{data.root} holds no trained policy",
+            hint="train one: sapo join --identity KEY",
+            exit_code=ExitCode.DATA,
+        )
+    learner = Learner(LearnerSettings(model=config.learner.model, directory=data.learner))
+    async with trio.open_nursery() as nursery:
+        await nursery.start(learner.run)
+        step = await learner.export(folder)
+        nursery.cancel_scope.cancel()
+    return step
+
+
+def export_rollouts(data: DataDir, folder: Path, count: int) -> int:
+    """Writes the latest admitted envelopes, each to CONTENT_ID.envelope; returns how many.
+
+    Raises:
+        SapoError: no node ever ran in the data directory.
+    """
+    require_history(data)
+    folder.mkdir(parents=True, exist_ok=True)
+    written = 0
+    for content_id, envelope in EnvelopeStore(data.database).latest(count):
+        (folder / f"{content_id}.envelope").write_bytes(envelope)
+        written += 1
+    return written
+
+
+def export_parquet(data: DataDir, file: Path, count: int) -> int:
+    """Writes the latest admitted rollouts as a Parquet table, a row each; returns how many.
+
+    Columns: content_id, node, account (EIP-55), epoch, slot, family, completions (list of text),
+    mean_reward (as this node scored it; null where it did not).
+
+    Raises:
+        SapoError: no node ever ran in the data directory.
+    """
+    import pyarrow
+    from pyarrow import parquet
+
+    require_history(data)
+    manifest = read_manifest(data.manifest)
+    rewards = {
+        e["content_id"]: e["mean_reward"] for e in read_events(data.events) if e["event"] == "verified"
+    }
+    rows = []
+    for content_id, message in EnvelopeStore(data.database).latest(count):
+        rollout = parse_rollout(parse_envelope(message, manifest.swarm_id).payload)
+        rows.append(
+            {
+                "content_id": content_id.hex(),
+                "node": rollout.node.hex(),
+                "account": str(rollout.account),
+                "epoch": rollout.epoch,
+                "slot": rollout.slot,
+                "family": manifest.suite.families[rollout.family].name,
+                "completions": [completion.decode() for completion in rollout.completions],
+                "mean_reward": rewards.get(content_id.hex()),
+            }
+        )
+    file.parent.mkdir(parents=True, exist_ok=True)
+    parquet.write_table(pyarrow.Table.from_pylist(rows, schema=_schema()), file)
+    return len(rows)
+
+
+def _schema() -> Any:
+    import pyarrow
+
+    text, number = pyarrow.string(), pyarrow.int64()
+    columns = [("content_id", text), ("node", text), ("account", text), ("epoch", number), ("slot", number)]
+    columns += [("family", text), ("completions", pyarrow.list_(text)), ("mean_reward", pyarrow.float64())]
+    return pyarrow.schema(columns)
+
+
+def require_history(data: DataDir) -> None:
+    """Nothing, if a node ever ran in the data directory.
+
+    Raises:
+        SapoError: none did.
+    """
+    if not data.database.exists():
+        raise SapoError(
+            f"no node ever ran in {data.root}",
+            hint="name its data directory with --data-dir",
+            exit_code=ExitCode.DATA,
+        )

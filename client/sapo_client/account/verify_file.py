@@ -1,0 +1,174 @@
+"""``sapo verify FILE``: the admission rules and the checker on one envelope, step by step.
+
+The steps are the stages of ``verification/README.md`` as far as they make sense for a file: a file
+has no arrival time, so stage 3 is told, not judged, and stage 4 (seen before) does not apply.
+The certificate and the beacon come from the data directory of a node that heard the envelope;
+``beacon`` is the one thing that a swarm with a chain cannot derive offline.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from sapo_client.node.runtime.manifests import read_manifest, require_same_suite
+from sapo_client.observe.events import last_events
+from sapo_client.paths import DataDir
+from sapo_protocol.constants import EPOCH_WINDOW
+from sapo_protocol.envelope import Kind, SignedEnvelope, open_payload, parse_envelope
+from sapo_protocol.epochs import beacon, epoch_start_seconds
+from sapo_protocol.errors import RemoteProtocolError
+from sapo_protocol.identifiers import Digest
+from sapo_protocol.manifest import Manifest
+from sapo_protocol.rollout import Rollout, parse_rollout
+from sapo_protocol.rules import Rule
+from sapo_protocol.tasks import Task, assigned_task
+from sapo_verification.admission.certificates import CertificateBook, stored_certificates
+from sapo_verification.jail.checkers import Checked, CheckerPool, CheckFailed
+
+_EPOCH_EVENTS = 10_000
+"""How far back a beacon is searched for in the event file."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerificationStep:
+    """One step's outcome; ``ok`` is none where it cannot be checked here, ``rule`` names what is broken."""
+
+    name: str
+    ok: bool | None
+    detail: str
+    rule: str | None = None
+
+
+def steps(message: bytes, manifest_path: Path | None, data: DataDir) -> Iterator[VerificationStep]:
+    """The steps in order; the first that fails is the last.
+
+    Raises:
+        SapoError: there is no usable manifest.
+    """
+    manifest = read_manifest(manifest_path or data.manifest)
+    passed: list[VerificationStep] = []
+    try:
+        for step in _admission(message, manifest, data):
+            passed.append(step)
+            yield step
+    except RemoteProtocolError as error:
+        yield VerificationStep(ADMISSION_STEPS[len(passed)], False, str(error), error.rule.number)
+        return
+    rollout = parse_rollout(parse_envelope(message, manifest.swarm_id).payload)
+    yield from _checker(manifest, rollout, data)
+
+
+ADMISSION_STEPS: Final = ("envelope", "rollout", "epoch", "assignment", "signature", "certificate")
+
+
+def _admission(message: bytes, manifest: Manifest, data: DataDir) -> Iterator[VerificationStep]:
+    """The steps that admission takes, in the order of their names.
+
+    Raises:
+        RemoteProtocolError: the next step fails.
+    """
+    envelope = parse_envelope(message, manifest.swarm_id)
+    yield VerificationStep("envelope", True, f"{len(message)} bytes, canonical, of swarm {manifest.name}")
+    rollout = parse_rollout(open_payload(envelope, Kind.ROLLOUT))
+    node = rollout.node.hex()[:12]
+    yield VerificationStep("rollout", True, f"{len(rollout.completions)} completions of node {node}")
+    yield VerificationStep("epoch", True, _epoch_in_words(manifest, rollout))
+    yield _assignment(manifest, rollout)
+    yield _signature(envelope, rollout)
+    yield _certificate(manifest, rollout, data)
+
+
+def _epoch_in_words(manifest: Manifest, rollout: Rollout) -> str:
+    start, end = (epoch_start_seconds(manifest, rollout.epoch + step) for step in (0, 1))
+    try:
+        times = [datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds") for moment in (start, end)]
+    except (OverflowError, ValueError):
+        return f"epoch {rollout.epoch}, beyond the calendar"
+    return f"epoch {rollout.epoch}, " + " to ".join(times)
+
+
+def _assignment(manifest: Manifest, rollout: Rollout) -> VerificationStep:
+    limits, families = manifest.limits, manifest.suite.families
+    if rollout.slot >= limits.slots_per_epoch:
+        raise RemoteProtocolError(Rule.SLOT_QUOTA, f"slot {rollout.slot} of {limits.slots_per_epoch}")
+    if len(rollout.completions) > limits.max_completions:
+        raise RemoteProtocolError(Rule.MANIFEST_COMPLETIONS, f"{len(rollout.completions)} completions")
+    if rollout.family >= len(families):
+        raise RemoteProtocolError(Rule.KNOWN_FAMILY, f"family {rollout.family} of {len(families)}")
+    family = families[rollout.family]
+    return VerificationStep("assignment", True, f"slot {rollout.slot}, family {family.name} ({family.level})")
+
+
+def _signature(envelope: SignedEnvelope, rollout: Rollout) -> VerificationStep:
+    if not envelope.is_signed_by(rollout.node):
+        raise RemoteProtocolError(Rule.NODE_SIGNED, "not signed by the node that it names")
+    return VerificationStep("signature", True, f"Ed25519 by the node, content id {envelope.content_id}")
+
+
+def _certificate(manifest: Manifest, rollout: Rollout, data: DataDir) -> VerificationStep:
+    if not data.database.exists():
+        return VerificationStep(
+            "certificate", None, "no data directory of a node that knows the author (--data-dir)"
+        )
+    with closing(sqlite3.connect(f"file:{data.database}?mode=ro", uri=True)) as connection:
+        stored = [envelope for _, _, envelope in stored_certificates(connection)]
+    first = epoch_start_seconds(manifest, rollout.epoch)
+    last = epoch_start_seconds(manifest, rollout.epoch + 1 + EPOCH_WINDOW) - 1
+    try:
+        _require_introduced(manifest, rollout, stored, first)
+    except RemoteProtocolError:  # its author may have come while the rollout's epoch was heard
+        _require_introduced(manifest, rollout, stored, last)
+    return VerificationStep("certificate", True, f"node and account {rollout.account} name each other")
+
+
+def _require_introduced(manifest: Manifest, rollout: Rollout, stored: list[bytes], at: float) -> None:
+    book = CertificateBook(manifest)
+    for envelope in stored:
+        with suppress(RemoteProtocolError):
+            book.judge(envelope, at)
+    book.require(rollout.node, rollout.account, at)
+
+
+def _checker(manifest: Manifest, rollout: Rollout, data: DataDir) -> Iterator[VerificationStep]:
+    if (known := _beacon(manifest, rollout.epoch, data)) is None:
+        yield VerificationStep("beacon", None, "it is on the chain, and no node here heard it (--data-dir)")
+        return
+    yield VerificationStep("beacon", True, known.hex())
+    require_same_suite(manifest)
+    task = assigned_task(manifest.swarm_id, known, rollout.account, rollout.family, rollout.slot)
+    try:
+        checked = trio.run(_check, manifest, task, rollout.completions)
+    except CheckFailed as error:
+        yield VerificationStep("checker", False, str(error))
+        return
+    yield VerificationStep("task", True, f"seed {task.seed}: {checked.prompt.strip()!r}")
+    yield VerificationStep(
+        "checker", True, f"rewards {' '.join(f'{reward:.0f}' for reward in checked.rewards)}"
+    )
+
+
+async def _check(manifest: Manifest, task: Task, completions: tuple[bytes, ...]) -> Checked:
+    async with trio.open_nursery() as nursery:
+        pool = CheckerPool(manifest.suite)
+        await nursery.start(pool.run)
+        try:
+            return await pool.check(task, completions)
+        finally:
+            nursery.cancel_scope.cancel()
+
+
+def _beacon(manifest: Manifest, epoch: int, data: DataDir) -> Digest | None:
+    if not manifest.has_chain:
+        return beacon(manifest.swarm_id, epoch, b"")
+    for event in last_events(data.events, "epoch", _EPOCH_EVENTS):
+        if event["epoch"] == epoch:
+            return Digest.from_hex(str(event["beacon"]))
+    return None

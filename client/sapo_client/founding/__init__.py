@@ -1,0 +1,1 @@
+"""Founding a swarm on a chain that others run."""

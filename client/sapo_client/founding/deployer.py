@@ -1,0 +1,100 @@
+"""Who sends the transactions of a deployment: one after the other, each when the last one is mined.
+
+With an outbox every one of them is kept before it is sent. The same deployment, begun again after any end,
+then finds the transactions that it has sent already and goes on behind them.
+"""
+
+import time
+from typing import Final
+
+from eth_account.signers.local import LocalAccount
+
+from sapo_client.ledger import transactions as tx
+from sapo_client.ledger.errors import LedgerError
+from sapo_client.ledger.outbox import EntryState, Outbox, OutboxEntry
+from sapo_client.ledger.rpc import Rpc
+from sapo_client.ledger.sender import Sender
+from sapo_protocol.identifiers import Account
+
+_POLL_SECONDS: Final = 0.5
+"""Between two looks for a receipt: a fraction of the fastest public block time."""
+_RECEIPT_SECONDS: Final = 180
+"""A public test network that takes longer is stuck, and a person should look."""
+_KIND: Final = "deploy"
+
+
+class Deployer:
+    """An account at work; blocking.
+
+    Attributes:
+        done: every call so far, with its receipt.
+    """
+
+    def __init__(self, account: LocalAccount, outbox: Outbox | None = None) -> None:
+        self.done: list[tuple[tx.Call, tx.Receipt]] = []
+        self._account = account
+        self._outbox = outbox
+
+    @property
+    def address(self) -> str:
+        """The account's address, checksummed."""
+        return str(self._account.address)
+
+    def send(self, rpc: Rpc, call: tx.Call) -> tx.Receipt:
+        """The receipt of the next call.
+
+        Raises:
+            LedgerError: it fails, or is not mined in time.
+        """
+        receipt = self._send(rpc, call) if self._outbox is None else self._resume(rpc, call, self._outbox)
+        self.done.append((call, receipt))
+        return receipt
+
+    def _send(self, rpc: Rpc, call: tx.Call) -> tx.Receipt:
+        signed = tx.sign(rpc, self._account, call, tx.next_nonce(rpc, Account.from_hex(self.address)))
+        tx.send(rpc, signed)
+        deadline = time.monotonic() + _RECEIPT_SECONDS
+        while (receipt := tx.receipt(rpc, signed.digest)) is None:
+            if time.monotonic() > deadline:
+                raise LedgerError(
+                    "the transaction was not mined", hint="look for it: 0x" + signed.digest.hex()
+                )
+            time.sleep(_POLL_SECONDS)
+        if not receipt.succeeded:
+            raise LedgerError(
+                "the transaction was mined but reverted", hint="look for it: 0x" + signed.digest.hex()
+            )
+        return receipt
+
+    def _resume(self, rpc: Rpc, call: tx.Call, outbox: Outbox) -> tx.Receipt:
+        key = str(len(self.done))
+        outbox.add(_KIND, key, call)
+        sender = Sender(rpc, self._account, outbox, confirmations=1)
+        deadline = time.monotonic() + _RECEIPT_SECONDS
+        while (entry := _entry(outbox, key, call)).state is not EntryState.CONFIRMED:
+            sender.step()
+            if sender.last_error is not None or time.monotonic() > deadline:
+                raise LedgerError(
+                    f"the deployment stands at its transaction {key}: {sender.last_error or 'not mined yet'}",
+                    hint="run the same command again: it goes on from there",
+                )
+            if entry.state is EntryState.SIGNED and outbox.entries(EntryState.SIGNED):
+                time.sleep(_POLL_SECONDS)
+        receipts = (tx.receipt(rpc, signed.digest) for signed in entry.transactions)
+        mined = next((receipt for receipt in receipts if receipt is not None), None)
+        if mined is None:
+            raise LedgerError(
+                f"the chain does not know transaction {key} of this deployment any more",
+                hint="run the same command again; on another chain, deploy anew, into another folder",
+            )
+        return mined
+
+
+def _entry(outbox: Outbox, key: str, call: tx.Call) -> OutboxEntry:
+    (entry,) = (entry for entry in outbox.entries() if (entry.kind, entry.key) == (_KIND, key))
+    if entry.call != call:
+        raise LedgerError(
+            f"transaction {key} of this deployment was another one when it was begun",
+            hint="give the settings that it was begun with, or deploy into another folder",
+        )
+    return entry

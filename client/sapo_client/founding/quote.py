@@ -1,0 +1,130 @@
+"""What a deployment will sign and cost, before anything is sent: it is rehearsed on a chain of its own."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from eth_account.signers.local import LocalAccount
+from eth_utils import function_abi_to_4byte_selector
+
+from sapo_client.founding.contracts import LedgerTerms, deploy
+from sapo_client.founding.deployer import Deployer
+from sapo_client.ledger import fees
+from sapo_client.ledger import transactions as tx
+from sapo_client.ledger.artifact import CONTRACTS, load
+from sapo_client.ledger.chain.scratch import scratch_chain
+from sapo_client.ledger.errors import LedgerError
+from sapo_client.ledger.rpc import Rpc
+from sapo_protocol.identifiers import Account
+
+_MAIN_NETWORKS: Final = frozenset({1, 10, 56, 100, 137, 324, 8453, 42161, 43114, 59144})
+"""Where coins are money: the contracts are not audited, and their token is a test token."""
+
+_GAS_MARGIN: Final = 1.25
+"""A transaction is signed with more gas than it is estimated to use, and its sender must hold as much."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotedTransaction:
+    """One transaction of a deployment."""
+
+    does: str
+    gas: int
+    value_wei: int
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """A deployment's transactions, at the fees that the chain asks for now.
+
+    Attributes:
+        fee_wei: most that a unit of gas may cost; the chain commonly takes half of it.
+        balance_wei: what the account holds.
+        unsent: transactions that are not mined yet; all, when nothing was begun.
+    """
+
+    chain_id: int
+    steps: tuple[QuotedTransaction, ...]
+    fee_wei: int
+    balance_wei: int
+    unsent: int
+
+    @property
+    def most_wei(self) -> int:
+        """What is still to be paid at most, coins for the faucet included."""
+        left = self.steps[len(self.steps) - self.unsent :]
+        return sum(int(step.gas * _GAS_MARGIN) * self.fee_wei + step.value_wei for step in left)
+
+
+def quote(rpc_urls: Sequence[str], deployer: LocalAccount, plan: LedgerTerms, *, mined: int = 0) -> Quote:
+    """What a deployment takes.
+
+    Args:
+        mined: how many of its transactions are on the chain already.
+
+    Raises:
+        LedgerError: no endpoint answers, or the chain is one on which coins are money.
+    """
+    rpc = Rpc(rpc_urls)
+    chain_id = test_chain_id(rpc)
+    steps = rehearse(deployer, plan)
+    fee_wei = rpc.ask(lambda web3: fees.quote(web3, fees.DEFAULT_LIMIT_WEI)).most
+    balance_wei = int(rpc.ask(lambda web3: web3.eth.get_balance(deployer.address)))
+    return Quote(chain_id, steps, fee_wei, balance_wei, unsent=len(steps) - mined)
+
+
+def test_chain_id(rpc: Rpc) -> int:
+    """The chain's number.
+
+    Raises:
+        LedgerError: no endpoint answers, or coins are money on this chain.
+    """
+    chain_id = int(rpc.ask(lambda web3: web3.eth.chain_id))
+    if chain_id in _MAIN_NETWORKS:
+        raise LedgerError(
+            f"chain {chain_id} is a main network: coins are money there",
+            hint="give the RPC address of a test network; these contracts are not audited",
+        )
+    return chain_id
+
+
+def require_coins(wanted: Quote, account: Account) -> None:
+    """Nothing, if the account can pay for it.
+
+    Raises:
+        LedgerError: it cannot.
+    """
+    if wanted.balance_wei < wanted.most_wei:
+        raise LedgerError(
+            f"{account} holds {coins(wanted.balance_wei)} coins on chain {wanted.chain_id}; "
+            f"up to {coins(wanted.most_wei)} are needed",
+            hint="send it coins of this test network, or give the faucet fewer, and run the command again",
+        )
+
+
+def rehearse(deployer: LocalAccount, plan: LedgerTerms) -> tuple[QuotedTransaction, ...]:
+    """The transactions of a deployment, from doing it on a chain that is thrown away."""
+    crew = Deployer(deployer)
+    with scratch_chain([Account.from_hex(deployer.address)], lambda: plan.genesis_seconds) as url:
+        deploy([url], crew, plan)
+    return tuple(
+        QuotedTransaction(_does(call), receipt.gas_used, call.value_wei) for call, receipt in crew.done
+    )
+
+
+def coins(wei: int) -> str:
+    """An amount in whole coins, for people."""
+    return f"{wei / 10**18:.6f}".rstrip("0").rstrip(".")
+
+
+def _does(call: tx.Call) -> str:
+    """A call in words, by the interfaces of our contracts."""
+    for name in CONTRACTS:
+        artefact = load(name)
+        if call.to is None and call.data.startswith(artefact.bytecode):
+            return f"create {name}"
+        functions = [entry for entry in artefact.abi if entry["type"] == "function" and call.to is not None]
+        for function in functions:
+            if call.data.startswith(function_abi_to_4byte_selector(function)):
+                return f"call {name}.{function['name']}"
+    return "send coins"

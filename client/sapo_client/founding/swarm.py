@@ -1,0 +1,215 @@
+"""Founding a swarm on a chain that others run: contracts, and the manifest by which strangers join.
+
+A founding has a folder, and may be begun again after any end:
+
+plan.json         what is to be deployed: written first, and never changed
+outbox.sqlite     the transactions, signed and sent
+deployment.json   where the contracts came to lie
+manifest.json     what everybody who joins needs; written last
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from sapo_client import locks
+from sapo_client.errors import ExitCode, SapoError
+from sapo_client.founding import contracts
+from sapo_client.founding.deployer import Deployer
+from sapo_client.founding.quote import Quote, quote, test_chain_id
+from sapo_client.ledger.outbox import EntryState, Outbox
+from sapo_client.ledger.rpc import Rpc
+from sapo_client.testnet import plan
+from sapo_protocol.errors import LocalProtocolError
+from sapo_protocol.identifiers import Account
+from sapo_protocol.manifest import Manifest
+from sapo_protocol.manifest_file import manifest_from_json, manifest_to_json
+from sapo_protocol.suite import Suite
+
+if TYPE_CHECKING:
+    from eth_account.signers.local import LocalAccount
+
+DEPLOYMENT_FILE: Final = "deployment.json"
+
+_COIN: Final = 10**18
+
+
+@dataclass(frozen=True, slots=True)
+class SwarmTerms:
+    """What whoever founds a swarm asks for.
+
+    Attributes:
+        auditors: whose signatures count.
+        quorum: how many of them a posting needs.
+        bootstrap: multiaddrs of nodes to meet first.
+        finality_seconds: how old a block of this chain must be to be relied on.
+        faucet_coins: what the faucet is given, and what it gives each newcomer.
+    """
+
+    name: str
+    auditors: tuple[Account, ...]
+    quorum: int
+    epoch_seconds: int
+    bootstrap: tuple[str, ...]
+    finality_seconds: int
+    faucet_coins: float
+    coins_per_drip: float
+
+
+def safe_quorum(auditors: int) -> int:
+    """The fewest tallies behind a proposal with which a minority of the auditors bends no median.
+
+    Auditors may be silent. Of k tallies, the lower median stays between honest counts while at most
+    (k - 1) / 2 are lies, rounded down; a minority of n auditors is at most (n - 1) / 2 of them.
+    """
+    minority = (auditors - 1) // 2
+    return min(auditors, 2 * minority + 1)
+
+
+class Founding:
+    """A founding's folder, and how far it is; one process at a time.
+
+    Args:
+        rpc_urls: of one chain, the same at every beginning.
+
+    Raises:
+        LedgerError: no endpoint answers, or coins are money on this chain.
+    """
+
+    def __init__(
+        self, folder: Path, rpc_urls: Sequence[str], founder: LocalAccount, wish: SwarmTerms
+    ) -> None:
+        self.chain_id = test_chain_id(Rpc(rpc_urls))
+        self._folder = folder
+        self._rpc_urls = rpc_urls
+        self._founder = founder
+        self._wish = wish
+
+    def finished(self) -> Manifest | None:
+        """The manifest, if this was carried out before.
+
+        Raises:
+            SapoError: the founding was begun with other settings, or on another chain.
+        """
+        path = self._folder / "manifest.json"
+        with self._open():
+            return manifest_from_json(path.read_text(encoding="utf-8")) if path.exists() else None
+
+    def quote(self) -> Quote:
+        """What is still to be signed and paid.
+
+        Raises:
+            SapoError: the founding was begun with other settings, or on another chain.
+        """
+        with self._open() as (wanted, outbox):
+            return quote(
+                self._rpc_urls, self._founder, wanted, mined=len(outbox.entries(EntryState.CONFIRMED))
+            )
+
+    def carry_out(self, suite: Suite) -> Manifest:
+        """The manifest of a swarm with these tasks, when all contracts lie on the chain.
+
+        Raises:
+            SapoError: a transaction fails, or is not mined in time; it can be begun again.
+        """
+        with self._open() as (wanted, outbox):
+            deployment = contracts.deploy(self._rpc_urls, Deployer(self._founder, outbox), wanted)
+            _write(self._folder / DEPLOYMENT_FILE, _to_json(asdict(deployment)))
+            manifest = self._manifest(deployment, wanted, suite)
+            _write(self._folder / "manifest.json", manifest_to_json(manifest))
+            return manifest
+
+    def _manifest(
+        self, deployment: contracts.Deployment, wanted: contracts.LedgerTerms, suite: Suite
+    ) -> Manifest:
+        return Manifest(
+            name=self._wish.name,
+            bootstrap=self._wish.bootstrap,
+            chain_id=deployment.chain_id,
+            registry=deployment.registry,
+            ledger=deployment.ledger,
+            finality_seconds=self._wish.finality_seconds,
+            genesis_seconds=wanted.genesis_seconds,
+            epoch_seconds=wanted.epoch_seconds,
+            suite=suite,
+            limits=plan.LIMITS,
+        )
+
+    @contextmanager
+    def _open(self) -> Iterator[tuple[contracts.LedgerTerms, Outbox]]:
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with locks.lock(self._folder / "lock", what=f"the founding in {self._folder}"):
+            wanted = self._settled_plan()
+            outbox = Outbox(self._folder / "outbox.sqlite", owner=f"founding by {self._founder.address}")
+            try:
+                yield wanted, outbox
+            finally:
+                outbox.close()
+
+    def _settled_plan(self) -> contracts.LedgerTerms:
+        """The plan that this founding was begun with, begun now if it was not."""
+        path = self._folder / "plan.json"
+        if not path.exists():
+            _write(path, _to_json(self._settings(int(time.time()))))
+        begun = json.loads(path.read_text(encoding="utf-8"))
+        wanted = json.loads(_to_json(self._settings(begun["genesis_seconds"])))
+        if differing := [name for name in wanted if begun[name] != wanted[name]]:
+            raise SapoError(
+                f"the founding in {self._folder} was begun with another {differing[0].replace('_', ' ')}: "
+                f"{begun[differing[0]]}, not {wanted[differing[0]]}",
+                hint=f"give the settings of {path}, or name another folder",
+                exit_code=ExitCode.CONFIG,
+            )
+        return self._plan(begun["genesis_seconds"])
+
+    def _settings(self, genesis_seconds: int) -> dict[str, Any]:
+        origin = {"chain_id": self.chain_id, "founder": str(self._founder.address)}
+        return origin | {"genesis_seconds": genesis_seconds} | asdict(self._wish)
+
+    def _plan(self, genesis_seconds: int) -> contracts.LedgerTerms:
+        wish = self._wish
+        return contracts.LedgerTerms(
+            auditors=wish.auditors,
+            quorum=wish.quorum,
+            genesis_seconds=genesis_seconds,
+            epoch_seconds=wish.epoch_seconds,
+            challenge_seconds=plan.challenge_seconds(wish.epoch_seconds),
+            epoch_budget_points=plan.EPOCH_BUDGET_POINTS,
+            points_cap=plan.LIMITS.points_per_epoch,
+            faucet_wei=round(wish.faucet_coins * _COIN),
+            wei_per_drip=round(wish.coins_per_drip * _COIN),
+        )
+
+
+def faucet_of(folder: Path) -> Account:
+    """The faucet of a swarm that was founded in a folder.
+
+    Raises:
+        SapoError: none was.
+    """
+    path = folder / DEPLOYMENT_FILE
+    try:
+        return Account.from_hex(json.loads(path.read_text(encoding="utf-8"))["faucet"])
+    except (OSError, ValueError, KeyError, LocalProtocolError) as error:
+        raise SapoError(
+            f"no swarm was founded in {folder}: {path.name} is missing or damaged",
+            hint="name the folder that `sapo testnet deploy` was given",
+            exit_code=ExitCode.CONFIG,
+        ) from error
+
+
+def _to_json(facts: dict[str, Any]) -> str:
+    return json.dumps(facts, indent=2, default=str) + "\n"
+
+
+def _write(path: Path, text: str) -> None:
+    """A whole file or none, whenever this process ends."""
+    draft = path.with_suffix(".new")
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(path)

@@ -1,0 +1,1 @@
+"""Audits of others' rollouts, settlement of epochs, disputes."""

@@ -1,0 +1,1 @@
+"""Validation of gossip, introductions of new peers, catch-up."""

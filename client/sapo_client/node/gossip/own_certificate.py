@@ -1,0 +1,72 @@
+"""This node's own certificate: the binding of its key and its account, signed in both directions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from sapo_client.node.runtime.clock import Clock
+from sapo_protocol import ed25519
+from sapo_protocol.certificate import issue_certificate
+from sapo_protocol.eip712 import NodeBinding
+from sapo_protocol.identifiers import NodeId
+from sapo_protocol.manifest import Manifest
+
+CERTIFICATE_SECONDS: Final = 30 * 24 * 3600
+"""A lost key stops counting within a month."""
+
+_BACKDATED_SECONDS: Final = 60
+"""Peers' clocks may be behind ours."""
+
+
+class OwnCertificate:
+    """The sealed certificate of this node, renewed at half its time or when the clock stepped out of it.
+
+    Args:
+        show: takes each binding that the account signs, for its owner to see.
+    """
+
+    def __init__(
+        self,
+        node_seed: bytes,
+        account_key: bytes,
+        manifest: Manifest,
+        clock: Clock,
+        show: Callable[[NodeBinding], None] = lambda _: None,
+    ) -> None:
+        self._node_seed = node_seed
+        self._account_key = account_key
+        self._manifest = manifest
+        self._clock = clock
+        self._show = show
+        self._message = b""
+        self._not_before_seconds = 0
+        self._renew_at_seconds = 0
+
+    def message(self) -> bytes:
+        """The one that counts now."""
+        now_seconds = int(self._clock())
+        if not self._not_before_seconds <= now_seconds < self._renew_at_seconds:
+            self._renew(now_seconds)
+        return self._message
+
+    def _renew(self, now_seconds: int) -> None:
+        binding = own_binding(ed25519.public_key(self._node_seed), self._manifest, now_seconds)
+        self._show(binding)
+        envelope = issue_certificate(
+            self._node_seed, self._account_key, binding, self._manifest.binding_domain
+        )
+        self._message = envelope.to_bytes()
+        self._not_before_seconds = binding.not_before
+        self._renew_at_seconds = now_seconds + CERTIFICATE_SECONDS // 2
+
+
+def own_binding(node: NodeId, manifest: Manifest, now_seconds: float) -> NodeBinding:
+    """What the account signs: that this node's key speaks for it from now on."""
+    not_before = max(0, int(now_seconds) - _BACKDATED_SECONDS)
+    return NodeBinding(
+        node_key=node,
+        swarm_id=manifest.swarm_id,
+        not_before=not_before,
+        not_after=not_before + CERTIFICATE_SECONDS,
+    )

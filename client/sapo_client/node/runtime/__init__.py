@@ -1,0 +1,1 @@
+"""What every service of a node shares."""

@@ -1,0 +1,1 @@
+"""Training rounds and what guards them."""

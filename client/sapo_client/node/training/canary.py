@@ -1,0 +1,209 @@
+"""The canary: held-out items that tell when training on others' text has harmed the policy.
+
+Every so many rounds the policy answers the same items, greedily and for itself alone. Their seeds follow from
+the node's secret key, so nobody can spare them. The reward is compared with a control: what the policy earned
+in the checks before (``canary_state``). After two falls below it in a row the last
+good checkpoint comes back, the accounts that filled the window since then lose what they have waiting, and no
+external text is taken at all. Each later check that passes gives one place back.
+
+A second policy trained on own rollouts alone would be the better control, at twice the cost. As it is, a fall
+that own training caused looks the same; but a policy that falls in a window without external text is taken as
+it is, for then nobody else can have done it.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final, Protocol
+
+from sapo_client.node.training.canary_state import CanaryFile, CanaryState
+from sapo_protocol.errors import LocalProtocolError
+from sapo_protocol.tasks import Task
+from sapo_verification.jail.checkers import CheckFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sapo_client.learner.backend import Backend
+    from sapo_client.observe.events import EventLog
+    from sapo_verification.jail.messages import Checked
+    from sapo_verification.sampling.pool import Pool
+    from sapo_verification.sampling.sampler import Sampler
+    from sapo_verification.types import SampledBatch, VerifiedRollout
+
+FALLS: Final = 2
+"""In a row; one is chance once in a while."""
+
+_SEED_BITS: Final = 31
+_MOST_DRAWS: Final = 4
+"""Per item wanted: a few seeds of some families have no task."""
+
+
+class Checkers(Protocol):
+    """What derives items and scores answers."""
+
+    async def prompt(self, task: Task) -> str:
+        """A task's words."""
+        ...
+
+    async def check(self, task: Task, completions: Sequence[bytes]) -> Checked:
+        """A task's prompt, and the reward of each completion."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CanarySettings:
+    """How closely the policy is watched.
+
+    Attributes:
+        every_rounds: rounds between two checks; 0 for none at all.
+        items: held-out items per check, over all families.
+        tolerance: part of the control that the reward may fall short of it.
+    """
+
+    every_rounds: int = 20
+    items: int = 64
+    tolerance: float = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryParts:
+    """What the canary works with.
+
+    Attributes:
+        secret: nobody else's; the items follow from it.
+        families: of the suite.
+    """
+
+    learner: Backend
+    checkers: Checkers
+    sampler: Sampler
+    pool: Pool
+    events: EventLog
+    file: CanaryFile
+    secret: bytes
+    families: int
+
+
+class Canary:
+    """The watch over one policy."""
+
+    def __init__(self, settings: CanarySettings, parts: CanaryParts) -> None:
+        self._settings = settings
+        self._parts = parts
+        self._items: list[tuple[Task, str]] = []
+        self._watch: CanaryState | None = None
+        self._window: list[VerifiedRollout] = []
+        self._rounds = 0
+        self._most_external = parts.sampler.most_external
+
+    async def open(self) -> None:
+        """Items and control, before the first round; later calls do nothing.
+
+        Raises:
+            LearnerCrashed: nothing is open then; call again.
+        """
+        if self._items or not self._settings.every_rounds:
+            return
+        items = await self._draw_items()
+        self._watch = self._parts.file.read(len(items))
+        if self._watch is None:
+            self._watch = CanaryState.begin(await self._measure(items))
+            await self._parts.learner.keep_good()
+            self._parts.file.write(self._watch, len(items))
+        else:
+            self._parts.sampler.most_external = min(self._most_external, self._watch.most_external)
+        self._items = items
+
+    async def after(self, batch: SampledBatch) -> None:
+        """A round has been trained; checks when it is time.
+
+        Raises:
+            LearnerCrashed: the check is made up for after the next round.
+        """
+        if self._watch is None:
+            return
+        self._window.extend(batch.external)
+        self._rounds += 1
+        if self._rounds < self._settings.every_rounds:
+            return
+        await self._check(self._watch)
+        self._rounds = 0
+
+    async def _check(self, before: CanaryState) -> None:
+        reward = await self._measure(self._items)
+        lowest = before.lowest(len(self._items), self._settings.tolerance)
+        watch = before.after(reward, lowest)
+        if watch.falls and not self._window:
+            watch = CanaryState.begin(reward, watch.most_external)
+        self._parts.events.write(
+            "canary",
+            step=self._parts.learner.step,
+            reward=round(reward, 4),
+            control=round(before.control, 4),
+            lowest=round(lowest, 4),
+            falls=watch.falls,
+            external=len(self._window),
+        )
+        if watch.falls == 0:
+            watch = await self._good(watch)
+        elif watch.falls >= FALLS:
+            watch = await self._roll_back(watch, reward)
+        self._watch = watch
+        self._parts.file.write(watch, len(self._items))
+
+    async def _good(self, watch: CanaryState) -> CanaryState:
+        """The policy is well: what it is now is what to go back to; a lowered J rises by one."""
+        await self._parts.learner.keep_good()
+        self._window.clear()
+        return self._limited(watch, self._parts.sampler.most_external + 1)
+
+    async def _roll_back(self, watch: CanaryState, reward: float) -> CanaryState:
+        """The policy is poisoned: back to when it was well, and alone from here."""
+        await self._parts.learner.roll_back()
+        accounts = {rollout.account for rollout in self._window}
+        waiting = [each.content_id for account in accounts for each in self._parts.pool.waiting(account)]
+        self._parts.events.write(
+            "rolled_back",
+            step=self._parts.learner.step,
+            reward=round(reward, 4),
+            control=round(watch.control, 4),
+            quarantined=[
+                {"content_id": rollout.content_id, "account": rollout.account} for rollout in self._window
+            ],
+            dropped=sum(self._parts.pool.take(content_id) for content_id in waiting),
+        )
+        self._window.clear()
+        return self._limited(replace(watch, falls=0), 0)
+
+    def _limited(self, watch: CanaryState, most_external: int) -> CanaryState:
+        """J from now on, never above the policy's."""
+        self._parts.sampler.most_external = min(self._most_external, most_external)
+        return replace(watch, most_external=self._parts.sampler.most_external)
+
+    async def _measure(self, items: Sequence[tuple[Task, str]]) -> float:
+        """The share of the items that the policy's likeliest answer gets right."""
+        answers = await self._parts.learner.evaluate([prompt for _, prompt in items])
+        right = 0.0
+        for (task, _), answer in zip(items, answers, strict=True):
+            try:
+                right += (await self._parts.checkers.check(task, (answer,))).rewards[0]
+            except CheckFailed:
+                continue  # an answer that breaks its checker earns nothing
+        return right / len(items)
+
+    async def _draw_items(self) -> list[tuple[Task, str]]:
+        """The held-out items with their prompts, families in turn."""
+        rng = random.Random(sha256(b"sapo canary" + self._parts.secret).digest())
+        items: list[tuple[Task, str]] = []
+        for number in range(_MOST_DRAWS * self._settings.items):
+            task = Task(number % self._parts.families, rng.getrandbits(_SEED_BITS))
+            try:
+                items.append((task, await self._parts.checkers.prompt(task)))
+            except CheckFailed:
+                continue
+            if len(items) == self._settings.items:
+                return items
+        raise LocalProtocolError("the suite yields no items for the canary")

@@ -1,0 +1,154 @@
+"""Whether somebody else signs as this node: it listens before its first signature.
+
+Two processes with one identity put two contents into one slot, which is equivocation and costs the
+account its standing; a lock on the key sees only this machine. So a start listens first: a rollout under the
+own key that this data directory never signed, or one of the own account in a slot of the own share,
+is proof of a second machine, a copied directory, or a lost signing history. The node then refuses to
+sign (as Ethereum's validators do, "doppelganger protection"), also later than at its start.
+
+The wait is skipped after a clean stop when the signing database shows a signature of this or the
+previous epoch: then this directory was the one that signed, a moment ago. A process that is silent, or
+cut off from us, while we listen is not heard; nor is a copy made after a clean stop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import trio
+
+from sapo_client.errors import ExitCode, SapoError
+from sapo_client.node.runtime.clock import Clock
+from sapo_client.node.runtime.telemetry import Telemetry
+from sapo_client.swarm.transport import Transport
+from sapo_protocol.epochs import epoch_at
+from sapo_protocol.identifiers import Account, NodeId
+from sapo_protocol.manifest import Manifest
+from sapo_verification.signing.database import Mark, SigningDatabase, SlotShare
+from sapo_verification.types import AdmittedRollout
+
+RECENT_EPOCHS = 1
+"""How old the last signature may be for a clean stop to spare the wait."""
+
+_LOOK_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class DoppelgangerParts:
+    """What it takes to recognise oneself.
+
+    Attributes:
+        seconds: how long to listen, once there is anybody to be heard from.
+        stopped_clean: whether the last run of this data directory ended in order.
+    """
+
+    manifest: Manifest
+    node: NodeId
+    account: Account
+    signing: SigningDatabase
+    share: SlotShare
+    transport: Transport
+    telemetry: Telemetry
+    clock: Clock
+    seconds: float
+    stopped_clean: bool
+
+
+class Doppelganger:
+    """Listens for the own node; says so when it hears itself."""
+
+    def __init__(self, parts: DoppelgangerParts) -> None:
+        self._parts = parts
+        self._start_epoch = self._epoch()
+        self._heard = trio.Event()
+        self._listened = parts.seconds == 0
+        self._what = ""
+
+    def hear(self, admitted: AdmittedRollout) -> None:
+        """Takes note of a rollout of the own account that came from outside and was not known here."""
+        rollout = admitted.rollout
+        if rollout.epoch < self._start_epoch or self._signed_here(rollout.epoch, rollout.slot):
+            return  # what is over contradicts nothing that will be signed
+        if rollout.node == self._parts.node:
+            self._note(admitted, "this node's key")
+        elif self._parts.share.holds(rollout.slot):
+            self._note(admitted, f"this account, in a slot of machine {self._parts.share}")
+
+    async def require_alone(self, draining: trio.Event) -> None:
+        """Nothing, once the node may sign: at the first call after listening, then at once.
+
+        Raises:
+            SapoError: it heard itself (exit code 4).
+        """
+        if not self._listened:
+            await self._listen(draining)
+            self._listened = True
+        if self._heard.is_set():
+            raise SapoError(
+                f"another process signs as {self._what}, so this one must not",
+                hint="stop the other one, or give each machine its part of the slots (swarm.slot_share);"
+                " if a data directory was lost, import its signing history or wait for the next epoch",
+                exit_code=ExitCode.KEYSTORE,
+            )
+
+    async def _listen(self, draining: trio.Event) -> None:
+        if self._signed_lately():
+            return
+        self._parts.telemetry.events.write("listening", seconds=self._parts.seconds)
+        with trio.move_on_after(self._parts.seconds):
+            await self._wait_for_company(draining)
+        with trio.move_on_after(self._parts.seconds):
+            await _first_of(self._heard, draining)
+
+    async def _wait_for_company(self, draining: trio.Event) -> None:
+        """Returns when there is a peer to hear from: silence proves something only in company."""
+        while not (self._parts.transport.peers() or self._heard.is_set() or draining.is_set()):
+            await trio.sleep(_LOOK_SECONDS)
+
+    def _signed_lately(self) -> bool:
+        mark = self._mark()
+        recent = mark is not None and mark.epoch >= self._epoch() - RECENT_EPOCHS
+        return recent and self._parts.stopped_clean
+
+    def _signed_here(self, epoch: int, slot: int) -> bool:
+        """Whether the database accounts for a signature: a power cut may have eaten the rollout itself."""
+        mark = self._mark()
+        return (
+            mark is not None
+            and mark.epoch == epoch
+            and slot < mark.next_slot
+            and self._parts.share.holds(slot)
+        )
+
+    def _note(self, admitted: AdmittedRollout, what: str) -> None:
+        if self._heard.is_set():
+            return
+        self._what = what
+        rollout = admitted.rollout
+        self._parts.telemetry.events.write(
+            "heard_self",
+            content_id=admitted.content_id,
+            node=rollout.node,
+            epoch=rollout.epoch,
+            slot=rollout.slot,
+        )
+        self._heard.set()
+
+    def _mark(self) -> Mark | None:
+        return self._parts.signing.mark(self._parts.manifest.swarm_id, self._parts.account)
+
+    def _epoch(self) -> int:
+        manifest = self._parts.manifest
+        return epoch_at(manifest, max(self._parts.clock(), manifest.genesis_seconds))
+
+
+async def _first_of(*events: trio.Event) -> None:
+    """Returns when any of the events is set."""
+    async with trio.open_nursery() as nursery:
+
+        async def wait(event: trio.Event) -> None:
+            await event.wait()
+            nursery.cancel_scope.cancel()
+
+        for event in events:
+            nursery.start_soon(wait, event)

@@ -1,0 +1,81 @@
+"""The judge's questions: what a node answers once each, on tasks that it can neither choose nor train on.
+
+The SAPO paper's open demo asks a node for one answer after each round, scores it and adds the rewards up.
+Here no judge is asked: a question follows from the epoch's beacon, the account and the step, at a slot above
+the quota, which no rollout may hold. So anybody can derive it and score its answer again (`sapo lab judge`).
+That the answer is the policy's first one is the node's word: this compares one's own nodes, nobody else's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from sapo_client.observe.events import EventLog
+from sapo_protocol.identifiers import Account, Digest
+from sapo_protocol.manifest import Manifest
+from sapo_protocol.tasks import Task, assigned_task
+from sapo_verification.jail.checkers import CheckFailed
+from sapo_verification.jail.messages import Checked
+
+
+class Answering(Protocol):
+    """Who answers."""
+
+    async def evaluate(
+        self, prompts: Sequence[str], *, temperature: float = 0.0, seed: int = 0
+    ) -> tuple[bytes, ...]:
+        """See ``Learner.evaluate``."""
+        ...
+
+
+class Checking(Protocol):
+    """Who words tasks and scores answers."""
+
+    async def check(self, task: Task, completions: Sequence[bytes]) -> Checked:
+        """See ``CheckerPool.check``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeClient:
+    """Asks after every so many steps.
+
+    Attributes:
+        every: steps between two questions; 0 asks none.
+        temperature: of the answers, that of training.
+    """
+
+    manifest: Manifest
+    account: Account
+    learner: Answering
+    checkers: Checking
+    events: EventLog
+    every: int
+    temperature: float
+
+    async def after(self, step: int, epoch: int, beacon: Digest) -> None:
+        """Puts the question of a step, if it has one, and writes down what came of it."""
+        if not self.every or step % self.every:
+            return
+        task = question(self.manifest, beacon, self.account, step)
+        try:
+            prompt = (await self.checkers.check(task, ())).prompt
+            [answer] = await self.learner.evaluate([prompt], temperature=self.temperature, seed=task.seed)
+            [reward] = (await self.checkers.check(task, (answer,))).rewards
+        except CheckFailed:
+            return  # a seed without a task, or a worker that died: this step has no question
+        family = self.manifest.suite.families[task.family].name
+        self.events.write(
+            "judged", step=step, epoch=epoch, account=self.account, beacon=beacon, family=family,
+            answer=answer, reward=reward,
+        )  # fmt: skip
+
+
+def question(manifest: Manifest, beacon: Digest, account: Account, step: int) -> Task:
+    """The judge's task of an account at a step."""
+    slot = manifest.limits.slots_per_epoch + step
+    first = assigned_task(manifest.swarm_id, beacon, account, 0, slot)
+    family = first.seed % len(manifest.suite.families)
+    return assigned_task(manifest.swarm_id, beacon, account, family, slot)

@@ -1,0 +1,320 @@
+"""The training rounds: SAPO's Algorithm 1 for one node, one step per round."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import trio
+
+from sapo_client.learner.backend import Generation, LearnerCrashed, Learning
+from sapo_client.learner.report import StepReport
+from sapo_client.node.gossip.handlers import GossipHandlers
+from sapo_client.node.runtime.beacons import Beacons
+from sapo_client.node.runtime.clock import Clock
+from sapo_client.node.runtime.telemetry import Telemetry
+from sapo_client.node.training.canary import Canary
+from sapo_client.node.training.doppelganger import Doppelganger
+from sapo_client.node.training.judge_client import JudgeClient
+from sapo_client.observe.status import RoundSummary
+from sapo_protocol.constants import EPOCH_WINDOW
+from sapo_protocol.envelope import Kind, seal
+from sapo_protocol.epochs import epoch_at, epoch_start_seconds
+from sapo_protocol.errors import RemoteProtocolError
+from sapo_protocol.identifiers import Account, ContentId, NodeId
+from sapo_protocol.manifest import Manifest
+from sapo_protocol.rollout import Rollout
+from sapo_protocol.tasks import Task
+from sapo_verification.admission.envelope_store import EnvelopeStore
+from sapo_verification.admission.rollouts import Admission
+from sapo_verification.jail.checkers import CheckFailed
+from sapo_verification.sampling.pool import Pool
+from sapo_verification.sampling.sampler import Sampler, SamplingPolicy
+from sapo_verification.signing.database import SigningDatabase, SlotShare
+from sapo_verification.types import SampledBatch, VerifiedRollout
+from sapo_verification.verifier import Verifier
+
+_TREND_ROUNDS = 20
+"""Over how many rounds the status line's trend looks back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Who seals this node's rollouts."""
+
+    seed: bytes
+    node: NodeId
+    account: Account
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One assigned task."""
+
+    epoch: int
+    slot: int
+    task: Task
+
+
+class Prompts(Protocol):
+    """Who puts tasks into words."""
+
+    async def prompt(self, task: Task) -> str:
+        """See ``CheckerPool.prompt``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RoundParts:
+    """Everything a round works with.
+
+    Attributes:
+        judge: asks the policy in between, if anybody does.
+        redraws: most own groups of a round that are sampled in place of ones without advantage.
+    """
+
+    manifest: Manifest
+    author: Author
+    policy: SamplingPolicy
+    completions: int
+    signing: SigningDatabase
+    share: SlotShare
+    doppelganger: Doppelganger
+    beacons: Beacons
+    checkers: Prompts
+    learner: Learning
+    admission: Admission
+    verifier: Verifier
+    pool: Pool
+    heard: EnvelopeStore
+    sampler: Sampler
+    gossip: GossipHandlers
+    telemetry: Telemetry
+    clock: Clock
+    rng: random.Random
+    canary: Canary | None = None
+    judge: JudgeClient | None = None
+    redraws: int = 0
+
+
+class Rounds:
+    """The loop: draw tasks, generate, share, sample, train."""
+
+    def __init__(self, parts: RoundParts, show: Callable[[RoundSummary], None]) -> None:
+        self._parts = parts
+        self._show = show
+        self._rewards: deque[float] = deque(maxlen=_TREND_ROUNDS)
+        self._seen_before = (0, 0)
+        self._epoch = -1
+        self._restarts = 0
+        self._last_step = 0
+        self.round = 0
+        self.first_reward: float | None = None
+        self.last_reward: float | None = None
+
+    async def run(self, last_step: int | None, draining: trio.Event) -> None:
+        """Rounds until the policy has its last step or the node drains."""
+        while not draining.is_set() and (last_step is None or self._parts.learner.step < last_step):
+            try:
+                await self._round(draining)
+            except LearnerCrashed as error:
+                self._restarts += 1
+                self._note_death(self._parts.learner.step, str(error))
+
+    def _note_idle_death(self) -> None:
+        """Writes down a restart with which no call was lost, before the first step after it."""
+        if self._parts.learner.restarts > self._restarts:
+            self._restarts = self._parts.learner.restarts
+            self._note_death(self._last_step, "the learner died between two calls")
+
+    def _note_death(self, step: int, why: str) -> None:
+        self._parts.telemetry.events.write("learner_restarted", step=step, why=why)
+
+    async def _round(self, draining: trio.Event) -> None:
+        parts, started = self._parts, trio.current_time()
+        await parts.doppelganger.require_alone(draining)
+        if parts.canary is not None:
+            await parts.canary.open()
+        if (epoch := await self._epoch_to_work_in(draining)) is None:
+            return
+        self._turn_to(epoch)
+        slots = self._take_slots(epoch, parts.policy.local_groups)
+        if not slots:
+            await self._wait_for_epoch(epoch + 1, draining)
+            return
+        external = await parts.sampler.draw_external(epoch, parts.rng)
+        slots += self._take_slots(epoch, parts.policy.external_groups - len(external))
+        local, handles = await self._redrawn(epoch, *await self._generate(slots))
+        batch = parts.sampler.assemble(local, external)
+        report = await parts.learner.train(batch, handles)
+        for rollout, weight in zip(batch.external, report.external_weights, strict=True):
+            parts.sampler.likelihoods.learn(rollout.account, weight)
+        self._tell(epoch, batch, report, trio.current_time() - started)
+        if parts.canary is not None:
+            await parts.canary.after(batch)
+        if parts.judge is not None:
+            await parts.judge.after(report.step, epoch, await parts.beacons.obtain(epoch))
+
+    async def _epoch_to_work_in(self, draining: trio.Event) -> int | None:
+        """The current epoch once the beacons that it needs are known, or none if the node drains before."""
+        epoch: int | None = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_cancel_when_set, draining, nursery.cancel_scope)
+            epoch = await self._current_epoch()
+            for needed in range(max(0, epoch - EPOCH_WINDOW), epoch + 1):  # the pool holds all of these
+                await self._parts.beacons.obtain(needed)
+            nursery.cancel_scope.cancel()
+        return None if draining.is_set() else epoch
+
+    async def _current_epoch(self) -> int:
+        parts = self._parts
+        while (wait_seconds := parts.manifest.genesis_seconds - parts.clock()) > 0:
+            await trio.sleep(wait_seconds)
+        return epoch_at(parts.manifest, parts.clock())
+
+    def _turn_to(self, epoch: int) -> None:
+        """Forgets what a new epoch makes worthless."""
+        if epoch != self._epoch:
+            self._epoch = epoch
+            self._parts.pool.expire(epoch - EPOCH_WINDOW)
+            self._parts.heard.forget(epoch)
+            self._parts.gossip.forget(epoch)
+
+    def _take_slots(self, epoch: int, count: int) -> list[Slot]:
+        """Fresh slots, each with a family of the node's choice: uniform, as in the paper."""
+        parts, manifest, account = self._parts, self._parts.manifest, self._parts.author.account
+        numbers = parts.signing.take_slots(
+            manifest.swarm_id, account, epoch, count, manifest.limits.slots_per_epoch, parts.share
+        )
+        families = len(manifest.suite.families)
+        return [
+            Slot(epoch, number, parts.verifier.task_of(epoch, account, parts.rng.randrange(families), number))
+            for number in numbers
+        ]
+
+    async def _wait_for_epoch(self, epoch: int, draining: trio.Event) -> None:
+        parts = self._parts
+        parts.telemetry.events.write("quota_used", until_epoch=epoch)
+        with trio.move_on_after(max(0.0, epoch_start_seconds(parts.manifest, epoch) - parts.clock())):
+            await draining.wait()
+
+    async def _generate(self, slots: Sequence[Slot]) -> tuple[list[VerifiedRollout], Mapping[ContentId, int]]:
+        """Own rollouts, sealed, published, and checked on the same road as everybody's."""
+        parts = self._parts
+        prompts = [(slot, prompt) for slot in slots if (prompt := await self._prompt(slot)) is not None]
+        generations = await parts.learner.generate(
+            [prompt for _, prompt in prompts], completions_per_prompt=parts.completions
+        )
+        local, handles = [], {}
+        for (slot, _), generation in zip(prompts, generations, strict=True):
+            try:
+                verified = await self._publish(slot, generation)
+            except RemoteProtocolError as error:
+                parts.telemetry.events.write("own_rollout_refused", reason=error.reason, detail=error.detail)
+                continue
+            local.append(verified)
+            handles[verified.content_id] = generation.handle
+        return local, handles
+
+    async def _redrawn(
+        self, epoch: int, local: list[VerifiedRollout], handles: Mapping[ContentId, int]
+    ) -> tuple[list[VerifiedRollout], Mapping[ContentId, int]]:
+        """As many own rollouts, fresh ones in place of those without advantage (DAPO's dynamic sampling)."""
+        left, size = self._parts.redraws, len(local)
+        while dull := sum(not rollout.is_informative for rollout in local):
+            if not (slots := self._take_slots(epoch, min(left, dull))):
+                break
+            left -= len(slots)
+            fresh, more = await self._generate(slots)
+            handles = {**handles, **more}
+            local = sorted([*local, *fresh], key=lambda rollout: not rollout.is_informative)[:size]
+        return local, handles
+
+    async def _prompt(self, slot: Slot) -> str | None:
+        """The words of a slot's task; a few seeds of some families have none (a division by zero, say)."""
+        try:
+            return await self._parts.checkers.prompt(slot.task)
+        except CheckFailed as error:
+            self._parts.telemetry.events.write("slot_skipped", slot=slot.slot, detail=str(error))
+            return None
+
+    async def _publish(self, slot: Slot, generation: Generation) -> VerifiedRollout:
+        parts, author = self._parts, self._parts.author
+        rollout = Rollout(
+            node=author.node,
+            account=author.account,
+            epoch=slot.epoch,
+            slot=slot.slot,
+            family=slot.task.family,
+            completions=generation.completions,
+        )
+        envelope = seal(Kind.ROLLOUT, parts.manifest.swarm_id, rollout.to_payload(), author.seed)
+        admitted = parts.admission.judge(envelope.to_bytes(), parts.clock())
+        await parts.gossip.publish(admitted)
+        return await parts.verifier.verify(admitted)
+
+    def _tell(self, epoch: int, batch: SampledBatch, report: StepReport, seconds: float) -> None:
+        parts, telemetry = self._parts, self._parts.telemetry
+        self._note_idle_death()
+        self._last_step = report.step
+        self.round += 1
+        rewards = [rollout.mean_reward for rollout in batch.local]
+        reward = sum(rewards) / len(rewards) if rewards else 0.0
+        telemetry.sampled_own += len(batch.local)
+        telemetry.sampled_external += len(batch.external)
+        for rollout in batch.external:
+            telemetry.sampled(rollout)
+        telemetry.events.write(
+            "step",
+            step=report.step,
+            epoch=epoch,
+            reward=round(reward, 4),
+            batch_reward=round(report.mean_reward, 4),
+            loss=report.loss,
+            gradient_norm=report.gradient_norm,
+            external_weight=round(report.external_weight, 4),
+            halvings=report.halvings,
+            local=[rollout.content_id for rollout in batch.local],
+            external=[
+                {"content_id": r.content_id, "account": r.account, "node": r.admitted.rollout.node}
+                for r in batch.external
+            ],
+            pool=len(parts.pool),
+            pool_accounts=len(parts.pool.accounts()),
+            peers=parts.gossip.peer_count,
+            seconds=round(seconds, 3),
+        )
+        self._show_round(report, batch, reward, seconds)
+
+    def _show_round(self, report: StepReport, batch: SampledBatch, reward: float, seconds: float) -> None:
+        parts, telemetry = self._parts, self._parts.telemetry
+        trend = sum(self._rewards) / len(self._rewards) if self._rewards else None
+        self._rewards.append(reward)
+        self.last_reward = sum(self._rewards) / len(self._rewards)
+        self.first_reward = reward if self.first_reward is None else self.first_reward
+        refused, heard = telemetry.messages_refused, telemetry.accepted
+        before_refused, before_heard = self._seen_before
+        self._seen_before = (refused, heard)
+        arrived = refused - before_refused + heard - before_heard
+        summary = RoundSummary(
+            round=self.round,
+            step=report.step,
+            reward=reward,
+            reward_change=None if trend is None else reward - trend,
+            pool=len(parts.pool),
+            pool_peers=len(parts.pool.accounts()),
+            own_groups=len(batch.local),
+            external_groups=len(batch.external),
+            refused_share=(refused - before_refused) / arrived if arrived else 0.0,
+            round_seconds=seconds,
+        )
+        telemetry.metrics.round(summary)
+        self._show(summary)
+
+
+async def _cancel_when_set(event: trio.Event, scope: trio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()

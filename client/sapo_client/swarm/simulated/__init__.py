@@ -1,0 +1,1 @@
+"""An in-memory carrier with the transport's interface."""

@@ -1,0 +1,360 @@
+"""An in-memory swarm with the interface of the real one, for tests and simulations.
+
+Messages flood over the links that `connect` opened, exactly as far as judges accept them. Everything
+runs on trio's clock, so a mock clock turns hours into milliseconds. Each link draws loss, latency
+and duplication from a generator of its own, seeded by hub seed, sender and receiver, and each node
+handles its mail strictly by due time: the same seed gives the same deliveries, whatever order trio
+runs its tasks in.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import trio
+
+from sapo_client.swarm.counters import TransportCounters
+from sapo_client.swarm.discipline import Discipline
+from sapo_client.swarm.guard import Contained
+from sapo_client.swarm.intake import Intake
+from sapo_client.swarm.limits import TransportLimits
+from sapo_client.swarm.peer_score import PeerScores, Severity
+from sapo_client.swarm.token_bucket import TokenBucket
+from sapo_client.swarm.transport import (
+    BugReport,
+    Direction,
+    Handler,
+    Inbound,
+    PeerInfo,
+    TransportError,
+    Validator,
+)
+from sapo_protocol.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from trio_typing import TaskStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Weather:
+    """What links do to messages: shares are probabilities, latency is drawn evenly from its range.
+
+    A latency range wider than the gap between two messages reorders them.
+    """
+
+    min_latency_seconds: float = 0.0
+    max_latency_seconds: float = 0.0
+    loss_share: float = 0.0
+    duplicate_share: float = 0.0
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class _Mail:
+    due_seconds: float
+    sender: str
+    number: int
+    topic: str
+    data: bytes
+
+
+class MemoryHub:
+    """The space between the nodes of one in-memory swarm."""
+
+    def __init__(self, seed: int = 0, weather: Weather | None = None) -> None:
+        self.weather = weather or Weather()
+        self._seed = seed
+        self._nodes: dict[str, MemoryTransport] = {}
+        self._links: dict[tuple[str, str], _Link] = {}
+        self._side_of: dict[str, int] = {}
+
+    def partition(self, *sides: Iterable[str]) -> None:
+        """Cut every link between peer ids on different sides; peers not named form a side of their own."""
+        self._side_of = {peer_id: number for number, side in enumerate(sides, 1) for peer_id in side}
+
+    def heal(self) -> None:
+        """End the partition."""
+        self._side_of = {}
+
+    def reachable(self, sender: str, receiver: str) -> bool:
+        """Whether a message would get through: both run and are on one side."""
+        together = self._side_of.get(sender, 0) == self._side_of.get(receiver, 0)
+        return together and sender in self._nodes and receiver in self._nodes
+
+    def enter(self, node: MemoryTransport) -> None:
+        """A node starts to listen."""
+        if node.peer_id in self._nodes:
+            raise ValueError(f"{node.peer_id} already runs")
+        self._nodes[node.peer_id] = node
+
+    def leave(self, peer_id: str) -> None:
+        """A node stops; its neighbours lose the connection."""
+        del self._nodes[peer_id]
+        for node in self._nodes.values():
+            node.drop(peer_id)
+
+    def node(self, peer_id: str) -> MemoryTransport | None:
+        """The running node of that id."""
+        return self._nodes.get(peer_id)
+
+    def carry(self, sender: str, receiver: str, topic: str, data: bytes) -> None:
+        """Put a message on the link, as the weather allows."""
+        if not self.reachable(sender, receiver):
+            return
+        for mail in self._link(sender, receiver).draw(self.weather, sender, topic, data):
+            self._nodes[receiver].post(mail)
+
+    def latency_seconds(self, sender: str, receiver: str) -> float:
+        """One draw for a request on that link."""
+        return self._link(sender, receiver).latency_seconds(self.weather)
+
+    def _link(self, sender: str, receiver: str) -> _Link:
+        name = f"{self._seed}/{sender}/{receiver}"
+        return self._links.setdefault((sender, receiver), _Link(random.Random(name)))
+
+
+class _Link:
+    """One direction between two nodes, with its own stream of chance."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+        self._number = 0
+
+    def latency_seconds(self, weather: Weather) -> float:
+        return self._chance.uniform(weather.min_latency_seconds, weather.max_latency_seconds)
+
+    def draw(self, weather: Weather, sender: str, topic: str, data: bytes) -> list[_Mail]:
+        lost = self._chance.random() < weather.loss_share
+        copies = 2 if self._chance.random() < weather.duplicate_share else 1
+        now_seconds = trio.current_time()
+        mails = []
+        for _ in range(0 if lost else copies):
+            self._number += 1
+            due_seconds = now_seconds + self.latency_seconds(weather)
+            mails.append(_Mail(due_seconds, sender, self._number, topic, data))
+        return mails
+
+
+@dataclass(frozen=True, slots=True)
+class _Connection:
+    since_seconds: float
+    direction: Direction
+    messages: TokenBucket
+
+
+class MemoryTransport:
+    """One node's place in an in-memory swarm; same interface, judging and scores as over libp2p.
+
+    Args:
+        host: the IP address that its peers see it at.
+    """
+
+    def __init__(
+        self,
+        hub: MemoryHub,
+        peer_id: str,
+        *,
+        on_bug: BugReport,
+        bootstrap: tuple[str, ...] = (),
+        limits: TransportLimits | None = None,
+        host: str = "127.0.0.1",
+    ) -> None:
+        self.peer_id = peer_id
+        self.host = host
+        self._hub = hub
+        self._bootstrap = bootstrap
+        self._limits = limits or TransportLimits()
+        self._counters = TransportCounters()
+        self._discipline = Discipline(
+            PeerScores(self._limits.score), self._counters, self._expel, self._limits.score
+        )
+        self._intake = Intake(self._limits, self._discipline, self._counters, on_bug)
+        self._on_bug = on_bug
+        self._handlers: dict[str, Handler] = {}
+        self._connections: dict[str, _Connection] = {}
+        self._mail: list[_Mail] = []
+        self._mail_came = trio.Event()
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """One made-up address."""
+        return (f"/memory/{self.peer_id}/p2p/{self.peer_id}",)
+
+    async def run(self, *, task_status: TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Deliver mail by due time until cancelled."""
+        self._hub.enter(self)
+        try:
+            for address in self._bootstrap:
+                if self._hub.node(_peer_of(address)) is not None:  # one that is not up yet dials us
+                    await self.connect(address)
+            task_status.started()
+            while True:
+                await self._deliver_next()
+        finally:
+            self._hub.leave(self.peer_id)
+            self._connections.clear()
+            self._mail.clear()
+
+    async def publish(self, topic: str, data: bytes) -> int:
+        """Number of connected peers."""
+        self._counters.published += 1
+        self._intake.remember_own(topic, data, trio.current_time())
+        return self._forward(topic, data, came_from=self.peer_id)
+
+    def subscribe(self, topic: str, judge: Validator) -> trio.MemoryReceiveChannel[Inbound]:
+        """Channel of accepted messages."""
+        return self._intake.subscribe(topic, judge)
+
+    def peers(self) -> tuple[PeerInfo, ...]:
+        """Connected peers, ordered by peer id."""
+        return tuple(self._describe(peer_id) for peer_id in sorted(self._connections))
+
+    def counters(self) -> Mapping[str, int]:
+        """Counts by name."""
+        return self._counters.snapshot()
+
+    def score(self, peer_id: str) -> float:
+        """Own score of a peer, connected or not."""
+        return self._discipline.scores.score(peer_id, trio.current_time())
+
+    def rate(self, ratings: Mapping[str, float]) -> None:
+        """Replace what the application thinks of peers."""
+        self._discipline.rate(ratings, trio.current_time())
+
+    def take_floods(self) -> Mapping[str, int]:
+        """Floods since the last call, by peer id."""
+        return self._discipline.take_floods()
+
+    def serve(self, protocol: str, handler: Handler) -> None:
+        """Answer requests on `protocol`."""
+        self._handlers[protocol] = handler
+
+    async def request(self, peer_id: str, protocol: str, payload: bytes, *, max_response_bytes: int) -> bytes:
+        """Response of a connected peer, or `TransportError`."""
+        with trio.move_on_after(self._limits.request_timeout_seconds):
+            await trio.sleep(self._hub.latency_seconds(self.peer_id, peer_id))
+            response = await self._answer_of(peer_id, protocol, payload)
+            await trio.sleep(self._hub.latency_seconds(peer_id, self.peer_id))
+            if len(response) > max_response_bytes:
+                raise TransportError(
+                    f"{peer_id} answered {len(response)} bytes, {max_response_bytes} allowed"
+                )
+            return response
+        raise TransportError(f"{peer_id} did not answer in time")
+
+    async def _answer_of(self, peer_id: str, protocol: str, payload: bytes) -> bytes:
+        node = self._hub.node(peer_id)
+        if node is None or peer_id not in self._connections or not self._hub.reachable(self.peer_id, peer_id):
+            raise TransportError(f"not connected to {peer_id}")
+        return await node.answer(self.peer_id, protocol, payload)
+
+    async def answer(self, asker: str, protocol: str, payload: bytes) -> bytes:
+        """What this node answers another; a handler's failure shows as `TransportError` to the asker."""
+        handler = self._handlers.get(protocol)
+        if handler is None:
+            raise TransportError(f"{self.peer_id} does not serve {protocol}")
+        answers: list[bytes] = []
+        with Contained(self._report_bug):
+            try:
+                answers.append(await handler(asker, payload))
+            except ProtocolError:
+                self._discipline.blame(asker, Severity.MID, trio.current_time())
+        if not answers:
+            raise TransportError(f"{self.peer_id} refused the request")
+        self._counters.requests_served += 1
+        return answers[0]
+
+    def _report_bug(self, error: Exception) -> None:
+        self._counters.bugs += 1
+        self._on_bug(error)
+
+    async def connect(self, multiaddr: str) -> None:
+        """Open a link in both directions, or `TransportError`."""
+        await trio.lowlevel.checkpoint()
+        peer_id = _peer_of(multiaddr)
+        other = self._hub.node(peer_id)
+        if other is None or not self._hub.reachable(self.peer_id, peer_id):
+            raise TransportError(f"no node at {multiaddr}")
+        if not (self.accepts(peer_id) and other.accepts(self.peer_id)):
+            raise TransportError(f"{peer_id} and this node do not want each other")
+        self.add(peer_id, Direction.OUTBOUND)
+        other.add(self.peer_id, Direction.INBOUND)
+
+    def accepts(self, peer_id: str) -> bool:
+        """Whether this node would connect with that peer now."""
+        return peer_id != self.peer_id and self._discipline.allows(peer_id, trio.current_time())
+
+    def add(self, peer_id: str, direction: Direction) -> None:
+        """Note an open link."""
+        now_seconds = trio.current_time()
+        bucket = TokenBucket(self._limits.messages, now_seconds)
+        self._connections.setdefault(peer_id, _Connection(now_seconds, direction, bucket))
+
+    def drop(self, peer_id: str) -> None:
+        """Note a link that ended."""
+        self._connections.pop(peer_id, None)
+        self._intake.forget_peer(peer_id)
+
+    def post(self, mail: _Mail) -> None:
+        """Put mail into this node's box."""
+        heapq.heappush(self._mail, mail)
+        self._mail_came.set()
+
+    async def _deliver_next(self) -> None:
+        wait_seconds = self._mail[0].due_seconds - trio.current_time() if self._mail else float("inf")
+        if wait_seconds > 0:
+            self._mail_came = trio.Event()
+            with trio.move_on_after(wait_seconds):
+                await self._mail_came.wait()
+            return  # newer mail may be due earlier
+        await trio.lowlevel.checkpoint()
+        self._open(heapq.heappop(self._mail))
+
+    def _open(self, mail: _Mail) -> None:
+        connection = self._connections.get(mail.sender)
+        if connection is None:
+            return
+        now_seconds = trio.current_time()
+        if not connection.messages.take(1, now_seconds):
+            self._discipline.note_flood(mail.sender, now_seconds)
+        elif self._intake.take(mail.topic, mail.data, mail.sender, now_seconds):
+            self._forward(mail.topic, mail.data, came_from=mail.sender)
+
+    def _forward(self, topic: str, data: bytes, *, came_from: str) -> int:
+        receivers = [peer_id for peer_id in sorted(self._connections) if peer_id != came_from]
+        for peer_id in receivers:
+            self._hub.carry(self.peer_id, peer_id, topic, data)
+        return len(receivers)
+
+    def _expel(self, peer_id: str) -> None:
+        if peer_id not in self._connections:
+            return
+        self._counters.disconnects += 1
+        self.drop(peer_id)
+        other = self._hub.node(peer_id)
+        if other is not None:
+            other.drop(self.peer_id)
+
+    def _describe(self, peer_id: str) -> PeerInfo:
+        connection = self._connections[peer_id]
+        return PeerInfo(
+            peer_id=peer_id,
+            addresses=(f"/memory/{peer_id}/p2p/{peer_id}",),
+            connected_since_seconds=trio.current_time() - connection.since_seconds,
+            direction=connection.direction,
+            in_mesh=True,
+            score=self.score(peer_id),
+            received=self._intake.received_by_peer[peer_id],
+            rejected=self._intake.rejected_by_peer[peer_id],
+            remote_host=node.host if (node := self._hub.node(peer_id)) else None,
+        )
+
+
+def _peer_of(multiaddr: str) -> str:
+    _, found, peer_id = multiaddr.rpartition("/p2p/")
+    if not found or not peer_id:
+        raise TransportError(f"{multiaddr} does not end in /p2p/ and a peer id")
+    return peer_id

@@ -1,0 +1,172 @@
+"""`sapo ledger bond`, `exit` and `withdraw`: what an auditor stakes, loses, stakes again and takes out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import trio
+from support.auditor_harness import AUDITORS, WORKERS, AuditorHarness, World, agree, refuse
+from support.ledger import (
+    AUDITOR_BOND,
+    CHALLENGE_SECONDS,
+    DEPLOYER,
+    EPOCH_SECONDS,
+    keys,
+    make_root,
+    refused_as,
+    sign,
+)
+
+from sapo_client.account.bonds import bond, leave, withdraw
+from sapo_client.account.ledger_commands import status
+from sapo_client.account.ledger_session import Facts, moment
+from sapo_client.config import Config
+from sapo_client.errors import SapoError
+from sapo_client.ledger import transactions as tx
+from sapo_client.ledger.fraud import Equivocation
+from sapo_client.ledger.records import Stake
+from sapo_client.node.runtime.statements import Words
+from sapo_verification.jail.checkers import CheckerPool
+
+AUDITOR = AUDITORS[0]
+EPOCH = 3
+EXIT_SECONDS = CHALLENGE_SECONDS + 2 * EPOCH_SECONDS
+WHOLE = 10**18
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    created = World.create(tmp_path)
+    yield created
+    created.chain.close()
+
+
+@pytest.fixture
+def office(world: World) -> AuditorHarness:
+    return AuditorHarness(world, AUDITOR, CheckerPool(world.manifest.suite))
+
+
+def give(world: World, tokens: int) -> None:
+    token = world.contracts.token
+    world.chain.send(DEPLOYER, token.address, token.transfer(AUDITOR.account, tokens))
+
+
+def slash(world: World) -> None:
+    """The auditor signs two roots for one epoch, and somebody proves it."""
+    a, b = make_root(EPOCH), make_root(EPOCH, archive=8)
+    (of_a,), (of_b,) = (sign(root, world.contracts.domain, [keys(AUDITOR.number)]) for root in (a, b))
+    world.contracts.prove(Equivocation(a, b, of_a, of_b))
+
+
+def standing(*, tokens: int, bonded: int, exiting: int = 0, until: int | None = None) -> Facts:
+    return {
+        "tokens": tokens / WHOLE,
+        "auditor": True,
+        "tokens bonded": bonded / WHOLE,
+        "bond needed": AUDITOR_BOND / WHOLE,
+        "bond suffices": bonded >= AUDITOR_BOND,
+        "tokens exiting": exiting / WHOLE,
+        "withdrawable from": None if until is None else moment(until),
+    }
+
+
+def done(done: str = "as asked", **known: int) -> Facts:
+    return {"account": str(AUDITOR.account), "done": done, **standing(**known)}
+
+
+def test_a_slashed_auditor_bonds_again_and_its_signature_counts_again(
+    world: World, office: AuditorHarness
+) -> None:
+    contracts, config = world.contracts, office.config()
+    root = make_root(EPOCH + 1)
+    signatures = sign(root, contracts.domain, [keys(person.number) for person in AUDITORS[:2]])
+    slash(world)
+    assert contracts.vault.stake(AUDITOR.account) == Stake(0, 0, 0)
+    assert refused_as(lambda: contracts.post(root, signatures)) == "NotBonded"
+    give(world, AUDITOR_BOND + 7)
+    told = status(config)
+    assert {name: told[name] for name in standing(tokens=0, bonded=0)} == standing(tokens=108, bonded=0)
+
+    shown: list[Words] = []
+    assert bond(config, None, shown.extend) == done(tokens=7, bonded=AUDITOR_BOND)
+    assert [(words["transaction"], words["tokens"]) for words in shown] == [
+        ("SapoToken.approve", "0.000000000000000101"),
+        ("StakeVault.deposit", "0.000000000000000101"),
+    ]
+    contracts.post(root, signatures)
+    live = contracts.ledger.live()
+    assert live is not None
+    assert live.root == root
+
+
+def test_what_is_bonded_is_taken_out_after_its_delay(world: World, office: AuditorHarness) -> None:
+    config, vault = office.config(), world.contracts.vault
+    assert leave(config, 40, agree)["bond suffices"] is False
+    assert leave(config, None, agree)["tokens bonded"] == 0
+    until = world.chain.engine.head.timestamp + EXIT_SECONDS
+    assert vault.stake(AUDITOR.account) == Stake(0, AUDITOR_BOND, until)
+    world.chain.now_seconds = until
+    assert withdraw(config, agree) == done(tokens=AUDITOR_BOND, bonded=0)
+    assert bond(config, 100, agree) == done(tokens=1, bonded=100)
+    assert bond(config, 1, agree) == done(tokens=0, bonded=AUDITOR_BOND)
+
+
+def test_what_is_exiting_is_not_withdrawn_too_early(world: World, office: AuditorHarness) -> None:
+    config = office.config()
+    world.chain.now_seconds = time.time() + 60  # the command reads today's clock
+    told = leave(config, 40, agree)
+    until = world.chain.engine.head.timestamp + EXIT_SECONDS
+    assert told == done(tokens=0, bonded=AUDITOR_BOND - 40, exiting=40, until=until)
+    with pytest.raises(SapoError, match=f"may be withdrawn from {moment(until)}") as refusal:
+        withdraw(config, refuse)
+    assert "again then" in refusal.value.hint
+
+
+REFUSED: dict[str, Callable[[Config], Facts]] = {
+    "0.000000000000000101 suffice": lambda config: bond(config, None, refuse),
+    "holds 0 tokens, and 0.000000000000000005 are to be": lambda config: bond(config, 5, refuse),
+    "has 0.000000000000000101 tokens bonded": lambda config: leave(config, AUDITOR_BOND + 1, refuse),
+    "nothing is on its way out": lambda config: withdraw(config, refuse),
+    "nothing was signed": lambda config: leave(config, 1, refuse),
+}
+
+
+def test_what_cannot_be_done_is_said_and_nothing_is_queued(world: World, office: AuditorHarness) -> None:
+    nonce = tx.next_nonce(world.chain.rpc, AUDITOR.account)
+    for text, command in REFUSED.items():
+        with pytest.raises(SapoError, match=text) as refusal:
+            command(office.config())
+        assert refusal.value.hint
+    assert trio.run(office.ledger.pending) == 0
+    assert tx.next_nonce(world.chain.rpc, AUDITOR.account) == nonce
+
+
+def test_a_bond_of_somebody_who_does_not_audit_is_refused(world: World) -> None:
+    worker = AuditorHarness(world, WORKERS[0], CheckerPool(world.manifest.suite), audits=False)
+    with pytest.raises(SapoError, match="is no auditor of this swarm"):
+        bond(worker.config(), 5, refuse)
+    with pytest.raises(SapoError, match="has 0 tokens bonded"):
+        leave(worker.config(), None, refuse)
+
+
+def test_a_bond_that_was_broken_off_is_seen_through_once(world: World, office: AuditorHarness) -> None:
+    """Nothing new is signed by the second command: what the first one queued is what was agreed to."""
+    slash(world)
+    give(world, 300)
+    assert trio.run(office.ledger.bond, AUDITOR_BOND)
+    assert not trio.run(office.ledger.bond, AUDITOR_BOND)
+    office.ledger.close()  # nobody sends it: the process has ended
+    finished = "the bond that was asked for earlier, nothing new"
+    assert bond(office.config(), None, refuse) == done(finished, tokens=199, bonded=AUDITOR_BOND)
+    assert bond(office.config(), AUDITOR_BOND, agree) == done(tokens=98, bonded=2 * AUDITOR_BOND)
+
+
+def test_an_exit_that_a_slash_overtakes_is_refused_for_good(world: World, office: AuditorHarness) -> None:
+    slash_first = lambda _: slash(world)  # noqa: E731  # between the look at the stake and the transaction
+    with pytest.raises(SapoError, match="the contract refuses the exit") as refusal:
+        leave(office.config(), 40, slash_first)
+    assert "sapo ledger status" in refusal.value.hint
+    assert trio.run(office.ledger.pending) == 0

@@ -1,0 +1,232 @@
+"""An epoch's root, recomputed by a stranger: from an archive, from a file; whole, incomplete, bent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import trio
+from support.auditor_harness import AUDITORS, KINDS, WORKERS, Funded, World
+from support.ledger import BUDGET_POINTS, POINTS_CAP, ServedChain, keys, sign
+
+from sapo_client import keystore
+from sapo_client.account import ledger_commands
+from sapo_client.account.epoch_audit import EXPLAINED, audit, export, verify
+from sapo_client.config import Config, LedgerConfig, SwarmConfig
+from sapo_client.errors import SapoError
+from sapo_client.node.runtime.statements import Words
+from sapo_client.paths import DataDir
+from sapo_protocol.contributions import Approval, Proposal, Share, Tally, settle
+from sapo_protocol.envelope import parse_envelope, seal
+from sapo_protocol.identifiers import Account, ContentId, Digest
+from sapo_protocol.manifest_file import manifest_to_json
+from sapo_verification.admission.certificates import CertificateBook
+from sapo_verification.admission.contribution_store import ContributionStore
+
+EPOCH = 3
+ALICE, BOB = (person.account for person in WORKERS)
+STRANGER = Funded(14)
+CAP = POINTS_CAP
+EVIDENCE = Digest(bytes(32))
+
+
+class Desk:
+    """A data directory with what a node heard, and the posting that came of it."""
+
+    def __init__(self, root: Path, world: World) -> None:
+        self.world, self.manifest = world, world.manifest
+        self.data = DataDir(root / "node").create()
+        self.data.manifest.write_text(manifest_to_json(self.manifest), encoding="utf-8")
+        self._archive = ContributionStore(self.data.database, self.manifest.swarm_id)
+        book = CertificateBook(self.manifest, self.data.database)
+        for person in (*AUDITORS, STRANGER):
+            begin = self.manifest.genesis_seconds
+            certificate = person.certificate(self.manifest, begin, begin + 86_400)
+            book.judge(certificate.to_bytes(), begin)
+
+    @property
+    def config(self) -> Config:
+        """For commands in this directory."""
+        urls = LedgerConfig(rpc_urls=(self.world.chain.url,))
+        return Config(data_dir=self.data.root, ledger=urls)
+
+    def hear(self, person: Funded, message: Tally | Proposal | Approval) -> ContentId:
+        """A message that somebody signed."""
+        kind = KINDS[type(message)]
+        envelope = seal(kind, self.manifest.swarm_id, message.to_payload(), person.seed)
+        self._archive.add(envelope.content_id, kind, message, envelope.to_bytes())
+        return envelope.content_id
+
+    def tally(self, person: Funded, alice: int, bob: int) -> tuple[ContentId, Tally]:
+        """An auditor's count."""
+        points = tuple(sorted(((ALICE, alice), (BOB, bob))))
+        tally = Tally(person.node, person.account, EPOCH, points, EVIDENCE)
+        return self.hear(person, tally), tally
+
+    def post(
+        self,
+        taken: Sequence[tuple[ContentId, Tally]],
+        shares: tuple[Share, ...] | None = None,
+        *,
+        budget: int = BUDGET_POINTS,
+    ) -> ContentId:
+        """The posting of a proposal by the first auditor, signed by a quorum."""
+        proposer = AUDITORS[0]
+        settled = settle([tally for _, tally in taken], {}, points_per_epoch=CAP, epoch_budget=budget)
+        ids = tuple(sorted(id_ for id_, _ in taken))
+        proposal = Proposal(proposer.node, proposer.account, EPOCH, ids, shares or settled)
+        content_id = self.hear(proposer, proposal)
+        contracts = self.world.contracts
+        root = proposal.root(content_id)
+        contracts.post(root, sign(root, contracts.domain, [keys(person.number) for person in AUDITORS[:2]]))
+        return content_id
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    created = World.create(tmp_path)
+    yield created
+    created.chain.close()
+
+
+@pytest.fixture
+def desk(tmp_path: Path, world: World) -> Desk:
+    return Desk(tmp_path, world)
+
+
+def row(account: Account, posted: int, by_all: int, *counts: int) -> dict[str, object]:
+    return {"account": str(account), "posted": posted, "all tallies": by_all, "counts": list(counts)}
+
+
+def test_a_root_is_explained_by_the_tallies_behind_it(desk: Desk, tmp_path: Path) -> None:
+    tallies = dict(desk.tally(person, 5, 2 + index) for index, person in enumerate(AUDITORS))
+    desk.post(list(tallies.items()))
+    told = audit(desk.config, EPOCH)
+    heard = [tallies[id_] for id_ in sorted(tallies)]
+    assert {**told, "root": "", "accounts": sorted(told["accounts"], key=str)} == {
+        "epoch": EPOCH,
+        "state": "can be challenged",
+        "root": "",
+        "total": 8,
+        "budget": BUDGET_POINTS,
+        "quorum": 2,
+        "verdict": EXPLAINED,
+        "paid as by all tallies": True,
+        "tallies": [
+            {"auditor": str(t.account), "taken": True, "points": sum(dict(t.points).values())} for t in heard
+        ],
+        "accounts": sorted(
+            (row(a, n, n, *(dict(t.points)[a] for t in heard)) for a, n in ((ALICE, 5), (BOB, 3))), key=str
+        ),
+    }
+    desk.world.contracts.finalise()
+    assert audit(desk.config, EPOCH) == {**told, "state": "final"}
+
+
+def test_a_stranger_comes_to_the_same_from_a_file(desk: Desk, tmp_path: Path) -> None:
+    desk.post([desk.tally(person, 5, 3) for person in AUDITORS])
+    file = tmp_path / "epoch.json"
+    assert export(desk.config, EPOCH, file) == {"file": str(file), "epoch": EPOCH, "messages": 4}
+    stranger = Config(
+        data_dir=tmp_path / "nowhere",
+        swarm=SwarmConfig(manifest=desk.data.manifest),
+        ledger=desk.config.ledger,
+    )
+    assert verify(stranger, file) == audit(desk.config, EPOCH)
+    with pytest.raises(SapoError, match="cannot write"):
+        export(desk.config, EPOCH, file)
+    with pytest.raises(SapoError, match="nothing of epoch 9"):
+        export(desk.config, 9, tmp_path / "other.json")
+    with pytest.raises(SapoError, match="no node ever ran"):
+        audit(stranger, EPOCH)
+
+
+def test_what_is_missing_or_forged_in_a_file_explains_nothing(desk: Desk, tmp_path: Path) -> None:
+    taken = [desk.tally(person, 5, 3) for person in AUDITORS]
+    content_id = desk.post(taken)
+    file = tmp_path / "epoch.json"
+    export(desk.config, EPOCH, file)
+    document = json.loads(file.read_text())
+    proposal = next(m for m in document["messages"] if content_id == _id(desk, m))
+    tallies = [m for m in document["messages"] if m != proposal]
+
+    def verdict(**changes: object) -> str:
+        file.write_text(json.dumps({**document, **changes}))
+        return str(verify(desk.config, file)["verdict"])
+
+    assert verdict() == EXPLAINED
+    assert verdict(messages=tallies).startswith("unknown")
+    assert verdict(messages=[proposal, *tallies[1:]]).startswith("FALSE, or tallies are missing")
+    assert verdict(certificates=document["certificates"][1:]) != EXPLAINED
+    flipped = tallies[0][:-1] + ("0" if tallies[0][-1] != "0" else "1")
+    assert verdict(messages=[proposal, flipped, *tallies[1:]]).startswith("FALSE, or")
+    for changes in ({"format": "other"}, {"messages": ["zz"]}, {"more": 1}, {"epoch": "3"}):
+        with pytest.raises(SapoError, match="no epoch dossier"):
+            verdict(**changes)
+    with pytest.raises(SapoError, match="another swarm"):
+        verdict(swarm_id="00" * 32)
+
+
+def _id(desk: Desk, message: str) -> ContentId:
+    return parse_envelope(bytes.fromhex(message), desk.manifest.swarm_id).content_id
+
+
+def test_tallies_that_a_proposer_left_out_are_seen(desk: Desk) -> None:
+    liar, *honest = AUDITORS
+    denied, (counted, _) = desk.tally(liar, 0, 3), [desk.tally(person, 5, 3) for person in honest]
+    desk.post([denied, counted])
+    told = audit(desk.config, EPOCH)
+    assert (told["verdict"], told["paid as by all tallies"]) == (EXPLAINED, False)
+    assert sorted((t["taken"], t["points"]) for t in told["tallies"]) == [(False, 8), (True, 3), (True, 8)]
+    paid = {each["account"]: (each["posted"], each["all tallies"]) for each in told["accounts"]}
+    assert paid == {str(ALICE): (0, 5), str(BOB): (3, 3)}
+
+
+def test_who_is_no_auditor_is_not_counted(desk: Desk) -> None:
+    taken = [desk.tally(person, 5, 3) for person in AUDITORS]
+    desk.tally(STRANGER, 16, 0)
+    desk.post(taken)
+    told = audit(desk.config, EPOCH)
+    assert (told["verdict"], len(told["tallies"])) == (EXPLAINED, 3)
+
+
+def test_shares_that_do_not_follow_are_called_false(desk: Desk) -> None:
+    taken = [desk.tally(person, 5, 3) for person in AUDITORS]
+    tallies = [tally for _, tally in taken]
+    first, second = settle(tallies, {}, points_per_epoch=CAP, epoch_budget=BUDGET_POINTS)
+    desk.post(taken, (replace(first, points=9, cumulative=9), second))
+    assert audit(desk.config, EPOCH)["verdict"].startswith("FALSE, or tallies are missing")
+
+
+def test_an_epoch_that_was_not_posted_or_another_chain_is_said(desk: Desk) -> None:
+    with pytest.raises(SapoError, match="nothing was posted for epoch 3"):
+        audit(desk.config, EPOCH)
+    with pytest.raises(SapoError, match="no RPC end point"):
+        audit(Config(data_dir=desk.data.root), EPOCH)
+    other = ServedChain(desk.data.root / "other.sqlite", chain_id=99)
+    with pytest.raises(SapoError, match="99"):
+        audit(Config(data_dir=desk.data.root, ledger=LedgerConfig(rpc_urls=(other.url,))), EPOCH)
+    other.close()
+
+
+async def test_a_key_is_registered_without_a_node(world: World, tmp_path: Path) -> None:
+    key, manifest = tmp_path / "key.json", tmp_path / "manifest.json"
+    keystore.create(key, None, node_seed=STRANGER.seed, account_key=STRANGER.secret)
+    manifest.write_text(manifest_to_json(world.manifest), encoding="utf-8")
+    config = Config(
+        identity=str(key),
+        data_dir=tmp_path / "new",
+        swarm=SwarmConfig(manifest=manifest),
+        ledger=LedgerConfig(rpc_urls=(world.chain.url,)),
+    )
+    facts = {"account": str(STRANGER.account), "node": str(STRANGER.node), "registered": True}
+    shown: list[Words] = []
+    for before in (False, True):
+        told = await trio.to_thread.run_sync(ledger_commands.register, config, shown.extend)
+        assert told == facts | {"before": before}
+    assert world.contracts.registry.live_nodes(STRANGER.account) == (STRANGER.node,)
+    (words,) = shown  # what is registered already is not signed again
+    assert (words["transaction"], words["node key"]) == ("NodeRegistry.register", f"0x{STRANGER.node.hex()}")

@@ -1,0 +1,112 @@
+"""One policy, one suite, and one story of two nodes that several tests read."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import trio
+from support.nodes import Home, manifest_of, until
+from support.weekday_policy import FAMILY, make_weekday_policy
+
+from sapo_client.node.app import Node
+from sapo_client.swarm.simulated.memory import MemoryHub
+from sapo_protocol.suite import Suite
+from sapo_verification.suites.catalogue import suite
+
+SOURCES = os.pathsep.join(path for path in sys.path if path)
+
+STEPS = 5
+SHARED_STEPS = 2
+
+
+@pytest.fixture(autouse=True)
+def _children_find_the_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", SOURCES)
+
+
+@pytest.fixture(scope="session")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a policy that is right once in seven completions."""
+    return make_weekday_policy(tmp_path_factory.mktemp("policy") / "weekdays")
+
+
+@pytest.fixture(scope="session")
+def weekdays() -> Suite:
+    """The suite of the one family that the policy knows, with its genuine sample digest."""
+    return suite("nano", [FAMILY])
+
+
+@dataclass
+class Story:
+    """Two nodes that trained together; then the first was stopped and started again, and meanwhile the
+    second one's learner was killed.
+
+    Attributes:
+        exit_codes: of the first node's two runs and of the second node.
+        reports: the first node's answers through its control API, while both ran.
+        stopped_at: the first node's step when it was stopped.
+    """
+
+    first: Home
+    second: Home
+    exit_codes: list[int]
+    reports: dict[str, str]
+    stopped_at: int
+
+    @property
+    def homes(self) -> tuple[tuple[Home, Home], tuple[Home, Home]]:
+        """Each node with the other."""
+        return (self.first, self.second), (self.second, self.first)
+
+
+@pytest.fixture(scope="session")
+def story(policy: Path, weekdays: Suite, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    """The story; all of it in one swarm without a chain, within one epoch."""
+    root, manifest = tmp_path_factory.mktemp("story"), manifest_of(weekdays)
+    first, second = (Home(root / f"{number}", number, manifest, policy) for number in (1, 2))
+    interrupt = signal.getsignal(signal.SIGINT)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", SOURCES)
+        yield trio.run(_tell, first, second)
+    signal.signal(signal.SIGINT, interrupt)  # two nodes in one process do not end in the order they came
+
+
+async def _tell(first: Home, second: Home) -> Story:
+    hub, codes = MemoryHub(), list[int]()
+
+    async def run(node: Node) -> None:
+        codes.append(await node.run())
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run, first.node(hub, neighbours=[second]))
+        nursery.start_soon(run, second.node(hub, neighbours=[first]))
+        await until(lambda: _has_learned_from_others(first) and _has_learned_from_others(second))
+        reports = {name: json.dumps(await first.get(name)) for name in ("status", "peers", "rollouts")}
+        await first.stop()
+        await until(lambda: codes)
+        stopped_at = int(str(first.events("stopped")[-1]["step"]))
+        second.kill_learner()
+        nursery.start_soon(run, first.node(hub, neighbours=[second]))
+        await until(lambda: _has_learned_from_others(first, since_step=stopped_at))
+        await until(lambda: _steps_after_the_death(second) > 1)
+        await first.stop()
+        await second.stop()
+    return Story(first, second, codes, reports, stopped_at)
+
+
+def _has_learned_from_others(home: Home, since_step: int = 0) -> bool:
+    steps = [step for step in home.events("step") if int(str(step["step"])) > since_step]
+    shared = sum(bool(step["external"]) for step in steps)
+    return len(steps) >= STEPS and shared >= SHARED_STEPS and len(home.events("peer_connected")) > 0
+
+
+def _steps_after_the_death(home: Home) -> int:
+    events = [event["event"] for event in home.events("step", "learner_restarted")]
+    return len(events) - 1 - events.index("learner_restarted") if "learner_restarted" in events else 0

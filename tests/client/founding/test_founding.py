@@ -1,0 +1,173 @@
+"""Founding a swarm on a chain: what it shows, what it refuses, and that it goes on where it was ended."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.ledger import AUDITORS, DEPLOYER, STRANGER, ServedChain, address
+
+from sapo_client.errors import SapoError
+from sapo_client.founding.contracts import fund
+from sapo_client.founding.quote import Quote, QuotedTransaction, coins, require_coins
+from sapo_client.founding.swarm import Founding, SwarmTerms, faucet_of, safe_quorum
+from sapo_client.ledger import transactions as tx
+from sapo_client.ledger.contract import EpochLedgerContract, Token
+from sapo_client.ledger.errors import LedgerError, LedgerUnavailable
+from sapo_client.ledger.outbox import Outbox
+from sapo_client.testnet import plan
+from sapo_protocol.identifiers import Account, Digest
+from sapo_protocol.manifest_file import manifest_from_json
+from sapo_protocol.suite import Suite
+from sapo_verification.suites import catalogue
+
+NEWCOMER = Account(bytes(19) + b"\x07")
+SUITE = Suite(catalogue.REASONING_GYM, (catalogue.family("basic_arithmetic", "nano"),), Digest(bytes(32)))
+"""One family without samples: deriving a whole suite's takes longer than everything else here."""
+
+WISH = SwarmTerms(
+    name="here",
+    auditors=tuple(map(address, AUDITORS)),
+    quorum=3,
+    epoch_seconds=60,
+    bootstrap=("/ip4/127.0.0.1/tcp/4001",),
+    finality_seconds=0,
+    faucet_coins=2.0,
+    coins_per_drip=0.5,
+)
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> Iterator[ServedChain]:
+    served = ServedChain(tmp_path / "chain.sqlite")
+    yield served
+    served.close()
+
+
+def begin(chain: ServedChain, folder: Path, wish: SwarmTerms = WISH) -> Founding:
+    return Founding(folder, [chain.url], DEPLOYER, wish)
+
+
+def test_what_is_quoted_is_what_is_sent(chain: ServedChain, tmp_path: Path) -> None:
+    begun = begin(chain, tmp_path / "swarm")
+    quoted = begun.quote()
+    assert (quoted.chain_id, quoted.unsent) == (begun.chain_id, len(quoted.steps))
+    assert [step.value_wei for step in quoted.steps if step.value_wei] == [2 * 10**18]
+    before = balance(chain, DEPLOYER.address)
+    manifest = begun.carry_out(SUITE)
+    assert tx.next_nonce(chain.rpc, address(DEPLOYER)) == len(quoted.steps)
+    assert before - balance(chain, DEPLOYER.address) <= quoted.most_wei
+    assert begun.quote().most_wei == 0
+    assert {step.does for step in quoted.steps} >= {"create EpochLedger", "call SapoToken.transfer"}
+    assert manifest_from_json((tmp_path / "swarm" / "manifest.json").read_text()) == manifest
+
+
+def test_the_manifest_names_what_lies_on_the_chain(chain: ServedChain, tmp_path: Path) -> None:
+    manifest = begin(chain, tmp_path / "swarm").carry_out(SUITE)
+    assert manifest.ledger is not None
+    ledger = EpochLedgerContract(chain.rpc, manifest.ledger)
+    assert ledger.clock() == (manifest.genesis_seconds, manifest.epoch_seconds)
+    assert ledger.auditors() == (WISH.auditors, WISH.quorum)
+    assert (manifest.name, manifest.bootstrap, manifest.limits) == (
+        "here",
+        WISH.bootstrap,
+        plan.LIMITS,
+    )
+
+
+def test_the_faucet_serves_a_newcomer_once_a_day(chain: ServedChain, tmp_path: Path) -> None:
+    manifest = begin(chain, tmp_path / "swarm").carry_out(SUITE)
+    faucet = faucet_of(tmp_path / "swarm")
+    fund([chain.url], DEPLOYER, faucet, NEWCOMER)
+    assert manifest.ledger is not None
+    token: Token = EpochLedgerContract(chain.rpc, manifest.ledger).distributor().token()
+    assert token.balance(NEWCOMER) == 100 * 10**18
+    assert balance(chain, "0x" + NEWCOMER.hex()) == 10**18 // 2
+    with pytest.raises(LedgerError, match="within the last day"):
+        fund([chain.url], DEPLOYER, faucet, NEWCOMER)
+    with pytest.raises(SapoError, match="no swarm was founded"):
+        faucet_of(tmp_path)
+
+
+def balance(chain: ServedChain, holder: str) -> int:
+    return int(chain.request("eth_getBalance", holder, "latest")["result"], 16)
+
+
+@pytest.mark.parametrize("sent", [0, pytest.param(2, marks=pytest.mark.long), 5])
+def test_an_ended_founding_goes_on_behind_what_it_has_sent(
+    chain: ServedChain, tmp_path: Path, sent: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end comes when the chain has a transaction and the outbox does not know it yet."""
+    begun = begin(chain, tmp_path / "swarm")
+    planned = len(begun.quote().steps)
+    with monkeypatch.context() as patch:
+        patch.setattr(Outbox, "confirm", _end_at(sent))
+        with pytest.raises(KeyboardInterrupt):
+            begun.carry_out(SUITE)
+    manifest = begin(chain, tmp_path / "swarm").carry_out(SUITE)
+    assert tx.next_nonce(chain.rpc, address(DEPLOYER)) == planned
+    assert begin(chain, tmp_path / "swarm").finished() == manifest == begun.carry_out(SUITE)
+    assert tx.next_nonce(chain.rpc, address(DEPLOYER)) == planned
+
+
+def _end_at(number: int) -> object:
+    confirm, left = Outbox.confirm, [number]
+
+    def ending(outbox: Outbox, *arguments: object, **named: object) -> None:
+        if not left[0]:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        confirm(outbox, *arguments, **named)  # type: ignore[arg-type]
+
+    return ending
+
+
+def test_other_settings_are_another_swarm(chain: ServedChain, tmp_path: Path) -> None:
+    begin(chain, tmp_path / "swarm").quote()
+    for wish, told in (
+        (replace(WISH, epoch_seconds=61), "another epoch seconds: 60, not 61"),
+        (replace(WISH, quorum=2), "another quorum: 3, not 2"),
+    ):
+        with pytest.raises(SapoError, match=told):
+            begin(chain, tmp_path / "swarm", wish).quote()
+    with pytest.raises(SapoError, match="another founder"):
+        Founding(tmp_path / "swarm", [chain.url], STRANGER, WISH).carry_out(SUITE)
+
+
+def test_another_chain_is_refused(chain: ServedChain, tmp_path: Path) -> None:
+    begin(chain, tmp_path / "swarm").quote()
+    other = ServedChain(tmp_path / "other.sqlite", chain_id=99)
+    with pytest.raises(SapoError, match="another chain id"):
+        begin(other, tmp_path / "swarm").carry_out(SUITE)
+    other.close()
+    with pytest.raises(LedgerUnavailable):
+        begin(other, tmp_path / "swarm")
+
+
+def test_a_main_network_is_refused(tmp_path: Path) -> None:
+    mainnet = ServedChain(tmp_path / "main.sqlite", chain_id=1)
+    with pytest.raises(LedgerError, match="coins are money"):
+        begin(mainnet, tmp_path / "swarm")
+    mainnet.close()
+
+
+def test_who_cannot_pay_is_told_how_much_is_missing() -> None:
+    poor = Quote(
+        5, (QuotedTransaction("create X", 1000, 10**18),), fee_wei=10**12, balance_wei=10**17, unsent=1
+    )
+    with pytest.raises(LedgerError, match=r"holds 0\.1 coins on chain 5; up to 1\.00125 are needed"):
+        require_coins(poor, NEWCOMER)
+    require_coins(replace(poor, unsent=0), NEWCOMER)
+    assert coins(10**18) == "1"
+
+
+@given(st.integers(1, 64))
+def test_a_safe_quorum_leaves_a_minority_without_the_median(auditors: int) -> None:
+    quorum, minority = safe_quorum(auditors), (auditors - 1) // 2
+    assert quorum <= auditors
+    honest = quorum - minority  # at least so many of the chosen tallies, however they are chosen
+    lower_median = (quorum - 1) // 2
+    assert honest > lower_median  # no lie stands at the median when lies are the highest
+    assert minority <= lower_median  # nor when they are the lowest

@@ -1,0 +1,157 @@
+"""What an archive proves: each kind of false posting, so that the contract is convinced, and no true one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.auditor_harness import AUDITORS, CROWD
+from support.ledger import POINTS_CAP, Contracts, found, keys, sign
+from support.swarm import make_manifest
+
+from sapo_client.ledger.fraud import ContributionSum, CumulativeDecrease, CumulativeSum, OverCap, Unearned
+from sapo_client.ledger.records import EpochRecord
+from sapo_client.ledger.service import LedgerClient
+from sapo_client.node.auditing.disputes import Dispute, find_fraud
+from sapo_client.node.auditing.watchtower import LedgerWatchtower, WatchtowerParts
+from sapo_client.observe.events import EventLog, read_events
+from sapo_protocol.contributions import Proposal, Share
+from sapo_protocol.eip712 import EpochRoot
+from sapo_protocol.envelope import Kind, seal
+from sapo_protocol.identifiers import ContentId
+from sapo_verification.admission.contribution_store import ContributionStore
+
+A, B, C, D = sorted(person.account for person in CROWD)
+FIRST = (Share(A, 3, 3), Share(B, 1, 1), Share(C, 2, 2))
+SECOND = (Share(A, 1, 4), Share(B, 0, 1), Share(C, 4, 6), Share(D, 2, 2))
+
+
+class Book:
+    """An archive, and the contracts that its proposals are posted to."""
+
+    def __init__(self, contracts: Contracts, path: Path) -> None:
+        self.contracts = contracts
+        self.archive = ContributionStore(path, make_manifest().swarm_id)
+
+    def propose(self, epoch: int, shares: tuple[Share, ...]) -> EpochRoot:
+        """The root of a proposal that the archive holds."""
+        author = AUDITORS[0]
+        proposal = Proposal(author.node, author.account, epoch, (ContentId(bytes(32)),), shares)
+        envelope = seal(Kind.PROPOSAL, make_manifest().swarm_id, proposal.to_payload(), author.seed)
+        self.archive.add(envelope.content_id, Kind.PROPOSAL, proposal, envelope.to_bytes())
+        return proposal.root(envelope.content_id)
+
+    def post(self, root: EpochRoot) -> Dispute:
+        """A posting under the chain's eyes; whatever is false in it, it names the root that is final."""
+        root = replace(root, base_root=self.contracts.base_root)
+        self.contracts.post(root, sign(root, self.contracts.domain))
+        record = self.contracts.history.last()
+        last = record.root if record else None
+        return Dispute(root, last, self.contracts.distributor.granted_points(), POINTS_CAP)
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Iterator[Book]:
+    contracts = found(tmp_path / "chain.sqlite")
+    yield Book(contracts, tmp_path / "archive.sqlite")
+    contracts.chain.close()
+
+
+def over_cap(book: Book) -> EpochRoot:
+    most = POINTS_CAP + 1
+    return book.propose(1, (Share(A, most, 3 + most), *SECOND[1:]))
+
+
+def a_wrong_total(book: Book) -> EpochRoot:
+    return replace(book.propose(1, SECOND), total=8)
+
+
+def more_than_granted(book: Book) -> EpochRoot:
+    return book.propose(1, (*SECOND[:3], Share(D, 2, 50)))
+
+
+def a_dropped_account(book: Book) -> EpochRoot:
+    return book.propose(1, (SECOND[0], *SECOND[2:]))
+
+
+def moved_points(book: Book) -> EpochRoot:
+    return book.propose(1, (SECOND[0], Share(B, 0, 0), Share(C, 4, 7), SECOND[3]))
+
+
+def shifted_points(book: Book) -> EpochRoot:
+    told = book.propose(1, SECOND)
+    kept = (Share(A, 1, 5), Share(B, 0, 1), Share(C, 4, 5), Share(D, 2, 2))
+    return replace(told, cumulative_root=book.propose(1, kept).cumulative_root)
+
+
+def a_foreign_cumulative_root(book: Book) -> EpochRoot:
+    other = book.propose(1, (*SECOND[:3], Share(D, 3, 3)))
+    return replace(book.propose(1, SECOND), cumulative_root=other.cumulative_root)
+
+
+@pytest.mark.parametrize(
+    ("lie", "kind"),
+    [
+        (over_cap, OverCap),
+        (a_wrong_total, ContributionSum),
+        (more_than_granted, CumulativeSum),
+        (a_dropped_account, CumulativeSum),
+        (moved_points, CumulativeDecrease),
+        (shifted_points, Unearned),
+        (a_foreign_cumulative_root, CumulativeSum),
+    ],
+)
+def test_each_lie_is_found_and_convicted(book: Book, lie: Callable[[Book], EpochRoot], kind: type) -> None:
+    assert find_fraud(book.post(book.propose(0, FIRST)), book.archive) is None
+    book.contracts.finalise()
+    proof = find_fraud(book.post(lie(book)), book.archive)
+    assert isinstance(proof, kind)
+    assert proof is not None
+    book.contracts.prove(proof)
+    assert book.contracts.ledger.live() is None
+
+
+def test_a_true_posting_is_not_accused(book: Book) -> None:
+    for epoch, shares in enumerate((FIRST, SECOND)):
+        assert find_fraud(book.post(book.propose(epoch, shares)), book.archive) is None
+        book.contracts.finalise()
+
+
+class Overtaken(LedgerClient):
+    """A chain on which a posting becomes final between two questions of a watcher."""
+
+    contracts: Contracts
+
+    async def last_record(self) -> EpochRecord | None:
+        if self.contracts.ledger.live() is not None:
+            self.contracts.finalise()
+        return await super().last_record()
+
+
+async def test_a_posting_that_becomes_final_meanwhile_is_not_accused(book: Book, tmp_path: Path) -> None:
+    contracts, manifest, alice = book.contracts, book.contracts.manifest(), CROWD[0]
+    book.post(book.propose(0, FIRST))
+    ledger = Overtaken(
+        manifest=manifest,
+        account=keys(alice.number),
+        rpc_urls=[contracts.chain.url],
+        outbox_path=tmp_path / "outbox.sqlite",
+    )
+    ledger.contracts = contracts
+    with EventLog(tmp_path / "events.jsonl") as events:
+        parts = WatchtowerParts(
+            manifest, alice.account, ledger, book.archive, events, lambda: contracts.chain.now_seconds
+        )
+        await LedgerWatchtower(parts).look()
+    assert contracts.ledger.next_epoch() == 1
+    assert list(read_events(tmp_path / "events.jsonl")) == []
+    assert await ledger.pending() == 0
+
+
+def test_leaves_that_nobody_told_prove_nothing(book: Book, tmp_path: Path) -> None:
+    dispute = book.post(book.propose(0, (Share(A, POINTS_CAP + 1, POINTS_CAP + 1),)))
+    deaf = ContributionStore(tmp_path / "deaf.sqlite", make_manifest().swarm_id)
+    assert find_fraud(dispute, deaf) is None
+    assert isinstance(find_fraud(dispute, book.archive), OverCap)

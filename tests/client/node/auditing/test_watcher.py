@@ -1,0 +1,204 @@
+"""Eight nodes, four of them auditors, one of whom lies: a plain node watches, and it costs the liar."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+from support.auditor_harness import CROWD, FOUR_AUDITORS, AuditorHarness, World, agree, checking, connect
+from support.ledger import AUDITOR_BOND, CHALLENGE_SECONDS, POINTS_CAP, Contracts, keys, settled, sign
+from support.nodes import until
+
+from sapo_client.account import ledger_commands
+from sapo_client.errors import SapoError
+from sapo_client.ledger.records import Stake
+from sapo_protocol import merkle, secp256k1
+from sapo_protocol.contributions import Approval, Proposal, Share, Tally
+from sapo_protocol.eip712 import EpochRoot
+from sapo_protocol.identifiers import Account, ContentId
+
+pytestmark = pytest.mark.long
+
+EPOCH = 101
+COUNTED_SECONDS = 7
+FIRST_TURN_SECONDS = 13
+TURN_SECONDS = 6
+
+WORK = {CROWD[0].account: 3, CROWD[1].account: 1, CROWD[2].account: 2}
+"""Payable rollouts of each worker; the fourth shares none."""
+
+
+@dataclass(frozen=True)
+class Swarm:
+    """Everybody, after an epoch of work that all have verified."""
+
+    world: World
+    honest: Sequence[AuditorHarness]
+    liar: AuditorHarness
+    workers: Sequence[AuditorHarness]
+    nursery: trio.Nursery
+
+    @property
+    def contracts(self) -> Contracts:
+        return self.world.contracts
+
+    def bonds(self) -> dict[Account, Stake]:
+        auditors = [*self.honest, self.liar]
+        return {
+            office.person.account: self.contracts.vault.stake(office.person.account) for office in auditors
+        }
+
+    async def settle(self) -> EpochRoot:
+        """Lets the honest auditors send, and time pass, until the epoch is final."""
+        for office in self.honest:
+            self.nursery.start_soon(partial(office.ears.supervisor.keep, "ledger", office.ledger.run))
+        for turn in range(9):
+            self.world.turn_to(EPOCH + 1, FIRST_TURN_SECONDS + turn * TURN_SECONDS)
+            with trio.move_on_after(4):
+                while (record := self.contracts.history.record(EPOCH)) is None:
+                    await trio.sleep(0.05)
+                return record.root
+        raise AssertionError("the epoch never became final")
+
+
+@asynccontextmanager
+async def swarm(folder: Path, *, quorum: int, watched: bool = True) -> AsyncIterator[Swarm]:
+    """The auditors send nothing yet: what reaches the chain before they do is a plain node's."""
+    world = World.create(folder, auditors=FOUR_AUDITORS, quorum=quorum, workers=CROWD)
+    async with checking(world) as (nursery, checkers):
+        *honest, liar = (AuditorHarness(world, person, checkers) for person in FOUR_AUDITORS)
+        workers = [AuditorHarness(world, person, checkers, audits=False) for person in CROWD]
+        everybody = [*honest, liar, *workers]
+        for office in everybody:
+            sends = watched and office is workers[0]
+            nursery.start_soon(partial(office.run, sends=sends, acts=office is not liar))
+        world.turn_to(EPOCH, 30)
+        await connect(*everybody)
+        for worker in workers:
+            for slot in range(WORK.get(worker.person.account, 0)):
+                await worker.work(EPOCH, slot)
+        done = sum(WORK.values())
+        await until(lambda: all(len(office.ears.events("verified")) == done for office in honest))
+        world.turn_to(EPOCH + 1, COUNTED_SECONDS)
+        ears = [*honest, *workers]
+        await until(lambda: all(len(office.archive.tallies(EPOCH)) == len(honest) for office in ears))
+        yield Swarm(world, honest, liar, workers, nursery)
+    world.chain.close()
+
+
+async def propose(liar: AuditorHarness, points: dict[Account, int]) -> tuple[ContentId, Proposal]:
+    """A proposal of the liar's own making, over a tally to match."""
+    person = liar.person
+    tally = Tally(person.node, person.account, EPOCH, tuple(sorted(points.items())), merkle.EMPTY_ROOT)
+    shares = tuple(Share(account, count, count) for account, count in sorted(points.items()))
+    proposal = Proposal(person.node, person.account, EPOCH, (await liar.say(tally),), shares)
+    return await liar.say(proposal), proposal
+
+
+async def approve(liar: AuditorHarness, content_id: ContentId, proposal: Proposal) -> None:
+    """The liar's signature on a proposal, for all to hear."""
+    person = liar.person
+    digest = proposal.root(content_id).digest(liar.manifest.ledger_domain)
+    signature = secp256k1.sign(person.secret, digest)
+    await liar.say(Approval(person.node, person.account, EPOCH, content_id, signature))
+
+
+def is_reference(root: EpochRoot) -> bool:
+    """Whether a root holds each worker's rollouts, no more and no less."""
+    leaves = merkle.root([merkle.leaf(account, WORK[account]) for account in sorted(WORK)])
+    return (root.total, root.contribution_root, root.cumulative_root) == (6, leaves, leaves)
+
+
+async def test_a_false_posting_is_rejected_and_costs_its_signer_the_bond(tmp_path: Path) -> None:
+    async with swarm(tmp_path, quorum=1) as net:  # the liar needs nobody's consent
+        watcher, contracts = net.workers[0], net.contracts
+        lie = await propose(net.liar, {CROWD[3].account: POINTS_CAP + 1})
+        root = lie[1].root(lie[0])
+        contracts.post(root, sign(root, contracts.domain, [keys(net.liar.person.number)]))
+        await until(lambda: contracts.ledger.live() is None)
+
+        honest = {office.person.account: Stake(AUDITOR_BOND, 0, 0) for office in net.honest}
+        assert net.bonds() == {**honest, net.liar.person.account: Stake(0, 0, 0)}
+        assert contracts.token.balance(watcher.person.account) == AUDITOR_BOND // 2
+        assert [event["proof"] for event in watcher.ears.events("challenge")] == ["proveOverCap"]
+        assert contracts.ledger.next_epoch() == 0
+        assert is_reference(await net.settle())
+        assert net.bonds() == {**honest, net.liar.person.account: Stake(0, 0, 0)}
+        for office in (*net.honest, *net.workers):
+            assert office.ears.events("service_failed") == []
+
+
+async def test_two_signatures_for_one_epoch_cost_the_bond(tmp_path: Path) -> None:
+    async with swarm(tmp_path, quorum=3) as net:
+        watcher, contracts = net.workers[0], net.contracts
+        for points in ({CROWD[3].account: 2}, {CROWD[3].account: 3}):
+            await approve(net.liar, *await propose(net.liar, points))
+        await until(lambda: net.bonds()[net.liar.person.account] == Stake(0, 0, 0))
+        assert contracts.token.balance(watcher.person.account) == AUDITOR_BOND // 2
+        assert contracts.verifier.has_equivocated(net.liar.person.account, EPOCH)
+        assert is_reference(await net.settle())
+        honest = [net.bonds()[office.person.account] for office in net.honest]
+        assert honest == [Stake(AUDITOR_BOND, 0, 0)] * 3
+
+
+async def test_a_slashed_auditors_signature_does_not_spoil_a_posting(tmp_path: Path) -> None:
+    async with swarm(tmp_path, quorum=3) as net:
+        liar = net.liar
+        for points in ({CROWD[3].account: 2}, {CROWD[3].account: 3}):
+            await approve(liar, *await propose(liar, points))
+        await until(lambda: net.bonds()[liar.person.account] == Stake(0, 0, 0))
+        # Now it proposes the truth, and is the first to sign it.
+        tallies = {
+            id_: tally
+            for id_, tally in net.workers[0].archive.tallies(EPOCH).items()
+            if tally.account != liar.person.account
+        }
+        shares = settled([*tallies.values()], {})
+        truth = Proposal(liar.person.node, liar.person.account, EPOCH, tuple(sorted(tallies)), shares)
+        await approve(liar, await liar.say(truth), truth)
+        assert is_reference(await net.settle())
+
+
+async def test_a_false_posting_is_challenged_by_hand(tmp_path: Path) -> None:
+    async with swarm(tmp_path, quorum=1, watched=False) as net:
+        watcher, contracts = net.workers[0], net.contracts
+        command = partial(ledger_commands.challenge, watcher.config(), EPOCH, agree)
+        with pytest.raises(SapoError, match="proves epoch 101 false"):
+            await trio.to_thread.run_sync(command)
+        content_id, proposal = await propose(net.liar, {CROWD[3].account: 5})
+        root = replace(proposal.root(content_id), total=6)
+        contracts.post(root, sign(root, contracts.domain, [keys(net.liar.person.number)]))
+        told = await trio.to_thread.run_sync(command)
+        assert told == {
+            "epoch": EPOCH,
+            "proofs": "proveContributionSum",
+            "tokens earned": (AUDITOR_BOND // 2) / 10**18,
+        }
+        assert contracts.ledger.live() is None
+
+
+async def test_a_posting_that_nobody_can_explain_is_told_and_not_helped(tmp_path: Path) -> None:
+    """A quorum that keeps its leaves to itself cannot be convicted; no honest node makes its root final."""
+    async with swarm(tmp_path, quorum=1) as net:
+        watcher, contracts = net.workers[0], net.contracts
+        proposal = Proposal(
+            net.liar.person.node,
+            net.liar.person.account,
+            EPOCH,
+            (ContentId(bytes(32)),),
+            (Share(CROWD[3].account, 2, 2),),
+        )
+        root = proposal.root(ContentId(bytes(32)))
+        contracts.post(root, sign(root, contracts.domain, [keys(net.liar.person.number)]))
+        await until(lambda: watcher.ears.events("posting_doubted"))
+        net.world.turn_to(EPOCH + 1, COUNTED_SECONDS + CHALLENGE_SECONDS + 10 * TURN_SECONDS)
+        for office in (*net.honest, *net.workers):
+            await office.parts.watcher().look()
+            assert office.ledger.status().pending == 0
+        assert contracts.ledger.live() is not None
+        assert net.bonds()[net.liar.person.account] == Stake(AUDITOR_BOND, 0, 0)

@@ -1,0 +1,415 @@
+"""What a node hears, whom it asks, what enters its pool, and what hostile answers do to it: nothing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from hashlib import sha256
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import trio
+from support.gossip_harness import GossipHarness
+from support.mortal import Fuse, Killed, Mortality
+from support.nodes import until
+from support.swarm import EPOCH, EPOCH_SECONDS, Identity, make_manifest, moment
+from trio.testing import MockClock
+
+from sapo_client.node.gossip.handlers import MAX_ANSWER_BYTES, RECENT_ENVELOPES
+from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
+from sapo_client.swarm.transport import Handler
+from sapo_protocol.constants import MAX_ENVELOPE_BYTES
+from sapo_protocol.encoding import Value, encode
+from sapo_protocol.errors import Reason, Verdict
+from sapo_protocol.rules import Rule
+from sapo_protocol.topics import (
+    catch_up_protocol,
+    certificates_protocol,
+    equivocations_protocol,
+    rollouts_topic,
+)
+from sapo_verification.reputation.penalties import verdict
+from sapo_verification.sampling.pool import PoolLimits
+
+MANIFEST = make_manifest()
+ALICE, BOB, CAROL, MALLORY = (Identity(number) for number in range(1, 5))
+
+Start = Callable[..., GossipHarness]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    """A node by its owner; the same owner gets the same data again."""
+    hub = MemoryHub()
+
+    def make(person: Identity, **options: object) -> GossipHarness:
+        return GossipHarness(hub, person, MANIFEST, tmp_path / f"{person.number}.{person.key}", **options)  # type: ignore[arg-type]
+
+    return make
+
+
+@asynccontextmanager
+async def running(*ears: GossipHarness) -> AsyncIterator[trio.Nursery]:
+    """Nodes that run, each connected to the one before it; none of their services may fail."""
+    async with trio.open_nursery() as nursery:
+        for each in ears:
+            await nursery.start(each.transport.run)
+            nursery.start_soon(each.run)
+        for left, right in pairwise(ears):
+            await right.transport.connect(left.address)
+        await until(lambda: all(each.knows(each) for each in ears))
+        yield nursery
+        nursery.cancel_scope.cancel()
+    for each in ears:
+        assert each.events("service_failed") == []
+
+
+async def test_a_stranger_is_asked_for_at_its_forwarder(start: Start, autojump_clock: MockClock) -> None:
+    alice, bob, carol = map(start, (ALICE, BOB, CAROL))
+    async with running(alice, bob) as nursery:
+        await until(lambda: alice.knows(bob) and bob.knows(alice))
+        await nursery.start(carol.transport.run)
+        nursery.start_soon(carol.run)
+        await trio.testing.wait_all_tasks_blocked()  # carol's first introduction reaches nobody
+        await carol.transport.connect(bob.address)
+        await until(lambda: bob.knows(carol))
+        assert not alice.knows(carol)
+
+        first = await carol.publish(slot=0)
+        await until(lambda: alice.knows(carol))
+        [refused] = alice.events("refused")
+        assert (refused["reason"], refused["forwarder"]) == ("certificate_unknown", bob.peer_id)
+        assert refused["message"] == sha256(first.envelope).hexdigest()
+        second = await carol.publish(slot=1)
+        await until(alice.pooled)
+    assert alice.pooled() == {second.content_id}
+    [admitted] = alice.events("admitted")
+    assert admitted["forwarder"] == bob.peer_id
+
+
+async def test_a_late_joiner_catches_up(start: Start, autojump_clock: MockClock) -> None:
+    alice, bob, carol = map(start, (ALICE, BOB, CAROL))
+    async with running(alice, bob) as nursery:
+        await until(lambda: alice.knows(bob) and bob.knows(alice))
+        sent = [await alice.publish(slot=0), await bob.publish(slot=0), await alice.publish(slot=1)]
+        await until(lambda: len(bob.pooled()) == 2)
+        await nursery.start(carol.transport.run)
+        nursery.start_soon(carol.run)
+        await carol.transport.connect(bob.address)
+        await until(lambda: len(carol.pooled()) == 3)
+    assert carol.pooled() == {admitted.content_id for admitted in sent}
+    assert carol.knows(alice)
+    assert [event["event"] for event in carol.events()].count("peer_connected") == 1
+    assert carol.events("refused") == []
+
+
+async def test_what_is_too_late_to_catch_up_is_no_refusal(start: Start, autojump_clock: MockClock) -> None:
+    now = moment(MANIFEST)
+    alice, bob = start(ALICE, clock=lambda: now), start(BOB, clock=lambda: now)
+    async with running(alice) as nursery:
+        await alice.publish(slot=0)
+        now += 2 * EPOCH_SECONDS
+        await nursery.start(bob.transport.run)
+        nursery.start_soon(bob.run)
+        await bob.transport.connect(alice.address)
+        await until(lambda: bob.events("peer_connected"))
+        await trio.testing.wait_all_tasks_blocked()
+    assert (bob.pooled(), bob.events("refused", "admitted")) == (set(), [])
+
+
+async def test_own_rollouts_never_enter_the_own_pool(start: Start, autojump_clock: MockClock) -> None:
+    alice, bob = start(ALICE), start(BOB)
+    second = start(Identity(1, key=1))
+    async with running(bob, alice) as nursery:
+        await nursery.start(second.transport.run)
+        nursery.start_soon(second.run)
+        await second.transport.connect(alice.address)
+        await second.transport.connect(bob.address)
+        await until(lambda: all(a.knows(b) for a in (alice, bob, second) for b in (alice, bob, second)))
+        own = await alice.publish(slot=0)
+        sibling = await second.publish(slot=1)
+        await until(lambda: len(bob.pooled()) == 2 and alice.events("admitted"))
+        await until(lambda: second.events("admitted"))
+    assert bob.pooled() == {own.content_id, sibling.content_id}
+    assert (alice.pooled(), second.pooled()) == (set(), set())
+    [heard] = alice.events("admitted")  # the sibling's, for its work is paid to the same account
+    assert heard["content_id"] == sibling.content_id.hex()
+
+
+async def test_after_a_restart_own_and_known_rollouts_are_seen_already(
+    start: Start, autojump_clock: MockClock
+) -> None:
+    alice, bob = start(ALICE), start(BOB)
+    async with running(alice, bob):
+        await until(lambda: alice.knows(bob) and bob.knows(alice))
+        await alice.publish(slot=0)
+        taken = await bob.publish(slot=0)
+        waiting = await bob.publish(slot=1)
+        await until(lambda: len(alice.pooled()) == 2)
+        alice.pool.take(taken.content_id)  # as the sampler does
+    again, others = start(ALICE), start(BOB)
+    for each in (again, others):
+        each.gossip.restore()
+    heard = len(again.events("admitted"))
+    async with running(again, others):
+        await until(lambda: again.events("peer_connected"))
+        await trio.testing.wait_all_tasks_blocked()
+    assert again.pooled() == {waiting.content_id}
+    assert len(again.events("admitted")) == heard
+    assert again.events("refused") == []
+
+
+@pytest.mark.parametrize("writes", range(6))
+def test_a_crash_between_two_writes_neither_loses_nor_doubles(start: Start, writes: int) -> None:
+    """The process dies before one of its writes; then the same message comes again."""
+    node, message = start(BOB), ALICE.message(MANIFEST)
+    node.book.judge(ALICE.certificate(MANIFEST).to_bytes(), node.now())
+    mortality = Mortality(Fuse(writes))
+    mortality.seize(node.pool, node.heard, node.origins)
+    with suppress(Killed):
+        node.gossip.judge_rollout(message, "peer")
+    again = start(BOB)
+    again.gossip.restore()
+    again.gossip.judge_rollout(message, "peer")
+    [waiting] = again.pool.waiting()
+    assert waiting.envelope == message
+    again.pool.take(waiting.content_id)  # as the sampler does
+    last = start(BOB)
+    last.gossip.restore()
+    assert last.gossip.judge_rollout(message, "peer") is Verdict.IGNORE
+    assert last.pooled() == set()
+
+
+def test_a_start_under_a_wrong_clock_takes_nothing_in_twice(start: Start) -> None:
+    message = ALICE.message(MANIFEST)
+    node = start(BOB)
+    node.book.judge(ALICE.certificate(MANIFEST).to_bytes(), node.now())
+    node.gossip.judge_rollout(message, "peer")
+    node.pool.take(next(node.pool.waiting()).content_id)  # as the sampler does
+    now = moment(MANIFEST) - EPOCH_SECONDS
+    again = start(BOB, clock=lambda: now)
+    again.gossip.restore()  # to this clock the rollout is of the future
+    now = moment(MANIFEST)
+    assert again.gossip.judge_rollout(message, "peer") is Verdict.IGNORE
+    assert again.pooled() == set()
+
+
+def cases() -> dict[str, tuple[Rule, bytes, tuple[bytes, ...]]]:
+    """A message for each reason that the rollouts topic reaches, and what is heard before it."""
+    genuine = ALICE.message(MANIFEST)
+    other_swarm = make_manifest(epoch_seconds=EPOCH_SECONDS + 1)
+    slots = MANIFEST.limits.slots_per_epoch
+    return {
+        "oversize": (Rule.MESSAGE_SIZE, bytes(MAX_ENVELOPE_BYTES + 1), ()),
+        "noise": (Rule.DEFINITE_LENGTH, b"\xff" * 50, ()),
+        "no frame": (Rule.ENVELOPE_KEYS, encode({9: 1}), ()),
+        "too many completions": (
+            Rule.MANIFEST_COMPLETIONS,
+            ALICE.message(MANIFEST, completions=(b"7",) * 9),
+            (),
+        ),
+        "a certificate": (Rule.TOPIC_KIND, ALICE.certificate(MANIFEST).to_bytes(), ()),
+        "another swarm": (Rule.SWARM, ALICE.message(other_swarm), ()),
+        "past": (Rule.ROLLOUT_IN_TIME, ALICE.message(MANIFEST, epoch=EPOCH - 2), ()),
+        "future": (Rule.EPOCH_BEGUN, ALICE.message(MANIFEST, epoch=EPOCH + 1), ()),
+        "seen": (Rule.ROLLOUT_NEW, genuine, (genuine,)),
+        "unknown": (Rule.AUTHOR_INTRODUCED, MALLORY.message(MANIFEST), ()),
+        "quota": (Rule.SLOT_QUOTA, ALICE.message(MANIFEST, slot=slots), ()),
+        "family": (Rule.KNOWN_FAMILY, ALICE.message(MANIFEST, family=99), ()),
+        "impersonated": (Rule.NODE_SIGNED, MALLORY.seal(MANIFEST, ALICE.rollout()).to_bytes(), ()),
+        "equivocation": (
+            Rule.ONE_CONTENT,
+            ALICE.message(MANIFEST, completions=(b"1", b"2")),
+            (genuine,),
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", cases())
+def test_a_rollouts_verdict_is_the_tables(start: Start, name: str) -> None:
+    rule, message, before = cases()[name]
+    node = start(BOB)
+    node.book.judge(ALICE.certificate(MANIFEST).to_bytes(), node.now())
+    for earlier in before:
+        assert node.gossip.judge_rollout(earlier, "friend") is Verdict.ACCEPT
+    assert node.gossip.judge_rollout(message, "forwarder") is verdict(rule.reason)
+    [event] = node.events("refused")
+    told = {key: event[key] for key in ("reason", "rule", "stage", "message", "forwarder")}
+    assert told == {
+        "reason": str(rule.reason),
+        "rule": rule.number,
+        "stage": rule.stage,
+        "message": sha256(message).hexdigest(),
+        "forwarder": "forwarder",
+    }
+    assert node.telemetry.refusals == {rule.reason: 1}
+
+
+def test_a_certificates_verdict_is_the_tables(start: Start) -> None:
+    node = start(BOB)
+    genuine = ALICE.certificate(MANIFEST).to_bytes()
+    expired = CAROL.certificate(MANIFEST, not_after=int(node.now()) - 1).to_bytes()
+    damaged = genuine[:-1] + bytes([genuine[-1] ^ 1])
+    judge = node.gossip.judge_certificate
+    assert judge(genuine, "peer") is Verdict.ACCEPT
+    assert judge(genuine, "peer") is Verdict.IGNORE  # repeated introductions are no refusals
+    assert judge(expired, "peer") is verdict(Reason.CERTIFICATE_EXPIRED) is Verdict.IGNORE
+    assert judge(ALICE.message(MANIFEST), "peer") is verdict(Reason.WRONG_KIND) is Verdict.REJECT
+    assert judge(damaged, "peer") is Verdict.REJECT
+    reasons = [event["reason"] for event in node.events("refused")]
+    assert reasons[:2] == ["certificate_expired", "wrong_kind"]
+    assert len(reasons) == 3
+
+
+@pytest.mark.parametrize(
+    ("limits", "ban", "rule"),
+    [
+        (PoolLimits(per_account=0), False, Rule.ACCOUNT_QUOTA),
+        (PoolLimits(rollouts=0), False, Rule.NEWCOMER_CAP),
+        (PoolLimits(), True, Rule.NOT_BANNED),
+    ],
+)
+def test_what_the_pool_refuses_is_forwarded_all_the_same(
+    start: Start, limits: PoolLimits, ban: bool, rule: Rule
+) -> None:
+    node = start(BOB, limits=limits)
+    node.book.judge(ALICE.certificate(MANIFEST).to_bytes(), node.now())
+    if ban:
+        node.reputation.record_fault(ALICE.account, 0, EPOCH, Reason.EQUIVOCATION)
+    assert (
+        node.gossip.judge_rollout(ALICE.message(MANIFEST), "peer") is verdict(rule.reason) is Verdict.ACCEPT
+    )
+    [event] = node.events("refused")
+    told = (event["rule"], event["reason"], event["account"])
+    assert told == (rule.number, str(rule.reason), ALICE.account.hex())
+    assert node.pooled() == set()
+    with pytest.raises(trio.WouldBlock):
+        node.gossip.audit_queue.receive_nowait()
+
+
+# Hostile peers
+
+
+async def _silent(peer_id: str, request: bytes) -> bytes:
+    await trio.sleep_forever()
+    return b""
+
+
+def answering(content: Value | bytes) -> Handler:
+    async def answer(peer_id: str, request: bytes) -> bytes:
+        return content if isinstance(content, bytes) else encode(content)
+
+    return answer
+
+
+HOSTILE = {
+    "no CBOR": answering(b"\xff\xff"),
+    "nothing": answering(b""),
+    "no list": answering({0: 1}),
+    "no byte strings": answering((1, "text", (b"nested",))),
+    "too long a message": answering((bytes(MAX_ENVELOPE_BYTES + 1),)),
+    "too long an answer": answering(bytes(MAX_ANSWER_BYTES + 1)),
+    "a bomb of arrays": answering(b"\x9b" + b"\xff" * 8),
+    "deep nesting": answering(b"\x81" * 10_000),
+    "noise for messages": answering(tuple(bytes([n % 256]) * 9 for n in range(4000))),
+    "messages of another swarm": answering(
+        (ALICE.certificate(make_manifest(epoch_seconds=EPOCH_SECONDS + 1)).to_bytes(),) * 9
+    ),
+    "silence": _silent,
+}
+
+
+@pytest.mark.parametrize("protocol_of", [certificates_protocol, catch_up_protocol])
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_a_hostile_answer_is_written_down_and_harms_nobody(
+    start: Start, name: str, protocol_of: Callable[..., str], autojump_clock: MockClock
+) -> None:
+    alice, bob = start(ALICE), start(BOB)
+    mallory = MemoryTransport(alice.hub, "mallory", on_bug=_raise)
+    for protocol in (certificates_protocol, catch_up_protocol, equivocations_protocol):
+        mallory.serve(protocol(MANIFEST.swarm_id), answering(()))
+    mallory.serve(protocol_of(MANIFEST.swarm_id), HOSTILE[name])
+    async with running(alice) as nursery:
+        await nursery.start(mallory.run)
+        await mallory.connect(alice.address)
+        await until(lambda: alice.events("introduction_failed"))
+        await nursery.start(bob.transport.run)  # an honest node comes, and is heard
+        nursery.start_soon(bob.run)
+        await bob.transport.connect(alice.address)
+        await until(lambda: alice.knows(bob))
+        sent = await bob.publish()
+        await until(alice.pooled)
+        await trio.sleep(600)
+    assert alice.pooled() == {sent.content_id}
+    failures = alice.events("introduction_failed")
+    assert {event["peer_id"] for event in failures} == {"mallory"}
+    assert 15 <= len(failures) <= 26  # ten minutes, at last twice a minute
+    assert len(alice.events("refused")) <= len(failures)  # the first bad message ends an answer
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+async def test_a_peer_that_serves_late_is_met_soon(start: Start, autojump_clock: MockClock) -> None:
+    alice = start(ALICE)
+    late = MemoryTransport(alice.hub, "late", on_bug=_raise)
+    async with running(alice) as nursery:
+        await nursery.start(late.run)
+        await late.connect(alice.address)
+        await until(lambda: len(alice.events("introduction_failed")) == 2)
+        for protocol in (certificates_protocol, catch_up_protocol, equivocations_protocol):
+            late.serve(protocol(MANIFEST.swarm_id), answering(()))
+        await until(lambda: alice.events("peer_connected"), seconds=10)
+        late_asked: list[str] = []
+        alice.gossip.introduce_with(
+            "/more", lambda message, peer_id: late_asked.append(peer_id) or Verdict.ACCEPT
+        )
+        late.serve("/more", answering((b"message",)))
+        await until(lambda: late_asked)
+    assert len(alice.events("peer_connected")) == 1
+
+
+async def test_ears_can_be_restarted(start: Start, autojump_clock: MockClock) -> None:
+    alice, bob = start(ALICE), start(BOB)
+    async with trio.open_nursery() as nursery:
+        for each in (alice, bob):
+            await nursery.start(each.transport.run)
+        with trio.move_on_after(5):
+            await alice.gossip.run()
+        nursery.start_soon(alice.run)
+        nursery.start_soon(bob.run)
+        await bob.transport.connect(alice.address)
+        await until(lambda: alice.knows(bob))
+        await bob.publish()
+        await until(alice.pooled)
+        nursery.cancel_scope.cancel()
+    assert alice.events("service_failed", "refused") == []
+
+
+async def test_an_answer_holds_the_newest_that_fit(start: Start, autojump_clock: MockClock) -> None:
+    alice, bob = start(ALICE), start(BOB)
+    long = (b"x" * 8000,) * 8
+    async with running(alice, bob):
+        await until(lambda: alice.knows(bob) and bob.knows(alice))
+        for slot in range(MANIFEST.limits.slots_per_epoch):
+            await bob.publish(slot=slot, completions=long)
+        answer = await alice.transport.request(
+            bob.peer_id, catch_up_protocol(MANIFEST.swarm_id), b"", max_response_bytes=MAX_ANSWER_BYTES
+        )
+    assert MAX_ANSWER_BYTES - 128 * 1024 < len(answer) <= MAX_ANSWER_BYTES
+    assert MANIFEST.limits.slots_per_epoch < RECENT_ENVELOPES
+
+
+async def test_a_message_on_the_wire_is_judged_once(start: Start, autojump_clock: MockClock) -> None:
+    alice, bob = start(ALICE), start(BOB)
+    async with running(alice, bob):
+        await until(lambda: alice.knows(bob) and bob.knows(alice))
+        noise = b"\xff" * 9
+        await bob.transport.publish(rollouts_topic(MANIFEST.swarm_id), noise)
+        await until(lambda: alice.events("refused"))
+        await bob.transport.publish(rollouts_topic(MANIFEST.swarm_id), noise)
+        await trio.testing.wait_all_tasks_blocked()
+    assert len(alice.events("refused")) == 1
+    assert alice.transport.score(bob.peer_id) < 0

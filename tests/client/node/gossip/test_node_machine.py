@@ -1,0 +1,350 @@
+"""Nodes that join, rotate, crash, lose their clocks and meet a liar: what holds whatever happens.
+
+Rules act on real nodes over the in-memory network; time stands still between them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import trio
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from support.lies import Liar
+from support.members import Mallory, Member, World
+from support.mock_clock_runner import MockClockRunner
+from support.mortal import Killed
+from support.swarm import Identity, make_chain_manifest, make_manifest
+
+from sapo_client.swarm.peer_id import peer_id_from_key
+from sapo_client.swarm.simulated.memory import MemoryHub, Weather
+from sapo_client.swarm.transport import TransportError
+from sapo_protocol.constants import EPOCH_WINDOW, PROOF_EPOCHS
+from sapo_protocol.envelope import parse_envelope
+from sapo_protocol.epochs import epoch_at
+from sapo_protocol.rollout import parse_rollout
+from sapo_protocol.topics import rollouts_topic
+
+NUMBERS = (1, 2, 3)
+MALLORY = 9
+MOST_KEYS = 4
+"""As many of one account as are known at a time: a fifth would make its own first one unknown."""
+
+members = st.integers(0, len(NUMBERS) - 1)
+CALM = Weather()
+
+
+class NodeMachine(RuleBasedStateMachine):
+    """Three honest nodes and a liar."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = TemporaryDirectory()
+
+    @initialize(seed=st.integers(0, 2**16), chained=st.booleans())
+    def found(self, seed: int, chained: bool) -> None:
+        self.stage = MockClockRunner()
+        manifest = make_chain_manifest() if chained else make_manifest()
+        self.world = World(self.stage, MemoryHub(seed), Path(self.folder.name), manifest)
+        self.members = [Member(self.world, number) for number in NUMBERS]
+        self.mallory = Mallory(self.world, MALLORY)
+        self.lies = 0
+        self.stage.act(self.mallory.start)
+        for member in self.members:
+            self._join(member)
+        self._look()
+
+    # What happens to nodes
+
+    @rule(which=members)
+    def join(self, which: int) -> None:
+        """A node that is down starts again from its directory; one that is up meets everybody once more."""
+        self._join(self.members[which])
+
+    @rule(which=members)
+    def crash(self, which: int) -> None:
+        if (member := self.members[which]).alive:
+            self.stage.act(member.kill)
+
+    @rule(which=members, writes=st.integers(0, 12))
+    def crash_soon(self, which: int, writes: int) -> None:
+        """The process will die between two statements of its databases."""
+        if (member := self.members[which]).alive:
+            assert member.process is not None
+            member.process.mortality.fuse.left = writes
+
+    @rule(which=members)
+    def rotate(self, which: int) -> None:
+        """The account changes to a new key, in the same data directory."""
+        member = self.members[which]
+        if member.person.key + 1 < MOST_KEYS:
+            self.crash(which)
+            member.person = Identity(member.person.number, member.person.key + 1)
+            self._join(member)
+
+    @rule(which=members, count=st.integers(1, 3))
+    def publish(self, which: int, count: int) -> None:
+        for _ in range(count):
+            if self.members[which].alive:
+                self.stage.act(self.members[which].publish)
+
+    @rule(which=members)
+    def take(self, which: int) -> None:
+        """The sampler draws the rollout that has waited longest."""
+        member = self.members[which]
+        if member.alive and (waiting := next(member.ears.pool.waiting(), None)) is not None:
+            self.stage.act(_dying, member, lambda: member.ears.pool.take(waiting.content_id))
+
+    # What happens around them
+
+    @rule(seconds=st.sampled_from([0.5, 1, 5, 30, 61, 600, 20 * 86_400]))
+    def life_goes_on(self, seconds: float) -> None:
+        """Time passes; whoever is up publishes before and after it."""
+        for pause in (seconds, 1.0):
+            for which in range(len(self.members)):
+                self.publish(which, 1)
+            self.stage.wait(pause)
+        self._look()
+
+    @rule(which=members, seconds=st.sampled_from([-7200, -90, -30, -5, -0.4, 0.4, 5, 30, 90, 7200]))
+    def clock_steps(self, which: int, seconds: float) -> None:
+        self.members[which].step_clock(seconds)
+
+    @rule(
+        latency=st.sampled_from([0.0, 0.1, 3.0]),
+        loss=st.sampled_from([0.0, 0.5]),
+        copies=st.sampled_from([0.0, 0.5]),
+        cut_off=st.one_of(st.none(), members),
+        chain_is_away=st.booleans(),
+    )
+    def surroundings_change(
+        self, latency: float, loss: float, copies: float, cut_off: int | None, chain_is_away: bool
+    ) -> None:
+        """Messages are late and out of order, lost, doubled; one is cut off; the chain goes or comes."""
+        self.world.hub.weather = Weather(0.0, latency, loss, copies)
+        self.world.hub.heal()
+        if cut_off is not None and self.members[cut_off].alive:
+            self.world.hub.partition([self.members[cut_off].ears.peer_id])
+        self.world.chain_is_away = chain_is_away
+
+    # What the liar does
+
+    @rule(which=members, said=st.lists(st.integers(0, 11), min_size=1, max_size=4), about=st.integers(0, 99))
+    def liar_speaks(self, which: int, said: list[int], about: int) -> None:
+        if not (messages := self.world.messages):
+            return  # nobody said anything yet that could be bent
+        victim = self.members[about % len(self.members)].person
+        genuine, now = messages[about % len(messages)], self.world.now()
+        liar = Liar(self.world.manifest, self.mallory.keys[0], victim, genuine, now, self._next_lie())
+        lies = list(liar.lies())
+        for lie in said:
+            self._send(which, *lies[lie])
+
+    @rule(first=members, second=members, slot=st.integers(0, 3), keys=st.integers(0, 1))
+    def liar_equivocates(self, first: int, second: int, slot: int, keys: int) -> None:
+        """One content for one member, another for another."""
+        topic, epoch, lie = rollouts_topic(self.world.manifest.swarm_id), self._epoch(), self._next_lie()
+        for number, (which, key) in enumerate([(first, 0), (second, keys)]):
+            answers = (f"{lie} {number}".encode(), b"7")
+            author = self.mallory.keys[key]
+            message = author.message(self.world.manifest, epoch=epoch, slot=slot, completions=answers)
+            self._send(which, topic, message)
+
+    # The end of all trouble
+
+    @rule()
+    def everything_heals(self) -> None:
+        """All are up, clocks are right, the chain is there, everybody meets anew: now nodes agree."""
+        self.world.hub.weather = CALM
+        self.world.hub.heal()
+        self.world.chain_is_away = False
+        for member in self.members:
+            member.step_clock(-member.clock_error_seconds)
+            if member.alive:
+                assert member.process is not None
+                member.process.mortality.fuse.left = None
+        self._pass(12)  # what is still on its way arrives
+        self.stage.wait(61)  # whose certificate suffered from a wrong clock has a new one
+        self._part()
+        self._pass(2)
+        for member in self.members:
+            self._join(member)
+        self._pass(4)
+        self._agree()
+
+    def _agree(self) -> None:
+        """Nodes agree about everybody's keys, what honest accounts said, and who is banned."""
+        epoch, every = self._epoch(), [member.ears for member in self.members]
+        assert all(ears.knows(member.person) for ears in every for member in self.members)
+        told = set().union(*(self._contents(member.ears.gossip._recent) for member in self.members))
+        honest = {member.person.account for member in self.members}
+        for member in self.members:
+            heard = self._contents(member.ears.heard.since(max(0, epoch - EPOCH_WINDOW)))
+            assert {one for one in told if one.account in honest} <= heard
+        bans = [ears.reputation.is_banned(self.mallory.keys[0].account, epoch) for ears in every]
+        assert _alike(bans)
+        assert bans[0] or not _differ(told)
+        proofs = [ears.proofs.book._messages for ears in every]
+        assert _alike({key for key in book if key[0] >= epoch - PROOF_EPOCHS} for book in proofs)
+
+    # What always holds
+
+    @invariant()
+    def nothing_fails(self) -> None:
+        for member in self._alive():
+            assert member.ears.transport.counters()["bugs"] == 0, member.ears.events("service_failed")
+
+    @invariant()
+    def nobody_honest_is_blamed(self) -> None:
+        accounts = [member.person.account for member in self.members]
+        peers = [
+            peer_id_from_key(Identity(number, key).node) for number in NUMBERS for key in range(MOST_KEYS)
+        ]
+        for member in self._alive():
+            reputation = member.ears.reputation
+            assert [account for account in accounts if reputation.is_banned(account, -1)] == []
+            assert [account for account in accounts if reputation.evidence(account, 0).bad > 0] == []
+            score = member.ears.transport.score
+            assert self.stage.see(lambda score=score: [peer for peer in peers if score(peer) < 0]) == []
+
+    @invariant()
+    def no_slot_is_signed_twice(self) -> None:
+        world = getattr(self, "world", None)
+        assert world is None or all(len(messages) == 1 for messages in world.signed.values())
+
+    @invariant()
+    def every_message_received_is_counted_once(self) -> None:
+        for member in self._alive():
+            count = member.ears.transport.counters()
+            fates = ("accepted", "ignored", "rejected", "duplicates", "oversize")
+            assert count["received"] == sum(count[fate] for fate in fates)
+
+    @invariant()
+    def what_waits_was_heard(self) -> None:
+        for member in self._alive():
+            ears = member.ears
+            assert all(ears.heard.has(rollout.content_id) for rollout in ears.pool.waiting())
+
+    def teardown(self) -> None:
+        if not hasattr(self, "stage"):
+            return
+        try:
+            self.everything_heals()
+            for member in self.members:
+                _require_clean_story(member)
+        finally:
+            self.stage.close()
+            for member in self.members:
+                for process in member.graves:
+                    process.mortality.bury()
+                    process.ears.log.close()
+            self.folder.cleanup()
+
+    # Means
+
+    def _alive(self) -> list[Member]:
+        return [member for member in getattr(self, "members", []) if member.alive]
+
+    def _contents(self, messages: Iterable[bytes]) -> set[Content]:
+        """What is in rollouts of the epochs that are heard now."""
+        epoch, found = self._epoch(), set()
+        for message in messages:
+            envelope = parse_envelope(message, self.world.manifest.swarm_id)
+            rollout = parse_rollout(envelope.payload)
+            if epoch - EPOCH_WINDOW <= rollout.epoch <= epoch:
+                found.add(Content(envelope.content_id, rollout.account, rollout.epoch, rollout.slot))
+        return found
+
+    def _next_lie(self) -> int:
+        self.lies += 1
+        return self.lies
+
+    def _epoch(self) -> int:
+        return epoch_at(self.world.manifest, self.world.now())
+
+    def _join(self, member: Member) -> None:
+        if not member.alive:
+            self.stage.act(member.start)
+            honest = {other.person.account for other in self.members}
+            assert {
+                one.content_id for one in member.left_waiting if one.account in honest
+            } <= member.ears.pooled()
+        others = [other.ears.transport for other in self._alive() if other is not member]
+        for other in (*others, self.mallory.transport):
+            self.stage.act(self._connect, other.connect, member.ears.address)
+
+    async def _connect(self, connect: Callable[[str], Awaitable[None]], address: str) -> None:
+        try:
+            await connect(address)
+        except TransportError:
+            return  # cut off, or not wanted: the dialler of a real transport tries again
+
+    def _part(self) -> None:
+        """Ends every connection."""
+        transports = [self.mallory.transport, *(member.ears.transport for member in self._alive())]
+        for one, other in combinations(transports, 2):
+            one.drop(other.peer_id)
+            other.drop(one.peer_id)
+
+    def _look(self) -> None:
+        self._pass(2)
+
+    def _pass(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self.stage.wait(1.0)
+
+    def _send(self, which: int, topic: str, message: bytes) -> None:
+        if (member := self.members[which]).alive:
+            self.stage.act(_soon, lambda: self.mallory.send(member, topic, message))
+
+
+async def _soon(action: Callable[[], object]) -> None:
+    await trio.lowlevel.checkpoint()
+    action()
+
+
+async def _dying(member: Member, action: Callable[[], object]) -> None:
+    try:
+        action()
+    except Killed:
+        await member.kill()
+
+
+@dataclass(frozen=True)
+class Content:
+    """What one slot holds."""
+
+    content_id: bytes
+    account: bytes
+    epoch: int
+    slot: int
+
+
+def _differ(contents: set[Content]) -> bool:
+    """Whether some slot holds two contents."""
+    return len({(one.account, one.epoch, one.slot) for one in contents}) < len(contents)
+
+
+def _alike(values: Iterable[object]) -> bool:
+    first, *others = values
+    return all(other == first for other in others)
+
+
+def _require_clean_story(member: Member) -> None:
+    """Over all lives of a member: no service failed, and no rollout was admitted twice."""
+    assert member.ears.events("service_failed", "own_slot_taken_twice") == []
+    admitted = Counter(event["content_id"] for event in member.ears.events("admitted"))
+    assert [content_id for content_id, times in admitted.items() if times > 1] == []
+
+
+TestNodeMachine = NodeMachine.TestCase
+TestNodeMachine.settings = settings(
+    max_examples=min(600, settings.default.max_examples // 4),  # a second each: under pytest's limit
+    stateful_step_count=30,
+)

@@ -1,0 +1,124 @@
+"""Equivocation in a living swarm: proved where it is met, told to all, counted once, honest nodes spared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import trio
+from support.gossip_harness import GossipHarness
+from support.nodes import until
+from support.swarm import EPOCH, Identity, make_manifest
+from trio.testing import MockClock
+
+from sapo_client.swarm.simulated.memory import MemoryHub
+from sapo_protocol.equivocation import prove_equivocation
+from sapo_protocol.errors import Verdict
+from sapo_verification.reputation.evidence import Evidence
+from sapo_verification.reputation.penalties import HARD
+
+MANIFEST = make_manifest()
+ALICE, BOB, CAROL, DORA, MALLORY = (Identity(number) for number in range(1, 6))
+
+Start = Callable[[Identity], GossipHarness]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    """A node by its owner, acquainted with everybody; the same owner gets the same data again."""
+    hub = MemoryHub()
+
+    def make(person: Identity) -> GossipHarness:
+        ears = GossipHarness(hub, person, MANIFEST, tmp_path / str(person.number))
+        for each in (ALICE, BOB, CAROL, DORA, MALLORY):
+            ears.book.judge(each.certificate(MANIFEST).to_bytes(), ears.now())
+        return ears
+
+    return make
+
+
+def contents(author: Identity, count: int = 2) -> list[bytes]:
+    """Different contents for one slot."""
+    return [author.message(MANIFEST, completions=(b"%d" % n,)) for n in range(count)]
+
+
+def evidence(node: GossipHarness, who: Identity) -> Evidence:
+    return node.reputation.evidence(who.account, EPOCH)
+
+
+GUILTY = Evidence(0.0, HARD, 1, EPOCH)
+INNOCENT = Evidence(epoch=EPOCH)
+
+
+async def test_who_hears_one_content_only_is_told_by_who_heard_both(
+    start: Start, autojump_clock: MockClock
+) -> None:
+    nodes = [start(person) for person in (ALICE, BOB, CAROL, DORA)]
+    one, other, third = contents(MALLORY, 3)
+    async with trio.open_nursery() as nursery:
+        for node in nodes:
+            await nursery.start(node.transport.run)
+            nursery.start_soon(node.run)
+        for left, right in pairwise(nodes[:3]):
+            await right.transport.connect(left.address)
+        await until(lambda: all(node.knows(nodes[0]) for node in nodes[:3]))
+        alice, _, carol, dora = nodes
+        assert alice.gossip.judge_rollout(one, "mallory") is Verdict.ACCEPT
+        assert alice.gossip.judge_rollout(other, "mallory") is Verdict.IGNORE
+        assert alice.gossip.judge_rollout(third, "mallory") is Verdict.IGNORE
+        assert carol.gossip.judge_rollout(other, "mallory") is Verdict.ACCEPT
+        await until(lambda: all(evidence(node, MALLORY) == GUILTY for node in nodes[:3]))
+        await dora.transport.connect(carol.address)  # late, and told all the same
+        await until(lambda: evidence(dora, MALLORY) == GUILTY)
+        nursery.cancel_scope.cancel()
+    for node in nodes:
+        [event] = node.events("equivocation_proved")
+        assert (event["account"], event["epoch"], event["slot"]) == (MALLORY.account.hex(), EPOCH, 0)
+        assert (event["forwarder"] is None) == (node is alice)
+        assert node.events("service_failed") == []
+        assert node.reputation.is_banned(MALLORY.account, EPOCH)
+        assert all(evidence(node, each) == INNOCENT for each in (ALICE, BOB, CAROL, DORA))
+    assert [event["reason"] for event in alice.events("refused")] == ["equivocation"] * 2
+
+
+async def test_a_node_that_starts_again_blames_neither_itself_nor_others(
+    start: Start, autojump_clock: MockClock
+) -> None:
+    alice, bob = start(ALICE), start(BOB)
+    async with trio.open_nursery() as nursery:
+        for node in (alice, bob):
+            await nursery.start(node.transport.run)
+            nursery.start_soon(node.run)
+        await bob.transport.connect(alice.address)
+        await until(lambda: bob.gossip.peer_count and alice.gossip.peer_count)
+        own, others = await alice.publish(slot=0), await bob.publish(slot=0)
+        await until(lambda: alice.pooled() and bob.pooled())
+        nursery.cancel_scope.cancel()
+    again = start(ALICE)
+    again.gossip.restore()
+    for heard in (own.envelope, others.envelope):
+        assert again.gossip.judge_rollout(heard, "peer") is Verdict.IGNORE
+    assert again.events("equivocation_proved") == []
+    assert [evidence(again, who) for who in (ALICE, BOB)] == [INNOCENT] * 2
+
+
+def test_a_second_process_with_the_own_key_is_a_warning_and_no_proof(start: Start) -> None:
+    alice = start(ALICE)
+    for message in contents(ALICE):
+        alice.gossip.judge_rollout(message, "peer")
+    [event] = alice.events("own_slot_taken_twice")
+    assert (event["epoch"], event["slot"]) == (EPOCH, 0)
+    assert (alice.events("equivocation_proved"), evidence(alice, ALICE)) == ([], INNOCENT)
+    assert len(alice.proofs.book) == 0
+
+
+def test_a_proofs_verdict_is_the_tables(start: Start) -> None:
+    alice = start(ALICE)
+    message = prove_equivocation(*contents(MALLORY), MANIFEST.swarm_id).to_envelope().to_bytes()
+    forged = message[:-1] + bytes([message[-1] ^ 1])
+    assert alice.proofs.judge(forged, "peer") is Verdict.REJECT
+    assert alice.proofs.judge(message, "peer") is Verdict.ACCEPT
+    assert alice.proofs.judge(message, "peer") is Verdict.IGNORE
+    assert [event["reason"] for event in alice.events("refused")] == ["bad_signature"]

@@ -1,0 +1,138 @@
+"""What a node's audits say about an account decides how its peers are borne by the transport."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trio
+from support.gossip_harness import GossipHarness
+from support.nodes import until
+from support.swarm import EPOCH, Identity, make_manifest, moment
+from trio.testing import MockClock
+
+from sapo_client.node.gossip.ratings import BANNED, TRUSTED, Ratings
+from sapo_client.node.runtime.metrics_poller import MetricsPoller
+from sapo_client.swarm.limits import ScoreLimits, TransportLimits
+from sapo_client.swarm.peer_id import peer_id_from_key
+from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
+from sapo_protocol.errors import Reason
+from sapo_protocol.identifiers import NodeId
+from sapo_protocol.topics import rollouts_topic
+from sapo_verification.reputation.evidence import AUDITS_BEFORE_WEIGHT, BAN_EPOCHS
+
+MANIFEST = make_manifest()
+ALICE, BOB, CAROL = (Identity(number) for number in (1, 2, 3))
+
+
+@pytest.fixture
+def alice(tmp_path: Path) -> GossipHarness:
+    return GossipHarness(MemoryHub(), ALICE, MANIFEST, tmp_path / "alice")
+
+
+def peer_of(person: Identity) -> str:
+    return peer_id_from_key(person.node)
+
+
+def rating(node: GossipHarness, person: Identity, epoch: int = EPOCH) -> float | None:
+    return Ratings(node.book, node.reputation).of([peer_of(person)], epoch).get(peer_of(person))
+
+
+def introduce(node: GossipHarness, *people: Identity) -> None:
+    for person in people:
+        node.book.judge(person.certificate(MANIFEST).to_bytes(), node.now())
+
+
+def test_what_an_account_did_is_what_its_peers_are_worth(alice: GossipHarness) -> None:
+    assert rating(alice, BOB) is None, "nobody knows who that is"
+    introduce(alice, BOB, Identity(2, key=1))
+    assert rating(alice, BOB) == 0.0, "a newcomer"
+    for _ in range(2 * AUDITS_BEFORE_WEIGHT):
+        alice.reputation.record_good(BOB.account, 0, EPOCH)
+    trusted = rating(alice, BOB)
+    assert trusted is not None
+    assert 0.5 * TRUSTED < trusted < TRUSTED
+    assert rating(alice, Identity(2, key=1)) == trusted, "every key of the account"
+    for _ in range(20):
+        alice.reputation.record_fault(BOB.account, 0, EPOCH, Reason.CHECKER_TIMEOUT)
+    careless = rating(alice, BOB)
+    assert careless is not None
+    assert BANNED < careless < trusted
+    alice.reputation.record_fault(BOB.account, 0, EPOCH, Reason.EQUIVOCATION)
+    assert rating(alice, BOB) == BANNED
+    after = rating(alice, BOB, EPOCH + BAN_EPOCHS)
+    assert after is not None
+    assert after > BANNED
+
+
+def test_a_weak_policy_is_no_fault(alice: GossipHarness) -> None:
+    introduce(alice, BOB)
+    for _ in range(3 * AUDITS_BEFORE_WEIGHT):
+        alice.reputation.record_fault(BOB.account, 0, EPOCH, Reason.NO_SIGNAL)
+    weak = rating(alice, BOB)
+    assert weak is not None
+    assert weak >= 0.0
+
+
+def test_who_speaks_for_several_is_as_good_as_the_worst(alice: GossipHarness) -> None:
+    introduce(alice, BOB)
+    both = Ratings(alice.book, alice.reputation)
+    assert dict(both.of([peer_of(BOB), peer_of(CAROL), "no peer id"], EPOCH)) == {peer_of(BOB): 0.0}
+    alice.book._entries[NodeId(BOB.node), CAROL.account] = alice.book._entries[BOB.node, BOB.account]
+    alice.reputation.record_fault(CAROL.account, 0, EPOCH, Reason.EQUIVOCATION)
+    assert rating(alice, BOB) == BANNED
+
+
+def test_no_rating_alone_reaches_the_line() -> None:
+    limits = ScoreLimits()
+    assert limits.disconnect_below < limits.lowest_rating <= BANNED < 0 < TRUSTED <= limits.highest_rating
+
+
+def watch(node: GossipHarness) -> MetricsPoller:
+    ratings = Ratings(node.book, node.reputation)
+    return MetricsPoller(MANIFEST, node.transport, None, ratings, node.telemetry, node.now)
+
+
+@pytest.mark.parametrize(("banned", "connected_after"), [(False, True), (True, False)])
+async def test_the_first_reject_of_a_banned_account_ends_the_connection(
+    alice: GossipHarness, banned: bool, connected_after: bool, autojump_clock: MockClock
+) -> None:
+    bob = MemoryTransport(alice.hub, peer_of(BOB), on_bug=_raise)
+    introduce(alice, BOB)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(alice.transport.run)
+        await nursery.start(bob.run)
+        nursery.start_soon(alice.run)
+        nursery.start_soon(watch(alice).run)
+        await bob.connect(alice.address)
+        if banned:
+            alice.reputation.record_fault(BOB.account, 0, EPOCH, Reason.EQUIVOCATION)
+        await trio.sleep(15)
+        assert len(alice.transport.peers()) == 1, "a ban silences; it does not disconnect"
+        await bob.publish(rollouts_topic(MANIFEST.swarm_id), b"noise")
+        await until(lambda: alice.events("refused"))
+        assert bool(alice.transport.peers()) is connected_after
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_flood_is_told_with_its_forwarder(tmp_path: Path, autojump_clock: MockClock) -> None:
+    alice = GossipHarness(MemoryHub(), ALICE, MANIFEST, tmp_path, clock=lambda: moment(MANIFEST))
+    bob = MemoryTransport(alice.hub, peer_of(BOB), on_bug=_raise)
+    burst = int(TransportLimits().messages.burst)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(alice.transport.run)
+        await nursery.start(bob.run)
+        nursery.start_soon(watch(alice).run)
+        await bob.connect(alice.address)
+        for number in range(burst + 3):
+            await bob.publish("a topic of no interest", b"%d" % number)
+        await until(lambda: alice.events("refused"))
+        nursery.cancel_scope.cancel()
+    [event] = alice.events("refused")
+    told = {key: event[key] for key in ("reason", "forwarder", "count")}
+    assert told == {"reason": "flood", "forwarder": peer_of(BOB), "count": 3}
+    assert alice.telemetry.refusals == {Reason.FLOOD: 3}
+
+
+def _raise(error: Exception) -> None:
+    raise error

@@ -1,0 +1,141 @@
+"""The supervisor under a mock clock: who is restarted when, who stops the node, what is written down."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from sapo_client.errors import SapoError
+from sapo_client.ledger.errors import LedgerUnavailable
+from sapo_client.node.runtime.supervisor import (
+    FIRST_PAUSE_SECONDS,
+    HEALTHY_SECONDS,
+    LONGEST_PAUSE_SECONDS,
+    Supervisor,
+    find_sapo_error,
+)
+from sapo_client.observe.events import EventLog, read_events
+
+TOLD = SapoError("the disk is full", hint="free some space", exit_code=8)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "events.jsonl"
+
+
+@pytest.fixture
+def supervisor(path: Path) -> Supervisor:
+    return Supervisor(EventLog(path))
+
+
+def failing(
+    times: int, lasts: Callable[[int], float] = lambda _: 0.0
+) -> tuple[list[float], Callable[[], Awaitable[None]]]:
+    """The moments at which a service is started, and the service, which fails so often and then returns."""
+    starts: list[float] = []
+
+    async def service() -> None:
+        starts.append(trio.current_time())
+        await trio.sleep(lasts(len(starts)))
+        if len(starts) <= times:
+            raise ValueError(f"fault {len(starts)}")
+
+    return starts, service
+
+
+def pauses(starts: list[float]) -> list[float]:
+    return [round(after - before, 3) for before, after in pairwise(starts)]
+
+
+async def test_a_failing_service_is_tried_again_ever_more_slowly(
+    supervisor: Supervisor, path: Path, autojump_clock: MockClock
+) -> None:
+    starts, service = failing(9)
+    await supervisor.keep("ears", service)
+    assert pauses(starts) == [0.5, 1, 2, 4, 8, 16, 32, LONGEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS]
+    written = [(e["event"], e["service"], e["error"]) for e in read_events(path)]
+    assert written == [("service_failed", "ears", f"ValueError('fault {n}')") for n in range(1, 10)]
+    assert all("in service" in str(event["trace"]) for event in read_events(path))
+
+
+async def test_healthy_times_are_credited(supervisor: Supervisor, autojump_clock: MockClock) -> None:
+    healthy = HEALTHY_SECONDS + 1
+    starts, service = failing(4, lambda number: healthy if number == 3 else 0.0)
+    await supervisor.keep("ears", service)
+    assert pauses(starts) == [0.5, 1, healthy + FIRST_PAUSE_SECONDS, 1]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [TOLD, ExceptionGroup("nursery", [ExceptionGroup("nursery", [ValueError(), TOLD])])],
+    ids=["plain", "in groups"],
+)
+async def test_an_error_for_people_stops_the_node(
+    supervisor: Supervisor, path: Path, error: Exception
+) -> None:
+    async def service() -> None:
+        raise error
+
+    with pytest.raises(SapoError) as caught:
+        await supervisor.keep("ears", service)
+    assert caught.value is TOLD
+    assert list(read_events(path)) == []
+
+
+async def test_a_chain_that_is_away_is_waited_for(
+    supervisor: Supervisor, path: Path, autojump_clock: MockClock
+) -> None:
+    outages = [LedgerUnavailable(["http://chain"], "down")] * 2
+
+    async def service() -> None:
+        if outages:
+            raise ExceptionGroup("nursery", [outages.pop()])
+
+    await supervisor.keep("ledger", service)
+    assert [event["service"] for event in read_events(path)] == ["ledger", "ledger"]
+
+
+async def test_cancellation_is_no_failure(supervisor: Supervisor, path: Path) -> None:
+    with trio.move_on_after(0) as scope:
+        await supervisor.keep("ears", trio.sleep_forever)
+    assert scope.cancelled_caught
+    assert list(read_events(path)) == []
+
+
+def test_a_callbacks_error_is_written_down(supervisor: Supervisor, path: Path) -> None:
+    supervisor.note_bug(KeyError("topic"))
+    [event] = read_events(path)
+    assert (event["service"], event["error"]) == ("callback", "KeyError('topic')")
+
+
+def test_the_error_for_people_is_found_at_any_depth() -> None:
+    group = BaseExceptionGroup("outer", [KeyboardInterrupt(), ExceptionGroup("inner", [OSError(), TOLD])])
+    assert find_sapo_error(group) is TOLD
+    assert find_sapo_error(ExceptionGroup("inner", [OSError()])) is None
+    assert find_sapo_error(ValueError()) is None
+
+
+async def test_a_service_that_fails_while_the_node_ends_is_written_down_and_the_node_ends(
+    supervisor: Supervisor, path: Path, autojump_clock: MockClock
+) -> None:
+    async def fails_when_told_to_stop() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise LedgerUnavailable(["http://127.0.0.1:1"], "gone")
+
+    async def service() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep_forever)
+            nursery.start_soon(fails_when_told_to_stop)
+
+    with trio.move_on_after(1) as life:
+        await supervisor.keep("ledger", service)
+    assert life.cancelled_caught
+    assert [(e["event"], e["service"]) for e in read_events(path)] == [("service_failed", "ledger")]

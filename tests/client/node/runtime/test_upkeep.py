@@ -1,0 +1,31 @@
+"""Upkeep: what the node writes gets into its file while the node goes on writing."""
+
+import gc
+from contextlib import closing
+from pathlib import Path
+
+import trio
+from support.nodes import until
+
+from sapo_client.node.runtime.upkeep import keep_log_short, start_up_set_aside
+from sapo_verification.store import open_database
+
+
+async def test_the_log_is_copied_again_and_again(tmp_path: Path) -> None:
+    path = tmp_path / "node.sqlite"
+    with closing(open_database(path, "CREATE TABLE IF NOT EXISTS note (text TEXT)")) as writer:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(keep_log_short, path)
+            writer.execute("INSERT INTO note VALUES (?)", ("." * 1_000_000,))
+            await until(lambda: path.stat().st_size > 1_000_000)
+            writer.execute("INSERT INTO note VALUES (?)", ("." * 1_000_000,))
+            await until(lambda: path.stat().st_size > 2_000_000)
+            nursery.cancel_scope.cancel()
+
+
+def test_a_collection_passes_over_what_start_up_made() -> None:
+    before = gc.get_freeze_count()
+    with start_up_set_aside():
+        assert gc.get_freeze_count() > before + 10_000
+        assert len(gc.get_objects()) < 10_000
+    assert gc.get_freeze_count() == 0

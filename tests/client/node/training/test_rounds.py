@@ -1,0 +1,127 @@
+"""Training rounds of whole nodes: what enters a batch, which slots are signed, what a restart keeps."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, cast
+
+import trio
+from support.nodes import COMPLETIONS, EXTERNAL_GROUPS, LOCAL_GROUPS, PATIENCE_SECONDS, Home, manifest_of
+
+from sapo_client.swarm.simulated.memory import MemoryHub
+from sapo_protocol.suite import Suite
+
+GROUPS = LOCAL_GROUPS + EXTERNAL_GROUPS
+
+
+def external(home: Home) -> Iterator[tuple[int, dict[str, str]]]:
+    """Each external group of each step, with the step event's number."""
+    for step in home.events("step"):
+        for group in cast("list[dict[str, str]]", step["external"]):
+            yield cast(int, step["seq"]), group
+
+
+def ids(home: Home, *events: str) -> set[Any]:
+    return {event["content_id"] for event in home.events(*events)}
+
+
+def test_all_runs_end_well(story: Any) -> None:
+    assert story.exit_codes == [0, 0, 0]
+
+
+def test_every_external_group_was_admitted_and_verified_here_before(story: Any) -> None:
+    for home, other in story.homes:
+        admitted = {event["content_id"]: event for event in home.events("admitted")}
+        verified = {event["content_id"]: event["seq"] for event in home.events("verified")}
+        groups = list(external(home))
+        assert groups
+        for seq, group in groups:
+            of = admitted[group["content_id"]]
+            assert {key: of[key] for key in ("content_id", "account", "node")} == group
+            assert group["node"] == other.identity.node_id.hex()
+            assert of["seq"] < verified[group["content_id"]] < seq
+
+
+def test_external_groups_are_what_the_other_published_and_no_own(story: Any) -> None:
+    for home, other in story.homes:
+        taken = {group["content_id"] for _, group in external(home)}
+        assert taken <= ids(other, "published")
+        assert not taken & ids(home, "published")
+        local = [id_ for step in home.events("step") for id_ in cast("list[str]", step["local"])]
+        assert set(local) <= ids(home, "published")
+        assert len(local) == len(set(local))
+
+
+def test_no_group_is_trained_twice_not_even_across_a_restart(story: Any) -> None:
+    for home, _ in story.homes:
+        taken = [group["content_id"] for _, group in external(home)]
+        assert len(taken) == len(set(taken))
+
+
+def test_batches_are_full(story: Any) -> None:
+    for home, _ in story.homes:
+        assert home.events("own_rollout_refused", "slot_skipped", "service_failed") == []
+        for step in home.events("step"):
+            local, others = cast("list[str]", step["local"]), cast("list[str]", step["external"])
+            assert (len(local) + len(others), len(others) <= EXTERNAL_GROUPS) == (GROUPS, True)
+
+
+def test_no_slot_is_signed_twice(story: Any) -> None:
+    for home, _ in story.homes:
+        slots = [(event["epoch"], event["slot"]) for event in home.events("published")]
+        assert len(slots) == len(set(slots))
+    assert {event["epoch"] for event in story.first.events("published")} == {0}  # the restart fell into it
+
+
+def test_the_canary_stands_watch_from_the_start(story: Any) -> None:
+    for home, _ in story.homes:
+        assert (home.data.learner / "canary.json").exists()
+        assert list((home.data.learner / "good").iterdir())
+
+
+def test_a_restart_goes_on_at_its_step(story: Any) -> None:
+    steps = [event["step"] for event in story.first.events("step")]
+    assert [event["step"] for event in story.first.events("node_started")] == [0, story.stopped_at]
+    assert [after - before for before, after in pairwise([0, *steps])] == [1] * len(steps)
+    assert story.first.events("stopped")[-1]["step"] == steps[-1] > story.stopped_at
+
+
+def test_peers_are_met_once_per_connection(story: Any) -> None:
+    names = ("node_started", "peer_connected", "peer_lost")
+    assert [event["event"] for event in story.first.events(*names)] == ["node_started", "peer_connected"] * 2
+    met = [event["event"] for event in story.second.events("peer_connected", "peer_lost")]
+    assert met[:1] == ["peer_connected"]
+    assert all(before != after for before, after in pairwise(met))
+
+
+async def test_an_empty_quota_waits_for_the_next_epoch(policy: Path, weekdays: Suite, tmp_path: Path) -> None:
+    manifest = manifest_of(weekdays, slots=GROUPS + 1)
+    home = Home(tmp_path, 1, manifest, policy)
+
+    def clock() -> float:
+        """Time stands still until the quota is used, however slow this machine is, and goes on shortly
+        before the next epoch."""
+        if not (used := home.events("quota_used")):
+            return manifest.genesis_seconds + 1.0
+        passed = datetime.now(UTC) - datetime.fromisoformat(str(used[0]["time"]))
+        return manifest.genesis_seconds + manifest.epoch_seconds - 0.2 + passed.total_seconds()
+
+    with trio.fail_after(PATIENCE_SECONDS):  # a full and a small batch in each epoch
+        assert await home.node(MemoryHub(), steps=4, clock=clock).run() == 0
+    steps, published = home.events("step"), home.events("published")
+    assert [(step["step"], len(cast("list[str]", step["local"]))) for step in steps] == [
+        *((1, GROUPS), (2, 1), (3, GROUPS), (4, 1))
+    ]
+    slots = [(event["epoch"], event["slot"]) for event in published]
+    assert slots == [(epoch, slot) for epoch in (0, 1) for slot in range(GROUPS + 1)]
+    assert [event["until_epoch"] for event in home.events("quota_used")] == [1]
+    assert home.events("service_failed") == []
+
+
+def test_completions_fill_the_groups(story: Any) -> None:
+    for rollout in json.loads(story.reports["rollouts"])["rollouts"]:
+        assert rollout["completions"] == COMPLETIONS

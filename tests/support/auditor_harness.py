@@ -1,0 +1,227 @@
+"""Nodes with a ledger for tests: the hearing half, a real checker, real contracts; time is the test's."""
+
+import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Final
+
+import trio
+from support.gossip_harness import GossipHarness
+from support.ledger import AUDITORS as FUNDED_AUDITORS
+from support.ledger import Contracts, ServedChain, address, found, keys
+from support.nodes import until
+from support.swarm import Identity
+
+from sapo_client import keystore
+from sapo_client.config import Config, LedgerConfig
+from sapo_client.errors import ExitCode, SapoError
+from sapo_client.ledger.service import LedgerClient
+from sapo_client.node.auditing.audit import AUDITORS_SHARES, Audit
+from sapo_client.node.auditing.auditor import Auditor, AuditorParts
+from sapo_client.node.runtime.beacons import Beacons
+from sapo_client.node.runtime.statements import Words
+from sapo_client.node.training.rounds import Author
+from sapo_client.paths import DataDir
+from sapo_client.swarm.simulated.memory import MemoryHub
+from sapo_protocol.contributions import Approval, Proposal, Tally
+from sapo_protocol.envelope import Kind, seal
+from sapo_protocol.epochs import epoch_start_seconds
+from sapo_protocol.identifiers import ContentId
+from sapo_protocol.manifest import Manifest
+from sapo_protocol.manifest_file import manifest_to_json
+from sapo_protocol.tasks import assigned_task
+from sapo_protocol.topics import contributions_topic
+from sapo_verification.admission.contribution_store import ContributionStore
+from sapo_verification.jail.checkers import CheckerPool
+from sapo_verification.payable import PayableCount
+from sapo_verification.tasks.generators import derive, solution
+from sapo_verification.types import AdmittedRollout
+from sapo_verification.verifier import Verifier
+
+QUORUM: Final = 2
+FAR_SECONDS: Final = 4_000_000_000
+"""Registrations of tests do not end."""
+
+KINDS: Final = {Tally: Kind.TALLY, Proposal: Kind.PROPOSAL, Approval: Kind.APPROVAL}
+
+
+@dataclass(frozen=True)
+class Funded(Identity):
+    """A participant whose account holds coins on the tests' chain."""
+
+    @cached_property
+    def secret(self) -> bytes:
+        """The secret key of ``support.ledger.keys(number)``."""
+        return self.number.to_bytes(32, "big")
+
+
+WORKERS: Final = (Funded(2), Funded(3))
+CROWD: Final = (*WORKERS, Funded(4), Funded(5))
+AUDITORS: Final = tuple(
+    sorted((Funded(number) for number in (11, 12, 13)), key=lambda person: person.account)
+)
+FOUR_AUDITORS: Final = tuple(sorted((*AUDITORS, Funded(14)), key=lambda person: person.account))
+assert {person.account for person in AUDITORS} <= set(map(address, FUNDED_AUDITORS))
+
+
+@dataclass
+class World:
+    """One swarm with a chain, and its time."""
+
+    chain: ServedChain
+    contracts: Contracts
+    hub: MemoryHub
+    root: Path
+
+    @classmethod
+    def create(
+        cls,
+        root: Path,
+        *,
+        auditors: Sequence[Funded] = AUDITORS,
+        quorum: int = QUORUM,
+        workers: Sequence[Funded] = WORKERS,
+        **terms: Any,
+    ) -> "World":
+        """A chain with the contracts, on which everybody is registered."""
+        accounts = tuple(person.account for person in auditors)
+        contracts = found(root / "chain.sqlite", auditors=accounts, quorum=quorum, **terms)
+        for person in (*workers, *auditors):
+            contracts.register(keys(person.number), person.node, FAR_SECONDS)
+        return cls(contracts.chain, contracts, MemoryHub(), root)
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        """The swarm's manifest."""
+        return self.contracts.manifest()
+
+    def now(self) -> float:
+        """What every clock in this world shows."""
+        return self.chain.now_seconds
+
+    def turn_to(self, epoch: int, seconds: float) -> None:
+        """Moves all clocks to so many seconds after an epoch's beginning."""
+        self.chain.now_seconds = epoch_start_seconds(self.manifest, epoch) + seconds
+
+
+class AuditorHarness:
+    """One node's dealings with contributions, wired as the node wires them."""
+
+    def __init__(self, world: World, person: Funded, checkers: CheckerPool, *, audits: bool = True) -> None:
+        self.world, self.person, self.manifest = world, person, world.manifest
+        self.data = DataDir(world.root / str(person.number)).create()
+        self.ears = GossipHarness(world.hub, person, self.manifest, self.data.root, clock=world.now)
+        assert self.data.database == self.ears.root / "node.sqlite"
+        self.data.manifest.write_text(manifest_to_json(self.manifest), encoding="utf-8")
+        self.ledger = LedgerClient(
+            manifest=self.manifest,
+            account=keys(person.number),
+            rpc_urls=[world.chain.url],
+            outbox_path=self.data.root / "outbox.sqlite",
+        )
+        self.beacons = Beacons(self.manifest, self.ledger.block_hash_before, self.ears.log)
+        self.payable = PayableCount()
+        self.ears.telemetry.on_verified.append(self.payable.record)
+        self.verifier = Verifier(
+            self.manifest.swarm_id,
+            checkers.check,
+            self.beacons.known,
+            self.ears.reputation,
+            self.ears.telemetry,
+            self.ears.screens,
+        )
+        self.archive = ContributionStore(self.data.database, self.manifest.swarm_id)
+        self.parts = AuditorParts(
+            manifest=self.manifest,
+            author=Author(person.seed, person.node, person.account),
+            account_key=person.secret if audits else None,
+            transport=self.ears.transport,
+            ledger=self.ledger,
+            gossip=self.ears.gossip,
+            certificates=self.ears.book,
+            archive=self.archive,
+            payable=self.payable,
+            telemetry=self.ears.telemetry,
+            clock=world.now,
+        )
+        self.auditor = Auditor(self.parts)
+
+    async def run(self, *, sends: bool = True, acts: bool = True) -> None:
+        """Hears, audits and posts until cancelled.
+
+        Args:
+            sends: whether what is queued for the chain is sent.
+            acts: whether the auditor runs.
+        """
+        keep = self.ears.supervisor.keep
+        audit = Audit(
+            self.ears.gossip.audit_queue, self.verifier, self.ears.pool, self.ears.reputation, self.beacons,
+            AUDITORS_SHARES, self.ears.log, random.Random(0),
+        )  # fmt: skip
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self.ears.transport.run)
+            nursery.start_soon(self.ears.run)
+            nursery.start_soon(partial(keep, "audit", audit.run))
+            if acts:
+                nursery.start_soon(partial(keep, "auditor", self.auditor.run))
+            if sends:
+                nursery.start_soon(partial(keep, "ledger", self.ledger.run))
+
+    async def work(self, epoch: int, slot: int, *, right: int = 1, wrong: int = 1) -> AdmittedRollout:
+        """Publishes a group of right and wrong answers, as the node's rounds do."""
+        beacon = await self.beacons.obtain(epoch)
+        family = self.manifest.suite.families[0]
+        task = assigned_task(self.manifest.swarm_id, beacon, self.person.account, 0, slot)
+        answer = solution(family, derive(family, task.seed))
+        assert answer is not None
+        answers = (answer.encode(),) * right + (b"no answer",) * wrong
+        admitted = await self.ears.publish(epoch=epoch, slot=slot, completions=answers)
+        await self.verifier.verify(admitted)
+        return admitted
+
+    async def say(self, message: Tally | Proposal | Approval) -> ContentId:
+        """Publishes a contribution message in this node's name, whatever it says."""
+        kind = KINDS[type(message)]
+        envelope = seal(kind, self.manifest.swarm_id, message.to_payload(), self.person.seed)
+        topic = contributions_topic(self.manifest.swarm_id)
+        await self.ears.transport.publish(topic, envelope.to_bytes())
+        return envelope.content_id
+
+    def config(self) -> Config:
+        """The configuration of commands in this node's data directory."""
+        key = self.data.root / "key.json"
+        if not key.exists():
+            keystore.create(key, None, node_seed=self.person.seed, account_key=self.person.secret)
+        ledger = LedgerConfig(rpc_urls=(self.world.chain.url,))
+        return Config(identity=str(key), data_dir=self.data.root, ledger=ledger)
+
+
+def agree(_: Sequence[Words]) -> None:
+    """An owner who agrees to all."""
+
+
+def refuse(_: Sequence[Words]) -> None:
+    """An owner who agrees to nothing."""
+    raise SapoError("nothing was signed", hint="agree next time", exit_code=ExitCode.KEYSTORE)
+
+
+@asynccontextmanager
+async def checking(world: World) -> AsyncIterator[tuple[trio.Nursery, CheckerPool]]:
+    """A nursery for offices, and the checkers that they share."""
+    checkers = CheckerPool(world.manifest.suite)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(checkers.run)
+        yield nursery, checkers
+        nursery.cancel_scope.cancel()
+
+
+async def connect(*offices: AuditorHarness) -> None:
+    """A full mesh in which everybody knows everybody."""
+    await until(lambda: all(office.ears.hub.node(office.ears.peer_id) for office in offices))
+    for index, office in enumerate(offices):
+        for other in offices[:index]:
+            await office.ears.transport.connect(other.ears.address)
+    await until(lambda: all(a.ears.knows(b.ears) for a in offices for b in offices))

@@ -1,0 +1,51 @@
+"""The envelopes that were admitted lately, as they came."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.swarm import EPOCH, Identity, make_admission, make_manifest, moment
+
+from sapo_protocol.identifiers import ContentId
+from sapo_verification.admission.envelope_store import KEPT_EPOCHS, EnvelopeStore
+from sapo_verification.types import AdmittedRollout
+
+MANIFEST = make_manifest()
+ALICE = Identity(1)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "node.sqlite"
+
+
+def hear(heard: EnvelopeStore, epoch: int, slot: int = 0) -> AdmittedRollout:
+    message = ALICE.message(MANIFEST, epoch=epoch, slot=slot)
+    admitted = make_admission(MANIFEST, ALICE).judge(message, moment(MANIFEST, epoch))
+    heard.add(admitted)
+    heard.add(admitted)  # twice is once
+    return admitted
+
+
+def test_an_envelope_comes_back_as_it_was(path: Path) -> None:
+    admitted = hear(EnvelopeStore(path), EPOCH)
+    again = EnvelopeStore(path)
+    assert again.envelope(admitted.content_id) == admitted.envelope
+    assert again.envelope(ContentId(bytes(32))) is None
+    assert list(again.latest(9)) == [(admitted.content_id, admitted.envelope)]
+
+
+def test_the_newest_epochs_come_first_and_the_window_in_order(path: Path) -> None:
+    heard = EnvelopeStore(path)
+    by_epoch = {epoch: hear(heard, epoch).envelope for epoch in (5, 3, 4)}
+    assert [envelope for _, envelope in heard.latest(2)] == [by_epoch[5], by_epoch[4]]
+    assert heard.since(4) == (by_epoch[4], by_epoch[5])
+
+
+def test_old_epochs_are_dropped(path: Path) -> None:
+    heard = EnvelopeStore(path)
+    old, young = hear(heard, EPOCH), hear(heard, EPOCH + 1)
+    heard.forget(EPOCH + KEPT_EPOCHS)
+    assert heard.envelope(old.content_id) is None
+    assert heard.envelope(young.content_id) == young.envelope

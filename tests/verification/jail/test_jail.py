@@ -1,0 +1,248 @@
+"""The jail's walls, tried from inside: hostile code runs in the child of a real pool and gets nowhere."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import trio
+from support import hostile_scorers
+
+from sapo_protocol.errors import LocalProtocolError
+from sapo_protocol.identifiers import Digest
+from sapo_protocol.suite import Suite
+from sapo_protocol.tasks import Task
+from sapo_verification.jail import probe as jail_probe
+from sapo_verification.jail.checkers import CheckerPool, CheckFailed, Failure
+from sapo_verification.jail.launch import command, describe, environment
+from sapo_verification.jail.warden import MAX_CALLS
+from sapo_verification.suites.catalogue import REASONING_GYM, family
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's walls are Linux's")
+
+HOSTILE = replace(family("base_conversion", "nano"), scorer="hostile/1", max_completion_bytes=512)
+SUITE = Suite(REASONING_GYM, (HOSTILE,), Digest(bytes(32)))
+TASK = Task(0, 1)
+
+
+def hostile_pool() -> CheckerPool:
+    return CheckerPool(SUITE, deadline_seconds=0.5, scorer_modules=("support.hostile_scorers",))
+
+
+async def commit(pool: CheckerPool, crime: str) -> float | Failure:
+    """What a crime earned: a reward, or why there is none."""
+    try:
+        return (await pool.check(TASK, [crime.encode()])).rewards[0]
+    except CheckFailed as failed:
+        return failed.reason
+
+
+REFUSED: list[float | Failure] = [0.0, Failure.CRASH]  # denied by Python or the kernel, or killed for trying
+DENIED = ("create_file", "read_file", "delete_file", "executable_memory", "raise_limit", "allocate")
+DEADLY = (
+    *("open_socket", "open_unix_socket", "fork", "run_program", "signal_parent", "trace_itself", "ring"),
+    *("hidden_file", "exit_in_python", "exit_at_once", "abort", "wild_pointer", "recurse"),
+)
+MALFORMED = (
+    "announce_too_much",
+    "speak_nonsense",
+    "pay_itself_more",
+    "pay_more_completions",
+    "guess_the_token",
+)
+OUTCOMES: dict[str, list[float | Failure]] = {
+    **dict.fromkeys(hostile_scorers.ACTS, REFUSED),
+    **{crime: [0.0] for crime in DENIED},
+    **{crime: [Failure.CRASH] for crime in DEADLY},
+    **{crime: [Failure.MALFORMED] for crime in MALFORMED},
+    "spin": [Failure.TIMEOUT],
+}
+del OUTCOMES["prepare_the_next_reply"]  # its own reply is honest; a test below is about the next one
+
+
+async def test_every_crime_fails_and_the_pool_serves_on(tmp_path: Path):
+    key, booty = tmp_path / "key", tmp_path / "booty"
+    key.write_text("secret")
+    tmp_path.chmod(0o777)
+    key.chmod(0o666)
+    async with trio.open_nursery() as nursery:
+        pool = hostile_pool()
+        await nursery.start(pool.run)
+        for crime, outcomes in OUTCOMES.items():
+            target = booty if crime.startswith(("create", "run_shell")) else key
+            assert await commit(pool, f"{crime}:{target}") in outcomes, crime
+            assert await commit(pool, "honest") == 1.0, crime
+        nursery.cancel_scope.cancel()
+    assert [path.name for path in tmp_path.iterdir()] == ["key"]
+    assert key.read_text() == "secret"
+
+
+CRIMES_THAT_WORK_OUTSIDE = [
+    *(
+        "create_file",
+        "create_file_in_python",
+        "read_file",
+        "read_file_in_python",
+        "read_file_by_another_call",
+    ),
+    *("delete_file", "open_socket", "open_unix_socket", "open_socket_in_python", "fork", "fork_in_python"),
+    *("run_shell_in_python", "signal_parent", "trace_itself", "handle_of_parent", "executable_memory"),
+    *("hidden_file", "import_a_module"),
+]
+
+
+@pytest.mark.parametrize("crime", CRIMES_THAT_WORK_OUTSIDE)
+def test_without_the_jail_the_same_code_succeeds(crime, tmp_path):
+    """The control: a crime that fails everywhere would prove nothing."""
+    target = tmp_path / "file"
+    if not crime.startswith(("create", "run_shell")):
+        target.write_text("secret")
+    python = (
+        f"from support.hostile_scorers import ACTS; import os; os._exit(not ACTS[{crime!r}]({str(target)!r}))"
+    )
+    done = subprocess.run([sys.executable, "-c", python], env=environment(), check=False, timeout=60)
+    assert done.returncode == 0
+
+
+async def test_a_reply_prepared_for_the_next_request_is_not_taken_for_it():
+    async with trio.open_nursery() as nursery:
+        pool = hostile_pool()
+        await nursery.start(pool.run)
+        forged = await pool.check(TASK, [b"prepare_the_next_reply"])
+        assert forged.prompt == "x"  # of this call a broken child may say what it likes
+        assert await commit(pool, "honest") is Failure.MALFORMED
+        assert await commit(pool, "honest") == 1.0
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_child_lives_for_a_bounded_number_of_calls():
+    async with trio.open_nursery() as nursery:
+        pool = hostile_pool()
+        await nursery.start(pool.run)
+        children = set()
+        for _ in range(MAX_CALLS + 2):
+            await pool.prompt(TASK)
+            children |= grandchildren()
+        assert len(children) == 2
+        nursery.cancel_scope.cancel()
+
+
+def grandchildren() -> set[int]:
+    """The jailed processes under this one."""
+    return {grandchild for child in children_of(os.getpid()) for grandchild in children_of(child)}
+
+
+def children_of(parent: int) -> set[int]:
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(fields[1]) == parent and fields[0] != "Z":
+            found.add(int(path.parent.name))
+    return found
+
+
+def is_running(process: int) -> bool:
+    """Whether it is more than an entry that nobody has reaped yet."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+async def test_a_child_is_nobody_without_privileges_under_a_filter():
+    async with trio.open_nursery() as nursery:
+        await nursery.start(hostile_pool().run)
+        (child,) = grandchildren()
+        lines = Path(f"/proc/{child}/status").read_text().splitlines()
+        status = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+        assert status["Seccomp"] == "2"
+        assert status["NoNewPrivs"] == "1"
+        assert status["CapEff"] == "0" * 16
+        assert status["Uid"].split() != ["0"] * 4
+        nursery.cancel_scope.cancel()
+
+
+async def test_killing_the_warden_ends_its_child_and_costs_nothing_but_a_restart():
+    async with trio.open_nursery() as nursery:
+        pool = hostile_pool()
+        await nursery.start(pool.run)
+        (warden,), (child,) = children_of(os.getpid()), grandchildren()
+        os.kill(warden, signal.SIGKILL)
+        assert await commit(pool, "honest") in (Failure.CRASH, 1.0)
+        assert await commit(pool, "honest") == 1.0
+        assert not is_running(child)
+        nursery.cancel_scope.cancel()
+
+
+async def test_an_interrupt_of_the_whole_group_leaves_the_workers_to_the_node():
+    async with trio.open_nursery() as nursery:
+        pool = hostile_pool()
+        await nursery.start(pool.run)
+        (warden,), (child,) = children_of(os.getpid()), grandchildren()
+        for process in (warden, child):
+            os.kill(process, signal.SIGINT)
+            os.kill(process, signal.SIGTERM)
+        assert await commit(pool, "honest") == 1.0
+        assert (children_of(os.getpid()), grandchildren()) == ({warden}, {child})
+        nursery.cancel_scope.cancel()
+
+
+async def test_closing_the_pool_leaves_no_process():
+    async with trio.open_nursery() as nursery:
+        pool = hostile_pool()
+        await nursery.start(pool.run)
+        before = children_of(os.getpid()) | grandchildren()
+        nursery.cancel_scope.cancel()
+    assert len(before) == 2
+    assert not children_of(os.getpid()) & before
+
+
+@pytest.mark.parametrize("modules", [("no_such_module",), ()], ids=["no module", "no scorer"])
+async def test_a_worker_that_cannot_start_is_an_error_of_ours(modules):
+    pool = CheckerPool(SUITE, scorer_modules=modules)
+    with pytest.raises(ExceptionGroup) as caught:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(pool.run)
+    assert caught.group_contains(LocalProtocolError, match="did not start")
+
+
+def test_every_wall_that_is_described_stands_and_was_tried():
+    walls = describe()
+    assert [wall.name for wall in walls] == list(jail_probe.ACTS)
+    assert all(wall.stands for wall in walls), walls
+
+
+ELSEWHERE = """
+import json, sys
+from sapo_verification.jail import probe as jail_probe
+sys.platform = "elsewhere"
+print(json.dumps([wall.name for wall in jail_probe.probe() if not wall.stands]))
+"""
+"""Another Unix, as far as the jail can tell: no Landlock, no seccomp, no prctl."""
+
+
+def test_the_portable_walls_alone_stop_all_but_signals_among_processes_of_one_user():
+    done = subprocess.run(
+        [sys.executable, "-c", ELSEWHERE], env=environment(), capture_output=True, check=True, timeout=60
+    )
+    assert json.loads(done.stdout) == ([] if os.geteuid() == 0 else ["signal another process"])
+
+
+@pytest.mark.parametrize("name", [name for name in jail_probe.ACTS if name != "take a gigabyte of memory"])
+def test_the_probe_tells_an_act_that_succeeds(name):
+    """The control: outside the jail each act goes through (the memory may not be there)."""
+    python = f"from sapo_verification.jail.probe import ACTS; import os; ACTS[{name!r}](); os._exit(0)"
+    done = subprocess.run([sys.executable, "-c", python], env=environment(), check=False, timeout=60)
+    assert done.returncode == (1 if name == "run a program" else 0)  # the program has no pipe to confess to
+
+
+def test_an_unknown_errand_is_refused():
+    done = subprocess.run(command("dance"), env=environment(), capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (2, b"")

@@ -1,0 +1,43 @@
+"""Ballots: counted one audit at a time, they say what counting all of them at once would."""
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sapo_protocol.identifiers import Account
+from sapo_verification.reputation.ballots import Ballots
+
+PEOPLE = tuple(Account(bytes((n,)) * 20) for n in range(8))
+audits = st.lists(st.tuples(st.sampled_from(PEOPLE), st.sampled_from([None, "crash", "policy"])))
+
+
+@given(audits, st.integers(0, 8), st.integers(1, 4))
+def test_counting_as_they_come_is_counting_them_all(
+    noted: list[tuple[Account, str | None]], least: int, weight: int
+) -> None:
+    seen: Counter[Account] = Counter()
+    ballots = Ballots(lambda account: seen[account] >= weight)
+    for account, reason in noted:
+        seen[account] += 1
+        ballots.note(account, reason)
+    established = {account for account in seen if seen[account] >= weight}
+    voters = established if len(established) >= least else set(seen)
+    for reason in ("crash", "policy"):
+        failures = Counter(account for account, failed in noted if failed == reason)
+        failing = {account for account in voters if 2 * failures[account] > seen[account]}
+        assert ballots.count(reason, least) == (len(failing), len(voters))
+    assert ballots.failed() == tuple(sorted({reason for _, reason in noted if reason}))
+
+
+def test_who_came_to_carry_weight_otherwise_is_counted_when_told() -> None:
+    weighty: set[Account] = set()
+    ballots = Ballots(weighty.__contains__)
+    for account in PEOPLE[:3]:
+        ballots.note(account, "crash")
+    weighty.update(PEOPLE[:4])
+    assert ballots.count("crash", 1) == (3, 3), "nobody is established yet: everybody votes"
+    for account in PEOPLE[:4]:
+        ballots.recount(account)
+    assert ballots.count("crash", 1) == (3, 3), "who was not audited in the epoch has no vote"
+    assert ballots.count("policy", 1) == (0, 3)

@@ -1,0 +1,135 @@
+"""The audit queue: time is divided among accounts, whatever they send and whatever it costs."""
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+from support.swarm import Identity, make_admission, make_manifest, moment
+
+from sapo_protocol.identifiers import Account
+from sapo_protocol.manifest import Limits
+from sapo_verification.sampling.audit_queue import AuditQueue, Turn
+from sapo_verification.types import AdmittedRollout
+
+ALICE, BOB, CAROL, MALLORY = (Identity(number) for number in range(1, 5))
+EVERYBODY = (ALICE, BOB, CAROL, MALLORY)
+MANIFEST = make_manifest(limits=Limits(slots_per_epoch=1024, max_completions=8, points_per_epoch=16))
+SLOTS = 400
+
+
+def groups(author: Identity, count: int) -> list[AdmittedRollout]:
+    """Admitted rollouts of an author."""
+    admission = make_admission(MANIFEST, author)
+    return [admission.judge(author.message(MANIFEST, slot=slot), moment(MANIFEST)) for slot in range(count)]
+
+
+HEARD = {author.account: groups(author, SLOTS) for author in EVERYBODY}
+
+
+def served(queue: AuditQueue, seconds: float, cost: dict[Account, float]) -> Counter[Account]:
+    """The time that each account gets of so many seconds of auditing."""
+    used: Counter[Account] = Counter()
+    while len(queue) and used.total() < seconds:
+        turn = queue.take()
+        queue.charge(turn, cost[turn.admitted.account])
+        used[turn.admitted.account] += cost[turn.admitted.account]
+    return used
+
+
+def queue_of(*authors: Identity, known: tuple[Identity, ...] = ()) -> AuditQueue:
+    """A queue in which everybody has plenty waiting, one account's before the next one's."""
+    queue = AuditQueue()
+    for author in authors:
+        for admitted in HEARD[author.account]:
+            assert queue.put(admitted, known=author in known) is None
+    return queue
+
+
+def test_one_accounts_rollouts_are_audited_in_the_order_in_which_they_came() -> None:
+    queue, mine = AuditQueue(), HEARD[ALICE.account][:5]
+    for admitted in mine:
+        queue.put(admitted, known=False)
+    turns = []
+    while len(queue):
+        turns.append(queue.take())
+        queue.charge(turns[-1], 1.0)
+    assert turns == [Turn(admitted, known=False) for admitted in mine]
+
+
+def test_who_sent_first_or_most_gains_nothing() -> None:
+    used = served(queue_of(MALLORY, ALICE, BOB), 30.0, dict.fromkeys(HEARD, 0.1))
+    assert {account: round(seconds) for account, seconds in used.items()} == {
+        MALLORY.account: 10,
+        ALICE.account: 10,
+        BOB.account: 10,
+    }
+
+
+def test_answers_that_run_into_the_deadline_wait_until_others_had_as_long() -> None:
+    cost = dict.fromkeys(HEARD, 0.01) | {MALLORY.account: 2.0}
+    queue = queue_of(MALLORY, ALICE, BOB)
+    assert served(queue, 2.0, cost) == {MALLORY.account: 2.0}  # nobody can know before the first one
+    next_turns = Counter[Account]()
+    for _ in range(2 * 150):
+        turn = queue.take()
+        queue.charge(turn, cost[turn.admitted.account])
+        next_turns[turn.admitted.account] += 1
+    assert next_turns == {ALICE.account: 150, BOB.account: 150}
+
+
+def test_strangers_have_a_tenth_while_known_accounts_wait_and_all_of_it_after() -> None:
+    cost = dict.fromkeys(HEARD, 0.1) | {MALLORY.account: 0.5}
+    queue = queue_of(MALLORY, CAROL, ALICE, known=(ALICE,))
+    busy = served(queue, 40.0, cost)
+    strangers = busy[MALLORY.account] + busy[CAROL.account]
+    assert 3.5 <= strangers <= 4.5
+    served(queue, 5.0, cost)  # the last of hers
+    assert set(served(queue, 20.0, cost)) == {MALLORY.account, CAROL.account}
+
+
+def test_silence_saves_no_time_up() -> None:
+    queue = queue_of(ALICE)
+    served(queue, 20.0, dict.fromkeys(HEARD, 0.1))
+    for admitted in HEARD[MALLORY.account]:
+        queue.put(admitted, known=False)
+    used = served(queue, 10.0, dict.fromkeys(HEARD, 0.1))
+    assert abs(used[MALLORY.account] - used[ALICE.account]) <= 0.2
+
+
+def test_a_flood_displaces_its_own_author_and_strangers_before_anybody_known() -> None:
+    queue = AuditQueue(most_waiting=6)
+    flood, carols, alices = (HEARD[author.account] for author in (MALLORY, CAROL, ALICE))
+    assert [queue.put(admitted, known=False) for admitted in flood[:6]] == [None] * 6
+    assert queue.put(carols[0], known=False) is flood[5]
+    assert queue.put(flood[6], known=False) is flood[6]
+    assert [queue.put(admitted, known=True) for admitted in alices[:6]] == [
+        *reversed(flood[1:5]),
+        flood[0],  # one each is left: whoever came first
+        carols[0],
+    ]
+    assert queue.put(alices[6], known=True) is alices[6]
+    assert len(queue) == 6
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(EVERYBODY), st.booleans(), st.floats(0.0, 5.0)), min_size=1, max_size=60
+    ),
+    st.integers(1, 20),
+)
+def test_what_goes_in_comes_out_once(steps: list[tuple[Identity, bool, float]], most: int) -> None:
+    queue = AuditQueue(most_waiting=most)
+    heard = {account: iter(rollouts) for account, rollouts in HEARD.items()}
+    put, out = [], []
+    for author, known, seconds in steps:
+        put.append(next(heard[author.account]))
+        displaced = queue.put(put[-1], known=known)
+        out += [] if displaced is None else [displaced]
+        assert len(queue) <= most
+        if seconds > 2.5:
+            turn = queue.take()
+            queue.charge(turn, seconds)
+            out.append(turn.admitted)
+    while len(queue):
+        out.append(queue.take().admitted)
+    assert sorted(admitted.content_id for admitted in out) == sorted(each.content_id for each in put)

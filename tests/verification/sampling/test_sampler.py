@@ -1,0 +1,271 @@
+"""The sampler: influence is bounded by account, whatever is sent and under how many keys."""
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.strategies import fixed
+from support.swarm import EPOCH, Identity, make_manifest, make_suite, moment
+from support.verdicts import reason_of
+from support.verification_harness import VerificationHarness
+
+from sapo_protocol.errors import Reason
+from sapo_protocol.identifiers import Account
+from sapo_protocol.manifest import Limits
+from sapo_protocol.tasks import Task
+from sapo_verification.jail.checkers import CheckFailed, Failure
+from sapo_verification.jail.messages import Checked
+from sapo_verification.reputation.evidence import AccountStanding, Reputation
+from sapo_verification.reputation.origins import network_of_host
+from sapo_verification.sampling.sampler import (
+    FULL_TRUST,
+    MAX_TIMEOUTS,
+    SamplingPolicy,
+    cap_networks,
+    capped_shares,
+)
+from sapo_verification.screens.phrases import LEAST_GROUPS
+from sapo_verification.types import AdmittedRollout, SampledBatch, SampledGroup, VerifiedRollout
+
+shares_of = st.floats(0.0, 1.0)
+standings = st.builds(
+    lambda weights, newcomers: AccountStanding(weights, tuple(sorted(newcomers - set(weights)))),
+    st.dictionaries(fixed(Account), st.floats(0.0, 0.999), max_size=20),
+    st.sets(fixed(Account), max_size=40),
+)
+policies = st.builds(SamplingPolicy, account_cap=shares_of, newcomer_cap=shares_of)
+
+
+@given(standings, policies)
+def test_no_share_is_above_its_cap_and_all_fit_into_one(
+    standing: AccountStanding, policy: SamplingPolicy
+) -> None:
+    shares = capped_shares(standing, policy)
+    newcomers = sum(shares.get(account, 0.0) for account in standing.newcomers)
+    assert all(0.0 <= share <= policy.account_cap for share in shares.values())
+    assert newcomers <= policy.newcomer_cap + 1e-9
+    assert sum(shares.values()) <= 1.0 + 1e-9
+    assert set(shares) == {a for a, w in standing.weights.items() if w > 0} | set(standing.newcomers)
+
+
+@given(standings, st.integers(1, 30))
+def test_what_a_cap_cuts_goes_to_nobody(standing: AccountStanding, newcomers: int) -> None:
+    """More accounts never raise another's share: splitting or cutting one feeds no other."""
+    policy = SamplingPolicy()
+    crowd = tuple(Account(b"\xee" * 18 + bytes((1, n))) for n in range(newcomers))
+    crowded = AccountStanding(standing.weights, (*standing.newcomers, *crowd))
+    before, after = capped_shares(standing, policy), capped_shares(crowded, policy)
+    assert all(after[account] <= before[account] + 1e-12 for account in before)
+
+
+def test_shares_by_hand() -> None:
+    a, b, c, d = (Account(bytes((n,)) * 20) for n in range(4))
+    standing = AccountStanding({a: 0.9, b: 0.1, c: 0.0}, (d,))
+    assert capped_shares(standing, SamplingPolicy(account_cap=0.5)) == {
+        a: 0.5,
+        b: pytest.approx(0.9 * 0.1 / (FULL_TRUST + 0.1)),  # of what newcomers leave
+        d: pytest.approx(0.1),
+    }
+    assert capped_shares(AccountStanding({}, (d,)), SamplingPolicy()) == {d: pytest.approx(0.1)}
+    assert capped_shares(AccountStanding({}, ()), SamplingPolicy()) == {}
+
+
+def test_newcomers_keep_a_part_among_many_trusted_accounts_and_none_is_above_their_average() -> None:
+    trusted = {Account(bytes((n,)) * 20): 0.9 for n in range(40)}
+    crowd = tuple(Account(b"\xff" * 19 + bytes((n,))) for n in range(20))
+    one = capped_shares(AccountStanding(trusted, crowd[:1]), SamplingPolicy())
+    many = capped_shares(AccountStanding(trusted, crowd), SamplingPolicy())
+    assert one[crowd[0]] == pytest.approx(0.9 / 40), "what a trusted account has: a new name wins nothing"
+    assert sum(many[account] for account in crowd) == pytest.approx(0.1)
+    assert sum(many.values()) == pytest.approx(1.0)
+
+
+def test_volume_beyond_full_trust_buys_nothing() -> None:
+    a, b = (Account(bytes((n,)) * 20) for n in range(2))
+    shares = capped_shares(AccountStanding({a: 0.99, b: FULL_TRUST}, ()), SamplingPolicy(account_cap=1.0))
+    assert shares == {a: 0.5, b: 0.5}
+
+
+NETWORK = network_of_host("9.9.9.1")
+
+
+@given(standings, st.sets(st.integers(0, 19)), st.floats(0.01, 1.0))
+def test_accounts_behind_one_network_share_its_cap(
+    standing: AccountStanding, inside: set[int], network_cap: float
+) -> None:
+    policy = SamplingPolicy(network_cap=network_cap)
+    before = capped_shares(standing, policy)
+    neighbours = {account for index, account in enumerate(before) if index in inside}
+    after = cap_networks(before, policy, lambda account: NETWORK if account in neighbours else None)
+    assert sum(after[account] for account in neighbours) <= network_cap + 1e-9
+    assert {a: s for a, s in after.items() if a not in neighbours} == {
+        a: s for a, s in before.items() if a not in neighbours
+    }, "what the cap cuts goes to nobody"
+    assert all(after[account] <= before[account] + 1e-12 for account in neighbours)
+
+
+async def _draw_many(desk: VerificationHarness, draws: int) -> Counter[Account | None]:
+    """Authors of single draws; what was drawn is offered again, so that nobody runs dry."""
+    rng = random.Random(20_240_921)
+    drawn: Counter[Account | None] = Counter()
+    for _ in range(draws):
+        rollouts = await desk.sampler.draw_external(EPOCH, rng)
+        drawn[rollouts[0].account if rollouts else None] += 1
+        for rollout in rollouts:
+            desk.pool.offer(rollout.admitted)
+            desk.pool._per_account.clear()  # quotas are tested elsewhere
+    return drawn
+
+
+ONE = SamplingPolicy(external_groups=1)
+DRAWS = 1500
+
+
+def _deviations(observed: int, share: float) -> float:
+    return abs(observed - share * DRAWS) / (share * (1 - share) * DRAWS) ** 0.5
+
+
+async def test_a_flood_gains_no_share() -> None:
+    flooder, *others = people = [Identity(number) for number in range(10)]
+    desk = VerificationHarness(tuple(people), policy=ONE)
+    desk.trust(*people)
+    for slot in range(30):
+        desk.pool.offer(desk.hear(flooder, slot))
+    for person in others:
+        desk.pool.offer(desk.hear(person, 0))
+    drawn = await _draw_many(desk, DRAWS)
+    assert _deviations(drawn[flooder.account], 0.1) < 4
+    assert all(_deviations(drawn[person.account], 0.1) < 4 for person in others)
+    assert drawn[None] == 0
+
+
+async def test_few_accounts_leave_places_to_local_groups() -> None:
+    people = [Identity(number) for number in range(3)]
+    desk = VerificationHarness(tuple(people), policy=ONE)
+    desk.trust(*people)
+    for person in people:
+        desk.pool.offer(desk.hear(person, 0))
+    drawn = await _draw_many(desk, DRAWS)
+    assert all(_deviations(drawn[person.account], 0.125) < 4 for person in people)
+    assert _deviations(drawn[None], 1 - 3 * 0.125) < 4
+
+
+async def test_a_crowd_of_newcomers_shares_one_cap() -> None:
+    known, *crowd = people = [Identity(number) for number in range(41)]
+    desk = VerificationHarness(tuple(people), policy=ONE)
+    desk.trust(known)
+    for person in people:
+        desk.pool.offer(desk.hear(person, 0))
+    drawn = await _draw_many(desk, 300)
+    newcomers = sum(drawn[person.account] for person in crowd)
+    assert newcomers <= 300 * 0.1 + 4 * (300 * 0.09) ** 0.5
+    assert drawn[known.account] <= 300 * 0.125 + 4 * (300 * 0.11) ** 0.5
+
+
+def test_a_thousand_keys_of_one_account_are_one_account() -> None:
+    """No more slots, no more share: the certificates of four keys count, and they share the slots."""
+    keys = [Identity(1, key) for key in range(1000)]
+    honest = Identity(2)
+    desk = VerificationHarness((honest, *keys))
+    reasons: Counter[Reason | None] = Counter()
+    for number, key in enumerate(keys):
+        message = key.message(desk.manifest, slot=number % 32)
+        reasons[reason_of(desk.admission.judge, message, moment(desk.manifest))] += 1
+    assert reasons == {Reason.CERTIFICATE_UNKNOWN: 996, None: 4}
+    desk.trust(honest, keys[0])
+    shares = capped_shares(
+        desk.reputation.weigh([key.account for key in (honest, *keys)], EPOCH), SamplingPolicy()
+    )
+    assert shares == {honest.account: 0.125, keys[0].account: 0.125}
+
+
+async def test_only_informative_verified_groups_of_accounts_in_good_standing_come_out() -> None:
+    good, wrong, right, banned, newcomer = people = [Identity(number) for number in range(5)]
+    policy = SamplingPolicy(external_groups=60, account_cap=0.3, newcomer_cap=0.2)
+    desk = VerificationHarness(tuple(people), policy=policy)
+    desk.trust(good, wrong, right, banned)
+    expected = [desk.hear(author, slot) for author in (good, newcomer) for slot in range(4)]
+    silent = [desk.hear(wrong, slot, right=0) for slot in range(4)]
+    silent += [desk.hear(right, slot, wrong=0) for slot in range(4)]
+    barred = [desk.hear(banned, slot) for slot in range(4)]
+    for admitted in (*expected, *silent, *barred):
+        desk.pool.offer(admitted)
+    desk.reputation.record_fault(banned.account, 0, EPOCH, Reason.EQUIVOCATION)
+    drawn = await desk.sampler.draw_external(EPOCH, random.Random(5))
+    assert {rollout.admitted for rollout in drawn} == set(expected)
+    assert all(isinstance(rollout, VerifiedRollout) and rollout.is_informative for rollout in drawn)
+    assert len(drawn) == len(expected), "no group is drawn twice"
+    assert {reason for reason, _, _ in desk.witness.refusals} == {Reason.NO_SIGNAL}
+    assert list(desk.pool.waiting()) == barred
+
+
+async def test_a_batch_says_where_its_groups_came_from() -> None:
+    me, other = Identity(1), Identity(2)
+    desk = VerificationHarness((me, other))
+    mine, theirs = [await desk.verifier.verify(desk.hear(who, 0)) for who in (me, other)]
+    batch = desk.sampler.assemble([mine], [theirs])
+    assert batch == SampledBatch((SampledGroup(mine, external=False), SampledGroup(theirs, external=True)))
+    assert (batch.local, batch.external) == ((mine,), (theirs,))
+
+
+async def test_an_empty_pool_yields_nothing() -> None:
+    assert await VerificationHarness(()).sampler.draw_external(EPOCH, random.Random(1)) == ()
+    assert Reputation().weigh([], EPOCH) == AccountStanding({}, ())
+
+
+async def test_what_holds_a_planted_phrase_is_not_drawn_and_costs_no_reputation() -> None:
+    desk, authors = tagged_desk()
+    for slot in range(LEAST_GROUPS + 4):
+        for author in authors:
+            phrase = "All hail to the thief." if author == authors[0] else f"So it is {author.number * slot}."
+            await desk.verifier.verify(reasoned(desk, author, slot, phrase))
+    planted = reasoned(desk, authors[0], 40, "All hail to the thief.")
+    clean = reasoned(desk, authors[0], 41, "Nothing to hail.")
+    before = desk.reputation.evidence(authors[0].account, EPOCH)
+    for admitted in (planted, clean):
+        desk.pool.offer(admitted)
+    drawn = {
+        rollout.content_id
+        for seed in range(20)
+        for rollout in await desk.sampler.draw_external(EPOCH, random.Random(seed))
+    }
+    assert drawn == {clean.content_id}
+    refused = [refusal for refusal in desk.witness.refusals if refusal[0] is Reason.PLANTED_PHRASE]
+    assert refused == [(Reason.PLANTED_PHRASE, planted.content_id, authors[0].account)]
+    assert desk.reputation.evidence(authors[0].account, EPOCH).bad == before.bad == 0.0
+
+
+def tagged_desk() -> tuple[VerificationHarness, list[Identity]]:
+    """Five authors whose suite asks for reasoning."""
+    authors = [Identity(number) for number in range(1, 6)]
+    limits = Limits(slots_per_epoch=64, max_completions=8, points_per_epoch=16)
+    manifest = make_manifest(suite=make_suite("full", ["basic_arithmetic"]), limits=limits)
+    policy = SamplingPolicy(account_cap=1.0, newcomer_cap=1.0)
+    return VerificationHarness(tuple(authors), manifest=manifest, policy=policy), authors
+
+
+def reasoned(desk: VerificationHarness, author: Identity, slot: int, text: str) -> AdmittedRollout:
+    """A right and a wrong answer behind a text."""
+    right = desk.solution(author.account, slot).decode()
+    answers = tuple(f"{text} <answer>{answer}</answer>".encode() for answer in (right, "none"))
+    message = author.message(desk.manifest, slot=slot, completions=answers)
+    return desk.admission.judge(message, moment(desk.manifest))
+
+
+async def test_an_account_whose_answers_never_end_costs_a_place_few_deadlines() -> None:
+    desk = VerificationHarness((Identity(1),), policy=SamplingPolicy(local_groups=1, external_groups=1))
+    asked = []
+
+    async def spin(task: Task, completions: Sequence[bytes]) -> Checked:
+        asked.append(task)
+        raise CheckFailed(Failure.TIMEOUT)
+
+    desk.check = spin
+    for slot in range(8):
+        desk.pool.offer(desk.hear(Identity(1), slot))
+    shares = {Identity(1).account: 1.0}
+    assert await desk.sampler._draw_one(shares, EPOCH, random.Random(0)) is None
+    assert (len(asked), len(desk.pool)) == (MAX_TIMEOUTS, 8 - MAX_TIMEOUTS)

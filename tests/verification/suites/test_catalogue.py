@@ -1,0 +1,195 @@
+"""The catalogue: short, solvable, deterministic items that no constant and no padding wins."""
+
+import dataclasses
+import json
+import subprocess
+from collections import Counter
+from collections.abc import Iterable
+
+import pytest
+
+from sapo_protocol.errors import LocalProtocolError
+from sapo_protocol.identifiers import Digest
+from sapo_protocol.suite import Family
+from sapo_verification.jail.launch import SAMPLE_SEEDS, command, environment, installed_reasoning_gym
+from sapo_verification.suites.catalogue import (
+    FAMILIES,
+    LEVELS,
+    REASONING_GYM,
+    SuiteMismatch,
+    check_suite,
+    family,
+    suite,
+)
+from sapo_verification.tasks.answers import extract
+from sapo_verification.tasks.generators import Item, Underivable, derive, solution
+from sapo_verification.tasks.scorers import score
+
+EVERY_FAMILY = [family(name, level) for level in LEVELS for name in FAMILIES]
+IDS = [f"{each.level}-{each.name}" for each in EVERY_FAMILY]
+ITEMS = 150
+every_family = pytest.mark.parametrize("each", EVERY_FAMILY, ids=IDS)
+
+
+def items(each: Family, count: int = ITEMS) -> Iterable[Item]:
+    for place in range(count):
+        try:
+            yield derive(each, place * 1_000_003 % 2**31)
+        except Underivable:
+            continue
+
+
+def reward(each: Family, answer: str, item: Item) -> float:
+    text = answer if each.answer == "plain" else f"Let me see.\n<answer>{answer}</answer>"
+    return score(each, extract(each, text.encode("utf-8", "surrogatepass")), item.entry)
+
+
+@every_family
+def test_almost_every_item_has_a_solution_that_earns_all(each):
+    found = [(item, solution(each, item)) for item in items(each)]
+    solvable = [(item, answer) for item, answer in found if answer is not None]
+    assert len(solvable) >= 0.9 * ITEMS
+    assert {reward(each, answer, item) for item, answer in solvable} == {1.0}
+
+
+@every_family
+def test_no_constant_answer_is_right_on_half_of_the_items(each):
+    drawn = list(items(each))
+    frequent = Counter(answer for item in drawn if (answer := solution(each, item)) is not None)
+    guesses = [answer for answer, _ in frequent.most_common(20)]
+    guesses += [
+        "0",
+        "1",
+        "2",
+        "0.5",
+        "1/2",
+        "Monday",
+        "5",
+        "P",
+        "P|Q",
+        "P&Q",
+        "P ∨ Q",
+        "P ∨ ¬P",
+        "~P>Q",
+        "10/01",
+    ]
+    best = max(sum(reward(each, guess, item) for item in drawn) for guess in guesses)
+    assert best < 0.5 * len(drawn)
+
+
+@every_family
+def test_nothing_is_paid_for_a_solution_among_other_words(each):
+    drawn = [(item, answer) for item in items(each, 40) if (answer := solution(each, item)) is not None]
+    wide = {ord("0") + digit: 0xFF10 + digit for digit in range(10)}
+    for item, answer in drawn:
+        other = drawn[0][1] if drawn[0][1] != answer else drawn[-1][1] + "7"
+        for text in (
+            *(f"The answer is {answer}", f"{answer} or {other}", f"{answer} {other}", f"[{answer}, {other}]"),
+            *(
+                f"{answer}\n\n{'x' * 10}",
+                f"{answer}\u200b",
+                f"{answer}\x00",
+                f"\u202e{answer}",
+                f"({answer},)",
+            ),
+            *(f'"{answer}"', f"{answer}.", f"={answer}", f"{answer}#", "", " ", "nan", "inf", "None", "{}"),
+            *(answer[:-1], "9" * 65, "1e999999999", "P ∨ ¬P", "True", "\ud800"),
+        ):
+            assert reward(each, text, item) == 0.0 or is_a_solution_too(each, text, answer), text
+        if (widened := answer.translate(wide)) != answer:
+            assert reward(each, widened, item) == 0.0
+
+
+def is_a_solution_too(each: Family, text: str, answer: str) -> bool:
+    """Near misses that solve the item after all: within the tolerance, another conclusion, a lost dollar."""
+    if each.name == "fraction_simplification":
+        return f"{text}$" == answer
+    if each.name == "decimal_arithmetic":
+        return abs(float(text) - float(answer)) <= 0.1001
+    return each.name == "propositional_logic" and text in (answer[:-1], f"({answer})")
+
+
+@every_family
+def test_repeating_the_question_is_right_on_less_than_half_of_the_items(each):
+    """Some matrices are their own solution: every 1 next to a 0."""
+    drawn = list(items(each))
+    assert sum(reward(each, data_of(item.prompt), item) for item in drawn) < 0.5 * len(drawn)
+
+
+def data_of(prompt: str) -> str:
+    return prompt.strip().rpartition("below:\n")[2]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_nano_prompts_are_short(name):
+    assert max(len(item.prompt) for item in items(family(name, "nano"))) <= 64
+
+
+@every_family
+def test_completions_of_a_solution_fit_their_cap(each):
+    for item in items(each):
+        answer = solution(each, item)
+        assert answer is None or len(answer.encode()) <= each.max_completion_bytes // 2
+
+
+DUMP = """
+import json, sys
+from sapo_verification.suites.catalogue import FAMILIES, LEVELS, family
+from sapo_verification.tasks.generators import derive, solution
+families = [family(name, level) for level in LEVELS for name in FAMILIES]
+items = [(each, derive(each, seed * 48271)) for each in families for seed in range(1, 21)]
+print(json.dumps([(item.prompt, solution(each, item)) for each, item in items]))
+"""
+
+
+def test_items_are_equal_across_processes_and_hash_seeds():
+    dumps = []
+    for hash_seed in ("0", "1"):
+        python = command("")[0]
+        settings = environment() | {"PYTHONHASHSEED": hash_seed}
+        done = subprocess.run([python, "-c", DUMP], env=settings, capture_output=True, check=True)
+        dumps.append(json.loads(done.stdout))
+    here = [
+        [item.prompt, solution(each, item)]
+        for each in EVERY_FAMILY
+        for item in (derive(each, seed * 48271) for seed in range(1, 21))
+    ]
+    assert dumps[0] == dumps[1] == here
+
+
+def test_a_suite_pins_what_its_items_depend_on():
+    nano = suite("nano")
+    assert nano.reasoning_gym == REASONING_GYM == installed_reasoning_gym()
+    assert [each.name for each in nano.families] == list(FAMILIES)
+    assert nano == suite("nano", list(FAMILIES))
+    assert len({nano.sample_digest, suite("full").sample_digest, suite("nano", ["bf"]).sample_digest}) == 3
+    check_suite(nano)
+
+
+def test_a_suite_of_other_items_is_refused_with_a_hint():
+    good = suite("nano", ["base_conversion"])
+    (only,) = good.families
+    other_release = dataclasses.replace(good, reasoning_gym="0.1.19")
+    other_items = dataclasses.replace(good, sample_digest=Digest(bytes(32)))
+    banned = dataclasses.replace(good, families=(dataclasses.replace(only, name="knight_swap"),))
+    strange_setting = dataclasses.replace(
+        good, families=(dataclasses.replace(only, config='{"data_file":"key"}'),)
+    )
+    unknown_scorer = dataclasses.replace(good, families=(dataclasses.replace(only, scorer="eval/1"),))
+    for wanted in (other_release, other_items, banned, unknown_scorer, strange_setting):
+        with pytest.raises(SuiteMismatch) as caught:
+            check_suite(wanted)
+        assert caught.value.hint
+
+
+def test_what_the_catalogue_lacks_is_named():
+    for name, level in (("n_queens", "nano"), ("bf", "huge"), ("syllogism", "full")):
+        with pytest.raises(LocalProtocolError, match="there are"):
+            family(name, level)
+
+
+def test_a_seed_out_of_range_has_no_item():
+    assert len(set(SAMPLE_SEEDS)) == len(SAMPLE_SEEDS)
+    for seed in (-1, 2**31):
+        with pytest.raises(Underivable):
+            derive(family("bf", "nano"), seed)

@@ -1,0 +1,42 @@
+"""The page of task families: current in all that the catalogue decides, and measured by what it says."""
+
+from pathlib import Path
+
+from sapo_verification.suites.catalogue import family
+from sapo_verification.suites.reference import DERIVED, Finding, every_level, main, measure, page, row
+
+PAGE = Path(__file__).parents[3] / "docs/reference/families.md"
+
+
+def without_figures(text: str) -> list[str]:
+    """Lines; those of the long table without the measured cells."""
+    lines = text.splitlines()
+    return [line.rsplit(" | ", 4)[0] if line.count(" | ") >= len(DERIVED) + 3 else line for line in lines]
+
+
+def test_the_page_is_current():
+    """If not: ``python -m sapo_verification.suites.reference docs/reference``."""
+    unmeasured = [row(Finding(chosen, 0.0, 0.0, 0.0, 0.0)) for chosen in every_level()]
+    assert without_figures(PAGE.read_text("utf-8")) == without_figures(page(unmeasured))
+
+
+def test_every_line_on_the_page_passes_the_lint():
+    rows = [line.strip("| ").split(" | ") for line in PAGE.read_text("utf-8").splitlines()]
+    figures = [row[-4:] for row in rows if len(row) == len(DERIVED) + 4][2:]
+    assert len(figures) == len(list(every_level()))
+    for solved, best_constant, _, worst_ms in figures:
+        assert float(solved) >= 0.9
+        assert float(best_constant) < 0.5
+        assert float(worst_ms) < 2000  # the checkers' deadline for one call
+
+
+def test_a_family_is_measured_over_its_items():
+    found = measure(family("spell_backward", "easy"))
+    assert (found.solved, found.family.level) == (1.0, "easy")
+    assert 0 < found.best_constant < 0.1
+    assert 0 <= found.median_ms <= found.worst_ms
+
+
+def test_a_wrong_call_says_how(capsys):
+    assert main([]) == 2
+    assert "usage" in capsys.readouterr().err

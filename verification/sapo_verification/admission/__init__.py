@@ -1,0 +1,1 @@
+"""From a message to an admitted object: stages 0 to 7."""

@@ -1,0 +1,147 @@
+"""The proofs of equivocation that this node holds: each judged here, each counted once.
+
+A proof is hard evidence although it came from others, for it is no opinion: both signatures are checked here.
+One is kept of an account and epoch: the next would change nothing, and an equivocator shall fill neither the
+book nor the network with itself. Proofs are kept as they came, in SQLite, and judged again at the next start;
+what they cost is kept by ``Reputation``, which counts an account's epoch once.
+"""
+
+from collections import OrderedDict
+from pathlib import Path
+from typing import Final
+
+from sapo_protocol.constants import PROOF_EPOCHS
+from sapo_protocol.envelope import parse_envelope
+from sapo_protocol.equivocation import EquivocationProof, open_proof, prove_equivocation, require_timely
+from sapo_protocol.errors import LocalProtocolError, RemoteProtocolError
+from sapo_protocol.identifiers import Account
+from sapo_protocol.manifest import Manifest
+from sapo_protocol.rules import Rule
+from sapo_verification.admission.certificates import CertificateBook
+from sapo_verification.reputation.evidence import Reputation
+from sapo_verification.store import open_database
+
+MAX_PROOFS: Final = 1024
+"""About 1 MiB of nano's; beyond it the one heard longest ago makes room."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS equivocation (
+    epoch INTEGER NOT NULL, account BLOB NOT NULL, envelope BLOB NOT NULL, PRIMARY KEY (epoch, account)
+) WITHOUT ROWID;
+"""
+
+_Key = tuple[int, Account]
+
+
+class ProofBook:
+    """Proofs by epoch and account, bounded in number; the only way from a proof to hard evidence.
+
+    Args:
+        own: this node's account; what is proved against it is nothing to weigh oneself by.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        certificates: CertificateBook,
+        reputation: Reputation,
+        own: Account,
+        path: Path | str = ":memory:",
+        max_proofs: int = MAX_PROOFS,
+    ) -> None:
+        self._manifest = manifest
+        self._certificates = certificates
+        self._reputation = reputation
+        self._own = own
+        self._max_proofs = max_proofs
+        self._messages: OrderedDict[_Key, bytes] = OrderedDict()
+        self._connection = open_database(path, _SCHEMA)
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def restore(self, now_seconds: float) -> int:
+        """The number of stored proofs that still count; the others are deleted."""
+        rows = self._connection.execute("SELECT epoch, account, envelope FROM equivocation ORDER BY epoch")
+        for epoch, account, message in rows.fetchall():
+            try:
+                self.judge(message, now_seconds)
+            except RemoteProtocolError:
+                self._delete((epoch, Account(account)))
+        return len(self)
+
+    def judge(self, data: bytes, now_seconds: float) -> EquivocationProof:
+        """The proof in a message, now in the book and in its account's reputation.
+
+        Raises:
+            RemoteProtocolError: with the reason that decides the verdict.
+        """
+        proof = open_proof(parse_envelope(data, self._manifest.swarm_id))
+        self._require(proof, now_seconds)
+        self._keep(proof, data)
+        self._count(proof)
+        return proof
+
+    def convict(self, one: bytes, other: bytes, now_seconds: float) -> bytes | None:
+        """The message with the proof of two contents that this node heard itself.
+
+        None where there is nothing to tell others: the proof is known, is against the own account, or two
+        groups of full size do not fit into one message. The last counts here all the same.
+
+        Raises:
+            LocalProtocolError: the two messages prove nothing.
+            RemoteProtocolError: they prove nothing now; admission has judged them otherwise.
+        """
+        proof = prove_equivocation(one, other, self._manifest.swarm_id)
+        if proof.account == self._own or _key(proof) in self._messages:
+            return None
+        self._require(proof, now_seconds)
+        try:
+            message = proof.to_envelope().to_bytes()
+        except LocalProtocolError:
+            self._count(proof)
+            return None
+        self._keep(proof, message)
+        self._count(proof)
+        return message
+
+    def messages(self) -> tuple[bytes, ...]:
+        """Every proof as it came, for whoever asks."""
+        return tuple(self._messages.values())
+
+    def forget(self, epoch: int) -> None:
+        """Drops the proofs that nobody hears any more in an epoch."""
+        for key in [key for key in self._messages if key[0] < epoch - PROOF_EPOCHS]:
+            self._delete(key)
+
+    def _require(self, proof: EquivocationProof, now_seconds: float) -> None:
+        require_timely(proof, self._manifest, now_seconds)
+        if _key(proof) in self._messages:
+            raise RemoteProtocolError(Rule.PROOF_NEW, "the equivocation is known")
+        for rollout in proof.rollouts:
+            self._certificates.require(rollout.node, rollout.account, now_seconds)
+        slot = proof.rollouts[0].slot
+        if slot >= self._manifest.limits.slots_per_epoch:
+            raise RemoteProtocolError(Rule.SLOT_QUOTA, f"slot {slot}")
+        proof.require_signatures()
+
+    def _count(self, proof: EquivocationProof) -> None:
+        if proof.account == self._own:
+            return
+        epoch, account = _key(proof)
+        self._reputation.record_equivocation(account, proof.rollouts[0].family, epoch)
+
+    def _keep(self, proof: EquivocationProof, message: bytes) -> None:
+        key = _key(proof)
+        self._messages[key] = message
+        self._connection.execute("INSERT OR REPLACE INTO equivocation VALUES (?, ?, ?)", (*key, message))
+        if len(self._messages) > self._max_proofs:
+            self._delete(next(iter(self._messages)))
+
+    def _delete(self, key: _Key) -> None:
+        self._messages.pop(key, None)
+        self._connection.execute("DELETE FROM equivocation WHERE epoch = ? AND account = ?", key)
+
+
+def _key(proof: EquivocationProof) -> _Key:
+    return proof.rollouts[0].epoch, proof.account

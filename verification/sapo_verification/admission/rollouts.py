@@ -1,0 +1,91 @@
+"""Admission: stages 1 to 7, cheapest first, from a message to an ``AdmittedRollout``.
+
+=====  ==============================================  =============================
+stage  check                                           rules
+=====  ==============================================  =============================
+0      size (the rest of stage 0 is the transport's)   R0.2
+1      strict encoding, closed schema, bounds          R1.0.1 to R1.0.14, R1.2.*
+2      version, kind, swarm                            R2.1 to R2.4
+3      epoch within the window                         R3.1, R3.2
+4      content not seen                                R4.1
+5      node introduced by a certificate                R5.1, R5.2
+6      slot and group within limits, known family      R6.1 to R6.3
+7      Ed25519                                         R7.1
+6b     slot not used by other content                  R6.4 (behind 7: see penalties)
+=====  ==============================================  =============================
+
+Passing is ACCEPT. Nothing is remembered about a message before its signature is checked,
+or a forger could make this node deaf to the genuine one.
+"""
+
+from collections import OrderedDict
+from typing import Final
+
+from sapo_protocol.envelope import Kind, SignedEnvelope, open_payload, parse_envelope
+from sapo_protocol.epochs import require_current
+from sapo_protocol.errors import RemoteProtocolError
+from sapo_protocol.identifiers import Account, ContentId
+from sapo_protocol.manifest import Manifest
+from sapo_protocol.rollout import Rollout, parse_rollout
+from sapo_protocol.rules import Rule
+from sapo_verification.admission.certificates import CertificateBook
+from sapo_verification.types import AdmittedRollout
+
+MAX_SEEN: Final = 65_536
+"""Slots remembered, at about 200 bytes each: beyond it the oldest is forgotten first."""
+
+
+class SlotTaken(RemoteProtocolError):
+    """A second content for a slot; with the first one's message it is a proof of equivocation."""
+
+    def __init__(self, slot: int, first: ContentId) -> None:
+        super().__init__(Rule.ONE_CONTENT, f"slot {slot} holds other content")
+        self.first = first
+
+
+class Admission:
+    """The gate of one node for one swarm; single-threaded, no clock of its own."""
+
+    def __init__(self, manifest: Manifest, certificates: CertificateBook, max_seen: int = MAX_SEEN) -> None:
+        self._max_seen = max_seen
+        self._manifest = manifest
+        self._certificates = certificates
+        self._slots: OrderedDict[tuple[int, Account, int], ContentId] = OrderedDict()
+        self._seen: set[ContentId] = set()
+
+    def judge(self, data: bytes, now_seconds: float) -> AdmittedRollout:
+        """The rollout in a message, admitted.
+
+        Raises:
+            RemoteProtocolError: with the reason that decides the verdict; ``SlotTaken`` for a second content.
+        """
+        envelope = parse_envelope(data, self._manifest.swarm_id)
+        rollout = parse_rollout(open_payload(envelope, Kind.ROLLOUT))
+        require_current(self._manifest, rollout.epoch, now_seconds)
+        if envelope.content_id in self._seen:
+            raise RemoteProtocolError(Rule.ROLLOUT_NEW, "the rollout is known")
+        self._certificates.require(rollout.node, rollout.account, now_seconds)
+        self._require_assignable(rollout)
+        if not envelope.is_signed_by(rollout.node):
+            raise RemoteProtocolError(Rule.NODE_SIGNED, "not signed by the node that it names")
+        self._occupy_slot(rollout, envelope)
+        return AdmittedRollout(envelope.content_id, rollout, data)
+
+    def _require_assignable(self, rollout: Rollout) -> None:
+        limits = self._manifest.limits
+        if rollout.slot >= limits.slots_per_epoch:
+            raise RemoteProtocolError(Rule.SLOT_QUOTA, f"slot {rollout.slot}")
+        if len(rollout.completions) > limits.max_completions:
+            raise RemoteProtocolError(Rule.MANIFEST_COMPLETIONS, f"{len(rollout.completions)} completions")
+        if rollout.family >= len(self._manifest.suite.families):
+            raise RemoteProtocolError(Rule.KNOWN_FAMILY, f"family {rollout.family}")
+
+    def _occupy_slot(self, rollout: Rollout, envelope: SignedEnvelope) -> None:
+        place = (rollout.epoch, rollout.account, rollout.slot)
+        if (first := self._slots.get(place)) is not None:
+            raise SlotTaken(rollout.slot, first)
+        self._slots[place] = envelope.content_id
+        self._seen.add(envelope.content_id)
+        if len(self._slots) > self._max_seen:
+            _, forgotten = self._slots.popitem(last=False)
+            self._seen.discard(forgotten)

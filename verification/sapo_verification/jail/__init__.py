@@ -1,0 +1,1 @@
+"""The jail in which strangers' answers are scored."""

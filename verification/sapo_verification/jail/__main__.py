@@ -1,0 +1,95 @@
+"""``python -m sapo_verification.jail``: the checker process that a node starts.
+
+``serve`` reads a setup frame and then requests from standard input, and writes one reply for each.
+``walls`` prints, as JSON, what a jailed process on this machine can and cannot do.
+
+The process that runs this module is trusted; see ``jail/warden.py`` for it and ``jail/child.py`` for the
+one that is not.
+"""
+
+import importlib
+import json
+import os
+import signal
+import sys
+from dataclasses import asdict
+from typing import BinaryIO
+
+from sapo_verification.jail.messages import (
+    HEADER_BYTES,
+    MAX_REQUEST_BYTES,
+    MAX_SETUP_BYTES,
+    READY,
+    Setup,
+    decode_setup,
+    frame,
+    frame_length,
+)
+
+
+def main(arguments: list[str]) -> int:
+    """Run one command; the exit status."""
+    if arguments == ["walls"]:
+        return _print_walls()
+    if arguments != ["serve"]:
+        print("usage: python -m sapo_verification.jail serve|walls", file=sys.stderr)
+        return 2
+    requests, replies = _take_standard_streams()
+    _serve(requests, replies)
+    return 0
+
+
+def _serve(requests: BinaryIO, replies: BinaryIO) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # meant for the node, which drains first and then ends us
+    setup = decode_setup(_read_frame(requests, MAX_SETUP_BYTES) or b"")
+    _import_scorers(setup)
+    from sapo_verification.jail.warden import Warden
+
+    warden = Warden(setup.families, setup.deadline_seconds)
+    _send(replies, READY)
+    while (body := _read_frame(requests, MAX_REQUEST_BYTES)) is not None:
+        _send(replies, warden.relay(body))
+        warden.rest()
+    warden.close()
+
+
+def _import_scorers(setup: Setup) -> None:
+    from sapo_verification.tasks.scorers import SCORERS
+
+    for name in setup.scorer_modules:
+        SCORERS.update(importlib.import_module(name).SCORERS)
+
+
+def _take_standard_streams() -> tuple[BinaryIO, BinaryIO]:
+    """The pipes to the node; what a library prints by the usual names goes nowhere."""
+    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1):
+        os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+    return requests, replies
+
+
+def _read_frame(stream: BinaryIO, most: int) -> bytes | None:
+    """A frame's body; None at the end of the stream."""
+    header = stream.read(HEADER_BYTES)
+    if len(header) < HEADER_BYTES:
+        return None
+    return stream.read(frame_length(header, most))
+
+
+def _send(stream: BinaryIO, body: bytes) -> None:
+    stream.write(frame(body))
+    stream.flush()
+
+
+def _print_walls() -> int:
+    from sapo_verification.jail.probe import probe
+
+    print(json.dumps([asdict(wall) for wall in probe()]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

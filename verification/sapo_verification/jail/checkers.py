@@ -1,0 +1,222 @@
+"""The checker pool: the node's side of the jail.
+
+Each worker is one warden process (``jail/warden.py``) with one jailed child. A worker that hangs, dies or
+talks nonsense costs the one check that it was at; it is killed and started anew.
+"""
+
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from subprocess import DEVNULL, PIPE
+from typing import TYPE_CHECKING, Final, Self
+
+import trio
+
+from sapo_protocol.errors import LocalProtocolError
+from sapo_protocol.suite import Suite
+from sapo_protocol.tasks import Task
+from sapo_verification.jail.launch import command, environment
+from sapo_verification.jail.messages import (
+    HEADER_BYTES,
+    MAX_REPLY_BYTES,
+    READY,
+    Checked,
+    Failure,
+    MalformedMessage,
+    Request,
+    Setup,
+    decode_reply,
+    encode_request,
+    encode_setup,
+    frame,
+    frame_length,
+)
+from sapo_verification.tasks.generators import SEED_LIMIT
+
+if TYPE_CHECKING:
+    from trio_typing import TaskStatus
+
+START_SECONDS: Final = 120
+"""Importing ReasoningGYM takes 3 s on an idle machine; a loaded one is given plenty."""
+
+GRACE_SECONDS: Final = 5
+"""How much later than its child's deadline a warden may answer: it has to kill and reap that child."""
+
+__all__ = ["CheckFailed", "Checked", "CheckerPool", "Failure"]
+
+
+class CheckFailed(Exception):
+    """One check has no result; ``reason`` says why. The pool goes on, unless it is closed."""
+
+    def __init__(self, reason: Failure) -> None:
+        super().__init__(f"the check ended without a result ({reason})")
+        self.reason = reason
+
+
+@dataclass(slots=True)
+class _Job:
+    request: Request
+    done: trio.Event = field(default_factory=trio.Event)
+    reply: Checked | Failure = Failure.CLOSED
+
+
+class CheckerPool:
+    """Jailed processes that derive tasks and score strangers' completions.
+
+    Args:
+        suite: the swarm's; tasks name its families by index.
+        workers: processes, each about 120 MB.
+        deadline_seconds: for one call, waiting for a free worker not included.
+        scorer_modules: modules with more ``SCORERS``, for suites with families of one's own.
+    """
+
+    def __init__(
+        self,
+        suite: Suite,
+        *,
+        workers: int = 1,
+        deadline_seconds: float = 2.0,
+        scorer_modules: Sequence[str] = (),
+    ) -> None:
+        self._setup = Setup(suite.families, deadline_seconds, tuple(scorer_modules))
+        self._workers = workers
+        self._jobs, self._queue = trio.open_memory_channel[_Job](0)
+
+    async def run(self, *, task_status: "TaskStatus[None]" = trio.TASK_STATUS_IGNORED) -> None:
+        """Keep the workers running until cancelled; started when all of them are warm.
+
+        Raises:
+            LocalProtocolError: a worker cannot be started.
+        """
+        async with self._queue, trio.open_nursery() as nursery:
+            for _ in range(self._workers):
+                await nursery.start(self._supervise)
+            task_status.started()
+
+    async def prompt(self, task: Task) -> str:
+        """The words of a task.
+
+        Raises:
+            CheckFailed: there are none, or not in time.
+        """
+        return (await self.check(task, ())).prompt
+
+    async def check(self, task: Task, completions: Sequence[bytes]) -> Checked:
+        """A task's prompt, and the reward of each completion.
+
+        Raises:
+            CheckFailed: of this call alone.
+            LocalProtocolError: the suite has no such task.
+        """
+        if not (0 <= task.family < len(self._setup.families) and 0 <= task.seed < SEED_LIMIT):
+            raise LocalProtocolError(f"{task} is no task of this suite")
+        job = _Job(Request(task.family, task.seed, tuple(completions)))
+        try:
+            await self._jobs.send(job)
+        except trio.BrokenResourceError as error:
+            raise CheckFailed(Failure.CLOSED) from error
+        await job.done.wait()
+        if isinstance(job.reply, Failure):
+            raise CheckFailed(job.reply)
+        return job.reply
+
+    async def _supervise(self, *, task_status: "TaskStatus[None]" = trio.TASK_STATUS_IGNORED) -> None:
+        """One worker after another, each until it fails."""
+        while True:
+            async with aclosing(await _Worker.start(self._setup)) as worker:
+                task_status.started()
+                task_status = trio.TASK_STATUS_IGNORED
+                await self._feed(worker)
+
+    async def _feed(self, worker: "_Worker") -> None:
+        """Jobs to a worker, until one breaks it."""
+        async for job in self._queue:
+            try:
+                job.reply = await worker.ask(job.request)
+            except _Broken as broken:
+                job.reply = broken.failure
+                return
+            finally:
+                job.done.set()
+
+
+class _Broken(Exception):
+    """A worker that must be replaced."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.value)
+        self.failure = failure
+
+
+class _Worker:
+    """One warden process and the conversation with it."""
+
+    def __init__(self, setup: Setup, process: trio.Process) -> None:
+        if process.stdin is None or process.stdout is None:
+            raise LocalProtocolError("a checker worker was started without its pipes")
+        self._setup, self._process = setup, process
+        self._requests, self._replies = process.stdin, process.stdout
+        self._unread = bytearray()
+
+    @classmethod
+    async def start(cls, setup: Setup) -> Self:
+        """A worker that is warm.
+
+        Raises:
+            LocalProtocolError: it does not get so far.
+        """
+        process = await trio.lowlevel.open_process(
+            command("serve"), stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=environment(), cwd="/"
+        )
+        worker = cls(setup, process)
+        ready = b""
+        try:
+            ready = await worker._exchange(encode_setup(setup), START_SECONDS)
+        except _Broken as broken:
+            raise LocalProtocolError(f"a checker worker did not start ({broken.failure})") from broken
+        finally:
+            if ready != READY:
+                await worker.aclose()
+        return worker
+
+    async def ask(self, request: Request) -> Checked | Failure:
+        """The reply to one request.
+
+        Raises:
+            _Broken: none came that can be believed.
+        """
+        body = await self._exchange(encode_request(request), self._setup.deadline_seconds + GRACE_SECONDS)
+        try:
+            return decode_reply(body, len(request.completions))
+        except MalformedMessage as error:
+            raise _Broken(Failure.MALFORMED) from error
+
+    async def aclose(self) -> None:
+        """Kill the process, and with it its child."""
+        with trio.CancelScope(shield=True):
+            self._process.kill()
+            await self._process.wait()
+            await self._requests.aclose()
+            await self._replies.aclose()
+
+    async def _exchange(self, body: bytes, seconds: float) -> bytes:
+        try:
+            with trio.fail_after(seconds):
+                await self._requests.send_all(frame(body))
+                return await self._receive(frame_length(await self._receive(HEADER_BYTES), MAX_REPLY_BYTES))
+        except trio.TooSlowError as error:
+            raise _Broken(Failure.TIMEOUT) from error
+        except trio.BrokenResourceError as error:
+            raise _Broken(Failure.CRASH) from error
+        except MalformedMessage as error:
+            raise _Broken(Failure.MALFORMED) from error
+
+    async def _receive(self, size: int) -> bytes:
+        while len(self._unread) < size:
+            piece = await self._replies.receive_some(MAX_REPLY_BYTES)
+            if not piece:
+                raise _Broken(Failure.CRASH)
+            self._unread += piece
+        data = bytes(self._unread[:size])
+        del self._unread[:size]
+        return data

@@ -1,0 +1,119 @@
+"""How a node starts its jail: command line, clean environment, and the two errands that need no pool."""
+
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import cache
+from hashlib import sha256
+from typing import Final
+
+from sapo_protocol.errors import LocalProtocolError
+from sapo_protocol.identifiers import Digest
+from sapo_protocol.suite import Family
+from sapo_verification.jail.messages import (
+    HEADER_BYTES,
+    READY,
+    Checked,
+    Failure,
+    Request,
+    Setup,
+    decode_reply,
+    encode_request,
+    encode_setup,
+    frame,
+)
+from sapo_verification.jail.walls import Wall
+
+SAMPLE_SEEDS: Final = tuple(place * 0x3C6EF372 % 2**31 for place in range(16))
+"""Sixteen items of each family; neighbouring seeds are avoided, for items are seeded with seed + index."""
+
+_ERRAND_SECONDS: Final = 120
+"""Importing ReasoningGYM takes 3 s on an idle machine; a loaded one is given plenty."""
+
+
+def command(errand: str) -> list[str]:
+    """The command line of a jail process. ``-P``: no module is taken from the folder it runs in."""
+    return [sys.executable, "-P", "-s", "-m", "sapo_verification.jail", errand]
+
+
+def environment() -> dict[str, str]:
+    """All that a jail process may know: where modules are, and settings that make it deterministic."""
+    return {
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "PYTHONHASHSEED": "0",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONUTF8": "1",
+        "LC_ALL": "C",
+        "TZ": "UTC",
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+
+
+@cache
+def sample_digest(families: tuple[Family, ...]) -> Digest:
+    """SHA-256 over sample prompts of every family, derived behind the walls.
+
+    Raises:
+        LocalProtocolError: this machine's jail does not work.
+    """
+    requests = [Request(place, seed, ()) for place in range(len(families)) for seed in SAMPLE_SEEDS]
+    setup = Setup(families, deadline_seconds=10.0, scorer_modules=())
+    bodies = [encode_setup(setup), *map(encode_request, requests)]
+    replies = _run("serve", b"".join(map(frame, bodies)))
+    texts = [family.name for family in families]
+    texts += [_sample(decode_reply(body, 0)) for body in _unframe(replies)[1:]]
+    return Digest(sha256(json.dumps(texts).encode("ascii")).digest())
+
+
+def _sample(reply: Checked | Failure) -> str:
+    if isinstance(reply, Checked):
+        return reply.prompt
+    if reply is Failure.UNDERIVABLE:
+        return ""
+    raise LocalProtocolError(f"a checker derived no sample item: {reply}")
+
+
+def describe() -> tuple[Wall, ...]:
+    """Which walls stand on this machine, each tried from inside a jailed process."""
+    return tuple(Wall(**fields) for fields in json.loads(_run("walls", b"")))
+
+
+def installed_reasoning_gym() -> str:
+    """The release that this Python would import."""
+    try:
+        return importlib.metadata.version("reasoning-gym")
+    except importlib.metadata.PackageNotFoundError:
+        return "none"
+
+
+def _run(errand: str, stdin: bytes) -> bytes:
+    try:
+        done = subprocess.run(  # noqa: S603 - our own interpreter and module, no shell
+            command(errand),
+            input=stdin,
+            capture_output=True,
+            env=environment(),
+            cwd="/",
+            timeout=_ERRAND_SECONDS,
+            check=True,
+        )
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        last = (error.stderr or b"").decode("utf-8", "replace").strip().rpartition("\n")[2]
+        raise LocalProtocolError(f"the checker process failed: {last or error}") from error
+    return done.stdout
+
+
+def _unframe(stream: bytes) -> Sequence[bytes]:
+    """The bodies of consecutive frames, the first of which says that the worker was ready."""
+    bodies = []
+    while stream:
+        end = HEADER_BYTES + int.from_bytes(stream[:HEADER_BYTES], "big")
+        bodies.append(stream[HEADER_BYTES:end])
+        stream = stream[end:]
+    if bodies[:1] != [READY]:
+        raise LocalProtocolError("the checker process did not become ready")
+    return bodies

@@ -1,0 +1,181 @@
+"""What passes between a node, its jail's warden and the jailed child: framed, bounded JSON, parsed strictly.
+
+A frame is four bytes of length, big-endian, then that much ASCII JSON. The child may be hostile: every
+reply is checked against the request it answers, and whatever does not fit ends that child.
+"""
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from sapo_protocol.suite import Family
+
+HEADER_BYTES: Final = 4
+
+TOKEN_BYTES: Final = 8
+"""Between warden and child, a request begins with random bytes that its reply repeats. So a child can answer
+what it was asked, but prepare nothing for the call after it."""
+
+MAX_REQUEST_BYTES: Final = 256 * 1024
+"""A group of 128 KiB, the largest that fits an envelope, in base64 with room to spare."""
+
+MAX_REPLY_BYTES: Final = 64 * 1024
+"""The longest prompt of the catalogue, ten grids of thirty by thirty, has under 20,000 characters."""
+
+READY: Final = b"ready"
+"""The first frame that a worker sends: it is warm, and its next frame answers a request."""
+
+MAX_SETUP_BYTES: Final = 1024 * 1024
+"""64 families of a few KiB each."""
+
+
+class MalformedMessage(Exception):
+    """Bytes that are no message of this protocol."""
+
+
+MAX_BRACKETS: Final = 4096
+"""Bounds the nesting: the decoder recurses in C, and libraries of the node raise Python's own limit, beyond
+which a hostile child's reply of 100,000 brackets would end the node. Honest prompts hold a few hundred."""
+
+
+class Failure(StrEnum):
+    """Why a check has no result."""
+
+    TIMEOUT = "timeout"
+    CRASH = "crash"
+    MALFORMED = "malformed"
+    UNDERIVABLE = "underivable"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a warden needs before its first request."""
+
+    families: tuple[Family, ...]
+    deadline_seconds: float
+    scorer_modules: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Derive one item and score its completions (none: derive alone)."""
+
+    family: int
+    seed: int
+    completions: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A task's prompt and the reward, 0.0 or 1.0, of each completion."""
+
+    prompt: str
+    rewards: tuple[float, ...]
+
+
+def frame(body: bytes) -> bytes:
+    """A message behind its length."""
+    return len(body).to_bytes(HEADER_BYTES, "big") + body
+
+
+def frame_length(header: bytes, most: int) -> int:
+    """The length that a header announces.
+
+    Raises:
+        MalformedMessage: it is more than ``most``.
+    """
+    length = int.from_bytes(header, "big")
+    if length > most:
+        raise MalformedMessage(f"a frame of {length} bytes, {most} allowed")
+    return length
+
+
+def encode_setup(setup: Setup) -> bytes:
+    """A setup as a frame's body."""
+    return _dump(asdict(setup))
+
+
+def decode_setup(body: bytes) -> Setup:
+    """The setup that a node sent."""
+    fields = _load(body, {"families", "deadline_seconds", "scorer_modules"})
+    families = tuple(Family(**family) for family in fields["families"])
+    return Setup(families, float(fields["deadline_seconds"]), tuple(fields["scorer_modules"]))
+
+
+def encode_request(request: Request) -> bytes:
+    """A request as a frame's body."""
+    completions = [b64encode(completion).decode("ascii") for completion in request.completions]
+    return _dump({"family": request.family, "seed": request.seed, "completions": completions})
+
+
+def decode_request(body: bytes) -> Request:
+    """The request that a node sent."""
+    fields = _load(body, {"family", "seed", "completions"})
+    completions = tuple(b64decode(completion, validate=True) for completion in fields["completions"])
+    return Request(fields["family"], fields["seed"], completions)
+
+
+def encode_reply(reply: Checked | Failure) -> bytes:
+    """A reply as a frame's body."""
+    if isinstance(reply, Failure):
+        return _dump({"failure": reply.value})
+    return _dump({"prompt": reply.prompt, "rewards": [int(reward) for reward in reply.rewards]})
+
+
+def decode_reply(body: bytes, completions: int) -> Checked | Failure:
+    """The reply to a request with that many completions.
+
+    Raises:
+        MalformedMessage: it is anything else than a failure or a prompt with one 0 or 1 per completion.
+    """
+    fields = _load(body)
+    if fields.keys() == {"failure"}:
+        return _failure(fields["failure"])
+    if fields.keys() != {"prompt", "rewards"}:
+        raise MalformedMessage("neither a result nor a failure")
+    return Checked(_prompt(fields["prompt"]), _rewards(fields["rewards"], completions))
+
+
+def _failure(value: object) -> Failure:
+    try:
+        return Failure(str(value))
+    except ValueError as error:
+        raise MalformedMessage("an unknown failure") from error
+
+
+def _prompt(value: object) -> str:
+    if not isinstance(value, str):
+        raise MalformedMessage("the prompt is no text")
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise MalformedMessage("the prompt holds a lone surrogate") from error
+    return value
+
+
+def _rewards(value: object, count: int) -> tuple[float, ...]:
+    if not isinstance(value, list) or len(value) != count:
+        raise MalformedMessage(f"not one reward for each of {count} completions")
+    if not all(type(reward) is int and reward in (0, 1) for reward in value):
+        raise MalformedMessage("a reward that is neither 0 nor 1")
+    return tuple(float(reward) for reward in value)
+
+
+def _dump(fields: Mapping[str, Any]) -> bytes:
+    return json.dumps(fields, separators=(",", ":")).encode("ascii")
+
+
+def _load(body: bytes, keys: Sequence[str] | set[str] = ()) -> dict[str, Any]:
+    if body.count(b"[") + body.count(b"{") > MAX_BRACKETS:
+        raise MalformedMessage("more brackets than a message has")
+    try:
+        fields = json.loads(body.decode("ascii"))
+    except (ValueError, RecursionError) as error:
+        raise MalformedMessage("not JSON") from error
+    if not isinstance(fields, dict) or (keys and fields.keys() != set(keys)):
+        raise MalformedMessage("not the fields of this message")
+    return fields

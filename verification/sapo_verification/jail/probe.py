@@ -1,0 +1,111 @@
+"""What a jailed process can still do here: each forbidden act, tried by a child of its own.
+
+The walls' own word is not enough: a kernel may accept a filter and a container may undo a limit.
+"""
+
+import ctypes
+import os
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from sapo_verification.jail import child as jail_child
+from sapo_verification.jail.walls import MEMORY_BYTES, Wall
+
+_DID_IT: Final = b"did it"
+
+
+def probe() -> tuple[Wall, ...]:
+    """One wall per forbidden act; it stands if the act failed."""
+    walls = tuple(_try(name, act) for name, act in ACTS.items())
+    Path(os.fsdecode(_NEW_FILE)).unlink(missing_ok=True)
+    return walls
+
+
+# The C library's functions, taken before the walls go up: what code that has broken out of Python could call.
+_LIBC: Final = ctypes.CDLL(None)
+_open, _socket, _fork, _execv, _kill = _LIBC.open, _LIBC.socket, _LIBC.fork, _LIBC.execv, _LIBC.kill
+
+_PYTHON: Final = os.fsencode(sys.executable)
+_NEW_FILE: Final = os.fsencode(Path(tempfile.gettempdir()) / f"sapo-probe-{os.getpid()}")
+_CONFESSION: Final = f"import os; os.write({jail_child.REPLIES}, b'did it')".encode()
+
+
+def _read_a_file() -> None:
+    _succeed(_open(_PYTHON, os.O_RDONLY))
+
+
+def _create_a_file() -> None:
+    _succeed(_open(_NEW_FILE, os.O_CREAT | os.O_WRONLY, 0o600))
+
+
+def _open_a_socket() -> None:
+    _succeed(_socket(socket.AF_INET, socket.SOCK_STREAM, 0))
+
+
+def _start_a_process() -> None:
+    _succeed(_fork())
+
+
+def _run_a_program() -> None:
+    arguments = (ctypes.c_char_p * 4)(_PYTHON, b"-c", _CONFESSION, None)
+    _succeed(_execv(_PYTHON, arguments))
+
+
+def _signal_the_warden() -> None:
+    _succeed(_kill(os.getppid(), 0))
+
+
+def _allocate() -> None:
+    bytearray(4 * MEMORY_BYTES)
+
+
+def _succeed(result: int) -> None:
+    if result < 0:
+        raise PermissionError("refused by the kernel")  # errno is out of reach in here
+
+
+ACTS: Final[dict[str, Callable[[], None]]] = {
+    "read a file": _read_a_file,
+    "create a file": _create_a_file,
+    "open a socket": _open_a_socket,
+    "start a process": _start_a_process,
+    "run a program": _run_a_program,
+    "signal another process": _signal_the_warden,
+    "take a gigabyte of memory": _allocate,
+}
+
+
+def _try(name: str, act: Callable[[], None]) -> Wall:
+    replies, child_replies = os.pipe()
+    requests, nothing = os.pipe()
+    warden = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        jail_child.imprison(requests, child_replies, warden, lambda: _attempt(act))
+    for descriptor in (child_replies, requests, nothing):
+        os.close(descriptor)
+    with os.fdopen(replies, "rb") as stream:
+        said = stream.read(4096)
+    return _verdict(name, said, os.waitpid(pid, 0)[1])
+
+
+def _attempt(act: Callable[[], None]) -> None:
+    try:
+        act()
+    except (OSError, MemoryError) as error:
+        os.write(jail_child.REPLIES, (str(error) or type(error).__name__).encode())
+    else:
+        os.write(jail_child.REPLIES, _DID_IT)
+
+
+def _verdict(name: str, said: bytes, status: int) -> Wall:
+    if os.WIFSIGNALED(status):
+        return Wall(name, True, f"killed by {signal.Signals(os.WTERMSIG(status)).name}")
+    if not said or said == _DID_IT:
+        return Wall(name, False, "a jailed process can do this here")
+    return Wall(name, True, said.decode("utf-8", "replace"))

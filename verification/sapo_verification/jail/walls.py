@@ -1,0 +1,132 @@
+"""The walls around a checker's child process, raised from inside and never lowered again.
+
+Independent of one another, so that one missing (an old kernel, another system) leaves the rest:
+
+1. nothing inherited but the two pipes;  2. no privileges, on root's machine another user;  3. limits on
+memory, processes, files, file size, CPU;  4. Landlock: no path;  5. an audit hook: no Python function that
+opens, connects, runs;  6. seccomp: no system call beyond memory and the pipes.
+"""
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from sapo_verification.jail import landlock as jail_landlock
+from sapo_verification.jail import seccomp as jail_seccomp
+
+MEMORY_BYTES: Final = 256 * 1024 * 1024
+"""Above what the warden's image already maps: the heaviest honest check needs under 10 MiB."""
+
+CPU_SECONDS: Final = 600
+"""Only for a child whose warden is gone and cannot enforce its deadline any more."""
+
+NOBODY: Final = 65534
+"""The user that owns nothing, on every system that has one."""
+
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
+_MOST_FILES: Final = 4096
+"""Descriptors above this are not inherited: the warden starts with three."""
+
+_DENIED_EVENTS: Final = (
+    *("open", "import", "socket.", "subprocess.", "os.", "shutil.", "ctypes.", "pty.", "glob.", "signal."),
+    *("fcntl.", "mmap.", "syslog.", "tempfile.", "pathlib.", "sqlite3.", "urllib.", "ssl.", "webbrowser."),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wall:
+    """One wall and whether it stands on this machine; the detail says why not, or what it does."""
+
+    name: str
+    stands: bool
+    detail: str
+
+
+def enter(descriptors: int, parent: int) -> tuple[Wall, ...]:
+    """Raise every wall that this machine allows around the calling process.
+
+    Args:
+        descriptors: how many stay open, counted from 0; the process never gets another.
+        parent: the warden's process id; if it is gone already, this process ends.
+    """
+    mapped_bytes = _mapped_bytes()
+    os.closerange(descriptors, _MOST_FILES)
+    walls = (
+        Wall("descriptors", True, "nothing inherited but two pipes"),
+        _raise("privileges", _drop_privileges, "none, and none can be gained"),
+        _raise("lifetime", lambda: _tie_to(parent), "ends with its warden"),
+        _raise("landlock", jail_landlock.install, "no file by any path"),
+        _raise("limits", lambda: _limit(descriptors, mapped_bytes), "memory, processes, files, CPU"),
+        _raise("seccomp", jail_seccomp.install, "memory and pipes are the only system calls left"),
+        Wall("audit hook", True, "no Python call that opens, connects or runs"),
+    )
+    sys.addaudithook(_refuse)
+    return walls
+
+
+def _raise(name: str, install: Callable[[], str | None], effect: str) -> Wall:
+    try:
+        problem = install()
+    except (OSError, ValueError) as error:
+        problem = str(error)
+    return Wall(name, problem is None, effect if problem is None else problem)
+
+
+def _drop_privileges() -> str | None:
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+    return _prctl(_PR_SET_NO_NEW_PRIVS, 1) or _prctl(_PR_SET_DUMPABLE, 0)
+
+
+def _tie_to(parent: int) -> str | None:
+    """After the change of user, which would undo it."""
+    problem = _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+    return problem
+
+
+def _limit(descriptors: int, mapped_bytes: int) -> str | None:
+    limits = {
+        "RLIMIT_AS": mapped_bytes + MEMORY_BYTES,
+        "RLIMIT_CPU": CPU_SECONDS,
+        "RLIMIT_FSIZE": 0,
+        "RLIMIT_CORE": 0,
+        "RLIMIT_NPROC": 0,
+        "RLIMIT_MEMLOCK": 0,
+        "RLIMIT_NOFILE": descriptors,
+    }
+    for name, most in limits.items():
+        if hasattr(resource, name):
+            resource.setrlimit(getattr(resource, name), (most, most))
+    return None
+
+
+def _mapped_bytes() -> int:
+    """The address space that this process already has; 1 GiB where the system does not say."""
+    with contextlib.suppress(OSError):
+        return int(Path("/proc/self/statm").read_text("ascii").split()[0]) * resource.getpagesize()
+    return 1024**3
+
+
+def _prctl(option: int, value: int) -> str | None:
+    if sys.platform != "linux":
+        return f"no prctl on {sys.platform}"
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, value, 0, 0, 0) != 0:
+        return os.strerror(ctypes.get_errno())
+    return None
+
+
+def _refuse(event: str, arguments: tuple[object, ...]) -> None:
+    if event.startswith(_DENIED_EVENTS):
+        raise PermissionError(f"{event} is not for checkers")

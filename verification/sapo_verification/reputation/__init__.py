@@ -1,0 +1,1 @@
+"""What a node's own checks have shown about each account."""

@@ -1,0 +1,222 @@
+"""Reputation: what this node's own checks have shown about an account.
+
+Beta evidence per account and family (Jøsang and Ismail, 2002) with decay. The prior is
+pessimistic, and the weight is a lower bound of the mean, 0 until enough groups were audited:
+a newcomer earns its place, an old name is no licence. Opinions of others never enter;
+only own verification and self-proving proofs do. When most accounts fail the same check at once,
+its penalties are suspended (``suspension``).
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from sapo_protocol.errors import Reason
+from sapo_protocol.identifiers import Account
+from sapo_verification.reputation.penalties import CONSEQUENCES, HARD
+from sapo_verification.reputation.suspension import SCHEMA as SUSPENSION_SCHEMA
+from sapo_verification.reputation.suspension import Suspensions
+from sapo_verification.store import open_database
+
+PRIOR_GOOD: Final = 1.0
+PRIOR_BAD: Final = 3.0
+"""An unknown account is taken to be right a quarter of the time."""
+
+DECAY_PER_EPOCH: Final = 0.98
+"""Evidence halves in 34 epochs."""
+
+LOWER_BOUND_DEVIATIONS: Final = 1.28
+"""The 10 % quantile of a normal distribution: one account in ten is weighed too high."""
+
+AUDITS_BEFORE_WEIGHT: Final = 20
+"""Below it an account counts as a newcomer."""
+
+BAN_EPOCHS: Final = 12
+"""How long hard evidence silences an account here."""
+
+MAX_EVIDENCE: Final = 64.0
+"""Evidence kept per family: a long clean past must not pay for a long dirty future."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known about one account in one family, above the prior.
+
+    Attributes:
+        good: decayed number of groups that stood up to verification.
+        bad: decayed weight of those that did not.
+        audits: undecayed number of verified groups.
+        epoch: when the decay was last applied.
+    """
+
+    good: float = 0.0
+    bad: float = 0.0
+    audits: int = 0
+    epoch: int = 0
+
+    def at(self, epoch: int) -> "Evidence":
+        """The evidence as it weighs in a later epoch."""
+        factor = DECAY_PER_EPOCH ** max(0, epoch - self.epoch)
+        return Evidence(self.good * factor, self.bad * factor, self.audits, max(epoch, self.epoch))
+
+    def plus(self, other: "Evidence") -> "Evidence":
+        """Both pieces of evidence together, at the later of their epochs."""
+        epoch = max(self.epoch, other.epoch)
+        a, b = self.at(epoch), other.at(epoch)
+        return Evidence(a.good + b.good, a.bad + b.bad, a.audits + b.audits, epoch)
+
+    def bounded(self) -> "Evidence":
+        """The same proportion of good and bad, but no more of both together than is kept."""
+        factor = MAX_EVIDENCE / max(MAX_EVIDENCE, self.good + self.bad)
+        return replace(self, good=self.good * factor, bad=self.bad * factor)
+
+    @property
+    def weight(self) -> float:
+        """The lower bound of the account's reliability, 0 to 1; 0 for a newcomer."""
+        if self.audits < AUDITS_BEFORE_WEIGHT:
+            return 0.0
+        alpha, beta = PRIOR_GOOD + self.good, PRIOR_BAD + self.bad
+        total = alpha + beta
+        deviation = math.sqrt(alpha * beta / (total * total * (total + 1)))
+        return max(0.0, alpha / total - LOWER_BOUND_DEVIATIONS * deviation)
+
+
+@dataclass(frozen=True, slots=True)
+class AccountStanding:
+    """Accounts sorted by what is known of them.
+
+    Attributes:
+        weights: lower bound of the reliability of every account that was audited enough.
+        newcomers: the others.
+    """
+
+    weights: Mapping[Account, float]
+    newcomers: tuple[Account, ...]
+
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS evidence (
+    account BLOB NOT NULL, family INTEGER NOT NULL,
+    good REAL NOT NULL, bad REAL NOT NULL, audits INTEGER NOT NULL, epoch INTEGER NOT NULL,
+    PRIMARY KEY (account, family)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS ban (account BLOB PRIMARY KEY, until_epoch INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS conviction (
+    epoch INTEGER NOT NULL, account BLOB NOT NULL, PRIMARY KEY (epoch, account)
+) WITHOUT ROWID;
+"""
+
+
+class Reputation:
+    """The evidence book of one node, kept in SQLite."""
+
+    def __init__(self, path: Path | str = ":memory:") -> None:
+        self._connection = open_database(path, _SCHEMA + SUSPENSION_SCHEMA)
+        rows = self._connection.execute("SELECT account, SUM(audits) FROM evidence GROUP BY account")
+        self._audits = Counter({Account(account): audits for account, audits in rows})
+        self._suspensions = Suspensions(self._connection, lambda account: not self.is_newcomer(account))
+
+    def record_good(self, account: Account, family: int, epoch: int) -> None:
+        """A group of the account stood up to verification."""
+        self._add(account, family, Evidence(good=1.0, audits=1, epoch=epoch))
+        self._note(account, family, epoch, None, 0.0)
+
+    def record_fault(self, account: Account, family: int, epoch: int, reason: Reason) -> None:
+        """A group of the account was audited and failed for a reason; hard evidence bans."""
+        severity = CONSEQUENCES[reason].evidence
+        if severity >= HARD:
+            self._add(account, family, Evidence(bad=severity, audits=1, epoch=epoch))
+            self._ban(account, epoch + BAN_EPOCHS)
+            self._suspensions.recount(account)
+            return
+        held = 0.0 if self._suspensions.is_suspended(self._suspensions.moment(epoch), reason) else severity
+        self._add(account, family, Evidence(bad=held, audits=1, epoch=epoch))
+        self._note(account, family, epoch, reason if severity > 0 else None, severity)
+
+    def suspended(self, epoch: int) -> tuple[Reason, ...]:
+        """The checks that most accounts failed in an epoch, which is held against nobody."""
+        return self._suspensions.suspended(epoch)
+
+    def record_equivocation(self, account: Account, family: int, epoch: int) -> bool:
+        """Whether a proven equivocation is evidence: once per account and epoch, across restarts."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        with self._connection:  # both or neither: a crash between them would count it twice or never
+            before = (epoch - 2 * BAN_EPOCHS,)  # nobody hears proofs of these any more
+            self._connection.execute("DELETE FROM conviction WHERE epoch < ?", before)
+            claim = self._connection.execute(
+                "INSERT OR IGNORE INTO conviction VALUES (?, ?)", (epoch, account)
+            )
+            if claim.rowcount:
+                self.record_fault(account, family, epoch, Reason.EQUIVOCATION)
+        return bool(claim.rowcount)
+
+    def is_banned(self, account: Account, epoch: int) -> bool:
+        """Whether hard evidence silences the account in an epoch."""
+        row = self._connection.execute("SELECT until_epoch FROM ban WHERE account = ?", (account,)).fetchone()
+        return row is not None and epoch < row[0]
+
+    def evidence(self, account: Account, epoch: int) -> Evidence:
+        """An account's evidence over all families, as of an epoch."""
+        rows = self._connection.execute(
+            "SELECT good, bad, audits, epoch FROM evidence WHERE account = ?", (account,)
+        ).fetchall()
+        return sum_evidence(*(Evidence(*row) for row in rows)).at(epoch)
+
+    def weigh(self, accounts: Iterable[Account], epoch: int) -> "AccountStanding":
+        """How the given accounts stand in an epoch; banned ones are left out."""
+        weights: dict[Account, float] = {}
+        newcomers: list[Account] = []
+        for account in sorted(accounts):
+            if self.is_banned(account, epoch):
+                continue
+            if self.is_newcomer(account):
+                newcomers.append(account)
+            else:
+                weights[account] = self.evidence(account, epoch).weight
+        return AccountStanding(weights, tuple(newcomers))
+
+    def is_newcomer(self, account: Account) -> bool:
+        """Whether too little is known of the account to weigh it; asked about everybody on every message."""
+        return self._audits[account] < AUDITS_BEFORE_WEIGHT
+
+    def _note(
+        self, account: Account, family: int, epoch: int, reason: Reason | None, severity: float
+    ) -> None:
+        """Counts the audit in the vote on whose fault it is, and applies what the vote changes."""
+        now = self._suspensions.moment(epoch)
+        weighed = severity * DECAY_PER_EPOCH ** (now - epoch)
+        self._suspensions.note(account, family, now, reason, weighed)
+        for failed in self._suspensions.failed():
+            for change in self._suspensions.review(now, failed):
+                self._add(change.account, change.family, Evidence(bad=change.severity, epoch=now))
+
+    def _ban(self, account: Account, until_epoch: int) -> None:
+        self._connection.execute(  # a ban is never shortened by a fault of an older epoch
+            "INSERT INTO ban VALUES (?, ?) ON CONFLICT (account) DO UPDATE"
+            " SET until_epoch = MAX(until_epoch, excluded.until_epoch)",
+            (account, until_epoch),
+        )
+
+    def _add(self, account: Account, family: int, news: Evidence) -> None:
+        row = self._connection.execute(
+            "SELECT good, bad, audits, epoch FROM evidence WHERE account = ? AND family = ?",
+            (account, family),
+        ).fetchone()
+        total = (Evidence(*row) if row else Evidence(epoch=news.epoch)).plus(news)
+        kept = replace(total, bad=max(0.0, total.bad)).bounded()
+        self._connection.execute(
+            "INSERT OR REPLACE INTO evidence VALUES (?, ?, ?, ?, ?, ?)",
+            (account, family, kept.good, kept.bad, kept.audits, kept.epoch),
+        )
+        self._audits[account] += news.audits
+
+
+def sum_evidence(*pieces: Evidence) -> Evidence:
+    """All pieces together."""
+    total = Evidence()
+    for piece in pieces:
+        total = total.plus(piece)
+    return total

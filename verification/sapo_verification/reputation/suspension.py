@@ -1,0 +1,128 @@
+"""Doubting ourselves first: when most accounts fail one check at once, the fault is probably ours.
+
+A changed library, a wrong beacon or a broken checker makes every honest author fail the same check
+in the same epoch. Soft penalties for that check and epoch are then taken back, also those given before
+it was noticed, and given again should the failures turn out to be a minority's after all: within an
+epoch the outcome does not depend on the order in which audits came. What counts is the epoch in which an
+audit is made, not that of its rollout: a checker breaks at a moment, for old rollouts too.
+Hard evidence is never suspended; it is a proof that stands on its own (Templar's validators use a
+rule of this kind for bad rounds).
+
+Who may vote: accounts that were audited enough to carry weight, or a crowd of new accounts could
+excuse whoever it likes. Only where hardly anybody carries weight yet, everybody votes.
+"""
+
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from sapo_protocol.errors import Reason
+from sapo_protocol.identifiers import Account
+from sapo_verification.reputation.ballots import Ballots
+
+MIN_VOTERS: Final = 5
+"""Among fewer accounts two careless ones are half of everybody."""
+
+REMEMBERED_EPOCHS: Final = 4
+"""How long outcomes are kept for the vote; a rollout is audited in its epoch or the one after it."""
+
+SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS outcome (
+    epoch INTEGER NOT NULL, reason TEXT NOT NULL, account BLOB NOT NULL, family INTEGER NOT NULL,
+    audits INTEGER NOT NULL, severity REAL NOT NULL,
+    PRIMARY KEY (epoch, reason, account, family)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS suspended (
+    epoch INTEGER NOT NULL, reason TEXT NOT NULL, PRIMARY KEY (epoch, reason)
+) WITHOUT ROWID;
+"""
+
+_PASSED: Final = ""
+"""The reason of an audit that a group passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Soft evidence that is to be taken back (negative) or given again (positive)."""
+
+    account: Account
+    family: int
+    severity: float
+
+
+def is_probably_ours(failing: int, voters: int) -> bool:
+    """Whether so many of the audited accounts failing one check says more about us than about them."""
+    return voters >= MIN_VOTERS and 2 * failing > voters
+
+
+class Suspensions:
+    """What became of the audits of the last epochs, and which checks are not held against anybody.
+
+    Args:
+        carries_weight: whether an account was audited enough to be weighed.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, carries_weight: Callable[[Account], bool]) -> None:
+        self._connection = connection
+        self._carries_weight = carries_weight
+        self._newest_epoch: int = connection.execute("SELECT MAX(epoch) FROM outcome").fetchone()[0] or 0
+        self._ballots = Ballots(carries_weight)
+        rows = connection.execute(
+            "SELECT account, reason, audits FROM outcome WHERE epoch = ?", (self._newest_epoch,)
+        )
+        for account, reason, audits in rows:
+            self._ballots.note(Account(account), reason or None, audits)
+
+    def moment(self, epoch: int) -> int:
+        """The epoch in which an audit of a rollout of some epoch is made: the newest one heard of."""
+        return max(epoch, self._newest_epoch)
+
+    def note(self, account: Account, family: int, epoch: int, reason: Reason | None, severity: float) -> None:
+        """Writes down one audit of the current moment; no reason means that the group passed."""
+        self._connection.execute(
+            "INSERT INTO outcome VALUES (?, ?, ?, ?, 1, ?) ON CONFLICT DO UPDATE"
+            " SET audits = audits + 1, severity = severity + excluded.severity",
+            (epoch, reason or _PASSED, account, family, severity),
+        )
+        if epoch > self._newest_epoch:
+            self._newest_epoch, self._ballots = epoch, Ballots(self._carries_weight)
+            for table in ("outcome", "suspended"):
+                statement = f"DELETE FROM {table} WHERE epoch <= ?"  # noqa: S608  our own two names
+                self._connection.execute(statement, (epoch - REMEMBERED_EPOCHS,))
+        self._ballots.note(account, reason)
+
+    def recount(self, account: Account) -> None:
+        """Takes notice that an account may have come to carry weight."""
+        self._ballots.recount(account)
+
+    def is_suspended(self, epoch: int, reason: Reason) -> bool:
+        """Whether failing a check in an epoch is held against nobody."""
+        query = "SELECT 1 FROM suspended WHERE epoch = ? AND reason = ?"
+        return self._connection.execute(query, (epoch, reason)).fetchone() is not None
+
+    def suspended(self, epoch: int) -> tuple[Reason, ...]:
+        """The checks whose penalties are suspended in an epoch."""
+        query = "SELECT reason FROM suspended WHERE epoch = ? ORDER BY reason"
+        return tuple(Reason(row[0]) for row in self._connection.execute(query, (epoch,)))
+
+    def failed(self) -> tuple[Reason, ...]:
+        """The checks that anybody failed at this moment: a passed audit, too, can complete a vote on each."""
+        return tuple(map(Reason, self._ballots.failed()))
+
+    def review(self, epoch: int, reason: Reason) -> tuple[Change, ...]:
+        """What has to change now that an audit of the current epoch was noted; the new state is kept."""
+        now = is_probably_ours(*self._ballots.count(reason, MIN_VOTERS))
+        before = self.is_suspended(epoch, reason)
+        if before == now:
+            return ()
+        self._connection.execute(_SUSPEND if now else _LIFT, (epoch, reason))
+        rows = self._connection.execute(
+            "SELECT account, family, severity FROM outcome WHERE epoch = ? AND reason = ?", (epoch, reason)
+        ).fetchall()
+        sign = -1.0 if now else 1.0
+        return tuple(Change(Account(account), family, sign * severity) for account, family, severity in rows)
+
+
+_SUSPEND: Final = "INSERT INTO suspended VALUES (?, ?)"
+_LIFT: Final = "DELETE FROM suspended WHERE epoch = ? AND reason = ?"

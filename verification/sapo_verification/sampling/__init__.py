@@ -1,0 +1,1 @@
+"""The pool of admitted rollouts, and how a batch is drawn from it."""

@@ -1,0 +1,131 @@
+"""The pool: admitted rollouts that wait to be verified, bounded and fair (stage 8).
+
+It keeps in SQLite which ones wait; the messages themselves are kept once, by whoever heard them. After a
+restart each goes through admission again: trust is not stored, it is re-established.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from sapo_protocol.errors import RemoteProtocolError
+from sapo_protocol.identifiers import Account, ContentId
+from sapo_protocol.rules import Rule
+from sapo_verification.reputation.evidence import Reputation
+from sapo_verification.store import open_database
+from sapo_verification.types import AdmittedRollout
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS waiting (content_id BLOB PRIMARY KEY) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolLimits:
+    """How much the pool holds.
+
+    Attributes:
+        rollouts: in all; at 4 KiB each, 4,096 are 16 MiB.
+        per_account: of one account in one epoch; a nano node on a busy laptop makes 400 a minute.
+        newcomer_share: of all places, for all newcomers together.
+    """
+
+    rollouts: int = 4096
+    per_account: int = 1024
+    newcomer_share: float = 0.5
+
+
+class Pool:
+    """Unused admitted rollouts of other accounts, by account."""
+
+    def __init__(self, path: Path | str, limits: PoolLimits, reputation: Reputation) -> None:
+        self._connection = open_database(path, _SCHEMA)
+        self._limits = limits
+        self._reputation = reputation
+        self._waiting: OrderedDict[ContentId, AdmittedRollout] = OrderedDict()
+        self._places: Counter[Account] = Counter()
+        self._per_account: Counter[tuple[Account, int]] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def restore(
+        self, message_of: Callable[[ContentId], bytes | None], admit: Callable[[bytes], AdmittedRollout]
+    ) -> int:
+        """The number of rollouts that waited and that admission still takes; the others wait no more."""
+        for (stored,) in self._connection.execute("SELECT content_id FROM waiting").fetchall():
+            content_id = ContentId(stored)
+            with suppress(RemoteProtocolError):  # what is no message any more is refused as well
+                self.offer(admit(message_of(content_id) or b""))
+            if content_id not in self._waiting:
+                self._delete([content_id])
+        return len(self)
+
+    def offer(self, admitted: AdmittedRollout) -> None:
+        """Takes a rollout in.
+
+        Raises:
+            RemoteProtocolError: ``BANNED``, ``ACCOUNT_QUOTA`` or ``NEWCOMER_CAP``.
+        """
+        account, epoch = admitted.account, admitted.rollout.epoch
+        if self._reputation.is_banned(account, epoch):
+            raise RemoteProtocolError(Rule.NOT_BANNED, f"account {account} is silenced")
+        if self._per_account[account, epoch] >= self._limits.per_account:
+            raise RemoteProtocolError(Rule.ACCOUNT_QUOTA, f"account {account} filled its quota")
+        self._require_newcomer_room(account)
+        self._places[account] += admitted.content_id not in self._waiting
+        self._waiting[admitted.content_id] = admitted
+        self._per_account[account, epoch] += 1
+        self._connection.execute("INSERT OR IGNORE INTO waiting VALUES (?)", (admitted.content_id,))
+        if len(self._waiting) > self._limits.rollouts:
+            self.take(next(iter(self._waiting)))
+
+    def accounts(self) -> frozenset[Account]:
+        """The accounts with rollouts waiting."""
+        return frozenset(self._places)
+
+    def waiting(self, account: Account | None = None) -> Iterator[AdmittedRollout]:
+        """The rollouts that wait, oldest first, of one account or of all."""
+        return (a for a in self._waiting.values() if account is None or a.account == account)
+
+    def take(self, content_id: ContentId) -> bool:
+        """Whether the rollout still waited; it waits no more."""
+        if content_id not in self._waiting:
+            return False
+        self._leave(content_id)
+        self._delete([content_id])
+        return True
+
+    def expire(self, before_epoch: int) -> int:
+        """The number of rollouts dropped because their epoch lies before the given one."""
+        old = [c for c, admitted in self._waiting.items() if admitted.rollout.epoch < before_epoch]
+        for content_id in old:
+            self._leave(content_id)
+        self._delete(old)
+        for key in [key for key in self._per_account if key[1] < before_epoch]:
+            del self._per_account[key]
+        return len(old)
+
+    def _require_newcomer_room(self, account: Account) -> None:
+        """Nothing, if the account is no newcomer or a newcomer's place is free."""
+        if not self._reputation.is_newcomer(account):
+            return
+        room = self._limits.newcomer_share * self._limits.rollouts
+        if len(self._waiting) < room:
+            return  # the pool is not that full, whoever is in it
+        newcomers = sum(count for other, count in self._places.items() if self._reputation.is_newcomer(other))
+        if newcomers >= room:
+            raise RemoteProtocolError(Rule.NEWCOMER_CAP, "newcomers filled their share of the pool")
+
+    def _leave(self, content_id: ContentId) -> None:
+        account = self._waiting.pop(content_id).account
+        self._places[account] -= 1
+        if not self._places[account]:
+            del self._places[account]
+
+    def _delete(self, content_ids: Iterable[bytes]) -> None:
+        self._connection.executemany(
+            "DELETE FROM waiting WHERE content_id = ?", [(bytes(content_id),) for content_id in content_ids]
+        )

@@ -1,0 +1,191 @@
+"""The swarm sampler: which external groups join the node's own in a batch.
+
+The paper (arXiv 2509.08721, section 3 and Algorithm 1) drops external groups without advantage
+and draws J of the rest uniformly. Deviations:
+
+* the *account* is drawn first, then a group of it, both by the weights of a strategy (``strategies``);
+  a flood of groups gains no share;
+* an account's probability is at most ``account_cap`` of the external places, that of all accounts
+  behind one network at most ``network_cap``, and all newcomers' together at most ``newcomer_cap``;
+  probability that a cap cuts goes to no other author, its places are filled with local groups, so few
+  trusted accounts mean less external text;
+* J adapts: as many places are drawn as the accounts' capped shares add up to, and nobody's share of the
+  places grows because others are missing;
+* a newcomer's is never above that of the average trusted account: a new name is worth no more than an
+  old one, so shedding a name wins nothing;
+* weight counts up to ``FULL_TRUST`` only: who was right often enough gains nothing by sheer volume;
+* what is drawn is verified then, so a node's cost follows its batch, not the size of the swarm.
+"""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Final
+
+from sapo_protocol.errors import Reason, RemoteProtocolError
+from sapo_protocol.identifiers import Account
+from sapo_verification.reputation.evidence import AccountStanding, Reputation
+from sapo_verification.reputation.origins import Network, no_network
+from sapo_verification.sampling.pool import Pool
+from sapo_verification.sampling.strategies import STRATEGIES, Likelihoods
+from sapo_verification.types import AdmittedRollout, SampledBatch, SampledGroup, VerifiedRollout
+from sapo_verification.verifier import Verifier
+
+MAX_TRIES: Final = 32
+"""Rollouts of one account verified for one place: an account without spread must not eat a round."""
+
+MAX_TIMEOUTS: Final = 4
+"""Of those the ones that may run into the checker's deadline: thirty-two of 2 s each would be a minute."""
+
+FULL_TRUST: Final = 0.75
+"""The weight after some twenty good groups; a tenfold flood would otherwise weigh a quarter more."""
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingPolicy:
+    """How a batch is mixed.
+
+    Attributes:
+        local_groups: I of the paper.
+        external_groups: J of the paper, at most I.
+        strategy: name of the strategy that weighs accounts and groups before the caps.
+        account_cap: largest share of the external places for one account.
+        newcomer_cap: largest share of the external places for all newcomers together.
+        network_cap: largest share of the external places for all accounts behind one network.
+    """
+
+    local_groups: int = 4
+    external_groups: int = 4
+    account_cap: float = 0.125
+    newcomer_cap: float = 0.10
+    network_cap: float = 0.25
+    strategy: str = "weighted"
+
+
+class Sampler:
+    """Draws external groups from the pool and assembles batches."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        reputation: Reputation,
+        verifier: Verifier,
+        policy: SamplingPolicy,
+        network_of: Callable[[Account], Network | None] = no_network,
+    ) -> None:
+        self._pool = pool
+        self._reputation = reputation
+        self._verifier = verifier
+        self._policy = policy
+        self._network_of = network_of
+        self._strategy = STRATEGIES[policy.strategy]
+        self.likelihoods = Likelihoods()
+        self.most_external = policy.external_groups
+        """J as it is now, at most that of the policy; the canary lowers it."""
+
+    async def draw_external(self, epoch: int, rng: random.Random) -> tuple[VerifiedRollout, ...]:
+        """Up to J verified, informative groups of other accounts."""
+        standing = self._reputation.weigh(self._pool.accounts(), epoch)
+        weighed = self._strategy.weigh(standing, self.likelihoods)
+        shares = cap_networks(capped_shares(weighed, self._policy), self._policy, self._network_of)
+        places = adapted_places(self.most_external, shares, rng)
+        drawn = [await self._draw_one(shares, epoch, rng) for _ in range(places)]
+        return tuple(rollout for rollout in drawn if rollout is not None)
+
+    def assemble(self, local: Sequence[VerifiedRollout], external: Sequence[VerifiedRollout]) -> SampledBatch:
+        """The batch of a step."""
+        groups = [SampledGroup(rollout, external=False) for rollout in local]
+        return SampledBatch((*groups, *(SampledGroup(rollout, external=True) for rollout in external)))
+
+    async def _draw_one(
+        self, shares: Mapping[Account, float], epoch: int, rng: random.Random
+    ) -> VerifiedRollout | None:
+        """An informative group of an account drawn by share, or none if it has none."""
+        (account,) = rng.choices(list(shares), list(shares.values()))
+        found = await self._informative(account, epoch, rng)
+        while found:
+            (chosen,) = rng.choices(found, [self._strategy.verified(rollout) for rollout in found])
+            if self._pool.take(chosen.content_id):
+                return chosen
+            found.remove(chosen)  # an audit found it wanting while this draw was waiting
+        return None
+
+    async def _informative(self, account: Account, epoch: int, rng: random.Random) -> list[VerifiedRollout]:
+        """As many groups of the account as the strategy looks at; what teaches nothing leaves the pool."""
+        found: list[VerifiedRollout] = []
+        timeouts = 0
+        for admitted in self._shuffled(account, epoch, rng)[:MAX_TRIES]:
+            try:
+                verified = await self._verifier.verify(admitted)
+            except RemoteProtocolError as error:  # counted by the verifier
+                self._pool.take(admitted.content_id)
+                timeouts += error.reason is Reason.CHECKER_TIMEOUT
+            else:
+                if self._teaches(verified):
+                    found.append(verified)
+                else:
+                    self._pool.take(admitted.content_id)
+            if len(found) == self._strategy.looks or timeouts == MAX_TIMEOUTS:
+                break
+        return found
+
+    def _shuffled(self, account: Account, epoch: int, rng: random.Random) -> list[AdmittedRollout]:
+        """What waits of the account, in a weighted shuffle (Efraimidis and Spirakis, 2006)."""
+        keyed = [
+            (rng.random() ** (1.0 / self._strategy.freshness(admitted, epoch)), admitted)
+            for admitted in self._pool.waiting(account)
+        ]
+        keyed.sort(key=itemgetter(0), reverse=True)
+        return [admitted for _, admitted in keyed]
+
+    def _teaches(self, verified: VerifiedRollout) -> bool:
+        """Whether the group has an advantage and no screen holds it back."""
+        return verified.is_informative and not self._verifier.is_quarantined(verified)
+
+
+def adapted_places(most: int, shares: Mapping[Account, float], rng: random.Random) -> int:
+    """J times the trusted mass (what the shares add up to), rounded by chance so that the mean is exact.
+
+    Among these places an account's share is its own divided by the mass, so of J it has what it had.
+    """
+    mass = min(1.0, sum(shares.values()))
+    return min(most, int(most * mass + rng.random())) if mass > 0 else 0
+
+
+def capped_shares(standing: AccountStanding, policy: SamplingPolicy) -> Mapping[Account, float]:
+    """Each account's share of the external places, summing to at most 1.
+
+    Shares follow the weights, newcomers divide theirs evenly, and no share that is cut is handed on.
+    The newcomers' part is theirs also among many trusted accounts, or nobody could ever become one.
+    """
+    reserved = policy.newcomer_cap if standing.newcomers else 0.0
+    weights = {account: min(FULL_TRUST, weight) for account, weight in standing.weights.items() if weight > 0}
+    total = sum(weights.values())
+    shares = {
+        account: min(policy.account_cap, (1.0 - reserved) * (weight / total))
+        for account, weight in weights.items()
+    }
+    average = sum(shares.values()) / len(shares) if shares else policy.account_cap
+    for account in standing.newcomers:
+        shares[account] = min(policy.account_cap, average, reserved / len(standing.newcomers))
+    return shares
+
+
+def cap_networks(
+    shares: Mapping[Account, float],
+    policy: SamplingPolicy,
+    network_of: Callable[[Account], Network | None],
+) -> Mapping[Account, float]:
+    """The shares, scaled down where one network's accounts together exceed its cap."""
+    behind = {account: network for account in shares if (network := network_of(account)) is not None}
+    sums: dict[Network, float] = {}
+    for account, network in behind.items():
+        sums[network] = sums.get(network, 0.0) + shares[account]
+    factors = {
+        network: policy.network_cap / max(total, policy.network_cap) for network, total in sums.items()
+    }
+    return {
+        account: share * factors[behind[account]] if account in behind else share
+        for account, share in shares.items()
+    }

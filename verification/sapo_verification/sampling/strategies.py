@@ -1,0 +1,111 @@
+"""Sampling strategies: which of the trusted accounts' groups a node would rather learn from.
+
+A strategy weighs; it never lifts a bound. Shares by its weights are cut afterwards, by the caps of an
+account, of a network and of newcomers (``sampler``), and a group without advantage is always dropped.
+
+===============  ============================================  ==========================================
+name             weight of an account                          weight of one of its groups
+===============  ============================================  ==========================================
+``uniform``      the same for all that have any reputation     the same for all (the paper's)
+``informative``  the same for all that have any reputation     p (1 - p), p the share of right answers
+``weighted``     reputation x likelihood of its past groups    halved with every epoch of age
+===============  ============================================  ==========================================
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from sapo_protocol.identifiers import Account
+from sapo_verification.reputation.evidence import AccountStanding
+from sapo_verification.types import AdmittedRollout, VerifiedRollout
+
+LIKELIHOOD_MEMORY: Final = 32
+"""Groups of an account that its mean likelihood remembers."""
+
+LEAST_LIKELIHOOD: Final = 0.1
+"""An account that is never drawn again could never show that its text has changed."""
+
+MAX_ACCOUNTS: Final = 4096
+"""Accounts whose likelihood is remembered; the one not heard of for longest is forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingStrategy:
+    """How accounts and groups are weighed, before any cap.
+
+    Attributes:
+        account: weight of an account from its reputation, above 0, and likelihood, 0 to 1.
+        waiting: weight of a group that waits, from its age in epochs; decides what is verified first.
+        verified: weight of a verified group; decides between those that were looked at.
+        looks: informative groups of an account that are verified for one place.
+    """
+
+    account: Callable[[float, float], float]
+    waiting: Callable[[int], float]
+    verified: Callable[[VerifiedRollout], float]
+    looks: int
+
+    def weigh(self, standing: AccountStanding, likelihoods: "Likelihoods") -> AccountStanding:
+        """The standing with this strategy's weights; who has none gets none."""
+        weights = {
+            account: self.account(reputation, likelihoods.of(account)) if reputation > 0 else 0.0
+            for account, reputation in standing.weights.items()
+        }
+        return AccountStanding(weights, standing.newcomers)
+
+    def freshness(self, admitted: AdmittedRollout, epoch: int) -> float:
+        """The weight of a group that waits, in an epoch."""
+        return self.waiting(max(0, epoch - admitted.rollout.epoch))
+
+
+class Likelihoods:
+    """How likely this node's policy found each account's text, as a running mean of stage 12's weights."""
+
+    def __init__(self) -> None:
+        self._means: OrderedDict[Account, tuple[float, int]] = OrderedDict()
+
+    def learn(self, account: Account, weight: float) -> None:
+        """One more group of the account, with the mean weight of its completions, 0 to 1."""
+        mean, count = self._means.pop(account, (0.0, 0))
+        count = min(count + 1, LIKELIHOOD_MEMORY)
+        self._means[account] = (mean + (weight - mean) / count, count)
+        if len(self._means) > MAX_ACCOUNTS:
+            self._means.popitem(last=False)
+
+    def of(self, account: Account) -> float:
+        """The mean, at least ``LEAST_LIKELIHOOD``; 1 for an account of which nothing was trained on."""
+        return max(LEAST_LIKELIHOOD, self._means.get(account, (1.0, 0))[0])
+
+
+def _alike(_reputation: float, _likelihood: float) -> float:
+    return 1.0
+
+
+def _trusted_and_likely(reputation: float, likelihood: float) -> float:
+    return reputation * likelihood
+
+
+def _any_age(_epochs: int) -> float:
+    return 1.0
+
+
+def _halved_by_age(epochs: int) -> float:
+    return float(0.5**epochs)
+
+
+def _any_group(_rollout: VerifiedRollout) -> float:
+    return 1.0
+
+
+def _spread(rollout: VerifiedRollout) -> float:
+    """p (1 - p): greatest where half of the answers are right."""
+    return rollout.mean_reward * (1.0 - rollout.mean_reward)
+
+
+STRATEGIES: Final[Mapping[str, SamplingStrategy]] = {
+    "uniform": SamplingStrategy(_alike, _any_age, _any_group, looks=1),
+    "informative": SamplingStrategy(_alike, _any_age, _spread, looks=4),
+    "weighted": SamplingStrategy(_trusted_and_likely, _halved_by_age, _any_group, looks=1),
+}

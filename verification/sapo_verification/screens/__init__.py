@@ -1,0 +1,1 @@
+"""Screens that compare texts of different authors."""

@@ -1,0 +1,179 @@
+"""Near-duplicates (stage 11): the same text pasted under many questions, or taken over from others.
+
+Compared is the reasoning beside the answer alone. An answer is what its task asks for: two honest policies
+give the same one, short families have few different ones, and a copied answer fits no other account's task
+anyway. So families whose completions are nothing but an answer are never judged here.
+
+A completion counts if its reasoning has thirty-two different runs of five words that are not digits alone.
+Two are near-duplicates if their Jaccard similarity over those runs is 0.8 or more: one word changed in
+forty. It is estimated from bottom-k sketches (Broder, 1997) under a key of this node's own, so nobody can
+aim at the sketch. Honest reasoning about different questions differs wherever the question's words and
+numbers appear, and each of them changes five runs.
+
+A group goes no further when more than half of its completions repeat
+
+* the account's own text under another question. Under the same question the same text is natural;
+* or text of another account in the same family and epoch, if this node heard that one clearly earlier.
+  Messages that crossed, came by catch-up or before a restart have no clear order: then nobody is blamed.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from heapq import nsmallest
+from typing import Final
+
+from sapo_protocol.identifiers import Account, ContentId
+from sapo_protocol.suite import Family
+from sapo_verification.tasks.text_policy import reasoning
+from sapo_verification.tasks.words import window_hashes, words_of
+from sapo_verification.types import VerifiedRollout
+
+RUN_WORDS: Final = 5
+LEAST_RUNS: Final = 32
+SIMILAR: Final = 0.8
+COPIED_SHARE: Final = 0.5
+"""One completion of a group may be a pet text; half of them are not sampled but pasted."""
+
+SKETCH: Final = 128
+"""Runs kept of a text: the estimate at 0.8 errs by 0.035."""
+
+PROBES: Final = 8
+"""Of two similar texts at least one of the eight smallest hashes is shared in all but one case of 400,000."""
+
+MOST_CANDIDATES: Final = 16
+"""Texts compared with one completion, those first that share most of the smallest hashes."""
+
+MOST_SHARING: Final = 128
+"""Newest texts looked up under one hash: a stock phrase is in all of them. What is missed blames nobody."""
+
+MOST_TEXTS: Final = 8192
+"""About 1.5 KiB each."""
+
+MOST_TEXTS_PER_ACCOUNT: Final = 512
+"""An account pushes its own texts out first."""
+
+MOST_ARRIVALS: Final = 16_384
+
+CLEARLY_EARLIER_SECONDS: Final = 5.0
+"""Gossip crosses a swarm in a second or two, and its heartbeats fetch what was missed soon after."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Text:
+    """The reasoning of one completion that counts."""
+
+    content_id: ContentId
+    account: Account
+    family: int
+    epoch: int
+    question: bytes
+    sketch: array[int]
+
+
+class NearDuplicates:
+    """What was verified lately, as sketches, and when it was heard.
+
+    Args:
+        key: at most 64 random bytes that no other node knows.
+        own: this node's account: compared with, never judged.
+    """
+
+    def __init__(
+        self, families: Sequence[Family], key: bytes, own: Account | None, most_texts: int = MOST_TEXTS
+    ) -> None:
+        self._families = families
+        self._key = key
+        self._own = own
+        self._most_texts = most_texts
+        self._texts: OrderedDict[_Text, None] = OrderedDict()
+        self._by_account: defaultdict[Account, deque[_Text]] = defaultdict(deque)
+        self._by_hash: defaultdict[int, list[_Text]] = defaultdict(list)
+        self._arrivals: OrderedDict[ContentId, tuple[float, bool]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def heard(self, content_id: ContentId, now_seconds: float, *, live: bool) -> None:
+        """Notes when a rollout came; ``live`` if it came by gossip, about when it was sent."""
+        self._arrivals.setdefault(content_id, (now_seconds, live))
+        if len(self._arrivals) > MOST_ARRIVALS:
+            self._arrivals.popitem(last=False)
+
+    def examine(self, rollout: VerifiedRollout) -> str | None:
+        """What is wrong with a verified group, or nothing; its texts are remembered."""
+        texts = list(self._texts_of(rollout))
+        copied = 0 if rollout.account == self._own else sum(map(self._is_copied, texts))
+        for text in texts:
+            self._remember(text)
+        if copied <= COPIED_SHARE * len(rollout.completions):
+            return None
+        return f"{copied} of {len(rollout.completions)} completions repeat text heard before"
+
+    def _texts_of(self, rollout: VerifiedRollout) -> Iterable[_Text]:
+        question = sha256(rollout.prompt.encode()).digest()
+        epoch, family = rollout.admitted.rollout.epoch, rollout.task.family
+        for completion in rollout.completions:
+            words = words_of(reasoning(self._families[family], completion))
+            runs = window_hashes(words, RUN_WORDS, self._key)
+            if len(runs) >= LEAST_RUNS:
+                sketch = array("Q", nsmallest(SKETCH, runs))
+                yield _Text(rollout.content_id, rollout.account, family, epoch, question, sketch)
+
+    def _is_copied(self, text: _Text) -> bool:
+        shared = Counter(
+            known
+            for probe in text.sketch[:PROBES]
+            for known in self._by_hash.get(probe, ())[-MOST_SHARING:]
+            if self._may_blame(text, known)
+        )
+        closest = shared.most_common(MOST_CANDIDATES)
+        return any(similarity(text.sketch, known.sketch) >= SIMILAR for known, _ in closest)
+
+    def _may_blame(self, text: _Text, known: _Text) -> bool:
+        """Whether the text had no business to be like the known one."""
+        if text.account == known.account:
+            return text.question != known.question
+        return (text.family, text.epoch) == (known.family, known.epoch) and self._came_after(text, known)
+
+    def _came_after(self, text: _Text, known: _Text) -> bool:
+        ours, theirs = self._arrivals.get(text.content_id), self._arrivals.get(known.content_id)
+        if ours is None or theirs is None:
+            return False
+        seconds, live = ours
+        return live and theirs[0] + CLEARLY_EARLIER_SECONDS < seconds
+
+    def _remember(self, text: _Text) -> None:
+        self._texts[text] = None
+        mine = self._by_account[text.account]
+        mine.append(text)
+        for probe in text.sketch[:PROBES]:
+            self._by_hash[probe].append(text)
+        if len(mine) > MOST_TEXTS_PER_ACCOUNT:
+            self._forget(mine[0])
+        if len(self._texts) > self._most_texts:
+            self._forget(next(iter(self._texts)))
+
+    def _forget(self, text: _Text) -> None:
+        """The oldest text of an account; texts of one account are forgotten in their order."""
+        del self._texts[text]
+        mine = self._by_account[text.account]
+        mine.popleft()
+        if not mine:
+            del self._by_account[text.account]
+        for probe in text.sketch[:PROBES]:
+            texts = self._by_hash[probe]
+            texts.remove(text)
+            if not texts:
+                del self._by_hash[probe]
+
+
+def similarity(one: Sequence[int], other: Sequence[int]) -> float:
+    """Estimated Jaccard similarity of two sets by their smallest hashes; exact for sets below ``SKETCH``."""
+    smallest = sorted({*one, *other})[:SKETCH]
+    shared = {*one} & {*other}
+    return sum(value in shared for value in smallest) / len(smallest) if smallest else 0.0

@@ -1,0 +1,147 @@
+"""Planted phrases (stage 13): frequent in one account, rare in everybody else's.
+
+A phrase in every rewarded completion is learned within forty steps (arXiv 2511.09780), and no checker minds
+it. So runs of four words are counted per account and family, in sketches of fixed size whose memory fades. A
+run is suspicious that 30 % of an account's groups hold and fewer than 2 % of the median other account's. The
+median, for a flood of one account must not make a phrase look common, nor hide it. Groups that hold such a
+run are not sampled. It is no evidence: a model with a manner of its own is no liar.
+
+Where many accounts stand out, the swarm is one of different models, and manners are not phrases: then nobody
+is quarantined. A crowd of more than half of the accounts with one phrase is not seen here at all; caps on
+newcomers and accounts are what stands against that.
+"""
+
+from array import array
+from collections import OrderedDict
+from collections.abc import Sequence
+from statistics import median
+from typing import Final
+
+from sapo_protocol.identifiers import Account
+from sapo_protocol.suite import Family
+from sapo_verification.tasks.text_policy import reasoning
+from sapo_verification.tasks.words import window_hashes, words_of
+from sapo_verification.types import VerifiedRollout
+
+PHRASE_WORDS: Final = 4
+FREQUENT: Final = 0.30
+RARE: Final = 0.02
+
+LEAST_GROUPS: Final = 32
+"""Before it a phrase of 30 % is chance."""
+
+LEAST_OTHERS: Final = 3
+"""Accounts in the family with as many groups: fewer are no crowd to stand out from."""
+
+MOST_CONSPICUOUS: Final = 0.25
+"""Share of accounts that may stand out before it is the crowd that is mixed."""
+
+FADE_GROUPS: Final = 256
+"""At so many all counts are halved."""
+
+MOST_WINDOWS: Final = 4096
+"""Counted of one group; a group of full size has three times as many, and a keyed sample of them is kept."""
+
+WIDTH: Final = 32_768
+DEPTH: Final = 3
+"""192 KiB a sketch; a hundred thousand different runs are overcounted by less than 1 % of 256 groups."""
+
+MOST_SKETCHES: Final = 64
+
+_Key = tuple[Account, int]
+
+
+class _Sketch:
+    """How many groups held a run: a count-min sketch with conservative update (Estan and Varghese, 2002)."""
+
+    def __init__(self) -> None:
+        self.groups = 0
+        self._cells = array("H", bytes(2 * WIDTH * DEPTH))
+
+    def add(self, runs: Sequence[int]) -> None:
+        """One more group."""
+        if self.groups >= FADE_GROUPS:
+            self._cells = array("H", [count // 2 for count in self._cells])
+            self.groups //= 2
+        self.groups += 1
+        cells = self._cells
+        for run in runs:
+            places = _places(run)
+            raised = min(cells[place] for place in places) + 1
+            for place in places:
+                if cells[place] < raised:
+                    cells[place] = raised
+
+    def share(self, run: int) -> float:
+        """The share of groups that held a run; never too small but by fading."""
+        return min(self._cells[place] for place in _places(run)) / self.groups if self.groups else 0.0
+
+
+class Phrases:
+    """The runs of words that accounts use, family by family.
+
+    Args:
+        key: at most 64 random bytes that no other node knows.
+    """
+
+    def __init__(self, families: Sequence[Family], key: bytes, most_sketches: int = MOST_SKETCHES) -> None:
+        self._families = families
+        self._key = key
+        self._most_sketches = most_sketches
+        self._sketches: OrderedDict[_Key, _Sketch] = OrderedDict()
+        self._conspicuous: set[_Key] = set()
+
+    def learn(self, rollout: VerifiedRollout) -> None:
+        """Counts a verified group; call it once for each."""
+        runs = self._runs(rollout)
+        if not runs:
+            return
+        key = _key(rollout)
+        self._sketches.setdefault(key, _Sketch()).add(runs)
+        self._sketches.move_to_end(key)
+        if len(self._sketches) > self._most_sketches:
+            forgotten, _ = self._sketches.popitem(last=False)
+            self._conspicuous.discard(forgotten)
+
+    def planted(self, rollout: VerifiedRollout) -> bool:
+        """Whether a group holds a phrase that its account has planted, as far as it can be told."""
+        key = _key(rollout)
+        others = [sketch for other, sketch in self._known(key[1]) if other != key]
+        mine = self._sketches.get(key)
+        if mine is None or mine.groups < LEAST_GROUPS or len(others) < LEAST_OTHERS:
+            return False
+        stands_out = any(
+            mine.share(run) >= FREQUENT and median(other.share(run) for other in others) < RARE
+            for run in self._runs(rollout)
+        )
+        (self._conspicuous.add if stands_out else self._conspicuous.discard)(key)
+        return stands_out and self._is_one_of_few(key[1])
+
+    def _known(self, family: int) -> list[tuple[_Key, _Sketch]]:
+        """The accounts that a family was heard enough of."""
+        return [
+            (key, sketch)
+            for key, sketch in self._sketches.items()
+            if key[1] == family and sketch.groups >= LEAST_GROUPS
+        ]
+
+    def _is_one_of_few(self, family: int) -> bool:
+        conspicuous = sum(1 for _, other in self._conspicuous if other == family)
+        return conspicuous <= MOST_CONSPICUOUS * len(self._known(family))
+
+    def _runs(self, rollout: VerifiedRollout) -> list[int]:
+        """The different runs of words beside the answers of a group, at most ``MOST_WINDOWS``."""
+        family = self._families[rollout.task.family]
+        runs: set[int] = set()
+        for completion in rollout.completions:
+            words = words_of(reasoning(family, completion))
+            runs |= window_hashes(words, PHRASE_WORDS, self._key)
+        return sorted(runs)[:MOST_WINDOWS]
+
+
+def _key(rollout: VerifiedRollout) -> _Key:
+    return rollout.account, rollout.task.family
+
+
+def _places(run: int) -> tuple[int, ...]:
+    return tuple(row * WIDTH + ((run >> (20 * row)) % WIDTH) for row in range(DEPTH))

@@ -1,0 +1,1 @@
+"""The signing database: a slot is signed once."""

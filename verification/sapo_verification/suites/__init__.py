@@ -1,0 +1,1 @@
+"""The catalogue of task families, and the pages about it."""

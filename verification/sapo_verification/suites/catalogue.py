@@ -1,0 +1,158 @@
+"""The task families that a suite can be built from, at every level.
+
+The nine of the SAPO paper have a ``full`` and a ``nano`` level (``families/paper.py``). Every other family of
+ReasoningGYM that can be made safe and deterministic has a ``full`` and mostly ``easy`` one (``families/``).
+The rest are named with their reason in ``families/excluded.py``.
+
+Everything here enters the suite's digest: two nodes that disagree on a comma are in different swarms.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Final
+
+from sapo_protocol.errors import LocalProtocolError
+from sapo_protocol.suite import Family, Suite
+from sapo_verification.suites.families import KINDS
+from sapo_verification.suites.families.kinds import Config
+from sapo_verification.suites.families.paper import FAMILIES, NANO_DEFAULT, PAPER_FULL, PAPER_NANO
+
+REASONING_GYM: Final = "0.1.25"
+"""Releases differ in questions (0.1.19 against 0.1.25: five shared tasks), so the suite names one."""
+
+LEVELS: Final = ("nano", "full")
+"""Those of the paper's families; the others have ``full`` and mostly ``easy`` (``levels``)."""
+
+NAMES: Final = (*FAMILIES, *KINDS)
+"""Every family of the catalogue, the paper's first."""
+
+FULL_PROMPT: Final = (
+    "Solve the problem below. Reason step by step, then write the answer between <answer> and </answer>.\n"
+    "Put nothing else between the tags. Where the problem shows an answer format, keep to it exactly.\n"
+    "\n{question}\n"
+)
+LOGIC_PROMPT: Final = FULL_PROMPT + (
+    "Relate two of the variables by one connective, and say all that the statements say about those two.\n"
+    "If the statements relate no two variables, conclude one variable or its negation.\n"
+)
+"""The generator's question alone would be met by any weak disjunction."""
+
+NANO_PROMPT: Final = "{question}\n"
+
+FULL_COMPLETION_BYTES: Final = 4096
+"""About 1,000 tokens of reasoning; sixteen of them fill a group's 64 KiB exactly."""
+
+REASONING_BYTES: Final = {"easy": 1024, "full": 2048}
+"""What a completion may take besides twice its family's longest answer; never over the cap above."""
+
+__all__ = ["FAMILIES", "LEVELS", "NAMES", "NANO_DEFAULT", "family", "levels", "suite"]
+
+
+class SuiteMismatch(LocalProtocolError):
+    """This installation derives other items than the manifest's suite: it cannot take part in that swarm."""
+
+    def __init__(self, text: str, hint: str) -> None:
+        super().__init__(text)
+        self.hint = hint
+
+
+def family(name: str, level: str) -> Family:
+    """One family of the catalogue.
+
+    Raises:
+        LocalProtocolError: there is no such family or level.
+    """
+    if name not in NAMES:
+        raise LocalProtocolError(f"no task family {name!r}; there are {', '.join(NAMES)}")
+    if level not in levels(name):
+        raise LocalProtocolError(f"{name} has no level {level!r}; there are {', '.join(levels(name))}")
+    if name in KINDS:
+        return _kind(name, level)
+    return _full(name) if level == "full" else _nano(name)
+
+
+def levels(name: str) -> tuple[str, ...]:
+    """The levels of one family, the easier first."""
+    return tuple(KINDS[name].levels) if name in KINDS else LEVELS
+
+
+def suite(level: str, families: Sequence[str] | None = None) -> Suite:
+    """The suite of some families (all nine when none are named) at one level.
+
+    Starts one worker process to derive the sample items that the suite's digest covers.
+    """
+    from sapo_verification.jail.launch import sample_digest
+
+    chosen = tuple(family(name, level) for name in (FAMILIES if families is None else families))
+    return Suite(reasoning_gym=REASONING_GYM, families=chosen, sample_digest=sample_digest(chosen))
+
+
+def check_suite(wanted: Suite) -> None:
+    """Proof that this installation derives the very items of a manifest's suite.
+
+    Raises:
+        SuiteMismatch: it has another ReasoningGYM, or the same release derives other items here.
+    """
+    from sapo_verification.jail.launch import installed_reasoning_gym, sample_digest
+
+    _refuse_strange_families(wanted)
+    installed = installed_reasoning_gym()
+    if installed != wanted.reasoning_gym:
+        raise SuiteMismatch(
+            f"the swarm's suite needs reasoning-gym {wanted.reasoning_gym}, this machine has {installed}",
+            f"install it: pip install reasoning-gym=={wanted.reasoning_gym}",
+        )
+    if sample_digest(wanted.families) != wanted.sample_digest:
+        raise SuiteMismatch(
+            "this machine derives other task items than the swarm's suite",
+            "the manifest was made by another release of sapo; use that release, or ask for a new manifest",
+        )
+
+
+def _refuse_strange_families(wanted: Suite) -> None:
+    """A manifest names generators, settings and scorers; only those of the catalogue are ever run."""
+    from sapo_verification.tasks.scorers import SCORERS
+
+    for each in wanted.families:
+        if each.name not in NAMES or each.scorer not in SCORERS:
+            raise SuiteMismatch(
+                f"the swarm's suite has {each.name} scored by {each.scorer}, this release has not",
+                "update sapo, or ask for a manifest made by this release",
+            )
+        if strange := json.loads(each.config).keys() - _settings(each.name):
+            raise SuiteMismatch(
+                f"the swarm's suite sets {', '.join(sorted(strange))} of {each.name}, this release does not",
+                "update sapo, or ask for a manifest made by this release",
+            )
+
+
+def _settings(name: str) -> set[str]:
+    """What the catalogue's own levels set; a generator may have others that read files."""
+    return {key for level in levels(name) for key in json.loads(family(name, level).config)}
+
+
+def _full(name: str) -> Family:
+    scorer, config = PAPER_FULL[name]
+    text = canonical({**config, "size": 1, "render": "question/1"})
+    prompt = LOGIC_PROMPT if name == "propositional_logic" else FULL_PROMPT
+    return Family(name, "full", text, scorer, prompt, "tag", FULL_COMPLETION_BYTES)
+
+
+def _nano(name: str) -> Family:
+    scorer, config, cap_bytes = PAPER_NANO[name]
+    text = canonical({**config, "size": 1, "render": "compact/1"})
+    return Family(name, "nano", text, scorer, NANO_PROMPT, "plain", cap_bytes)
+
+
+def _kind(name: str, level: str) -> Family:
+    kind = KINDS[name]
+    chosen = kind.levels[level]
+    text = canonical({**chosen.config, "size": 1, "render": "question/1"})
+    prompt = f"{FULL_PROMPT}{kind.hint}\n" if kind.hint else FULL_PROMPT
+    cap_bytes = min(REASONING_BYTES[level] + 2 * chosen.answer_bytes, FULL_COMPLETION_BYTES)
+    return Family(name, level, text, kind.scorer, prompt, "tag", cap_bytes)
+
+
+def canonical(config: Config) -> str:
+    """A generator's configuration as the one JSON text that stands for it."""
+    return json.dumps(config, sort_keys=True, separators=(",", ":"))

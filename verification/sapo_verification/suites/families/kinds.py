@@ -1,0 +1,38 @@
+"""What the catalogue says about a family beyond the paper's nine."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+Config = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A generator's configuration and what its answers take.
+
+    Attributes:
+        config: where it differs from the release's own defaults, or is what the level is about.
+        answer_bytes: no honest answer is longer, but for the rarest; a power of two.
+    """
+
+    config: Config
+    answer_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FamilySpec:
+    """A family: its scorer and its levels.
+
+    Attributes:
+        hint: a line after the instruction, where the generator's own words leave the notation open.
+    """
+
+    scorer: str
+    full: Level
+    easy: Level | None = None
+    hint: str = ""
+
+    @property
+    def levels(self) -> Mapping[str, Level]:
+        """The levels by name, the easier first."""
+        return {"full": self.full} if self.easy is None else {"easy": self.easy, "full": self.full}

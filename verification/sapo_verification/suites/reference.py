@@ -1,0 +1,134 @@
+"""``python -m sapo_verification.suites.reference docs/reference``: writes ``families.md`` there.
+
+Every level of every family with what was measured on the machine that wrote the page. Deriving and solving
+every item takes minutes, so what is measured is in columns of its own, the last.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from sapo_protocol.suite import Family
+from sapo_verification.jail.launch import environment
+from sapo_verification.suites.catalogue import NAMES, REASONING_GYM, family, levels
+from sapo_verification.suites.families import HASH_SEED_BOUND
+from sapo_verification.suites.families.excluded import EXCLUDED
+from sapo_verification.tasks.generators import Underivable, derive, solution
+from sapo_verification.tasks.scorers import score
+
+ITEMS: Final = 100
+_STEP: Final = 1_000_003
+"""Between seeds: neighbouring ones share items."""
+
+DERIVED: Final = ("family", "level", "scorer", "cap, bytes", "settings")
+"""The columns that the catalogue alone decides."""
+MEASURED: Final = ("solved", "best constant", "median, ms", "worst, ms")
+
+INTRODUCTION: Final = f"""# Task families
+
+Written by `python -m sapo_verification.suites.reference docs/reference`; do not edit.
+
+Every family that a suite can be built from, of ReasoningGYM {REASONING_GYM}: {{families}} families, in all
+{{levels}} levels. `settings` are the generator's where they differ from its own defaults or make the level
+(a data set has one item, so its size is always 1).
+
+Measured over {ITEMS} items: `solved` is the share whose honest answer earns 1.0 (most of the rest have none),
+`best constant` the most that any of the three most frequent honest answers earns on all of them. The last two
+columns are the processor time of deriving an item, once warm, on the machine that wrote this page.
+
+Scorers: `exact/1` wants the oracle's text. `stock/1` is ReasoningGYM's own scorer behind a strict shape, and
+pays for full marks only. All others are the project's own: `verification/sapo_verification/scorers*.py`.
+
+A `*` marks families whose questions depend on the hash seed; checkers run under `PYTHONHASHSEED=0`.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found of one family at one level; shares of 1, milliseconds."""
+
+    family: Family
+    solved: float
+    best_constant: float
+    median_ms: float
+    worst_ms: float
+
+
+def measure(chosen: Family) -> Finding:
+    """One family's figures over ``ITEMS`` items."""
+    items, times = [], []
+    for number in range(-1, ITEMS):
+        started = time.process_time()
+        try:
+            item = derive(chosen, (number + 1) * _STEP)
+        except Underivable:
+            continue
+        if number >= 0:  # the first builds the data set
+            times.append(1000 * (time.process_time() - started))
+            items.append((item, solution(chosen, item)))
+    right = sum(score(chosen, answer, item.entry) for item, answer in items)
+    frequent = Counter(answer for _, answer in items if answer is not None).most_common(3)
+    best = max(sum(score(chosen, guess, item.entry) for item, _ in items) for guess, _ in frequent)
+    return Finding(chosen, right / ITEMS, best / ITEMS, median(times), max(times))
+
+
+def every_level() -> Iterator[Family]:
+    """The catalogue, family by family."""
+    for name in sorted(NAMES):
+        yield from (family(name, level) for level in levels(name))
+
+
+def row(finding: Finding) -> str:
+    """A line of the table."""
+    chosen = finding.family
+    mark = "*" if chosen.name in HASH_SEED_BOUND else ""
+    cells = [f"{chosen.name}{mark}", chosen.level, f"`{chosen.scorer}`", str(chosen.max_completion_bytes)]
+    cells += [_settings(chosen), f"{finding.solved:.2f}", f"{finding.best_constant:.2f}"]
+    return _line([*cells, f"{finding.median_ms:.2f}", f"{finding.worst_ms:.1f}"])
+
+
+def _settings(chosen: Family) -> str:
+    config = json.loads(chosen.config)
+    kept = {key: value for key, value in config.items() if key not in ("size", "render")}
+    return ", ".join(f"{key} {json.dumps(value)}" for key, value in kept.items()).replace("|", "\\|")
+
+
+def _line(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def page(rows: list[str]) -> str:
+    """The whole page."""
+    introduction = INTRODUCTION.format(families=len(NAMES), levels=len(rows))
+    heads = [_line([*DERIVED, *MEASURED]), _line(["---"] * len([*DERIVED, *MEASURED]))]
+    excluded = [_line(["name", "reason"]), _line(["---", "---"])]
+    excluded += [_line([name, reason]) for name, reason in EXCLUDED.items()]
+    title = (
+        f"## Excluded\n\nThe other {len(EXCLUDED)} names that ReasoningGYM registers, each with its reason.\n"
+    )
+    return "\n".join([introduction, *heads, *rows, "", title, *excluded, ""])
+
+
+def main(arguments: list[str]) -> int:
+    """Write the page into a folder; the exit status."""
+    if len(arguments) != 1:
+        print("usage: python -m sapo_verification.suites.reference FOLDER", file=sys.stderr)
+        return 2
+    if os.environ.get("PYTHONHASHSEED") != "0":  # items are those of the checkers, who run under it
+        again = [sys.executable, "-m", "sapo_verification.suites.reference", *arguments]
+        return subprocess.run(again, env=environment(), check=False).returncode  # noqa: S603 - ourselves
+    text = page([row(measure(chosen)) for chosen in every_level()])
+    Path(arguments[0], "families.md").write_text(text, "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

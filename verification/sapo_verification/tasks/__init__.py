@@ -1,0 +1,1 @@
+"""A task's generator, its answers and their scorers."""
