@@ -1,6 +1,6 @@
 """Key-value-cache decoding for models shaped like Llama, over three times as fast on a CPU as ``generate``.
 
-What makes the difference: layers are fused (``cpu/fused_layers.py``), their weights laid out once; a prompt is
+What makes the difference: layers are fused (``cpu/fused_layers.py``), weights laid out once; a prompt is
 read once for its whole group; the cache is preallocated, its keys transposed as their product wants them;
 grouped queries fold into the length axis, so that keys are never repeated; the head runs on the last position
 alone; a token is drawn with two or three random numbers, not one per word; rows that ended leave the batch.
