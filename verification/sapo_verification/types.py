@@ -4,7 +4,7 @@
 type                 what has been shown                   the only builder
 ===================  ====================================  =============================
 ``SignedEnvelope``   well formed, this swarm               ``sapo_protocol.envelope``
-``AdmittedRollout``  stages 1 to 7: authentic, in time     ``Admission.judge``
+``AdmittedRollout``  stages 1 to 7: authentic, in time     ``Admission.admit``
 ``VerifiedRollout``  9 to 11: re-derived and re-scored     ``Verifier.verify``
 ``SampledBatch``     drawn under weights and caps          ``Sampler.assemble``
 ===================  ====================================  =============================

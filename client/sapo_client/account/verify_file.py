@@ -133,7 +133,7 @@ def _require_introduced(manifest: Manifest, rollout: Rollout, stored: list[bytes
     book = CertificateBook(manifest)
     for envelope in stored:
         with suppress(RemoteProtocolError):
-            book.judge(envelope, at)
+            book.admit(envelope, at)
     book.require(rollout.node, rollout.account, at)
 
 

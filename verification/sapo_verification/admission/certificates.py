@@ -6,7 +6,6 @@ They are kept in SQLite as they came and judged again at the next start.
 import sqlite3
 from collections import OrderedDict
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from sapo_protocol.certificate import Certificate, open_certificate
@@ -15,7 +14,7 @@ from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, NodeId
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.rules import Rule
-from sapo_verification.store import open_database
+from sapo_verification.store import Source, open_database
 
 MAX_CERTIFICATES: Final = 8192
 """At about 300 bytes each; beyond it the one heard longest ago makes room."""
@@ -41,7 +40,7 @@ class CertificateBook:
     """Certificates by node and account, bounded in number."""
 
     def __init__(
-        self, manifest: Manifest, path: Path | str = ":memory:", max_certificates: int = MAX_CERTIFICATES
+        self, manifest: Manifest, path: Source = ":memory:", max_certificates: int = MAX_CERTIFICATES
     ) -> None:
         self._max_certificates = max_certificates
         self._manifest = manifest
@@ -52,7 +51,7 @@ class CertificateBook:
         """The number of stored certificates that still count; the others are deleted."""
         for node, account, envelope in stored_certificates(self._connection):
             try:
-                self.judge(envelope, now_seconds)
+                self.admit(envelope, now_seconds)
             except RemoteProtocolError:
                 self._delete((node, account))
         return len(self)
@@ -60,7 +59,7 @@ class CertificateBook:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def judge(self, data: bytes, now_seconds: float) -> Certificate:
+    def admit(self, data: bytes, now_seconds: float) -> Certificate:
         """The certificate in a message, now in the book.
 
         Raises:

@@ -59,7 +59,7 @@ class ContributionAdmission:
         self._is_known = is_known
         self._auditors = auditors
 
-    def judge(self, data: bytes, now_seconds: float) -> AdmittedContribution:
+    def admit(self, data: bytes, now_seconds: float) -> AdmittedContribution:
         """The contribution in a message, admitted.
 
         Raises:

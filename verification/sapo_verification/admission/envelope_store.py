@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 from sapo_protocol.identifiers import ContentId
-from sapo_verification.store import open_database
+from sapo_verification.store import Source, open_database
 from sapo_verification.types import AdmittedRollout
 
 KEPT_EPOCHS: Final = 16
@@ -24,7 +23,7 @@ CREATE INDEX IF NOT EXISTS heard_epoch ON heard (epoch);
 class EnvelopeStore:
     """Admitted envelopes of the last epochs, own ones included, in SQLite."""
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: Source) -> None:
         self._connection = open_database(path, _SCHEMA)
 
     def add(self, admitted: AdmittedRollout) -> None:

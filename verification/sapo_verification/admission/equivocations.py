@@ -7,7 +7,6 @@ what they cost is kept by ``Reputation``, which counts an account's epoch once.
 """
 
 from collections import OrderedDict
-from pathlib import Path
 from typing import Final
 
 from sapo_protocol.constants import PROOF_EPOCHS
@@ -19,7 +18,7 @@ from sapo_protocol.manifest import Manifest
 from sapo_protocol.rules import Rule
 from sapo_verification.admission.certificates import CertificateBook
 from sapo_verification.reputation.evidence import Reputation
-from sapo_verification.store import open_database
+from sapo_verification.store import Source, open_database
 
 MAX_PROOFS: Final = 1024
 """About 1 MiB of nano's; beyond it the one heard longest ago makes room."""
@@ -46,7 +45,7 @@ class ProofBook:
         certificates: CertificateBook,
         reputation: Reputation,
         own: Account,
-        path: Path | str = ":memory:",
+        path: Source = ":memory:",
         max_proofs: int = MAX_PROOFS,
     ) -> None:
         self._manifest = manifest
@@ -65,12 +64,12 @@ class ProofBook:
         rows = self._connection.execute("SELECT epoch, account, envelope FROM equivocation ORDER BY epoch")
         for epoch, account, message in rows.fetchall():
             try:
-                self.judge(message, now_seconds)
+                self.admit(message, now_seconds)
             except RemoteProtocolError:
                 self._delete((epoch, Account(account)))
         return len(self)
 
-    def judge(self, data: bytes, now_seconds: float) -> EquivocationProof:
+    def admit(self, data: bytes, now_seconds: float) -> EquivocationProof:
         """The proof in a message, now in the book and in its account's reputation.
 
         Raises:
@@ -82,7 +81,7 @@ class ProofBook:
         self._count(proof)
         return proof
 
-    def convict(self, one: bytes, other: bytes, now_seconds: float) -> bytes | None:
+    def prove(self, one: bytes, other: bytes, now_seconds: float) -> bytes | None:
         """The message with the proof of two contents that this node heard itself.
 
         None where there is nothing to tell others: the proof is known, is against the own account, or two

@@ -53,7 +53,7 @@ class Admission:
         self._slots: OrderedDict[tuple[int, Account, int], ContentId] = OrderedDict()
         self._seen: set[ContentId] = set()
 
-    def judge(self, data: bytes, now_seconds: float) -> AdmittedRollout:
+    def admit(self, data: bytes, now_seconds: float) -> AdmittedRollout:
         """The rollout in a message, admitted.
 
         Raises:

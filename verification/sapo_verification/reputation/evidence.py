@@ -11,7 +11,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final
 
 from sapo_protocol.errors import Reason
@@ -19,7 +18,7 @@ from sapo_protocol.identifiers import Account
 from sapo_verification.reputation.penalties import CONSEQUENCES, HARD
 from sapo_verification.reputation.suspension import SCHEMA as SUSPENSION_SCHEMA
 from sapo_verification.reputation.suspension import Suspensions
-from sapo_verification.store import open_database
+from sapo_verification.store import Source, open_database, transaction
 
 PRIOR_GOOD: Final = 1.0
 PRIOR_BAD: Final = 3.0
@@ -113,7 +112,7 @@ CREATE TABLE IF NOT EXISTS conviction (
 class Reputation:
     """The evidence book of one node, kept in SQLite."""
 
-    def __init__(self, path: Path | str = ":memory:") -> None:
+    def __init__(self, path: Source = ":memory:") -> None:
         self._connection = open_database(path, _SCHEMA + SUSPENSION_SCHEMA)
         rows = self._connection.execute("SELECT account, SUM(audits) FROM evidence GROUP BY account")
         self._audits = Counter({Account(account): audits for account, audits in rows})
@@ -142,8 +141,7 @@ class Reputation:
 
     def record_equivocation(self, account: Account, family: int, epoch: int) -> bool:
         """Whether a proven equivocation is evidence: once per account and epoch, across restarts."""
-        self._connection.execute("BEGIN IMMEDIATE")
-        with self._connection:  # both or neither: a crash between them would count it twice or never
+        with transaction(self._connection):  # a crash between the two would count it twice or never
             before = (epoch - 2 * BAN_EPOCHS,)  # nobody hears proofs of these any more
             self._connection.execute("DELETE FROM conviction WHERE epoch < ?", before)
             claim = self._connection.execute(

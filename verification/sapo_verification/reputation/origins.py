@@ -8,11 +8,10 @@ on one desk is no attack on itself, and a router's inside says nothing about who
 """
 
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-from pathlib import Path
 from typing import Final, NewType
 
 from sapo_protocol.identifiers import Account
-from sapo_verification.store import open_database
+from sapo_verification.store import Source, open_database
 
 Network = NewType("Network", str)
 """A prefix such as ``203.0.113.0/24``."""
@@ -55,7 +54,7 @@ def network_of_host(host: str) -> Network | None:
 class Origins:
     """The network each account was first heard from, in SQLite; the first one stays."""
 
-    def __init__(self, path: Path | str = ":memory:", most: int = MAX_ORIGINS) -> None:
+    def __init__(self, path: Source = ":memory:", most: int = MAX_ORIGINS) -> None:
         self._connection = open_database(path, _SCHEMA)
         self._most = most
 

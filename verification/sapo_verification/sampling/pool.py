@@ -8,13 +8,12 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.rules import Rule
 from sapo_verification.reputation.evidence import Reputation
-from sapo_verification.store import open_database
+from sapo_verification.store import Source, open_database
 from sapo_verification.types import AdmittedRollout
 
 _SCHEMA = """
@@ -40,7 +39,7 @@ class PoolLimits:
 class Pool:
     """Unused admitted rollouts of other accounts, by account."""
 
-    def __init__(self, path: Path | str, limits: PoolLimits, reputation: Reputation) -> None:
+    def __init__(self, path: Source, limits: PoolLimits, reputation: Reputation) -> None:
         self._connection = open_database(path, _SCHEMA)
         self._limits = limits
         self._reputation = reputation

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
@@ -27,25 +27,21 @@ from sapo_client.node.auditing.settlement import (
     turn_to_propose,
 )
 from sapo_client.node.auditing.watchtower import LedgerWatchtower, WatchtowerParts
-from sapo_client.node.gossip.drain import drain
 from sapo_client.node.gossip.handlers import GossipHandlers
 from sapo_client.node.runtime.clock import Clock
+from sapo_client.node.runtime.context import Author
 from sapo_client.node.runtime.telemetry import Telemetry
-from sapo_client.node.training.rounds import Author
-from sapo_client.swarm.transport import Inbound, Transport
+from sapo_client.swarm.transport import Transport
 from sapo_protocol import secp256k1
 from sapo_protocol.contributions import Approval, Proposal, Share, Tally, settle
 from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.envelope import Kind, seal
 from sapo_protocol.epochs import epoch_at, epoch_start_seconds
-from sapo_protocol.errors import Reason, RemoteProtocolError, Verdict
 from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.manifest import Manifest
-from sapo_protocol.topics import contributions_protocol, contributions_topic
-from sapo_verification.admission.certificates import CertificateBook
+from sapo_protocol.topics import contributions_topic
 from sapo_verification.admission.contribution_store import ContributionStore
-from sapo_verification.admission.contributions import ContributionAdmission
-from sapo_verification.payable import PayableCount
+from sapo_verification.engine import Engine
 
 if TYPE_CHECKING:
     from sapo_client.ledger.service import LedgerClient
@@ -63,20 +59,27 @@ _SERVED_EPOCHS: Final = 16
 class AuditorParts:
     """Everything the auditor works with; without an account key it only listens."""
 
-    manifest: Manifest
     author: Author
     account_key: bytes | None
     transport: Transport
     ledger: LedgerClient
     gossip: GossipHandlers
-    certificates: CertificateBook
-    archive: ContributionStore
-    payable: PayableCount
+    engine: Engine
     telemetry: Telemetry
     clock: Clock
 
-    def watcher(self) -> LedgerWatchtower:
-        """The watcher over the same ledger and archive."""
+    @property
+    def manifest(self) -> Manifest:
+        """The swarm's manifest."""
+        return self.engine.manifest
+
+    @property
+    def archive(self) -> ContributionStore:
+        """The contributions of all auditors."""
+        return self.engine.contributions
+
+    def watchtower(self) -> LedgerWatchtower:
+        """Return the watchtower over the same ledger and contributions."""
         return LedgerWatchtower(
             WatchtowerParts(
                 manifest=self.manifest,
@@ -89,8 +92,19 @@ class AuditorParts:
         )
 
 
+class AuditorRole(Protocol):
+    """A node's part in the settlement of epochs."""
+
+    @property
+    def points(self) -> int:
+        """Points of this account as of the last final epoch."""
+
+    async def run(self) -> None:
+        """Take part until cancelled; may be run again after that."""
+
+
 class Auditor:
-    """Hears contribution messages, and takes part in them if its account is an auditor's."""
+    """Follows the settlement of epochs, and takes part in it if its account is an auditor's."""
 
     def __init__(self, parts: AuditorParts) -> None:
         self._parts = parts
@@ -99,27 +113,25 @@ class Auditor:
         self._epoch_budget = 0
         self._done = -1
         self._followed = -1
-        self._inbox: trio.MemoryReceiveChannel[Inbound] | None = None
-        self._admission = ContributionAdmission(
-            parts.manifest, parts.certificates, parts.archive.has, lambda: self._auditors
-        )
         self.points = 0
 
     async def run(self) -> None:
-        """Listens and audits until cancelled; may be run again after that."""
+        """Follow and audit until cancelled; may be run again after that."""
+        parts = self._parts
+        await self._join_contributions()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._follow)
+            nursery.start_soon(parts.watchtower().run)
+            if parts.account_key is not None and parts.author.account in self._auditors:
+                nursery.start_soon(self._audit)
+
+    async def _join_contributions(self) -> None:
+        """Learn the ledger's terms, then exchange contributions with peers."""
         parts = self._parts
         self._epoch_budget = await parts.ledger.epoch_budget()
         self._auditors, self._quorum = await parts.ledger.auditors()
-        swarm_id = parts.manifest.swarm_id
-        parts.gossip.serve_messages(contributions_protocol(swarm_id), self._recent)
-        parts.gossip.introduce_with(contributions_protocol(swarm_id), self.judge)
-        self._inbox = self._inbox or parts.transport.subscribe(contributions_topic(swarm_id), self.judge)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(drain, self._inbox)
-            nursery.start_soon(self._follow)
-            nursery.start_soon(parts.watcher().run)
-            if parts.account_key is not None and parts.author.account in self._auditors:
-                nursery.start_soon(self._audit)
+        parts.engine.set_auditors(self._auditors)
+        parts.gossip.open_contributions(self._recent)
 
     async def _follow(self) -> None:
         """Watches what the chain holds, and what of it is this account's."""
@@ -137,25 +149,12 @@ class Auditor:
     def _recent(self) -> tuple[bytes, ...]:
         return self._parts.archive.envelopes(since_epoch=max(0, self._followed - _SERVED_EPOCHS))
 
-    def judge(self, message: bytes, forwarder: str) -> Verdict:
-        """The verdict on a message of the contributions topic; what it lets through is in the archive."""
-        try:
-            admitted = self._admission.judge(message, self._parts.clock())
-        except RemoteProtocolError as error:
-            if error.reason is Reason.SEEN:
-                return Verdict.IGNORE
-            return self._parts.telemetry.message_refused(error, message, forwarder)
-        archive = self._parts.archive
-        archive.add(admitted.content_id, admitted.kind, admitted.content, message)
-        return Verdict.ACCEPT
-
     async def _audit(self) -> None:
         while True:
             parts = self._parts
             ended = epoch_at(parts.manifest, max(parts.clock(), parts.manifest.genesis_seconds)) - 1
             if ended > self._done and await self._advance(ended):
                 self._done = ended
-                parts.payable.forget(before_epoch=ended - 1)
             await trio.sleep(_LOOK_SECONDS)
 
     async def _advance(self, epoch: int) -> bool:
@@ -191,8 +190,8 @@ class Auditor:
             node=parts.author.node,
             account=parts.author.account,
             epoch=epoch,
-            points=parts.payable.points(epoch, live, parts.manifest.limits.points_per_epoch),
-            evidence_root=parts.payable.evidence_root(epoch),
+            points=parts.engine.count.points(epoch, live, parts.manifest.limits.points_per_epoch),
+            evidence_root=parts.engine.count.evidence_root(epoch),
         )
         await self._publish(Kind.TALLY, tally)
         points = {str(account): count for account, count in tally.points}

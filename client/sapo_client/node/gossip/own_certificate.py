@@ -28,6 +28,7 @@ class OwnCertificate:
 
     def __init__(
         self,
+        *,
         node_seed: bytes,
         account_key: bytes,
         manifest: Manifest,

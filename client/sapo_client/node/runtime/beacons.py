@@ -1,4 +1,4 @@
-"""The beacons that this node knows: derived from the chain, or from nothing where there is none."""
+"""The beacons that this node knows, derived from the swarm's chain (or from its absence)."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ _RETRY_SECONDS: Final = 1.0
 class Beacons:
     """Beacons by epoch; a swarm with a chain never falls back to the ones without."""
 
-    def __init__(
-        self, manifest: Manifest, block_hash_before: BlockHashBefore | None, events: EventLog
-    ) -> None:
+    def __init__(self, manifest: Manifest, block_hash_before: BlockHashBefore, events: EventLog) -> None:
         self._manifest = manifest
         self._block_hash_before = block_hash_before
         self._events = events
@@ -55,8 +53,6 @@ class Beacons:
             return self._known[epoch]
 
     async def _ask(self, epoch: int) -> bytes | None:
-        if self._block_hash_before is None:
-            return b""
         start = epoch_start_seconds(self._manifest, epoch)
         try:
             block_hash = await self._block_hash_before(start - self._manifest.finality_seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -77,3 +78,8 @@ def lines(words: Words) -> list[str]:
 
 def _moment(seconds: int) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC).isoformat()} ({seconds})"
+
+
+def show_signed(words: Words) -> None:
+    """Print what the account signs, for its operator to see: nobody is asked while a node runs."""
+    print("this account signs:", *lines(words), sep="\n", file=sys.stderr)

@@ -87,6 +87,26 @@ class CanaryParts:
     families: int
 
 
+class CanaryRole(Protocol):
+    """A watch over the policy between rounds."""
+
+    async def open(self) -> None:
+        """Prepare before the first round; later calls do nothing."""
+
+    async def after(self, batch: SampledBatch) -> None:
+        """Note that a round was trained on a batch."""
+
+
+class NoCanary:
+    """The role where nobody watches: an experiment, or a node that does not train."""
+
+    async def open(self) -> None:
+        """Prepare nothing."""
+
+    async def after(self, batch: SampledBatch) -> None:
+        """Note nothing."""
+
+
 class Canary:
     """The watch over one policy."""
 

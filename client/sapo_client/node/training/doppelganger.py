@@ -24,6 +24,7 @@ from sapo_client.swarm.transport import Transport
 from sapo_protocol.epochs import epoch_at
 from sapo_protocol.identifiers import Account, NodeId
 from sapo_protocol.manifest import Manifest
+from sapo_verification.observer import SilentObserver
 from sapo_verification.signing.database import Mark, SigningDatabase, SlotShare
 from sapo_verification.types import AdmittedRollout
 
@@ -54,8 +55,8 @@ class DoppelgangerParts:
     stopped_clean: bool
 
 
-class Doppelganger:
-    """Listens for the own node; says so when it hears itself."""
+class Doppelganger(SilentObserver):
+    """Observes what the engine admits, and refuses to sign once another process signed as this node."""
 
     def __init__(self, parts: DoppelgangerParts) -> None:
         self._parts = parts
@@ -64,9 +65,11 @@ class Doppelganger:
         self._listened = parts.seconds == 0
         self._what = ""
 
-    def hear(self, admitted: AdmittedRollout) -> None:
-        """Takes note of a rollout of the own account that came from outside and was not known here."""
+    def admitted(self, admitted: AdmittedRollout, source: str) -> None:
+        """Examine a rollout of the own account that came from outside and was not known here."""
         rollout = admitted.rollout
+        if rollout.account != self._parts.account:
+            return
         if rollout.epoch < self._start_epoch or self._signed_here(rollout.epoch, rollout.slot):
             return  # what is over contradicts nothing that will be signed
         if rollout.node == self._parts.node:

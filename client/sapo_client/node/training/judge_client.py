@@ -38,6 +38,20 @@ class Checking(Protocol):
         ...
 
 
+class JudgeRole(Protocol):
+    """A question to the policy between rounds."""
+
+    async def after(self, step: int, epoch: int, beacon: Digest) -> None:
+        """Ask the question of a step, if it has one."""
+
+
+class NoJudge:
+    """The role where no judge is configured."""
+
+    async def after(self, step: int, epoch: int, beacon: Digest) -> None:
+        """Ask nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class JudgeClient:
     """Asks after every so many steps.

@@ -15,39 +15,28 @@ from sapo_client.learner.report import StepReport
 from sapo_client.node.gossip.handlers import GossipHandlers
 from sapo_client.node.runtime.beacons import Beacons
 from sapo_client.node.runtime.clock import Clock
+from sapo_client.node.runtime.context import Author
 from sapo_client.node.runtime.telemetry import Telemetry
-from sapo_client.node.training.canary import Canary
+from sapo_client.node.training.canary import CanaryRole
 from sapo_client.node.training.doppelganger import Doppelganger
-from sapo_client.node.training.judge_client import JudgeClient
+from sapo_client.node.training.judge_client import JudgeRole
 from sapo_client.observe.status import RoundSummary
 from sapo_protocol.constants import EPOCH_WINDOW
 from sapo_protocol.envelope import Kind, seal
 from sapo_protocol.epochs import epoch_at, epoch_start_seconds
 from sapo_protocol.errors import RemoteProtocolError
-from sapo_protocol.identifiers import Account, ContentId, NodeId
+from sapo_protocol.identifiers import ContentId
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.rollout import Rollout
 from sapo_protocol.tasks import Task
-from sapo_verification.admission.envelope_store import EnvelopeStore
-from sapo_verification.admission.rollouts import Admission
+from sapo_verification.engine import Engine
 from sapo_verification.jail.checkers import CheckFailed
-from sapo_verification.sampling.pool import Pool
-from sapo_verification.sampling.sampler import Sampler, SamplingPolicy
+from sapo_verification.sampling.sampler import SamplingPolicy
 from sapo_verification.signing.database import SigningDatabase, SlotShare
 from sapo_verification.types import SampledBatch, VerifiedRollout
-from sapo_verification.verifier import Verifier
 
 _TREND_ROUNDS = 20
 """Over how many rounds the status line's trend looks back."""
-
-
-@dataclass(frozen=True, slots=True)
-class Author:
-    """Who seals this node's rollouts."""
-
-    seed: bytes
-    node: NodeId
-    account: Account
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +61,13 @@ class RoundParts:
     """Everything a round works with.
 
     Attributes:
-        judge: asks the policy in between, if anybody does.
+        canary: watches for harm that external text does.
+        judge: asks the policy in between, if a judge is configured.
         redraws: most own groups of a round that are sampled in place of ones without advantage.
     """
 
-    manifest: Manifest
     author: Author
+    engine: Engine
     policy: SamplingPolicy
     completions: int
     signing: SigningDatabase
@@ -86,18 +76,18 @@ class RoundParts:
     beacons: Beacons
     checkers: Prompts
     learner: Learning
-    admission: Admission
-    verifier: Verifier
-    pool: Pool
-    heard: EnvelopeStore
-    sampler: Sampler
     gossip: GossipHandlers
     telemetry: Telemetry
     clock: Clock
     rng: random.Random
-    canary: Canary | None = None
-    judge: JudgeClient | None = None
+    canary: CanaryRole
+    judge: JudgeRole
     redraws: int = 0
+
+    @property
+    def manifest(self) -> Manifest:
+        """The swarm's manifest."""
+        return self.engine.manifest
 
 
 class Rounds:
@@ -136,8 +126,7 @@ class Rounds:
     async def _round(self, draining: trio.Event) -> None:
         parts, started = self._parts, trio.current_time()
         await parts.doppelganger.require_alone(draining)
-        if parts.canary is not None:
-            await parts.canary.open()
+        await parts.canary.open()
         if (epoch := await self._epoch_to_work_in(draining)) is None:
             return
         self._turn_to(epoch)
@@ -145,18 +134,16 @@ class Rounds:
         if not slots:
             await self._wait_for_epoch(epoch + 1, draining)
             return
-        external = await parts.sampler.draw_external(epoch, parts.rng)
+        external = await parts.engine.draw(epoch, parts.rng)
         slots += self._take_slots(epoch, parts.policy.external_groups - len(external))
         local, handles = await self._redrawn(epoch, *await self._generate(slots))
-        batch = parts.sampler.assemble(local, external)
+        batch = parts.engine.assemble(local, external)
         report = await parts.learner.train(batch, handles)
         for rollout, weight in zip(batch.external, report.external_weights, strict=True):
-            parts.sampler.likelihoods.learn(rollout.account, weight)
+            parts.engine.sampler.likelihoods.learn(rollout.account, weight)
         self._tell(epoch, batch, report, trio.current_time() - started)
-        if parts.canary is not None:
-            await parts.canary.after(batch)
-        if parts.judge is not None:
-            await parts.judge.after(report.step, epoch, await parts.beacons.obtain(epoch))
+        await parts.canary.after(batch)
+        await parts.judge.after(report.step, epoch, await parts.beacons.obtain(epoch))
 
     async def _epoch_to_work_in(self, draining: trio.Event) -> int | None:
         """The current epoch once the beacons that it needs are known, or none if the node drains before."""
@@ -179,9 +166,7 @@ class Rounds:
         """Forgets what a new epoch makes worthless."""
         if epoch != self._epoch:
             self._epoch = epoch
-            self._parts.pool.expire(epoch - EPOCH_WINDOW)
-            self._parts.heard.forget(epoch)
-            self._parts.gossip.forget(epoch)
+            self._parts.engine.forget(epoch)
 
     def _take_slots(self, epoch: int, count: int) -> list[Slot]:
         """Fresh slots, each with a family of the node's choice: uniform, as in the paper."""
@@ -191,7 +176,7 @@ class Rounds:
         )
         families = len(manifest.suite.families)
         return [
-            Slot(epoch, number, parts.verifier.task_of(epoch, account, parts.rng.randrange(families), number))
+            Slot(epoch, number, parts.engine.task_of(epoch, parts.rng.randrange(families), number))
             for number in numbers
         ]
 
@@ -252,9 +237,9 @@ class Rounds:
             completions=generation.completions,
         )
         envelope = seal(Kind.ROLLOUT, parts.manifest.swarm_id, rollout.to_payload(), author.seed)
-        admitted = parts.admission.judge(envelope.to_bytes(), parts.clock())
+        admitted = parts.engine.admit_own(envelope.to_bytes(), parts.clock())
         await parts.gossip.publish(admitted)
-        return await parts.verifier.verify(admitted)
+        return await parts.engine.verify(admitted)
 
     def _tell(self, epoch: int, batch: SampledBatch, report: StepReport, seconds: float) -> None:
         parts, telemetry = self._parts, self._parts.telemetry
@@ -282,8 +267,8 @@ class Rounds:
                 {"content_id": r.content_id, "account": r.account, "node": r.admitted.rollout.node}
                 for r in batch.external
             ],
-            pool=len(parts.pool),
-            pool_accounts=len(parts.pool.accounts()),
+            pool=len(parts.engine.pool),
+            pool_accounts=len(parts.engine.pool.accounts()),
             peers=parts.gossip.peer_count,
             seconds=round(seconds, 3),
         )
@@ -304,8 +289,8 @@ class Rounds:
             step=report.step,
             reward=reward,
             reward_change=None if trend is None else reward - trend,
-            pool=len(parts.pool),
-            pool_peers=len(parts.pool.accounts()),
+            pool=len(parts.engine.pool),
+            pool_peers=len(parts.engine.pool.accounts()),
             own_groups=len(batch.local),
             external_groups=len(batch.external),
             refused_share=(refused - before_refused) / arrived if arrived else 0.0,

@@ -12,7 +12,7 @@ from support.swarm import EPOCH, Identity, make_manifest, moment
 from trio.testing import MockClock
 
 from sapo_client.node.gossip.ratings import BANNED, TRUSTED, Ratings
-from sapo_client.node.runtime.metrics_poller import MetricsPoller
+from sapo_client.node.metrics_poller import MetricsPoller
 from sapo_client.swarm.limits import ScoreLimits, TransportLimits
 from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import trio
 
+from sapo_client.node.auditing.chain import ChainRole
 from sapo_client.node.gossip.ratings import Ratings
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.node.runtime.telemetry import Telemetry
 from sapo_client.swarm.transport import Transport
 from sapo_protocol.epochs import epoch_at
 from sapo_protocol.manifest import Manifest
-
-if TYPE_CHECKING:
-    from sapo_client.ledger.service import LedgerClient
 
 _LOOK_SECONDS: Final = 1.0
 
@@ -29,7 +27,7 @@ class MetricsPoller:
 
     manifest: Manifest
     transport: Transport
-    ledger: LedgerClient | None
+    chain: ChainRole
     ratings: Ratings
     telemetry: Telemetry
     clock: Clock
@@ -44,13 +42,10 @@ class MetricsPoller:
 
     def look(self) -> None:
         """Writes down what was counted since the last look."""
-        if self.ledger is not None:
-            status = self.ledger.status()
-            self.telemetry.metrics.ledger(
-                outbox=status.pending, last_receipt_seconds=status.last_receipt_seconds
-            )
-            for kind, count in self.ledger.take_errors().items():
-                self.telemetry.metrics.ledger_errors(kind, count)
+        status = self.chain.status()
+        self.telemetry.metrics.ledger(outbox=status.pending, last_receipt_seconds=status.last_receipt_seconds)
+        for kind, count in self.chain.take_errors().items():
+            self.telemetry.metrics.ledger_errors(kind, count)
         for forwarder, count in sorted(self.transport.take_floods().items()):
             self.telemetry.flooded(forwarder, count)
 
