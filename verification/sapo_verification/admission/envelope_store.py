@@ -7,18 +7,21 @@ from pathlib import Path
 from typing import Final
 
 from sapo_protocol.identifiers import ContentId
-from sapo_verification.store import open_database
+from sapo_verification.store import StoreSchema, open_database
 from sapo_verification.types import AdmittedRollout
 
 KEPT_EPOCHS: Final = 16
 """A quarrel about an epoch is over by then."""
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS heard (
-    content_id BLOB PRIMARY KEY, epoch INTEGER NOT NULL, account BLOB NOT NULL, envelope BLOB NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS heard_epoch ON heard (epoch);
-"""
+_SCHEMA = StoreSchema(
+    "envelopes",
+    """
+    CREATE TABLE IF NOT EXISTS heard (
+        content_id BLOB PRIMARY KEY, epoch INTEGER NOT NULL, account BLOB NOT NULL, envelope BLOB NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX IF NOT EXISTS heard_epoch ON heard (epoch);
+    """,
+)
 
 
 class EnvelopeStore:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, NewType
 
 from sapo_protocol.identifiers import Account
-from sapo_verification.store import open_database
+from sapo_verification.store import StoreSchema, open_database
 
 Network = NewType("Network", str)
 """A prefix such as ``203.0.113.0/24``."""
@@ -26,11 +26,14 @@ IPV6_PREFIX_BITS: Final = 48
 MAX_ORIGINS: Final = 65_536
 """About 100 bytes each; the oldest are forgotten first."""
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS origin (
-    number INTEGER PRIMARY KEY, account BLOB NOT NULL UNIQUE, network TEXT NOT NULL
-);
-"""
+_SCHEMA = StoreSchema(
+    "origins",
+    """
+    CREATE TABLE IF NOT EXISTS origin (
+        number INTEGER PRIMARY KEY, account BLOB NOT NULL UNIQUE, network TEXT NOT NULL
+    );
+    """,
+)
 
 
 def no_network(_account: Account) -> Network | None:
