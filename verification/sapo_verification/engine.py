@@ -127,7 +127,7 @@ class Engine:
         self._terms = terms
         self._rng = random.Random(key)
         self._auditors: frozenset[Account] = frozenset()
-        self._connection = connection = open_database(database, "")
+        self._connection = connection = open_database(database)
         self.count: Final = EpochCount(connection)
         self._observers = Observers([self.count, *observers])
         self.certificates: Final = CertificateBook(manifest, connection)

@@ -13,19 +13,22 @@ from sapo_protocol import merkle
 from sapo_protocol.identifiers import Account, ContentId, Digest
 from sapo_protocol.rules import Rule
 from sapo_verification.observer import SilentObserver
-from sapo_verification.store import Source, open_database
+from sapo_verification.store import Source, StoreSchema, open_database
 from sapo_verification.types import AdmittedRollout, VerifiedRollout
 
 _UNDECIDED: Final = frozenset({Rule.BEACON_KNOWN})
 """Refusals that say nothing about the rollout: it can still be verified later."""
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS rollout_outcome (
-    content_id BLOB PRIMARY KEY, epoch INTEGER NOT NULL, account BLOB NOT NULL,
-    rule TEXT, payable INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS rollout_outcome_epoch ON rollout_outcome (epoch, account);
-"""
+_SCHEMA = StoreSchema(
+    "epoch_count",
+    """
+    CREATE TABLE IF NOT EXISTS rollout_outcome (
+        content_id BLOB PRIMARY KEY, epoch INTEGER NOT NULL, account BLOB NOT NULL,
+        rule TEXT, payable INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX IF NOT EXISTS rollout_outcome_epoch ON rollout_outcome (epoch, account);
+    """,
+)
 
 
 class EpochCount(SilentObserver):

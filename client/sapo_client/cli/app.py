@@ -28,6 +28,7 @@ from sapo_client.cli import (
 )
 from sapo_client.cli.render import print_error
 from sapo_client.errors import ExitCode, SapoError
+from sapo_verification.errors import NewerDatabaseError
 
 if TYPE_CHECKING:
     from sapo_client.node.app import Roles
@@ -47,6 +48,9 @@ TELEMETRY_OFF = {
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "VLLM_NO_USAGE_STATS": "1",
 }
+
+
+NEWER_DATABASE_HINT = "install the newest version of sapo, or use another data directory with --data-dir"
 
 
 def _print_version(wanted: bool) -> None:
@@ -87,6 +91,9 @@ def main(roles: Roles | None = None) -> None:
     except SapoError as error:
         print_error(error.text, error.hint)
         sys.exit(error.exit_code)
+    except NewerDatabaseError as error:
+        print_error(str(error), NEWER_DATABASE_HINT)
+        sys.exit(ExitCode.DATA)
 
 
 def _report_bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

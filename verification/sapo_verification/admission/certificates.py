@@ -5,6 +5,7 @@ They are kept in SQLite as they came and judged again at the next start.
 
 import sqlite3
 from collections import OrderedDict
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,7 +15,7 @@ from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, NodeId
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.rules import Rule
-from sapo_verification.store import Source, open_database
+from sapo_verification.store import Source, StoreSchema, open_database, open_for_reading
 
 MAX_CERTIFICATES: Final = 8192
 """At about 300 bytes each; beyond it the one heard longest ago makes room."""
@@ -23,11 +24,14 @@ MAX_NODES_PER_ACCOUNT: Final = 4
 """As in the registry: more keys give no more slots, only more certificates to keep."""
 
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS certificate (
-    node BLOB NOT NULL, account BLOB NOT NULL, envelope BLOB NOT NULL, PRIMARY KEY (node, account)
-) WITHOUT ROWID;
-"""
+_SCHEMA = StoreSchema(
+    "certificates",
+    """
+    CREATE TABLE IF NOT EXISTS certificate (
+        node BLOB NOT NULL, account BLOB NOT NULL, envelope BLOB NOT NULL, PRIMARY KEY (node, account)
+    ) WITHOUT ROWID;
+    """,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,7 @@ class CertificateBook:
 
     def restore(self, now_seconds: float) -> int:
         """The number of stored certificates that still count; the others are deleted."""
-        for node, account, envelope in stored_certificates(self._connection):
+        for node, account, envelope in _rows(self._connection):
             try:
                 self.admit(envelope, now_seconds)
             except RemoteProtocolError:
@@ -113,7 +117,12 @@ class CertificateBook:
         self._connection.execute("DELETE FROM certificate WHERE node = ? AND account = ?", key)
 
 
-def stored_certificates(connection: sqlite3.Connection) -> list[tuple[NodeId, Account, bytes]]:
-    """The certificates in a node's database, none of them judged."""
+def stored_certificates(path: Path) -> list[tuple[NodeId, Account, bytes]]:
+    """Return the certificates in a node's database, none of them validated; the file stays as it is."""
+    with closing(open_for_reading(path, _SCHEMA)) as connection:
+        return _rows(connection)
+
+
+def _rows(connection: sqlite3.Connection) -> list[tuple[NodeId, Account, bytes]]:
     rows = connection.execute("SELECT node, account, envelope FROM certificate").fetchall()
     return [(NodeId(node), Account(account), bytes(envelope)) for node, account, envelope in rows]

@@ -19,16 +19,19 @@ from sapo_protocol.contributions import (
 from sapo_protocol.envelope import Kind, parse_envelope
 from sapo_protocol.identifiers import ContentId, SwarmId
 from sapo_verification.admission.contributions import Contribution
-from sapo_verification.store import open_database
+from sapo_verification.store import StoreSchema, open_database
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS contribution (
-    content_id BLOB PRIMARY KEY, kind INTEGER NOT NULL, epoch INTEGER NOT NULL, account BLOB NOT NULL,
-    envelope BLOB NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS contribution_epoch ON contribution (epoch, kind);
-CREATE TABLE IF NOT EXISTS approved (epoch INTEGER PRIMARY KEY, proposal BLOB NOT NULL);
-"""
+_SCHEMA = StoreSchema(
+    "contributions",
+    """
+    CREATE TABLE IF NOT EXISTS contribution (
+        content_id BLOB PRIMARY KEY, kind INTEGER NOT NULL, epoch INTEGER NOT NULL, account BLOB NOT NULL,
+        envelope BLOB NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX IF NOT EXISTS contribution_epoch ON contribution (epoch, kind);
+    CREATE TABLE IF NOT EXISTS approved (epoch INTEGER PRIMARY KEY, proposal BLOB NOT NULL);
+    """,
+)
 
 
 class ContributionStore:

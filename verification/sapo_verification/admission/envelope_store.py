@@ -6,18 +6,21 @@ from collections.abc import Iterator
 from typing import Final
 
 from sapo_protocol.identifiers import ContentId
-from sapo_verification.store import Source, open_database
+from sapo_verification.store import Source, StoreSchema, open_database
 from sapo_verification.types import AdmittedRollout
 
 KEPT_EPOCHS: Final = 16
 """A quarrel about an epoch is over by then."""
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS heard (
-    content_id BLOB PRIMARY KEY, epoch INTEGER NOT NULL, account BLOB NOT NULL, envelope BLOB NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS heard_epoch ON heard (epoch);
-"""
+_SCHEMA = StoreSchema(
+    "envelopes",
+    """
+    CREATE TABLE IF NOT EXISTS heard (
+        content_id BLOB PRIMARY KEY, epoch INTEGER NOT NULL, account BLOB NOT NULL, envelope BLOB NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX IF NOT EXISTS heard_epoch ON heard (epoch);
+    """,
+)
 
 
 class EnvelopeStore:

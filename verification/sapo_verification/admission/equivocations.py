@@ -18,16 +18,19 @@ from sapo_protocol.manifest import Manifest
 from sapo_protocol.rules import Rule
 from sapo_verification.admission.certificates import CertificateBook
 from sapo_verification.reputation.evidence import Reputation
-from sapo_verification.store import Source, open_database
+from sapo_verification.store import Source, StoreSchema, open_database
 
 MAX_PROOFS: Final = 1024
 """About 1 MiB of nano's; beyond it the one heard longest ago makes room."""
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS equivocation (
-    epoch INTEGER NOT NULL, account BLOB NOT NULL, envelope BLOB NOT NULL, PRIMARY KEY (epoch, account)
-) WITHOUT ROWID;
-"""
+_SCHEMA = StoreSchema(
+    "equivocations",
+    """
+    CREATE TABLE IF NOT EXISTS equivocation (
+        epoch INTEGER NOT NULL, account BLOB NOT NULL, envelope BLOB NOT NULL, PRIMARY KEY (epoch, account)
+    ) WITHOUT ROWID;
+    """,
+)
 
 _Key = tuple[int, Account]
 

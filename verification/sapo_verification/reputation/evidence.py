@@ -18,7 +18,7 @@ from sapo_protocol.identifiers import Account
 from sapo_verification.reputation.penalties import CONSEQUENCES, HARD
 from sapo_verification.reputation.suspension import SCHEMA as SUSPENSION_SCHEMA
 from sapo_verification.reputation.suspension import Suspensions
-from sapo_verification.store import Source, open_database, transaction
+from sapo_verification.store import Source, StoreSchema, open_database, transaction
 
 PRIOR_GOOD: Final = 1.0
 PRIOR_BAD: Final = 3.0
@@ -96,24 +96,27 @@ class AccountStanding:
     newcomers: tuple[Account, ...]
 
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS evidence (
-    account BLOB NOT NULL, family INTEGER NOT NULL,
-    good REAL NOT NULL, bad REAL NOT NULL, audits INTEGER NOT NULL, epoch INTEGER NOT NULL,
-    PRIMARY KEY (account, family)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS ban (account BLOB PRIMARY KEY, until_epoch INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS conviction (
-    epoch INTEGER NOT NULL, account BLOB NOT NULL, PRIMARY KEY (epoch, account)
-) WITHOUT ROWID;
-"""
+_SCHEMA = StoreSchema(
+    "reputation",
+    """
+    CREATE TABLE IF NOT EXISTS evidence (
+        account BLOB NOT NULL, family INTEGER NOT NULL,
+        good REAL NOT NULL, bad REAL NOT NULL, audits INTEGER NOT NULL, epoch INTEGER NOT NULL,
+        PRIMARY KEY (account, family)
+    ) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS ban (account BLOB PRIMARY KEY, until_epoch INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS conviction (
+        epoch INTEGER NOT NULL, account BLOB NOT NULL, PRIMARY KEY (epoch, account)
+    ) WITHOUT ROWID;
+    """,
+)
 
 
 class Reputation:
     """The evidence book of one node, kept in SQLite."""
 
     def __init__(self, path: Source = ":memory:") -> None:
-        self._connection = open_database(path, _SCHEMA + SUSPENSION_SCHEMA)
+        self._connection = open_database(path, _SCHEMA, SUSPENSION_SCHEMA)
         rows = self._connection.execute("SELECT account, SUM(audits) FROM evidence GROUP BY account")
         self._audits = Counter({Account(account): audits for account, audits in rows})
         self._suspensions = Suspensions(self._connection, lambda account: not self.is_newcomer(account))

@@ -11,7 +11,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Final, NewType
 
 from sapo_protocol.identifiers import Account
-from sapo_verification.store import Source, open_database
+from sapo_verification.store import Source, StoreSchema, open_database
 
 Network = NewType("Network", str)
 """A prefix such as ``203.0.113.0/24``."""
@@ -25,11 +25,14 @@ IPV6_PREFIX_BITS: Final = 48
 MAX_ORIGINS: Final = 65_536
 """About 100 bytes each; the oldest are forgotten first."""
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS origin (
-    number INTEGER PRIMARY KEY, account BLOB NOT NULL UNIQUE, network TEXT NOT NULL
-);
-"""
+_SCHEMA = StoreSchema(
+    "origins",
+    """
+    CREATE TABLE IF NOT EXISTS origin (
+        number INTEGER PRIMARY KEY, account BLOB NOT NULL UNIQUE, network TEXT NOT NULL
+    );
+    """,
+)
 
 
 def no_network(_account: Account) -> Network | None:

@@ -20,6 +20,7 @@ from typing import Final
 from sapo_protocol.errors import Reason
 from sapo_protocol.identifiers import Account
 from sapo_verification.reputation.ballots import Ballots
+from sapo_verification.store import StoreSchema
 
 MIN_VOTERS: Final = 5
 """Among fewer accounts two careless ones are half of everybody."""
@@ -27,16 +28,19 @@ MIN_VOTERS: Final = 5
 REMEMBERED_EPOCHS: Final = 4
 """How long outcomes are kept for the vote; a rollout is audited in its epoch or the one after it."""
 
-SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS outcome (
-    epoch INTEGER NOT NULL, reason TEXT NOT NULL, account BLOB NOT NULL, family INTEGER NOT NULL,
-    audits INTEGER NOT NULL, severity REAL NOT NULL,
-    PRIMARY KEY (epoch, reason, account, family)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS suspended (
-    epoch INTEGER NOT NULL, reason TEXT NOT NULL, PRIMARY KEY (epoch, reason)
-) WITHOUT ROWID;
-"""
+SCHEMA: Final = StoreSchema(
+    "suspensions",
+    """
+    CREATE TABLE IF NOT EXISTS outcome (
+        epoch INTEGER NOT NULL, reason TEXT NOT NULL, account BLOB NOT NULL, family INTEGER NOT NULL,
+        audits INTEGER NOT NULL, severity REAL NOT NULL,
+        PRIMARY KEY (epoch, reason, account, family)
+    ) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS suspended (
+        epoch INTEGER NOT NULL, reason TEXT NOT NULL, PRIMARY KEY (epoch, reason)
+    ) WITHOUT ROWID;
+    """,
+)
 
 _PASSED: Final = ""
 """The reason of an audit that a group passed."""

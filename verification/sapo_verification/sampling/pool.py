@@ -13,12 +13,15 @@ from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.rules import Rule
 from sapo_verification.reputation.evidence import Reputation
-from sapo_verification.store import Source, open_database
+from sapo_verification.store import Source, StoreSchema, open_database
 from sapo_verification.types import AdmittedRollout
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS waiting (content_id BLOB PRIMARY KEY) WITHOUT ROWID;
-"""
+_SCHEMA = StoreSchema(
+    "pool",
+    """
+    CREATE TABLE IF NOT EXISTS waiting (content_id BLOB PRIMARY KEY) WITHOUT ROWID;
+    """,
+)
 
 
 @dataclass(frozen=True, slots=True)

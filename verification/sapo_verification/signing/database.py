@@ -15,22 +15,25 @@ from typing import Final
 
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account, NodeId, SwarmId
-from sapo_verification.store import open_database
+from sapo_verification.store import StoreSchema, open_database
 
 MAX_MACHINES: Final = 99
 """Four keys of an account count at a time; more machines than that is a typing error."""
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS watermark (
-    swarm BLOB NOT NULL, account BLOB NOT NULL, epoch INTEGER NOT NULL, next_slot INTEGER NOT NULL,
-    PRIMARY KEY (swarm, account)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS slot_share (
-    swarm BLOB NOT NULL, account BLOB NOT NULL, machine INTEGER NOT NULL, machines INTEGER NOT NULL,
-    PRIMARY KEY (swarm, account)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS retired_node (node BLOB PRIMARY KEY) WITHOUT ROWID;
-"""
+_SCHEMA = StoreSchema(
+    "signing",
+    """
+    CREATE TABLE IF NOT EXISTS watermark (
+        swarm BLOB NOT NULL, account BLOB NOT NULL, epoch INTEGER NOT NULL, next_slot INTEGER NOT NULL,
+        PRIMARY KEY (swarm, account)
+    ) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS slot_share (
+        swarm BLOB NOT NULL, account BLOB NOT NULL, machine INTEGER NOT NULL, machines INTEGER NOT NULL,
+        PRIMARY KEY (swarm, account)
+    ) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS retired_node (node BLOB PRIMARY KEY) WITHOUT ROWID;
+    """,
+)
 
 _READ = """
 SELECT w.swarm, w.account, w.epoch, w.next_slot, s.machine, s.machines

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
@@ -25,7 +25,6 @@ from sapo_protocol.manifest import Manifest
 from sapo_verification.admission.certificates import stored_certificates
 from sapo_verification.admission.contribution_store import ContributionStore
 from sapo_verification.admission.contributions import parse_contribution
-from sapo_verification.store import open_database
 
 _FORMAT: Final = "sapo/epoch-dossier/1"
 
@@ -96,8 +95,7 @@ def collect(manifest: Manifest, data: DataDir, epoch: int) -> Dossier:
     messages = [(envelope, parse_contribution(envelope)) for envelope in envelopes]
     of_epoch = [(envelope, content) for envelope, content in messages if content.epoch == epoch]
     authors = {(content.node, content.account) for _, content in of_epoch}
-    with closing(open_database(data.database, "")) as connection:
-        stored = stored_certificates(connection)
+    stored = stored_certificates(data.database)
     certificates = tuple(envelope for node, account, envelope in stored if (node, account) in authors)
     sealed = tuple(envelope.to_bytes() for envelope, _ in of_epoch)
     return Dossier(manifest.swarm_id, epoch, certificates, sealed)
