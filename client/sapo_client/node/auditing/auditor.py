@@ -27,12 +27,11 @@ from sapo_client.node.auditing.settlement import (
     turn_to_propose,
 )
 from sapo_client.node.auditing.watchtower import LedgerWatchtower, WatchtowerParts
-from sapo_client.node.gossip.drain import drain
 from sapo_client.node.gossip.handlers import GossipHandlers
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.node.runtime.telemetry import Telemetry
 from sapo_client.node.training.rounds import Author
-from sapo_client.swarm.transport import Inbound, Transport
+from sapo_client.swarm.transport import Transport
 from sapo_protocol import secp256k1
 from sapo_protocol.contributions import Approval, Proposal, Share, Tally, settle
 from sapo_protocol.eip712 import EpochRoot
@@ -99,7 +98,7 @@ class Auditor:
         self._epoch_budget = 0
         self._done = -1
         self._followed = -1
-        self._inbox: trio.MemoryReceiveChannel[Inbound] | None = None
+        self._is_subscribed = False
         self._admission = ContributionAdmission(
             parts.manifest, parts.certificates, parts.archive.has, lambda: self._auditors
         )
@@ -113,9 +112,10 @@ class Auditor:
         swarm_id = parts.manifest.swarm_id
         parts.gossip.serve_messages(contributions_protocol(swarm_id), self._recent)
         parts.gossip.introduce_with(contributions_protocol(swarm_id), self.judge)
-        self._inbox = self._inbox or parts.transport.subscribe(contributions_topic(swarm_id), self.judge)
+        if not self._is_subscribed:
+            self._is_subscribed = True
+            parts.transport.subscribe(contributions_topic(swarm_id), self.judge)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(drain, self._inbox)
             nursery.start_soon(self._follow)
             nursery.start_soon(parts.watcher().run)
             if parts.account_key is not None and parts.author.account in self._auditors:

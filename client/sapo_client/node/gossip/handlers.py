@@ -10,13 +10,12 @@ from typing import Final
 
 import trio
 
-from sapo_client.node.gossip.drain import drain
 from sapo_client.node.gossip.own_certificate import OwnCertificate
 from sapo_client.node.gossip.proofs import Proofs
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.node.runtime.telemetry import Telemetry
 from sapo_client.swarm.peer_id import peer_id_from_key
-from sapo_client.swarm.transport import Inbound, Transport, TransportError, Validator
+from sapo_client.swarm.transport import Transport, TransportError, Validator
 from sapo_protocol.constants import EPOCH_WINDOW
 from sapo_protocol.epochs import epoch_at
 from sapo_protocol.errors import Reason, RemoteProtocolError, Verdict
@@ -108,7 +107,7 @@ class GossipHandlers:
         self._proofs = proofs
         self._screens = screens
         self._recent: deque[bytes] = deque(maxlen=RECENT_ENVELOPES)
-        self._inboxes: tuple[trio.MemoryReceiveChannel[Inbound], ...] = ()
+        self._is_subscribed = False
         self._questions: dict[str, dict[str, _Question]] = {}
         self._strangers: set[str] = set()
         self._first = certificates_protocol(manifest.swarm_id)  # without it nothing else is understood
@@ -126,14 +125,12 @@ class GossipHandlers:
         self.serve_messages(self._first, self._certificates.envelopes)
         self.serve_messages(catch_up_protocol(swarm_id), lambda: tuple(self._recent))
         self.serve_messages(equivocations_protocol(swarm_id), self._proofs.book.messages)
-        self._inboxes = self._inboxes or (
-            self._transport.subscribe(certificates_topic(swarm_id), self.judge_certificate),
-            self._transport.subscribe(rollouts_topic(swarm_id), self.judge_rollout),
-            self._transport.subscribe(self._proofs.topic, self._proofs.judge),
-        )
+        if not self._is_subscribed:
+            self._is_subscribed = True
+            self._transport.subscribe(certificates_topic(swarm_id), self.judge_certificate)
+            self._transport.subscribe(rollouts_topic(swarm_id), self.judge_rollout)
+            self._transport.subscribe(self._proofs.topic, self._proofs.judge)
         async with trio.open_nursery() as nursery:
-            for inbox in self._inboxes:
-                nursery.start_soon(drain, inbox)
             nursery.start_soon(self._proofs.run)
             nursery.start_soon(self._introduce)
             nursery.start_soon(self._reintroduce)
