@@ -15,12 +15,9 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-import trio
-
 from sapo_client.cli.app import main
 from sapo_client.node import app
 from sapo_client.node.auditing.auditor import Auditor
-from sapo_client.node.gossip.drain import drain
 from sapo_protocol import merkle, secp256k1
 from sapo_protocol.contributions import Approval, Proposal, Share, Tally, settle
 from sapo_protocol.envelope import Kind
@@ -48,10 +45,10 @@ class LyingAuditor(Auditor):
         self._auditors, self._quorum = await parts.ledger.auditors()
         parts.gossip.serve_messages(contributions_protocol(swarm_id), self._recent)
         parts.gossip.introduce_with(contributions_protocol(swarm_id), self.judge)
-        self._inbox = self._inbox or parts.transport.subscribe(contributions_topic(swarm_id), self.judge)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(drain, self._inbox)
-            nursery.start_soon(self._audit)
+        if not self._is_subscribed:
+            self._is_subscribed = True
+            parts.transport.subscribe(contributions_topic(swarm_id), self.judge)
+        await self._audit()
 
     async def _advance(self, epoch: int) -> bool:
         """Lies about an ended epoch if it is worth it; true when there is nothing more to say about it."""
