@@ -1,6 +1,5 @@
 """Nodes with a ledger for tests: the hearing half, a real checker, real contracts; time is the test's."""
 
-import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -21,9 +20,8 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.ledger.service import LedgerClient
 from sapo_client.node.auditing.audit import AUDITORS_SHARES, Audit
 from sapo_client.node.auditing.auditor import Auditor, AuditorParts
-from sapo_client.node.runtime.beacons import Beacons
+from sapo_client.node.runtime.context import Author
 from sapo_client.node.runtime.statements import Words
-from sapo_client.node.training.rounds import Author
 from sapo_client.paths import DataDir
 from sapo_client.swarm.simulated.memory import MemoryHub
 from sapo_protocol.contributions import Approval, Proposal, Tally
@@ -34,12 +32,9 @@ from sapo_protocol.manifest import Manifest
 from sapo_protocol.manifest_file import manifest_to_json
 from sapo_protocol.tasks import assigned_task
 from sapo_protocol.topics import contributions_topic
-from sapo_verification.admission.contribution_store import ContributionStore
 from sapo_verification.jail.checkers import CheckerPool
-from sapo_verification.payable import PayableCount
 from sapo_verification.tasks.generators import derive, solution
 from sapo_verification.types import AdmittedRollout
-from sapo_verification.verifier import Verifier
 
 QUORUM: Final = 2
 FAR_SECONDS: Final = 4_000_000_000
@@ -113,8 +108,6 @@ class AuditorHarness:
     def __init__(self, world: World, person: Funded, checkers: CheckerPool, *, audits: bool = True) -> None:
         self.world, self.person, self.manifest = world, person, world.manifest
         self.data = DataDir(world.root / str(person.number)).create()
-        self.ears = GossipHarness(world.hub, person, self.manifest, self.data.root, clock=world.now)
-        assert self.data.database == self.ears.root / "node.sqlite"
         self.data.manifest.write_text(manifest_to_json(self.manifest), encoding="utf-8")
         self.ledger = LedgerClient(
             manifest=self.manifest,
@@ -122,49 +115,45 @@ class AuditorHarness:
             rpc_urls=[world.chain.url],
             outbox_path=self.data.root / "outbox.sqlite",
         )
-        self.beacons = Beacons(self.manifest, self.ledger.block_hash_before, self.ears.log)
-        self.payable = PayableCount()
-        self.ears.telemetry.on_verified.append(self.payable.record)
-        self.verifier = Verifier(
-            self.manifest.swarm_id,
-            checkers.check,
-            self.beacons.known,
-            self.ears.reputation,
-            self.ears.telemetry,
-            self.ears.screens,
+        self.ears = GossipHarness(
+            world.hub,
+            person,
+            self.manifest,
+            self.data.root,
+            clock=world.now,
+            check=checkers.check,
+            block_hash_before=self.ledger.block_hash_before,
         )
-        self.archive = ContributionStore(self.data.database, self.manifest.swarm_id)
+        assert self.data.database == self.ears.root / "node.sqlite"
+        self.beacons = self.ears.beacons
+        self.archive = self.ears.engine.contributions
         self.parts = AuditorParts(
-            manifest=self.manifest,
             author=Author(person.seed, person.node, person.account),
             account_key=person.secret if audits else None,
             transport=self.ears.transport,
             ledger=self.ledger,
             gossip=self.ears.gossip,
-            certificates=self.ears.book,
-            archive=self.archive,
-            payable=self.payable,
+            engine=self.ears.engine,
             telemetry=self.ears.telemetry,
             clock=world.now,
         )
         self.auditor = Auditor(self.parts)
 
-    async def run(self, *, sends: bool = True, acts: bool = True) -> None:
+    async def run(self, *, sends: bool = True, acts: bool = True, verifies: bool = True) -> None:
         """Hears, audits and posts until cancelled.
 
         Args:
             sends: whether what is queued for the chain is sent.
             acts: whether the auditor runs.
+            verifies: whether what is queued for an audit is audited.
         """
         keep = self.ears.supervisor.keep
-        audit = Audit(
-            self.ears.gossip.audit_queue, self.verifier, self.ears.pool, self.ears.reputation, self.beacons,
-            AUDITORS_SHARES, self.ears.log, random.Random(0),
-        )  # fmt: skip
+        audit = Audit(engine=self.ears.engine, beacons=self.beacons, time_share=AUDITORS_SHARES.time)
         async with trio.open_nursery() as nursery:
             await nursery.start(self.ears.transport.run)
             nursery.start_soon(self.ears.run)
-            nursery.start_soon(partial(keep, "audit", audit.run))
+            if verifies:
+                nursery.start_soon(partial(keep, "audit", audit.run))
             if acts:
                 nursery.start_soon(partial(keep, "auditor", self.auditor.run))
             if sends:
@@ -179,7 +168,7 @@ class AuditorHarness:
         assert answer is not None
         answers = (answer.encode(),) * right + (b"no answer",) * wrong
         admitted = await self.ears.publish(epoch=epoch, slot=slot, completions=answers)
-        await self.verifier.verify(admitted)
+        await self.ears.engine.verify(admitted)
         return admitted
 
     async def say(self, message: Tally | Proposal | Approval) -> ContentId:

@@ -16,13 +16,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from sapo_client.cli.app import main
-from sapo_client.node import app
+from sapo_client.node.app import Roles
 from sapo_client.node.auditing.auditor import Auditor
 from sapo_protocol import merkle, secp256k1
 from sapo_protocol.contributions import Approval, Proposal, Share, Tally, settle
 from sapo_protocol.envelope import Kind
 from sapo_protocol.identifiers import ContentId
-from sapo_protocol.topics import contributions_protocol, contributions_topic
 
 TWO_ROOTS: Final = "two-roots"
 FALSE_ROOT: Final = "false-root"
@@ -40,14 +39,7 @@ class LyingAuditor(Auditor):
 
     async def run(self) -> None:
         """Listens and lies until cancelled."""
-        parts, swarm_id = self._parts, self._parts.manifest.swarm_id
-        self._epoch_budget = await parts.ledger.epoch_budget()
-        self._auditors, self._quorum = await parts.ledger.auditors()
-        parts.gossip.serve_messages(contributions_protocol(swarm_id), self._recent)
-        parts.gossip.introduce_with(contributions_protocol(swarm_id), self.judge)
-        if not self._is_subscribed:
-            self._is_subscribed = True
-            parts.transport.subscribe(contributions_topic(swarm_id), self.judge)
+        await self._join_contributions()
         await self._audit()
 
     async def _advance(self, epoch: int) -> bool:
@@ -121,6 +113,5 @@ class LyingAuditor(Auditor):
 
 if __name__ == "__main__":
     LyingAuditor.lie, LyingAuditor.least_points = sys.argv[1], int(sys.argv[2])
-    app.Auditor = LyingAuditor  # type: ignore[misc]  # all the rest is what everybody runs
     sys.argv = ["sapo", *sys.argv[3:]]
-    sys.exit(main())
+    sys.exit(main(Roles(open_auditor=LyingAuditor)))

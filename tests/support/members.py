@@ -4,7 +4,6 @@ An honest member is a node without its learner: ears, signing database, audit wi
 (without their jail), beacons of a chain. Its process may die before any write to its databases.
 """
 
-import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,11 +14,10 @@ from support.gossip_harness import GossipHarness
 from support.mock_clock_runner import MockClockRunner
 from support.mortal import Killed, Mortality
 from support.swarm import EPOCH, Identity, moment
-from support.verification_harness import VerificationHarness
 
 from sapo_client.ledger.errors import LedgerError, LedgerUnavailable
-from sapo_client.node.auditing.audit import Audit, AuditShares
-from sapo_client.node.runtime.beacons import Beacons
+from sapo_client.node.auditing.audit import Audit
+from sapo_client.node.auditing.chain import NoChain
 from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
 from sapo_protocol.constants import EPOCH_WINDOW
@@ -33,7 +31,6 @@ from sapo_protocol.topics import catch_up_protocol, certificates_protocol, equiv
 from sapo_verification.signing.database import SigningDatabase
 from sapo_verification.tasks.generators import derive, solution
 from sapo_verification.types import AdmittedRollout
-from sapo_verification.verifier import Verifier
 
 Slot = tuple[bytes, int, int]
 """Account, epoch and slot."""
@@ -77,35 +74,24 @@ class Process:
     """One life of a member's node."""
 
     def __init__(self, world: World, person: Identity, root: Path, clock: "partial[float]") -> None:
-        self.ears = GossipHarness(world.hub, person, world.manifest, root, clock=clock)
+        ask = world.block_hash_before if world.manifest.has_chain else NoChain().block_hash_before
+        self.ears = GossipHarness(world.hub, person, world.manifest, root, clock=clock, block_hash_before=ask)
         self.signing = SigningDatabase(root / "node.sqlite")
-        ask = world.block_hash_before if world.manifest.has_chain else None
-        self.beacons = Beacons(world.manifest, ask, self.ears.log)
-        check = VerificationHarness((), manifest=world.manifest).score
-        self.verifier = Verifier(
-            world.manifest.swarm_id, check, self.beacons.known, self.ears.reputation, self.ears.telemetry,
-            self.ears.screens,
-        )  # fmt: skip
-        self.audit = Audit(
-            self.ears.gossip.audit_queue, self.verifier, self.ears.pool, self.ears.reputation, self.beacons,
-            AuditShares(rollouts=1.0, time=1.0), self.ears.log, random.Random(0),
-        )  # fmt: skip
+        self.beacons = self.ears.beacons
+        self.audit = Audit(engine=self.ears.engine, beacons=self.beacons, time_share=1.0)
         self.life = trio.CancelScope()
         self.over = trio.Event()
         self.nursery: trio.Nursery | None = None
         self.mortality = Mortality()
-        ears = self.ears
-        self.mortality.seize(
-            ears.book, ears.reputation, ears.reputation._suspensions, ears.pool, ears.heard, ears.origins,
-            ears.proofs.book, self.signing,
-        )  # fmt: skip
+        self.mortality.seize_engine(self.ears.engine)
+        self.mortality.seize(self.signing)
 
     async def live(self, *, task_status: "trio.TaskStatus[None]" = trio.TASK_STATUS_IGNORED) -> None:
         """Runs until it is killed from outside or dies at a write."""
         keep = self.ears.supervisor.keep
         try:
             with self.life:
-                self.ears.gossip.restore()
+                self.ears.restore()
                 async with trio.open_nursery() as self.nursery:
                     await self.nursery.start(self.ears.transport.run)
                     self.nursery.start_soon(self.ears.run)
@@ -177,7 +163,9 @@ class Member:
     def _note_death(self) -> None:
         """Remembers what waited; what was not written down yet had not been taken in."""
         ears = self.ears
-        self._waiting_at_death = tuple(one for one in ears.pool.waiting() if ears.heard.has(one.content_id))
+        self._waiting_at_death = tuple(
+            one for one in ears.pool.waiting() if ears.envelopes.has(one.content_id)
+        )
 
     async def kill(self) -> None:
         """The end of the process; nothing is closed or written."""
@@ -222,7 +210,8 @@ class Member:
             rollout = Rollout(self.person.node, account, epoch, slot, 0, answers)
             message = self.person.seal(manifest, rollout).to_bytes()
             self.world.signed.setdefault((account, epoch, slot), set()).add(message)
-            await process.ears.gossip.publish(process.ears.admission.judge(message, self.now()))
+            admitted = process.ears.engine.admit_own(message, self.now())
+            await process.ears.gossip.publish(admitted)
 
 
 class Mallory:

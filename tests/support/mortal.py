@@ -4,6 +4,8 @@ import sqlite3
 from dataclasses import dataclass, field
 from types import TracebackType
 
+from sapo_verification.engine import Engine
+
 
 class Killed(BaseException):
     """The end of a process; no code of a node may see it, so no ``except Exception`` catches it."""
@@ -46,6 +48,11 @@ class MortalConnection:
         self.fuse.burn()
         return self.connection.executemany(statement, *parameters)  # type: ignore[arg-type]
 
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+        return self.connection.in_transaction
+
     def __enter__(self) -> "MortalConnection":
         self.connection.__enter__()
         return self
@@ -72,6 +79,16 @@ class Mortality:
             connection: sqlite3.Connection = owner._connection  # type: ignore[attr-defined]
             self.connections.append(connection)
             owner._connection = MortalConnection(connection, self.fuse)  # type: ignore[attr-defined]
+
+    def seize_engine(self, engine: Engine) -> None:
+        """Put the fuse between an engine and its databases."""
+        mortal = MortalConnection(engine._connection, self.fuse)
+        parts = (engine.certificates, engine.reputation, engine.reputation._suspensions, engine.pool)
+        stores = (engine.envelopes, engine.origins, engine.proofs, engine.count, engine._verifier)
+        self.connections.append(engine._connection)
+        for owner in (engine, *parts, *stores):
+            owner._connection = mortal  # type: ignore[assignment]
+        self.seize(engine.contributions)
 
     def bury(self) -> None:
         """Gives the files back."""

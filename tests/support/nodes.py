@@ -114,7 +114,14 @@ class Home:
         transport = partial(_transport, hub, self.peer_id, addresses)
         options = RunOptions(steps=steps)
         return Node(
-            self.config, self.identity, options, self.manifest, self.data, transport, _say_nothing, clock
+            config=self.config,
+            identity=self.identity,
+            options=options,
+            manifest=self.manifest,
+            data=self.data,
+            open_transport=transport,
+            show=_say_nothing,
+            clock=clock,
         )
 
     def events(self, *names: str) -> Events:

@@ -46,4 +46,4 @@ class OneAnswer:
         message = self.author.message(
             self.desk.manifest, epoch=EPOCH, slot=slot, family=self.family, completions=completions
         )
-        return self.desk.admission.judge(message, moment(self.desk.manifest))
+        return self.desk.engine.admit_own(message, moment(self.desk.manifest))

@@ -9,7 +9,7 @@ what a simulation measures.
 
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
@@ -27,11 +27,10 @@ from sapo_protocol.tasks import Task
 from sapo_verification.admission.certificates import MAX_NODES_PER_ACCOUNT
 from sapo_verification.jail.checkers import CheckFailed, Failure
 from sapo_verification.jail.messages import Checked
-from sapo_verification.reputation.origins import Origins
-from sapo_verification.sampling.sampler import Sampler, SamplingPolicy
+from sapo_verification.sampling.sampler import SamplingPolicy
 from sapo_verification.types import AdmittedRollout
+from sapo_verification.verifier import Check
 
-Check = Callable[[Task, Sequence[bytes]], Awaitable[Checked]]
 Group = tuple[bytes, ...]
 Behaviour = Callable[[int], Sequence[Group]]
 """The groups that an author sends in an epoch."""
@@ -153,18 +152,14 @@ class Simulation:
         self.policy = policy or SamplingPolicy()
         self._sealed = sealed
         self._rng = random.Random(seed)
-        self._origins = Origins()
         introduced = tuple(key for author in authors for key in author.identities) if sealed else ()
         limits = Limits(SLOTS, max_completions=8, points_per_epoch=16)
         self._desk = VerificationHarness(
             introduced, manifest=make_manifest(limits=limits), policy=self.policy, check=self._checked
         )
         self.reputation = self._desk.reputation
-        self._sampler = Sampler(
-            self._desk.pool, self.reputation, self._desk.verifier, self.policy, self._origins.network_of
-        )
         for author in authors:
-            self._origins.learn(author.account, author.host)
+            self._desk.engine.learn_origin(author.account, author.host)
 
     async def run(self, epochs: int) -> Draws:
         """What was drawn in the next epochs."""
@@ -189,7 +184,7 @@ class Simulation:
             admitted = self._hear(key, rollout)
             if admitted is not None and self._rng.random() < AUDIT_SHARE:
                 await self._audit(admitted)
-        drawn = await self._sampler.draw_external(self.epoch, self._rng)
+        drawn = await self._desk.engine.draw(self.epoch, self._rng)
         draws.places += self.policy.external_groups
         draws.groups.update(rollout.account for rollout in drawn)
 
@@ -205,13 +200,13 @@ class Simulation:
     def _admit(self, key: Identity, rollout: Rollout) -> AdmittedRollout:
         if self._sealed:
             message = key.seal(self._desk.manifest, rollout).to_bytes()
-            return self._desk.admission.judge(message, moment(self._desk.manifest, self.epoch))
+            return self._desk.engine.admit_own(message, moment(self._desk.manifest, self.epoch))
         name = f"{rollout.account} {rollout.epoch} {rollout.slot}"
         return AdmittedRollout(ContentId(sha256(name.encode()).digest()), rollout, b"")
 
     async def _audit(self, admitted: AdmittedRollout) -> None:
         try:
-            await self._desk.verifier.verify(admitted)
+            await self._desk.engine.verify(admitted)
         except RemoteProtocolError as error:
             self.refused[error.reason] += 1
             self._desk.pool.take(admitted.content_id)

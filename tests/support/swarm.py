@@ -117,7 +117,7 @@ def make_book(manifest: Manifest, *identities: Identity) -> CertificateBook:
     """A certificate book that knows the identities."""
     book = CertificateBook(manifest)
     for identity in identities:
-        book.judge(identity.certificate(manifest).to_bytes(), moment(manifest))
+        book.admit(identity.certificate(manifest).to_bytes(), moment(manifest))
     return book
 
 

@@ -43,7 +43,7 @@ from sapo_verification.observer import Observer, Observers
 from sapo_verification.reputation.evidence import Reputation
 from sapo_verification.reputation.origins import Origins
 from sapo_verification.reputation.penalties import verdict
-from sapo_verification.sampling.audit_queue import AuditQueue
+from sapo_verification.sampling.audit_queue import MOST_WAITING, AuditQueue
 from sapo_verification.sampling.pool import Pool, PoolLimits
 from sapo_verification.sampling.sampler import Sampler, SamplingPolicy
 from sapo_verification.screens.screens import Screens
@@ -88,11 +88,13 @@ class Terms:
         sampling: how a batch is mixed.
         pool: how much waits.
         audit_share: probability that a rollout of others is queued for an audit; 1 for an auditor.
+        audits_waiting: most rollouts in the audit queue.
     """
 
     sampling: SamplingPolicy = field(default_factory=SamplingPolicy)
     pool: PoolLimits = field(default_factory=PoolLimits)
     audit_share: float = 1.0
+    audits_waiting: int = MOST_WAITING
 
 
 class Engine:
@@ -141,7 +143,7 @@ class Engine:
         self._contribution_admission = ContributionAdmission(
             manifest, self.certificates, self.contributions.has, lambda: self._auditors
         )
-        self.audits: Final = AuditQueue()
+        self.audits: Final = AuditQueue(terms.audits_waiting)
         self._screens = Screens(manifest.suite.families, key, own)
         self._verifier = Verifier(
             swarm_id=manifest.swarm_id,
@@ -232,13 +234,13 @@ class Engine:
         """Return the batch of a training step."""
         return self.sampler.assemble(local, external)
 
-    def task_of(self, epoch: int, family: int, slot: int) -> Task:
-        """Return the task in one of the own slots.
+    def task_of(self, epoch: int, account: Account, family: int, slot: int) -> Task:
+        """Return the task that a slot holds.
 
         Raises:
             RemoteProtocolError: ``BEACON_UNKNOWN``.
         """
-        return self._verifier.task_of(epoch, self.own, family, slot)
+        return self._verifier.task_of(epoch, account, family, slot)
 
     def set_auditors(self, accounts: Collection[Account]) -> None:
         """Admit the contributions of these accounts from now on, and of no others."""

@@ -47,7 +47,7 @@ class StoreSchema:
 def open_database(
     source: Source, *schemas: StoreSchema, checkpoint_pages: int = OWN_CHECKPOINT_PAGES
 ) -> sqlite3.Connection:
-    """Open a database in WAL mode and bring its tables to the current version; share a connection that is given.
+    """Open a database in WAL mode, or share a connection; bring the tables to the current version.
 
     Commits survive a killed process; ``synchronous=NORMAL`` may lose the newest ones to a power
     cut, never the file. What must survive even that sets ``synchronous=FULL`` itself.

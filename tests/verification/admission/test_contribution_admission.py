@@ -34,12 +34,12 @@ def test_an_auditors_contribution_is_admitted_whole(kind: Kind) -> None:
     envelope = seal(kind, MANIFEST.swarm_id, content.to_payload(), ALICE.seed)
     message = envelope.to_bytes()
     admitted = AdmittedContribution(envelope.content_id, kind, content, message)
-    assert gate().judge(message, NOW) == admitted
-    assert ruling_of(gate(frozenset((envelope.content_id,))).judge, message, NOW) is Rule.CONTRIBUTION_NEW
-    assert ruling_of(gate(auditor=BOB).judge, message, NOW) is Rule.AUTHOR_AUDITS
-    assert ruling_of(gate().judge, message, NOW - EPOCH_SECONDS) is Rule.CONTRIBUTION_EPOCH_OVER
+    assert gate().admit(message, NOW) == admitted
+    assert ruling_of(gate(frozenset((envelope.content_id,))).admit, message, NOW) is Rule.CONTRIBUTION_NEW
+    assert ruling_of(gate(auditor=BOB).admit, message, NOW) is Rule.AUTHOR_AUDITS
+    assert ruling_of(gate().admit, message, NOW - EPOCH_SECONDS) is Rule.CONTRIBUTION_EPOCH_OVER
 
 
 def test_other_kinds_are_refused() -> None:
     for message in (ALICE.message(MANIFEST), ALICE.certificate(MANIFEST).to_bytes()):
-        assert ruling_of(gate().judge, message, NOW) is Rule.TOPIC_KIND
+        assert ruling_of(gate().admit, message, NOW) is Rule.TOPIC_KIND

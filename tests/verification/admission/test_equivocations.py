@@ -47,9 +47,9 @@ INNOCENT = Evidence(epoch=EPOCH)
 
 def test_a_proof_is_hard_evidence_once() -> None:
     desk = Desk()
-    assert desk.book.judge(proof(), NOW).account == ALICE.account
-    assert reason_of(desk.book.judge, proof(), NOW) is Reason.SEEN
-    assert reason_of(desk.book.judge, proof(slot=7), NOW) is Reason.SEEN, "one of an epoch says it all"
+    assert desk.book.admit(proof(), NOW).account == ALICE.account
+    assert reason_of(desk.book.admit, proof(), NOW) is Reason.SEEN
+    assert reason_of(desk.book.admit, proof(slot=7), NOW) is Reason.SEEN, "one of an epoch says it all"
     assert desk.evidence(ALICE) == GUILTY
     assert desk.reputation.is_banned(ALICE.account, EPOCH + BAN_EPOCHS - 1)
     assert not desk.reputation.is_banned(ALICE.account, EPOCH + BAN_EPOCHS)
@@ -59,35 +59,35 @@ def test_a_proof_is_hard_evidence_once() -> None:
 
 def test_another_epoch_is_another_fault() -> None:
     desk = Desk()
-    desk.book.judge(proof(epoch=EPOCH - 1), NOW)
-    desk.book.judge(proof(), NOW)
+    desk.book.admit(proof(epoch=EPOCH - 1), NOW)
+    desk.book.admit(proof(), NOW)
     assert desk.evidence(ALICE).audits == 2
 
 
 def test_a_restart_judges_again_and_counts_no_second_time(tmp_path: Path) -> None:
     before = Desk(tmp_path / "db")
-    before.book.judge(proof(), NOW)
-    before.book.judge(proof(epoch=EPOCH - 1), NOW)
+    before.book.admit(proof(), NOW)
+    before.book.admit(proof(epoch=EPOCH - 1), NOW)
     later = NOW + PROOF_EPOCHS * EPOCH_SECONDS
     after = Desk(tmp_path / "db")
     assert after.book.restore(later) == 1
-    assert reason_of(after.book.judge, proof(), NOW) is Reason.SEEN
+    assert reason_of(after.book.admit, proof(), NOW) is Reason.SEEN
     assert after.book.messages() == (proof(),)
     assert after.evidence(ALICE) == before.evidence(ALICE)
     emptied = ProofBook(MANIFEST, make_book(MANIFEST, ALICE), after.reputation, BOB.account)
-    emptied.judge(proof(), NOW)
+    emptied.admit(proof(), NOW)
     assert after.evidence(ALICE) == before.evidence(ALICE), "nor does a lost book"
 
 
 def test_what_admission_meets_becomes_a_proof() -> None:
     desk, gate = Desk(), Admission(MANIFEST, make_book(MANIFEST, ALICE))
     first, second = contents(ALICE)
-    admitted = gate.judge(first, NOW)
+    admitted = gate.admit(first, NOW)
     with pytest.raises(SlotTaken) as raised:
-        gate.judge(second, NOW)
+        gate.admit(second, NOW)
     assert raised.value.first == admitted.content_id
-    assert desk.book.convict(first, second, NOW) == proof()
-    assert desk.book.convict(first, second, NOW) is None, "it is known now"
+    assert desk.book.prove(first, second, NOW) == proof()
+    assert desk.book.prove(first, second, NOW) is None, "it is known now"
     assert desk.evidence(ALICE) == GUILTY
 
 
@@ -95,17 +95,17 @@ def test_one_content_heard_again_is_no_equivocation() -> None:
     """Whoever starts again with its memory lost repeats itself; so does a mangled signature."""
     gate = Admission(MANIFEST, make_book(MANIFEST, ALICE))
     first, _ = contents(ALICE)
-    gate.judge(first, NOW)
-    assert reason_of(gate.judge, first, NOW) is Reason.SEEN
+    gate.admit(first, NOW)
+    assert reason_of(gate.admit, first, NOW) is Reason.SEEN
     with pytest.raises(LocalProtocolError):
-        Desk().book.convict(first, first, NOW)
+        Desk().book.prove(first, first, NOW)
 
 
 def test_nobody_convicts_itself() -> None:
     desk = Desk()
-    assert desk.book.convict(*contents(BOB), NOW) is None
+    assert desk.book.prove(*contents(BOB), NOW) is None
     assert (len(desk.book), desk.evidence(BOB)) == (0, INNOCENT)
-    desk.book.judge(proof(BOB), NOW)  # somebody else's, and true: it is handed on
+    desk.book.admit(proof(BOB), NOW)  # somebody else's, and true: it is handed on
     assert (desk.book.messages(), desk.evidence(BOB)) == ((proof(BOB),), INNOCENT)
 
 
@@ -113,8 +113,8 @@ def test_groups_too_large_for_a_proof_count_where_both_were_heard() -> None:
     desk = Desk()
     full = (b"x" * (MAX_GROUP_BYTES // 8),) * 8
     pair = [ALICE.message(MANIFEST, completions=(*full[:-1], bytes([n]) * len(full[-1]))) for n in (65, 66)]
-    assert desk.book.convict(*pair, NOW) is None
-    assert desk.book.convict(*pair, NOW) is None
+    assert desk.book.prove(*pair, NOW) is None
+    assert desk.book.prove(*pair, NOW) is None
     assert (len(desk.book), desk.evidence(ALICE)) == (0, GUILTY)
 
 
@@ -131,7 +131,7 @@ def test_groups_too_large_for_a_proof_count_where_both_were_heard() -> None:
 )
 def test_each_fault_has_its_reason_and_costs_nobody(message: bytes, now: float, reason: Reason) -> None:
     desk = Desk()
-    assert reason_of(desk.book.judge, message, now) is reason
+    assert reason_of(desk.book.admit, message, now) is reason
     assert (len(desk.book), desk.evidence(ALICE)) == (0, INNOCENT)
 
 
@@ -140,9 +140,9 @@ def test_a_framed_account_pays_nothing() -> None:
     mallory = Identity(9)
     forged = [mallory.seal(MANIFEST, ALICE.rollout(completions=(b"%d" % n,))).to_bytes() for n in (1, 2)]
     message = prove_equivocation(*forged, MANIFEST.swarm_id).to_envelope().to_bytes()
-    assert reason_of(desk.book.judge, message, NOW) is Reason.BAD_SIGNATURE
+    assert reason_of(desk.book.admit, message, NOW) is Reason.BAD_SIGNATURE
     genuine = prove_equivocation(contents(ALICE)[0], forged[1], MANIFEST.swarm_id)
-    assert reason_of(desk.book.judge, genuine.to_envelope().to_bytes(), NOW) is Reason.BAD_SIGNATURE
+    assert reason_of(desk.book.admit, genuine.to_envelope().to_bytes(), NOW) is Reason.BAD_SIGNATURE
     assert desk.evidence(ALICE) == INNOCENT
 
 
@@ -150,7 +150,7 @@ def test_the_book_is_bounded_and_forgets() -> None:
     desk = Desk(max_proofs=2)
     messages = [proof(epoch=epoch) for epoch in range(EPOCH + 1)]
     for message in messages:
-        desk.book.judge(message, NOW)
+        desk.book.admit(message, NOW)
     assert desk.book.messages() == tuple(messages[-2:])
     desk.book.forget(EPOCH + PROOF_EPOCHS)
     assert desk.book.messages() == (messages[-1],)

@@ -4,7 +4,7 @@ from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
-from support.swarm import Identity, make_admission, make_manifest, moment
+from support.swarm import EPOCH, Identity, make_admission, make_manifest, moment
 
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Limits
@@ -20,7 +20,7 @@ SLOTS = 400
 def groups(author: Identity, count: int) -> list[AdmittedRollout]:
     """Admitted rollouts of an author."""
     admission = make_admission(MANIFEST, author)
-    return [admission.judge(author.message(MANIFEST, slot=slot), moment(MANIFEST)) for slot in range(count)]
+    return [admission.admit(author.message(MANIFEST, slot=slot), moment(MANIFEST)) for slot in range(count)]
 
 
 HEARD = {author.account: groups(author, SLOTS) for author in EVERYBODY}
@@ -133,3 +133,14 @@ def test_what_goes_in_comes_out_once(steps: list[tuple[Identity, bool, float]], 
     while len(queue):
         out.append(queue.take().admitted)
     assert sorted(admitted.content_id for admitted in out) == sorted(each.content_id for each in put)
+
+
+def test_an_epochs_rollouts_are_unaudited_until_they_are_charged_or_displaced() -> None:
+    queue = AuditQueue(most_waiting=2)
+    first, second, third = HEARD[ALICE.account][:3]
+    assert [queue.put(each, known=True) for each in (first, second, third)] == [None, None, third]
+    assert (queue.unaudited(EPOCH), queue.unaudited(EPOCH + 1)) == (2, 0)
+    turn = queue.take()
+    assert (turn.admitted, queue.unaudited(EPOCH)) == (first, 2)
+    queue.charge(turn, 1.0)
+    assert queue.unaudited(EPOCH) == 1

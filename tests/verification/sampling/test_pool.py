@@ -21,7 +21,7 @@ EVERYBODY = (ALICE, BOB, CAROL, NEWCOMER)
 def plain(desk: VerificationHarness, author: Identity, slot: int, epoch: int = EPOCH) -> AdmittedRollout:
     """An admitted rollout whose answers do not matter here."""
     message = author.message(desk.manifest, slot=slot, epoch=epoch)
-    return desk.admission.judge(message, moment(desk.manifest, EPOCH))
+    return desk.engine.admit_own(message, moment(desk.manifest, EPOCH))
 
 
 def archive(*heard: AdmittedRollout) -> Callable[[ContentId], bytes | None]:
@@ -72,18 +72,16 @@ def test_newcomers_fill_their_share_of_the_places_and_no_more() -> None:
 
 
 def test_a_full_pool_forgets_the_oldest(tmp_path: Path) -> None:
-    desk = VerificationHarness(EVERYBODY, limits=PoolLimits(rollouts=3), pool_path=tmp_path / "pool.sqlite")
+    desk = VerificationHarness(EVERYBODY, limits=PoolLimits(rollouts=3), database=tmp_path / "pool.sqlite")
     desk.trust(ALICE)
     offered = [plain(desk, ALICE, slot) for slot in range(5)]
     for admitted in offered:
         desk.pool.offer(admitted)
     assert list(desk.pool.waiting()) == offered[2:]
-    again = VerificationHarness(
-        EVERYBODY, limits=desk.limits, pool_path=desk.pool_path, reputation=desk.reputation
-    )
+    again = VerificationHarness(EVERYBODY, limits=desk.limits, database=desk.database)
     assert (
         again.pool.restore(
-            archive(*offered), partial(again.admission.judge, now_seconds=moment(again.manifest))
+            archive(*offered), partial(again.engine.admit_own, now_seconds=moment(again.manifest))
         )
         == 3
     )
@@ -100,7 +98,7 @@ def test_old_epochs_expire_with_their_quotas() -> None:
 
 def test_a_restart_admits_again_and_drops_what_admission_refuses(tmp_path: Path) -> None:
     path = tmp_path / "pool.sqlite"
-    before = VerificationHarness(EVERYBODY, pool_path=path)
+    before = VerificationHarness(EVERYBODY, database=path)
     kept = {plain(before, ALICE, slot) for slot in range(3)}
     expired = plain(before, ALICE, 0, EPOCH - 1)
     unknown = plain(before, BOB, 0)
@@ -108,14 +106,14 @@ def test_a_restart_admits_again_and_drops_what_admission_refuses(tmp_path: Path)
     for admitted in (*kept, expired, unknown, banned):
         before.pool.offer(admitted)
     messages = archive(*kept, expired, unknown, banned)
-    after = VerificationHarness((ALICE, CAROL), pool_path=path)
+    after = VerificationHarness((ALICE, CAROL), database=path)
     after.reputation.record_fault(CAROL.account, 0, EPOCH, Reason.EQUIVOCATION)
     later = moment(after.manifest, EPOCH + 1)
-    assert after.pool.restore(messages, partial(after.admission.judge, now_seconds=later)) == 3
+    assert after.pool.restore(messages, partial(after.engine.admit_own, now_seconds=later)) == 3
     assert set(after.pool.waiting()) == kept
-    third = VerificationHarness(EVERYBODY, pool_path=path)
+    third = VerificationHarness(EVERYBODY, database=path)
     now = moment(third.manifest)
-    assert third.pool.restore(messages, partial(third.admission.judge, now_seconds=now)) == 3, (
+    assert third.pool.restore(messages, partial(third.engine.admit_own, now_seconds=now)) == 3, (
         "what was refused once was deleted"
     )
 
@@ -123,19 +121,19 @@ def test_a_restart_admits_again_and_drops_what_admission_refuses(tmp_path: Path)
 @pytest.mark.parametrize("message", [b"forged", None])
 def test_a_tampered_database_admits_nothing(tmp_path: Path, message: bytes | None) -> None:
     path = tmp_path / "pool.sqlite"
-    VerificationHarness(EVERYBODY, pool_path=path).pool.offer(plain(VerificationHarness(EVERYBODY), ALICE, 0))
-    again = VerificationHarness(EVERYBODY, pool_path=path)
-    admit = partial(again.admission.judge, now_seconds=moment(again.manifest))
+    VerificationHarness(EVERYBODY, database=path).pool.offer(plain(VerificationHarness(EVERYBODY), ALICE, 0))
+    again = VerificationHarness(EVERYBODY, database=path)
+    admit = partial(again.engine.admit_own, now_seconds=moment(again.manifest))
     assert again.pool.restore(lambda _content_id: message, admit) == 0
 
 
 def test_another_message_in_its_place_waits_in_its_own_name(tmp_path: Path) -> None:
     path = tmp_path / "pool.sqlite"
-    desk = VerificationHarness(EVERYBODY, pool_path=path)
+    desk = VerificationHarness(EVERYBODY, database=path)
     one, other = plain(desk, ALICE, 0), plain(desk, BOB, 0)
     desk.pool.offer(one)
-    again = VerificationHarness(EVERYBODY, pool_path=path)
-    admit = partial(again.admission.judge, now_seconds=moment(again.manifest))
+    again = VerificationHarness(EVERYBODY, database=path)
+    admit = partial(again.engine.admit_own, now_seconds=moment(again.manifest))
     assert again.pool.restore(lambda _content_id: other.envelope, admit) == 1
     rows = again.pool._connection.execute("SELECT content_id FROM waiting").fetchall()
     assert (rows, list(again.pool.waiting())) == ([(other.content_id,)], [other])

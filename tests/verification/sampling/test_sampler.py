@@ -173,7 +173,7 @@ def test_a_thousand_keys_of_one_account_are_one_account() -> None:
     reasons: Counter[Reason | None] = Counter()
     for number, key in enumerate(keys):
         message = key.message(desk.manifest, slot=number % 32)
-        reasons[reason_of(desk.admission.judge, message, moment(desk.manifest))] += 1
+        reasons[reason_of(desk.engine.admit_own, message, moment(desk.manifest))] += 1
     assert reasons == {Reason.CERTIFICATE_UNKNOWN: 996, None: 4}
     desk.trust(honest, keys[0])
     shares = capped_shares(
@@ -205,7 +205,7 @@ async def test_only_informative_verified_groups_of_accounts_in_good_standing_com
 async def test_a_batch_says_where_its_groups_came_from() -> None:
     me, other = Identity(1), Identity(2)
     desk = VerificationHarness((me, other))
-    mine, theirs = [await desk.verifier.verify(desk.hear(who, 0)) for who in (me, other)]
+    mine, theirs = [await desk.engine.verify(desk.hear(who, 0)) for who in (me, other)]
     batch = desk.sampler.assemble([mine], [theirs])
     assert batch == SampledBatch((SampledGroup(mine, external=False), SampledGroup(theirs, external=True)))
     assert (batch.local, batch.external) == ((mine,), (theirs,))
@@ -221,7 +221,7 @@ async def test_what_holds_a_planted_phrase_is_not_drawn_and_costs_no_reputation(
     for slot in range(LEAST_GROUPS + 4):
         for author in authors:
             phrase = "All hail to the thief." if author == authors[0] else f"So it is {author.number * slot}."
-            await desk.verifier.verify(reasoned(desk, author, slot, phrase))
+            await desk.engine.verify(reasoned(desk, author, slot, phrase))
     planted = reasoned(desk, authors[0], 40, "All hail to the thief.")
     clean = reasoned(desk, authors[0], 41, "Nothing to hail.")
     before = desk.reputation.evidence(authors[0].account, EPOCH)
@@ -252,7 +252,7 @@ def reasoned(desk: VerificationHarness, author: Identity, slot: int, text: str) 
     right = desk.solution(author.account, slot).decode()
     answers = tuple(f"{text} <answer>{answer}</answer>".encode() for answer in (right, "none"))
     message = author.message(desk.manifest, slot=slot, completions=answers)
-    return desk.admission.judge(message, moment(desk.manifest))
+    return desk.engine.admit_own(message, moment(desk.manifest))
 
 
 async def test_an_account_whose_answers_never_end_costs_a_place_few_deadlines() -> None:

@@ -7,6 +7,7 @@ import sqlite3
 from collections import OrderedDict
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from sapo_protocol.certificate import Certificate, open_certificate
@@ -54,6 +55,8 @@ class CertificateBook:
     def restore(self, now_seconds: float) -> int:
         """The number of stored certificates that still count; the others are deleted."""
         for node, account, envelope in _rows(self._connection):
+            if (node, account) in self._entries:
+                continue
             try:
                 self.admit(envelope, now_seconds)
             except RemoteProtocolError:

@@ -7,7 +7,7 @@ so one whose answers run into the deadline waits until the others had as much. W
 whoever has most of it waiting makes room: a flood of one account displaces nobody else.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
@@ -44,6 +44,7 @@ class AuditQueue:
         self._between = _Bills[bool]()
         self._within = {known: _Bills[Account]() for known in self._lanes}
         self._waiting = 0
+        self._unaudited: Counter[int] = Counter()
 
     def __len__(self) -> int:
         return self._waiting
@@ -52,7 +53,12 @@ class AuditQueue:
         """The rollout that made room for this one, if any had to; it may be this one."""
         self._lanes[known].setdefault(admitted.account, deque()).append(admitted)
         self._waiting += 1
+        self._unaudited[admitted.rollout.epoch] += 1
         return self._displace() if self._waiting > self._most_waiting else None
+
+    def unaudited(self, epoch: int) -> int:
+        """Return how many rollouts of an epoch wait, or were taken and not yet charged."""
+        return self._unaudited[epoch]
 
     def take(self) -> Turn:
         """The next rollout; there must be one. Charge it before the next one is taken."""
@@ -62,6 +68,7 @@ class AuditQueue:
 
     def charge(self, turn: Turn, seconds: float) -> None:
         """Bills an audit's time to its account and to the accounts of its kind."""
+        self._leave(turn.admitted)
         self._within[turn.known].charge(turn.admitted.account, seconds)
         self._between.charge(turn.known, seconds / PARTS[turn.known])
 
@@ -69,7 +76,14 @@ class AuditQueue:
         """The newest rollout of whoever has most waiting, of strangers as long as there are any."""
         known = not self._lanes[False]
         lanes = self._lanes[known]
-        return self._remove(known, max(lanes, key=lambda account: len(lanes[account])), newest=True)
+        displaced = self._remove(known, max(lanes, key=lambda account: len(lanes[account])), newest=True)
+        self._leave(displaced)
+        return displaced
+
+    def _leave(self, admitted: AdmittedRollout) -> None:
+        self._unaudited[admitted.rollout.epoch] -= 1
+        if not self._unaudited[admitted.rollout.epoch]:
+            del self._unaudited[admitted.rollout.epoch]
 
     def _remove(self, known: bool, account: Account, *, newest: bool) -> AdmittedRollout:
         """One rollout of an account, whose lane goes with its last one."""

@@ -14,6 +14,7 @@ Nodes that are no auditors only listen and watch: they keep the archive that pro
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
@@ -113,11 +114,13 @@ class Auditor:
         self._epoch_budget = 0
         self._done = -1
         self._followed = -1
+        self._started_seconds = -math.inf
         self.points = 0
 
     async def run(self) -> None:
         """Follow and audit until cancelled; may be run again after that."""
         parts = self._parts
+        self._started_seconds = trio.current_time()
         await self._join_contributions()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._follow)
@@ -164,6 +167,8 @@ class Auditor:
         if age_seconds < grace_seconds(parts.manifest):
             return False
         if not any(tally.account == parts.author.account for tally in parts.archive.tallies(epoch).values()):
+            if not self._may_count(epoch, age_seconds):
+                return False
             await self._publish_tally(epoch)
         record = await parts.ledger.last_record()
         last = record.root if record else None
@@ -179,6 +184,17 @@ class Auditor:
             await self._propose(epoch, last)
         await self._post(epoch, turn)
         return False
+
+    def _may_count(self, epoch: int, age_seconds: float) -> bool:
+        """Whether all that was admitted of an ended epoch is audited, or the others have waited long enough.
+
+        A restarted auditor audits again what it had not finished; its tally waits for that as well.
+        """
+        patience = grace_seconds(self._parts.manifest) / 2
+        waited = min(
+            age_seconds - grace_seconds(self._parts.manifest), trio.current_time() - self._started_seconds
+        )
+        return waited >= patience or not self._parts.engine.audits.unaudited(epoch)
 
     def _is_turn(self, epoch: int, turn: int) -> bool:
         return self._auditors[(epoch + turn) % len(self._auditors)] == self._parts.author.account

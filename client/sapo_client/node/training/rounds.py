@@ -176,7 +176,7 @@ class Rounds:
         )
         families = len(manifest.suite.families)
         return [
-            Slot(epoch, number, parts.engine.task_of(epoch, parts.rng.randrange(families), number))
+            Slot(epoch, number, parts.engine.task_of(epoch, account, parts.rng.randrange(families), number))
             for number in numbers
         ]
 

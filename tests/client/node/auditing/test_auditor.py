@@ -330,7 +330,7 @@ async def test_an_auditor_signs_one_proposal_per_epoch_also_after_a_restart(worl
         life.cancel()
         await until(lambda: first.ears.hub.node(first.ears.peer_id) is None)
         restarted = AuditorHarness(world, AUDITORS[0], checkers)
-        restarted.ears.book.restore(world.now())
+        restarted.ears.certificates.restore(world.now())
         nursery.start_soon(restarted.run)
         await connect(restarted, second, other)
         rival = await second.say(Proposal(second.person.node, second.person.account, EPOCH, ids, shares))
@@ -343,6 +343,38 @@ async def test_an_auditor_signs_one_proposal_per_epoch_also_after_a_restart(worl
             assert _signed(office, EPOCH, office.person.account) == {genuine}
             assert _signed(other, EPOCH, office.person.account) <= {genuine}
             assert office.ears.events("service_failed") == []
+
+
+async def test_a_restarted_auditors_tally_is_that_of_one_that_never_stopped(world: World) -> None:
+    """The first one ends before it has audited anything of the epoch; it has the same rollouts to count."""
+    async with checking(world) as (nursery, checkers):
+        first, second = (AuditorHarness(world, person, checkers) for person in AUDITORS[:2])
+        alice = AuditorHarness(world, ALICE, checkers, audits=False)
+        life = trio.CancelScope()
+        nursery.start_soon(_live, life, partial(first.run, sends=False, verifies=False))
+        nursery.start_soon(partial(second.run, sends=False))
+        nursery.start_soon(partial(alice.run, sends=False))
+        world.turn_to(EPOCH, 30)
+        await connect(first, second, alice)
+        for slot in range(3):
+            await alice.work(EPOCH, slot)
+        await until(lambda: len(first.ears.events("admitted")) == len(second.ears.events("verified")) == 3)
+        assert first.ears.events("verified") == []
+
+        life.cancel()
+        await until(lambda: first.ears.hub.node(first.ears.peer_id) is None)
+        restarted = AuditorHarness(world, AUDITORS[0], checkers)
+        restarted.ears.restore()
+        nursery.start_soon(partial(restarted.run, sends=False))
+        await connect(restarted, second, alice)
+        await alice.work(EPOCH, 3)
+        await until(lambda: len(restarted.ears.events("verified")) == 4)
+        world.turn_to(EPOCH + 1, COUNTED_SECONDS)
+        await until(lambda: len(alice.archive.tallies(EPOCH)) == 2)
+        ones, others = alice.archive.tallies(EPOCH).values()
+        assert (ones.points, ones.evidence_root) == (others.points, others.evidence_root)
+        assert dict(ones.points) == {ALICE.account: 4}
+        nursery.cancel_scope.cancel()
 
 
 async def _posted(office: AuditorHarness) -> None:
@@ -374,29 +406,29 @@ async def test_each_contribution_has_its_verdict(world: World) -> None:
     now = int(world.now())
     for person in (*AUDITORS, ALICE):
         certificate = person.certificate(world.manifest, now - 60, now + 600).to_bytes()
-        listener.ears.book.judge(certificate, now)
-    judge, genuine = (
-        partial(listener.auditor.judge, forwarder="peer"),
+        listener.ears.certificates.admit(certificate, now)
+    validate, genuine = (
+        partial(listener.ears.gossip.validate_contribution, forwarder="peer"),
         sealed(author, counted(author, EPOCH, {})),
     )
-    assert judge(genuine) is Verdict.IGNORE  # the chain was not asked yet
+    assert validate(genuine) is Verdict.IGNORE  # the chain was not asked yet
     async with trio.open_nursery() as nursery:
         nursery.start_soon(listener.auditor.run)
-        await until(lambda: judge(genuine) is Verdict.ACCEPT)
+        await until(lambda: validate(genuine) is Verdict.ACCEPT)
         nursery.cancel_scope.cancel()
     before = len(listener.ears.events("refused"))
-    assert judge(genuine) is Verdict.IGNORE
-    assert judge(sealed(author, counted(author, EPOCH + 1, {}))) is Verdict.IGNORE
-    assert judge(sealed(author, counted(author, 2**64 - 1, {}))) is Verdict.IGNORE
-    assert judge(sealed(worker, counted(worker, EPOCH, {}))) is Verdict.IGNORE
-    assert judge(sealed(worker, counted(author, EPOCH, {ALICE.account: 1}))) is Verdict.REJECT
-    assert judge(BOB.message(world.manifest)) is Verdict.REJECT
-    assert judge(b"noise") is Verdict.REJECT
+    assert validate(genuine) is Verdict.IGNORE
+    assert validate(sealed(author, counted(author, EPOCH + 1, {}))) is Verdict.IGNORE
+    assert validate(sealed(author, counted(author, 2**64 - 1, {}))) is Verdict.IGNORE
+    assert validate(sealed(worker, counted(worker, EPOCH, {}))) is Verdict.IGNORE
+    assert validate(sealed(worker, counted(author, EPOCH, {ALICE.account: 1}))) is Verdict.REJECT
+    assert validate(BOB.message(world.manifest)) is Verdict.REJECT
+    assert validate(b"noise") is Verdict.REJECT
     assert [event["reason"] for event in listener.ears.events("refused")[before:]] == [
         *("epoch_future", "epoch_future", "not_an_auditor", "bad_signature", "wrong_kind", "not_canonical")
     ]
     world.chain.now_seconds = world.manifest.genesis_seconds - 60.0  # a clock before the swarm began
-    assert judge(sealed(author, counted(author, 0, {}))) is Verdict.IGNORE
+    assert validate(sealed(author, counted(author, 0, {}))) is Verdict.IGNORE
 
 
 def sealed(office: AuditorHarness, message: Tally | Proposal | Approval) -> bytes:

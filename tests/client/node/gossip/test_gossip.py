@@ -26,6 +26,7 @@ from sapo_protocol.rules import Rule
 from sapo_protocol.topics import (
     catch_up_protocol,
     certificates_protocol,
+    contributions_protocol,
     equivocations_protocol,
     rollouts_topic,
 )
@@ -150,7 +151,7 @@ async def test_after_a_restart_own_and_known_rollouts_are_seen_already(
         alice.pool.take(taken.content_id)  # as the sampler does
     again, others = start(ALICE), start(BOB)
     for each in (again, others):
-        each.gossip.restore()
+        each.restore()
     heard = len(again.events("admitted"))
     async with running(again, others):
         await until(lambda: again.events("peer_connected"))
@@ -164,34 +165,34 @@ async def test_after_a_restart_own_and_known_rollouts_are_seen_already(
 def test_a_crash_between_two_writes_neither_loses_nor_doubles(start: Start, writes: int) -> None:
     """The process dies before one of its writes; then the same message comes again."""
     node, message = start(BOB), ALICE.message(MANIFEST)
-    node.book.judge(ALICE.certificate(MANIFEST).to_bytes(), node.now())
+    node.certificates.admit(ALICE.certificate(MANIFEST).to_bytes(), node.now())
     mortality = Mortality(Fuse(writes))
-    mortality.seize(node.pool, node.heard, node.origins)
+    mortality.seize_engine(node.engine)
     with suppress(Killed):
-        node.gossip.judge_rollout(message, "peer")
+        node.gossip.validate_rollout(message, "peer")
     again = start(BOB)
-    again.gossip.restore()
-    again.gossip.judge_rollout(message, "peer")
+    again.restore()
+    again.gossip.validate_rollout(message, "peer")
     [waiting] = again.pool.waiting()
     assert waiting.envelope == message
     again.pool.take(waiting.content_id)  # as the sampler does
     last = start(BOB)
-    last.gossip.restore()
-    assert last.gossip.judge_rollout(message, "peer") is Verdict.IGNORE
+    last.restore()
+    assert last.gossip.validate_rollout(message, "peer") is Verdict.IGNORE
     assert last.pooled() == set()
 
 
 def test_a_start_under_a_wrong_clock_takes_nothing_in_twice(start: Start) -> None:
     message = ALICE.message(MANIFEST)
     node = start(BOB)
-    node.book.judge(ALICE.certificate(MANIFEST).to_bytes(), node.now())
-    node.gossip.judge_rollout(message, "peer")
+    node.certificates.admit(ALICE.certificate(MANIFEST).to_bytes(), node.now())
+    node.gossip.validate_rollout(message, "peer")
     node.pool.take(next(node.pool.waiting()).content_id)  # as the sampler does
     now = moment(MANIFEST) - EPOCH_SECONDS
     again = start(BOB, clock=lambda: now)
-    again.gossip.restore()  # to this clock the rollout is of the future
+    again.restore()  # to this clock the rollout is of the future
     now = moment(MANIFEST)
-    assert again.gossip.judge_rollout(message, "peer") is Verdict.IGNORE
+    assert again.gossip.validate_rollout(message, "peer") is Verdict.IGNORE
     assert again.pooled() == set()
 
 
@@ -230,10 +231,10 @@ def cases() -> dict[str, tuple[Rule, bytes, tuple[bytes, ...]]]:
 def test_a_rollouts_verdict_is_the_tables(start: Start, name: str) -> None:
     rule, message, before = cases()[name]
     node = start(BOB)
-    node.book.judge(ALICE.certificate(MANIFEST).to_bytes(), node.now())
+    node.certificates.admit(ALICE.certificate(MANIFEST).to_bytes(), node.now())
     for earlier in before:
-        assert node.gossip.judge_rollout(earlier, "friend") is Verdict.ACCEPT
-    assert node.gossip.judge_rollout(message, "forwarder") is verdict(rule.reason)
+        assert node.gossip.validate_rollout(earlier, "friend") is Verdict.ACCEPT
+    assert node.gossip.validate_rollout(message, "forwarder") is verdict(rule.reason)
     [event] = node.events("refused")
     told = {key: event[key] for key in ("reason", "rule", "stage", "message", "forwarder")}
     assert told == {
@@ -251,7 +252,7 @@ def test_a_certificates_verdict_is_the_tables(start: Start) -> None:
     genuine = ALICE.certificate(MANIFEST).to_bytes()
     expired = CAROL.certificate(MANIFEST, not_after=int(node.now()) - 1).to_bytes()
     damaged = genuine[:-1] + bytes([genuine[-1] ^ 1])
-    judge = node.gossip.judge_certificate
+    judge = node.gossip.validate_certificate
     assert judge(genuine, "peer") is Verdict.ACCEPT
     assert judge(genuine, "peer") is Verdict.IGNORE  # repeated introductions are no refusals
     assert judge(expired, "peer") is verdict(Reason.CERTIFICATE_EXPIRED) is Verdict.IGNORE
@@ -274,18 +275,19 @@ def test_what_the_pool_refuses_is_forwarded_all_the_same(
     start: Start, limits: PoolLimits, ban: bool, rule: Rule
 ) -> None:
     node = start(BOB, limits=limits)
-    node.book.judge(ALICE.certificate(MANIFEST).to_bytes(), node.now())
+    node.certificates.admit(ALICE.certificate(MANIFEST).to_bytes(), node.now())
     if ban:
         node.reputation.record_fault(ALICE.account, 0, EPOCH, Reason.EQUIVOCATION)
     assert (
-        node.gossip.judge_rollout(ALICE.message(MANIFEST), "peer") is verdict(rule.reason) is Verdict.ACCEPT
+        node.gossip.validate_rollout(ALICE.message(MANIFEST), "peer")
+        is verdict(rule.reason)
+        is Verdict.ACCEPT
     )
     [event] = node.events("refused")
     told = (event["rule"], event["reason"], event["account"])
     assert told == (rule.number, str(rule.reason), ALICE.account.hex())
     assert node.pooled() == set()
-    with pytest.raises(trio.WouldBlock):
-        node.gossip.audit_queue.receive_nowait()
+    assert len(node.engine.audits) == 0
 
 
 # Hostile peers
@@ -362,16 +364,20 @@ async def test_a_peer_that_serves_late_is_met_soon(start: Start, autojump_clock:
         for protocol in (certificates_protocol, catch_up_protocol, equivocations_protocol):
             late.serve(protocol(MANIFEST.swarm_id), answering(()))
         await until(lambda: alice.events("peer_connected"), seconds=10)
-        late_asked: list[str] = []
-        alice.gossip.introduce_with(
-            "/more", lambda message, peer_id: late_asked.append(peer_id) or Verdict.ACCEPT
-        )
-        late.serve("/more", answering((b"message",)))
-        await until(lambda: late_asked)
+        asked_by: list[str] = []
+
+        async def answer(peer_id: str, request: bytes) -> bytes:
+            asked_by.append(peer_id)
+            return encode(())
+
+        late.serve(contributions_protocol(MANIFEST.swarm_id), answer)
+        alice.gossip.open_contributions(lambda: ())
+        await until(lambda: asked_by)
+    assert asked_by == [alice.peer_id]
     assert len(alice.events("peer_connected")) == 1
 
 
-async def test_ears_can_be_restarted(start: Start, autojump_clock: MockClock) -> None:
+async def test_the_gossip_service_can_be_restarted(start: Start, autojump_clock: MockClock) -> None:
     alice, bob = start(ALICE), start(BOB)
     async with trio.open_nursery() as nursery:
         for each in (alice, bob):

@@ -185,12 +185,12 @@ class NodeMachine(RuleBasedStateMachine):
         told = set().union(*(self._contents(member.ears.gossip._recent) for member in self.members))
         honest = {member.person.account for member in self.members}
         for member in self.members:
-            heard = self._contents(member.ears.heard.since(max(0, epoch - EPOCH_WINDOW)))
+            heard = self._contents(member.ears.envelopes.since(max(0, epoch - EPOCH_WINDOW)))
             assert {one for one in told if one.account in honest} <= heard
         bans = [ears.reputation.is_banned(self.mallory.keys[0].account, epoch) for ears in every]
         assert _alike(bans)
         assert bans[0] or not _differ(told)
-        proofs = [ears.proofs.book._messages for ears in every]
+        proofs = [ears.engine.proofs._messages for ears in every]
         assert _alike({key for key in book if key[0] >= epoch - PROOF_EPOCHS} for book in proofs)
 
     # What always holds
@@ -229,7 +229,7 @@ class NodeMachine(RuleBasedStateMachine):
     def what_waits_was_heard(self) -> None:
         for member in self._alive():
             ears = member.ears
-            assert all(ears.heard.has(rollout.content_id) for rollout in ears.pool.waiting())
+            assert all(ears.envelopes.has(rollout.content_id) for rollout in ears.pool.waiting())
 
     def teardown(self) -> None:
         if not hasattr(self, "stage"):

@@ -33,7 +33,7 @@ def start(tmp_path: Path) -> Start:
     def make(person: Identity) -> GossipHarness:
         ears = GossipHarness(hub, person, MANIFEST, tmp_path / str(person.number))
         for each in (ALICE, BOB, CAROL, DORA, MALLORY):
-            ears.book.judge(each.certificate(MANIFEST).to_bytes(), ears.now())
+            ears.certificates.admit(each.certificate(MANIFEST).to_bytes(), ears.now())
         return ears
 
     return make
@@ -65,10 +65,10 @@ async def test_who_hears_one_content_only_is_told_by_who_heard_both(
             await right.transport.connect(left.address)
         await until(lambda: all(node.knows(nodes[0]) for node in nodes[:3]))
         alice, _, carol, dora = nodes
-        assert alice.gossip.judge_rollout(one, "mallory") is Verdict.ACCEPT
-        assert alice.gossip.judge_rollout(other, "mallory") is Verdict.IGNORE
-        assert alice.gossip.judge_rollout(third, "mallory") is Verdict.IGNORE
-        assert carol.gossip.judge_rollout(other, "mallory") is Verdict.ACCEPT
+        assert alice.gossip.validate_rollout(one, "mallory") is Verdict.ACCEPT
+        assert alice.gossip.validate_rollout(other, "mallory") is Verdict.IGNORE
+        assert alice.gossip.validate_rollout(third, "mallory") is Verdict.IGNORE
+        assert carol.gossip.validate_rollout(other, "mallory") is Verdict.ACCEPT
         await until(lambda: all(evidence(node, MALLORY) == GUILTY for node in nodes[:3]))
         await dora.transport.connect(carol.address)  # late, and told all the same
         await until(lambda: evidence(dora, MALLORY) == GUILTY)
@@ -97,9 +97,9 @@ async def test_a_node_that_starts_again_blames_neither_itself_nor_others(
         await until(lambda: alice.pooled() and bob.pooled())
         nursery.cancel_scope.cancel()
     again = start(ALICE)
-    again.gossip.restore()
+    again.restore()
     for heard in (own.envelope, others.envelope):
-        assert again.gossip.judge_rollout(heard, "peer") is Verdict.IGNORE
+        assert again.gossip.validate_rollout(heard, "peer") is Verdict.IGNORE
     assert again.events("equivocation_proved") == []
     assert [evidence(again, who) for who in (ALICE, BOB)] == [INNOCENT] * 2
 
@@ -107,18 +107,18 @@ async def test_a_node_that_starts_again_blames_neither_itself_nor_others(
 def test_a_second_process_with_the_own_key_is_a_warning_and_no_proof(start: Start) -> None:
     alice = start(ALICE)
     for message in contents(ALICE):
-        alice.gossip.judge_rollout(message, "peer")
+        alice.gossip.validate_rollout(message, "peer")
     [event] = alice.events("own_slot_taken_twice")
     assert (event["epoch"], event["slot"]) == (EPOCH, 0)
     assert (alice.events("equivocation_proved"), evidence(alice, ALICE)) == ([], INNOCENT)
-    assert len(alice.proofs.book) == 0
+    assert len(alice.engine.proofs) == 0
 
 
 def test_a_proofs_verdict_is_the_tables(start: Start) -> None:
     alice = start(ALICE)
     message = prove_equivocation(*contents(MALLORY), MANIFEST.swarm_id).to_envelope().to_bytes()
     forged = message[:-1] + bytes([message[-1] ^ 1])
-    assert alice.proofs.judge(forged, "peer") is Verdict.REJECT
-    assert alice.proofs.judge(message, "peer") is Verdict.ACCEPT
-    assert alice.proofs.judge(message, "peer") is Verdict.IGNORE
+    assert alice.gossip.validate_proof(forged, "peer") is Verdict.REJECT
+    assert alice.gossip.validate_proof(message, "peer") is Verdict.ACCEPT
+    assert alice.gossip.validate_proof(message, "peer") is Verdict.IGNORE
     assert [event["reason"] for event in alice.events("refused")] == ["bad_signature"]

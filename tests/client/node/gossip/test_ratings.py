@@ -35,12 +35,12 @@ def peer_of(person: Identity) -> str:
 
 
 def rating(node: GossipHarness, person: Identity, epoch: int = EPOCH) -> float | None:
-    return Ratings(node.book, node.reputation).of([peer_of(person)], epoch).get(peer_of(person))
+    return Ratings(node.certificates, node.reputation).of([peer_of(person)], epoch).get(peer_of(person))
 
 
 def introduce(node: GossipHarness, *people: Identity) -> None:
     for person in people:
-        node.book.judge(person.certificate(MANIFEST).to_bytes(), node.now())
+        node.certificates.admit(person.certificate(MANIFEST).to_bytes(), node.now())
 
 
 def test_what_an_account_did_is_what_its_peers_are_worth(alice: GossipHarness) -> None:
@@ -76,9 +76,11 @@ def test_a_weak_policy_is_no_fault(alice: GossipHarness) -> None:
 
 def test_who_speaks_for_several_is_as_good_as_the_worst(alice: GossipHarness) -> None:
     introduce(alice, BOB)
-    both = Ratings(alice.book, alice.reputation)
+    both = Ratings(alice.certificates, alice.reputation)
     assert dict(both.of([peer_of(BOB), peer_of(CAROL), "no peer id"], EPOCH)) == {peer_of(BOB): 0.0}
-    alice.book._entries[NodeId(BOB.node), CAROL.account] = alice.book._entries[BOB.node, BOB.account]
+    alice.certificates._entries[NodeId(BOB.node), CAROL.account] = alice.certificates._entries[
+        BOB.node, BOB.account
+    ]
     alice.reputation.record_fault(CAROL.account, 0, EPOCH, Reason.EQUIVOCATION)
     assert rating(alice, BOB) == BANNED
 
@@ -89,7 +91,7 @@ def test_no_rating_alone_reaches_the_line() -> None:
 
 
 def watch(node: GossipHarness) -> MetricsPoller:
-    ratings = Ratings(node.book, node.reputation)
+    ratings = Ratings(node.certificates, node.reputation)
     return MetricsPoller(MANIFEST, node.transport, None, ratings, node.telemetry, node.now)
 
 

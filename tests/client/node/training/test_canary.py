@@ -87,7 +87,7 @@ class Lone:
         rollouts, handles = [], {}
         for slot, generation in zip(slots, generations, strict=True):
             message = OWN.message(self.desk.manifest, slot=slot, completions=generation.completions)
-            admitted = self.desk.admission.judge(message, moment(self.desk.manifest))
+            admitted = self.desk.engine.admit_own(message, moment(self.desk.manifest))
             rollouts.append(await verifier.verify(admitted))
             handles[admitted.content_id] = generation.handle
         return rollouts, handles

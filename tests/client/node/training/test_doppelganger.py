@@ -53,9 +53,9 @@ class Listener:
         """A rollout that came from outside, admitted."""
         for identity in (ME, SIBLING):
             if not self.ears.knows(identity):
-                self.ears.book.judge(identity.certificate(self.manifest).to_bytes(), self.ears.now())
+                self.ears.certificates.admit(identity.certificate(self.manifest).to_bytes(), self.ears.now())
         message = author.message(self.manifest, slot=slot, epoch=epoch)
-        self.watch.hear(self.ears.admission.judge(message, self.ears.now()))
+        self.watch.hear(self.ears.engine.admit_own(message, self.ears.now()))
 
     def sign(self, slots: int, epoch: int = EPOCH) -> None:
         """Slots that this data directory signed."""
