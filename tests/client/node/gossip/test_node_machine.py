@@ -182,7 +182,7 @@ class NodeMachine(RuleBasedStateMachine):
         """Nodes agree about everybody's keys, what honest accounts said, and who is banned."""
         epoch, every = self._epoch(), [member.ears for member in self.members]
         assert all(ears.knows(member.person) for ears in every for member in self.members)
-        told = set().union(*(self._contents(member.ears.gossip._recent) for member in self.members))
+        told = set().union(*(self._contents(member.ears.engine.recent()) for member in self.members))
         honest = {member.person.account for member in self.members}
         for member in self.members:
             heard = self._contents(member.ears.envelopes.since(max(0, epoch - EPOCH_WINDOW)))

@@ -11,6 +11,7 @@ from support.nodes import until
 from support.swarm import EPOCH, Identity, make_manifest, moment
 from trio.testing import MockClock
 
+from sapo_client.node.auditing.chain import NoChain
 from sapo_client.node.gossip.ratings import BANNED, TRUSTED, Ratings
 from sapo_client.node.metrics_poller import MetricsPoller
 from sapo_client.swarm.limits import ScoreLimits, TransportLimits
@@ -92,7 +93,14 @@ def test_no_rating_alone_reaches_the_line() -> None:
 
 def watch(node: GossipHarness) -> MetricsPoller:
     ratings = Ratings(node.certificates, node.reputation)
-    return MetricsPoller(MANIFEST, node.transport, None, ratings, node.telemetry, node.now)
+    return MetricsPoller(
+        manifest=MANIFEST,
+        transport=node.transport,
+        chain=NoChain(),
+        ratings=ratings,
+        telemetry=node.telemetry,
+        clock=node.now,
+    )
 
 
 @pytest.mark.parametrize(("banned", "connected_after"), [(False, True), (True, False)])

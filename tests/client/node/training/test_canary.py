@@ -80,15 +80,15 @@ class Lone:
         return len(external)
 
     async def _own_rollouts(self, number: int) -> tuple[list[VerifiedRollout], dict]:  # type: ignore[type-arg]
-        verifier, here = self.desk.verifier, Here(self.desk)
+        engine, here = self.desk.engine, Here(self.desk)
         slots = [next(self.slots) for _ in range(number)]
-        prompts = [await here.prompt(verifier.task_of(EPOCH, OWN.account, 0, slot)) for slot in slots]
+        prompts = [await here.prompt(engine.task_of(EPOCH, OWN.account, 0, slot)) for slot in slots]
         generations = await self.learner.generate(prompts, completions_per_prompt=8)
         rollouts, handles = [], {}
         for slot, generation in zip(slots, generations, strict=True):
             message = OWN.message(self.desk.manifest, slot=slot, completions=generation.completions)
             admitted = self.desk.engine.admit_own(message, moment(self.desk.manifest))
-            rollouts.append(await verifier.verify(admitted))
+            rollouts.append(await engine.verify(admitted))
             handles[admitted.content_id] = generation.handle
         return rollouts, handles
 

@@ -17,6 +17,7 @@ from sapo_client.node.runtime.supervisor import find_sapo_error
 from sapo_client.node.training.doppelganger import Doppelganger, DoppelgangerParts
 from sapo_client.swarm.simulated.memory import MemoryHub
 from sapo_protocol.suite import Suite
+from sapo_verification.observer import SilentObserver
 from sapo_verification.signing.database import SigningDatabase, SlotShare
 from sapo_verification.types import AdmittedRollout
 
@@ -47,6 +48,7 @@ class Listener:
             stopped_clean=clean,
         )
         self.watch = Doppelganger(self.parts)
+        self.ears.engine.observe(self.watch)
         self.draining = trio.Event()
 
     def hear(self, author: Identity, slot: int, epoch: int = EPOCH) -> None:
@@ -55,7 +57,7 @@ class Listener:
             if not self.ears.knows(identity):
                 self.ears.certificates.admit(identity.certificate(self.manifest).to_bytes(), self.ears.now())
         message = author.message(self.manifest, slot=slot, epoch=epoch)
-        self.watch.hear(self.ears.engine.admit_own(message, self.ears.now()))
+        self.ears.gossip.validate_rollout(message, "peer")
 
     def sign(self, slots: int, epoch: int = EPOCH) -> None:
         """Slots that this data directory signed."""
@@ -160,9 +162,18 @@ async def test_hearing_oneself_ends_the_wait_at_once(tmp_path: Path, autojump_cl
 async def test_the_gossip_hands_over_what_strangers_sign_as_us(tmp_path: Path) -> None:
     """Two machines with one key, over the network: the second hears the first, never itself."""
     hub, manifest = MemoryHub(), make_manifest()
-    mine, friend = (GossipHarness(hub, who, manifest, tmp_path / f"{who.number}") for who in (ME, OTHER))
     heard: list[AdmittedRollout] = []
-    mine.gossip.on_own = heard.append
+
+    class Listening(SilentObserver):
+        """Records the rollouts of the own account."""
+
+        def admitted(self, admitted: AdmittedRollout, source: str) -> None:
+            """Record one."""
+            if admitted.account == ME.account:
+                heard.append(admitted)
+
+    mine = GossipHarness(hub, ME, manifest, tmp_path / "me", observers=[Listening()])
+    friend = GossipHarness(hub, OTHER, manifest, tmp_path / "friend")
     async with trio.open_nursery() as nursery:
         for ears in (mine, friend):
             await nursery.start(ears.transport.run)
