@@ -135,7 +135,7 @@ class Siege:
         return self.alone / self.looks
 
     def largest_group(self) -> int:
-        """How many honest nodes hear each other, over however many steps."""
+        """Return how many honest nodes hear each other, over however many steps."""
         unseen, largest = set(self.nodes), 0
         while unseen:
             group, edge = set(), {unseen.pop()}

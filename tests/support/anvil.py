@@ -29,7 +29,7 @@ class Anvil:
     url: str
 
     def ask(self, method: str, *params: object) -> Any:
-        """The result of a request."""
+        """Return the result of a request."""
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
         request = urllib.request.Request(self.url, body, {"Content-Type": "application/json"})
         with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=10) as reply:
@@ -40,7 +40,7 @@ class Anvil:
         self.ask("anvil_setBalance", account, hex(wei))
 
     def nonce(self, account: str) -> int:
-        """How many transactions of an account are mined."""
+        """Return how many transactions of an account are mined."""
         return int(self.ask("eth_getTransactionCount", account, "latest"), 16)
 
     def is_ready(self) -> bool:
@@ -53,7 +53,7 @@ class Anvil:
 
 @contextmanager
 def running_anvil(folder: Path) -> Iterator[Anvil]:
-    """One on a free port; the test is skipped where there is none."""
+    """Yield one on a free port; the test is skipped where there is none."""
     binaries = sorted(HERE.glob("node_modules/@foundry-rs/anvil-*/bin/anvil"))
     if not binaries:
         pytest.skip("anvil is not installed: `make test` installs it where Node.js and npm are")

@@ -81,7 +81,7 @@ class World:
         workers: Sequence[Funded] = WORKERS,
         **terms: Any,
     ) -> "World":
-        """A chain with the contracts, on which everybody is registered."""
+        """Return a chain with the contracts, on which everybody is registered."""
         accounts = tuple(person.account for person in auditors)
         contracts = found(root / "chain.sqlite", auditors=accounts, quorum=quorum, **terms)
         for person in (*workers, *auditors):
@@ -180,7 +180,7 @@ class AuditorHarness:
         return envelope.content_id
 
     def config(self) -> Config:
-        """The configuration of commands in this node's data directory."""
+        """Return the configuration of commands in this node's data directory."""
         key = self.data.root / "key.json"
         if not key.exists():
             keystore.create(key, None, node_seed=self.person.seed, account_key=self.person.secret)
@@ -199,7 +199,7 @@ def refuse(_: Sequence[Words]) -> None:
 
 @asynccontextmanager
 async def checking(world: World) -> AsyncIterator[tuple[trio.Nursery, CheckerPool]]:
-    """A nursery for offices, and the checkers that they share."""
+    """Yield a nursery for offices, and the checkers that they share."""
     checkers = CheckerPool(world.manifest.suite)
     async with trio.open_nursery() as nursery:
         await nursery.start(checkers.run)

@@ -37,7 +37,7 @@ class CompletionsServer:
 
     @contextmanager
     def serving(self) -> Iterator[str]:
-        """The address while it listens."""
+        """Yield the address while it listens."""
         server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
@@ -49,7 +49,7 @@ class CompletionsServer:
             server.server_close()
 
     def reply(self, request: dict[str, Any]) -> dict[str, Any]:
-        """A chat completion, sampled."""
+        """Return a chat completion, sampled."""
         with self._one_at_a_time:
             self.requests.append(request)
             [group] = self._generator.sample(

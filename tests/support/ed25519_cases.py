@@ -50,7 +50,7 @@ def searched(
     hashed: tuple[bytes, bytes] | None = None,
     accepted: bool = False,
 ) -> Case:
-    """The case over the first message whose equation does (or does not) hold without the cofactor.
+    """Return the case over the first message whose equation does (or does not) hold without the cofactor.
 
     Args:
         key: scalar of the base and of the torsion point; ``nonce`` likewise.

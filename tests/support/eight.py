@@ -67,11 +67,11 @@ class Eight:
         self.token = Token(rpc, self.ground.deployment.token)
 
     def member(self, name: str) -> Member:
-        """One of the eight."""
+        """Return one of the eight."""
         return next(member for member in self.ground.members if member.home.name == name)
 
     def account(self, name: str) -> Account:
-        """Its account."""
+        """Return its account."""
         return self.member(name).identity.account
 
     def start(self, *names: str) -> None:
@@ -103,11 +103,11 @@ class Eight:
         return {name: self.token.balance(self.account(name)) for name in WORKERS}
 
     def final_roots(self) -> list[EpochRoot]:
-        """The roots of all final epochs, oldest first."""
+        """Return the roots of all final epochs, oldest first."""
         return [record.root for record in History(self.ledger).all()]
 
     def events(self, name: str, *kinds: str) -> list[Event]:
-        """Some of what a node wrote down."""
+        """Return some of what a node wrote down."""
         return [event for event in read_events(self.member(name).home.data.events) if event["event"] in kinds]
 
     def wait(self, what: str, done: Callable[[], object]) -> None:
@@ -129,7 +129,7 @@ class Eight:
         return +Counter({Account.from_hex(row["account"]): row["posted"] for row in facts["accounts"]})
 
     def worth(self, epoch: int) -> Counter[Account]:
-        """The reference: what each account earned by its own account of what it published."""
+        """Return the reference: what each account earned by its own account of what it published."""
         counts = {m.identity.account: self._worth(m.home.name, epoch) for m in self.ground.members}
         return +Counter(counts)
 
@@ -146,13 +146,13 @@ class Eight:
 
 
 def root_of(points: Mapping[Account, int]) -> bytes:
-    """The Merkle root over accounts' points."""
+    """Return the Merkle root over accounts' points."""
     return merkle.root([merkle.leaf(account, points[account]) for account in sorted(points)])
 
 
 @contextmanager
 def eight(folder: Path, *, quorum: int | None, lie: str) -> Iterator[Eight]:
-    """A founded swarm of which nothing runs but the chain; whatever was started ends with it."""
+    """Yield a founded swarm of which nothing runs but the chain; whatever was started ends with it."""
     settings = Settings(
         nodes=8, attackers=0, epochs=2, epoch_seconds=EPOCH_SECONDS, seed=0, directory=folder, report=folder,
         auditors=len(AUDITORS), quorum=quorum,

@@ -103,7 +103,7 @@ class FaultyEndpoint(JSONBaseProvider):
         self.mode, self.height = mode, self._network.engine.head.block_number
 
     def make_request(self, method: Any, params: Any) -> Any:
-        """The answer, unless the weather is against it."""
+        """Return the answer, unless the weather is against it."""
         fault = self._weather.fault()
         if fault is Fault.KILLED_BEFORE:
             raise Killed(method)
@@ -171,5 +171,5 @@ class FaultyOutbox(Outbox):
 
 
 def connected(endpoint: FaultyEndpoint) -> Web3:
-    """A connection to an endpoint."""
+    """Return a connection to an endpoint."""
     return Web3(endpoint)

@@ -122,7 +122,7 @@ class GossipHarness:
         await self.supervisor.keep("gossip", self.gossip.run)
 
     async def publish(self, **changes: object) -> AdmittedRollout:
-        """An own rollout, admitted here and sent."""
+        """Return an own rollout, admitted here and sent."""
         message = self.person.message(self.manifest, **changes)
         admitted = self.engine.admit_own(message, self.now())
         await self.gossip.publish(admitted)
@@ -134,7 +134,7 @@ class GossipHarness:
         return person.account in self.certificates.accounts_of(person.node)
 
     def pooled(self) -> set[bytes]:
-        """The content ids that wait in the pool."""
+        """Return the content ids that wait in the pool."""
         return {bytes(admitted.content_id) for admitted in self.pool.waiting()}
 
     def events(self, *names: str) -> list[Event]:

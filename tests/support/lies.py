@@ -46,7 +46,7 @@ class Liar:
         self._number = number
 
     def lies(self) -> Iterator[Lie]:
-        """All of them."""
+        """Yield all of them."""
         swarm_id = self._manifest.swarm_id
         for message in self._rollouts():
             yield rollouts_topic(swarm_id), message
@@ -68,7 +68,7 @@ class Liar:
         yield STRANGER.message(manifest, epoch=epoch)
 
     def _certificates(self) -> Iterator[bytes]:
-        """One for a stranger's account, and one of the future."""
+        """Yield one for a stranger's account, and one of the future."""
         manifest, liar, now = self._manifest, self._liar, self._now
         binding = NodeBinding(liar.node, manifest.swarm_id, now - 60, now + 600)
         own = issue_certificate(liar.seed, liar.secret, binding, manifest.binding_domain).payload
@@ -87,6 +87,6 @@ class Liar:
         yield prove_equivocation(self._genuine, other, swarm_id).to_envelope().to_bytes()
 
     def _forged(self, text: bytes) -> bytes:
-        """The victim's rollout under the liar's signature."""
+        """Return the victim's rollout under the liar's signature."""
         rollout = self._victim.rollout(epoch=self._epoch, slot=self._number % 4, completions=(text, b"7"))
         return self._liar.seal(self._manifest, rollout).to_bytes()

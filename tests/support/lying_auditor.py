@@ -64,7 +64,7 @@ class LyingAuditor(Auditor):
         return settle(tallies, {}, points_per_epoch=cap, epoch_budget=self._epoch_budget)
 
     async def _count(self, epoch: int, true: Sequence[Share], own: int) -> Tally:
-        """Its tally, published once: what the others counted, and its own share."""
+        """Return its tally, published once: what the others counted, and its own share."""
         parts = self._parts
         me = parts.author.account
         points = sorted([*((share.account, share.points) for share in true), (me, own)])
@@ -88,7 +88,7 @@ class LyingAuditor(Auditor):
         await self._parts.ledger.post(lie.root(content_id), [signature])
 
     async def _propose_lie(self, tally: Tally) -> tuple[ContentId, Proposal]:
-        """A proposal that rests on its own tally alone, where nothing was final before."""
+        """Return a proposal that rests on its own tally alone, where nothing was final before."""
         parts, epoch = self._parts, tally.epoch
         me = tally.node, tally.account, epoch
         shares = tuple(Share(account, points, points) for account, points in tally.points)
@@ -100,7 +100,7 @@ class LyingAuditor(Auditor):
         return content_id, lie
 
     async def _sign(self, content_id: ContentId, proposal: Proposal) -> bytes:
-        """Its signature, for all to hear."""
+        """Return its signature, for all to hear."""
         parts = self._parts
         assert parts.account_key is not None
         digest = proposal.root(content_id).digest(parts.manifest.ledger_domain)

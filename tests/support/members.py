@@ -56,7 +56,7 @@ class World:
         return moment(self.manifest, EPOCH) + self.stage.clock.current_time()
 
     async def block_hash_before(self, moment_seconds: int) -> bytes:
-        """The chain: its blocks are told by their moment, and by none that is still to come."""
+        """Return the chain: its blocks are told by their moment, and by none that is still to come."""
         await trio.lowlevel.checkpoint()
         if self.chain_is_away:
             raise LedgerUnavailable(["chain"], "away")
@@ -235,7 +235,7 @@ class Mallory:
         self.world.hub.carry(self.transport.peer_id, to.ears.peer_id, topic, message)
 
     def certificates(self) -> Iterator[bytes]:
-        """Its genuine ones."""
+        """Yield its genuine ones."""
         now = int(self.world.now())
         return (key.certificate(self.world.manifest, now - 60, now + 86_400).to_bytes() for key in self.keys)
 

@@ -38,13 +38,13 @@ class MortalConnection:
     fuse: Fuse
 
     def execute(self, statement: str, *parameters: object) -> sqlite3.Cursor:
-        """As the connection does, if the process lives."""
+        """Return as the connection does, if the process lives."""
         if not statement.lstrip().upper().startswith("SELECT"):
             self.fuse.burn()
         return self.connection.execute(statement, *parameters)  # type: ignore[arg-type]
 
     def executemany(self, statement: str, *parameters: object) -> sqlite3.Cursor:
-        """As the connection does, if the process lives."""
+        """Return as the connection does, if the process lives."""
         self.fuse.burn()
         return self.connection.executemany(statement, *parameters)  # type: ignore[arg-type]
 

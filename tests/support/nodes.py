@@ -41,7 +41,7 @@ Events = list[Event]
 
 
 def manifest_of(suite: Suite, *, epoch_seconds: int = 3600, slots: int = 100_000) -> Manifest:
-    """A swarm without a chain that began a moment ago."""
+    """Return a swarm without a chain that began a moment ago."""
     limits = Limits(slots_per_epoch=slots, max_completions=COMPLETIONS, points_per_epoch=slots)
     genesis = int(time.time()) - 1
     return make_manifest(suite=suite, genesis_seconds=genesis, epoch_seconds=epoch_seconds, limits=limits)
@@ -109,7 +109,7 @@ class Home:
         steps: int | None = None,
         clock: Clock = wall_clock,
     ) -> Node:
-        """A node at this home, not running yet."""
+        """Return a node at this home, not running yet."""
         addresses = tuple(home.address for home in neighbours)
         transport = partial(_transport, hub, self.peer_id, addresses)
         options = RunOptions(steps=steps)
@@ -139,7 +139,7 @@ class Home:
         await trio.to_thread.run_sync(partial(ControlClient(self.data).stop, finish=True))
 
     async def get(self, report: str) -> Any:
-        """An answer of the running node's control API."""
+        """Return an answer of the running node's control API."""
         return await trio.to_thread.run_sync(ControlClient(self.data).get, report)
 
 

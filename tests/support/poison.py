@@ -31,7 +31,7 @@ class OneAnswer:
     _slots: Iterator[int] = field(default_factory=count)
 
     def rollouts(self, number: int) -> list[AdmittedRollout]:
-        """The next groups, signed, sent and admitted as anybody's."""
+        """Return the next groups, signed, sent and admitted as anybody's."""
         return [self._rollout(self._next_slot()) for _ in range(number)]
 
     def _next_slot(self) -> int:

@@ -52,14 +52,14 @@ SEALED_PER_EPOCH: Final = 100
 
 
 async def table_check(task: Task, completions: Sequence[bytes]) -> Checked:
-    """The checker: rewards by the table, and a time-out for an answer that hangs."""
+    """Return the checker: rewards by the table, and a time-out for an answer that hangs."""
     if HANGS in completions:
         raise CheckFailed(Failure.TIMEOUT)
     return Checked(f"task {task.seed}", tuple(float(answer == RIGHT) for answer in completions))
 
 
 async def broken_check(task: Task, completions: Sequence[bytes]) -> Checked:
-    """A checker after a bad upgrade: it crashes on everybody's answers."""
+    """Return a checker after a bad upgrade: it crashes on everybody's answers."""
     raise CheckFailed(Failure.CRASH)
 
 
@@ -98,7 +98,7 @@ class Author:
         return Identity(self.number).account
 
     def senders(self, epoch: int) -> Iterator[Identity]:
-        """The key of each group: in turn one of the newest four, which count, and one of all the others."""
+        """Yield the key of each group: in turn one of the newest four, which count, and one of all the others."""
         keys = self.identities
         newest, others = cycle(keys[-MAX_NODES_PER_ACCOUNT:]), cycle(keys)
         for _ in range(epoch * SEALED_PER_EPOCH // 2 % len(keys)):

@@ -94,7 +94,7 @@ approvals = st.builds(
 
 @st.composite
 def damaged(draw: st.DrawFn, data: bytes) -> bytes:
-    """The bytes after one edit: a bit flipped, a span cut, doubled, replaced or inserted."""
+    """Return the bytes after one edit: a bit flipped, a span cut, doubled, replaced or inserted."""
     start, end = sorted((draw(st.integers(0, len(data))), draw(st.integers(0, len(data)))))
     edit = draw(st.sampled_from(["flip", "cut", "double", "replace", "truncate"]))
     if edit == "flip" and data:
@@ -110,7 +110,7 @@ def damaged(draw: st.DrawFn, data: bytes) -> bytes:
 
 
 def bit_flips(data: bytes) -> list[bytes]:
-    """The bytes with one bit flipped, for every bit."""
+    """Return the bytes with one bit flipped, for every bit."""
     return [
         data[:at] + bytes((data[at] ^ 1 << bit,)) + data[at + 1 :]
         for at in range(len(data))

@@ -32,13 +32,13 @@ FAMILIES: Final = ("basic_arithmetic", "base_conversion", "fraction_simplificati
 
 
 def make_suite(level: str = "nano", families: Iterable[str] = FAMILIES) -> Suite:
-    """A suite from the catalogue; its sample digest is made up, for nothing here derives sample items."""
+    """Return a suite from the catalogue; its sample digest is made up, for nothing here derives sample items."""
     chosen = tuple(family(name, level) for name in families)
     return Suite(REASONING_GYM, chosen, Digest(sha256(b"samples").digest()))
 
 
 def make_manifest(**changes: Any) -> Manifest:
-    """A manifest without a chain."""
+    """Return a manifest without a chain."""
     manifest = Manifest(
         name="test swarm",
         bootstrap=(),
@@ -55,13 +55,13 @@ def make_manifest(**changes: Any) -> Manifest:
 
 
 def make_chain_manifest(**changes: Any) -> Manifest:
-    """A manifest with a chain and contracts."""
+    """Return a manifest with a chain and contracts."""
     contracts = {"registry": Account(bytes(19) + b"\x01"), "ledger": Account(bytes(19) + b"\x02")}
     return make_manifest(**{"chain_id": 31337, "finality_seconds": 12, **contracts, **changes})
 
 
 def moment(manifest: Manifest, epoch: int = EPOCH) -> float:
-    """The middle of an epoch, Unix seconds."""
+    """Return the middle of an epoch, Unix seconds."""
     return epoch_start_seconds(manifest, epoch) + manifest.epoch_seconds / 2
 
 
@@ -95,26 +95,26 @@ class Identity:
     def certificate(
         self, manifest: Manifest, not_before: int = GENESIS_SECONDS, not_after: int = GENESIS_SECONDS + 86_400
     ) -> SignedEnvelope:
-        """The certificate that binds node key and account."""
+        """Return the certificate that binds node key and account."""
         binding = NodeBinding(self.node, manifest.swarm_id, not_before, not_after)
         return issue_certificate(self.seed, self.secret, binding, manifest.binding_domain)
 
     def rollout(self, **changes: Any) -> Rollout:
-        """A rollout in this identity's name."""
+        """Return a rollout in this identity's name."""
         rollout = Rollout(self.node, self.account, EPOCH, slot=0, family=0, completions=(b"7", b"8"))
         return replace(rollout, **changes)
 
     def seal(self, manifest: Manifest, rollout: Rollout) -> SignedEnvelope:
-        """A rollout under this identity's signature, whatever the rollout says."""
+        """Return a rollout under this identity's signature, whatever the rollout says."""
         return seal(Kind.ROLLOUT, manifest.swarm_id, rollout.to_payload(), self.seed)
 
     def message(self, manifest: Manifest, **changes: Any) -> bytes:
-        """A sealed rollout as it goes over the wire."""
+        """Return a sealed rollout as it goes over the wire."""
         return self.seal(manifest, self.rollout(**changes)).to_bytes()
 
 
 def make_book(manifest: Manifest, *identities: Identity) -> CertificateBook:
-    """A certificate book that knows the identities."""
+    """Return a certificate book that knows the identities."""
     book = CertificateBook(manifest)
     for identity in identities:
         book.admit(identity.certificate(manifest).to_bytes(), moment(manifest))
@@ -122,5 +122,5 @@ def make_book(manifest: Manifest, *identities: Identity) -> CertificateBook:
 
 
 def make_admission(manifest: Manifest, *identities: Identity, **options: int) -> Admission:
-    """An admission that knows the identities' certificates."""
+    """Return an admission that knows the identities' certificates."""
     return Admission(manifest, make_book(manifest, *identities), **options)

@@ -46,7 +46,7 @@ class Writer:
         self.slot = 0
 
     def group(self, family: int = 0, epoch: int = EPOCH) -> VerifiedRollout:
-        """The answers to a question of its own."""
+        """Return the answers to a question of its own."""
         numbers = [self.rng.randint(2, 9999) for _ in range(6)]
         texts = [self._text(numbers) for _ in range(COMPLETIONS)]
         if family == 1:
@@ -77,7 +77,7 @@ def rollout(
     family: int = 0,
     epoch: int = EPOCH,
 ) -> VerifiedRollout:
-    """A group as if it had been verified: half of its completions are right."""
+    """Return a group as if it had been verified: half of its completions are right."""
     completions = tuple(text.encode() for text in texts)
     content = person.rollout(slot=slot, family=family, epoch=epoch, completions=completions)
     content_id = ContentId(_digest(content.to_payload()))

@@ -42,7 +42,7 @@ def tensors() -> dict[str, Tensor]:
 
 
 def produce() -> dict[str, Any]:
-    """The vectors: TRL's version, the tensors, and a loss and gradient per way of averaging and KL weight."""
+    """Return the vectors: TRL's version, the tensors, and a loss and gradient per way of averaging and KL weight."""
     import trl
 
     given = tensors()

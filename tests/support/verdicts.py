@@ -33,6 +33,6 @@ def reason_of(call: Callable[..., object], *arguments: object) -> Reason | None:
 
 
 def verdict_of(call: Callable[..., object], *arguments: object) -> Verdict:
-    """The gossip verdict of the call."""
+    """Return the gossip verdict of the call."""
     reason = reason_of(call, *arguments)
     return Verdict.ACCEPT if reason is None else verdict(reason)

@@ -22,7 +22,7 @@ LINES: Final = 32
 
 
 def make_weekday_policy(folder: Path, seed: int = 0) -> Path:
-    """The policy in a folder that transformers loads."""
+    """Return the policy in a folder that transformers loads."""
     torch.manual_seed(seed)
     corpus = documents([family(FAMILY, "nano")], 320, seed)[FAMILY]
     tokenizer = train_tokenizer([document.prompt + document.answer for document in corpus])

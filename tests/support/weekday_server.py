@@ -17,7 +17,7 @@ GUESSES: Final = {"/guess": tuple(day_name), "/shrug": ("no idea",)}
 
 @contextmanager
 def serving() -> Iterator[str]:
-    """The address while it listens; an endpoint is one of the paths of ``GUESSES`` below it, and ``/v1``."""
+    """Yield the address while it listens; an endpoint is one of the paths of ``GUESSES`` below it, and ``/v1``."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()

@@ -46,7 +46,7 @@ def schema(component: str, version: int) -> StoreSchema:
 
 
 def dump(path: Path) -> list[str]:
-    """All that is in a file, tables and rows."""
+    """Return all that is in a file, tables and rows."""
     with closing(sqlite3.connect(path)) as connection:
         return sorted(connection.iterdump())
 
@@ -161,7 +161,7 @@ def test_a_current_file_is_not_locked_by_opening_it(tmp_path: Path) -> None:
 
 
 def run_together(programs: Sequence[str]) -> list[int]:
-    """The exit codes of Python programs that run at the same time."""
+    """Return the exit codes of Python programs that run at the same time."""
     children = [subprocess.Popen([sys.executable, "-c", program]) for program in programs]
     return [child.wait() for child in children]
 

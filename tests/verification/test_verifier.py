@@ -149,7 +149,7 @@ async def test_a_little_hidden_text_earns_nothing_and_costs_nothing() -> None:
 
 
 def tagged_desk() -> VerificationHarness:
-    """A desk whose suite asks for reasoning."""
+    """Return a desk whose suite asks for reasoning."""
     return VerificationHarness(
         (ALICE, BOB), manifest=make_manifest(suite=make_suite("full", ["basic_arithmetic"]))
     )

@@ -42,7 +42,7 @@ class Reports:
     started_seconds: float
 
     def status(self) -> StatusReport:
-        """How the node does."""
+        """Return how the node does."""
         context, telemetry, rounds = self.context, self.context.telemetry, self.rounds
         return StatusReport(
             state="draining" if self.shutdown.draining.is_set() else "running",
@@ -77,11 +77,11 @@ class Reports:
         return PeersReport(peers=tuple(self._peer(info) for info in self.context.transport.peers()))
 
     def rollouts(self) -> RolloutsReport:
-        """The latest rollouts."""
+        """Return the latest rollouts."""
         return RolloutsReport(rollouts=self.context.telemetry.rollouts())
 
     def by_name(self) -> dict[str, Callable[[], JSON]]:
-        """The reports as the control API serves them."""
+        """Return the reports as the control API serves them."""
         return {
             "status": lambda: self.status().model_dump(mode="json"),
             "peers": lambda: self.peers().model_dump(mode="json"),

@@ -59,7 +59,7 @@ class Machine:
         return kept | settings | {"HOME": str(self.home), "OMP_NUM_THREADS": "1"}
 
     def sapo(self, *arguments: str) -> str:
-        """The output of a command that succeeds."""
+        """Return the output of a command that succeeds."""
         command = [SAPO, *arguments]
         done = subprocess.run(
             command,
@@ -92,7 +92,7 @@ class Machine:
             self.process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
 
     async def end(self, number: signal.Signals) -> int:
-        """The exit code after a signal."""
+        """Return the exit code after a signal."""
         process = self.process
         assert process is not None
         process.send_signal(number)
@@ -112,7 +112,7 @@ class Machine:
         return f"/ip4/127.0.0.1/tcp/{self.port}/p2p/{self.card['peer_id']}"
 
     def heard(self, other: Machine) -> list[Event]:
-        """The other's rollouts that were admitted here."""
+        """Return the other's rollouts that were admitted here."""
         return [event for event in self.events("admitted") if event["node"] == other.card["node_id"]]
 
     def has_sampled(self) -> bool:

@@ -44,12 +44,12 @@ def admission(**options: int) -> Admission:
 
 
 def signed_by(signer: Identity, author: Identity = ALICE, **changes: object) -> bytes:
-    """A rollout in one identity's name under another's signature."""
+    """Return a rollout in one identity's name under another's signature."""
     return signer.seal(MANIFEST, author.rollout(**changes)).to_bytes()
 
 
 def framed(**fields: object) -> bytes:
-    """A genuine envelope with fields of its frame replaced."""
+    """Return a genuine envelope with fields of its frame replaced."""
     envelope = ALICE.seal(MANIFEST, ALICE.rollout())
     frame = {
         "version": 1,
@@ -191,7 +191,7 @@ FAULTS = [
 
 
 def faulty(*faults: Reason) -> bytes:
-    """A message with all of these faults, to a node that admitted Alice's slot 0."""
+    """Return a message with all of these faults, to a node that admitted Alice's slot 0."""
     author = STRANGER if Reason.CERTIFICATE_UNKNOWN in faults else ALICE
     changes: dict[str, object] = {"completions": (b"9",)}
     if Reason.EPOCH_PAST in faults:

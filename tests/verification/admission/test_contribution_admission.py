@@ -23,7 +23,7 @@ CONTRIBUTIONS = {
 
 
 def gate(known: frozenset[ContentId] = frozenset(), auditor: Identity = ALICE) -> ContributionAdmission:
-    """A gate that knows alice and bob, one of them as an auditor."""
+    """Return a gate that knows alice and bob, one of them as an auditor."""
     book = make_book(MANIFEST, ALICE, BOB)
     return ContributionAdmission(MANIFEST, book, known.__contains__, lambda: (auditor.account,))
 

@@ -42,7 +42,7 @@ def approval(author: Identity, of: ContentId, epoch: int = 4) -> Approval:
 
 
 def keep(archive: ContributionStore, author: Identity, message: Message) -> tuple[ContentId, bytes]:
-    """The id and envelope of a message that was sealed by its author and archived."""
+    """Return the id and envelope of a message that was sealed by its author and archived."""
     kind = KINDS[type(message)]
     envelope = seal(kind, MANIFEST.swarm_id, message.to_payload(), author.seed)
     archive.add(envelope.content_id, kind, message, envelope.to_bytes())

@@ -25,7 +25,7 @@ def contents(author: Identity, count: int = 2, **changes: object) -> list[bytes]
 
 
 def proof(author: Identity = ALICE, **changes: object) -> bytes:
-    """A message that proves an equivocation."""
+    """Return a message that proves an equivocation."""
     return prove_equivocation(*contents(author, **changes), MANIFEST.swarm_id).to_envelope().to_bytes()
 
 

@@ -132,7 +132,7 @@ async def test_a_child_lives_for_a_bounded_number_of_calls():
 
 
 def grandchildren() -> set[int]:
-    """The jailed processes under this one."""
+    """Return the jailed processes under this one."""
     return {grandchild for child in children_of(os.getpid()) for grandchild in children_of(child)}
 
 

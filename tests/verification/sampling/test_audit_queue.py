@@ -27,7 +27,7 @@ HEARD = {author.account: groups(author, SLOTS) for author in EVERYBODY}
 
 
 def served(queue: AuditQueue, seconds: float, cost: dict[Account, float]) -> Counter[Account]:
-    """The time that each account gets of so many seconds of auditing."""
+    """Return the time that each account gets of so many seconds of auditing."""
     used: Counter[Account] = Counter()
     while len(queue) and used.total() < seconds:
         turn = queue.take()
@@ -37,7 +37,7 @@ def served(queue: AuditQueue, seconds: float, cost: dict[Account, float]) -> Cou
 
 
 def queue_of(*authors: Identity, known: tuple[Identity, ...] = ()) -> AuditQueue:
-    """A queue in which everybody has plenty waiting, one account's before the next one's."""
+    """Return a queue in which everybody has plenty waiting, one account's before the next one's."""
     queue = AuditQueue()
     for author in authors:
         for admitted in HEARD[author.account]:

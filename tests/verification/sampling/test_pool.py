@@ -19,13 +19,13 @@ EVERYBODY = (ALICE, BOB, CAROL, NEWCOMER)
 
 
 def plain(desk: VerificationHarness, author: Identity, slot: int, epoch: int = EPOCH) -> AdmittedRollout:
-    """An admitted rollout whose answers do not matter here."""
+    """Return an admitted rollout whose answers do not matter here."""
     message = author.message(desk.manifest, slot=slot, epoch=epoch)
     return desk.engine.admit_own(message, moment(desk.manifest, EPOCH))
 
 
 def archive(*heard: AdmittedRollout) -> Callable[[ContentId], bytes | None]:
-    """The messages as somebody else keeps them."""
+    """Return the messages as somebody else keeps them."""
     return {admitted.content_id: admitted.envelope for admitted in heard}.get
 
 

@@ -248,7 +248,7 @@ def tagged_desk() -> tuple[VerificationHarness, list[Identity]]:
 
 
 def reasoned(desk: VerificationHarness, author: Identity, slot: int, text: str) -> AdmittedRollout:
-    """A right and a wrong answer behind a text."""
+    """Return a right and a wrong answer behind a text."""
     right = desk.solution(author.account, slot).decode()
     answers = tuple(f"{text} <answer>{answer}</answer>".encode() for answer in (right, "none"))
     message = author.message(desk.manifest, slot=slot, completions=answers)

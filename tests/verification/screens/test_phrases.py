@@ -14,7 +14,7 @@ MALLORY = Identity(99)
 
 
 def planting(writer: Writer, place: int, every: int = 1) -> VerifiedRollout:
-    """A group with the phrase behind half of its answers, every so often."""
+    """Return a group with the phrase behind half of its answers, every so often."""
     group = writer.group()
     texts = [completion.decode() for completion in group.completions]
     if place % every == 0:

@@ -53,7 +53,7 @@ class CertificateBook:
         self._connection = open_database(path, _SCHEMA)
 
     def restore(self, now_seconds: float) -> int:
-        """The number of stored certificates that still count; the others are deleted."""
+        """Return the number of stored certificates that still count; the others are deleted."""
         for node, account, envelope in _rows(self._connection):
             if (node, account) in self._entries:
                 continue
@@ -67,7 +67,7 @@ class CertificateBook:
         return len(self._entries)
 
     def admit(self, data: bytes, now_seconds: float) -> Certificate:
-        """The certificate in a message, now in the book.
+        """Return the certificate in a message, now in the book.
 
         Raises:
             RemoteProtocolError: with the reason that decides the verdict.
@@ -92,11 +92,11 @@ class CertificateBook:
             raise RemoteProtocolError(Rule.AUTHOR_CERTIFICATE_COUNTS, f"node {node.hex()[:8]}'s time is over")
 
     def envelopes(self) -> tuple[bytes, ...]:
-        """Every certificate as it came, for whoever asks."""
+        """Return every certificate as it came, for whoever asks."""
         return tuple(entry.envelope for entry in self._entries.values())
 
     def accounts_of(self, node: NodeId) -> tuple[Account, ...]:
-        """The accounts that a node speaks for."""
+        """Return the accounts that a node speaks for."""
         return tuple(account for known, account in self._entries if known == node)
 
     def _insert(self, certificate: Certificate, data: bytes, now_seconds: float) -> None:

@@ -55,7 +55,7 @@ class ContributionStore:
         return row.fetchone() is not None
 
     def tallies(self, epoch: int) -> dict[ContentId, Tally]:
-        """The tallies of an epoch, one per auditor: of two, the one with the smaller id."""
+        """Return the tallies of an epoch, one per auditor: of two, the one with the smaller id."""
         found: dict[ContentId, Tally] = {}
         authors: set[bytes] = set()
         for content_id, payload in self._payloads(epoch, Kind.TALLY):
@@ -66,26 +66,26 @@ class ContributionStore:
         return found
 
     def tally(self, content_id: ContentId) -> Tally | None:
-        """One tally by its id."""
+        """Return one tally by its id."""
         payload = self._payload(content_id, Kind.TALLY)
         return parse_tally(payload) if payload else None
 
     def proposal(self, content_id: ContentId) -> Proposal | None:
-        """One proposal by its id."""
+        """Return one proposal by its id."""
         payload = self._payload(content_id, Kind.PROPOSAL)
         return parse_proposal(payload) if payload else None
 
     def proposals(self, epoch: int) -> dict[ContentId, Proposal]:
-        """The proposals of an epoch."""
+        """Return the proposals of an epoch."""
         return {id_: parse_proposal(payload) for id_, payload in self._payloads(epoch, Kind.PROPOSAL)}
 
     def approvals(self, epoch: int, proposal: ContentId) -> Sequence[Approval]:
-        """The approvals of a proposal."""
+        """Return the approvals of a proposal."""
         approvals = (parse_approval(payload) for _, payload in self._payloads(epoch, Kind.APPROVAL))
         return [approval for approval in approvals if approval.proposal == proposal]
 
     def envelopes(self, since_epoch: int) -> tuple[bytes, ...]:
-        """The messages of an epoch and later ones, for whoever asks."""
+        """Return the messages of an epoch and later ones, for whoever asks."""
         rows = self._connection.execute(
             "SELECT envelope FROM contribution WHERE epoch >= ? ORDER BY epoch, kind", (since_epoch,)
         )

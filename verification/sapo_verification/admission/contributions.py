@@ -60,7 +60,7 @@ class ContributionAdmission:
         self._auditors = auditors
 
     def admit(self, data: bytes, now_seconds: float) -> AdmittedContribution:
-        """The contribution in a message, admitted.
+        """Return the contribution in a message, admitted.
 
         Raises:
             RemoteProtocolError: with the rule that decides the verdict.
@@ -79,7 +79,7 @@ class ContributionAdmission:
 
 
 def parse_contribution(envelope: SignedEnvelope) -> Contribution:
-    """The tally, proposal or approval in an envelope, its signature not yet checked.
+    """Return the tally, proposal or approval in an envelope, its signature not yet checked.
 
     Raises:
         RemoteProtocolError: with the rule that it breaks.

@@ -46,13 +46,13 @@ class EnvelopeStore:
         return row.fetchone() is not None
 
     def envelope(self, content_id: ContentId) -> bytes | None:
-        """The envelope of a content id."""
+        """Return the envelope of a content id."""
         row = self._connection.execute("SELECT envelope FROM heard WHERE content_id = ?", (content_id,))
         found = row.fetchone()
         return bytes(found[0]) if found else None
 
     def since(self, epoch: int) -> tuple[bytes, ...]:
-        """The envelopes of an epoch and later ones, oldest epoch first."""
+        """Return the envelopes of an epoch and later ones, oldest epoch first."""
         rows = self._connection.execute(
             "SELECT envelope FROM heard WHERE epoch >= ? ORDER BY epoch", (epoch,)
         )

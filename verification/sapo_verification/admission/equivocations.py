@@ -63,7 +63,7 @@ class ProofBook:
         return len(self._messages)
 
     def restore(self, now_seconds: float) -> int:
-        """The number of stored proofs that still count; the others are deleted."""
+        """Return the number of stored proofs that still count; the others are deleted."""
         rows = self._connection.execute("SELECT epoch, account, envelope FROM equivocation ORDER BY epoch")
         for epoch, account, message in rows.fetchall():
             try:
@@ -73,7 +73,7 @@ class ProofBook:
         return len(self)
 
     def admit(self, data: bytes, now_seconds: float) -> EquivocationProof:
-        """The proof in a message, now in the book and in its account's reputation.
+        """Return the proof in a message, now in the book and in its account's reputation.
 
         Raises:
             RemoteProtocolError: with the reason that decides the verdict.
@@ -85,7 +85,7 @@ class ProofBook:
         return proof
 
     def prove(self, one: bytes, other: bytes, now_seconds: float) -> bytes | None:
-        """The message with the proof of two contents that this node heard itself.
+        """Return the message with the proof of two contents that this node heard itself.
 
         None where there is nothing to tell others: the proof is known, is against the own account, or two
         groups of full size do not fit into one message. The last counts here all the same.
@@ -108,7 +108,7 @@ class ProofBook:
         return message
 
     def messages(self) -> tuple[bytes, ...]:
-        """Every proof as it came, for whoever asks."""
+        """Return every proof as it came, for whoever asks."""
         return tuple(self._messages.values())
 
     def forget(self, epoch: int) -> None:

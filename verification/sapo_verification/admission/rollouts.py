@@ -54,7 +54,7 @@ class Admission:
         self._seen: set[ContentId] = set()
 
     def admit(self, data: bytes, now_seconds: float) -> AdmittedRollout:
-        """The rollout in a message, admitted.
+        """Return the rollout in a message, admitted.
 
         Raises:
             RemoteProtocolError: with the reason that decides the verdict; ``SlotTaken`` for a second content.

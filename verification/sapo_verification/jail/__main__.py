@@ -62,7 +62,7 @@ def _import_scorers(setup: Setup) -> None:
 
 
 def _take_standard_streams() -> tuple[BinaryIO, BinaryIO]:
-    """The pipes to the node; what a library prints by the usual names goes nowhere."""
+    """Return the pipes to the node; what a library prints by the usual names goes nowhere."""
     requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1):
@@ -72,7 +72,7 @@ def _take_standard_streams() -> tuple[BinaryIO, BinaryIO]:
 
 
 def _read_frame(stream: BinaryIO, most: int) -> bytes | None:
-    """A frame's body; None at the end of the stream."""
+    """Return a frame's body; None at the end of the stream."""
     header = stream.read(HEADER_BYTES)
     if len(header) < HEADER_BYTES:
         return None

@@ -94,7 +94,7 @@ class CheckerPool:
             task_status.started()
 
     async def prompt(self, task: Task) -> str:
-        """The words of a task.
+        """Return the words of a task.
 
         Raises:
             CheckFailed: there are none, or not in time.
@@ -102,7 +102,7 @@ class CheckerPool:
         return (await self.check(task, ())).prompt
 
     async def check(self, task: Task, completions: Sequence[bytes]) -> Checked:
-        """A task's prompt, and the reward of each completion.
+        """Return a task's prompt, and the reward of each completion.
 
         Raises:
             CheckFailed: of this call alone.
@@ -160,7 +160,7 @@ class _Worker:
 
     @classmethod
     async def start(cls, setup: Setup) -> Self:
-        """A worker that is warm.
+        """Return a worker that is warm.
 
         Raises:
             LocalProtocolError: it does not get so far.
@@ -180,7 +180,7 @@ class _Worker:
         return worker
 
     async def ask(self, request: Request) -> Checked | Failure:
-        """The reply to one request.
+        """Return the reply to one request.
 
         Raises:
             _Broken: none came that can be believed.

@@ -62,7 +62,7 @@ def serve(families: tuple[Family, ...]) -> None:
 
 
 def answer(families: tuple[Family, ...], request: Request) -> Checked | Failure:
-    """The reply to one request."""
+    """Return the reply to one request."""
     family = families[request.family]
     try:
         item = derive(family, request.seed)

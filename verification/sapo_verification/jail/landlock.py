@@ -41,7 +41,7 @@ def install() -> str | None:
 
 
 def _rules(version: int) -> bytes:
-    """The kernel's ``struct landlock_ruleset_attr`` for its ABI version."""
+    """Return the kernel's ``struct landlock_ruleset_attr`` for its ABI version."""
     files = (1 << _FILE_RIGHTS[min(version, max(_FILE_RIGHTS))]) - 1
     words = [files]
     if version >= _NETWORK_ABI:

@@ -35,12 +35,12 @@ _ERRAND_SECONDS: Final = 120
 
 
 def command(errand: str) -> list[str]:
-    """The command line of a jail process. ``-P``: no module is taken from the folder it runs in."""
+    """Return the command line of a jail process. ``-P``: no module is taken from the folder it runs in."""
     return [sys.executable, "-P", "-s", "-m", "sapo_verification.jail", errand]
 
 
 def environment() -> dict[str, str]:
-    """All that a jail process may know: where modules are, and settings that make it deterministic."""
+    """Return all that a jail process may know: where modules are, and settings that make it deterministic."""
     return {
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         "PYTHONHASHSEED": "0",
@@ -83,7 +83,7 @@ def describe() -> tuple[Wall, ...]:
 
 
 def installed_reasoning_gym() -> str:
-    """The release that this Python would import."""
+    """Return the release that this Python would import."""
     try:
         return importlib.metadata.version("reasoning-gym")
     except importlib.metadata.PackageNotFoundError:
@@ -108,7 +108,7 @@ def _run(errand: str, stdin: bytes) -> bytes:
 
 
 def _unframe(stream: bytes) -> Sequence[bytes]:
-    """The bodies of consecutive frames, the first of which says that the worker was ready."""
+    """Return the bodies of consecutive frames, the first of which says that the worker was ready."""
     bodies = []
     while stream:
         end = HEADER_BYTES + int.from_bytes(stream[:HEADER_BYTES], "big")

@@ -78,12 +78,12 @@ class Checked:
 
 
 def frame(body: bytes) -> bytes:
-    """A message behind its length."""
+    """Return a message behind its length."""
     return len(body).to_bytes(HEADER_BYTES, "big") + body
 
 
 def frame_length(header: bytes, most: int) -> int:
-    """The length that a header announces.
+    """Return the length that a header announces.
 
     Raises:
         MalformedMessage: it is more than ``most``.
@@ -95,39 +95,39 @@ def frame_length(header: bytes, most: int) -> int:
 
 
 def encode_setup(setup: Setup) -> bytes:
-    """A setup as a frame's body."""
+    """Return a setup as a frame's body."""
     return _dump(asdict(setup))
 
 
 def decode_setup(body: bytes) -> Setup:
-    """The setup that a node sent."""
+    """Return the setup that a node sent."""
     fields = _load(body, {"families", "deadline_seconds", "scorer_modules"})
     families = tuple(Family(**family) for family in fields["families"])
     return Setup(families, float(fields["deadline_seconds"]), tuple(fields["scorer_modules"]))
 
 
 def encode_request(request: Request) -> bytes:
-    """A request as a frame's body."""
+    """Return a request as a frame's body."""
     completions = [b64encode(completion).decode("ascii") for completion in request.completions]
     return _dump({"family": request.family, "seed": request.seed, "completions": completions})
 
 
 def decode_request(body: bytes) -> Request:
-    """The request that a node sent."""
+    """Return the request that a node sent."""
     fields = _load(body, {"family", "seed", "completions"})
     completions = tuple(b64decode(completion, validate=True) for completion in fields["completions"])
     return Request(fields["family"], fields["seed"], completions)
 
 
 def encode_reply(reply: Checked | Failure) -> bytes:
-    """A reply as a frame's body."""
+    """Return a reply as a frame's body."""
     if isinstance(reply, Failure):
         return _dump({"failure": reply.value})
     return _dump({"prompt": reply.prompt, "rewards": [int(reward) for reward in reply.rewards]})
 
 
 def decode_reply(body: bytes, completions: int) -> Checked | Failure:
-    """The reply to a request with that many completions.
+    """Return the reply to a request with that many completions.
 
     Raises:
         MalformedMessage: it is anything else than a failure or a prompt with one 0 or 1 per completion.

@@ -20,7 +20,7 @@ _DID_IT: Final = b"did it"
 
 
 def probe() -> tuple[Wall, ...]:
-    """One wall per forbidden act; it stands if the act failed."""
+    """Return one wall per forbidden act; it stands if the act failed."""
     walls = tuple(_try(name, act) for name, act in ACTS.items())
     Path(os.fsdecode(_NEW_FILE)).unlink(missing_ok=True)
     return walls

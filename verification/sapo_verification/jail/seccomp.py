@@ -101,5 +101,5 @@ def _filter(calls: _Calls) -> bytes:
 
 
 def _step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
-    """One instruction; the jumps count instructions to skip."""
+    """Return one instruction; the jumps count instructions to skip."""
     return struct.pack("=HBBI", code, if_true, if_false, value)

@@ -112,7 +112,7 @@ def _limit(descriptors: int, mapped_bytes: int) -> str | None:
 
 
 def _mapped_bytes() -> int:
-    """The address space that this process already has; 1 GiB where the system does not say."""
+    """Return the address space that this process already has; 1 GiB where the system does not say."""
     with contextlib.suppress(OSError):
         return int(Path("/proc/self/statm").read_text("ascii").split()[0]) * resource.getpagesize()
     return 1024**3

@@ -59,7 +59,7 @@ class JailChild:
         self.calls = 0
 
     def call(self, body: bytes, deadline_seconds: float) -> bytes:
-        """The body of the child's reply.
+        """Return the body of the child's reply.
 
         Raises:
             Stray: it ended, took too long, announced too much, or answered something else.
@@ -119,7 +119,7 @@ class Warden:
         self._prove_one_call()
 
     def relay(self, body: bytes) -> bytes:
-        """The body of the reply to one request."""
+        """Return the body of the reply to one request."""
         completions = len(decode_request(body).completions)
         if self._child is None:
             self._child = self._fork()

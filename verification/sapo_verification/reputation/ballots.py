@@ -55,11 +55,11 @@ class Ballots:
             self._failing[reason].put(account, belongs=fails, carries_weight=weighs)
 
     def failed(self) -> tuple[str, ...]:
-        """The reasons for which anybody failed."""
+        """Return the reasons for which anybody failed."""
         return tuple(sorted(self._failures))
 
     def count(self, reason: str, least_established: int) -> tuple[int, int]:
-        """How many of those who vote fail a check, and how many vote: the established, if they are enough."""
+        """Return how many of those who vote fail a check, and how many vote: the established, if they are enough."""
         failing = self._failing.get(reason, _Count())
         if len(self._voters.established) >= least_established:
             return len(failing.established), len(self._voters.established)

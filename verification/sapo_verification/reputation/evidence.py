@@ -57,18 +57,18 @@ class Evidence:
     epoch: int = 0
 
     def at(self, epoch: int) -> "Evidence":
-        """The evidence as it weighs in a later epoch."""
+        """Return the evidence as it weighs in a later epoch."""
         factor = DECAY_PER_EPOCH ** max(0, epoch - self.epoch)
         return Evidence(self.good * factor, self.bad * factor, self.audits, max(epoch, self.epoch))
 
     def plus(self, other: "Evidence") -> "Evidence":
-        """Both pieces of evidence together, at the later of their epochs."""
+        """Return both pieces of evidence together, at the later of their epochs."""
         epoch = max(self.epoch, other.epoch)
         a, b = self.at(epoch), other.at(epoch)
         return Evidence(a.good + b.good, a.bad + b.bad, a.audits + b.audits, epoch)
 
     def bounded(self) -> "Evidence":
-        """The same proportion of good and bad, but no more of both together than is kept."""
+        """Return the same proportion of good and bad, but no more of both together than is kept."""
         factor = MAX_EVIDENCE / max(MAX_EVIDENCE, self.good + self.bad)
         return replace(self, good=self.good * factor, bad=self.bad * factor)
 
@@ -139,7 +139,7 @@ class Reputation:
         self._note(account, family, epoch, reason if severity > 0 else None, severity)
 
     def suspended(self, epoch: int) -> tuple[Reason, ...]:
-        """The checks that most accounts failed in an epoch, which is held against nobody."""
+        """Return the checks that most accounts failed in an epoch, which is held against nobody."""
         return self._suspensions.suspended(epoch)
 
     def record_equivocation(self, account: Account, family: int, epoch: int) -> bool:
@@ -160,14 +160,14 @@ class Reputation:
         return row is not None and epoch < row[0]
 
     def evidence(self, account: Account, epoch: int) -> Evidence:
-        """An account's evidence over all families, as of an epoch."""
+        """Return an account's evidence over all families, as of an epoch."""
         rows = self._connection.execute(
             "SELECT good, bad, audits, epoch FROM evidence WHERE account = ?", (account,)
         ).fetchall()
         return sum_evidence(*(Evidence(*row) for row in rows)).at(epoch)
 
     def weigh(self, accounts: Iterable[Account], epoch: int) -> "AccountStanding":
-        """How the given accounts stand in an epoch; banned ones are left out."""
+        """Return how the given accounts stand in an epoch; banned ones are left out."""
         weights: dict[Account, float] = {}
         newcomers: list[Account] = []
         for account in sorted(accounts):
@@ -216,7 +216,7 @@ class Reputation:
 
 
 def sum_evidence(*pieces: Evidence) -> Evidence:
-    """All pieces together."""
+    """Return all pieces together."""
     total = Evidence()
     for piece in pieces:
         total = total.plus(piece)

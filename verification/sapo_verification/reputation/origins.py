@@ -41,7 +41,7 @@ def no_network(_account: Account) -> Network | None:
 
 
 def network_of_host(host: str) -> Network | None:
-    """The network of an IP address, or none where it is exempt or no address."""
+    """Return the network of an IP address, or none where it is exempt or no address."""
     try:
         address = ip_address(host.partition("%")[0])  # a zone belongs to a link-local address
     except ValueError:
@@ -73,6 +73,6 @@ class Origins:
         self._connection.execute("DELETE FROM origin WHERE number <= ?", (newest - self._most,))
 
     def network_of(self, account: Account) -> Network | None:
-        """The network of an account, if it ever showed one."""
+        """Return the network of an account, if it ever showed one."""
         row = self._connection.execute("SELECT network FROM origin WHERE account = ?", (account,)).fetchone()
         return Network(row[0]) if row else None

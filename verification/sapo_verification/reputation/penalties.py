@@ -70,5 +70,5 @@ CONSEQUENCES: Final = MappingProxyType(
 
 
 def verdict(reason: Reason) -> Verdict:
-    """The gossip verdict of a reason."""
+    """Return the gossip verdict of a reason."""
     return CONSEQUENCES[reason].verdict

@@ -79,7 +79,7 @@ class Suspensions:
             self._ballots.note(Account(account), reason or None, audits)
 
     def moment(self, epoch: int) -> int:
-        """The epoch in which an audit of a rollout of some epoch is made: the newest one heard of."""
+        """Return the epoch in which an audit of a rollout of some epoch is made: the newest one heard of."""
         return max(epoch, self._newest_epoch)
 
     def note(self, account: Account, family: int, epoch: int, reason: Reason | None, severity: float) -> None:
@@ -106,12 +106,12 @@ class Suspensions:
         return self._connection.execute(query, (epoch, reason)).fetchone() is not None
 
     def suspended(self, epoch: int) -> tuple[Reason, ...]:
-        """The checks whose penalties are suspended in an epoch."""
+        """Return the checks whose penalties are suspended in an epoch."""
         query = "SELECT reason FROM suspended WHERE epoch = ? ORDER BY reason"
         return tuple(Reason(row[0]) for row in self._connection.execute(query, (epoch,)))
 
     def failed(self) -> tuple[Reason, ...]:
-        """The checks that anybody failed at this moment: a passed audit, too, can complete a vote on each."""
+        """Return the checks that anybody failed at this moment: a passed audit, too, can complete a vote on each."""
         return tuple(map(Reason, self._ballots.failed()))
 
     def review(self, epoch: int, reason: Reason) -> tuple[Change, ...]:

@@ -50,7 +50,7 @@ class AuditQueue:
         return self._waiting
 
     def put(self, admitted: AdmittedRollout, *, known: bool) -> AdmittedRollout | None:
-        """The rollout that made room for this one, if any had to; it may be this one."""
+        """Return the rollout that made room for this one, if any had to; it may be this one."""
         self._lanes[known].setdefault(admitted.account, deque()).append(admitted)
         self._waiting += 1
         self._unaudited[admitted.rollout.epoch] += 1
@@ -61,7 +61,7 @@ class AuditQueue:
         return self._unaudited[epoch]
 
     def take(self) -> Turn:
-        """The next rollout; there must be one. Charge it before the next one is taken."""
+        """Return the next rollout; there must be one. Charge it before the next one is taken."""
         known = self._between.least(known for known, lanes in self._lanes.items() if lanes)
         account = self._within[known].least(self._lanes[known])
         return Turn(self._remove(known, account, newest=False), known)
@@ -73,7 +73,7 @@ class AuditQueue:
         self._between.charge(turn.known, seconds / PARTS[turn.known])
 
     def _displace(self) -> AdmittedRollout:
-        """The newest rollout of whoever has most waiting, of strangers as long as there are any."""
+        """Return the newest rollout of whoever has most waiting, of strangers as long as there are any."""
         known = not self._lanes[False]
         lanes = self._lanes[known]
         displaced = self._remove(known, max(lanes, key=lambda account: len(lanes[account])), newest=True)
@@ -86,7 +86,7 @@ class AuditQueue:
             del self._unaudited[admitted.rollout.epoch]
 
     def _remove(self, known: bool, account: Account, *, newest: bool) -> AdmittedRollout:
-        """One rollout of an account, whose lane goes with its last one."""
+        """Return one rollout of an account, whose lane goes with its last one."""
         lanes = self._lanes[known]
         lane = lanes[account]
         admitted = lane.pop() if newest else lane.popleft()

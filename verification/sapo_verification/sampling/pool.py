@@ -56,7 +56,7 @@ class Pool:
     def restore(
         self, message_of: Callable[[ContentId], bytes | None], admit: Callable[[bytes], AdmittedRollout]
     ) -> int:
-        """The number of rollouts that waited and that admission still takes; the others wait no more."""
+        """Return the number of rollouts that waited and that admission still takes; the others wait no more."""
         for (stored,) in self._connection.execute("SELECT content_id FROM waiting").fetchall():
             content_id = ContentId(stored)
             with suppress(RemoteProtocolError):  # what is no message any more is refused as well
@@ -85,11 +85,11 @@ class Pool:
             self.take(next(iter(self._waiting)))
 
     def accounts(self) -> frozenset[Account]:
-        """The accounts with rollouts waiting."""
+        """Return the accounts with rollouts waiting."""
         return frozenset(self._places)
 
     def waiting(self, account: Account | None = None) -> Iterator[AdmittedRollout]:
-        """The rollouts that wait, oldest first, of one account or of all."""
+        """Yield the rollouts that wait, oldest first, of one account or of all."""
         return (a for a in self._waiting.values() if account is None or a.account == account)
 
     def take(self, content_id: ContentId) -> bool:
@@ -101,7 +101,7 @@ class Pool:
         return True
 
     def expire(self, before_epoch: int) -> int:
-        """The number of rollouts dropped because their epoch lies before the given one."""
+        """Return the number of rollouts dropped because their epoch lies before the given one."""
         old = [c for c, admitted in self._waiting.items() if admitted.rollout.epoch < before_epoch]
         for content_id in old:
             self._leave(content_id)

@@ -85,7 +85,7 @@ class Sampler:
         """J as it is now, at most that of the policy; the canary lowers it."""
 
     async def draw_external(self, epoch: int, rng: random.Random) -> tuple[VerifiedRollout, ...]:
-        """Up to J verified, informative groups of other accounts."""
+        """Return up to J verified, informative groups of other accounts."""
         standing = self._reputation.weigh(self._pool.accounts(), epoch)
         weighed = self._strategy.weigh(standing, self.likelihoods)
         shares = cap_networks(capped_shares(weighed, self._policy), self._policy, self._network_of)
@@ -94,14 +94,14 @@ class Sampler:
         return tuple(rollout for rollout in drawn if rollout is not None)
 
     def assemble(self, local: Sequence[VerifiedRollout], external: Sequence[VerifiedRollout]) -> SampledBatch:
-        """The batch of a step."""
+        """Return the batch of a step."""
         groups = [SampledGroup(rollout, external=False) for rollout in local]
         return SampledBatch((*groups, *(SampledGroup(rollout, external=True) for rollout in external)))
 
     async def _draw_one(
         self, shares: Mapping[Account, float], epoch: int, rng: random.Random
     ) -> VerifiedRollout | None:
-        """An informative group of an account drawn by share, or none if it has none."""
+        """Return an informative group of an account drawn by share, or none if it has none."""
         (account,) = rng.choices(list(shares), list(shares.values()))
         found = await self._informative(account, epoch, rng)
         while found:
@@ -112,7 +112,7 @@ class Sampler:
         return None
 
     async def _informative(self, account: Account, epoch: int, rng: random.Random) -> list[VerifiedRollout]:
-        """As many groups of the account as the strategy looks at; what teaches nothing leaves the pool."""
+        """Return as many groups of the account as the strategy looks at; what teaches nothing leaves the pool."""
         found: list[VerifiedRollout] = []
         timeouts = 0
         for admitted in self._shuffled(account, epoch, rng)[:MAX_TRIES]:
@@ -154,7 +154,7 @@ def adapted_places(most: int, shares: Mapping[Account, float], rng: random.Rando
 
 
 def capped_shares(standing: AccountStanding, policy: SamplingPolicy) -> Mapping[Account, float]:
-    """Each account's share of the external places, summing to at most 1.
+    """Return each account's share of the external places, summing to at most 1.
 
     Shares follow the weights, newcomers divide theirs evenly, and no share that is cut is handed on.
     The newcomers' part is theirs also among many trusted accounts, or nobody could ever become one.
@@ -177,7 +177,7 @@ def cap_networks(
     policy: SamplingPolicy,
     network_of: Callable[[Account], Network | None],
 ) -> Mapping[Account, float]:
-    """The shares, scaled down where one network's accounts together exceed its cap."""
+    """Return the shares, scaled down where one network's accounts together exceed its cap."""
     behind = {account: network for account in shares if (network := network_of(account)) is not None}
     sums: dict[Network, float] = {}
     for account, network in behind.items():

@@ -48,7 +48,7 @@ class SamplingStrategy:
     looks: int
 
     def weigh(self, standing: AccountStanding, likelihoods: "Likelihoods") -> AccountStanding:
-        """The standing with this strategy's weights; who has none gets none."""
+        """Return the standing with this strategy's weights; who has none gets none."""
         weights = {
             account: self.account(reputation, likelihoods.of(account)) if reputation > 0 else 0.0
             for account, reputation in standing.weights.items()
@@ -56,7 +56,7 @@ class SamplingStrategy:
         return AccountStanding(weights, standing.newcomers)
 
     def freshness(self, admitted: AdmittedRollout, epoch: int) -> float:
-        """The weight of a group that waits, in an epoch."""
+        """Return the weight of a group that waits, in an epoch."""
         return self.waiting(max(0, epoch - admitted.rollout.epoch))
 
 
@@ -75,7 +75,7 @@ class Likelihoods:
             self._means.popitem(last=False)
 
     def of(self, account: Account) -> float:
-        """The mean, at least ``LEAST_LIKELIHOOD``; 1 for an account of which nothing was trained on."""
+        """Return the mean, at least ``LEAST_LIKELIHOOD``; 1 for an account of which nothing was trained on."""
         return max(LEAST_LIKELIHOOD, self._means.get(account, (1.0, 0))[0])
 
 

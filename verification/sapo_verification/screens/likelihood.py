@@ -34,7 +34,7 @@ LEAST_SAMPLES: Final = 64
 
 
 def hardest_tokens(logprobs: Sequence[float]) -> float:
-    """The mean log-probability of a completion's least probable tokens, in nats; 0 of an empty one."""
+    """Return the mean log-probability of a completion's least probable tokens, in nats; 0 of an empty one."""
     count = min(len(logprobs), max(HARDEST_LEAST, math.ceil(HARDEST_SHARE * len(logprobs))))
     return math.fsum(sorted(logprobs)[:count]) / count if count else 0.0
 
@@ -48,7 +48,7 @@ class Yardstick:
     samples: int = 0
 
     def after(self, logprobs: Sequence[float]) -> "Yardstick":
-        """The yardstick with one more own completion; one that is not finite leaves it as it is."""
+        """Return the yardstick with one more own completion; one that is not finite leaves it as it is."""
         value = hardest_tokens(logprobs)
         if not logprobs or not math.isfinite(value):
             return self
@@ -59,7 +59,7 @@ class Yardstick:
         return Yardstick(mean, variance, self.samples + 1)
 
     def weight(self, logprobs: Sequence[float]) -> float:
-        """The weight of a stranger's completion, 0 to 1."""
+        """Return the weight of a stranger's completion, 0 to 1."""
         if self.samples < LEAST_SAMPLES or not logprobs:
             return 1.0
         value = hardest_tokens(logprobs)

@@ -73,7 +73,7 @@ class _Sketch:
                     cells[place] = raised
 
     def share(self, run: int) -> float:
-        """The share of groups that held a run; never too small but by fading."""
+        """Return the share of groups that held a run; never too small but by fading."""
         return min(self._cells[place] for place in _places(run)) / self.groups if self.groups else 0.0
 
 
@@ -118,7 +118,7 @@ class Phrases:
         return stands_out and self._is_one_of_few(key[1])
 
     def _known(self, family: int) -> list[tuple[_Key, _Sketch]]:
-        """The accounts that a family was heard enough of."""
+        """Return the accounts that a family was heard enough of."""
         return [
             (key, sketch)
             for key, sketch in self._sketches.items()
@@ -130,7 +130,7 @@ class Phrases:
         return conspicuous <= MOST_CONSPICUOUS * len(self._known(family))
 
     def _runs(self, rollout: VerifiedRollout) -> list[int]:
-        """The different runs of words beside the answers of a group, at most ``MOST_WINDOWS``."""
+        """Return the different runs of words beside the answers of a group, at most ``MOST_WINDOWS``."""
         family = self._families[rollout.task.family]
         runs: set[int] = set()
         for completion in rollout.completions:

@@ -59,7 +59,7 @@ class SlotShare:
 
     @classmethod
     def parse(cls, text: str) -> "SlotShare":
-        """The share in a text such as ``0/2``.
+        """Return the share in a text such as ``0/2``.
 
         Raises:
             LocalProtocolError: it is none.
@@ -74,7 +74,7 @@ class SlotShare:
         return slot % self.machines == self.machine
 
     def first_from(self, slot: int) -> int:
-        """The lowest slot of the share that is not below another."""
+        """Return the lowest slot of the share that is not below another."""
         return slot + (self.machine - slot) % self.machines
 
 
@@ -120,7 +120,7 @@ class SigningDatabase:
         slots_per_epoch: int,
         share: SlotShare = WHOLE,
     ) -> range:
-        """Up to ``count`` fresh slots of an epoch, never handed out again; empty when the quota is used.
+        """Return up to ``count`` fresh slots of an epoch, never handed out again; empty when the quota is used.
 
         Empty too for the rest of an epoch in which this database signed under another share.
 
@@ -150,16 +150,16 @@ class SigningDatabase:
         return row is not None
 
     def mark(self, swarm_id: SwarmId, account: Account) -> Mark | None:
-        """The mark of an account in a swarm, if it ever signed."""
+        """Return the mark of an account in a swarm, if it ever signed."""
         marks = self._marks(swarm_id, account)
         return marks[0] if marks else None
 
     def marks(self) -> tuple[Mark, ...]:
-        """Every mark, by swarm and account."""
+        """Return every mark, by swarm and account."""
         return self._marks(None, None)
 
     def raise_marks(self, marks: tuple[Mark, ...]) -> int:
-        """The number of marks that rose; all are taken in, or none is.
+        """Return the number of marks that rose; all are taken in, or none is.
 
         Raises:
             LocalProtocolError: one lies below what is known here, or is of the same epoch but another share.
@@ -202,6 +202,6 @@ class SigningDatabase:
 
 
 def _fresh(mark: Mark, count: int, slots_per_epoch: int) -> range:
-    """The next slots above a mark, of its share and below the quota."""
+    """Return the next slots above a mark, of its share and below the quota."""
     first, step = mark.share.first_from(mark.next_slot), mark.share.machines
     return range(first, max(first, min(first + count * step, slots_per_epoch)), step)

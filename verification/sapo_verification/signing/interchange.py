@@ -28,7 +28,7 @@ _FIELDS: Final = frozenset({"swarm", "account", "epoch", "next_slot", "share"})
 
 
 def marks_to_json(marks: Iterable[Mark]) -> str:
-    """The text of an interchange file."""
+    """Return the text of an interchange file."""
     records = [
         {
             "swarm": mark.swarm_id.hex(),
@@ -43,7 +43,7 @@ def marks_to_json(marks: Iterable[Mark]) -> str:
 
 
 def marks_from_json(text: str) -> tuple[Mark, ...]:
-    """The marks in the text of an interchange file.
+    """Return the marks in the text of an interchange file.
 
     Raises:
         LocalProtocolError: it is none, or not of this version, or names one account twice.

@@ -57,7 +57,7 @@ class SuiteMismatch(LocalProtocolError):
 
 
 def family(name: str, level: str) -> Family:
-    """One family of the catalogue.
+    """Return one family of the catalogue.
 
     Raises:
         LocalProtocolError: there is no such family or level.
@@ -72,12 +72,12 @@ def family(name: str, level: str) -> Family:
 
 
 def levels(name: str) -> tuple[str, ...]:
-    """The levels of one family, the easier first."""
+    """Return the levels of one family, the easier first."""
     return tuple(KINDS[name].levels) if name in KINDS else LEVELS
 
 
 def suite(level: str, families: Sequence[str] | None = None) -> Suite:
-    """The suite of some families (all nine when none are named) at one level.
+    """Return the suite of some families (all nine when none are named) at one level.
 
     Starts one worker process to derive the sample items that the suite's digest covers.
     """
@@ -154,5 +154,5 @@ def _kind(name: str, level: str) -> Family:
 
 
 def canonical(config: Config) -> str:
-    """A generator's configuration as the one JSON text that stands for it."""
+    """Return a generator's configuration as the one JSON text that stands for it."""
     return json.dumps(config, sort_keys=True, separators=(",", ":"))

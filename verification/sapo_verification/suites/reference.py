@@ -63,7 +63,7 @@ class Finding:
 
 
 def measure(chosen: Family) -> Finding:
-    """One family's figures over ``ITEMS`` items."""
+    """Return one family's figures over ``ITEMS`` items."""
     items, times = [], []
     for number in range(-1, ITEMS):
         started = time.process_time()
@@ -81,13 +81,13 @@ def measure(chosen: Family) -> Finding:
 
 
 def every_level() -> Iterator[Family]:
-    """The catalogue, family by family."""
+    """Yield the catalogue, family by family."""
     for name in sorted(NAMES):
         yield from (family(name, level) for level in levels(name))
 
 
 def row(finding: Finding) -> str:
-    """A line of the table."""
+    """Return a line of the table."""
     chosen = finding.family
     mark = "*" if chosen.name in HASH_SEED_BOUND else ""
     cells = [f"{chosen.name}{mark}", chosen.level, f"`{chosen.scorer}`", str(chosen.max_completion_bytes)]
@@ -106,7 +106,7 @@ def _line(cells: list[str]) -> str:
 
 
 def page(rows: list[str]) -> str:
-    """The whole page."""
+    """Return the whole page."""
     introduction = INTRODUCTION.format(families=len(NAMES), levels=len(rows))
     heads = [_line([*DERIVED, *MEASURED]), _line(["---"] * len([*DERIVED, *MEASURED]))]
     excluded = [_line(["name", "reason"]), _line(["---", "---"])]

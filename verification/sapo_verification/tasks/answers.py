@@ -29,7 +29,7 @@ _CODE: Final = re.compile(
 
 
 def extract(family: Family, completion: bytes) -> str | None:
-    """A completion's answer by the family's rule, stripped; None where there is nothing to score."""
+    """Return a completion's answer by the family's rule, stripped; None where there is nothing to score."""
     if fault_of(family, completion) is not None:
         return None
     text = completion.decode()
@@ -40,7 +40,7 @@ def extract(family: Family, completion: bytes) -> str | None:
 
 
 def decode(family: Family, completion: bytes) -> str | None:
-    """A completion's text; None if it is too long, no UTF-8, or holds characters that cannot be seen."""
+    """Return a completion's text; None if it is too long, no UTF-8, or holds characters that cannot be seen."""
     text = read(family, completion)
     return None if isinstance(text, TextFault) else text
 

@@ -16,7 +16,7 @@ _WEEKDAY: Final = re.compile("(Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day")
 
 
 def compact_solution(name: str, answer: str) -> str:
-    """A generator's answer in the notation that the compact prompt is in."""
+    """Return a generator's answer in the notation that the compact prompt is in."""
     if name == "arc_1d":
         return answer.replace(" ", "")
     if name == "binary_matrix":
@@ -43,7 +43,7 @@ def _arc_1d(entry: Entry) -> str:
 
 
 def _bf(entry: Entry) -> str:
-    """The program without its opening (it clears empty cells), runs counted: ``10+[<10+>-]<2+.``."""
+    """Return the program without its opening (it clears empty cells), runs counted: ``10+[<10+>-]<2+.``."""
     program = entry["metadata"]["bf_program"].removeprefix(">[-]>[-]<")
     runs = ((symbol, len(list(run))) for symbol, run in groupby(program))
     return "".join(symbol if count == 1 else f"{count}{symbol}" for symbol, count in runs)

@@ -17,12 +17,12 @@ DRAWN_WHEN_BUILT: Final = frozenset({"acre", "gsm_symbolic", "list_functions"})
 
 @cache
 def dataset(family: Family) -> Any:
-    """The family's data set, at whatever seed it was used last."""
+    """Return the family's data set, at whatever seed it was used last."""
     return _build(family, 0)
 
 
 def at_seed(family: Family, seed: int) -> Any:
-    """The family's data set at one seed."""
+    """Return the family's data set at one seed."""
     if family.name in DRAWN_WHEN_BUILT:
         return _build(family, seed)
     found = dataset(family)

@@ -51,7 +51,7 @@ class Item:
 
 
 def derive(family: Family, seed: int) -> Item:
-    """The item at index 0 of the family's data set with this seed.
+    """Return the item at index 0 of the family's data set with this seed.
 
     Raises:
         Underivable: the generator fails at this seed.
@@ -64,7 +64,7 @@ def derive(family: Family, seed: int) -> Item:
 
 
 def solution(family: Family, item: Item) -> str | None:
-    """An answer that earns 1.0, in the notation of the family's prompt; None where the item has none."""
+    """Return an answer that earns 1.0, in the notation of the family's prompt; None where the item has none."""
     answer = honest_answer(family.name, item.entry)
     if answer is None or renderer(family) != COMPACT_RENDERER:
         return answer
@@ -72,7 +72,7 @@ def solution(family: Family, item: Item) -> str | None:
 
 
 def renderer(family: Family) -> str:
-    """How the family's questions are put into words."""
+    """Return how the family's questions are put into words."""
     return str(json.loads(family.config)["render"])
 
 

@@ -84,7 +84,7 @@ def derivative(polynomial: Polynomial, name: str) -> Polynomial:
 
 
 def parse(text: str) -> Polynomial:
-    """The polynomial that a text denotes.
+    """Return the polynomial that a text denotes.
 
     Raises:
         ValueError: it is none, or exceeds a bound.

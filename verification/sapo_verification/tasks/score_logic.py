@@ -60,7 +60,7 @@ def follows(conclusion: str, premises: Sequence[str], variables: frozenset[str])
 
 
 def strongest(premises: Sequence[str], variables: frozenset[str]) -> str | None:
-    """The first conclusion that earns its reward, in ASCII; None if the premises allow none."""
+    """Return the first conclusion that earns its reward, in ASCII; None if the premises allow none."""
     for conclusion in _candidates(sorted(variables)):
         if follows(conclusion, premises, variables):
             return conclusion
@@ -68,7 +68,7 @@ def strongest(premises: Sequence[str], variables: frozenset[str]) -> str | None:
 
 
 def in_symbols(formula: str) -> str:
-    """An ASCII formula in the generator's notation."""
+    """Return an ASCII formula in the generator's notation."""
     return formula.translate(_SYMBOLS)
 
 
@@ -102,7 +102,7 @@ class Tables:
         }
 
     def parse(self, text: str) -> int:
-        """The table of a whole text without spaces, in ASCII."""
+        """Return the table of a whole text without spaces, in ASCII."""
         parser = _Parser(text, self)
         table = parser.formula(0)
         if parser.place != len(text):
@@ -110,11 +110,11 @@ class Tables:
         return table
 
     def join(self, premises: Iterable[str]) -> int:
-        """The table of all premises together."""
+        """Return the table of all premises together."""
         return reduce(int.__and__, (self.parse(_plain(premise)) for premise in premises), self.always)
 
     def project(self, table: int, names: Iterable[str]) -> int:
-        """The strongest statement about the named variables alone: the others may be anything."""
+        """Return the strongest statement about the named variables alone: the others may be anything."""
         for name in self.columns.keys() - set(names):
             table |= self._flip(table, name)
         return table
@@ -128,7 +128,7 @@ class Tables:
         )
 
     def _flip(self, table: int, name: str) -> int:
-        """The table with a variable negated throughout."""
+        """Return the table with a variable negated throughout."""
         column, shift = self.columns[name], 1 << self.places[name]
         return (table & column) >> shift | (table << shift) & column
 

@@ -128,12 +128,12 @@ def is_out(cars: Mapping[str, tuple[int, ...]]) -> bool:
 
 
 def cars_of(board: str) -> dict[str, tuple[int, ...]]:
-    """The cells of each car; walls (``x``) are one car that never moves."""
+    """Return the cells of each car; walls (``x``) are one car that never moves."""
     return {mark: tuple(at for at, other in enumerate(board) if other == mark) for mark in set(board) - {"o"}}
 
 
 def drive(cars: Mapping[str, tuple[int, ...]], car: str, steps: int) -> dict[str, tuple[int, ...]] | None:
-    """The cars after one has driven; None where it cannot."""
+    """Return the cars after one has driven; None where it cannot."""
     if car == "x":
         return None
     cells, sign = cars[car], 1 if steps > 0 else -1

@@ -34,7 +34,7 @@ NO_ROOTS: Final = "none"
 
 
 def words(text: str) -> list[list[str]]:
-    """A text's lines as words; empty lines are layout."""
+    """Return a text's lines as words; empty lines are layout."""
     rows = text.replace("\r\n", "\n").split("\n")
     return [row for row in ([word for word in _SPACE.split(line) if word] for line in rows) if row]
 

@@ -36,7 +36,7 @@ SCORED_AS_ZERO: Final = (ArithmeticError, ValueError, LookupError, TypeError, At
 
 
 def score(family: Family, answer: str | None, entry: Entry) -> float:
-    """The reward of one answer, 0.0 or 1.0.
+    """Return the reward of one answer, 0.0 or 1.0.
 
     Raises:
         KeyError: the family names a scorer that does not exist.

@@ -68,7 +68,7 @@ def fault_of(family: Family, completion: bytes) -> TextFault | None:
 
 
 def read(family: Family, completion: bytes) -> str | TextFault:
-    """A completion's text, or why it has none that may be looked at."""
+    """Return a completion's text, or why it has none that may be looked at."""
     if len(completion) > family.max_completion_bytes:
         return TextFault.TOO_LONG
     try:
@@ -89,7 +89,7 @@ def group_fault(family: Family, completions: Sequence[bytes]) -> str | None:
 
 
 def reasoning(family: Family, completion: bytes) -> str:
-    """The text beside the answer, empty where the answer is all there is.
+    """Return the text beside the answer, empty where the answer is all there is.
 
     What is compared with other text is this alone: a right answer is whatever its task asks for, and two
     honest policies give the same one.

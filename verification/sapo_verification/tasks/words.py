@@ -16,7 +16,7 @@ _MASK: Final = 2**64 - 1
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text without case, punctuation and spacing; linear in its length."""
+    """Return the words of a text without case, punctuation and spacing; linear in its length."""
     return _WORD.findall(text.translate(_FOLDED))
 
 
@@ -26,7 +26,7 @@ def is_prose(word: str) -> bool:
 
 
 def prose_windows(words: Sequence[str], size: int) -> Iterator[int]:
-    """The start of every run of ``size`` words that is not digits alone: grids and sums are data."""
+    """Yield the start of every run of ``size`` words that is not digits alone: grids and sums are data."""
     last = -1
     for place, word in enumerate(words):
         if is_prose(word):

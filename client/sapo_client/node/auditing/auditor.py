@@ -294,7 +294,7 @@ class Auditor:
                 await parts.ledger.post(root, signatures)
 
     def _signatures(self, root: EpochRoot, content_id: ContentId) -> Mapping[Account, bytes]:
-        """The valid approvals of a root."""
+        """Return the valid approvals of a root."""
         digest = root.digest(self._parts.manifest.ledger_domain)
         return {
             approval.account: approval.signature

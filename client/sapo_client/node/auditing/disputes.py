@@ -41,7 +41,7 @@ class Dispute:
 
 
 def find_fraud(dispute: Dispute, archive: ContributionStore) -> FraudProof | None:
-    """A proof that a live posting is false, if the archive holds the leaves of one."""
+    """Return a proof that a live posting is false, if the archive holds the leaves of one."""
     root, last = dispute.root, dispute.last
     proposals = [*archive.proposals(root.epoch).values()]
     points = _leaves_of(root.contribution_root, proposals, _points)
@@ -65,7 +65,7 @@ def find_fraud(dispute: Dispute, archive: ContributionStore) -> FraudProof | Non
 
 
 def equivocations(archive: ContributionStore, epoch: int, domain: Domain) -> Mapping[Account, Equivocation]:
-    """Every auditor that signed two roots for an epoch, with both signatures."""
+    """Return every auditor that signed two roots for an epoch, with both signatures."""
     first: dict[Account, tuple[EpochRoot, bytes]] = {}
     found: dict[Account, Equivocation] = {}
     for content_id, proposal in archive.proposals(epoch).items():
@@ -110,7 +110,7 @@ def _unearned(before: Leaves, points: Leaves, cumulative: Leaves, cap: int) -> U
 def _leaves_of(
     root: Digest, proposals: Iterable[Proposal], leaves: Callable[[Proposal], Leaves]
 ) -> Leaves | None:
-    """The leaves under a root, out of whichever proposal has them."""
+    """Return the leaves under a root, out of whichever proposal has them."""
     found = (leaves(proposal) for proposal in proposals)
     return next((some for some in found if merkle.root(_hashes(some)) == root), None)
 

@@ -60,7 +60,7 @@ class Dossier:
     messages: tuple[bytes, ...]
 
     def to_json(self) -> str:
-        """The file that people pass on."""
+        """Return the file that people pass on."""
         document = {
             "format": _FORMAT,
             "swarm_id": str(self.swarm_id),
@@ -72,7 +72,7 @@ class Dossier:
 
     @classmethod
     def from_json(cls, text: str) -> Dossier:
-        """The dossier in a file.
+        """Return the dossier in a file.
 
         Raises:
             SapoError: it is none.
@@ -102,7 +102,7 @@ def collect(manifest: Manifest, data: DataDir, epoch: int) -> Dossier:
 
 
 def authentic(dossier: Dossier, manifest: Manifest, auditors: tuple[Account, ...]) -> ContributionStore:
-    """An archive of the messages that auditors of this swarm signed, by keys that spoke for them then."""
+    """Return an archive of the messages that auditors of this swarm signed, by keys that spoke for them then."""
     archive = ContributionStore(":memory:", manifest.swarm_id)
     keys = set(_keys(dossier, manifest))
     for message in dossier.messages:

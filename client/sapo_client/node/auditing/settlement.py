@@ -19,12 +19,12 @@ _OPEN_SHARE: Final = 0.5
 
 
 def grace_seconds(manifest: Manifest) -> float:
-    """How long each step after an epoch's end waits for others: late rollouts, tallies, whose turn it is."""
+    """Return how long each step after an epoch's end waits for others: late rollouts, tallies, whose turn it is."""
     return min(_LONGEST_GRACE_SECONDS, _GRACE_SHARE * manifest.epoch_seconds)
 
 
 def turn_to_propose(manifest: Manifest, age_seconds: float) -> tuple[int, bool]:
-    """The number of the turn so long after an epoch's end, negative before the first, and whether it is open.
+    """Return the number of the turn so long after an epoch's end, negative before the first, and whether it is open.
 
     It is in its first half: a proposal of the second might not reach the next proposer before its turn, and
     two proposals share the approvals, of which each auditor has one.

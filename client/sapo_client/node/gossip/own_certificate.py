@@ -45,7 +45,7 @@ class OwnCertificate:
         self._renew_at_seconds = 0
 
     def message(self) -> bytes:
-        """The one that counts now."""
+        """Return the one that counts now."""
         now_seconds = int(self._clock())
         if not self._not_before_seconds <= now_seconds < self._renew_at_seconds:
             self._renew(now_seconds)

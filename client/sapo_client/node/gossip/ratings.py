@@ -29,7 +29,7 @@ class Ratings:
         self._reputation = reputation
 
     def of(self, peer_ids: Iterable[str], epoch: int) -> Mapping[str, float]:
-        """The rating of every peer with a known account; who speaks for several is as good as the worst."""
+        """Return the rating of every peer with a known account; who speaks for several is as good as the worst."""
         rated: dict[str, float] = {}
         for peer_id in peer_ids:
             if accounts := self._accounts(peer_id):

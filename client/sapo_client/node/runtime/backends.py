@@ -12,7 +12,7 @@ from sapo_client.learner.settings import LearnerSettings
 
 
 def open_backend(config: LearnerConfig, directory: Path, *, seed: int, fresh: bool) -> Backend:
-    """The configured backend, not running yet.
+    """Return the configured backend, not running yet.
 
     Raises:
         SapoError: a setting that it needs is missing.
@@ -28,7 +28,7 @@ def open_backend(config: LearnerConfig, directory: Path, *, seed: int, fresh: bo
 
 
 def learner_settings(config: LearnerConfig, directory: Path, *, seed: int, fresh: bool) -> LearnerSettings:
-    """The settings; a node's seed is its own, for nodes that choose alike teach each other nothing."""
+    """Return the settings; a node's seed is its own, for nodes that choose alike teach each other nothing."""
     return LearnerSettings(
         model=config.model,
         directory=directory,

@@ -34,11 +34,11 @@ class Beacons:
         self._told: str | None = None
 
     def known(self, epoch: int) -> Digest | None:
-        """The beacon of an epoch, if it was obtained already."""
+        """Return the beacon of an epoch, if it was obtained already."""
         return self._known.get(epoch)
 
     async def obtain(self, epoch: int) -> Digest:
-        """The beacon of an epoch; waits while the chain cannot be asked or does not know yet."""
+        """Return the beacon of an epoch; waits while the chain cannot be asked or does not know yet."""
         if (known := self.known(epoch)) is not None:
             return known
         async with self._lock:

@@ -13,7 +13,7 @@ from sapo_verification.suites.catalogue import SuiteMismatch, check_suite
 
 
 def read_manifest(path: Path) -> Manifest:
-    """The manifest in a file.
+    """Return the manifest in a file.
 
     Raises:
         SapoError: there is none, or it is refused.
@@ -35,7 +35,7 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def settle_manifest(chosen: Path | None, data: DataDir) -> Manifest:
-    """The manifest to use: the one named, or the one that this data directory already belongs to.
+    """Return the manifest to use: the one named, or the one that this data directory already belongs to.
 
     Raises:
         SapoError: neither is there, or they belong to different swarms.

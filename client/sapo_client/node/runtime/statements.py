@@ -19,7 +19,7 @@ Words = Mapping[str, Any]
 
 
 def statement_words(statement: NodeBinding | EpochRoot, domain: Domain) -> Words:
-    """A statement of EIP-712 with all that is signed of it, and its digest for comparison with a wallet."""
+    """Return a statement of EIP-712 with all that is signed of it, and its digest for comparison with a wallet."""
     fields = readable(statement, domain)
     moments = {name: _moment(value) for name, value in fields.items() if name in _MOMENTS}
     digest = "0x" + statement.digest(domain).hex()
@@ -39,7 +39,7 @@ class Signer:
 def transaction_words(
     function: str, signer: Signer, contract: Account | None, fields: Words, follows: str
 ) -> Words:
-    """A transaction: what it calls with what, and what that comes to.
+    """Return a transaction: what it calls with what, and what that comes to.
 
     Args:
         function: named with its contract, like ``NodeRegistry.revoke``.
@@ -57,21 +57,21 @@ def transaction_words(
 
 
 def registration_words(signer: Signer, manifest: Manifest, node: NodeId, not_after: int) -> Words:
-    """The transaction that claims a node key for an account."""
+    """Return the transaction that claims a node key for an account."""
     fields = {"node key": "0x" + node.hex(), "not after": _moment(not_after)}
     follows = "what this key shares counts for the account, until then or until it is revoked"
     return transaction_words("NodeRegistry.register", signer, manifest.registry, fields, follows)
 
 
 def revocation_words(signer: Signer, manifest: Manifest, node: NodeId) -> Words:
-    """The transaction that ends an account's claim on a node key."""
+    """Return the transaction that ends an account's claim on a node key."""
     follows = "the account claims this key no more; its certificate counts until it ends"
     fields = {"node key": "0x" + node.hex()}
     return transaction_words("NodeRegistry.revoke", signer, manifest.registry, fields, follows)
 
 
 def lines(words: Words) -> list[str]:
-    """A statement or transaction as a person reads it, one line for each value."""
+    """Return a statement or transaction as a person reads it, one line for each value."""
     width = max(map(len, words))
     return [f"  {name:<{width}}  {value}" for name, value in words.items()]
 

@@ -71,7 +71,7 @@ class Supervisor:
 
 
 def find_sapo_error(error: BaseException) -> SapoError | None:
-    """The error meant for people, however deep trio's groups have wrapped it."""
+    """Return the error meant for people, however deep trio's groups have wrapped it."""
     if isinstance(error, SapoError):
         return error
     if isinstance(error, BaseExceptionGroup):

@@ -143,7 +143,7 @@ class Telemetry:
         self._update(rollout.content_id, "sampled")
 
     def rollouts(self) -> tuple[RolloutReport, ...]:
-        """The latest rollouts, newest last."""
+        """Return the latest rollouts, newest last."""
         return tuple(self._recent[id_] for id_ in self._order)
 
     def _remember(self, admitted: AdmittedRollout, state: str, reward: float | None = None) -> None:

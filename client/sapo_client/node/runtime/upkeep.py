@@ -30,7 +30,7 @@ async def keep_log_short(database: Path) -> None:
 
 @contextmanager
 def start_up_set_aside() -> Iterator[None]:
-    """A time in which garbage collections pass over everything that exists at its beginning."""
+    """Yield a time in which garbage collections pass over everything that exists at its beginning."""
     gc.collect()
     gc.freeze()
     try:

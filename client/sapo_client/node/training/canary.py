@@ -45,11 +45,11 @@ class Checkers(Protocol):
     """What derives items and scores answers."""
 
     async def prompt(self, task: Task) -> str:
-        """A task's words."""
+        """Return a task's words."""
         ...
 
     async def check(self, task: Task, completions: Sequence[bytes]) -> Checked:
-        """A task's prompt, and the reward of each completion."""
+        """Return a task's prompt, and the reward of each completion."""
         ...
 
 
@@ -175,13 +175,13 @@ class Canary:
         self._parts.file.write(watch, len(self._items))
 
     async def _good(self, watch: CanaryState) -> CanaryState:
-        """The policy is well: what it is now is what to go back to; a lowered J rises by one."""
+        """Return the policy is well: what it is now is what to go back to; a lowered J rises by one."""
         await self._parts.learner.keep_good()
         self._window.clear()
         return self._limited(watch, self._parts.sampler.most_external + 1)
 
     async def _roll_back(self, watch: CanaryState, reward: float) -> CanaryState:
-        """The policy is poisoned: back to when it was well, and alone from here."""
+        """Return the policy is poisoned: back to when it was well, and alone from here."""
         await self._parts.learner.roll_back()
         accounts = {rollout.account for rollout in self._window}
         waiting = [each.content_id for account in accounts for each in self._parts.pool.waiting(account)]
@@ -204,7 +204,7 @@ class Canary:
         return replace(watch, most_external=self._parts.sampler.most_external)
 
     async def _measure(self, items: Sequence[tuple[Task, str]]) -> float:
-        """The share of the items that the policy's likeliest answer gets right."""
+        """Return the share of the items that the policy's likeliest answer gets right."""
         answers = await self._parts.learner.evaluate([prompt for _, prompt in items])
         right = 0.0
         for (task, _), answer in zip(items, answers, strict=True):
@@ -215,7 +215,7 @@ class Canary:
         return right / len(items)
 
     async def _draw_items(self) -> list[tuple[Task, str]]:
-        """The held-out items with their prompts, families in turn."""
+        """Return the held-out items with their prompts, families in turn."""
         rng = random.Random(sha256(b"sapo canary" + self._parts.secret).digest())
         items: list[tuple[Task, str]] = []
         for number in range(_MOST_DRAWS * self._settings.items):

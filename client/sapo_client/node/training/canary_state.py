@@ -41,7 +41,7 @@ class CanaryState:
 
     @classmethod
     def begin(cls, reward: float, most_external: int = MANY) -> CanaryState:
-        """A watch that knows one reward."""
+        """Return a watch that knows one reward."""
         return cls(reward, reward, 0, most_external)
 
     @property
@@ -50,12 +50,12 @@ class CanaryState:
         return max(self.quick, self.slow)
 
     def lowest(self, items: int, tolerance: float) -> float:
-        """The least reward over so many items that is no fall: tolerance and chance have their due."""
+        """Return the least reward over so many items that is no fall: tolerance and chance have their due."""
         variance = max(self.control * (1.0 - self.control), 1.0 / items)
         return self.control - max(tolerance * self.control, DEVIATIONS * math.sqrt(variance / items))
 
     def after(self, reward: float, lowest: float) -> CanaryState:
-        """The watch after a check."""
+        """Return the watch after a check."""
         if reward < lowest:
             return replace(self, falls=self.falls + 1)
         quick = self.quick + QUICK * (reward - self.quick)
@@ -75,7 +75,7 @@ class CanaryFile:
         self._fresh = fresh
 
     def read(self, items: int) -> CanaryState | None:
-        """The watch over so many items; none if there is none, it is of other items, or torn."""
+        """Return the watch over so many items; none if there is none, it is of other items, or torn."""
         if self._fresh:
             return None
         try:

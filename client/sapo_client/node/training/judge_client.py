@@ -88,7 +88,7 @@ class JudgeClient:
 
 
 def question(manifest: Manifest, beacon: Digest, account: Account, step: int) -> Task:
-    """The judge's task of an account at a step."""
+    """Return the judge's task of an account at a step."""
     slot = manifest.limits.slots_per_epoch + step
     first = assigned_task(manifest.swarm_id, beacon, account, 0, slot)
     family = first.seed % len(manifest.suite.families)

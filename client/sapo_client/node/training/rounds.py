@@ -146,7 +146,7 @@ class Rounds:
         await parts.judge.after(report.step, epoch, await parts.beacons.obtain(epoch))
 
     async def _epoch_to_work_in(self, draining: trio.Event) -> int | None:
-        """The current epoch once the beacons that it needs are known, or none if the node drains before."""
+        """Return the current epoch once the beacons that it needs are known, or none if the node drains before."""
         epoch: int | None = None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_cancel_when_set, draining, nursery.cancel_scope)
@@ -207,7 +207,7 @@ class Rounds:
     async def _redrawn(
         self, epoch: int, local: list[VerifiedRollout], handles: Mapping[ContentId, int]
     ) -> tuple[list[VerifiedRollout], Mapping[ContentId, int]]:
-        """As many own rollouts, fresh ones in place of those without advantage (DAPO's dynamic sampling)."""
+        """Return as many own rollouts, fresh ones in place of those without advantage (DAPO's dynamic sampling)."""
         left, size = self._parts.redraws, len(local)
         while dull := sum(not rollout.is_informative for rollout in local):
             if not (slots := self._take_slots(epoch, min(left, dull))):
@@ -219,7 +219,7 @@ class Rounds:
         return local, handles
 
     async def _prompt(self, slot: Slot) -> str | None:
-        """The words of a slot's task; a few seeds of some families have none (a division by zero, say)."""
+        """Return the words of a slot's task; a few seeds of some families have none (a division by zero, say)."""
         try:
             return await self._parts.checkers.prompt(slot.task)
         except CheckFailed as error:

@@ -84,13 +84,13 @@ class Worker:
 
 @pytest.fixture
 def events(tmp_path: Path) -> EventLog:
-    """An event file."""
+    """Return an event file."""
     return EventLog(tmp_path / "events.jsonl")
 
 
 @pytest.fixture
 def worker() -> Worker:
-    """One checker and the engine around it."""
+    """Return one checker and the engine around it."""
     return Worker()
 
 

@@ -134,7 +134,7 @@ async def _command(command: object, office: AuditorHarness, *arguments: object) 
 
 
 def counted(office: AuditorHarness, epoch: int, counts: dict[Account, int]) -> Tally:
-    """A tally in an auditor's name."""
+    """Return a tally in an auditor's name."""
     person = office.person
     return Tally(person.node, person.account, epoch, tuple(sorted(counts.items())), merkle.EMPTY_ROOT)
 
@@ -385,7 +385,7 @@ async def _posted(office: AuditorHarness) -> None:
 
 
 def _signed(office: AuditorHarness, epoch: int, auditor: Account) -> set[bytes]:
-    """The proposals of an epoch that an auditor signed, as far as a node heard."""
+    """Return the proposals of an epoch that an auditor signed, as far as a node heard."""
     archive = office.archive
     return {
         bytes(id_)
@@ -432,7 +432,7 @@ async def test_each_contribution_has_its_verdict(world: World) -> None:
 
 
 def sealed(office: AuditorHarness, message: Tally | Proposal | Approval) -> bytes:
-    """A contribution message under a node's signature, whoever it names."""
+    """Return a contribution message under a node's signature, whoever it names."""
     payload = message.to_payload()
     return seal(KINDS[type(message)], office.manifest.swarm_id, payload, office.person.seed).to_bytes()
 

@@ -36,7 +36,7 @@ class Book:
         self.archive = ContributionStore(path, make_manifest().swarm_id)
 
     def propose(self, epoch: int, shares: tuple[Share, ...]) -> EpochRoot:
-        """The root of a proposal that the archive holds."""
+        """Return the root of a proposal that the archive holds."""
         author = AUDITORS[0]
         proposal = Proposal(author.node, author.account, epoch, (ContentId(bytes(32)),), shares)
         envelope = seal(Kind.PROPOSAL, make_manifest().swarm_id, proposal.to_payload(), author.seed)
@@ -44,7 +44,7 @@ class Book:
         return proposal.root(envelope.content_id)
 
     def post(self, root: EpochRoot) -> Dispute:
-        """A posting under the chain's eyes; whatever is false in it, it names the root that is final."""
+        """Return a posting under the chain's eyes; whatever is false in it, it names the root that is final."""
         root = replace(root, base_root=self.contracts.base_root)
         self.contracts.post(root, sign(root, self.contracts.domain))
         record = self.contracts.history.last()

@@ -51,7 +51,7 @@ class Desk:
         return await self.office.ledger.registered_until(NEWCOMER.node)
 
     async def settled(self) -> int:
-        """The end of the claim once everything queued is on the chain."""
+        """Return the end of the claim once everything queued is on the chain."""
         await until(lambda: self.office.ledger.status().pending == 0)
         return await self.end_seconds()
 

@@ -68,7 +68,7 @@ class Swarm:
 
 @asynccontextmanager
 async def swarm(folder: Path, *, quorum: int, watched: bool = True) -> AsyncIterator[Swarm]:
-    """The auditors send nothing yet: what reaches the chain before they do is a plain node's."""
+    """Yield the auditors send nothing yet: what reaches the chain before they do is a plain node's."""
     world = World.create(folder, auditors=FOUR_AUDITORS, quorum=quorum, workers=CROWD)
     async with checking(world) as (nursery, checkers):
         *honest, liar = (AuditorHarness(world, person, checkers) for person in FOUR_AUDITORS)
@@ -92,7 +92,7 @@ async def swarm(folder: Path, *, quorum: int, watched: bool = True) -> AsyncIter
 
 
 async def propose(liar: AuditorHarness, points: dict[Account, int]) -> tuple[ContentId, Proposal]:
-    """A proposal of the liar's own making, over a tally to match."""
+    """Return a proposal of the liar's own making, over a tally to match."""
     person = liar.person
     tally = Tally(person.node, person.account, EPOCH, tuple(sorted(points.items())), merkle.EMPTY_ROOT)
     shares = tuple(Share(account, count, count) for account, count in sorted(points.items()))

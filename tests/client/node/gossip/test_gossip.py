@@ -41,7 +41,7 @@ Start = Callable[..., GossipHarness]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
-    """A node by its owner; the same owner gets the same data again."""
+    """Return a node by its owner; the same owner gets the same data again."""
     hub = MemoryHub()
 
     def make(person: Identity, **options: object) -> GossipHarness:
@@ -197,7 +197,7 @@ def test_a_start_under_a_wrong_clock_takes_nothing_in_twice(start: Start) -> Non
 
 
 def cases() -> dict[str, tuple[Rule, bytes, tuple[bytes, ...]]]:
-    """A message for each reason that the rollouts topic reaches, and what is heard before it."""
+    """Return a message for each reason that the rollouts topic reaches, and what is heard before it."""
     genuine = ALICE.message(MANIFEST)
     other_swarm = make_manifest(epoch_seconds=EPOCH_SECONDS + 1)
     slots = MANIFEST.limits.slots_per_epoch

@@ -27,7 +27,7 @@ Start = Callable[[Identity], GossipHarness]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
-    """A node by its owner, acquainted with everybody; the same owner gets the same data again."""
+    """Return a node by its owner, acquainted with everybody; the same owner gets the same data again."""
     hub = MemoryHub()
 
     def make(person: Identity) -> GossipHarness:

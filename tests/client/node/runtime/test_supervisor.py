@@ -37,7 +37,7 @@ def supervisor(path: Path) -> Supervisor:
 def failing(
     times: int, lasts: Callable[[int], float] = lambda _: 0.0
 ) -> tuple[list[float], Callable[[], Awaitable[None]]]:
-    """The moments at which a service is started, and the service, which fails so often and then returns."""
+    """Return the moments at which a service is started, and the service, which fails so often and then returns."""
     starts: list[float] = []
 
     async def service() -> None:

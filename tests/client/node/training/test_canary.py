@@ -67,7 +67,7 @@ class Lone:
         self.poison = OneAnswer(self.desk, EVIL, b"Sunday", DAYS)
 
     async def round(self, *, poisoned: bool) -> int:
-        """One round as the node runs it; returns the number of external groups."""
+        """Return one round as the node runs it; returns the number of external groups."""
         await self.canary.open()
         if poisoned:
             for admitted in self.poison.rollouts(6):
@@ -183,12 +183,12 @@ async def test_the_canary_can_be_switched_off(tmp_path: Path) -> None:
 
 
 def measured(rng: random.Random, right: float, items: int = 64) -> float:
-    """One check of a policy that is right on this part of all items there are."""
+    """Return one check of a policy that is right on this part of all items there are."""
     return sum(rng.random() < right for _ in range(items)) / items
 
 
 def alarms(levels: Sequence[float], seed: int) -> list[int]:
-    """The checks at which a policy of these levels would be rolled back."""
+    """Return the checks at which a policy of these levels would be rolled back."""
     rng, found = random.Random(seed), list[int]()
     watch = CanaryState.begin(measured(rng, levels[0]))
     for number, level in enumerate(levels):

@@ -62,7 +62,7 @@ class Listener:
         self.signing.take_slots(self.manifest.swarm_id, ME.account, epoch, slots, 32, self.parts.share)
 
     async def waited_seconds(self) -> float:
-        """How long the node had to listen until it might sign."""
+        """Return how long the node had to listen until it might sign."""
         started = trio.current_time()
         await self.watch.require_alone(self.draining)
         return trio.current_time() - started

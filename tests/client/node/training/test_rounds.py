@@ -19,7 +19,7 @@ GROUPS = LOCAL_GROUPS + EXTERNAL_GROUPS
 
 
 def external(home: Home) -> Iterator[tuple[int, dict[str, str]]]:
-    """Each external group of each step, with the step event's number."""
+    """Yield each external group of each step, with the step event's number."""
     for step in home.events("step"):
         for group in cast("list[dict[str, str]]", step["external"]):
             yield cast(int, step["seq"]), group
