@@ -29,7 +29,7 @@ def screen(**options: int) -> NearDuplicates:
 
 
 def hear(book: NearDuplicates, group: VerifiedRollout, seconds: float = 0.0, live: bool = True) -> str | None:
-    book.heard(group.content_id, seconds, live=live)
+    book.note_arrival(group.content_id, seconds, live=live)
     return book.examine(group)
 
 
@@ -71,7 +71,7 @@ def test_who_was_heard_clearly_later_has_copied_in_whatever_order_they_are_verif
     assert hear(book, ORIGINAL, 0.0) is None
     assert hear(book, COPY, LATER) is not None
     book = screen()
-    book.heard(ORIGINAL.content_id, 0.0, live=True)
+    book.note_arrival(ORIGINAL.content_id, 0.0, live=True)
     assert hear(book, COPY, LATER) is None, "nothing to compare with yet"
     assert book.examine(ORIGINAL) is None, "the first heard is not blamed for its copy"
 

@@ -1,7 +1,7 @@
-"""What passes between a node, its jail's warden and the jailed child: framed, bounded JSON, parsed strictly.
+"""Messages between a node, the jail's warden and the jailed child: framed, bounded JSON, parsed strictly.
 
 A frame is four bytes of length, big-endian, then that much ASCII JSON. The child may be hostile: every
-reply is checked against the request it answers, and whatever does not fit ends that child.
+reply is checked against the request it answers, and the child that sent an invalid one is killed.
 """
 
 import json
@@ -17,32 +17,32 @@ HEADER_BYTES: Final = 4
 
 TOKEN_BYTES: Final = 8
 """Between warden and child, a request begins with random bytes that its reply repeats. So a child can answer
-what it was asked, but prepare nothing for the call after it."""
+the current request, but cannot prepare a reply to a later one."""
 
 MAX_REQUEST_BYTES: Final = 256 * 1024
-"""A group of 128 KiB, the largest that fits an envelope, in base64 with room to spare."""
+"""More than a group of 128 KiB, the largest that fits an envelope, takes in base64."""
 
 MAX_REPLY_BYTES: Final = 64 * 1024
 """The longest prompt of the catalogue, ten grids of thirty by thirty, has under 20,000 characters."""
 
 READY: Final = b"ready"
-"""The first frame that a worker sends: it is warm, and its next frame answers a request."""
+"""The first frame that a worker sends when it is ready; its next frame answers a request."""
 
 MAX_SETUP_BYTES: Final = 1024 * 1024
 """64 families of a few KiB each."""
 
 
 class MalformedMessage(Exception):
-    """Bytes that are no message of this protocol."""
+    """Error for bytes that are no message of this protocol."""
 
 
 MAX_BRACKETS: Final = 4096
-"""Bounds the nesting: the decoder recurses in C, and libraries of the node raise Python's own limit, beyond
-which a hostile child's reply of 100,000 brackets would end the node. Honest prompts hold a few hundred."""
+"""Bounds the nesting: the decoder recurses in C, and libraries of the node raise Python's recursion limit, so
+that a hostile child's reply of 100,000 brackets would crash the node. Honest prompts hold a few hundred."""
 
 
 class Failure(StrEnum):
-    """Why a check has no result."""
+    """Reasons for which a check has no result."""
 
     TIMEOUT = "timeout"
     CRASH = "crash"
@@ -53,7 +53,7 @@ class Failure(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What a warden needs before its first request."""
+    """Settings that a warden needs before its first request."""
 
     families: tuple[Family, ...]
     deadline_seconds: float
@@ -62,7 +62,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Derive one item and score its completions (none: derive alone)."""
+    """Request to derive one item and score completions of it; without completions it is only derived."""
 
     family: int
     seed: int
@@ -78,7 +78,7 @@ class Checked:
 
 
 def frame(body: bytes) -> bytes:
-    """Return a message behind its length."""
+    """Return a message with its length before it."""
     return len(body).to_bytes(HEADER_BYTES, "big") + body
 
 

@@ -1,7 +1,7 @@
 """``python -m sapo_verification.suites.reference docs/reference``: writes ``families.md`` there.
 
-Every level of every family with what was measured on the machine that wrote the page. Deriving and solving
-every item takes minutes, so what is measured is in columns of its own, the last.
+The page has a row for every level of every family. The last columns were measured on the machine that wrote
+the page; deriving and solving every item takes minutes.
 """
 
 import json
@@ -53,7 +53,7 @@ A `*` marks families whose questions depend on the hash seed; checkers run under
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was found of one family at one level; shares of 1, milliseconds."""
+    """Measurements of one family at one level, as shares of 1 and milliseconds."""
 
     family: Family
     solved: float
@@ -77,7 +77,13 @@ def measure(chosen: Family) -> Finding:
     right = sum(score(chosen, answer, item.entry) for item, answer in items)
     frequent = Counter(answer for _, answer in items if answer is not None).most_common(3)
     best = max(sum(score(chosen, guess, item.entry) for item, _ in items) for guess, _ in frequent)
-    return Finding(chosen, right / ITEMS, best / ITEMS, median(times), max(times))
+    return Finding(
+        family=chosen,
+        solved=right / ITEMS,
+        best_constant=best / ITEMS,
+        median_ms=median(times),
+        worst_ms=max(times),
+    )
 
 
 def every_level() -> Iterator[Family]:
@@ -87,7 +93,7 @@ def every_level() -> Iterator[Family]:
 
 
 def row(finding: Finding) -> str:
-    """Return a line of the table."""
+    """Return a row of the table."""
     chosen = finding.family
     mark = "*" if chosen.name in HASH_SEED_BOUND else ""
     cells = [f"{chosen.name}{mark}", chosen.level, f"`{chosen.scorer}`", str(chosen.max_completion_bytes)]
@@ -118,7 +124,7 @@ def page(rows: list[str]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the page into a folder; the exit status."""
+    """Write the page into a folder; return the exit status."""
     if len(arguments) != 1:
         print("usage: python -m sapo_verification.suites.reference FOLDER", file=sys.stderr)
         return 2
