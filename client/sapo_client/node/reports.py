@@ -1,4 +1,4 @@
-"""What the node answers through its control API."""
+"""The reports that the node serves through its control API."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from sapo_verification.engine import Engine
 
 @dataclass(frozen=True, slots=True)
 class Reports:
-    """The node's reports, made on demand from its live parts."""
+    """Reports of a node, made on request from its running parts."""
 
     context: NodeContext
     engine: Engine
@@ -42,7 +42,7 @@ class Reports:
     started_seconds: float
 
     def status(self) -> StatusReport:
-        """Return how the node does."""
+        """Return the state of the node."""
         context, telemetry, rounds = self.context, self.context.telemetry, self.rounds
         return StatusReport(
             state="draining" if self.shutdown.draining.is_set() else "running",
@@ -73,7 +73,7 @@ class Reports:
         )
 
     def peers(self) -> PeersReport:
-        """Who is connected, and what is thought of them."""
+        """Return the connected peers with their scores and reputation."""
         return PeersReport(peers=tuple(self._peer(info) for info in self.context.transport.peers()))
 
     def rollouts(self) -> RolloutsReport:

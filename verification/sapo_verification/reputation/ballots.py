@@ -48,7 +48,7 @@ class Ballots:
         self.recount(account)
 
     def recount(self, account: Account) -> None:
-        """Count an account's votes again; to be called, too, when the account may have come to carry weight."""
+        """Count an account's votes again; to be called, too, when it may have come to carry weight."""
         if not self._audits[account]:
             return
         weighs = self._carries_weight(account)

@@ -1,4 +1,4 @@
-"""The evidence against auditors and postings that a node's archive holds."""
+"""Proofs against auditors and postings, from the contributions that a node holds."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from sapo_protocol.identifiers import Account, Digest
 from sapo_verification.admission.contribution_store import ContributionStore
 
 Leaves = Sequence[tuple[Account, int]]
-"""A tree's accounts and values in its order."""
+"""Accounts and values of a tree's leaves, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dispute:
-    """A live posting and what the chain measures it by.
+    """A live posting and the values against which the contract checks it.
 
     Attributes:
         last: root of the last final epoch, if there is one.
@@ -41,7 +41,7 @@ class Dispute:
 
 
 def find_fraud(dispute: Dispute, archive: ContributionStore) -> FraudProof | None:
-    """Return a proof that a live posting is false, if the archive holds the leaves of one."""
+    """Return a proof that a live posting is false, or None if the contributions contain none."""
     root, last = dispute.root, dispute.last
     proposals = [*archive.proposals(root.epoch).values()]
     points = _leaves_of(root.contribution_root, proposals, _points)
@@ -65,7 +65,7 @@ def find_fraud(dispute: Dispute, archive: ContributionStore) -> FraudProof | Non
 
 
 def equivocations(archive: ContributionStore, epoch: int, domain: Domain) -> Mapping[Account, Equivocation]:
-    """Return every auditor that signed two roots for an epoch, with both signatures."""
+    """Return the proofs against auditors that signed two roots for an epoch."""
     first: dict[Account, tuple[EpochRoot, bytes]] = {}
     found: dict[Account, Equivocation] = {}
     for content_id, proposal in archive.proposals(epoch).items():
@@ -93,9 +93,8 @@ def _decrease(before: Leaves, cumulative: Leaves) -> CumulativeDecrease | None:
         place = places.get(account)
         if place is not None and (has := cumulative[place][1]) < had:
             proof_before = merkle.proof(_hashes(before), index)
-            return CumulativeDecrease(
-                account, had, proof_before, has, merkle.proof(_hashes(cumulative), place)
-            )
+            proof_after = merkle.proof(_hashes(cumulative), place)
+            return CumulativeDecrease(account, had, proof_before, has, proof_after)
     return None
 
 
@@ -110,7 +109,7 @@ def _unearned(before: Leaves, points: Leaves, cumulative: Leaves, cap: int) -> U
 def _leaves_of(
     root: Digest, proposals: Iterable[Proposal], leaves: Callable[[Proposal], Leaves]
 ) -> Leaves | None:
-    """Return the leaves under a root, out of whichever proposal has them."""
+    """Return the leaves under a root from the proposal that has them, or None if no proposal has."""
     found = (leaves(proposal) for proposal in proposals)
     return next((some for some in found if merkle.root(_hashes(some)) == root), None)
 

@@ -1,4 +1,4 @@
-"""What an account is about to sign, in words for the person who owns it."""
+"""Readable descriptions of what an account is about to sign, for its owner."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Words = Mapping[str, Any]
 
 
 def statement_words(statement: NodeBinding | EpochRoot, domain: Domain) -> Words:
-    """Return a statement of EIP-712 with all that is signed of it, and its digest for comparison with a wallet."""
+    """Return an EIP-712 statement's signed fields and its digest, to be compared with a wallet's."""
     fields = readable(statement, domain)
     moments = {name: _moment(value) for name, value in fields.items() if name in _MOMENTS}
     digest = "0x" + statement.digest(domain).hex()
@@ -30,7 +30,7 @@ def statement_words(statement: NodeBinding | EpochRoot, domain: Domain) -> Words
 
 @dataclass(frozen=True, slots=True)
 class Signer:
-    """Who signs transactions, and for which chain."""
+    """The account that signs transactions, and the chain they are for."""
 
     chain_id: int
     account: Account
@@ -39,12 +39,12 @@ class Signer:
 def transaction_words(
     function: str, signer: Signer, contract: Account | None, fields: Words, follows: str
 ) -> Words:
-    """Return a transaction: what it calls with what, and what that comes to.
+    """Return a transaction's function, arguments and consequences.
 
     Args:
-        function: named with its contract, like ``NodeRegistry.revoke``.
+        function: its name with the contract, like ``NodeRegistry.revoke``.
         contract: its address.
-        follows: in words, for who does not know the contract.
+        follows: the consequences in words, for readers who do not know the contract.
     """
     return {
         "transaction": function,
@@ -71,7 +71,7 @@ def revocation_words(signer: Signer, manifest: Manifest, node: NodeId) -> Words:
 
 
 def lines(words: Words) -> list[str]:
-    """Return a statement or transaction as a person reads it, one line for each value."""
+    """Return a statement or transaction as text, one line per value."""
     width = max(map(len, words))
     return [f"  {name:<{width}}  {value}" for name, value in words.items()]
 
@@ -81,5 +81,5 @@ def _moment(seconds: int) -> str:
 
 
 def show_signed(words: Words) -> None:
-    """Print what the account signs, for its operator to see: nobody is asked while a node runs."""
+    """Print what the account signs; its operator is not asked while a node runs."""
     print("this account signs:", *lines(words), sep="\n", file=sys.stderr)
