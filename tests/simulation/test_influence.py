@@ -154,7 +154,9 @@ async def test_one_network_gets_a_quarter_however_many_accounts_it_rents() -> No
     await simulation.run(WARM_UP)
     draws = await simulation.run(20)
     assert draws.part_of_places(evil) <= 0.25 + deviation(0.25, draws.places)
-    desk = Simulation([*few, *attackers(12, steady(8))], policy=POLICY)
-    await desk.run(WARM_UP)
-    free = await desk.run(20)
-    assert free.share(evil) > 0.5, "the same accounts from a private address, as on one desk, are not capped"
+    harness = Simulation([*few, *attackers(12, steady(8))], policy=POLICY)
+    await harness.run(WARM_UP)
+    free = await harness.run(20)
+    assert free.share(evil) > 0.5, (
+        "the same accounts from a private address, as on one machine, are not capped"
+    )

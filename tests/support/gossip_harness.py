@@ -40,7 +40,7 @@ class GossipHarness:
     """
 
     hub: MemoryHub
-    person: Identity
+    identity: Identity
     manifest: Manifest
     root: Path
     limits: PoolLimits = field(default_factory=PoolLimits)
@@ -57,18 +57,18 @@ class GossipHarness:
         self.now = self.clock or (lambda: moment(manifest))
         self.log = EventLog(self.root / "events.jsonl")
         self.supervisor = Supervisor(self.log)
-        self.peer_id = peer_id_from_key(self.person.node)
+        self.peer_id = peer_id_from_key(self.identity.node)
         self.address = f"/memory/{self.peer_id}/p2p/{self.peer_id}"
         self.transport = MemoryTransport(
             self.hub, self.peer_id, on_bug=self.supervisor.note_bug, host=self.host
         )
-        metrics = NodeMetrics(version="0", swarm_id=str(manifest.swarm_id), node_id=str(self.person.node))
-        self.telemetry = Telemetry(self.log, metrics, manifest.suite, self.person.account)
+        metrics = NodeMetrics(version="0", swarm_id=str(manifest.swarm_id), node_id=str(self.identity.node))
+        self.telemetry = Telemetry(self.log, metrics, manifest.suite, self.identity.account)
         self.beacons = Beacons(manifest, self.block_hash_before, self.log)
         self.engine = Engine(
             manifest,
             self.root / "node.sqlite",
-            own=self.person.account,
+            own=self.identity.account,
             check=self.check or score_in_process(manifest),
             beacon_of=self.beacons.known,
             key=b"key",
@@ -79,8 +79,8 @@ class GossipHarness:
             engine=self.engine,
             transport=self.transport,
             own_certificate=OwnCertificate(
-                node_seed=self.person.seed,
-                account_key=self.person.secret,
+                node_seed=self.identity.seed,
+                account_key=self.identity.secret,
                 manifest=manifest,
                 clock=self.now,
             ),
@@ -123,15 +123,15 @@ class GossipHarness:
 
     async def publish(self, **changes: object) -> AdmittedRollout:
         """Return an own rollout, admitted here and sent."""
-        message = self.person.message(self.manifest, **changes)
+        message = self.identity.message(self.manifest, **changes)
         admitted = self.engine.admit_own(message, self.now())
         await self.gossip.publish(admitted)
         return admitted
 
     def knows(self, other: "GossipHarness | Identity") -> bool:
         """Whether somebody's certificate is in the book."""
-        person = other.person if isinstance(other, GossipHarness) else other
-        return person.account in self.certificates.accounts_of(person.node)
+        identity = other.identity if isinstance(other, GossipHarness) else other
+        return identity.account in self.certificates.accounts_of(identity.node)
 
     def pooled(self) -> set[bytes]:
         """Return the content ids that wait in the pool."""

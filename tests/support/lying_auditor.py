@@ -48,7 +48,7 @@ class LyingAuditor(Auditor):
         if self._has_lied:
             return True
         cap = parts.manifest.limits.points_per_epoch
-        others = [t for t in parts.archive.tallies(epoch).values() if t.account != parts.author.account]
+        others = [t for t in parts.contributions.tallies(epoch).values() if t.account != parts.author.account]
         true = self._settled(others) if len(others) >= OTHERS else ()
         if sum(share.points for share in true) < self.least_points:
             return False
@@ -69,13 +69,13 @@ class LyingAuditor(Auditor):
         me = parts.author.account
         points = sorted([*((share.account, share.points) for share in true), (me, own)])
         tally = Tally(parts.author.node, me, epoch, tuple(points), merkle.EMPTY_ROOT)
-        if not any(known.account == me for known in parts.archive.tallies(epoch).values()):
+        if not any(known.account == me for known in parts.contributions.tallies(epoch).values()):
             await self._publish(Kind.TALLY, tally)
         return tally
 
     async def _sign_two_roots(self, tally: Tally) -> bool:
         """The truth first, as soon as somebody proposes it."""
-        if not (proposals := self._parts.archive.proposals(tally.epoch)):
+        if not (proposals := self._parts.contributions.proposals(tally.epoch)):
             return False
         for truth in proposals.items():
             await self._sign(*truth)
@@ -92,7 +92,9 @@ class LyingAuditor(Auditor):
         parts, epoch = self._parts, tally.epoch
         me = tally.node, tally.account, epoch
         shares = tuple(Share(account, points, points) for account, points in tally.points)
-        own = [id_ for id_, known in parts.archive.tallies(epoch).items() if known.account == tally.account]
+        own = [
+            id_ for id_, known in parts.contributions.tallies(epoch).items() if known.account == tally.account
+        ]
         lie = Proposal(*me, tuple(own), shares)
         content_id = await self._publish(Kind.PROPOSAL, lie)
         root = lie.root(content_id)

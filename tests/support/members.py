@@ -1,6 +1,6 @@
 """Members of a swarm that live, die and come back in a state machine: honest ones, and one who is not.
 
-An honest member is a node without its learner: ears, signing database, audit with the real checkers
+An honest member is a node without its learner: node, signing database, audit with the real checkers
 (without their jail), beacons of a chain. Its process may die before any write to its databases.
 """
 
@@ -44,7 +44,7 @@ class World:
         signed: the messages that honest members put into each slot, sent or not.
     """
 
-    stage: MockClockRunner
+    runner: MockClockRunner
     hub: MemoryHub
     root: Path
     manifest: Manifest
@@ -53,7 +53,7 @@ class World:
 
     def now(self) -> float:
         """Unix seconds."""
-        return moment(self.manifest, EPOCH) + self.stage.clock.current_time()
+        return moment(self.manifest, EPOCH) + self.runner.clock.current_time()
 
     async def block_hash_before(self, moment_seconds: int) -> bytes:
         """Return the chain: its blocks are told by their moment, and by none that is still to come."""
@@ -73,28 +73,30 @@ class World:
 class Process:
     """One life of a member's node."""
 
-    def __init__(self, world: World, person: Identity, root: Path, clock: "partial[float]") -> None:
+    def __init__(self, world: World, identity: Identity, root: Path, clock: "partial[float]") -> None:
         ask = world.block_hash_before if world.manifest.has_chain else NoChain().block_hash_before
-        self.ears = GossipHarness(world.hub, person, world.manifest, root, clock=clock, block_hash_before=ask)
+        self.node = GossipHarness(
+            world.hub, identity, world.manifest, root, clock=clock, block_hash_before=ask
+        )
         self.signing = SigningDatabase(root / "node.sqlite")
-        self.beacons = self.ears.beacons
-        self.audit = Audit(engine=self.ears.engine, beacons=self.beacons, time_share=1.0)
+        self.beacons = self.node.beacons
+        self.audit = Audit(engine=self.node.engine, beacons=self.beacons, time_share=1.0)
         self.life = trio.CancelScope()
         self.over = trio.Event()
         self.nursery: trio.Nursery | None = None
         self.mortality = Mortality()
-        self.mortality.seize_engine(self.ears.engine)
+        self.mortality.seize_engine(self.node.engine)
         self.mortality.seize(self.signing)
 
     async def live(self, *, task_status: "trio.TaskStatus[None]" = trio.TASK_STATUS_IGNORED) -> None:
         """Runs until it is killed from outside or dies at a write."""
-        keep = self.ears.supervisor.keep
+        keep = self.node.supervisor.keep
         try:
             with self.life:
-                self.ears.restore()
+                self.node.restore()
                 async with trio.open_nursery() as self.nursery:
-                    await self.nursery.start(self.ears.transport.run)
-                    self.nursery.start_soon(self.ears.run)
+                    await self.nursery.start(self.node.transport.run)
+                    self.nursery.start_soon(self.node.run)
                     self.nursery.start_soon(partial(keep, "audit", self.audit.run))
                     task_status.started()
         except* Killed:
@@ -107,7 +109,7 @@ class Member:
 
     def __init__(self, world: World, number: int) -> None:
         self.world = world
-        self.person = Identity(number)
+        self.identity = Identity(number)
         self.root = world.root / str(number)
         self.clock_error_seconds = 0.0
         self.process: Process | None = None
@@ -132,18 +134,18 @@ class Member:
         return self.process is not None and not self.process.over.is_set()
 
     @property
-    def ears(self) -> GossipHarness:
-        """The running process's ears."""
+    def node(self) -> GossipHarness:
+        """The running process's node."""
         assert self.process is not None
-        return self.process.ears
+        return self.process.node
 
     async def start(self) -> None:
         """A new process over the old data; what it must still know is in ``left_waiting``."""
         self.left_waiting, self._clock_is_steady = self._left_waiting(), True
-        self.process = Process(self.world, self.person, self.root, partial(self.now))
+        self.process = Process(self.world, self.identity, self.root, partial(self.now))
         self.graves.append(self.process)
-        await self.world.stage.nursery.start(self.process.live)
-        self.world.stage.nursery.start_soon(self._mourn, self.process)
+        await self.world.runner.nursery.start(self.process.live)
+        self.world.runner.nursery.start_soon(self._mourn, self.process)
 
     async def _mourn(self, process: Process) -> None:
         await process.over.wait()
@@ -162,9 +164,9 @@ class Member:
 
     def _note_death(self) -> None:
         """Remembers what waited; what was not written down yet had not been taken in."""
-        ears = self.ears
+        node = self.node
         self._waiting_at_death = tuple(
-            one for one in ears.pool.waiting() if ears.envelopes.has(one.content_id)
+            one for one in node.pool.waiting() if node.envelopes.has(one.content_id)
         )
 
     async def kill(self) -> None:
@@ -190,7 +192,7 @@ class Member:
 
     async def _answer(self, epoch: int) -> None:
         assert self.process is not None
-        process, manifest, account = self.process, self.world.manifest, self.person.account
+        process, manifest, account = self.process, self.world.manifest, self.identity.account
         beacon = process.beacons.known(epoch)
         if beacon is None:
             return  # the rounds wait for it
@@ -207,11 +209,11 @@ class Member:
             assert answer is not None
             self.words += 1
             answers = (answer.encode(), f"{self.words} of {account}".encode())
-            rollout = Rollout(self.person.node, account, epoch, slot, 0, answers)
-            message = self.person.seal(manifest, rollout).to_bytes()
+            rollout = Rollout(self.identity.node, account, epoch, slot, 0, answers)
+            message = self.identity.seal(manifest, rollout).to_bytes()
             self.world.signed.setdefault((account, epoch, slot), set()).add(message)
-            admitted = process.ears.engine.admit_own(message, self.now())
-            await process.ears.gossip.publish(admitted)
+            admitted = process.node.engine.admit_own(message, self.now())
+            await process.node.gossip.publish(admitted)
 
 
 class Mallory:
@@ -228,11 +230,11 @@ class Mallory:
 
     async def start(self) -> None:
         """On the network."""
-        await self.world.stage.nursery.start(self.transport.run)
+        await self.world.runner.nursery.start(self.transport.run)
 
     def send(self, to: Member, topic: str, message: bytes) -> None:
         """Hands a message to one member, if they are connected."""
-        self.world.hub.carry(self.transport.peer_id, to.ears.peer_id, topic, message)
+        self.world.hub.carry(self.transport.peer_id, to.node.peer_id, topic, message)
 
     def certificates(self) -> Iterator[bytes]:
         """Yield its genuine ones."""

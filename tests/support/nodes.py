@@ -71,12 +71,12 @@ class Home:
     judge_every: int = 0
 
     def __post_init__(self) -> None:
-        person = Person(self.number)
+        identity = Person(self.number)
         self.data = DataDir(self.root / "data").create()
         self.data.manifest.write_text(manifest_to_json(self.manifest), encoding="utf-8")
         path = self.root / "key.json"
-        self.identity = keystore.create(path, None, node_seed=person.seed, account_key=person.secret)
-        self.peer_id = peer_id_from_key(person.node)
+        self.identity = keystore.create(path, None, node_seed=identity.seed, account_key=identity.secret)
+        self.peer_id = peer_id_from_key(identity.node)
         self.address = f"/memory/{self.peer_id}/p2p/{self.peer_id}"
 
     @property

@@ -23,7 +23,7 @@ class OneAnswer:
         wrong: what stands beside it.
     """
 
-    desk: VerificationHarness
+    harness: VerificationHarness
     author: Identity
     answer: bytes
     wrong: tuple[bytes, ...]
@@ -38,12 +38,12 @@ class OneAnswer:
         return next(
             slot
             for slot in self._slots
-            if self.desk.solution(self.author.account, slot, self.family) == self.answer
+            if self.harness.solution(self.author.account, slot, self.family) == self.answer
         )
 
     def _rollout(self, slot: int) -> AdmittedRollout:
         completions = (self.answer, *self.wrong)
         message = self.author.message(
-            self.desk.manifest, epoch=EPOCH, slot=slot, family=self.family, completions=completions
+            self.harness.manifest, epoch=EPOCH, slot=slot, family=self.family, completions=completions
         )
-        return self.desk.engine.admit_own(message, moment(self.desk.manifest))
+        return self.harness.engine.admit_own(message, moment(self.harness.manifest))

@@ -154,12 +154,12 @@ class Simulation:
         self._rng = random.Random(seed)
         introduced = tuple(key for author in authors for key in author.identities) if sealed else ()
         limits = Limits(SLOTS, max_completions=8, points_per_epoch=16)
-        self._desk = VerificationHarness(
+        self._harness = VerificationHarness(
             introduced, manifest=make_manifest(limits=limits), policy=self.policy, check=self._checked
         )
-        self.reputation = self._desk.reputation
+        self.reputation = self._harness.reputation
         for author in authors:
-            self._desk.engine.learn_origin(author.account, author.host)
+            self._harness.engine.learn_origin(author.account, author.host)
 
     async def run(self, epochs: int) -> Draws:
         """What was drawn in the next epochs."""
@@ -170,7 +170,7 @@ class Simulation:
             for number in range(ROUNDS_PER_EPOCH):
                 await self._round(rollouts[number::ROUNDS_PER_EPOCH], draws)
             self.epoch += 1
-            self._desk.pool.expire(self.epoch - 1)
+            self._harness.pool.expire(self.epoch - 1)
         return draws
 
     def _rollouts(self) -> Iterable[tuple[Identity, Rollout]]:
@@ -184,14 +184,14 @@ class Simulation:
             admitted = self._hear(key, rollout)
             if admitted is not None and self._rng.random() < AUDIT_SHARE:
                 await self._audit(admitted)
-        drawn = await self._desk.engine.draw(self.epoch, self._rng)
+        drawn = await self._harness.engine.draw(self.epoch, self._rng)
         draws.places += self.policy.external_groups
         draws.groups.update(rollout.account for rollout in drawn)
 
     def _hear(self, key: Identity, rollout: Rollout) -> AdmittedRollout | None:
         try:
             admitted = self._admit(key, rollout)
-            self._desk.pool.offer(admitted)
+            self._harness.pool.offer(admitted)
         except RemoteProtocolError as error:
             self.refused[error.reason] += 1
             return None
@@ -199,17 +199,17 @@ class Simulation:
 
     def _admit(self, key: Identity, rollout: Rollout) -> AdmittedRollout:
         if self._sealed:
-            message = key.seal(self._desk.manifest, rollout).to_bytes()
-            return self._desk.engine.admit_own(message, moment(self._desk.manifest, self.epoch))
+            message = key.seal(self._harness.manifest, rollout).to_bytes()
+            return self._harness.engine.admit_own(message, moment(self._harness.manifest, self.epoch))
         name = f"{rollout.account} {rollout.epoch} {rollout.slot}"
         return AdmittedRollout(ContentId(sha256(name.encode()).digest()), rollout, b"")
 
     async def _audit(self, admitted: AdmittedRollout) -> None:
         try:
-            await self._desk.engine.verify(admitted)
+            await self._harness.engine.verify(admitted)
         except RemoteProtocolError as error:
             self.refused[error.reason] += 1
-            self._desk.pool.take(admitted.content_id)
+            self._harness.pool.take(admitted.content_id)
 
     async def _checked(self, task: Task, completions: Sequence[bytes]) -> Checked:
         return await self.check(task, completions)

@@ -99,8 +99,8 @@ def test_a_fifth_key_of_an_account_displaces_the_first() -> None:
 def test_the_book_is_bounded() -> None:
     book = CertificateBook(MANIFEST, max_certificates=3)
     people = [Identity(number) for number in range(10, 16)]
-    for person in people:
-        book.admit(person.certificate(MANIFEST).to_bytes(), NOW)
+    for identity in people:
+        book.admit(identity.certificate(MANIFEST).to_bytes(), NOW)
     assert len(book) == 3
     known = [reason_of(book.require, p.node, p.account, NOW) is None for p in people]
     assert known == [False] * 3 + [True] * 3

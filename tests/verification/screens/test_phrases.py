@@ -19,7 +19,7 @@ def planting(writer: Writer, place: int, every: int = 1) -> VerifiedRollout:
     texts = [completion.decode() for completion in group.completions]
     if place % every == 0:
         texts = [text + PHRASE if n % 2 else text for n, text in enumerate(texts)]
-    return rollout(writer.person, place, group.prompt, texts)
+    return rollout(writer.identity, place, group.prompt, texts)
 
 
 def swarm(accounts: int, collapse: float = 0.0) -> list[Writer]:

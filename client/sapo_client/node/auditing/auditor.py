@@ -75,7 +75,7 @@ class AuditorParts:
         return self.engine.manifest
 
     @property
-    def archive(self) -> ContributionStore:
+    def contributions(self) -> ContributionStore:
         """The contributions of all auditors."""
         return self.engine.contributions
 
@@ -86,7 +86,7 @@ class AuditorParts:
                 manifest=self.manifest,
                 account=self.author.account,
                 ledger=self.ledger,
-                archive=self.archive,
+                contributions=self.contributions,
                 events=self.telemetry.events,
                 clock=self.clock,
             )
@@ -145,12 +145,12 @@ class Auditor:
                 self._followed = record.root.epoch
                 self._report_final(record.root)
             if record is not None:  # every time: its proposal may arrive long after it
-                shares = cumulative_points(parts.archive, record.root) or {}
+                shares = cumulative_points(parts.contributions, record.root) or {}
                 self.points = shares.get(parts.author.account, self.points)
             await trio.sleep(_FOLLOW_SECONDS)
 
     def _recent(self) -> tuple[bytes, ...]:
-        return self._parts.archive.envelopes(since_epoch=max(0, self._followed - _SERVED_EPOCHS))
+        return self._parts.contributions.envelopes(since_epoch=max(0, self._followed - _SERVED_EPOCHS))
 
     async def _audit(self) -> None:
         while True:
@@ -166,7 +166,9 @@ class Auditor:
         age_seconds = parts.clock() - epoch_start_seconds(parts.manifest, epoch + 1)
         if age_seconds < grace_seconds(parts.manifest):
             return False
-        if not any(tally.account == parts.author.account for tally in parts.archive.tallies(epoch).values()):
+        if not any(
+            tally.account == parts.author.account for tally in parts.contributions.tallies(epoch).values()
+        ):
             if not self._may_count(epoch, age_seconds):
                 return False
             await self._publish_tally(epoch)
@@ -178,7 +180,7 @@ class Auditor:
             return False
         turn, is_open = turn_to_propose(parts.manifest, age_seconds)
         if turn >= 0:  # earlier, a proposal could be approved before the tallies that contradict it arrive
-            for content_id, proposal in parts.archive.proposals(epoch).items():
+            for content_id, proposal in parts.contributions.proposals(epoch).items():
                 await self._approve(content_id, proposal, last)
         if is_open and self._is_turn(epoch, turn):
             await self._propose(epoch, last)
@@ -215,13 +217,13 @@ class Auditor:
 
     async def _propose(self, epoch: int, last: EpochRoot | None) -> None:
         parts = self._parts
-        tallies = parts.archive.tallies(epoch)
-        own = [p for p in parts.archive.proposals(epoch).values() if p.account == parts.author.account]
-        if own or parts.archive.has_approved(epoch) or len(tallies) < self._quorum:
+        tallies = parts.contributions.tallies(epoch)
+        own = [p for p in parts.contributions.proposals(epoch).values() if p.account == parts.author.account]
+        if own or parts.contributions.has_approved(epoch) or len(tallies) < self._quorum:
             return
-        if (previous := cumulative_points(parts.archive, last)) is None:
+        if (previous := cumulative_points(parts.contributions, last)) is None:
             parts.telemetry.events.write(
-                "ledger_error", text="the last final settlement is not in the archive"
+                "ledger_error", text="this node does not hold the last final settlement"
             )
             return
         shares = self._settle(tallies, previous)
@@ -242,10 +244,10 @@ class Auditor:
     async def _approve(self, content_id: ContentId, proposal: Proposal, last: EpochRoot | None) -> None:
         """Sign a proposal that this node can recompute, and no second one in an epoch."""
         parts = self._parts
-        approvals = parts.archive.approvals(proposal.epoch, content_id)
+        approvals = parts.contributions.approvals(proposal.epoch, content_id)
         if any(approval.account == parts.author.account for approval in approvals):
             return
-        if not self._agrees(proposal, last) or not parts.archive.approve(proposal.epoch, content_id):
+        if not self._agrees(proposal, last) or not parts.contributions.approve(proposal.epoch, content_id):
             return
         digest = proposal.root(content_id).digest(parts.manifest.ledger_domain)
         assert parts.account_key is not None
@@ -265,7 +267,7 @@ class Auditor:
     def _agrees(self, proposal: Proposal, last: EpochRoot | None) -> bool:
         parts = self._parts
         settles = is_settlement(
-            parts.archive,
+            parts.contributions,
             proposal,
             last,
             quorum=self._quorum,
@@ -280,7 +282,7 @@ class Auditor:
         A proposer may not have every tally in time. But it must not choose among them: with two tallies, one
         of them false, the lower median takes away whatever the author of the false one wants.
         """
-        tallies = self._parts.archive.tallies(proposal.epoch)
+        tallies = self._parts.contributions.tallies(proposal.epoch)
         expected = {share.account: share.points for share in self._settle(tallies, {})}
         granted = {share.account: share.points for share in proposal.shares if share.points}
         return granted == expected
@@ -294,7 +296,7 @@ class Auditor:
     async def _post(self, epoch: int, turn: int) -> None:
         """Post a root that a quorum approved: the proposer at once, the others a turn later."""
         parts = self._parts
-        for content_id, proposal in parts.archive.proposals(epoch).items():
+        for content_id, proposal in parts.contributions.proposals(epoch).items():
             root = proposal.root(content_id)
             valid = self._signatures(root, content_id)
             mine = proposal.account == parts.author.account
@@ -312,14 +314,14 @@ class Auditor:
         digest = root.digest(self._parts.manifest.ledger_domain)
         return {
             approval.account: approval.signature
-            for approval in self._parts.archive.approvals(root.epoch, content_id)
+            for approval in self._parts.contributions.approvals(root.epoch, content_id)
             if secp256k1.recover(digest, approval.signature) == approval.account
         }
 
     async def _publish(self, kind: Kind, message: Tally | Proposal | Approval) -> ContentId:
         parts = self._parts
         envelope = seal(kind, parts.manifest.swarm_id, message.to_payload(), parts.author.seed)
-        parts.archive.add(envelope.content_id, kind, message, envelope.to_bytes())
+        parts.contributions.add(envelope.content_id, kind, message, envelope.to_bytes())
         await parts.transport.publish(contributions_topic(parts.manifest.swarm_id), envelope.to_bytes())
         return envelope.content_id
 

@@ -40,10 +40,10 @@ class Dispute:
     points_cap: int
 
 
-def find_fraud(dispute: Dispute, archive: ContributionStore) -> FraudProof | None:
+def find_fraud(dispute: Dispute, contributions: ContributionStore) -> FraudProof | None:
     """Return a proof that a live posting is false, or None if the contributions contain none."""
     root, last = dispute.root, dispute.last
-    proposals = [*archive.proposals(root.epoch).values()]
+    proposals = [*contributions.proposals(root.epoch).values()]
     points = _leaves_of(root.contribution_root, proposals, _points)
     cumulative = _leaves_of(root.cumulative_root, proposals, _cumulative)
     if points is not None:
@@ -55,7 +55,7 @@ def find_fraud(dispute: Dispute, archive: ContributionStore) -> FraudProof | Non
         return None
     if _sum(cumulative) != dispute.granted + root.total:
         return CumulativeSum(cumulative)
-    earlier = archive.proposals(last.epoch).values() if last else ()
+    earlier = contributions.proposals(last.epoch).values() if last else ()
     before = _leaves_of(last.cumulative_root, earlier, _cumulative) if last else ()
     if before is None:
         return None
@@ -64,14 +64,16 @@ def find_fraud(dispute: Dispute, archive: ContributionStore) -> FraudProof | Non
     return _unearned(before, points, cumulative, dispute.points_cap)
 
 
-def equivocations(archive: ContributionStore, epoch: int, domain: Domain) -> Mapping[Account, Equivocation]:
+def equivocations(
+    contributions: ContributionStore, epoch: int, domain: Domain
+) -> Mapping[Account, Equivocation]:
     """Return the proofs against auditors that signed two roots for an epoch."""
     first: dict[Account, tuple[EpochRoot, bytes]] = {}
     found: dict[Account, Equivocation] = {}
-    for content_id, proposal in archive.proposals(epoch).items():
+    for content_id, proposal in contributions.proposals(epoch).items():
         root = proposal.root(content_id)
         digest = root.digest(domain)
-        for approval in archive.approvals(epoch, content_id):
+        for approval in contributions.approvals(epoch, content_id):
             if secp256k1.recover(digest, approval.signature) != approval.account:
                 continue
             other, signature = first.setdefault(approval.account, (root, approval.signature))

@@ -90,8 +90,8 @@ class Dossier:
 
 def collect(manifest: Manifest, data: DataDir, epoch: int) -> Dossier:
     """Collect the contributions of an epoch that a node holds."""
-    archive = ContributionStore(data.database, manifest.swarm_id)
-    envelopes = [parse_envelope(message, manifest.swarm_id) for message in archive.envelopes(epoch)]
+    contributions = ContributionStore(data.database, manifest.swarm_id)
+    envelopes = [parse_envelope(message, manifest.swarm_id) for message in contributions.envelopes(epoch)]
     messages = [(envelope, parse_contribution(envelope)) for envelope in envelopes]
     of_epoch = [(envelope, content) for envelope, content in messages if content.epoch == epoch]
     authors = {(content.node, content.account) for _, content in of_epoch}
@@ -103,7 +103,7 @@ def collect(manifest: Manifest, data: DataDir, epoch: int) -> Dossier:
 
 def authentic(dossier: Dossier, manifest: Manifest, auditors: tuple[Account, ...]) -> ContributionStore:
     """Return a store of the messages that this swarm's auditors signed with keys certified at that time."""
-    archive = ContributionStore(":memory:", manifest.swarm_id)
+    contributions = ContributionStore(":memory:", manifest.swarm_id)
     keys = set(_keys(dossier, manifest))
     for message in dossier.messages:
         with suppress(RemoteProtocolError):
@@ -111,8 +111,8 @@ def authentic(dossier: Dossier, manifest: Manifest, auditors: tuple[Account, ...
             content = parse_contribution(envelope)
             known = (content.node, content.account) in keys and content.account in auditors
             if known and envelope.is_signed_by(content.node):
-                archive.add(envelope.content_id, envelope.kind, content, message)
-    return archive
+                contributions.add(envelope.content_id, envelope.kind, content, message)
+    return contributions
 
 
 def _keys(dossier: Dossier, manifest: Manifest) -> Iterator[tuple[NodeId, Account]]:

@@ -33,16 +33,18 @@ def turn_to_propose(manifest: Manifest, age_seconds: float) -> tuple[int, bool]:
     return math.floor(graces), graces >= 0 and graces % 1 < _OPEN_SHARE
 
 
-def cumulative_points(archive: ContributionStore, last: EpochRoot | None) -> Mapping[Account, int] | None:
+def cumulative_points(
+    contributions: ContributionStore, last: EpochRoot | None
+) -> Mapping[Account, int] | None:
     """Return all accounts' points as of the last final epoch, or None if this node lacks its proposal."""
     if last is None:
         return {}
-    proposal = archive.proposal(ContentId(last.archive_digest))
+    proposal = contributions.proposal(ContentId(last.archive_digest))
     return {share.account: share.cumulative for share in proposal.shares} if proposal else None
 
 
 def is_settlement(
-    archive: ContributionStore,
+    contributions: ContributionStore,
     proposal: Proposal,
     last: EpochRoot | None,
     *,
@@ -54,7 +56,7 @@ def is_settlement(
 
     False, too, if this node does not hold all of them.
     """
-    tallies = [archive.tally(id_) for id_ in proposal.tallies]
+    tallies = [contributions.tally(id_) for id_ in proposal.tallies]
     known = [tally for tally in tallies if tally is not None and tally.epoch == proposal.epoch]
     if len(known) != len(proposal.tallies) or len({tally.account for tally in known}) != len(known):
         return False

@@ -44,7 +44,7 @@ class WatchtowerParts:
     manifest: Manifest
     account: Account
     ledger: LedgerClient
-    archive: ContributionStore
+    contributions: ContributionStore
     events: EventLog
     clock: Clock
 
@@ -88,7 +88,7 @@ class LedgerWatchtower:
         parts = self._parts
         current = epoch_at(parts.manifest, max(parts.clock(), parts.manifest.genesis_seconds))
         for epoch in range(max(0, current - _SEARCHED_EPOCHS), current):
-            found = equivocations(parts.archive, epoch, parts.manifest.ledger_domain)
+            found = equivocations(parts.contributions, epoch, parts.manifest.ledger_domain)
             for auditor, proof in found.items():
                 if (auditor, epoch) in self._punished:
                     continue
@@ -104,7 +104,7 @@ class LedgerWatchtower:
         dispute = Dispute(live.root, last, await parts.ledger.granted_points(), self._points_cap)
         if await parts.ledger.live_record() != live:
             return  # the state changed between these answers, so they do not fit together
-        if (proof := find_fraud(dispute, parts.archive)) is not None:
+        if (proof := find_fraud(dispute, parts.contributions)) is not None:
             await parts.ledger.challenge(live.root.epoch, proof)  # the outbox queues each request once
             self._report("challenge", live.root, proof=proof.FUNCTION)
         elif not self._is_explained(live.root, last):
@@ -115,11 +115,11 @@ class LedgerWatchtower:
     def _is_explained(self, root: EpochRoot, last: EpochRoot | None) -> bool:
         """Whether this node comes to the same root from the tallies behind it."""
         content_id = ContentId(root.archive_digest)
-        proposal = self._parts.archive.proposal(content_id)
+        proposal = self._parts.contributions.proposal(content_id)
         if proposal is None or proposal.root(content_id) != root:
             return False
         return is_settlement(
-            self._parts.archive,
+            self._parts.contributions,
             proposal,
             last,
             quorum=self._quorum,

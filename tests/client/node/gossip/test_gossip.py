@@ -44,25 +44,27 @@ def start(tmp_path: Path) -> Start:
     """Return a node by its owner; the same owner gets the same data again."""
     hub = MemoryHub()
 
-    def make(person: Identity, **options: object) -> GossipHarness:
-        return GossipHarness(hub, person, MANIFEST, tmp_path / f"{person.number}.{person.key}", **options)  # type: ignore[arg-type]
+    def make(identity: Identity, **options: object) -> GossipHarness:
+        return GossipHarness(
+            hub, identity, MANIFEST, tmp_path / f"{identity.number}.{identity.key}", **options
+        )  # type: ignore[arg-type]
 
     return make
 
 
 @asynccontextmanager
-async def running(*ears: GossipHarness) -> AsyncIterator[trio.Nursery]:
+async def running(*node: GossipHarness) -> AsyncIterator[trio.Nursery]:
     """Nodes that run, each connected to the one before it; none of their services may fail."""
     async with trio.open_nursery() as nursery:
-        for each in ears:
+        for each in node:
             await nursery.start(each.transport.run)
             nursery.start_soon(each.run)
-        for left, right in pairwise(ears):
+        for left, right in pairwise(node):
             await right.transport.connect(left.address)
-        await until(lambda: all(each.knows(each) for each in ears))
+        await until(lambda: all(each.knows(each) for each in node))
         yield nursery
         nursery.cancel_scope.cancel()
-    for each in ears:
+    for each in node:
         assert each.events("service_failed") == []
 
 

@@ -49,13 +49,13 @@ class NodeMachine(RuleBasedStateMachine):
 
     @initialize(seed=st.integers(0, 2**16), chained=st.booleans())
     def found(self, seed: int, chained: bool) -> None:
-        self.stage = MockClockRunner()
+        self.runner = MockClockRunner()
         manifest = make_chain_manifest() if chained else make_manifest()
-        self.world = World(self.stage, MemoryHub(seed), Path(self.folder.name), manifest)
+        self.world = World(self.runner, MemoryHub(seed), Path(self.folder.name), manifest)
         self.members = [Member(self.world, number) for number in NUMBERS]
         self.mallory = Mallory(self.world, MALLORY)
         self.lies = 0
-        self.stage.act(self.mallory.start)
+        self.runner.act(self.mallory.start)
         for member in self.members:
             self._join(member)
         self._look()
@@ -70,7 +70,7 @@ class NodeMachine(RuleBasedStateMachine):
     @rule(which=members)
     def crash(self, which: int) -> None:
         if (member := self.members[which]).alive:
-            self.stage.act(member.kill)
+            self.runner.act(member.kill)
 
     @rule(which=members, writes=st.integers(0, 12))
     def crash_soon(self, which: int, writes: int) -> None:
@@ -83,23 +83,23 @@ class NodeMachine(RuleBasedStateMachine):
     def rotate(self, which: int) -> None:
         """The account changes to a new key, in the same data directory."""
         member = self.members[which]
-        if member.person.key + 1 < MOST_KEYS:
+        if member.identity.key + 1 < MOST_KEYS:
             self.crash(which)
-            member.person = Identity(member.person.number, member.person.key + 1)
+            member.identity = Identity(member.identity.number, member.identity.key + 1)
             self._join(member)
 
     @rule(which=members, count=st.integers(1, 3))
     def publish(self, which: int, count: int) -> None:
         for _ in range(count):
             if self.members[which].alive:
-                self.stage.act(self.members[which].publish)
+                self.runner.act(self.members[which].publish)
 
     @rule(which=members)
     def take(self, which: int) -> None:
         """The sampler draws the rollout that has waited longest."""
         member = self.members[which]
-        if member.alive and (waiting := next(member.ears.pool.waiting(), None)) is not None:
-            self.stage.act(_dying, member, lambda: member.ears.pool.take(waiting.content_id))
+        if member.alive and (waiting := next(member.node.pool.waiting(), None)) is not None:
+            self.runner.act(_dying, member, lambda: member.node.pool.take(waiting.content_id))
 
     # What happens around them
 
@@ -109,7 +109,7 @@ class NodeMachine(RuleBasedStateMachine):
         for pause in (seconds, 1.0):
             for which in range(len(self.members)):
                 self.publish(which, 1)
-            self.stage.wait(pause)
+            self.runner.wait(pause)
         self._look()
 
     @rule(which=members, seconds=st.sampled_from([-7200, -90, -30, -5, -0.4, 0.4, 5, 30, 90, 7200]))
@@ -130,7 +130,7 @@ class NodeMachine(RuleBasedStateMachine):
         self.world.hub.weather = Weather(0.0, latency, loss, copies)
         self.world.hub.heal()
         if cut_off is not None and self.members[cut_off].alive:
-            self.world.hub.partition([self.members[cut_off].ears.peer_id])
+            self.world.hub.partition([self.members[cut_off].node.peer_id])
         self.world.chain_is_away = chain_is_away
 
     # What the liar does
@@ -139,7 +139,7 @@ class NodeMachine(RuleBasedStateMachine):
     def liar_speaks(self, which: int, said: list[int], about: int) -> None:
         if not (messages := self.world.messages):
             return  # nobody said anything yet that could be bent
-        victim = self.members[about % len(self.members)].person
+        victim = self.members[about % len(self.members)].identity
         genuine, now = messages[about % len(messages)], self.world.now()
         liar = Liar(self.world.manifest, self.mallory.keys[0], victim, genuine, now, self._next_lie())
         lies = list(liar.lies())
@@ -170,7 +170,7 @@ class NodeMachine(RuleBasedStateMachine):
                 assert member.process is not None
                 member.process.mortality.fuse.left = None
         self._pass(12)  # what is still on its way arrives
-        self.stage.wait(61)  # whose certificate suffered from a wrong clock has a new one
+        self.runner.wait(61)  # whose certificate suffered from a wrong clock has a new one
         self._part()
         self._pass(2)
         for member in self.members:
@@ -180,17 +180,17 @@ class NodeMachine(RuleBasedStateMachine):
 
     def _agree(self) -> None:
         """Nodes agree about everybody's keys, what honest accounts said, and who is banned."""
-        epoch, every = self._epoch(), [member.ears for member in self.members]
-        assert all(ears.knows(member.person) for ears in every for member in self.members)
-        told = set().union(*(self._contents(member.ears.gossip._recent) for member in self.members))
-        honest = {member.person.account for member in self.members}
+        epoch, every = self._epoch(), [member.node for member in self.members]
+        assert all(node.knows(member.identity) for node in every for member in self.members)
+        told = set().union(*(self._contents(member.node.gossip._recent) for member in self.members))
+        honest = {member.identity.account for member in self.members}
         for member in self.members:
-            heard = self._contents(member.ears.envelopes.since(max(0, epoch - EPOCH_WINDOW)))
+            heard = self._contents(member.node.envelopes.since(max(0, epoch - EPOCH_WINDOW)))
             assert {one for one in told if one.account in honest} <= heard
-        bans = [ears.reputation.is_banned(self.mallory.keys[0].account, epoch) for ears in every]
+        bans = [node.reputation.is_banned(self.mallory.keys[0].account, epoch) for node in every]
         assert _alike(bans)
         assert bans[0] or not _differ(told)
-        proofs = [ears.engine.proofs._messages for ears in every]
+        proofs = [node.engine.proofs._messages for node in every]
         assert _alike({key for key in book if key[0] >= epoch - PROOF_EPOCHS} for book in proofs)
 
     # What always holds
@@ -198,20 +198,20 @@ class NodeMachine(RuleBasedStateMachine):
     @invariant()
     def nothing_fails(self) -> None:
         for member in self._alive():
-            assert member.ears.transport.counters()["bugs"] == 0, member.ears.events("service_failed")
+            assert member.node.transport.counters()["bugs"] == 0, member.node.events("service_failed")
 
     @invariant()
     def nobody_honest_is_blamed(self) -> None:
-        accounts = [member.person.account for member in self.members]
+        accounts = [member.identity.account for member in self.members]
         peers = [
             peer_id_from_key(Identity(number, key).node) for number in NUMBERS for key in range(MOST_KEYS)
         ]
         for member in self._alive():
-            reputation = member.ears.reputation
+            reputation = member.node.reputation
             assert [account for account in accounts if reputation.is_banned(account, -1)] == []
             assert [account for account in accounts if reputation.evidence(account, 0).bad > 0] == []
-            score = member.ears.transport.score
-            assert self.stage.see(lambda score=score: [peer for peer in peers if score(peer) < 0]) == []
+            score = member.node.transport.score
+            assert self.runner.see(lambda score=score: [peer for peer in peers if score(peer) < 0]) == []
 
     @invariant()
     def no_slot_is_signed_twice(self) -> None:
@@ -221,29 +221,29 @@ class NodeMachine(RuleBasedStateMachine):
     @invariant()
     def every_message_received_is_counted_once(self) -> None:
         for member in self._alive():
-            count = member.ears.transport.counters()
+            count = member.node.transport.counters()
             fates = ("accepted", "ignored", "rejected", "duplicates", "oversize")
             assert count["received"] == sum(count[fate] for fate in fates)
 
     @invariant()
     def what_waits_was_heard(self) -> None:
         for member in self._alive():
-            ears = member.ears
-            assert all(ears.envelopes.has(rollout.content_id) for rollout in ears.pool.waiting())
+            node = member.node
+            assert all(node.envelopes.has(rollout.content_id) for rollout in node.pool.waiting())
 
     def teardown(self) -> None:
-        if not hasattr(self, "stage"):
+        if not hasattr(self, "runner"):
             return
         try:
             self.everything_heals()
             for member in self.members:
                 _require_clean_story(member)
         finally:
-            self.stage.close()
+            self.runner.close()
             for member in self.members:
                 for process in member.graves:
                     process.mortality.bury()
-                    process.ears.log.close()
+                    process.node.log.close()
             self.folder.cleanup()
 
     # Means
@@ -270,14 +270,14 @@ class NodeMachine(RuleBasedStateMachine):
 
     def _join(self, member: Member) -> None:
         if not member.alive:
-            self.stage.act(member.start)
-            honest = {other.person.account for other in self.members}
+            self.runner.act(member.start)
+            honest = {other.identity.account for other in self.members}
             assert {
                 one.content_id for one in member.left_waiting if one.account in honest
-            } <= member.ears.pooled()
-        others = [other.ears.transport for other in self._alive() if other is not member]
+            } <= member.node.pooled()
+        others = [other.node.transport for other in self._alive() if other is not member]
         for other in (*others, self.mallory.transport):
-            self.stage.act(self._connect, other.connect, member.ears.address)
+            self.runner.act(self._connect, other.connect, member.node.address)
 
     async def _connect(self, connect: Callable[[str], Awaitable[None]], address: str) -> None:
         try:
@@ -287,7 +287,7 @@ class NodeMachine(RuleBasedStateMachine):
 
     def _part(self) -> None:
         """Ends every connection."""
-        transports = [self.mallory.transport, *(member.ears.transport for member in self._alive())]
+        transports = [self.mallory.transport, *(member.node.transport for member in self._alive())]
         for one, other in combinations(transports, 2):
             one.drop(other.peer_id)
             other.drop(one.peer_id)
@@ -297,11 +297,11 @@ class NodeMachine(RuleBasedStateMachine):
 
     def _pass(self, seconds: int) -> None:
         for _ in range(seconds):
-            self.stage.wait(1.0)
+            self.runner.wait(1.0)
 
     def _send(self, which: int, topic: str, message: bytes) -> None:
         if (member := self.members[which]).alive:
-            self.stage.act(_soon, lambda: self.mallory.send(member, topic, message))
+            self.runner.act(_soon, lambda: self.mallory.send(member, topic, message))
 
 
 async def _soon(action: Callable[[], object]) -> None:
@@ -338,8 +338,8 @@ def _alike(values: Iterable[object]) -> bool:
 
 def _require_clean_story(member: Member) -> None:
     """Over all lives of a member: no service failed, and no rollout was admitted twice."""
-    assert member.ears.events("service_failed", "own_slot_taken_twice") == []
-    admitted = Counter(event["content_id"] for event in member.ears.events("admitted"))
+    assert member.node.events("service_failed", "own_slot_taken_twice") == []
+    admitted = Counter(event["content_id"] for event in member.node.events("admitted"))
     assert [content_id for content_id, times in admitted.items() if times > 1] == []
 
 

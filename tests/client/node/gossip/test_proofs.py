@@ -30,11 +30,11 @@ def start(tmp_path: Path) -> Start:
     """Return a node by its owner, acquainted with everybody; the same owner gets the same data again."""
     hub = MemoryHub()
 
-    def make(person: Identity) -> GossipHarness:
-        ears = GossipHarness(hub, person, MANIFEST, tmp_path / str(person.number))
+    def make(identity: Identity) -> GossipHarness:
+        node = GossipHarness(hub, identity, MANIFEST, tmp_path / str(identity.number))
         for each in (ALICE, BOB, CAROL, DORA, MALLORY):
-            ears.certificates.admit(each.certificate(MANIFEST).to_bytes(), ears.now())
-        return ears
+            node.certificates.admit(each.certificate(MANIFEST).to_bytes(), node.now())
+        return node
 
     return make
 
@@ -55,7 +55,7 @@ INNOCENT = Evidence(epoch=EPOCH)
 async def test_who_hears_one_content_only_is_told_by_who_heard_both(
     start: Start, autojump_clock: MockClock
 ) -> None:
-    nodes = [start(person) for person in (ALICE, BOB, CAROL, DORA)]
+    nodes = [start(identity) for identity in (ALICE, BOB, CAROL, DORA)]
     one, other, third = contents(MALLORY, 3)
     async with trio.open_nursery() as nursery:
         for node in nodes:

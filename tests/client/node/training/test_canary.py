@@ -37,13 +37,13 @@ WELL = 0.8
 class Here:
     """The real scorers in this process, as the canary asks for them."""
 
-    desk: VerificationHarness
+    harness: VerificationHarness
 
     async def prompt(self, task: Task) -> str:
-        return (await self.desk.score(task, ())).prompt
+        return (await self.harness.score(task, ())).prompt
 
     async def check(self, task: Task, completions: Sequence[bytes]) -> Checked:
-        return await self.desk.score(task, completions)
+        return await self.harness.score(task, completions)
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Lone:
 
     folder: Path
     learner: Learner
-    desk: VerificationHarness
+    harness: VerificationHarness
     events: EventLog
     fresh: bool = True
     slots: count = field(default_factory=count)  # type: ignore[type-arg]
@@ -61,33 +61,40 @@ class Lone:
     def __post_init__(self) -> None:
         file = CanaryFile(self.folder / "canary.json", fresh=self.fresh)
         parts = CanaryParts(
-            self.learner, Here(self.desk), self.desk.sampler, self.desk.pool, self.events, file, b"secret", 1
+            self.learner,
+            Here(self.harness),
+            self.harness.sampler,
+            self.harness.pool,
+            self.events,
+            file,
+            b"secret",
+            1,
         )
         self.canary = Canary(SETTINGS, parts)
-        self.poison = OneAnswer(self.desk, EVIL, b"Sunday", DAYS)
+        self.poison = OneAnswer(self.harness, EVIL, b"Sunday", DAYS)
 
     async def round(self, *, poisoned: bool) -> int:
         """Return one round as the node runs it; returns the number of external groups."""
         await self.canary.open()
         if poisoned:
             for admitted in self.poison.rollouts(6):
-                self.desk.pool.offer(admitted)
-        external = await self.desk.sampler.draw_external(EPOCH, self.rng)
+                self.harness.pool.offer(admitted)
+        external = await self.harness.sampler.draw_external(EPOCH, self.rng)
         local, handles = await self._own_rollouts(4)
-        batch = self.desk.sampler.assemble(local, external)
+        batch = self.harness.sampler.assemble(local, external)
         await self.learner.train(batch, handles)
         await self.canary.after(batch)
         return len(external)
 
     async def _own_rollouts(self, number: int) -> tuple[list[VerifiedRollout], dict]:  # type: ignore[type-arg]
-        verifier, here = self.desk.verifier, Here(self.desk)
+        verifier, here = self.harness.verifier, Here(self.harness)
         slots = [next(self.slots) for _ in range(number)]
         prompts = [await here.prompt(verifier.task_of(EPOCH, OWN.account, 0, slot)) for slot in slots]
         generations = await self.learner.generate(prompts, completions_per_prompt=8)
         rollouts, handles = [], {}
         for slot, generation in zip(slots, generations, strict=True):
-            message = OWN.message(self.desk.manifest, slot=slot, completions=generation.completions)
-            admitted = self.desk.engine.admit_own(message, moment(self.desk.manifest))
+            message = OWN.message(self.harness.manifest, slot=slot, completions=generation.completions)
+            admitted = self.harness.engine.admit_own(message, moment(self.harness.manifest))
             rollouts.append(await verifier.verify(admitted))
             handles[admitted.content_id] = generation.handle
         return rollouts, handles
@@ -102,9 +109,9 @@ def make_desk() -> VerificationHarness:
         limits=Limits(slots_per_epoch=2**20, max_completions=8, points_per_epoch=16),
     )
     policy = SamplingPolicy(account_cap=1.0, newcomer_cap=1.0)
-    desk = VerificationHarness((OWN, EVIL), manifest=manifest, policy=policy)
-    desk.trust(EVIL)
-    return desk
+    harness = VerificationHarness((OWN, EVIL), manifest=manifest, policy=policy)
+    harness.trust(EVIL)
+    return harness
 
 
 @asynccontextmanager
@@ -121,7 +128,7 @@ async def test_poison_that_passes_every_check_is_rolled_back(tmp_path: Path) -> 
     async with lone(tmp_path) as node:
         drawn = [await node.round(poisoned=True) for _ in range(8)]
         assert drawn == [4] * 8
-        accused = [account for _, _, account in node.desk.witness.refusals if account == EVIL.account]
+        accused = [account for _, _, account in node.harness.witness.refusals if account == EVIL.account]
         assert accused == [], "no check finds anything wrong with it"
         [first, second] = node.told("canary")
         assert (first["falls"], second["falls"]) == (1, 2)
@@ -130,17 +137,17 @@ async def test_poison_that_passes_every_check_is_rolled_back(tmp_path: Path) -> 
         [back] = node.told("rolled_back")
         assert len(back["quarantined"]) == 32
         assert {group["account"] for group in back["quarantined"]} == {EVIL.account.hex()}
-        assert back["dropped"] == 8 * (6 - 4) == 16 - len(node.desk.pool)
+        assert back["dropped"] == 8 * (6 - 4) == 16 - len(node.harness.pool)
         assert await node.canary._measure(node.canary._items) == first["control"], "bit by bit as it was"
 
         assert [await node.round(poisoned=True) for _ in range(4)] == [0] * 4, "alone from here"
         assert node.told("canary")[-1]["reward"] > WELL
-        assert node.desk.sampler.most_external == 1, "one place back for a check that passed"
+        assert node.harness.sampler.most_external == 1, "one place back for a check that passed"
         assert node.learner.step == 12, "steps are counted on"
 
         again = Lone(tmp_path, node.learner, make_desk(), node.events, fresh=False)
         await again.canary.open()
-        assert again.desk.sampler.most_external == 1, "a restart forgets nothing"
+        assert again.harness.sampler.most_external == 1, "a restart forgets nothing"
         assert again.canary._watch == node.canary._watch
 
 

@@ -25,14 +25,14 @@ SECONDS = 20.0
 
 
 class Listener:
-    """A node's ears and its doppelganger watch, on trio's mock clock."""
+    """A node's node and its doppelganger watch, on trio's mock clock."""
 
     def __init__(
         self, root: Path, *, share: str = "0/1", clean: bool = False, seconds: float = SECONDS
     ) -> None:
         self.hub = MemoryHub()
         self.manifest = make_manifest()
-        self.ears = GossipHarness(self.hub, ME, self.manifest, root / "me")
+        self.node = GossipHarness(self.hub, ME, self.manifest, root / "me")
         self.signing = SigningDatabase(root / "signing.sqlite")
         self.parts = DoppelgangerParts(
             manifest=self.manifest,
@@ -40,9 +40,9 @@ class Listener:
             account=ME.account,
             signing=self.signing,
             share=SlotShare.parse(share),
-            transport=self.ears.transport,
-            telemetry=self.ears.telemetry,
-            clock=self.ears.now,
+            transport=self.node.transport,
+            telemetry=self.node.telemetry,
+            clock=self.node.now,
             seconds=seconds,
             stopped_clean=clean,
         )
@@ -52,10 +52,10 @@ class Listener:
     def hear(self, author: Identity, slot: int, epoch: int = EPOCH) -> None:
         """A rollout that came from outside, admitted."""
         for identity in (ME, SIBLING):
-            if not self.ears.knows(identity):
-                self.ears.certificates.admit(identity.certificate(self.manifest).to_bytes(), self.ears.now())
+            if not self.node.knows(identity):
+                self.node.certificates.admit(identity.certificate(self.manifest).to_bytes(), self.node.now())
         message = author.message(self.manifest, slot=slot, epoch=epoch)
-        self.watch.hear(self.ears.engine.admit_own(message, self.ears.now()))
+        self.watch.hear(self.node.engine.admit_own(message, self.node.now()))
 
     def sign(self, slots: int, epoch: int = EPOCH) -> None:
         """Slots that this data directory signed."""
@@ -131,7 +131,7 @@ async def test_who_counts_as_oneself(
     listener.sign(2 if share == "0/2" else 4)
     listener.hear(author, slot, epoch)
     assert await refused(listener) is double
-    assert len(listener.ears.events("heard_self")) == double
+    assert len(listener.node.events("heard_self")) == double
 
 
 async def test_it_goes_on_listening_while_it_signs(tmp_path: Path) -> None:
@@ -164,9 +164,9 @@ async def test_the_gossip_hands_over_what_strangers_sign_as_us(tmp_path: Path) -
     heard: list[AdmittedRollout] = []
     mine.gossip.on_own = heard.append
     async with trio.open_nursery() as nursery:
-        for ears in (mine, friend):
-            await nursery.start(ears.transport.run)
-            nursery.start_soon(ears.run)
+        for node in (mine, friend):
+            await nursery.start(node.transport.run)
+            nursery.start_soon(node.run)
         await mine.transport.connect(friend.address)
         await until(lambda: friend.knows(mine) and mine.knows(friend))
         own = await mine.publish(slot=0)
@@ -178,10 +178,10 @@ async def test_the_gossip_hands_over_what_strangers_sign_as_us(tmp_path: Path) -
     assert own.content_id not in {admitted.content_id for admitted in heard}
 
 
-def _topic(ears: GossipHarness) -> str:
+def _topic(node: GossipHarness) -> str:
     from sapo_protocol.topics import rollouts_topic
 
-    return rollouts_topic(ears.manifest.swarm_id)
+    return rollouts_topic(node.manifest.swarm_id)
 
 
 async def test_a_second_machine_with_one_key_refuses_to_start(
