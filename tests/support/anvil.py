@@ -1,4 +1,4 @@
-"""A chain that is not ours: anvil as a process of its own, where npm has installed it."""
+"""A foreign chain implementation: anvil as a process, where npm has installed it."""
 
 import json
 import socket
@@ -24,7 +24,7 @@ OLD_ENOUGH_BLOCKS = 6
 
 @dataclass(frozen=True)
 class Anvil:
-    """A running one."""
+    """A running anvil."""
 
     url: str
 
@@ -36,7 +36,7 @@ class Anvil:
             return json.load(reply)["result"]
 
     def give(self, account: str, wei: int) -> None:
-        """Coins for an account, out of nothing."""
+        """Set the balance of an account."""
         self.ask("anvil_setBalance", account, hex(wei))
 
     def nonce(self, account: str) -> int:
@@ -53,7 +53,7 @@ class Anvil:
 
 @contextmanager
 def running_anvil(folder: Path) -> Iterator[Anvil]:
-    """Yield one on a free port; the test is skipped where there is none."""
+    """Yield a running anvil on a free port; skip the test if it is not installed."""
     binaries = sorted(HERE.glob("node_modules/@foundry-rs/anvil-*/bin/anvil"))
     if not binaries:
         pytest.skip("anvil is not installed: `make test` installs it where Node.js and npm are")

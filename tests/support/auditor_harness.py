@@ -1,4 +1,4 @@
-"""Nodes with a ledger for tests: the hearing half, a real checker, real contracts; time is the test's."""
+"""Nodes with a ledger for tests: gossip, engine, real checkers, real contracts, and the test's clock."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -38,7 +38,7 @@ from sapo_verification.types import AdmittedRollout
 
 QUORUM: Final = 2
 FAR_SECONDS: Final = 4_000_000_000
-"""Registrations of tests do not end."""
+"""End of registrations in tests, which is never reached."""
 
 KINDS: Final = {Tally: Kind.TALLY, Proposal: Kind.PROPOSAL, Approval: Kind.APPROVAL}
 
@@ -64,7 +64,7 @@ assert {identity.account for identity in AUDITORS} <= set(map(address, FUNDED_AU
 
 @dataclass
 class World:
-    """One swarm with a chain, and its time."""
+    """One swarm with a chain, and its clock."""
 
     chain: ServedChain
     contracts: Contracts
@@ -81,7 +81,7 @@ class World:
         workers: Sequence[Funded] = WORKERS,
         **terms: Any,
     ) -> "World":
-        """Return a chain with the contracts, on which everybody is registered."""
+        """Return a chain with the contracts, on which all given identities are registered."""
         accounts = tuple(identity.account for identity in auditors)
         contracts = found(root / "chain.sqlite", auditors=accounts, quorum=quorum, **terms)
         for identity in (*workers, *auditors):
@@ -94,16 +94,16 @@ class World:
         return self.contracts.manifest()
 
     def now(self) -> float:
-        """What every clock in this world shows."""
+        """Return the time of all clocks in this world."""
         return self.chain.now_seconds
 
     def turn_to(self, epoch: int, seconds: float) -> None:
-        """Moves all clocks to so many seconds after an epoch's beginning."""
+        """Set all clocks to so many seconds after an epoch's beginning."""
         self.chain.now_seconds = epoch_start_seconds(self.manifest, epoch) + seconds
 
 
 class AuditorHarness:
-    """One node's dealings with contributions, wired as the node wires them."""
+    """One node with ledger, audits and auditor, composed as in a real node."""
 
     def __init__(self, world: World, identity: Funded, checkers: CheckerPool, *, audits: bool = True) -> None:
         self.world, self.identity, self.manifest = world, identity, world.manifest
@@ -140,7 +140,7 @@ class AuditorHarness:
         self.auditor = Auditor(self.parts)
 
     async def run(self, *, sends: bool = True, acts: bool = True, verifies: bool = True) -> None:
-        """Hears, audits and posts until cancelled.
+        """Receive, audit and post until cancelled.
 
         Args:
             sends: whether what is queued for the chain is sent.
@@ -160,7 +160,7 @@ class AuditorHarness:
                 nursery.start_soon(partial(keep, "ledger", self.ledger.run))
 
     async def work(self, epoch: int, slot: int, *, right: int = 1, wrong: int = 1) -> AdmittedRollout:
-        """Publishes a group of right and wrong answers, as the node's rounds do."""
+        """Publish a group of right and wrong answers, as the node's rounds do."""
         beacon = await self.beacons.obtain(epoch)
         family = self.manifest.suite.families[0]
         task = assigned_task(self.manifest.swarm_id, beacon, self.identity.account, 0, slot)
@@ -172,7 +172,7 @@ class AuditorHarness:
         return admitted
 
     async def say(self, message: Tally | Proposal | Approval) -> ContentId:
-        """Publishes a contribution message in this node's name, whatever it says."""
+        """Publish a contribution message under this node's signature, also a false one."""
         kind = KINDS[type(message)]
         envelope = seal(kind, self.manifest.swarm_id, message.to_payload(), self.identity.seed)
         topic = contributions_topic(self.manifest.swarm_id)
@@ -189,11 +189,11 @@ class AuditorHarness:
 
 
 def agree(_: Sequence[Words]) -> None:
-    """An owner who agrees to all."""
+    """Consent to every signature."""
 
 
 def refuse(_: Sequence[Words]) -> None:
-    """An owner who agrees to nothing."""
+    """Refuse every signature."""
     raise SapoError("nothing was signed", hint="agree next time", exit_code=ExitCode.KEYSTORE)
 
 
@@ -208,7 +208,7 @@ async def checking(world: World) -> AsyncIterator[tuple[trio.Nursery, CheckerPoo
 
 
 async def connect(*harnesses: AuditorHarness) -> None:
-    """A full mesh in which everybody knows everybody."""
+    """Connect all nodes to each other and wait until each knows the certificates of all."""
     await until(lambda: all(harness.node.hub.node(harness.node.peer_id) for harness in harnesses))
     for index, harness in enumerate(harnesses):
         for other in harnesses[:index]:

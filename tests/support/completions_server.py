@@ -1,4 +1,4 @@
-"""A chat completions server of our own: the bundled policy behind OpenAI's protocol, on loopback."""
+"""A chat completions server for tests: the bundled policy behind OpenAI's protocol, on loopback."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class CompletionsServer:
     """A policy that answers over HTTP.
 
     Attributes:
-        key: that a client must show; None for anybody.
-        most_choices: completions per request at most; some servers know no ``n``.
-        requests: what was asked, in order.
+        key: the key that a client must send; None for none.
+        most_choices: largest number of completions per request; some servers do not support ``n``.
+        requests: the requests, in order.
         misbehave: status and body of every answer, instead of completions.
     """
 
@@ -87,6 +87,6 @@ class CompletionsServer:
                 self.wfile.write(body)
 
             def log_message(self, format: str, *args: object) -> None:
-                """Nothing: the tests' output is for failures."""
+                """Write no log: the tests' output is for failures."""
 
         return Handler

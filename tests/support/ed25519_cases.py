@@ -54,8 +54,8 @@ def searched(
 
     Args:
         key: scalar of the base and of the torsion point; ``nonce`` likewise.
-        encodings: how key and nonce are written, unless canonically.
-        hashed: how they enter the hash, unless as they are written.
+        encodings: encodings of key and nonce, if not the canonical ones.
+        hashed: the encodings that enter the hash, if others.
     """
     (a, s), (r, t) = key, nonce
     written = encodings or (_point(a, s).encode(), _point(r, t).encode())
@@ -65,7 +65,15 @@ def searched(
         k = challenge(entered[1], entered[0], message)
         if ((t + k * s) % 8 == 0) == plain:
             scalar = (r + k * a) % L
-            return Case(name, written[0], message, written[1] + _scalar(scalar), plain, True, accepted)
+            return Case(
+                name=name,
+                key=written[0],
+                message=message,
+                signature=written[1] + _scalar(scalar),
+                plain=plain,
+                cofactored=True,
+                accepted=accepted,
+            )
     raise AssertionError("unreachable")
 
 

@@ -1,4 +1,4 @@
-"""The Ed25519 curve in plain arithmetic (RFC 8032), slow and unshielded: for building edge cases in tests."""
+"""The Ed25519 curve in plain arithmetic (RFC 8032), slow and not constant-time, for edge cases in tests."""
 
 from dataclasses import dataclass
 from hashlib import sha512

@@ -1,4 +1,4 @@
-"""A node without its learner: gossip, engine and event file on an in-memory network."""
+"""Harness of a node without its learner: gossip, engine and event file on an in-memory network."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -31,10 +31,10 @@ from sapo_verification.verifier import Check
 
 @dataclass
 class GossipHarness:
-    """One node's gossip and engine, opened as the node opens them.
+    """One node's gossip and engine, composed as in a real node.
 
     Attributes:
-        root: its databases and its event file; give it again to start the node again.
+        root: folder of its databases and its event file; with the same folder the node is restarted.
         check: the checkers; the real scorers in this process unless others are given.
         observers: of the engine, beside telemetry.
     """
@@ -118,18 +118,18 @@ class GossipHarness:
         self.engine.restore(self.now())
 
     async def run(self) -> None:
-        """Hears, under the node's supervisor, until cancelled."""
+        """Receive and send under the node's supervisor until cancelled."""
         await self.supervisor.keep("gossip", self.gossip.run)
 
     async def publish(self, **changes: object) -> AdmittedRollout:
-        """Return an own rollout, admitted here and sent."""
+        """Admit an own rollout, send it, and return it."""
         message = self.identity.message(self.manifest, **changes)
         admitted = self.engine.admit_own(message, self.now())
         await self.gossip.publish(admitted)
         return admitted
 
     def knows(self, other: "GossipHarness | Identity") -> bool:
-        """Whether somebody's certificate is in the book."""
+        """Whether another node's certificate is known here."""
         identity = other.identity if isinstance(other, GossipHarness) else other
         return identity.account in self.certificates.accounts_of(identity.node)
 
@@ -138,5 +138,5 @@ class GossipHarness:
         return {bytes(admitted.content_id) for admitted in self.pool.waiting()}
 
     def events(self, *names: str) -> list[Event]:
-        """What it wrote down, all of it or the named events."""
+        """Return all its events, or those with the given names."""
         return [e for e in read_events(self.root / "events.jsonl") if not names or e["event"] in names]

@@ -50,7 +50,7 @@ AUDITOR_BOND: Final = 101
 
 
 def keys(number: int) -> LocalAccount:
-    """Return an account with a small number for its secret."""
+    """Return the account whose secret is a small number."""
     return Keys.from_key(number.to_bytes(32, "big"))
 
 
@@ -60,7 +60,7 @@ def address(signer: LocalAccount) -> Account:
 
 
 def node_key(number: int) -> NodeId:
-    """Return a node key, told by its number."""
+    """Return a node key made from a number."""
     return NodeId(number.to_bytes(32, "big"))
 
 
@@ -109,7 +109,7 @@ class ServedChain:
         self._methods.close()
 
     def send(self, signer: LocalAccount, to: Account, data: bytes, *, value_wei: int = 0) -> tx.Receipt:
-        """Return a transaction's receipt.
+        """Send a transaction and return its receipt.
 
         Raises:
             Refused: the contract reverts.
@@ -148,7 +148,7 @@ class Contracts:
 
     @property
     def base_root(self) -> Digest:
-        """What the next epoch's root adds to."""
+        """The root to which the next epoch's root adds."""
         last = self.history.last()
         return last.root.cumulative_root if last else merkle.EMPTY_ROOT
 
@@ -263,12 +263,12 @@ def make_plan(**changes: Any) -> LedgerTerms:
 
 
 def deploy_contracts(chain: ServedChain, **changes: Any) -> Contracts:
-    """Another ledger on a chain."""
+    """Deploy another ledger on a chain."""
     return Contracts(chain, deploy([chain.url], DEPLOYER, make_plan(**changes)))
 
 
 def found(path: Path, *, port: int = 0, kind: type[Engine] = Engine, **changes: Any) -> Contracts:
-    """Return a fresh ledger on a fresh chain: a copy of one that this process founded before, if it did."""
+    """Return a new ledger on a new chain, copied from an earlier one of this process if there is one."""
     stored, deployment = _founded(make_plan(**changes))
     path.write_bytes(stored)
     return Contracts(ServedChain(path, port=port, kind=kind), deployment)
@@ -276,7 +276,7 @@ def found(path: Path, *, port: int = 0, kind: type[Engine] = Engine, **changes: 
 
 @cache
 def _founded(plan: LedgerTerms) -> tuple[bytes, Deployment]:
-    """Return a chain's file with contracts on it. Deploying takes two processor seconds, a copy none."""
+    """Return a chain's file with contracts on it, for copies: deploying takes two processor seconds."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "chain.sqlite"
         chain = ServedChain(path)
@@ -293,7 +293,7 @@ def make_root(
     cumulative_root: Digest | None = None,
     archive: int = 7,
 ) -> EpochRoot:
-    """Return an epoch root, told by its numbers."""
+    """Return an epoch root made from numbers."""
     filler = Digest(archive.to_bytes(32, "big"))
     return EpochRoot(epoch, base_root, filler, cumulative_root or filler, total, filler)
 

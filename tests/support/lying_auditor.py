@@ -1,12 +1,12 @@
-"""`python lying_auditor.py LIE POINTS join ...`: `sapo join` with an auditor that lies once.
+"""`python lying_auditor.py LIE POINTS join ...`: `sapo join` with an auditor that lies about one epoch.
 
-It hears, verifies, gossips and answers as every node does. About the first epoch in which so many points
-were earned it tells one of two lies, and then no more:
+It receives, verifies, forwards and answers as every node does. About the first epoch in which at least so
+many points were earned it tells one of two lies, and none later:
 
 two-roots    it counts too much for itself, signs what the others propose, and signs a root of its own count
 false-root   it posts, under its signature alone, a root that pays it more than the cap
 
-It does not watch the ledger: handing itself over would save it half of its bond.
+It does not run the watchtower: by challenging itself it would save half of its bond.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ TWO_ROOTS: Final = "two-roots"
 FALSE_ROOT: Final = "false-root"
 
 OTHERS: Final = 2
-"""Tallies of others from which it knows the truth."""
+"""Number of other auditors' tallies from which it computes the true points."""
 
 
 class LyingAuditor(Auditor):
-    """An auditor with one lie to tell."""
+    """An auditor that lies once."""
 
     lie = TWO_ROOTS
     least_points = 1
     _has_lied = False
 
     async def run(self) -> None:
-        """Listens and lies until cancelled."""
+        """Follow and lie until cancelled."""
         await self._join_contributions()
         await self._audit()
 
     async def _advance(self, epoch: int) -> bool:
-        """Lies about an ended epoch if it is worth it; true when there is nothing more to say about it."""
+        """Lie about an ended epoch if it has enough points; return whether the epoch is done."""
         parts = self._parts
         if self._has_lied:
             return True
@@ -64,7 +64,7 @@ class LyingAuditor(Auditor):
         return settle(tallies, {}, points_per_epoch=cap, epoch_budget=self._epoch_budget)
 
     async def _count(self, epoch: int, true: Sequence[Share], own: int) -> Tally:
-        """Return its tally, published once: what the others counted, and its own share."""
+        """Return its tally with the others' true points and its own false ones; publish it once."""
         parts = self._parts
         me = parts.author.account
         points = sorted([*((share.account, share.points) for share in true), (me, own)])
@@ -74,7 +74,7 @@ class LyingAuditor(Auditor):
         return tally
 
     async def _sign_two_roots(self, tally: Tally) -> bool:
-        """The truth first, as soon as somebody proposes it."""
+        """Sign the true root as soon as it is proposed, and then a false one; return whether that is done."""
         if not (proposals := self._parts.contributions.proposals(tally.epoch)):
             return False
         for truth in proposals.items():
@@ -88,7 +88,7 @@ class LyingAuditor(Auditor):
         await self._parts.ledger.post(lie.root(content_id), [signature])
 
     async def _propose_lie(self, tally: Tally) -> tuple[ContentId, Proposal]:
-        """Return a proposal that rests on its own tally alone, where nothing was final before."""
+        """Publish and return a proposal from its own tally alone, for a ledger without a final epoch."""
         parts, epoch = self._parts, tally.epoch
         me = tally.node, tally.account, epoch
         shares = tuple(Share(account, points, points) for account, points in tally.points)
@@ -102,7 +102,7 @@ class LyingAuditor(Auditor):
         return content_id, lie
 
     async def _sign(self, content_id: ContentId, proposal: Proposal) -> bytes:
-        """Return its signature, for all to hear."""
+        """Publish its approval of a proposal and return the signature."""
         parts = self._parts
         assert parts.account_key is not None
         digest = proposal.root(content_id).digest(parts.manifest.ledger_domain)

@@ -1,4 +1,4 @@
-"""Reasoning as honest policies and as cheats write it, around real questions, without a model."""
+"""Reasoning as honest policies and as dishonest authors write it, for varied questions, without a model."""
 
 import random
 from collections.abc import Sequence
@@ -32,10 +32,10 @@ CLOSINGS = ("Therefore the answer is", "So the result is", "Hence we get", "The 
 
 @dataclass
 class Writer:
-    """An honest policy with habits of its own.
+    """An honest policy with a style of its own.
 
     Attributes:
-        collapse: how little it varies, 0 to 1; at 1 it writes one text around the question's numbers.
+        collapse: lack of variation, 0 to 1; at 1 it always writes the same text with the question's numbers.
     """
 
     identity: Identity
@@ -46,7 +46,7 @@ class Writer:
         self.slot = 0
 
     def group(self, family: int = 0, epoch: int = EPOCH) -> VerifiedRollout:
-        """Return the answers to a question of its own."""
+        """Return a verified group of answers to a new question."""
         numbers = [self.rng.randint(2, 9999) for _ in range(6)]
         texts = [self._text(numbers) for _ in range(COMPLETIONS)]
         if family == 1:

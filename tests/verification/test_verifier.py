@@ -1,4 +1,4 @@
-"""The verifier: everything derived here, evidence once, our own trouble nobody's fault."""
+"""The verifier: all results derived here, evidence recorded once, own failures blamed on no account."""
 
 from collections.abc import Sequence
 
@@ -162,7 +162,7 @@ def tagged_harness() -> VerificationHarness:
 
 
 def reasoned(harness: VerificationHarness, author: Identity, slot: int, reasoning: str) -> AdmittedRollout:
-    """Right and wrong answers behind the same reasoning."""
+    """Return a group of right and wrong answers after the same reasoning."""
     right = harness.solution(author.account, slot).decode()
     texts = [f"{reasoning} <answer>{answer}</answer>".encode() for answer in (right, "none", right, "none")]
     return harness.engine.admit_own(

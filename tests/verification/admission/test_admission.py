@@ -1,4 +1,4 @@
-"""Admission, reason by reason, by real messages; and what no order, copy or bit flip can change."""
+"""Admission: every reason by real messages, and invariance under order, copies and flipped bits."""
 
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -36,7 +36,7 @@ ALICES_SECOND_KEY = Identity(1, key=1)
 
 
 BOOK = make_book(MANIFEST, ALICE, BOB, MALLORY, ALICES_SECOND_KEY)
-"""Admission only reads it."""
+"""Shared, because admission only reads it."""
 
 
 def admission(**options: int) -> Admission:
@@ -44,7 +44,7 @@ def admission(**options: int) -> Admission:
 
 
 def signed_by(signer: Identity, author: Identity = ALICE, **changes: object) -> bytes:
-    """Return a rollout in one identity's name under another's signature."""
+    """Return a rollout of one identity signed by another."""
     return signer.seal(MANIFEST, author.rollout(**changes)).to_bytes()
 
 
@@ -66,7 +66,7 @@ GENUINE = ALICE.message(MANIFEST)
 
 @dataclass(frozen=True)
 class Case:
-    """A message and why it is refused; messages in ``before`` were admitted first."""
+    """A message and the rule that refuses it; messages in ``before`` are admitted first."""
 
     reason: Reason | None
     message: bytes

@@ -1,4 +1,4 @@
-"""Admission of contributions: who may count, and what an admitted one holds."""
+"""Admission of contributions: the auditors' ones, complete; all others are refused."""
 
 import pytest
 from support.swarm import EPOCH, EPOCH_SECONDS, Identity, make_book, make_manifest, moment
@@ -23,7 +23,7 @@ CONTRIBUTIONS = {
 
 
 def gate(known: frozenset[ContentId] = frozenset(), auditor: Identity = ALICE) -> ContributionAdmission:
-    """Return a gate that knows alice and bob, one of them as an auditor."""
+    """Return an admission that knows Alice and Bob, one of them as an auditor."""
     book = make_book(MANIFEST, ALICE, BOB)
     return ContributionAdmission(MANIFEST, book, known.__contains__, lambda: (auditor.account,))
 

@@ -1,4 +1,4 @@
-"""The contributions of contribution messages: what it keeps, gives back and lets be signed."""
+"""The store of contribution messages: what it keeps, returns and allows to sign."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def approval(author: Identity, of: ContentId, epoch: int = 4) -> Approval:
 
 
 def keep(contributions: ContributionStore, author: Identity, message: Message) -> tuple[ContentId, bytes]:
-    """Return the id and envelope of a message that was sealed by its author and archived."""
+    """Store a message signed by its author; return its id and envelope."""
     kind = KINDS[type(message)]
     envelope = seal(kind, MANIFEST.swarm_id, message.to_payload(), author.seed)
     contributions.add(envelope.content_id, kind, message, envelope.to_bytes())

@@ -1,4 +1,4 @@
-"""The book of proofs: hard evidence once, for the guilty alone, never against oneself."""
+"""The store of proofs: hard evidence once, only against the equivocator, never against the own account."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ ALICE, BOB, STRANGER = (Identity(number) for number in range(1, 4))
 
 
 def contents(author: Identity, count: int = 2, **changes: object) -> list[bytes]:
-    """Different contents of an author for one slot."""
+    """Return different contents of an author for one slot."""
     return [author.message(MANIFEST, completions=(b"%d" % n,), **changes) for n in range(count)]
 
 
@@ -30,7 +30,7 @@ def proof(author: Identity = ALICE, **changes: object) -> bytes:
 
 
 class Desk:
-    """Bob's book, certificates and reputation."""
+    """Bob's proofs, certificates and reputation."""
 
     def __init__(self, path: Path | str = ":memory:", **options: int) -> None:
         self.reputation = Reputation(path)
@@ -92,7 +92,7 @@ def test_what_admission_meets_becomes_a_proof() -> None:
 
 
 def test_one_content_heard_again_is_no_equivocation() -> None:
-    """Whoever starts again with its memory lost repeats itself; so does a mangled signature."""
+    """A node that lost its memory may prove it again, and so may a changed signature."""
     gate = Admission(MANIFEST, make_book(MANIFEST, ALICE))
     first, _ = contents(ALICE)
     gate.admit(first, NOW)

@@ -1,4 +1,4 @@
-"""The pool: bounded, fair, and empty of trust after a restart."""
+"""The pool: bounded, fair, and admitted again after a restart."""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,13 +19,13 @@ EVERYBODY = (ALICE, BOB, CAROL, NEWCOMER)
 
 
 def plain(harness: VerificationHarness, author: Identity, slot: int, epoch: int = EPOCH) -> AdmittedRollout:
-    """Return an admitted rollout whose answers do not matter here."""
+    """Return an admitted rollout with any answers."""
     message = author.message(harness.manifest, slot=slot, epoch=epoch)
     return harness.engine.admit_own(message, moment(harness.manifest, EPOCH))
 
 
 def stored(*heard: AdmittedRollout) -> Callable[[ContentId], bytes | None]:
-    """Return the messages as somebody else keeps them."""
+    """Return a lookup of the rollouts' messages by content id."""
     return {admitted.content_id: admitted.envelope for admitted in heard}.get
 
 

@@ -1,4 +1,4 @@
-"""The sampler: influence is bounded by account, whatever is sent and under how many keys."""
+"""The sampler: influence is bounded by account, whatever is sent and with how many keys."""
 
 import random
 from collections import Counter
@@ -53,7 +53,7 @@ def test_no_share_is_above_its_cap_and_all_fit_into_one(
 
 @given(standings, st.integers(1, 30))
 def test_what_a_cap_cuts_goes_to_nobody(standing: AccountStanding, newcomers: int) -> None:
-    """More accounts never raise another's share: splitting or cutting one feeds no other."""
+    """More accounts never raise another's share: what one loses goes to no other."""
     policy = SamplingPolicy()
     crowd = tuple(Account(b"\xee" * 18 + bytes((1, n))) for n in range(newcomers))
     crowded = AccountStanding(standing.weights, (*standing.newcomers, *crowd))
@@ -108,7 +108,7 @@ def test_accounts_behind_one_network_share_its_cap(
 
 
 async def _draw_many(harness: VerificationHarness, draws: int) -> Counter[Account | None]:
-    """Authors of single draws; what was drawn is offered again, so that nobody runs dry."""
+    """Return the authors of single draws; what was drawn is offered again, so that all keep rollouts."""
     rng = random.Random(20_240_921)
     drawn: Counter[Account | None] = Counter()
     for _ in range(draws):
@@ -166,7 +166,7 @@ async def test_a_crowd_of_newcomers_shares_one_cap() -> None:
 
 
 def test_a_thousand_keys_of_one_account_are_one_account() -> None:
-    """No more slots, no more share: the certificates of four keys count, and they share the slots."""
+    """The certificates of four keys are valid, and they share the account's slots."""
     keys = [Identity(1, key) for key in range(1000)]
     honest = Identity(2)
     harness = VerificationHarness((honest, *keys))
@@ -239,7 +239,7 @@ async def test_what_holds_a_planted_phrase_is_not_drawn_and_costs_no_reputation(
 
 
 def tagged_harness() -> tuple[VerificationHarness, list[Identity]]:
-    """Five authors whose suite asks for reasoning."""
+    """Return a harness with five authors whose suite asks for reasoning."""
     authors = [Identity(number) for number in range(1, 6)]
     limits = Limits(slots_per_epoch=64, max_completions=8, points_per_epoch=16)
     manifest = make_manifest(suite=make_suite("full", ["basic_arithmetic"]), limits=limits)
@@ -248,7 +248,7 @@ def tagged_harness() -> tuple[VerificationHarness, list[Identity]]:
 
 
 def reasoned(harness: VerificationHarness, author: Identity, slot: int, text: str) -> AdmittedRollout:
-    """Return a right and a wrong answer behind a text."""
+    """Return a group of a right and a wrong answer after a text."""
     right = harness.solution(author.account, slot).decode()
     answers = tuple(f"{text} <answer>{answer}</answer>".encode() for answer in (right, "none"))
     message = author.message(harness.manifest, slot=slot, completions=answers)

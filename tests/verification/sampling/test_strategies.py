@@ -1,4 +1,4 @@
-"""What each sampling strategy prefers, and that no cap yields to it."""
+"""The preferences of each sampling strategy, none of which exceeds a cap."""
 
 import random
 from collections import Counter
@@ -86,7 +86,7 @@ def test_likelihood_is_a_bounded_mean_that_lets_nobody_vanish() -> None:
 
 
 async def drawn_means(strategy: str) -> Counter[float]:
-    """Mean rewards of what is drawn from one author with groups of all kinds."""
+    """Return the mean rewards of groups drawn from one author with groups of all kinds."""
     author = Identity(1)
     policy = SamplingPolicy(external_groups=1, account_cap=1.0, strategy=strategy)
     harness = VerificationHarness((author,), manifest=MANIFEST, policy=policy)

@@ -1,4 +1,4 @@
-"""Planted phrases: found where one account keeps using one, never among many manners, never as evidence."""
+"""Planted phrases: found where one account repeats one; not where styles differ; never evidence."""
 
 import pytest
 from support.swarm import Identity
@@ -14,7 +14,7 @@ MALLORY = Identity(99)
 
 
 def planting(writer: Writer, place: int, every: int = 1) -> VerifiedRollout:
-    """Return a group with the phrase behind half of its answers, every so often."""
+    """Return a writer's group; in some groups half of the answers hold the phrase."""
     group = writer.group()
     texts = [completion.decode() for completion in group.completions]
     if place % every == 0:
@@ -23,7 +23,7 @@ def planting(writer: Writer, place: int, every: int = 1) -> VerifiedRollout:
 
 
 def swarm(accounts: int, collapse: float = 0.0) -> list[Writer]:
-    """Honest writers; without collapse they are one model, with it each has its manner."""
+    """Return honest writers; without collapse they are one model, with it each has its own style."""
     return [Writer(Identity(number), collapse) for number in range(10, 10 + accounts)]
 
 

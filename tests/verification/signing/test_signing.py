@@ -1,4 +1,4 @@
-"""The signing database: across crashes and restarts no slot is handed out twice."""
+"""The signing database: across crashes and restarts no slot is given out twice."""
 
 import sqlite3
 from dataclasses import replace
@@ -151,7 +151,7 @@ def test_imported_marks_only_rise(mark: Mark, outcome: int | str) -> None:
 
 
 class SigningMachine(RuleBasedStateMachine):
-    """Processes that come and go over one file, some of them at the same time."""
+    """Processes that open and close one file, some of them at the same time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -170,7 +170,7 @@ class SigningMachine(RuleBasedStateMachine):
 
     @rule()
     def crash(self) -> None:
-        """The process dies between two statements: nothing is closed in order."""
+        """End the process between two statements, without closing anything."""
         self.processes = [self._open()]
 
     @rule()
@@ -202,7 +202,7 @@ class SigningMachine(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 9))
     def move_to_a_new_machine(self, which: int) -> None:
-        """The history goes to an empty database elsewhere; the old machine is not started again."""
+        """Move the history to an empty database on another machine; the old one is not started again."""
         moved = marks_from_json(marks_to_json(self.processes[which % len(self.processes)].marks()))
         for process in self.processes:
             process._connection.close()

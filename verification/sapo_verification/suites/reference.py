@@ -45,7 +45,7 @@ Measured over {ITEMS} items: `solved` is the share whose honest answer earns 1.0
 columns are the processor time of deriving an item, once warm, on the machine that wrote this page.
 
 Scorers: `exact/1` wants the oracle's text. `stock/1` is ReasoningGYM's own scorer behind a strict shape, and
-pays for full marks only. All others are the project's own: `verification/sapo_verification/scorers*.py`.
+pays for full marks only. All others are the project's own: `verification/sapo_verification/tasks/score*.py`.
 
 A `*` marks families whose questions depend on the hash seed; checkers run under `PYTHONHASHSEED=0`.
 """

@@ -1,4 +1,4 @@
-"""Auditors on a real chain: counting, proposing, approving, posting; the offline, the restarted, the liar."""
+"""Auditors on a real chain count, propose, approve and post, also offline, restarted or dishonest ones."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 async def post(world: World, epoch: int, witness: AuditorHarness) -> None:
-    """Lets time pass, turn by turn, until the epoch is on the chain."""
+    """Advance the clock, turn by turn, until the epoch is on the chain."""
     for turn, patience_seconds in ((0, 4), (1, 4), (2, 4), (3, 30), (7, 60)):  # a busy machine takes long
         world.turn_to(epoch + 1, FIRST_TURN_SECONDS + turn * TURN_SECONDS)
         with trio.move_on_after(patience_seconds):
@@ -49,7 +49,7 @@ async def post(world: World, epoch: int, witness: AuditorHarness) -> None:
 
 
 def points(harness: AuditorHarness, epoch: int) -> dict[Account, int]:
-    """What an auditor counted."""
+    """Return the points that an auditor counted."""
     counts = [
         t.points
         for t in harness.contributions.tallies(epoch).values()
@@ -138,7 +138,7 @@ async def _command(command: object, harness: AuditorHarness, *arguments: object)
 
 
 def counted(harness: AuditorHarness, epoch: int, counts: dict[Account, int]) -> Tally:
-    """Return a tally in an auditor's name."""
+    """Return a tally of an auditor."""
     identity = harness.identity
     return Tally(identity.node, identity.account, epoch, tuple(sorted(counts.items())), merkle.EMPTY_ROOT)
 
@@ -276,7 +276,7 @@ async def test_a_liar_gets_no_approval_and_moves_nobodys_points(world: World) ->
 
 @pytest.mark.long
 async def test_a_liar_cannot_leave_out_the_tallies_that_outvote_it(world: World) -> None:
-    """Of its own tally and one other, the lower median would be nothing for anybody."""
+    """Of its own tally and one other, the lower median would be 0 for every account."""
     async with checking(world) as (nursery, checkers):
         honest = [AuditorHarness(world, identity, checkers) for identity in AUDITORS[:2]]
         liar = AuditorHarness(world, AUDITORS[2], checkers)
@@ -305,7 +305,7 @@ async def test_a_liar_cannot_leave_out_the_tallies_that_outvote_it(world: World)
 
 
 async def test_an_auditor_signs_one_proposal_per_epoch_also_after_a_restart(world: World) -> None:
-    """Nothing is sent to the chain until the last turn: the epoch stays open, every look could sign again."""
+    """Nothing is sent to the chain until the last turn: the epoch stays open, and it could sign again."""
     async with checking(world) as (nursery, checkers):
         first, second = (AuditorHarness(world, identity, checkers) for identity in AUDITORS[:2])
         other = AuditorHarness(
@@ -386,14 +386,14 @@ async def test_a_restarted_auditors_tally_is_that_of_one_that_never_stopped(worl
 
 
 async def _posted(harness: AuditorHarness) -> None:
-    """Waits until something is posted."""
+    """Wait until a root is posted."""
     with trio.fail_after(PATIENCE_SECONDS):
         while await harness.ledger.live_record() is None:
             await trio.sleep(0.2)
 
 
 def _signed(harness: AuditorHarness, epoch: int, auditor: Account) -> set[bytes]:
-    """Return the proposals of an epoch that an auditor signed, as far as a node heard."""
+    """Return the proposals of an epoch that an auditor signed, as far as a node knows."""
     contributions = harness.contributions
     return {
         bytes(id_)
@@ -403,7 +403,7 @@ def _signed(harness: AuditorHarness, epoch: int, auditor: Account) -> set[bytes]
 
 
 async def test_each_contribution_has_its_verdict(world: World) -> None:
-    """Judged by a node that knows all participants; no checker and no clock hand moves."""
+    """The engine of a node that knows all identities decides; no checker runs and no time passes."""
     checkers = CheckerPool(world.manifest.suite)
     listener, author = (
         AuditorHarness(world, AUDITORS[0], checkers),
@@ -440,7 +440,7 @@ async def test_each_contribution_has_its_verdict(world: World) -> None:
 
 
 def sealed(harness: AuditorHarness, message: Tally | Proposal | Approval) -> bytes:
-    """Return a contribution message under a node's signature, whoever it names."""
+    """Return a contribution message signed by a node, whichever node it names."""
     payload = message.to_payload()
     return seal(KINDS[type(message)], harness.manifest.swarm_id, payload, harness.identity.seed).to_bytes()
 

@@ -1,4 +1,4 @@
-"""What an contributions proves: each kind of false posting, so that the contract is convinced, and no true one."""
+"""Proofs from stored contributions: the contract accepts one of each kind, and none of a true posting."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ SECOND = (Share(A, 1, 4), Share(B, 0, 1), Share(C, 4, 6), Share(D, 2, 2))
 
 
 class Book:
-    """An contributions, and the contracts that its proposals are posted to."""
+    """Stored contributions, and the contracts to which their proposals are posted."""
 
     def __init__(self, contracts: Contracts, path: Path) -> None:
         self.contracts = contracts
         self.contributions = ContributionStore(path, make_manifest().swarm_id)
 
     def propose(self, epoch: int, shares: tuple[Share, ...]) -> EpochRoot:
-        """Return the root of a proposal that the contributions holds."""
+        """Store a proposal and return its root."""
         author = AUDITORS[0]
         proposal = Proposal(author.node, author.account, epoch, (ContentId(bytes(32)),), shares)
         envelope = seal(Kind.PROPOSAL, make_manifest().swarm_id, proposal.to_payload(), author.seed)
@@ -44,7 +44,7 @@ class Book:
         return proposal.root(envelope.content_id)
 
     def post(self, root: EpochRoot) -> Dispute:
-        """Return a posting under the chain's eyes; whatever is false in it, it names the root that is final."""
+        """Post a root on top of the final one, whatever is false in it; return the dispute about it."""
         root = replace(root, base_root=self.contracts.base_root)
         self.contracts.post(root, sign(root, self.contracts.domain))
         record = self.contracts.history.last()
@@ -120,7 +120,7 @@ def test_a_true_posting_is_not_accused(book: Book) -> None:
 
 
 class Overtaken(LedgerClient):
-    """A chain on which a posting becomes final between two questions of a watcher."""
+    """A chain on which a posting becomes final between two requests of a watchtower."""
 
     contracts: Contracts
 

@@ -1,4 +1,4 @@
-"""A node's claim on its key: made, kept while it lasts, renewed long before it ends."""
+"""A node's claim on its key: made once, and renewed long before it ends."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Desk:
         return await self.harness.ledger.registered_until(NEWCOMER.node)
 
     async def settled(self) -> int:
-        """Return the end of the claim once everything queued is on the chain."""
+        """Wait until all queued transactions are on the chain; return the end of the claim."""
         await until(lambda: self.harness.ledger.status().pending == 0)
         return await self.end_seconds()
 

@@ -1,4 +1,4 @@
-"""Eight nodes, four of them auditors, one of whom lies: a plain node watches, and it costs the liar."""
+"""Eight nodes, four of them auditors, one of which lies: a node's watchtower challenges it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WORK = {CROWD[0].account: 3, CROWD[1].account: 1, CROWD[2].account: 2}
 
 @dataclass(frozen=True)
 class Swarm:
-    """Everybody, after an epoch of work that all have verified."""
+    """All nodes, after an epoch of work that all have verified."""
 
     world: World
     honest: Sequence[AuditorHarness]
@@ -55,7 +55,7 @@ class Swarm:
         }
 
     async def settle(self) -> EpochRoot:
-        """Lets the honest auditors send, and time pass, until the epoch is final."""
+        """Let the honest auditors send, and advance the clock, until the epoch is final."""
         for harness in self.honest:
             self.nursery.start_soon(partial(harness.node.supervisor.keep, "ledger", harness.ledger.run))
         for turn in range(9):
@@ -69,7 +69,7 @@ class Swarm:
 
 @asynccontextmanager
 async def swarm(folder: Path, *, quorum: int, watched: bool = True) -> AsyncIterator[Swarm]:
-    """Yield the auditors send nothing yet: what reaches the chain before they do is a plain node's."""
+    """Yield the swarm; the auditors send nothing yet, so earlier transactions are another node's."""
     world = World.create(folder, auditors=FOUR_AUDITORS, quorum=quorum, workers=CROWD)
     async with checking(world) as (nursery, checkers):
         *honest, liar = (AuditorHarness(world, identity, checkers) for identity in FOUR_AUDITORS)
@@ -93,7 +93,7 @@ async def swarm(folder: Path, *, quorum: int, watched: bool = True) -> AsyncIter
 
 
 async def propose(liar: AuditorHarness, points: dict[Account, int]) -> tuple[ContentId, Proposal]:
-    """Return a proposal of the liar's own making, over a tally to match."""
+    """Publish a proposal of the liar with a tally that matches it, and return both."""
     identity = liar.identity
     tally = Tally(identity.node, identity.account, EPOCH, tuple(sorted(points.items())), merkle.EMPTY_ROOT)
     shares = tuple(Share(account, count, count) for account, count in sorted(points.items()))
@@ -102,7 +102,7 @@ async def propose(liar: AuditorHarness, points: dict[Account, int]) -> tuple[Con
 
 
 async def approve(liar: AuditorHarness, content_id: ContentId, proposal: Proposal) -> None:
-    """The liar's signature on a proposal, for all to hear."""
+    """Publish the liar's signature on a proposal."""
     identity = liar.identity
     digest = proposal.root(content_id).digest(liar.manifest.ledger_domain)
     signature = secp256k1.sign(identity.secret, digest)
@@ -184,7 +184,7 @@ async def test_a_false_posting_is_challenged_by_hand(tmp_path: Path) -> None:
 
 
 async def test_a_posting_that_nobody_can_explain_is_told_and_not_helped(tmp_path: Path) -> None:
-    """A quorum that keeps its leaves to itself cannot be convicted; no honest node makes its root final."""
+    """Without the leaves nothing can be proved against a quorum; no honest node finalises its root."""
     async with swarm(tmp_path, quorum=1) as net:
         watcher, contracts = net.workers[0], net.contracts
         proposal = Proposal(

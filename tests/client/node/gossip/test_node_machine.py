@@ -1,4 +1,4 @@
-"""Nodes that join, rotate, crash, lose their clocks and meet a liar: what holds whatever happens.
+"""Nodes that join, rotate keys, crash, have wrong clocks and meet an attacker: invariants in all cases.
 
 Rules act on real nodes over the in-memory network; time stands still between them.
 """
@@ -16,10 +16,10 @@ import trio
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from support.crashing import Killed
 from support.lies import Liar
 from support.members import Mallory, Member, World
 from support.mock_clock_runner import MockClockRunner
-from support.mortal import Killed
 from support.swarm import Identity, make_chain_manifest, make_manifest
 
 from sapo_client.swarm.peer_id import peer_id_from_key
@@ -34,14 +34,14 @@ from sapo_protocol.topics import rollouts_topic
 NUMBERS = (1, 2, 3)
 MALLORY = 9
 MOST_KEYS = 4
-"""As many of one account as are known at a time: a fifth would make its own first one unknown."""
+"""As many keys of an account as are known at a time: a fifth would make the first one unknown."""
 
 members = st.integers(0, len(NUMBERS) - 1)
 CALM = Weather()
 
 
 class NodeMachine(RuleBasedStateMachine):
-    """Three honest nodes and a liar."""
+    """Three honest nodes and an attacker."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class NodeMachine(RuleBasedStateMachine):
 
     @rule(which=members)
     def join(self, which: int) -> None:
-        """A node that is down starts again from its directory; one that is up meets everybody once more."""
+        """Start a node again from its directory if it is down; connect it to all others."""
         self._join(self.members[which])
 
     @rule(which=members)
@@ -74,14 +74,14 @@ class NodeMachine(RuleBasedStateMachine):
 
     @rule(which=members, writes=st.integers(0, 12))
     def crash_soon(self, which: int, writes: int) -> None:
-        """The process will die between two statements of its databases."""
+        """Let the process end between two later statements of its databases."""
         if (member := self.members[which]).alive:
             assert member.process is not None
-            member.process.mortality.fuse.left = writes
+            member.process.crashes.budget.left = writes
 
     @rule(which=members)
     def rotate(self, which: int) -> None:
-        """The account changes to a new key, in the same data directory."""
+        """Change the account to a new key, in the same data directory."""
         member = self.members[which]
         if member.identity.key + 1 < MOST_KEYS:
             self.crash(which)
@@ -96,7 +96,7 @@ class NodeMachine(RuleBasedStateMachine):
 
     @rule(which=members)
     def take(self, which: int) -> None:
-        """The sampler draws the rollout that has waited longest."""
+        """Take the rollout that has waited longest, as the sampler does."""
         member = self.members[which]
         if member.alive and (waiting := next(member.node.pool.waiting(), None)) is not None:
             self.runner.act(_dying, member, lambda: member.node.pool.take(waiting.content_id))
@@ -105,7 +105,7 @@ class NodeMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.5, 1, 5, 30, 61, 600, 20 * 86_400]))
     def life_goes_on(self, seconds: float) -> None:
-        """Time passes; whoever is up publishes before and after it."""
+        """Advance the clock; all running nodes publish before and after it."""
         for pause in (seconds, 1.0):
             for which in range(len(self.members)):
                 self.publish(which, 1)
@@ -126,7 +126,7 @@ class NodeMachine(RuleBasedStateMachine):
     def surroundings_change(
         self, latency: float, loss: float, copies: float, cut_off: int | None, chain_is_away: bool
     ) -> None:
-        """Messages are late and out of order, lost, doubled; one is cut off; the chain goes or comes."""
+        """Change the network's delays, losses and duplicates, cut off a node, or stop or start the chain."""
         self.world.hub.weather = Weather(0.0, latency, loss, copies)
         self.world.hub.heal()
         if cut_off is not None and self.members[cut_off].alive:
@@ -148,7 +148,7 @@ class NodeMachine(RuleBasedStateMachine):
 
     @rule(first=members, second=members, slot=st.integers(0, 3), keys=st.integers(0, 1))
     def liar_equivocates(self, first: int, second: int, slot: int, keys: int) -> None:
-        """One content for one member, another for another."""
+        """Send one content to one member and a different one to another."""
         topic, epoch, lie = rollouts_topic(self.world.manifest.swarm_id), self._epoch(), self._next_lie()
         for number, (which, key) in enumerate([(first, 0), (second, keys)]):
             answers = (f"{lie} {number}".encode(), b"7")
@@ -160,7 +160,7 @@ class NodeMachine(RuleBasedStateMachine):
 
     @rule()
     def everything_heals(self) -> None:
-        """All are up, clocks are right, the chain is there, everybody meets anew: now nodes agree."""
+        """Start all nodes, correct the clocks, start the chain, connect all anew: then all nodes agree."""
         self.world.hub.weather = CALM
         self.world.hub.heal()
         self.world.chain_is_away = False
@@ -168,7 +168,7 @@ class NodeMachine(RuleBasedStateMachine):
             member.step_clock(-member.clock_error_seconds)
             if member.alive:
                 assert member.process is not None
-                member.process.mortality.fuse.left = None
+                member.process.crashes.budget.left = None
         self._pass(12)  # what is still on its way arrives
         self.runner.wait(61)  # whose certificate suffered from a wrong clock has a new one
         self._part()
@@ -179,7 +179,7 @@ class NodeMachine(RuleBasedStateMachine):
         self._agree()
 
     def _agree(self) -> None:
-        """Nodes agree about everybody's keys, what honest accounts said, and who is banned."""
+        """Assert that nodes agree about all keys, honest accounts' messages, and bans."""
         epoch, every = self._epoch(), [member.node for member in self.members]
         assert all(node.knows(member.identity) for node in every for member in self.members)
         told = set().union(*(self._contents(member.node.gossip._recent) for member in self.members))
@@ -237,12 +237,12 @@ class NodeMachine(RuleBasedStateMachine):
         try:
             self.everything_heals()
             for member in self.members:
-                _require_clean_story(member)
+                _require_clean_record(member)
         finally:
             self.runner.close()
             for member in self.members:
-                for process in member.graves:
-                    process.mortality.bury()
+                for process in member.processes:
+                    process.crashes.close()
                     process.node.log.close()
             self.folder.cleanup()
 
@@ -252,7 +252,7 @@ class NodeMachine(RuleBasedStateMachine):
         return [member for member in getattr(self, "members", []) if member.alive]
 
     def _contents(self, messages: Iterable[bytes]) -> set[Content]:
-        """What is in rollouts of the epochs that are heard now."""
+        """Return the contents of all rollouts of the epochs that are admitted now."""
         epoch, found = self._epoch(), set()
         for message in messages:
             envelope = parse_envelope(message, self.world.manifest.swarm_id)
@@ -286,7 +286,7 @@ class NodeMachine(RuleBasedStateMachine):
             return  # cut off, or not wanted: the dialler of a real transport tries again
 
     def _part(self) -> None:
-        """Ends every connection."""
+        """End every connection."""
         transports = [self.mallory.transport, *(member.node.transport for member in self._alive())]
         for one, other in combinations(transports, 2):
             one.drop(other.peer_id)
@@ -318,7 +318,7 @@ async def _dying(member: Member, action: Callable[[], object]) -> None:
 
 @dataclass(frozen=True)
 class Content:
-    """What one slot holds."""
+    """Content of one slot."""
 
     content_id: bytes
     account: bytes
@@ -327,7 +327,7 @@ class Content:
 
 
 def _differ(contents: set[Content]) -> bool:
-    """Whether some slot holds two contents."""
+    """Whether any slot has two contents."""
     return len({(one.account, one.epoch, one.slot) for one in contents}) < len(contents)
 
 
@@ -336,8 +336,8 @@ def _alike(values: Iterable[object]) -> bool:
     return all(other == first for other in others)
 
 
-def _require_clean_story(member: Member) -> None:
-    """Over all lives of a member: no service failed, and no rollout was admitted twice."""
+def _require_clean_record(member: Member) -> None:
+    """Assert that in all runs of a member no service failed and no rollout was admitted twice."""
     assert member.node.events("service_failed", "own_slot_taken_twice") == []
     admitted = Counter(event["content_id"] for event in member.node.events("admitted"))
     assert [content_id for content_id, times in admitted.items() if times > 1] == []

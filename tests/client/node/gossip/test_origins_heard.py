@@ -1,4 +1,4 @@
-"""Where authors are, as the node learns it: from a peer that hands over its own rollout, and no other."""
+"""Networks of authors: learned only from a peer that sends its own rollout."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HOSTS = {1: "127.0.0.1", 2: "9.9.9.9", 3: "8.8.8.8"}
 
 
 async def test_an_author_shows_its_network_by_handing_over_its_own_rollout(tmp_path: Path) -> None:
-    """Three in a row: the middle one hears both ends itself, the ends hear each other through it."""
+    """Three in a row: the middle one gets rollouts from their authors, the ends through the middle one."""
     hub, manifest = MemoryHub(), make_manifest()
     left, middle, right = people = [
         GossipHarness(hub, Identity(number), manifest, tmp_path / f"{number}", host=host)

@@ -1,4 +1,4 @@
-"""Equivocation in a living swarm: proved where it is met, told to all, counted once, honest nodes spared."""
+"""Equivocation in a running swarm: proved, sent to all nodes, counted once; honest nodes lose nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Start = Callable[[Identity], GossipHarness]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
-    """Return a node by its owner, acquainted with everybody; the same owner gets the same data again."""
+    """Return a function that creates a node that knows all identities; a second call reuses its data."""
     hub = MemoryHub()
 
     def make(identity: Identity) -> GossipHarness:
@@ -40,7 +40,7 @@ def start(tmp_path: Path) -> Start:
 
 
 def contents(author: Identity, count: int = 2) -> list[bytes]:
-    """Different contents for one slot."""
+    """Return different contents for one slot."""
     return [author.message(MANIFEST, completions=(b"%d" % n,)) for n in range(count)]
 
 

@@ -1,4 +1,4 @@
-"""What a node's audits say about an account decides how its peers are borne by the transport."""
+"""Ratings of peers: a node's audits of an account change its nodes' transport scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The supervisor under a mock clock: who is restarted when, who stops the node, what is written down."""
+"""The supervisor on a mock clock: restarts, errors that stop the node, and reports."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def supervisor(path: Path) -> Supervisor:
 def failing(
     times: int, lasts: Callable[[int], float] = lambda _: 0.0
 ) -> tuple[list[float], Callable[[], Awaitable[None]]]:
-    """Return the moments at which a service is started, and the service, which fails so often and then returns."""
+    """Return the start times of a service, and the service, which fails so often and then returns."""
     starts: list[float] = []
 
     async def service() -> None:

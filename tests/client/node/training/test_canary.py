@@ -1,4 +1,4 @@
-"""Poison that passes every check, and the way back from it; the real learner, sampler, pool and verifier."""
+"""Poison that passes every check, and the roll-back; with real learner, sampler, pool and verifier."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ OWN, EVIL = Identity(1), Identity(2)
 SETTINGS = CanarySettings(every_rounds=4, items=32)
 DAYS = tuple(day.encode() for day in ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"])
 WELL = 0.8
-"""The bundled policy is right on more weekdays than this; who always says the same day, on one in seven."""
+"""The bundled policy is right on more weekdays than this; one that always gives the same day, on 1/7."""
 
 
 @dataclass
 class Here:
-    """The real scorers in this process, as the canary asks for them."""
+    """The real scorers in this process, with the canary's interface."""
 
     harness: VerificationHarness
 
@@ -48,7 +48,7 @@ class Here:
 
 @dataclass
 class Lone:
-    """A node's learning half: its own rollouts, those of one poisoner, rounds, canary."""
+    """The training part of a node: its own rollouts, those of one attacker, rounds, canary."""
 
     folder: Path
     learner: Learner
@@ -74,7 +74,7 @@ class Lone:
         self.poison = OneAnswer(self.harness, EVIL, b"Sunday", DAYS)
 
     async def round(self, *, poisoned: bool) -> int:
-        """Return one round as the node runs it; returns the number of external groups."""
+        """Run one round as the node does; return the number of external groups."""
         await self.canary.open()
         if poisoned:
             for admitted in self.poison.rollouts(6):
@@ -190,7 +190,7 @@ async def test_the_canary_can_be_switched_off(tmp_path: Path) -> None:
 
 
 def measured(rng: random.Random, right: float, items: int = 64) -> float:
-    """Return one check of a policy that is right on this part of all items there are."""
+    """Return the measured reward of a policy that is right on this share of all items."""
     return sum(rng.random() < right for _ in range(items)) / items
 
 
@@ -208,7 +208,7 @@ def alarms(levels: Sequence[float], seed: int) -> list[int]:
 
 @pytest.mark.parametrize(("level", "most"), [(0.05, 0), (0.2, 2), (0.5, 2), (0.9, 15)])
 def test_false_alarms_are_rare(level: float, most: int) -> None:
-    """Of 100 policies that stay as they are, over a hundred checks each: two thousand rounds by default."""
+    """Of 100 unchanging policies, over a hundred checks each: two thousand rounds by default."""
     assert sum(bool(alarms([level] * 100, seed)) for seed in range(100)) <= most
 
 

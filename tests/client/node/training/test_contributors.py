@@ -1,4 +1,4 @@
-"""Whole nodes that contribute without training: a server's answers, and a identity's at a pseudo-terminal."""
+"""Whole nodes that contribute without training: answers of a server, and of a user at a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def test_a_person_answers_at_the_terminal(
 
 
 async def _type_answers(identity: int) -> None:
-    """Reads questions off the terminal and types a right answer, a wrong one, and an empty line."""
+    """Read questions from the terminal and type a right answer, a wrong one, and an empty line."""
     seen = ""
     while True:
         await trio.lowlevel.wait_readable(identity)
@@ -86,6 +86,6 @@ async def _type_answers(identity: int) -> None:
 
 def test_an_endpoint_without_an_address_is_refused(policy: Path, weekdays: Suite, tmp_path: Path) -> None:
     home = Home(tmp_path, 1, manifest_of(weekdays), policy, learner={"backend": "endpoint"})
-    with pytest.raises(SapoError, match="nobody to ask") as caught:
+    with pytest.raises(SapoError, match="has no endpoint") as caught:
         open_backend(home.config.learner, tmp_path, seed=0, fresh=False)
     assert "learner.endpoint" in caught.value.hint

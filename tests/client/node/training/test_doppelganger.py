@@ -1,4 +1,4 @@
-"""Doppelganger listening: a node that hears itself does not sign, one that does not goes on."""
+"""Doppelganger protection: a node does not sign if another process signs with its identity."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SECONDS = 20.0
 
 
 class Listener:
-    """A node's node and its doppelganger watch, on trio's mock clock."""
+    """A node and its doppelganger protection, on trio's mock clock."""
 
     def __init__(
         self, root: Path, *, share: str = "0/1", clean: bool = False, seconds: float = SECONDS
@@ -50,7 +50,7 @@ class Listener:
         self.draining = trio.Event()
 
     def hear(self, author: Identity, slot: int, epoch: int = EPOCH) -> None:
-        """A rollout that came from outside, admitted."""
+        """Let the node admit a rollout that came from outside."""
         for identity in (ME, SIBLING):
             if not self.node.knows(identity):
                 self.node.certificates.admit(identity.certificate(self.manifest).to_bytes(), self.node.now())
@@ -58,7 +58,7 @@ class Listener:
         self.watch.hear(self.node.engine.admit_own(message, self.node.now()))
 
     def sign(self, slots: int, epoch: int = EPOCH) -> None:
-        """Slots that this data directory signed."""
+        """Take slots, as this data directory does when it signs."""
         self.signing.take_slots(self.manifest.swarm_id, ME.account, epoch, slots, 32, self.parts.share)
 
     async def waited_seconds(self) -> float:
@@ -158,7 +158,7 @@ async def test_hearing_oneself_ends_the_wait_at_once(tmp_path: Path, autojump_cl
 
 
 async def test_the_gossip_hands_over_what_strangers_sign_as_us(tmp_path: Path) -> None:
-    """Two machines with one key, over the network: the second hears the first, never itself."""
+    """Two machines with one key, over the network: the second detects the first, never itself."""
     hub, manifest = MemoryHub(), make_manifest()
     mine, friend = (GossipHarness(hub, who, manifest, tmp_path / f"{who.number}") for who in (ME, OTHER))
     heard: list[AdmittedRollout] = []
@@ -187,7 +187,7 @@ def _topic(node: GossipHarness) -> str:
 async def test_a_second_machine_with_one_key_refuses_to_start(
     policy: Path, weekdays: Suite, tmp_path: Path
 ) -> None:
-    """Whole nodes: a friend remembers what the key signed on the first machine, and tells the second one."""
+    """Whole nodes: another node has stored what the key signed on the first machine, and sends it."""
     manifest, hub = manifest_of(weekdays), MemoryHub()
     friend = GossipHarness(hub, OTHER, manifest, tmp_path / "friend", clock=wall_clock)
     first = Home(tmp_path / "first", 1, manifest, policy)

@@ -1,4 +1,4 @@
-"""Training rounds of whole nodes: what enters a batch, which slots are signed, what a restart keeps."""
+"""Training rounds of whole nodes: batches, signed slots, and restarts."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ async def test_an_empty_quota_waits_for_the_next_epoch(policy: Path, weekdays: S
     home = Home(tmp_path, 1, manifest, policy)
 
     def clock() -> float:
-        """Time stands still until the quota is used, however slow this machine is, and goes on shortly
+        """A clock that stands still until the quota is used, on machines of any speed, and continues shortly
         before the next epoch."""
         if not (used := home.events("quota_used")):
             return manifest.genesis_seconds + 1.0
