@@ -163,7 +163,9 @@ class AuditorHarness:
         """Publish a group of right and wrong answers, as the node's rounds do."""
         beacon = await self.beacons.obtain(epoch)
         family = self.manifest.suite.families[0]
-        task = assigned_task(self.manifest.swarm_id, beacon, self.identity.account, 0, slot)
+        task = assigned_task(
+            self.manifest.swarm_id, beacon, account=self.identity.account, family=0, slot=slot
+        )
         answer = solution(family, derive(family, task.seed))
         assert answer is not None
         answers = (answer.encode(),) * right + (b"no answer",) * wrong

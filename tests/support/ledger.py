@@ -295,7 +295,14 @@ def make_root(
 ) -> EpochRoot:
     """Return an epoch root made from numbers."""
     filler = Digest(archive.to_bytes(32, "big"))
-    return EpochRoot(epoch, base_root, filler, cumulative_root or filler, total, filler)
+    return EpochRoot(
+        TYPE=epoch,
+        epoch=base_root,
+        base_root=filler,
+        contribution_root=cumulative_root or filler,
+        cumulative_root=total,
+        total=filler,
+    )
 
 
 def sign(root: EpochRoot, domain: Domain, signers: Sequence[LocalAccount] = AUDITORS[:QUORUM]) -> list[bytes]:

@@ -68,7 +68,13 @@ class LyingAuditor(Auditor):
         parts = self._parts
         me = parts.author.account
         points = sorted([*((share.account, share.points) for share in true), (me, own)])
-        tally = Tally(parts.author.node, me, epoch, tuple(points), merkle.EMPTY_ROOT)
+        tally = Tally(
+            node=parts.author.node,
+            account=me,
+            epoch=epoch,
+            points=tuple(points),
+            evidence_root=merkle.EMPTY_ROOT,
+        )
         if not any(known.account == me for known in parts.contributions.tallies(epoch).values()):
             await self._publish(Kind.TALLY, tally)
         return tally
@@ -108,7 +114,13 @@ class LyingAuditor(Auditor):
         digest = proposal.root(content_id).digest(parts.manifest.ledger_domain)
         signature = secp256k1.sign(parts.account_key, digest)
         author = parts.author
-        approval = Approval(author.node, author.account, proposal.epoch, content_id, signature)
+        approval = Approval(
+            node=author.node,
+            account=author.account,
+            epoch=proposal.epoch,
+            proposal=content_id,
+            signature=signature,
+        )
         await self._publish(Kind.APPROVAL, approval)
         return signature
 

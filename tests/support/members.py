@@ -204,7 +204,7 @@ class Member:
         except LocalProtocolError:
             return  # its clock was set back: the rounds wait until the epoch comes again
         for slot in slots:
-            task = assigned_task(manifest.swarm_id, beacon, account, 0, slot)
+            task = assigned_task(manifest.swarm_id, beacon, account=account, family=0, slot=slot)
             family = manifest.suite.families[0]
             answer = solution(family, derive(family, task.seed))
             assert answer is not None

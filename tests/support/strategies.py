@@ -64,14 +64,26 @@ def certificates(draw: st.DrawFn) -> Certificate:
     length = draw(st.integers(1, MAX_CERTIFICATE_SECONDS))
     start = draw(st.integers(0, MAX_UINT64 - length))
     signature = draw(st.binary(min_size=65, max_size=65))
-    return Certificate(draw(fixed(NodeId)), draw(fixed(Account)), start, start + length, signature)
+    return Certificate(
+        node=draw(fixed(NodeId)),
+        account=draw(fixed(Account)),
+        not_before_seconds=start,
+        not_after_seconds=start + length,
+        account_signature=signature,
+    )
 
 
 @st.composite
 def tallies(draw: st.DrawFn) -> Tally:
     """Generate any tally."""
     points = tuple((account, draw(uint64)) for account in draw(ascending(Account, 5)))
-    return Tally(draw(fixed(NodeId)), draw(fixed(Account)), draw(uint64), points, draw(fixed(Digest)))
+    return Tally(
+        node=draw(fixed(NodeId)),
+        account=draw(fixed(Account)),
+        epoch=draw(uint64),
+        points=points,
+        evidence_root=draw(fixed(Digest)),
+    )
 
 
 @st.composite
@@ -79,7 +91,9 @@ def proposals(draw: st.DrawFn) -> Proposal:
     """Generate any proposal."""
     shares = tuple(Share(a, draw(uint64), draw(uint64)) for a in draw(ascending(Account, 5)))
     ids = tuple(draw(ascending(ContentId, 4).filter(bool)))
-    return Proposal(draw(fixed(NodeId)), draw(fixed(Account)), draw(uint64), ids, shares)
+    return Proposal(
+        node=draw(fixed(NodeId)), account=draw(fixed(Account)), epoch=draw(uint64), tallies=ids, shares=shares
+    )
 
 
 approvals = st.builds(

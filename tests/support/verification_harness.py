@@ -115,7 +115,9 @@ class VerificationHarness:
         from sapo_verification.tasks.generators import derive, solution
 
         chosen = self.manifest.suite.families[family]
-        task = assigned_task(self.manifest.swarm_id, self.beacon_of(epoch), account, family, slot)
+        task = assigned_task(
+            self.manifest.swarm_id, self.beacon_of(epoch), account=account, family=family, slot=slot
+        )
         answer = solution(chosen, derive(chosen, task.seed))
         assert answer is not None
         return answer.encode()

@@ -22,7 +22,9 @@ async def test_task_prompt_and_rewards_are_derived_here() -> None:
     harness = VerificationHarness((ALICE,))
     admitted = harness.hear(ALICE, 4, right=2, wrong=1)
     verified = await harness.engine.verify(admitted)
-    task = assigned_task(harness.manifest.swarm_id, harness.beacon_of(EPOCH), ALICE.account, 0, 4)
+    task = assigned_task(
+        harness.manifest.swarm_id, harness.beacon_of(EPOCH), account=ALICE.account, family=0, slot=4
+    )
     prompt = (await harness.score(task, ())).prompt
     assert verified == VerifiedRollout(admitted, task, prompt, (1.0, 1.0, 0.0))
     assert (verified.content_id, verified.account) == (admitted.content_id, ALICE.account)

@@ -138,7 +138,13 @@ class Engine:
         self.pool: Final = Pool(connection, terms.pool, self.reputation)
         self.envelopes: Final = EnvelopeStore(connection)
         self.origins: Final = Origins(connection)
-        self.proofs: Final = ProofBook(manifest, self.certificates, self.reputation, own, connection)
+        self.proofs: Final = ProofBook(
+            manifest=manifest,
+            certificates=self.certificates,
+            reputation=self.reputation,
+            own=own,
+            path=connection,
+        )
         self.contributions: Final = ContributionStore(database, manifest.swarm_id)
         self._contribution_admission = ContributionAdmission(
             manifest, self.certificates, self.contributions.has, lambda: self._auditors
@@ -156,7 +162,11 @@ class Engine:
             connection=connection,
         )
         self.sampler: Final = Sampler(
-            self.pool, self.reputation, self._verifier, terms.sampling, self.origins.network_of
+            pool=self.pool,
+            reputation=self.reputation,
+            verifier=self._verifier,
+            policy=terms.sampling,
+            network_of=self.origins.network_of,
         )
         self._recent: deque[bytes] = deque(maxlen=RECENT_ENVELOPES)
         self._rollouts_topic = rollouts_topic(manifest.swarm_id)

@@ -109,7 +109,7 @@ class Verifier:
         beacon = self._beacon_of(epoch)
         if beacon is None:
             raise RemoteProtocolError(Rule.BEACON_KNOWN, f"the beacon of epoch {epoch} is not known yet")
-        return assigned_task(self._swarm_id, beacon, account, family, slot)
+        return assigned_task(self._swarm_id, beacon, account=account, family=family, slot=slot)
 
     async def verify(self, admitted: AdmittedRollout) -> VerifiedRollout:
         """Return the rollout with its prompt and rewards.

@@ -16,9 +16,19 @@ OVER = EPOCH - 1
 ALICE, BOB = Identity(1), Identity(2)
 
 CONTRIBUTIONS = {
-    Kind.TALLY: Tally(ALICE.node, ALICE.account, OVER, ((BOB.account, 3),), Digest(bytes(32))),
-    Kind.PROPOSAL: Proposal(ALICE.node, ALICE.account, OVER, (ContentId(bytes(32)),), ()),
-    Kind.APPROVAL: Approval(ALICE.node, ALICE.account, OVER, ContentId(bytes(32)), bytes(65)),
+    Kind.TALLY: Tally(
+        node=ALICE.node,
+        account=ALICE.account,
+        epoch=OVER,
+        points=((BOB.account, 3),),
+        evidence_root=Digest(bytes(32)),
+    ),
+    Kind.PROPOSAL: Proposal(
+        node=ALICE.node, account=ALICE.account, epoch=OVER, tallies=(ContentId(bytes(32)),), shares=()
+    ),
+    Kind.APPROVAL: Approval(
+        node=ALICE.node, account=ALICE.account, epoch=OVER, proposal=ContentId(bytes(32)), signature=bytes(65)
+    ),
 }
 
 

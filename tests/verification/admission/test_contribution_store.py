@@ -30,15 +30,27 @@ def contributions(path: Path) -> ContributionStore:
 
 
 def tally(author: Identity, epoch: int = 4, points: int = 5) -> Tally:
-    return Tally(author.node, author.account, epoch, ((CAROL.account, points),), merkle.EMPTY_ROOT)
+    return Tally(
+        node=author.node,
+        account=author.account,
+        epoch=epoch,
+        points=((CAROL.account, points),),
+        evidence_root=merkle.EMPTY_ROOT,
+    )
 
 
 def proposal(author: Identity, *tallies: ContentId, epoch: int = 4) -> Proposal:
-    return Proposal(author.node, author.account, epoch, tallies, (Share(CAROL.account, 5, 9),))
+    return Proposal(
+        node=author.node,
+        account=author.account,
+        epoch=epoch,
+        tallies=tallies,
+        shares=(Share(CAROL.account, 5, 9),),
+    )
 
 
 def approval(author: Identity, of: ContentId, epoch: int = 4) -> Approval:
-    return Approval(author.node, author.account, epoch, of, bytes(65))
+    return Approval(node=author.node, account=author.account, epoch=epoch, proposal=of, signature=bytes(65))
 
 
 def keep(contributions: ContributionStore, author: Identity, message: Message) -> tuple[ContentId, bytes]:

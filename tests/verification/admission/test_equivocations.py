@@ -35,7 +35,14 @@ class Desk:
     def __init__(self, path: Path | str = ":memory:", **options: int) -> None:
         self.reputation = Reputation(path)
         certificates = make_book(MANIFEST, ALICE, BOB)
-        self.book = ProofBook(MANIFEST, certificates, self.reputation, BOB.account, path, **options)
+        self.book = ProofBook(
+            manifest=MANIFEST,
+            certificates=certificates,
+            reputation=self.reputation,
+            own=BOB.account,
+            path=path,
+            **options,
+        )
 
     def evidence(self, who: Identity) -> Evidence:
         return self.reputation.evidence(who.account, EPOCH)

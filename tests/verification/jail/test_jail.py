@@ -34,7 +34,7 @@ def hostile_pool() -> CheckerPool:
 
 
 async def commit(pool: CheckerPool, crime: str) -> float | Failure:
-    """What a crime earned: a reward, or why there is none."""
+    """Carry out a hostile action in the jail; return its reward, or why there is none."""
     try:
         return (await pool.check(TASK, [crime.encode()])).rewards[0]
     except CheckFailed as failed:

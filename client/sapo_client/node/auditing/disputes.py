@@ -96,7 +96,9 @@ def _decrease(before: Leaves, cumulative: Leaves) -> CumulativeDecrease | None:
         if place is not None and (has := cumulative[place][1]) < had:
             proof_before = merkle.proof(_hashes(before), index)
             proof_after = merkle.proof(_hashes(cumulative), place)
-            return CumulativeDecrease(account, had, proof_before, has, proof_after)
+            return CumulativeDecrease(
+                account=account, before=had, proof_before=proof_before, after=has, proof_after=proof_after
+            )
     return None
 
 
@@ -104,7 +106,13 @@ def _unearned(before: Leaves, points: Leaves, cumulative: Leaves, cap: int) -> U
     had, earned = dict(before), dict(points)
     for index, (account, has) in enumerate(cumulative):
         if has > had.get(account, 0) + min(earned.get(account, 0), cap):
-            return Unearned(account, has, merkle.proof(_hashes(cumulative), index), before, points)
+            return Unearned(
+                account=account,
+                cumulative=has,
+                proof=merkle.proof(_hashes(cumulative), index),
+                before=before,
+                points=points,
+            )
     return None
 
 

@@ -60,14 +60,18 @@ def registration_words(signer: Signer, manifest: Manifest, node: NodeId, not_aft
     """Return the transaction that claims a node key for an account."""
     fields = {"node key": "0x" + node.hex(), "not after": _moment(not_after)}
     follows = "what this key shares counts for the account, until then or until it is revoked"
-    return transaction_words("NodeRegistry.register", signer, manifest.registry, fields, follows)
+    return transaction_words(
+        "NodeRegistry.register", signer, contract=manifest.registry, fields=fields, follows=follows
+    )
 
 
 def revocation_words(signer: Signer, manifest: Manifest, node: NodeId) -> Words:
     """Return the transaction that ends an account's claim on a node key."""
     follows = "the account claims this key no more; its certificate counts until it ends"
     fields = {"node key": "0x" + node.hex()}
-    return transaction_words("NodeRegistry.revoke", signer, manifest.registry, fields, follows)
+    return transaction_words(
+        "NodeRegistry.revoke", signer, contract=manifest.registry, fields=fields, follows=follows
+    )
 
 
 def lines(words: Words) -> list[str]:

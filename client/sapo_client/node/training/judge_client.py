@@ -90,6 +90,6 @@ class JudgeClient:
 def question(manifest: Manifest, beacon: Digest, account: Account, step: int) -> Task:
     """Return the judge's task of an account at a step."""
     slot = manifest.limits.slots_per_epoch + step
-    first = assigned_task(manifest.swarm_id, beacon, account, 0, slot)
+    first = assigned_task(manifest.swarm_id, beacon, account=account, family=0, slot=slot)
     family = first.seed % len(manifest.suite.families)
-    return assigned_task(manifest.swarm_id, beacon, account, family, slot)
+    return assigned_task(manifest.swarm_id, beacon, account=account, family=family, slot=slot)

@@ -140,7 +140,13 @@ async def _command(command: object, harness: AuditorHarness, *arguments: object)
 def counted(harness: AuditorHarness, epoch: int, counts: dict[Account, int]) -> Tally:
     """Return a tally of an auditor."""
     identity = harness.identity
-    return Tally(identity.node, identity.account, epoch, tuple(sorted(counts.items())), merkle.EMPTY_ROOT)
+    return Tally(
+        node=identity.node,
+        account=identity.account,
+        epoch=epoch,
+        points=tuple(sorted(counts.items())),
+        evidence_root=merkle.EMPTY_ROOT,
+    )
 
 
 @pytest.mark.long
@@ -256,8 +262,19 @@ async def test_a_liar_gets_no_approval_and_moves_nobodys_points(world: World) ->
             settled([lie], {}),  # right for fewer tallies than it names
             tuple(Share(s.account, s.points, s.cumulative + 100) for s in settled([*everyones.values()], {})),
         ]
-        lies = [Proposal(identity.node, identity.account, EPOCH, ids, shares) for shares in invented]
-        lies.append(Proposal(identity.node, identity.account, EPOCH, (lie_id,), settled([lie], {})))
+        lies = [
+            Proposal(node=identity.node, account=identity.account, epoch=EPOCH, tallies=ids, shares=shares)
+            for shares in invented
+        ]
+        lies.append(
+            Proposal(
+                node=identity.node,
+                account=identity.account,
+                epoch=EPOCH,
+                tallies=(lie_id,),
+                shares=settled([lie], {}),
+            )
+        )
         lie_ids = [await liar.say(proposal) for proposal in lies]
         await until(lambda: all(set(lie_ids) <= set(o.contributions.proposals(EPOCH)) for o in honest))
         await post(world, EPOCH, alice)
@@ -295,7 +312,9 @@ async def test_a_liar_cannot_leave_out_the_tallies_that_outvote_it(world: World)
         tallies = honest[0].contributions.tallies(EPOCH)
         ids = tuple(sorted((lie_id, next(id_ for id_ in tallies if id_ != lie_id))))
         identity, shares = liar.identity, settled([tallies[id_] for id_ in ids], {})
-        denial = await liar.say(Proposal(identity.node, identity.account, EPOCH, ids, shares))
+        denial = await liar.say(
+            Proposal(node=identity.node, account=identity.account, epoch=EPOCH, tallies=ids, shares=shares)
+        )
         await until(lambda: all(denial in harness.contributions.proposals(EPOCH) for harness in honest))
         await post(world, EPOCH, alice)
         record = await alice.ledger.last_record()
@@ -305,7 +324,7 @@ async def test_a_liar_cannot_leave_out_the_tallies_that_outvote_it(world: World)
 
 
 async def test_an_auditor_signs_one_proposal_per_epoch_also_after_a_restart(world: World) -> None:
-    """Nothing is sent to the chain until the last turn: the epoch stays open, and it could sign again."""
+    """No transaction is sent until the last turn: the epoch stays open, and it could sign again."""
     async with checking(world) as (nursery, checkers):
         first, second = (AuditorHarness(world, identity, checkers) for identity in AUDITORS[:2])
         other = AuditorHarness(
@@ -327,7 +346,15 @@ async def test_an_auditor_signs_one_proposal_per_epoch_also_after_a_restart(worl
 
         tallies = first.contributions.tallies(EPOCH)
         shares, ids = settled([*tallies.values()], {}), tuple(sorted(tallies))
-        genuine = await other.say(Proposal(other.identity.node, other.identity.account, EPOCH, ids, shares))
+        genuine = await other.say(
+            Proposal(
+                node=other.identity.node,
+                account=other.identity.account,
+                epoch=EPOCH,
+                tallies=ids,
+                shares=shares,
+            )
+        )
         await until(
             lambda: all(genuine in harness.contributions.proposals(EPOCH) for harness in (first, second))
         )
@@ -341,7 +368,15 @@ async def test_an_auditor_signs_one_proposal_per_epoch_also_after_a_restart(worl
         restarted.node.certificates.restore(world.now())
         nursery.start_soon(restarted.run)
         await connect(restarted, second, other)
-        rival = await second.say(Proposal(second.identity.node, second.identity.account, EPOCH, ids, shares))
+        rival = await second.say(
+            Proposal(
+                node=second.identity.node,
+                account=second.identity.account,
+                epoch=EPOCH,
+                tallies=ids,
+                shares=shares,
+            )
+        )
         await until(lambda: rival in restarted.contributions.proposals(EPOCH))
         assert AUDITORS[(EPOCH + 1) % len(AUDITORS)] == restarted.identity
         world.turn_to(EPOCH + 1, FIRST_TURN_SECONDS + TURN_SECONDS)

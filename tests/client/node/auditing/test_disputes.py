@@ -38,7 +38,13 @@ class Book:
     def propose(self, epoch: int, shares: tuple[Share, ...]) -> EpochRoot:
         """Store a proposal and return its root."""
         author = AUDITORS[0]
-        proposal = Proposal(author.node, author.account, epoch, (ContentId(bytes(32)),), shares)
+        proposal = Proposal(
+            node=author.node,
+            account=author.account,
+            epoch=epoch,
+            tallies=(ContentId(bytes(32)),),
+            shares=shares,
+        )
         envelope = seal(Kind.PROPOSAL, make_manifest().swarm_id, proposal.to_payload(), author.seed)
         self.contributions.add(envelope.content_id, Kind.PROPOSAL, proposal, envelope.to_bytes())
         return proposal.root(envelope.content_id)
@@ -142,7 +148,12 @@ async def test_a_posting_that_becomes_final_meanwhile_is_not_accused(book: Book,
     ledger.contracts = contracts
     with EventLog(tmp_path / "events.jsonl") as events:
         parts = WatchtowerParts(
-            manifest, alice.account, ledger, book.contributions, events, lambda: contracts.chain.now_seconds
+            manifest=manifest,
+            account=alice.account,
+            ledger=ledger,
+            contributions=book.contributions,
+            events=events,
+            clock=lambda: contracts.chain.now_seconds,
         )
         await LedgerWatchtower(parts).look()
     assert contracts.ledger.next_epoch() == 1

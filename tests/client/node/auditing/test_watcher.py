@@ -88,16 +88,28 @@ async def swarm(folder: Path, *, quorum: int, watched: bool = True) -> AsyncIter
         world.turn_to(EPOCH + 1, COUNTED_SECONDS)
         node = [*honest, *workers]
         await until(lambda: all(len(harness.contributions.tallies(EPOCH)) == len(honest) for harness in node))
-        yield Swarm(world, honest, liar, workers, nursery)
+        yield Swarm(world=world, honest=honest, liar=liar, workers=workers, nursery=nursery)
     world.chain.close()
 
 
 async def propose(liar: AuditorHarness, points: dict[Account, int]) -> tuple[ContentId, Proposal]:
     """Publish a proposal of the liar with a tally that matches it, and return both."""
     identity = liar.identity
-    tally = Tally(identity.node, identity.account, EPOCH, tuple(sorted(points.items())), merkle.EMPTY_ROOT)
+    tally = Tally(
+        node=identity.node,
+        account=identity.account,
+        epoch=EPOCH,
+        points=tuple(sorted(points.items())),
+        evidence_root=merkle.EMPTY_ROOT,
+    )
     shares = tuple(Share(account, count, count) for account, count in sorted(points.items()))
-    proposal = Proposal(identity.node, identity.account, EPOCH, (await liar.say(tally),), shares)
+    proposal = Proposal(
+        node=identity.node,
+        account=identity.account,
+        epoch=EPOCH,
+        tallies=(await liar.say(tally),),
+        shares=shares,
+    )
     return await liar.say(proposal), proposal
 
 
@@ -106,7 +118,15 @@ async def approve(liar: AuditorHarness, content_id: ContentId, proposal: Proposa
     identity = liar.identity
     digest = proposal.root(content_id).digest(liar.manifest.ledger_domain)
     signature = secp256k1.sign(identity.secret, digest)
-    await liar.say(Approval(identity.node, identity.account, EPOCH, content_id, signature))
+    await liar.say(
+        Approval(
+            node=identity.node,
+            account=identity.account,
+            epoch=EPOCH,
+            proposal=content_id,
+            signature=signature,
+        )
+    )
 
 
 def is_reference(root: EpochRoot) -> bool:
@@ -160,7 +180,13 @@ async def test_a_slashed_auditors_signature_does_not_spoil_a_posting(tmp_path: P
             if tally.account != liar.identity.account
         }
         shares = settled([*tallies.values()], {})
-        truth = Proposal(liar.identity.node, liar.identity.account, EPOCH, tuple(sorted(tallies)), shares)
+        truth = Proposal(
+            node=liar.identity.node,
+            account=liar.identity.account,
+            epoch=EPOCH,
+            tallies=tuple(sorted(tallies)),
+            shares=shares,
+        )
         await approve(liar, await liar.say(truth), truth)
         assert is_reference(await net.settle())
 
@@ -188,11 +214,11 @@ async def test_a_posting_that_nobody_can_explain_is_told_and_not_helped(tmp_path
     async with swarm(tmp_path, quorum=1) as net:
         watcher, contracts = net.workers[0], net.contracts
         proposal = Proposal(
-            net.liar.identity.node,
-            net.liar.identity.account,
-            EPOCH,
-            (ContentId(bytes(32)),),
-            (Share(CROWD[3].account, 2, 2),),
+            node=net.liar.identity.node,
+            account=net.liar.identity.account,
+            epoch=EPOCH,
+            tallies=(ContentId(bytes(32)),),
+            shares=(Share(CROWD[3].account, 2, 2),),
         )
         root = proposal.root(ContentId(bytes(32)))
         contracts.post(root, sign(root, contracts.domain, [keys(net.liar.identity.number)]))

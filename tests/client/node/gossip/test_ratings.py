@@ -92,7 +92,14 @@ def test_no_rating_alone_reaches_the_line() -> None:
 
 def watch(node: GossipHarness) -> MetricsPoller:
     ratings = Ratings(node.certificates, node.reputation)
-    return MetricsPoller(MANIFEST, node.transport, None, ratings, node.telemetry, node.now)
+    return MetricsPoller(
+        manifest=MANIFEST,
+        transport=node.transport,
+        chain=None,
+        ratings=ratings,
+        telemetry=node.telemetry,
+        clock=node.now,
+    )
 
 
 @pytest.mark.parametrize(("banned", "connected_after"), [(False, True), (True, False)])

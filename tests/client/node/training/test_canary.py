@@ -61,14 +61,14 @@ class Lone:
     def __post_init__(self) -> None:
         file = CanaryFile(self.folder / "canary.json", fresh=self.fresh)
         parts = CanaryParts(
-            self.learner,
-            Here(self.harness),
-            self.harness.sampler,
-            self.harness.pool,
-            self.events,
-            file,
-            b"secret",
-            1,
+            learner=self.learner,
+            checkers=Here(self.harness),
+            sampler=self.harness.sampler,
+            pool=self.harness.pool,
+            events=self.events,
+            file=file,
+            secret=b"secret",
+            families=1,
         )
         self.canary = Canary(SETTINGS, parts)
         self.poison = OneAnswer(self.harness, EVIL, b"Sunday", DAYS)

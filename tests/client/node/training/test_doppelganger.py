@@ -59,7 +59,14 @@ class Listener:
 
     def sign(self, slots: int, epoch: int = EPOCH) -> None:
         """Take slots, as this data directory does when it signs."""
-        self.signing.take_slots(self.manifest.swarm_id, ME.account, epoch, slots, 32, self.parts.share)
+        self.signing.take_slots(
+            self.manifest.swarm_id,
+            ME.account,
+            epoch=epoch,
+            count=slots,
+            slots_per_epoch=32,
+            share=self.parts.share,
+        )
 
     async def waited_seconds(self) -> float:
         """Return how long the node had to listen until it might sign."""

@@ -103,8 +103,7 @@ async def test_an_empty_quota_waits_for_the_next_epoch(policy: Path, weekdays: S
     home = Home(tmp_path, 1, manifest, policy)
 
     def clock() -> float:
-        """A clock that stands still until the quota is used, on machines of any speed, and continues shortly
-        before the next epoch."""
+        """Stand still until the quota is used, then continue shortly before the next epoch."""
         if not (used := home.events("quota_used")):
             return manifest.genesis_seconds + 1.0
         passed = datetime.now(UTC) - datetime.fromisoformat(str(used[0]["time"]))
