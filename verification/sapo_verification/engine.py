@@ -108,7 +108,7 @@ class Engine:
         own: this node's account, which is neither weighed nor screened.
         check: the jailed checkers.
         beacon_of: the beacon of an epoch, or none while it is unknown.
-        key: 32 random bytes of this start: nobody can aim at what the screens and the draw of audits see.
+        key: 32 random bytes of this start: no attacker can predict screens and audits.
         observers: every decision is reported to them, after the pay count.
     """
 
@@ -138,13 +138,7 @@ class Engine:
         self.pool: Final = Pool(connection, terms.pool, self.reputation)
         self.envelopes: Final = EnvelopeStore(connection)
         self.origins: Final = Origins(connection)
-        self.proofs: Final = ProofBook(
-            manifest=manifest,
-            certificates=self.certificates,
-            reputation=self.reputation,
-            own=own,
-            path=connection,
-        )
+        self.proofs: Final = ProofBook(manifest, self.certificates, self.reputation, own=own, path=connection)
         self.contributions: Final = ContributionStore(database, manifest.swarm_id)
         self._contribution_admission = ContributionAdmission(
             manifest, self.certificates, self.contributions.has, lambda: self._auditors
@@ -162,9 +156,9 @@ class Engine:
             connection=connection,
         )
         self.sampler: Final = Sampler(
-            pool=self.pool,
-            reputation=self.reputation,
-            verifier=self._verifier,
+            self.pool,
+            self.reputation,
+            self._verifier,
             policy=terms.sampling,
             network_of=self.origins.network_of,
         )

@@ -49,7 +49,7 @@ MOST_CANDIDATES: Final = 16
 """Texts compared with one completion, those first that share most of the smallest hashes."""
 
 MOST_SHARING: Final = 128
-"""Newest texts looked up under one hash, for a common phrase is in very many. A missed one blames nobody."""
+"""Newest texts looked up under one hash, for a common phrase is in very many; a missed one is harmless."""
 
 MOST_TEXTS: Final = 8192
 """About 1.5 KiB each."""
