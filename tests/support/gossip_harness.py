@@ -1,4 +1,4 @@
-"""A node without its learner: gossip, engine and event file on an in-memory network."""
+"""Harness of a node without its learner: gossip, engine and event file on an in-memory network."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -31,16 +31,16 @@ from sapo_verification.verifier import Check
 
 @dataclass
 class GossipHarness:
-    """One node's gossip and engine, opened as the node opens them.
+    """One node's gossip and engine, composed as in a real node.
 
     Attributes:
-        root: its databases and its event file; give it again to start the node again.
+        root: folder of its databases and its event file; with the same folder the node is restarted.
         check: the checkers; the real scorers in this process unless others are given.
         observers: of the engine, beside telemetry.
     """
 
     hub: MemoryHub
-    person: Identity
+    identity: Identity
     manifest: Manifest
     root: Path
     limits: PoolLimits = field(default_factory=PoolLimits)
@@ -57,18 +57,18 @@ class GossipHarness:
         self.now = self.clock or (lambda: moment(manifest))
         self.log = EventLog(self.root / "events.jsonl")
         self.supervisor = Supervisor(self.log)
-        self.peer_id = peer_id_from_key(self.person.node)
+        self.peer_id = peer_id_from_key(self.identity.node)
         self.address = f"/memory/{self.peer_id}/p2p/{self.peer_id}"
         self.transport = MemoryTransport(
             self.hub, self.peer_id, on_bug=self.supervisor.note_bug, host=self.host
         )
-        metrics = NodeMetrics(version="0", swarm_id=str(manifest.swarm_id), node_id=str(self.person.node))
-        self.telemetry = Telemetry(self.log, metrics, manifest.suite, self.person.account)
+        metrics = NodeMetrics(version="0", swarm_id=str(manifest.swarm_id), node_id=str(self.identity.node))
+        self.telemetry = Telemetry(self.log, metrics, manifest.suite, self.identity.account)
         self.beacons = Beacons(manifest, self.block_hash_before, self.log)
         self.engine = Engine(
             manifest,
             self.root / "node.sqlite",
-            own=self.person.account,
+            own=self.identity.account,
             check=self.check or score_in_process(manifest),
             beacon_of=self.beacons.known,
             key=b"key",
@@ -79,8 +79,8 @@ class GossipHarness:
             engine=self.engine,
             transport=self.transport,
             own_certificate=OwnCertificate(
-                node_seed=self.person.seed,
-                account_key=self.person.secret,
+                node_seed=self.identity.seed,
+                account_key=self.identity.secret,
                 manifest=manifest,
                 clock=self.now,
             ),
@@ -118,25 +118,25 @@ class GossipHarness:
         self.engine.restore(self.now())
 
     async def run(self) -> None:
-        """Hears, under the node's supervisor, until cancelled."""
+        """Receive and send under the node's supervisor until cancelled."""
         await self.supervisor.keep("gossip", self.gossip.run)
 
     async def publish(self, **changes: object) -> AdmittedRollout:
-        """An own rollout, admitted here and sent."""
-        message = self.person.message(self.manifest, **changes)
+        """Admit an own rollout, send it, and return it."""
+        message = self.identity.message(self.manifest, **changes)
         admitted = self.engine.admit_own(message, self.now())
         await self.gossip.publish(admitted)
         return admitted
 
     def knows(self, other: "GossipHarness | Identity") -> bool:
-        """Whether somebody's certificate is in the book."""
-        person = other.person if isinstance(other, GossipHarness) else other
-        return person.account in self.certificates.accounts_of(person.node)
+        """Whether another node's certificate is known here."""
+        identity = other.identity if isinstance(other, GossipHarness) else other
+        return identity.account in self.certificates.accounts_of(identity.node)
 
     def pooled(self) -> set[bytes]:
-        """The content ids that wait in the pool."""
+        """Return the content ids that wait in the pool."""
         return {bytes(admitted.content_id) for admitted in self.pool.waiting()}
 
     def events(self, *names: str) -> list[Event]:
-        """What it wrote down, all of it or the named events."""
+        """Return all its events, or those with the given names."""
         return [e for e in read_events(self.root / "events.jsonl") if not names or e["event"] in names]

@@ -1,4 +1,4 @@
-"""One node's engine over a real suite, fed by hand; answers are scored without the jail, in this process."""
+"""Harness of one node's engine with a real suite; answers are scored in this process, without the jail."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -51,7 +51,7 @@ class VerificationHarness:
     """One node's engine that knows every identity's certificate.
 
     Attributes:
-        own: the node's account, of an identity that takes no part unless another is given.
+        own: the node's account; by default of an identity that sends nothing.
     """
 
     identities: tuple[Identity, ...]
@@ -115,7 +115,9 @@ class VerificationHarness:
         from sapo_verification.tasks.generators import derive, solution
 
         chosen = self.manifest.suite.families[family]
-        task = assigned_task(self.manifest.swarm_id, self.beacon_of(epoch), account, family, slot)
+        task = assigned_task(
+            self.manifest.swarm_id, self.beacon_of(epoch), account=account, family=family, slot=slot
+        )
         answer = solution(chosen, derive(chosen, task.seed))
         assert answer is not None
         return answer.encode()
@@ -134,7 +136,7 @@ class VerificationHarness:
         return self.engine.receive(topic, self.message(author, slot, **group), moment(self.manifest, epoch))
 
     def hear(self, author: Identity, slot: int, **group: int) -> AdmittedRollout:
-        """Return such a group, admitted but not offered to the pool."""
+        """Admit such a group without offering it to the pool."""
         message = self.message(author, slot, **group)
         return self.engine.admit_own(message, moment(self.manifest, group.get("epoch", EPOCH)))
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.mortal import Fuse, Killed, Mortality
+from support.crashing import CrashControl, Killed, WriteBudget
 from support.swarm import EPOCH, Identity, moment
 from support.verification_harness import VerificationHarness
 
@@ -24,7 +24,7 @@ ALICE, BOB, MALLORY, OWN = (Identity(number) for number in range(1, 5))
 
 
 class Record(SilentObserver):
-    """Records the name and source of each decision."""
+    """Observer that records the name and source of each decision."""
 
     def __init__(self) -> None:
         self.decisions: list[tuple[Any, ...]] = []
@@ -59,7 +59,7 @@ class Record(SilentObserver):
 
 
 def open_engine(**options: Any) -> tuple[VerificationHarness, Record]:
-    """Return an engine that knows everybody, and the record of its decisions."""
+    """Return an engine that knows all identities, and the record of its decisions."""
     harness = VerificationHarness((ALICE, BOB, OWN), own=OWN.account, **options)
     record = Record()
     harness.engine.observe(record)
@@ -207,18 +207,18 @@ def test_each_topic_has_its_own_objects() -> None:
 
 @pytest.mark.parametrize("writes", range(8))
 async def test_a_verification_is_stored_whole_or_not_at_all(tmp_path: Path, writes: int) -> None:
-    """The process dies before one of its writes: evidence and pay count agree, and the audit is repeated."""
+    """A process ends before one of its writes: evidence and pay count agree, and the audit is repeated."""
     harness, _ = open_engine(database=tmp_path / "node.sqlite")
     received = harness.receive(ALICE, 0)
     assert isinstance(received.admitted, AdmittedRollout)
-    mortality = Mortality(Fuse(writes))
-    mortality.seize_engine(harness.engine)
+    crashes = CrashControl(WriteBudget(writes))
+    crashes.wrap_engine(harness.engine)
     died = False
     try:
         await harness.engine.verify(received.admitted)
     except Killed:
         died = True
-    mortality.bury()
+    crashes.close()
     again, _ = open_engine(database=tmp_path / "node.sqlite")
     evidence = again.reputation.evidence(ALICE.account, EPOCH)
     decided = again.engine.count.is_decided(received.admitted.content_id)
@@ -233,7 +233,7 @@ async def test_a_verification_is_stored_whole_or_not_at_all(tmp_path: Path, writ
 
 
 def test_the_engine_knows_its_own_parts() -> None:
-    """One connection for all that is decided together."""
+    """All stores that are written together share one connection."""
     engine: Engine = open_engine()[0].engine
     parts = (
         engine.certificates,

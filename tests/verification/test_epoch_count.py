@@ -101,7 +101,7 @@ async def test_a_restarted_auditor_counts_what_one_that_never_stopped_counts(
 async def _auditor(
     database: Path, groups: list[tuple[Identity, int, int]], ends: set[int], lag: int
 ) -> EpochCount:
-    """Return the count of an auditor that hears the groups, audits ``lag`` groups behind, and may restart."""
+    """Return the count of an auditor that receives the groups, audits ``lag`` behind, and may restart."""
     harness = VerificationHarness(EVERYBODY, database=database)
     for step in range(2 * len(groups)):
         if step in ends:

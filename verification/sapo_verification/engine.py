@@ -52,10 +52,10 @@ from sapo_verification.types import AdmittedRollout, SampledBatch, VerifiedRollo
 from sapo_verification.verifier import BeaconOf, Check, Verifier
 
 RECENT_ENVELOPES: Final = 128
-"""What a new peer is told of the past, at most 1 MiB: enough for its first batches."""
+"""Envelopes sent to a new peer, at most 1 MiB in all: enough for its first batches."""
 
 _EXPECTED: Final = frozenset({Reason.SEEN, Reason.EPOCH_PAST})
-"""Peers repeat what they know to newcomers, and many find the same proof: no refusal worth a report."""
+"""Not reported: peers repeat what they know to newcomers, and many nodes find the same proof."""
 
 _EXPECTED_OF_LIVE_ROLLOUTS: Final[frozenset[Reason]] = frozenset()
 """Gossip carries a rollout once and in time; a copy or a late one is counted."""
@@ -82,7 +82,7 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What an operator may choose about an engine.
+    """Settings of an engine that an operator may choose.
 
     Attributes:
         sampling: how a batch is mixed.
@@ -108,8 +108,8 @@ class Engine:
         own: this node's account, which is neither weighed nor screened.
         check: the jailed checkers.
         beacon_of: the beacon of an epoch, or none while it is unknown.
-        key: 32 random bytes of this start: nobody can aim at what the screens and the draw of audits see.
-        observers: are told every decision, after the pay count.
+        key: 32 random bytes of this start: no attacker can predict screens and audits.
+        observers: every decision is reported to them, after the pay count.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class Engine:
         self.pool: Final = Pool(connection, terms.pool, self.reputation)
         self.envelopes: Final = EnvelopeStore(connection)
         self.origins: Final = Origins(connection)
-        self.proofs: Final = ProofBook(manifest, self.certificates, self.reputation, own, connection)
+        self.proofs: Final = ProofBook(manifest, self.certificates, self.reputation, own=own, path=connection)
         self.contributions: Final = ContributionStore(database, manifest.swarm_id)
         self._contribution_admission = ContributionAdmission(
             manifest, self.certificates, self.contributions.has, lambda: self._auditors
@@ -156,7 +156,11 @@ class Engine:
             connection=connection,
         )
         self.sampler: Final = Sampler(
-            self.pool, self.reputation, self._verifier, terms.sampling, self.origins.network_of
+            self.pool,
+            self.reputation,
+            self._verifier,
+            policy=terms.sampling,
+            network_of=self.origins.network_of,
         )
         self._recent: deque[bytes] = deque(maxlen=RECENT_ENVELOPES)
         self._rollouts_topic = rollouts_topic(manifest.swarm_id)
@@ -181,7 +185,7 @@ class Engine:
 
         def readmit(envelope: bytes) -> AdmittedRollout:
             admitted = self._admission.admit(envelope, now_seconds)
-            self._screens.heard(admitted, now_seconds, live=False)
+            self._screens.note_arrival(admitted, now_seconds, live=False)
             readmitted.append(admitted)
             return admitted
 
@@ -202,7 +206,8 @@ class Engine:
 
         Args:
             source: label of the peer that forwarded it, for observers only.
-            live: false for what a peer tells of the past; being late or known is expected of that.
+            live: false for catch-up, where a peer sends older messages again: being late or known is
+            expected.
 
         Raises:
             KeyError: the topic is not one of this swarm's.
@@ -247,11 +252,11 @@ class Engine:
         self._auditors = frozenset(accounts)
 
     def learn_origin(self, account: Account, host: str) -> None:
-        """Record the network from which an account's own node handed its rollout to this one."""
+        """Record the network from which an account's own node sent its rollout to this one."""
         self.origins.learn(account, host)
 
     def forget(self, epoch: int) -> None:
-        """Drop what a new epoch makes worthless."""
+        """Drop what is too old to be used in an epoch."""
         self.pool.expire(epoch - EPOCH_WINDOW)
         self.envelopes.forget(epoch)
         self.proofs.forget(epoch)
@@ -296,7 +301,7 @@ class Engine:
         return Received(Verdict.ACCEPT, refusal.rule if refusal else None, admitted)
 
     def _offer(self, admitted: AdmittedRollout) -> RemoteProtocolError | None:
-        """Return why the pool did not take the rollout, if it did not."""
+        """Offer the rollout to the pool; return the refusal, or None if the pool took it."""
         if admitted.account == self.own:
             return None
         try:
@@ -306,7 +311,7 @@ class Engine:
         return None
 
     def _keep(self, admitted: AdmittedRollout, now_seconds: float, *, live: bool) -> None:
-        self._screens.heard(admitted, now_seconds, live=live)
+        self._screens.note_arrival(admitted, now_seconds, live=live)
         self._recent.append(admitted.envelope)
         self.envelopes.add(admitted)
 
@@ -340,11 +345,11 @@ class Engine:
     def _prove(self, message: bytes, first: ContentId, now_seconds: float) -> bytes | None:
         """Prove that an admitted content and a message that came after it equivocate.
 
-        Nothing is proved of an own slot: a second process with this node's key, or a lost signing database,
-        is for the operator to mend, and is reported.
+        No proof is made about an own slot: a second process with this node's key, or a lost signing database,
+        is for the operator to repair, and is reported.
 
         Returns:
-            The proof as a message, if it is news for others.
+            The proof as a message, or None if other nodes need not be sent it.
         """
         if (earlier := self.envelopes.envelope(first)) is None:
             return None  # its epoch is long over

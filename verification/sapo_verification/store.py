@@ -17,7 +17,7 @@ Source = Path | str | sqlite3.Connection
 """Where a store keeps its tables: a file, ":memory:", or a connection that it shares with other stores."""
 
 OWN_CHECKPOINT_PAGES: Final = 16_384
-"""Of 4 KiB: a writer copies its log into the file itself only where nobody else did for 64 MiB."""
+"""Of 4 KiB: a writer copies the log into the file itself only after 64 MiB that nobody else copied."""
 
 SQLITE_CHECKPOINT_PAGES: Final = 1000
 """SQLite's default: for a file that nobody else checkpoints."""
@@ -121,7 +121,10 @@ def migrate(connection: sqlite3.Connection, path: Path | str, *schemas: StoreSch
 
 
 def checkpoint(path: Path) -> int:
-    """Pages of the log that are in the database file now; waits for the disk and holds up no writer."""
+    """Copy the log into the database file without blocking a writer; return the number of pages copied.
+
+    Waits for the disk.
+    """
     with closing(sqlite3.connect(path)) as connection:
         row = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         return int(row[2])

@@ -24,7 +24,7 @@ from sapo_verification.tasks.answers import holds_code
 from sapo_verification.types import AdmittedRollout, VerifiedRollout
 
 MAX_REMEMBERED: Final = 2048
-"""What was audited is not checked again when it is sampled; 4 KiB each."""
+"""Verified rollouts kept, 4 KiB each: one that was audited is not checked again when it is sampled."""
 
 
 _AUTHORS_FAULT: Final = {
@@ -32,11 +32,11 @@ _AUTHORS_FAULT: Final = {
     Failure.CRASH: Rule.CHECKER_SURVIVES,
     Failure.MALFORMED: Rule.CHECKER_SURVIVES,
 }
-"""Failed checks that the answers may have caused; any other is our own trouble and nobody's evidence."""
+"""Failed checks that the answers may have caused; any other is this node's fault and evidence for nothing."""
 
 
 class CheckResult(Protocol):
-    """What a checker found out about one task's completions."""
+    """Result of checking one task's completions."""
 
     @property
     def prompt(self) -> str:
@@ -69,7 +69,7 @@ class AuthorFault(RemoteProtocolError):
 
 
 class Verifier:
-    """Verifies admitted rollouts; each result becomes evidence for or against the author once.
+    """Verifier of admitted rollouts; each result becomes evidence for or against the author once.
 
     Args:
         check: the jailed checkers; raises ``CheckFailed``.
@@ -109,7 +109,7 @@ class Verifier:
         beacon = self._beacon_of(epoch)
         if beacon is None:
             raise RemoteProtocolError(Rule.BEACON_KNOWN, f"the beacon of epoch {epoch} is not known yet")
-        return assigned_task(self._swarm_id, beacon, account, family, slot)
+        return assigned_task(self._swarm_id, beacon, account=account, family=family, slot=slot)
 
     async def verify(self, admitted: AdmittedRollout) -> VerifiedRollout:
         """Return the rollout with its prompt and rewards.

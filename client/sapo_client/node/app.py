@@ -1,4 +1,4 @@
-"""The composition root: opens the rooms of a node, starts their services, stops them in order.
+"""The composition root: opens the parts of a node, starts their services, stops them in order.
 
 Starting order: engine, checkers and learner (slow, at once), transport, ledger.
 Stopping order: the round ends, the policy is saved, everything else is cancelled.
@@ -50,16 +50,16 @@ if TYPE_CHECKING:
     from trio_typing import TaskStatus
 
 _CHECKPOINT_PATIENCE_SECONDS = 60.0
-"""A drain does not wait longer for the last checkpoint; the one before it is intact."""
+"""Longest time that a drain waits for the last checkpoint; the one before it is intact."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What one start asks for, beside the configuration.
+    """Options of one start, in addition to the configuration.
 
     Attributes:
         fresh: begin with the configured model although checkpoints exist.
-        steps: stop after this many steps; none runs on.
+        steps: stop after this many steps; without a number, run until stopped.
     """
 
     fresh: bool = False
@@ -74,7 +74,7 @@ class Roles:
 
 
 class Node:
-    """One node: its rooms, opened and connected.
+    """One node: all parts, opened and connected.
 
     Args:
         open_transport: returns the transport, given where to report errors of its callbacks.
@@ -174,7 +174,7 @@ class Node:
             nursery.cancel_scope.cancel()
 
     async def _start_slow_parts(self, nursery: trio.Nursery) -> None:
-        """Start what imports for seconds; none waits for another."""
+        """Start the parts that take seconds to import, at the same time."""
         async with trio.open_nursery() as starting:
             starting.start_soon(nursery.start, self._checkers.run)
             starting.start_soon(nursery.start, self._learner.run)
@@ -184,7 +184,7 @@ class Node:
         return partial(self._supervisor.keep, name, service)
 
     async def _rounds_until_stop(self) -> None:
-        """Train until the steps are done or the node is to stop; a hurried stop breaks the round off."""
+        """Train until the steps are done or the node is to stop; a stop at once interrupts the round."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._cancel_when_hurried, nursery.cancel_scope)
             await self._train()
@@ -259,6 +259,6 @@ class Node:
 
 
 def _on_all_interfaces(address: str) -> str:
-    """Return what a person must know to pass an unspecified address on."""
+    """Return a note for an unspecified address, which other machines cannot dial as it is."""
     everywhere = address.startswith(("/ip4/0.0.0.0/", "/ip6/::/"))
     return " (every interface: others dial this machine's own address)" if everywhere else ""

@@ -1,4 +1,4 @@
-"""From a configuration to a running node: locks, manifest and suite are settled before anything is opened."""
+"""Start of a node from a configuration: locks, manifest and suite are checked before anything is opened."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run_node(
         roles: parts of the node to replace.
 
     Raises:
-        SapoError: it cannot run, and its operator can mend that.
+        SapoError: it cannot run, and its operator can change that.
     """
     data = DataDir(config.data_dir).create()
     with locks.lock(data.lock, what=f"data directory {data.root}"), identity.lock():

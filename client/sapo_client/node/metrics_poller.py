@@ -1,4 +1,4 @@
-"""What a node looks at again and again: floods, the ledger's queue, what its peers are worth."""
+"""Regular polling of floods, the ledger's queue, and the ratings of peers."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from sapo_protocol.manifest import Manifest
 _LOOK_SECONDS: Final = 1.0
 
 _LOOKS_PER_RATING: Final = 10
-"""Evidence changes with audits, a few a second at most; a peer's rating can wait."""
+"""Ratings follow from audits, of which there are a few a second at most, so they can be rarer."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetricsPoller:
-    """Turns what the rooms count into metrics and counted refusals, and reputation into peer scores."""
+    """Service that turns counts of a node's parts into metrics, and reputation into peer scores."""
 
     manifest: Manifest
     transport: Transport
@@ -33,7 +33,7 @@ class MetricsPoller:
     clock: Clock
 
     async def run(self) -> None:
-        """Looks until cancelled."""
+        """Poll until cancelled."""
         while True:
             self.rate_peers()
             for _ in range(_LOOKS_PER_RATING):
@@ -41,7 +41,7 @@ class MetricsPoller:
                 await trio.sleep(_LOOK_SECONDS)
 
     def look(self) -> None:
-        """Writes down what was counted since the last look."""
+        """Report the counts since the last call."""
         status = self.chain.status()
         self.telemetry.metrics.ledger(outbox=status.pending, last_receipt_seconds=status.last_receipt_seconds)
         for kind, count in self.chain.take_errors().items():
@@ -50,7 +50,7 @@ class MetricsPoller:
             self.telemetry.flooded(forwarder, count)
 
     def rate_peers(self) -> None:
-        """Tells the transport what connected peers are worth."""
+        """Give the transport the ratings of connected peers."""
         epoch = epoch_at(self.manifest, max(self.clock(), self.manifest.genesis_seconds))
         peer_ids = [peer.peer_id for peer in self.transport.peers()]
         self.transport.rate(self.ratings.of(peer_ids, epoch))

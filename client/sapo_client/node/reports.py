@@ -1,4 +1,4 @@
-"""What the node answers through its control API."""
+"""The reports that the node serves through its control API."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from sapo_verification.engine import Engine
 
 @dataclass(frozen=True, slots=True)
 class Reports:
-    """The node's reports, made on demand from its live parts."""
+    """Reports of a node, made on request from its running parts."""
 
     context: NodeContext
     engine: Engine
@@ -42,7 +42,7 @@ class Reports:
     started_seconds: float
 
     def status(self) -> StatusReport:
-        """How the node does."""
+        """Return the state of the node."""
         context, telemetry, rounds = self.context, self.context.telemetry, self.rounds
         return StatusReport(
             state="draining" if self.shutdown.draining.is_set() else "running",
@@ -73,15 +73,15 @@ class Reports:
         )
 
     def peers(self) -> PeersReport:
-        """Who is connected, and what is thought of them."""
+        """Return the connected peers with their scores and reputation."""
         return PeersReport(peers=tuple(self._peer(info) for info in self.context.transport.peers()))
 
     def rollouts(self) -> RolloutsReport:
-        """The latest rollouts."""
+        """Return the latest rollouts."""
         return RolloutsReport(rollouts=self.context.telemetry.rollouts())
 
     def by_name(self) -> dict[str, Callable[[], JSON]]:
-        """The reports as the control API serves them."""
+        """Return the reports as the control API serves them."""
         return {
             "status": lambda: self.status().model_dump(mode="json"),
             "peers": lambda: self.peers().model_dump(mode="json"),

@@ -1,4 +1,4 @@
-"""Admission, reason by reason, by real messages; and what no order, copy or bit flip can change."""
+"""Admission: every reason by real messages, and invariance under order, copies and flipped bits."""
 
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -36,7 +36,7 @@ ALICES_SECOND_KEY = Identity(1, key=1)
 
 
 BOOK = make_book(MANIFEST, ALICE, BOB, MALLORY, ALICES_SECOND_KEY)
-"""Admission only reads it."""
+"""Shared, because admission only reads it."""
 
 
 def admission(**options: int) -> Admission:
@@ -44,12 +44,12 @@ def admission(**options: int) -> Admission:
 
 
 def signed_by(signer: Identity, author: Identity = ALICE, **changes: object) -> bytes:
-    """A rollout in one identity's name under another's signature."""
+    """Return a rollout of one identity signed by another."""
     return signer.seal(MANIFEST, author.rollout(**changes)).to_bytes()
 
 
 def framed(**fields: object) -> bytes:
-    """A genuine envelope with fields of its frame replaced."""
+    """Return a genuine envelope with fields of its frame replaced."""
     envelope = ALICE.seal(MANIFEST, ALICE.rollout())
     frame = {
         "version": 1,
@@ -66,7 +66,7 @@ GENUINE = ALICE.message(MANIFEST)
 
 @dataclass(frozen=True)
 class Case:
-    """A message and why it is refused; messages in ``before`` were admitted first."""
+    """A message and the rule that refuses it; messages in ``before`` are admitted first."""
 
     reason: Reason | None
     message: bytes
@@ -191,7 +191,7 @@ FAULTS = [
 
 
 def faulty(*faults: Reason) -> bytes:
-    """A message with all of these faults, to a node that admitted Alice's slot 0."""
+    """Return a message with all of these faults, to a node that admitted Alice's slot 0."""
     author = STRANGER if Reason.CERTIFICATE_UNKNOWN in faults else ALICE
     changes: dict[str, object] = {"completions": (b"9",)}
     if Reason.EPOCH_PAST in faults:

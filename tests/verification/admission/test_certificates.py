@@ -1,4 +1,4 @@
-"""The certificate book: who speaks for whom, bounded, and established anew after a restart."""
+"""The store of certificates: bounded, and admitted again after a restart."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def test_a_certificate_introduces_its_node_for_its_account() -> None:
 
 
 def _malformed() -> bytes:
-    """Mallory's node, named in a certificate that only Alice's account signed for her own node."""
+    """Return a certificate of Mallory's node with the signature of Alice's account for her own node."""
     payload = ALICE.certificate(MANIFEST).payload.replace(ALICE.node, MALLORY.node)
     return seal(Kind.CERTIFICATE, MANIFEST.swarm_id, payload, MALLORY.seed).to_bytes()
 
@@ -72,7 +72,7 @@ def test_it_is_seen_unless_it_lasts_longer() -> None:
 
 
 def test_one_that_does_not_count_now_is_in_nobodys_way() -> None:
-    """Heard while this clock and its author's were ahead; the author's is right again, and so is ours."""
+    """It was made and admitted while both clocks were ahead; now both are right again."""
     book, ahead = CertificateBook(MANIFEST), int(NOW) + 7200
     early = ALICE.certificate(MANIFEST, ahead - 60, ahead + 86_400).to_bytes()
     right = ALICE.certificate(MANIFEST, int(NOW) - 60, int(NOW) + 86_400).to_bytes()
@@ -99,8 +99,8 @@ def test_a_fifth_key_of_an_account_displaces_the_first() -> None:
 def test_the_book_is_bounded() -> None:
     book = CertificateBook(MANIFEST, max_certificates=3)
     people = [Identity(number) for number in range(10, 16)]
-    for person in people:
-        book.admit(person.certificate(MANIFEST).to_bytes(), NOW)
+    for identity in people:
+        book.admit(identity.certificate(MANIFEST).to_bytes(), NOW)
     assert len(book) == 3
     known = [reason_of(book.require, p.node, p.account, NOW) is None for p in people]
     assert known == [False] * 3 + [True] * 3

@@ -1,4 +1,4 @@
-"""Admission of contributions: who may count, and what an admitted one holds."""
+"""Admission of contributions: the auditors' ones, complete; all others are refused."""
 
 import pytest
 from support.swarm import EPOCH, EPOCH_SECONDS, Identity, make_book, make_manifest, moment
@@ -16,14 +16,24 @@ OVER = EPOCH - 1
 ALICE, BOB = Identity(1), Identity(2)
 
 CONTRIBUTIONS = {
-    Kind.TALLY: Tally(ALICE.node, ALICE.account, OVER, ((BOB.account, 3),), Digest(bytes(32))),
-    Kind.PROPOSAL: Proposal(ALICE.node, ALICE.account, OVER, (ContentId(bytes(32)),), ()),
-    Kind.APPROVAL: Approval(ALICE.node, ALICE.account, OVER, ContentId(bytes(32)), bytes(65)),
+    Kind.TALLY: Tally(
+        node=ALICE.node,
+        account=ALICE.account,
+        epoch=OVER,
+        points=((BOB.account, 3),),
+        evidence_root=Digest(bytes(32)),
+    ),
+    Kind.PROPOSAL: Proposal(
+        node=ALICE.node, account=ALICE.account, epoch=OVER, tallies=(ContentId(bytes(32)),), shares=()
+    ),
+    Kind.APPROVAL: Approval(
+        node=ALICE.node, account=ALICE.account, epoch=OVER, proposal=ContentId(bytes(32)), signature=bytes(65)
+    ),
 }
 
 
 def gate(known: frozenset[ContentId] = frozenset(), auditor: Identity = ALICE) -> ContributionAdmission:
-    """A gate that knows alice and bob, one of them as an auditor."""
+    """Return an admission that knows Alice and Bob, one of them as an auditor."""
     book = make_book(MANIFEST, ALICE, BOB)
     return ContributionAdmission(MANIFEST, book, known.__contains__, lambda: (auditor.account,))
 

@@ -1,4 +1,4 @@
-"""The envelopes that were admitted lately, as they came."""
+"""The store of recently admitted envelopes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The audit queue: time is divided among accounts, whatever they send and whatever it costs."""
+"""The audit queue: time is divided among accounts, whatever they send and however long it takes."""
 
 from collections import Counter
 
@@ -18,7 +18,7 @@ SLOTS = 400
 
 
 def groups(author: Identity, count: int) -> list[AdmittedRollout]:
-    """Admitted rollouts of an author."""
+    """Return admitted rollouts of an author."""
     admission = make_admission(MANIFEST, author)
     return [admission.admit(author.message(MANIFEST, slot=slot), moment(MANIFEST)) for slot in range(count)]
 
@@ -27,7 +27,7 @@ HEARD = {author.account: groups(author, SLOTS) for author in EVERYBODY}
 
 
 def served(queue: AuditQueue, seconds: float, cost: dict[Account, float]) -> Counter[Account]:
-    """The time that each account gets of so many seconds of auditing."""
+    """Return the time that each account gets of so many seconds of auditing."""
     used: Counter[Account] = Counter()
     while len(queue) and used.total() < seconds:
         turn = queue.take()
@@ -37,7 +37,7 @@ def served(queue: AuditQueue, seconds: float, cost: dict[Account, float]) -> Cou
 
 
 def queue_of(*authors: Identity, known: tuple[Identity, ...] = ()) -> AuditQueue:
-    """A queue in which everybody has plenty waiting, one account's before the next one's."""
+    """Return a queue with many rollouts of every account, one account's before the next one's."""
     queue = AuditQueue()
     for author in authors:
         for admitted in HEARD[author.account]:

@@ -1,4 +1,4 @@
-"""Opens the auditing room of a node: its ledger, its audits, its part in settlement."""
+"""Assembly of the auditing part of a node: ledger, audits, settlement."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def audit_shares(context: NodeContext) -> AuditShares:
 
 
 def open_audit(context: NodeContext, engine: Engine, beacons: Beacons) -> Audit:
-    """Return the service that works off the engine's audit queue."""
+    """Return the service that verifies the rollouts in the engine's audit queue."""
     return Audit(engine=engine, beacons=beacons, time_share=audit_shares(context).time)
 
 
 def open_chain(context: NodeContext) -> LedgerClient | NoChain:
-    """Return the chain's client: every node of a swarm with a chain reads it, for its tasks.
+    """Return the chain's client, which every node of a swarm with a chain needs to derive its tasks.
 
     Raises:
         SapoError: the swarm has a chain and no RPC endpoint was named.
@@ -70,7 +70,7 @@ def open_ledger(
     chain: LedgerClient | NoChain,
     open_auditor: OpenAuditor = Auditor,
 ) -> LedgerRole:
-    """Return this node's part in the ledger; without a chain to write to it has none."""
+    """Return the services on the ledger, or ``NoLedger`` for a node that writes to no chain."""
     config, author = context.config.ledger, context.author
     if isinstance(chain, NoChain) or not config.enabled:
         return NoLedger()

@@ -1,7 +1,7 @@
-"""Audits a random share of what was admitted, so that reputation does not wait for the sampler.
+"""Audits of a random share of the admitted rollouts, so that reputation does not depend on the sampler.
 
-Audits have a bounded share of the checkers' time: after each one the next waits in proportion to what it
-took. So whatever is sent, and however much of it, the checks of own and sampled rollouts keep the rest.
+Audits get a bounded share of the checkers' time: after each audit there is a pause in proportion to its
+duration. So whatever is sent, the rest of the time remains for the checks of own and sampled rollouts.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from sapo_verification.types import AdmittedRollout
 
 @dataclass(frozen=True, slots=True)
 class AuditShares:
-    """How much is audited.
+    """Amount of auditing.
 
     Attributes:
-        rollouts: probability that a rollout nobody sampled is verified all the same; an auditor's is 1.
+        rollouts: probability that a rollout is verified even if it is not sampled; an auditor's is 1.
         time: largest share of the time in which a checker works for audits.
     """
 
@@ -32,11 +32,11 @@ class AuditShares:
 
 
 AUDITORS_SHARES: Final = AuditShares(rollouts=1.0, time=0.5)
-"""An auditor owes every author its count; the other half of the time is for its own rounds."""
+"""An auditor has to count every rollout; the other half of the time is for its own rounds."""
 
 
 class Audit(SilentObserver):
-    """Verifies the rollouts in the engine's audit queue in the background.
+    """Service that verifies the rollouts in the engine's audit queue.
 
     Args:
         time_share: largest share of the time in which a checker works for audits.
@@ -50,7 +50,7 @@ class Audit(SilentObserver):
         engine.observe(self)
 
     def queued(self, admitted: AdmittedRollout) -> None:
-        """Wake the audit that waits for work."""
+        """Wake the service if it waits for a rollout."""
         self._filled.set()
 
     async def run(self) -> None:
@@ -69,7 +69,7 @@ class Audit(SilentObserver):
             await trio.sleep(took_seconds * self._pause_per_second)
 
     async def _audit(self, admitted: AdmittedRollout) -> None:
-        """Verify one rollout; what teaches nothing leaves the pool."""
+        """Verify one rollout; one without advantage, or refused, leaves the pool."""
         try:
             verified = await self._engine.verify(admitted)
         except RemoteProtocolError as error:

@@ -9,13 +9,13 @@ from sapo_client.ledger.records import LedgerStatus
 
 
 class ChainRole(Protocol):
-    """What every node needs of its swarm's chain."""
+    """The functions of a chain that every node needs."""
 
     async def block_hash_before(self, timestamp_seconds: int) -> bytes:
         """Return the hash of the last block before a moment in the past."""
 
     def status(self) -> LedgerStatus:
-        """Return how far this node's own transactions are."""
+        """Return the state of this node's own transactions."""
 
     def take_errors(self) -> Mapping[str, int]:
         """Return the errors since the last call, counted by kind."""

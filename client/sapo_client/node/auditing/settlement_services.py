@@ -1,4 +1,4 @@
-"""A node's services on its swarm's ledger: sending, registration, settlement; and their absence."""
+"""A node's services on its swarm's ledger: sending, registration, settlement; and a null object."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class NoLedger:
     points = 0
 
     async def run(self, supervisor: Supervisor) -> None:
-        """Return at once: there is nothing to do."""
+        """Return at once."""
 
 
 class LedgerServices:
-    """Sends what is queued for the chain, keeps the node's key registered, and follows settlement."""
+    """Services that send queued transactions, keep the node's key registered, and follow settlement."""
 
     def __init__(self, *, ledger: LedgerClient, registration: Registration, auditor: AuditorRole) -> None:
         self._ledger = ledger
@@ -53,7 +53,7 @@ class LedgerServices:
             nursery.start_soon(supervisor.keep, "auditor", self._auditor.run)
 
     async def _send(self) -> None:
-        """See that chain and manifest agree, register, then send what is queued."""
+        """Check that chain and manifest agree, register, then send queued transactions."""
         await self._ledger.check()
         await self._registration.look()
         await self._ledger.run()

@@ -1,4 +1,4 @@
-"""Opens the gossip room of a node."""
+"""Assembly of the gossip part of a node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Validates gossip with the engine, introduces this node to its peers, and answers their questions."""
+"""Handlers of gossip topics and request protocols: validate with the engine, send certificates, answer."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from sapo_verification.admission.certificates import MAX_CERTIFICATES
 from sapo_verification.engine import Engine, Received
 from sapo_verification.types import AdmittedRollout
 
-_REINTRODUCE_SECONDS: Final = 60.0
-"""Certificates are repeated: a peer may have joined behind two others."""
+_REPEAT_SECONDS: Final = 60.0
+"""The own certificate is repeated, because nodes beyond the direct peers may have joined."""
 
 
 class GossipHandlers:
-    """Connects the transport's topics and protocols to the engine; keeps no trust state of its own."""
+    """Connection of the transport's topics and protocols to the engine; keeps no trust state of its own."""
 
     def __init__(
         self,
@@ -61,13 +61,13 @@ class GossipHandlers:
                 equivocations_protocol(swarm_id): self.validate_proof,
             },
         )
-        self._placed: set[Account] = set()
+        self._located: set[Account] = set()
         self._subscribed: set[str] = set()
 
     async def run(self) -> None:
-        """Listen, answer and introduce until cancelled; may be run again after that."""
+        """Validate, answer requests and send the own certificate until cancelled; may be run again."""
         engine, swarm_id = self._engine, self._swarm_id
-        self._introduce_oneself()
+        self._admit_own_certificate()
         self._serve(certificates_protocol(swarm_id), engine.certificates.envelopes)
         self._serve(catch_up_protocol(swarm_id), engine.recent)
         self._serve(equivocations_protocol(swarm_id), engine.proofs.messages)
@@ -83,14 +83,14 @@ class GossipHandlers:
         """Take part in the exchange of contributions; the engine must know the auditors by now.
 
         Args:
-            recent: the contributions that a new peer is told.
+            recent: returns the contributions that a new peer is sent.
         """
         self._serve(contributions_protocol(self._swarm_id), recent)
         self._sync.add(contributions_protocol(self._swarm_id), self.validate_contribution)
         self._subscribe(contributions_topic(self._swarm_id), self.validate_contribution)
 
     async def publish(self, admitted: AdmittedRollout) -> None:
-        """Send an own rollout, which the own engine has admitted."""
+        """Send an own rollout that the engine has admitted."""
         await self._publisher.publish(admitted)
 
     @property
@@ -118,7 +118,7 @@ class GossipHandlers:
         return received.verdict
 
     def validate_past_rollout(self, message: bytes, forwarder: str) -> Verdict:
-        """Return the verdict on a rollout that a peer tells of the past."""
+        """Return the verdict on an older rollout that a peer sent for catch-up."""
         return self._receive(rollouts_topic(self._swarm_id), message, forwarder, live=False).verdict
 
     def _receive(self, topic: str, message: bytes, forwarder: str, *, live: bool = True) -> Received:
@@ -130,15 +130,15 @@ class GossipHandlers:
         return received
 
     def _learn_origin(self, admitted: AdmittedRollout, forwarder: str) -> None:
-        """Record where an author is, once per run, if its own node hands over its rollout."""
+        """Record an author's network, once per run, if its own node sent its rollout."""
         account = admitted.account
-        if account == self._engine.own or account in self._placed:
+        if account == self._engine.own or account in self._located:
             return
         if forwarder != peer_id_from_key(admitted.rollout.node):
             return
-        if len(self._placed) >= MAX_CERTIFICATES:  # accounts cost nothing: forget, and look again
-            self._placed.clear()
-        self._placed.add(account)
+        if len(self._located) >= MAX_CERTIFICATES:  # accounts cost nothing to create: forget, and look again
+            self._located.clear()
+        self._located.add(account)
         for peer in self._transport.peers():
             if peer.peer_id == forwarder and peer.remote_host is not None:
                 self._engine.learn_origin(account, peer.remote_host)
@@ -158,11 +158,11 @@ class GossipHandlers:
 
     async def _repeat_certificate(self) -> None:
         while True:
-            await self._transport.publish(certificates_topic(self._swarm_id), self._introduce_oneself())
-            await trio.sleep(_REINTRODUCE_SECONDS)
+            await self._transport.publish(certificates_topic(self._swarm_id), self._admit_own_certificate())
+            await trio.sleep(_REPEAT_SECONDS)
 
-    def _introduce_oneself(self) -> bytes:
-        """Return the own certificate, known here too: own rollouts go through the own admission."""
+    def _admit_own_certificate(self) -> bytes:
+        """Admit the own certificate here, for own rollouts are admitted like any other, and return it."""
         message = self._own_certificate.message()
         self.validate_certificate(message, self._transport.peer_id)
         return message

@@ -1,4 +1,4 @@
-"""Publishes this node's own rollouts, and the proofs of equivocation that it found."""
+"""Publishing of this node's own rollouts, and of the proofs of equivocation that it found."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from sapo_protocol.topics import equivocations_topic, rollouts_topic
 from sapo_verification.types import AdmittedRollout
 
 _MOST_PROOFS: Final = 64
-"""Proofs that wait to be sent, one of an account and epoch; what does not fit is found by others too."""
+"""Proofs that wait to be sent, one per account and epoch; those beyond it are found by other nodes too."""
 
 
 class Publisher:
-    """Sends messages of this node to its peers."""
+    """Sender of this node's messages to its peers."""
 
     def __init__(self, *, swarm_id: SwarmId, transport: Transport, telemetry: Telemetry) -> None:
         self._swarm_id = swarm_id
@@ -31,12 +31,12 @@ class Publisher:
             await self._transport.publish(equivocations_topic(self._swarm_id), message)
 
     async def publish(self, admitted: AdmittedRollout) -> None:
-        """Send an own rollout, which the own engine has admitted."""
+        """Send an own rollout that the engine has admitted."""
         peers = await self._transport.publish(rollouts_topic(self._swarm_id), admitted.envelope)
         self._telemetry.published(admitted, peers)
 
     def queue_proof(self, message: bytes) -> None:
-        """Send a proof soon, or not at all where too many wait."""
+        """Queue a proof for sending; drop it if too many wait."""
         try:
             self._send_proof.send_nowait(message)
         except trio.WouldBlock:

@@ -1,7 +1,7 @@
-"""Asks each new peer for what this node may have missed: certificates, recent rollouts, proofs.
+"""Requests to each new peer for what this node may have missed: certificates, recent rollouts, proofs.
 
-Protocols are asked in a fixed order, for without the certificates nothing else is understood. A peer that
-does not answer, or answers badly, is asked again after a pause that grows; it may only have been starting.
+The protocols are used in a fixed order, because without the certificates nothing else can be admitted. A peer
+that does not answer, or not correctly, is asked again after a growing pause; it may only be starting.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _LONGEST_PAUSE_SECONDS: Final = 30.0
 
 
 @dataclass(slots=True)
-class _Question:
-    """One protocol on which one connected peer is asked.
+class _Request:
+    """State of one request protocol with one connected peer.
 
     Attributes:
         due_seconds: when it may be asked again, on trio's clock.
@@ -38,13 +38,13 @@ class _Question:
     due_seconds: float = 0.0
 
     def postpone(self) -> None:
-        """Wait longer after every failure."""
+        """Set the next attempt; the pause grows with every failure."""
         self.due_seconds = trio.current_time() + min(_LONGEST_PAUSE_SECONDS, 2.0**self.failures)
         self.failures += 1
 
 
 class PeerSync:
-    """Asks every peer once on every protocol.
+    """Service that sends every peer one request on every protocol.
 
     Args:
         validators: by protocol, in the order in which they are asked; each takes the messages of an answer.
@@ -57,15 +57,15 @@ class PeerSync:
         self._telemetry = telemetry
         self._validators = dict(validators)
         self._first = next(iter(self._validators))
-        self._questions: dict[str, dict[str, _Question]] = {}
+        self._requests: dict[str, dict[str, _Request]] = {}
         self._urgent: set[str] = set()
 
     def add(self, protocol: str, validator: Validator) -> None:
-        """Ask every peer, also those that are here already, on one more protocol."""
+        """Ask every peer, also those already connected, on an additional protocol."""
         self._validators[protocol] = validator
 
     def ask_again(self, peer_id: str) -> None:
-        """Ask a peer for certificates soon: it forwarded a message of an author that is unknown here."""
+        """Ask a peer for certificates soon: it forwarded a message of an unknown author."""
         self._urgent.add(peer_id)
 
     async def run(self) -> None:
@@ -74,49 +74,49 @@ class PeerSync:
             present = {peer.peer_id for peer in self._transport.peers()}
             self._note_changes(present)
             urgent, self._urgent = self._urgent, set()
-            async with trio.open_nursery() as nursery:  # a silent peer delays no other one of its round
+            async with trio.open_nursery() as nursery:  # a peer that does not answer delays no other one
                 for peer_id in sorted(present):
-                    nursery.start_soon(self._meet, peer_id, peer_id in urgent)
+                    nursery.start_soon(self._ask, peer_id, peer_id in urgent)
             await trio.sleep(_LOOK_SECONDS)
 
     def _note_changes(self, present: set[str]) -> None:
-        for peer_id in sorted(self._questions.keys() - present):
-            questions = self._questions.pop(peer_id)
-            if questions[self._first].answered:
+        for peer_id in sorted(self._requests.keys() - present):
+            requests = self._requests.pop(peer_id)
+            if requests[self._first].answered:
                 self._telemetry.events.write("peer_lost", peer_id=peer_id)
         self._telemetry.metrics.peers(len(present))
 
-    async def _meet(self, peer_id: str, is_urgent: bool) -> None:
-        """Ask a peer what it has not answered yet, in order, and for certificates if that is urgent."""
-        questions = self._questions.setdefault(peer_id, defaultdict(_Question))
+    async def _ask(self, peer_id: str, is_urgent: bool) -> None:
+        """Ask a peer in order on the protocols it has not answered yet, and for certificates if urgent."""
+        requests = self._requests.setdefault(peer_id, defaultdict(_Request))
         for protocol in tuple(self._validators):
-            question = questions[protocol]
+            request = requests[protocol]
             must_ask = is_urgent and protocol == self._first
-            if question.answered and not must_ask:
+            if request.answered and not must_ask:
                 continue
-            if trio.current_time() < question.due_seconds and not must_ask:
+            if trio.current_time() < request.due_seconds and not must_ask:
                 return
             try:
-                await self._learn(peer_id, protocol)
+                await self._fetch(peer_id, protocol)
             except (TransportError, RemoteProtocolError) as error:
-                question.postpone()
+                request.postpone()
                 self._telemetry.events.write("introduction_failed", peer_id=peer_id, detail=str(error))
                 return
-            if protocol == self._first and not question.answered:
+            if protocol == self._first and not request.answered:
                 self._telemetry.events.write("peer_connected", peer_id=peer_id)
-            question.answered = True
+            request.answered = True
 
-    async def _learn(self, peer_id: str, protocol: str) -> None:
-        """Validate what a peer answers, up to the first message that no honest node forwards.
+    async def _fetch(self, peer_id: str, protocol: str) -> None:
+        """Request a peer's messages and validate them, up to the first one that no honest node forwards.
 
         Raises:
             TransportError: it does not answer, or forwards such a message.
-            RemoteProtocolError: it does not answer in messages.
+            RemoteProtocolError: its answer is not well formed.
         """
         answer = await self._transport.request(peer_id, protocol, b"", max_response_bytes=MAX_ANSWER_BYTES)
         for message in parse_response(answer):
             if self._validators[protocol](message, peer_id) is Verdict.REJECT:
-                raise TransportError("it forwards what every node refuses")
+                raise TransportError("it forwards a message that every node refuses")
             await trio.lowlevel.checkpoint()  # validating a full answer takes a second or more
 
 

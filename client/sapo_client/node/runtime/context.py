@@ -1,4 +1,4 @@
-"""What every room of a node shares: who it is, what it is configured to do, and where it reports."""
+"""Shared parts of a node: its identity, its configuration, and its telemetry."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """The key that seals this node's messages, and the account that they are counted for."""
+    """The key that signs this node's messages, and the account for which they count."""
 
     seed: bytes
     node: NodeId
@@ -30,10 +30,10 @@ class Author:
 
 @dataclass(frozen=True, slots=True)
 class NodeContext:
-    """What the rooms of one node are opened with.
+    """The shared parts from which all parts of a node are opened.
 
     Attributes:
-        rng: of this node alone; one seed for every node would make them all choose alike.
+        rng: has a seed of its own on every node, or all nodes would choose alike.
         fresh: begin with the configured model although checkpoints exist.
     """
 

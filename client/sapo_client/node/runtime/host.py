@@ -12,7 +12,7 @@ from sapo_protocol.manifest import Manifest
 
 
 def open_transport(config: Config, identity: Identity, manifest: Manifest, on_bug: BugReport) -> Transport:
-    """The libp2p host of a node: its key is the node's, its first acquaintances the manifest's."""
+    """Return the libp2p host of a node, with the node's key and the manifest's bootstrap addresses."""
     from sapo_client.swarm.p2p.libp2p_transport import Libp2pTransport
 
     swarm = config.swarm

@@ -1,4 +1,4 @@
-"""What a node tells about itself: events, counters, and the evidence for its reports."""
+"""Telemetry of a node: events, metrics, counters, and recent rollouts for its reports."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from sapo_verification.reputation.penalties import verdict
 from sapo_verification.types import AdmittedRollout, VerifiedRollout
 
 RECENT_ROLLOUTS: Final = 512
-"""How many rollouts ``sapo rollouts`` can show."""
+"""Rollouts that ``sapo rollouts`` can show."""
 
 
 class Telemetry:
-    """The observer that people watch: every decision goes to the event file, the metrics and the counters."""
+    """Observer that writes every decision to the event file, the metrics and the counters."""
 
     def __init__(self, events: EventLog, metrics: NodeMetrics, suite: Suite, own: Account) -> None:
         self.events = events
@@ -61,7 +61,7 @@ class Telemetry:
         )
 
     def flooded(self, forwarder: str, count: int) -> None:
-        """Moments in which the transport stopped reading somebody who sent too much."""
+        """Report how often the transport stopped reading from a peer that sent too much."""
         self.refusals[Reason.FLOOD] += count
         self.messages_refused += count
         self.events.write(
@@ -86,7 +86,7 @@ class Telemetry:
         self._remember(admitted, "admitted")
 
     def published(self, admitted: AdmittedRollout, peers: int) -> None:
-        """An own rollout that went out."""
+        """Report an own rollout that was sent."""
         self.shared += 1
         self.metrics.shared()
         rollout = admitted.rollout
@@ -100,16 +100,16 @@ class Telemetry:
         )
 
     def queued(self, admitted: AdmittedRollout) -> None:
-        """Report nothing: most rollouts are queued."""
+        """Do nothing: most rollouts are queued."""
 
     def displaced(self, admitted: AdmittedRollout) -> None:
         """Report a rollout that will not be audited."""
         self.events.write("audit_skipped", content_id=admitted.content_id)
 
     def refused(self, rule: Rule, admitted: AdmittedRollout, detail: str) -> None:
-        """Report an admitted rollout that went no further."""
+        """Report an admitted rollout that was refused later."""
         if admitted.account == self._own:
-            return  # own groups without advantage are not refusals of anybody
+            return  # own groups without advantage are not counted as refusals
         self.refusals[rule.reason] += 1
         self.metrics.refused(rule.reason)
         self._update(admitted.content_id, f"refused: {rule.reason}")
@@ -139,11 +139,11 @@ class Telemetry:
         )
 
     def sampled(self, rollout: VerifiedRollout) -> None:
-        """A rollout that entered a batch."""
+        """Report a rollout that entered a batch."""
         self._update(rollout.content_id, "sampled")
 
     def rollouts(self) -> tuple[RolloutReport, ...]:
-        """The latest rollouts, newest last."""
+        """Return the latest rollouts, newest last."""
         return tuple(self._recent[id_] for id_ in self._order)
 
     def _remember(self, admitted: AdmittedRollout, state: str, reward: float | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Opens the training room of a node: rounds, and what guards them."""
+"""Assembly of the training part of a node: rounds, canary, doppelganger protection, judge."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def sampling_policy(config: Config) -> SamplingPolicy:
 
 
 def open_doppelganger(context: NodeContext) -> Doppelganger:
-    """Return the observer that refuses to sign beside another process of the same identity."""
+    """Return the observer that prevents signing while another process uses the same identity."""
     author = context.author
     return Doppelganger(
         DoppelgangerParts(

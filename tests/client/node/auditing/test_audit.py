@@ -1,4 +1,4 @@
-"""Audits: what strangers send costs a bounded share of the checkers' time, and honest work has the rest."""
+"""Audits: rollouts of strangers cost a bounded share of the checkers' time; honest work keeps the rest."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ NOW = MANIFEST.genesis_seconds + 60 * EPOCH
 
 @dataclass
 class Worker:
-    """One checker on the mock clock: an honest group takes 100 ms, a spinning one runs into the deadline."""
+    """One checker on the mock clock: an honest group takes 100 ms, an endless one runs into the deadline."""
 
     audits_waiting: int = MOST_WAITING
     free: trio.Lock = field(default_factory=trio.Lock)
@@ -84,13 +84,13 @@ class Worker:
 
 @pytest.fixture
 def events(tmp_path: Path) -> EventLog:
-    """An event file."""
+    """Return an event file."""
     return EventLog(tmp_path / "events.jsonl")
 
 
 @pytest.fixture
 def worker() -> Worker:
-    """One checker and the engine around it."""
+    """Return one checker and the engine around it."""
     return Worker()
 
 

@@ -1,4 +1,4 @@
-"""What a node hears, whom it asks, what enters its pool, and what hostile answers do to it: nothing."""
+"""Gossip of a node: what it admits, which peers it asks, what enters its pool, and hostile answers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 import trio
+from support.crashing import CrashControl, Killed, WriteBudget
 from support.gossip_harness import GossipHarness
-from support.mortal import Fuse, Killed, Mortality
 from support.nodes import until
 from support.swarm import EPOCH, EPOCH_SECONDS, Identity, make_manifest, moment
 from trio.testing import MockClock
@@ -42,28 +42,30 @@ Start = Callable[..., GossipHarness]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
-    """A node by its owner; the same owner gets the same data again."""
+    """Return a function that creates a node of an identity; a second call reuses its data."""
     hub = MemoryHub()
 
-    def make(person: Identity, **options: object) -> GossipHarness:
-        return GossipHarness(hub, person, MANIFEST, tmp_path / f"{person.number}.{person.key}", **options)  # type: ignore[arg-type]
+    def make(identity: Identity, **options: object) -> GossipHarness:
+        return GossipHarness(
+            hub, identity, MANIFEST, tmp_path / f"{identity.number}.{identity.key}", **options
+        )  # type: ignore[arg-type]
 
     return make
 
 
 @asynccontextmanager
-async def running(*ears: GossipHarness) -> AsyncIterator[trio.Nursery]:
-    """Nodes that run, each connected to the one before it; none of their services may fail."""
+async def running(*node: GossipHarness) -> AsyncIterator[trio.Nursery]:
+    """Run nodes, each connected to the one before it; none of their services may fail."""
     async with trio.open_nursery() as nursery:
-        for each in ears:
+        for each in node:
             await nursery.start(each.transport.run)
             nursery.start_soon(each.run)
-        for left, right in pairwise(ears):
+        for left, right in pairwise(node):
             await right.transport.connect(left.address)
-        await until(lambda: all(each.knows(each) for each in ears))
+        await until(lambda: all(each.knows(each) for each in node))
         yield nursery
         nursery.cancel_scope.cancel()
-    for each in ears:
+    for each in node:
         assert each.events("service_failed") == []
 
 
@@ -164,11 +166,11 @@ async def test_after_a_restart_own_and_known_rollouts_are_seen_already(
 
 @pytest.mark.parametrize("writes", range(6))
 def test_a_crash_between_two_writes_neither_loses_nor_doubles(start: Start, writes: int) -> None:
-    """The process dies before one of its writes; then the same message comes again."""
+    """A process ends before one of its writes; then the same message comes again."""
     node, message = start(BOB), ALICE.message(MANIFEST)
     node.certificates.admit(ALICE.certificate(MANIFEST).to_bytes(), node.now())
-    mortality = Mortality(Fuse(writes))
-    mortality.seize_engine(node.engine)
+    crashes = CrashControl(WriteBudget(writes))
+    crashes.wrap_engine(node.engine)
     with suppress(Killed):
         node.gossip.validate_rollout(message, "peer")
     again = start(BOB)
@@ -198,7 +200,7 @@ def test_a_start_under_a_wrong_clock_takes_nothing_in_twice(start: Start) -> Non
 
 
 def cases() -> dict[str, tuple[Rule, bytes, tuple[bytes, ...]]]:
-    """A message for each reason that the rollouts topic reaches, and what is heard before it."""
+    """Return the rule, the message and the earlier messages for each reason of the rollouts topic."""
     genuine = ALICE.message(MANIFEST)
     other_swarm = make_manifest(epoch_seconds=EPOCH_SECONDS + 1)
     slots = MANIFEST.limits.slots_per_epoch

@@ -1,4 +1,4 @@
-"""The node's own certificate: it counts whenever it is asked for, however long the node runs."""
+"""The node's own certificate: always valid, however long the node runs."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_it_counts_now_and_is_renewed_at_half_its_time(step_seconds: int, renewe
 async def test_nodes_know_each_other_after_the_clock_moved(
     tmp_path: Path, autojump_clock: MockClock, step_seconds: int
 ) -> None:
-    """Two months of running, or a clock that was two hours ahead: rollouts go through all the same."""
+    """After two months, or with a clock that was two hours ahead, rollouts are still admitted."""
     now, hub = NOW, MemoryHub()
     alice, bob = (
         GossipHarness(hub, who, MANIFEST, tmp_path / f"{who.number}", clock=lambda: now)

@@ -1,4 +1,4 @@
-"""Equivocation in a living swarm: proved where it is met, told to all, counted once, honest nodes spared."""
+"""Equivocation in a running swarm: proved, sent to all nodes, counted once; honest nodes lose nothing."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ Start = Callable[[Identity], GossipHarness]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
-    """A node by its owner, acquainted with everybody; the same owner gets the same data again."""
+    """Return a function that creates a node that knows all identities; a second call reuses its data."""
     hub = MemoryHub()
 
-    def make(person: Identity) -> GossipHarness:
-        ears = GossipHarness(hub, person, MANIFEST, tmp_path / str(person.number))
+    def make(identity: Identity) -> GossipHarness:
+        node = GossipHarness(hub, identity, MANIFEST, tmp_path / str(identity.number))
         for each in (ALICE, BOB, CAROL, DORA, MALLORY):
-            ears.certificates.admit(each.certificate(MANIFEST).to_bytes(), ears.now())
-        return ears
+            node.certificates.admit(each.certificate(MANIFEST).to_bytes(), node.now())
+        return node
 
     return make
 
 
 def contents(author: Identity, count: int = 2) -> list[bytes]:
-    """Different contents for one slot."""
+    """Return different contents for one slot."""
     return [author.message(MANIFEST, completions=(b"%d" % n,)) for n in range(count)]
 
 
@@ -55,7 +55,7 @@ INNOCENT = Evidence(epoch=EPOCH)
 async def test_who_hears_one_content_only_is_told_by_who_heard_both(
     start: Start, autojump_clock: MockClock
 ) -> None:
-    nodes = [start(person) for person in (ALICE, BOB, CAROL, DORA)]
+    nodes = [start(identity) for identity in (ALICE, BOB, CAROL, DORA)]
     one, other, third = contents(MALLORY, 3)
     async with trio.open_nursery() as nursery:
         for node in nodes:

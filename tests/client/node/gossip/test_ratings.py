@@ -1,4 +1,4 @@
-"""What a node's audits say about an account decides how its peers are borne by the transport."""
+"""Ratings of peers: a node's audits of an account change its nodes' transport scores."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ def alice(tmp_path: Path) -> GossipHarness:
     return GossipHarness(MemoryHub(), ALICE, MANIFEST, tmp_path / "alice")
 
 
-def peer_of(person: Identity) -> str:
-    return peer_id_from_key(person.node)
+def peer_of(identity: Identity) -> str:
+    return peer_id_from_key(identity.node)
 
 
-def rating(node: GossipHarness, person: Identity, epoch: int = EPOCH) -> float | None:
-    return Ratings(node.certificates, node.reputation).of([peer_of(person)], epoch).get(peer_of(person))
+def rating(node: GossipHarness, identity: Identity, epoch: int = EPOCH) -> float | None:
+    return Ratings(node.certificates, node.reputation).of([peer_of(identity)], epoch).get(peer_of(identity))
 
 
 def introduce(node: GossipHarness, *people: Identity) -> None:
-    for person in people:
-        node.certificates.admit(person.certificate(MANIFEST).to_bytes(), node.now())
+    for identity in people:
+        node.certificates.admit(identity.certificate(MANIFEST).to_bytes(), node.now())
 
 
 def test_what_an_account_did_is_what_its_peers_are_worth(alice: GossipHarness) -> None:

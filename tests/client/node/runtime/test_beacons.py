@@ -1,4 +1,4 @@
-"""Beacons with and without a chain, and while the chain is away."""
+"""Beacons with and without a chain, and while the chain is unreachable."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EARLY = LedgerError("the moment is still to come", hint="check this machine's cl
 
 
 class Chain:
-    """A chain whose blocks are told by the moment asked for, behind a line that may be down."""
+    """A chain whose block hashes follow from the requested time, over a connection that may fail."""
 
     def __init__(self, *troubles: LedgerError) -> None:
         self.troubles = list(troubles)

@@ -1,4 +1,4 @@
-"""Processes that die between two statements of their databases, as a killed or crashed one does."""
+"""Database connections that end a process between two statements, as a kill or a crash does."""
 
 import sqlite3
 from dataclasses import dataclass, field
@@ -8,20 +8,20 @@ from sapo_verification.engine import Engine
 
 
 class Killed(BaseException):
-    """The end of a process; no code of a node may see it, so no ``except Exception`` catches it."""
+    """End of a process; no ``except Exception`` of a node's code catches it."""
 
 
 @dataclass
-class Fuse:
-    """How many more writes a process makes before it dies; none: it lives on."""
+class WriteBudget:
+    """Number of writes that a process still makes before it ends; None for any number."""
 
     left: int | None = None
 
-    def burn(self) -> None:
-        """Counts one write.
+    def spend(self) -> None:
+        """Count a write.
 
         Raises:
-            Killed: the process is dead before it.
+            Killed: the process ends before this write.
         """
         if self.left is None:
             return
@@ -31,21 +31,21 @@ class Fuse:
 
 
 @dataclass
-class MortalConnection:
-    """A database connection of a process with a fuse; its transactions end with it, uncommitted."""
+class CrashingConnection:
+    """Database connection of a process with a write budget; its end rolls an open transaction back."""
 
     connection: sqlite3.Connection
-    fuse: Fuse
+    budget: WriteBudget
 
     def execute(self, statement: str, *parameters: object) -> sqlite3.Cursor:
-        """As the connection does, if the process lives."""
+        """Execute a statement; one that writes spends the budget."""
         if not statement.lstrip().upper().startswith("SELECT"):
-            self.fuse.burn()
+            self.budget.spend()
         return self.connection.execute(statement, *parameters)  # type: ignore[arg-type]
 
     def executemany(self, statement: str, *parameters: object) -> sqlite3.Cursor:
-        """As the connection does, if the process lives."""
-        self.fuse.burn()
+        """Execute a statement that writes, which spends the budget."""
+        self.budget.spend()
         return self.connection.executemany(statement, *parameters)  # type: ignore[arg-type]
 
     @property
@@ -53,7 +53,7 @@ class MortalConnection:
         """Whether a transaction is open."""
         return self.connection.in_transaction
 
-    def __enter__(self) -> "MortalConnection":
+    def __enter__(self) -> "CrashingConnection":
         self.connection.__enter__()
         return self
 
@@ -67,30 +67,30 @@ class MortalConnection:
 
 
 @dataclass
-class Mortality:
-    """The fuse of a process and every connection that it opened; closed long after its end."""
+class CrashControl:
+    """Write budget of a process, and the connections that it opened, which are closed after the test."""
 
-    fuse: Fuse = field(default_factory=Fuse)
+    budget: WriteBudget = field(default_factory=WriteBudget)
     connections: list[sqlite3.Connection] = field(default_factory=list)
 
-    def seize(self, *owners: object) -> None:
-        """Puts the fuse between the owners and their databases."""
+    def wrap(self, *owners: object) -> None:
+        """Apply the budget to the connections of these owners."""
         for owner in owners:
             connection: sqlite3.Connection = owner._connection  # type: ignore[attr-defined]
             self.connections.append(connection)
-            owner._connection = MortalConnection(connection, self.fuse)  # type: ignore[attr-defined]
+            owner._connection = CrashingConnection(connection, self.budget)  # type: ignore[attr-defined]
 
-    def seize_engine(self, engine: Engine) -> None:
-        """Put the fuse between an engine and its databases."""
-        mortal = MortalConnection(engine._connection, self.fuse)
+    def wrap_engine(self, engine: Engine) -> None:
+        """Apply the budget to all connections of an engine."""
+        crashing = CrashingConnection(engine._connection, self.budget)
         parts = (engine.certificates, engine.reputation, engine.reputation._suspensions, engine.pool)
         stores = (engine.envelopes, engine.origins, engine.proofs, engine.count, engine._verifier)
         self.connections.append(engine._connection)
         for owner in (engine, *parts, *stores):
-            owner._connection = mortal  # type: ignore[assignment]
-        self.seize(engine.contributions)
+            owner._connection = crashing  # type: ignore[assignment]
+        self.wrap(engine.contributions)
 
-    def bury(self) -> None:
-        """Gives the files back."""
+    def close(self) -> None:
+        """Close the files."""
         for connection in self.connections:
             connection.close()
