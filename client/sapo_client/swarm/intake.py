@@ -18,7 +18,7 @@ from collections import Counter
 
 from sapo_client.swarm.counters import TransportCounters
 from sapo_client.swarm.discipline import Discipline
-from sapo_client.swarm.guard import Contained
+from sapo_client.swarm.guard import ContainExceptions
 from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.peer_score import Severity
 from sapo_client.swarm.seen import SeenIds
@@ -107,7 +107,7 @@ class Intake:
 
     def _validate(self, validator: Validator, data: bytes, forwarder: str) -> Verdict:
         verdict = Verdict.IGNORE  # our own bug blames nobody
-        with Contained(self._report_bug):
+        with ContainExceptions(self._report_bug):
             try:
                 verdict = validator(data, forwarder)
             except ProtocolError:

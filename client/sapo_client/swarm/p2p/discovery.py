@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import trio
 from libp2p.peer.id import ID
@@ -20,9 +20,10 @@ from sapo_client.swarm import peer_cache, peer_exchange
 from sapo_client.swarm.address_book import AddressBook
 from sapo_client.swarm.addresses import PeerAddress, parse_address
 from sapo_client.swarm.counters import TransportCounters
-from sapo_client.swarm.guard import Contained
+from sapo_client.swarm.guard import ContainExceptions
 from sapo_client.swarm.limits import DialLimits
-from sapo_client.swarm.p2p.host import multiaddr
+from sapo_client.swarm.p2p.host import Host, multiaddr
+from sapo_client.swarm.p2p.muxer import BoundedYamux
 from sapo_client.swarm.p2p.requests import PeerTooSlowError, Requests
 from sapo_client.swarm.transport import TransportError
 
@@ -32,7 +33,7 @@ class Discovery:
 
     def __init__(
         self,
-        host: Any,
+        host: Host,
         requests: Requests,
         book: AddressBook,
         limits: DialLimits,
@@ -70,7 +71,7 @@ class Discovery:
 
     def connected(self) -> tuple[str, ...]:
         """Ids of connected peers."""
-        return tuple(str(peer) for peer in self._host.get_network().connections)
+        return tuple(str(peer) for peer in self._host.swarm.connections)
 
     def addresses_of(self, peer_id: str) -> tuple[str, ...]:
         """Known addresses of a peer."""
@@ -107,11 +108,11 @@ class Discovery:
         """Connect, or `TransportError`."""
         self._counters.dials += 1
         peer = info_from_p2p_addr(multiaddr(str(address)))
-        network = self._host.get_network()
-        network._negative_peer_cache.evict(address.peer_id)  # stock refuses a failed peer for a minute
-        network.peerstore.clear_addrs(peer.peer_id)
+        swarm = self._host.swarm
+        swarm._negative_peer_cache.evict(address.peer_id)  # stock refuses a failed peer for a minute
+        swarm.peerstore.clear_addrs(peer.peer_id)
         errors: list[Exception] = []
-        with Contained(errors.append), trio.fail_after(self._limits.dial_timeout_seconds):
+        with ContainExceptions(errors.append), trio.fail_after(self._limits.dial_timeout_seconds):
             await self._host.connect(peer)
         if errors:
             self._counters.dials_failed += 1
@@ -169,9 +170,8 @@ class Discovery:
 
     def remote_host(self, peer_id: str) -> str | None:
         """The IP address at the other end of a peer's connection."""
-        for connection in self._host.get_network().get_connections(ID.from_base58(peer_id)):
-            remote = connection.muxed_conn.get_remote_address()
+        for connection in self._host.swarm.get_connections(ID.from_base58(peer_id)):
+            remote = cast(BoundedYamux, connection.muxed_conn).get_remote_address()
             if remote is not None:
-                host: str = remote[0]
-                return host
+                return remote[0]
         return None

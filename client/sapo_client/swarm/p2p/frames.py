@@ -7,9 +7,10 @@ length is checked before the body is waited for.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import trio
+from libp2p.io.abc import Reader
 from libp2p.network.stream.exceptions import StreamEOF
 
 _CHUNK_BYTES: Final = 64 * 1024  # yamux' largest frame
@@ -23,7 +24,7 @@ class FrameError(ValueError):
 class FrameReader:
     """Reader of varint-prefixed frames of at most `max_frame_bytes`."""
 
-    def __init__(self, stream: Any, max_frame_bytes: int) -> None:
+    def __init__(self, stream: Reader, max_frame_bytes: int) -> None:
         self._stream = stream
         self._max_frame_bytes = max_frame_bytes
         self._buffer = bytearray()

@@ -7,9 +7,10 @@ import random
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import trio
+from libp2p.network.connection.swarm_connection import SwarmConn
 from libp2p.peer.id import ID
 from libp2p.tools.anyio_service import background_trio_service
 
@@ -17,12 +18,12 @@ from sapo_client.swarm.address_book import AddressBook
 from sapo_client.swarm.addresses import PeerAddress, parse_address
 from sapo_client.swarm.counters import TransportCounters
 from sapo_client.swarm.discipline import Discipline
-from sapo_client.swarm.guard import Contained
+from sapo_client.swarm.guard import ContainExceptions
 from sapo_client.swarm.intake import Intake
 from sapo_client.swarm.limits import DialLimits, TransportLimits
 from sapo_client.swarm.p2p.discovery import Discovery
 from sapo_client.swarm.p2p.gossip import GossipService
-from sapo_client.swarm.p2p.host import build_host, multiaddr
+from sapo_client.swarm.p2p.host import Host, build_host, multiaddr
 from sapo_client.swarm.p2p.mesh import Mesh
 from sapo_client.swarm.p2p.requests import Requests
 from sapo_client.swarm.p2p.score_bridge import ScoreBridge
@@ -87,11 +88,11 @@ class Libp2pTransport:
         self._discovery = Discovery(
             self._host, self._requests, book, dial, self._counters, self._announce, peer_cache
         )
-        self._host.get_network().register_notifee(ConnectionNotifee(self._discovery.arrived, self._left))
+        self._host.swarm.register_notifee(ConnectionNotifee(self._discovery.arrived, self._left))
         self._listening = True
         self._nursery: trio.Nursery | None = None
 
-    def _build_host(self, seed: bytes, dial: DialLimits) -> Any:
+    def _build_host(self, seed: bytes, dial: DialLimits) -> Host:
         return build_host(
             seed,
             limits=self._limits,
@@ -132,7 +133,7 @@ class Libp2pTransport:
         listen = [multiaddr(text) for text in self._listen]
         with life:
             async with self._host.run(listen):
-                self._listening = len(self._host.get_network().listeners) == len(listen)
+                self._listening = len(self._host.swarm.listeners) == len(listen)
                 if self._listening:
                     await self._serve(task_status)
         watch.cancel()
@@ -227,12 +228,12 @@ class Libp2pTransport:
             self._nursery.start_soon(self._disconnect, peer_id)
 
     async def _disconnect(self, peer_id: str) -> None:
-        with Contained(self._count_broken):
+        with ContainExceptions(self._count_broken):
             await self._host.disconnect(ID.from_base58(peer_id))
 
     def _describe(self, peer_id: str) -> PeerInfo:
         peer = ID.from_base58(peer_id)
-        connection = self._host.get_network().get_connections(peer)[0]
+        connection = cast(SwarmConn, self._host.swarm.get_connections(peer)[0])
         return PeerInfo(
             peer_id=peer_id,
             addresses=self._discovery.addresses_of(peer_id),

@@ -19,7 +19,7 @@ import trio
 
 from sapo_client.swarm.counters import TransportCounters
 from sapo_client.swarm.discipline import Discipline
-from sapo_client.swarm.guard import Contained
+from sapo_client.swarm.guard import ContainExceptions
 from sapo_client.swarm.intake import Intake
 from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.peer_score import PeerScores, Severity
@@ -256,7 +256,7 @@ class MemoryTransport:
         if handler is None:
             raise TransportError(f"{self.peer_id} does not serve {protocol}")
         answers: list[bytes] = []
-        with Contained(self._report_bug):
+        with ContainExceptions(self._report_bug):
             try:
                 answers.append(await handler(asker, payload))
             except ProtocolError:

@@ -429,7 +429,7 @@ async def test_receive_window_is_returned_by_halves(colony: Any, tools: Any) -> 
     for member in members:
         for connections in member.transport._host.get_network().connections.values():
             updates += [type(s).__name__ for c in connections for s in c.muxed_conn.streams.values()]
-    assert set(updates) == {"CalmStream"}
+    assert set(updates) == {"BatchingStream"}
     large = bytes(100 * 1024)
     for number in range(12):  # more than four windows: it flows only if credit comes back
         await members[0].say(bytes([number]) + large)
