@@ -57,10 +57,10 @@ class GuardedSwarm(Swarm):
         report: Callable[[Exception], None],
     ) -> None:
         super().__init__(
-            peer,
-            peerstore,
-            upgrader,
-            [TCP()],
+            peer_id=peer,
+            peerstore=peerstore,
+            upgrader=upgrader,
+            transports=[TCP()],
             retry_config=RetryConfig(max_retries=0),  # our dialler has a back-off of its own
             connection_config=connection_config,
         )

@@ -2,7 +2,7 @@
 
 Messages are anonymous (gossipsub's StrictNoSign): author and signature are inside, checked by the
 validator. Stock's signed messages cost a second signature per message, and its checks of author, key and
-sequence number are where most malformed frames kill it; a forged author also lets an attacker make a
+sequence number are where most malformed frames end it; with a forged author an attacker also makes a
 victim drop a valid message as "its own".
 
 Differences from the stock service: messages are validated inline in the reader of their stream
@@ -57,8 +57,8 @@ class GossipService(Pubsub):
         limits: TransportLimits,
     ) -> None:
         super().__init__(
-            host,
-            router,
+            host=host,
+            router=router,
             strict_signing=False,
             msg_id_constructor=lambda message: message_id(message.topicIDs[0], message.data),
             max_subscriptions_per_peer=_MAX_TOPICS_PER_PEER,
@@ -74,7 +74,7 @@ class GossipService(Pubsub):
         self._begun: WeakSet[INetStream] = WeakSet()
 
     def send(self, topic: str, data: bytes) -> int:
-        """Number of peers that our own message was queued for."""
+        """Queue our own message; return for how many peers."""
         return self.router.forward(rpc_pb2.Message(data=data, topicIDs=[topic]), came_from=None)
 
     # Reading
@@ -93,7 +93,7 @@ class GossipService(Pubsub):
                 self._forget_all_subscriptions(peer)
 
     async def continuously_read_stream(self, stream: INetStream) -> None:
-        """Take RPCs until the stream ends or its peer is let go."""
+        """Read RPCs until the stream ends or its peer is disconnected."""
         peer = stream.muxed_conn.peer_id
         peer_id = str(peer)
         reader = FrameReader(stream, self.max_inbound_rpc_size)
@@ -103,26 +103,26 @@ class GossipService(Pubsub):
                 return
             rpc = rpc_pb2.RPC()
             rpc.ParseFromString(frame)
-            self._begin(stream, peer)
+            self._register_stream(stream, peer)
             if self._meter.take(peer_id, len(rpc.publish), len(frame), trio.current_time()):
-                await self._take(rpc, peer, peer_id)
+                await self._handle(rpc, peer, peer_id)
             else:
                 await self._pause(peer_id)
 
-    def _begin(self, stream: INetStream, peer: ID) -> None:
+    def _register_stream(self, stream: INetStream, peer: ID) -> None:
         if stream not in self._begun:
             self._begun.add(stream)
             self._newest_stream[peer] = stream
             self._forget_all_subscriptions(peer)
 
     async def _pause(self, peer_id: str) -> None:
-        """Drop one RPC of a flood, blame a little, and let the flood wait in its sender's buffers."""
+        """Drop one RPC of a flood, blame its sender a little, and stop reading for a moment."""
         self._discipline.note_flood(peer_id, trio.current_time())
         await trio.sleep(self._limits.flood_pause_seconds)
 
-    async def _take(self, rpc: rpc_pb2.RPC, peer: ID, peer_id: str) -> None:
+    async def _handle(self, rpc: rpc_pb2.RPC, peer: ID, peer_id: str) -> None:
         for message in rpc.publish:
-            self._take_message(message, peer, peer_id)
+            self._handle_message(message, peer, peer_id)
         for subscription in rpc.subscriptions[:_MAX_TOPICS_PER_PEER]:
             if _is_topic(subscription.topicid):
                 self.handle_subscription(peer, subscription)
@@ -131,11 +131,11 @@ class GossipService(Pubsub):
         if rpc.HasField("control"):
             await self.router.handle_rpc(rpc, peer)
 
-    def _take_message(self, message: rpc_pb2.Message, peer: ID, peer_id: str) -> None:
+    def _handle_message(self, message: rpc_pb2.Message, peer: ID, peer_id: str) -> None:
         signed = message.from_id or message.seqno or message.signature or message.key
         if signed or len(message.topicIDs) != 1 or not _is_topic(message.topicIDs[0]):
             self._blame_malformed(peer_id)
-        elif self._intake.take(message.topicIDs[0], message.data, peer_id, trio.current_time()):
+        elif self._intake.process(message.topicIDs[0], message.data, peer_id, trio.current_time()):
             self.router.forward(message, came_from=peer)
 
     def _blame_malformed(self, peer_id: str) -> None:
@@ -171,7 +171,7 @@ class GossipService(Pubsub):
             queue._queue.max_size = self._limits.outbound_queue
 
     async def handle_dead_peer_queue(self) -> None:
-        """Drop what we wrote to a connection that ended, whether or not its peer has another."""
+        """Drop streams of connections that ended, whether or not the peer has another."""
         async with self.dead_peer_receive_channel:
             self.event_handle_dead_peer_queue_started.set()
             async for peer in self.dead_peer_receive_channel:
@@ -201,7 +201,7 @@ class GossipService(Pubsub):
         return not all(_is_ending(connection.muxed_conn) for connection in connections)
 
     def get_hello_packet(self) -> rpc_pb2.RPC:
-        """Our subscriptions, without the peer record that stock adds."""
+        """Return our subscriptions, without the peer record that stock adds."""
         return rpc_pb2.RPC(subscriptions=[self._subscription(topic) for topic in self.topic_ids])
 
     def _build_announce_rpc(self, topic_id: str, subscribe: bool) -> tuple[rpc_pb2.RPC, rpc_pb2.RPC.SubOpts]:
@@ -218,5 +218,5 @@ def _is_ending(connection: IMuxedConn) -> bool:
 
 
 def _is_topic(name: object) -> bool:
-    """Whether a topic name is text of a sane length; protobuf hands out bytes where UTF-8 is broken."""
+    """Whether a topic name is text of an allowed length; protobuf returns bytes for invalid UTF-8."""
     return isinstance(name, str) and len(name) <= _MAX_TOPIC_CHARACTERS

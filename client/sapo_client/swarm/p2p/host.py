@@ -2,8 +2,7 @@
 
 Stock `new_host` also offers secio and *plaintext*, under which a peer can claim any peer id; it sizes its
 limits by the memory that the process uses, which a learner fills; its auto-connector dials what others
-advertise; and it runs identify towards each peer in a system task, whose errors end the
-process. None of that is here.
+advertise; and it asks identify of each peer, which this transport does not need. None of that is here.
 """
 
 from __future__ import annotations
@@ -68,9 +67,9 @@ def build_host(
     security = {NOISE: NoiseTransport(keys, noise_privkey=create_new_x25519_key_pair().private_key)}
     upgrader = BoundedUpgrader(security, {TProtocol(YAMUX): Yamux}, limits=limits, report=report)
     swarm = GuardedSwarm(
-        peer,
-        peerstore,
-        upgrader,
+        peer=peer,
+        peerstore=peerstore,
+        upgrader=upgrader,
         connection_config=_connection_config(limits, dial),
         limits=limits,
         admits=admits,
@@ -97,7 +96,7 @@ def _connection_config(limits: TransportLimits, dial: DialLimits) -> ConnectionC
 
 
 def quiet() -> None:
-    """Keep the library's logs out of ours: it reports each lost connection as an error with a stack."""
+    """Silence the library: it logs each lost connection as an error with a stack trace."""
     for name in logging.root.manager.loggerDict:
         if name.startswith("libp2p."):
             logging.getLogger(name).setLevel(logging.NOTSET)  # some set a level of their own

