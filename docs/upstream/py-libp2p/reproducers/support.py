@@ -27,7 +27,7 @@ from multiaddr import Multiaddr
 TOPIC = "topic"
 MESHSUB = TProtocol("/meshsub/1.2.0")
 LOOPBACK = Multiaddr("/ip4/127.0.0.1/tcp/0")
-PATIENCE_SECONDS = 3.0  # how long a reproducer waits for what a faulty library never does
+PATIENCE_SECONDS = 5.0  # how long a reproducer waits for what a faulty library never does
 
 Reproduce = Callable[[], Awaitable[str]]
 
