@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -170,6 +171,17 @@ def test_blocks_that_contain_every_exception_are_listed() -> None:
             calls = (node for node in ast.walk(_tree(path)) if isinstance(node, ast.Call))
             found.update(_name(path) for call in calls if _called(call) == "ContainExceptions")
     assert found == CONTAINED
+
+
+def test_the_border_to_libp2p_is_typed() -> None:
+    """mypy reads the library's own annotations there, and nothing hides what it finds."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    skipped = [name for each in project["tool"]["mypy"]["overrides"] for name in each["module"]]
+    assert "libp2p.*" not in skipped
+    for path in (ROOT / "client/sapo_client/swarm").rglob("*.py"):
+        imported = {node.name for node in ast.walk(_tree(path)) if isinstance(node, ast.alias)}
+        assert "Any" not in imported, _name(path)
+        assert "type: ignore" not in path.read_text(encoding="utf-8"), _name(path)
 
 
 def test_files_and_functions_stay_small() -> None:
