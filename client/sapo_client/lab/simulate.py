@@ -20,7 +20,7 @@ from sapo_client.lab.plan import ExperimentPlan, Run
 from sapo_client.learner.service import Service
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.node.runtime.supervisor import find_sapo_error
-from sapo_client.swarm.simulated.memory import MemoryHub, Weather
+from sapo_client.swarm.simulated.memory import LinkConditions, MemoryHub
 from sapo_protocol.manifest import Limits, Manifest
 from sapo_verification.suites.catalogue import suite
 
@@ -57,10 +57,10 @@ def simulate(run: Run, manifest: Manifest, folder: Path, progress: Progress) -> 
 
 async def _simulate(run: Run, manifest: Manifest, folder: Path, progress: Progress) -> list[CurvePoint]:
     bugs: list[Exception] = []
-    weather = Weather(min_latency_seconds=LATENCY_SECONDS, max_latency_seconds=LATENCY_SECONDS)
+    conditions = LinkConditions(min_latency_seconds=LATENCY_SECONDS, max_latency_seconds=LATENCY_SECONDS)
     begin = manifest.genesis_seconds - trio.current_time()
     world = LabWorld(
-        run, manifest, MemoryHub(run.seed, weather), LocalChecker(manifest.suite.families),
+        run, manifest, MemoryHub(run.seed, conditions), LocalChecker(manifest.suite.families),
         lambda: begin + trio.current_time(), _fresh(folder / "events"), bugs.append,
     )  # fmt: skip
     rows: list[CurvePoint] = []
