@@ -95,11 +95,12 @@ def _connection_config(limits: TransportLimits, dial: DialLimits) -> ConnectionC
 
 
 def quiet() -> None:
-    """Keep the library's logs out of ours: it reports each lost connection as an error with a stack."""
+    """Keep the library's logs out of ours unless they were asked for: a lost connection is an error to it."""
     for name in logging.root.manager.loggerDict:
         if name.startswith("libp2p."):
             logging.getLogger(name).setLevel(logging.NOTSET)  # some set a level of their own
-    logging.getLogger("libp2p").setLevel(logging.CRITICAL)
+    if not logging.getLogger("libp2p").handlers:  # else the user asked for them
+        logging.getLogger("libp2p").setLevel(logging.CRITICAL)
     # One module logs to the root logger, which installs a handler on stderr as a side effect.
     swarm_connection.logging = logging.getLogger("libp2p.network.connection")
 
