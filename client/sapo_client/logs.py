@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Final
 
@@ -76,6 +75,8 @@ def logging_to(path: Path, *, level: str, max_bytes: int, keep: int) -> Iterator
         max_bytes: size at which the file is rotated.
         keep: rotated files kept.
     """
+    from logging.handlers import RotatingFileHandler  # sockets and pickles: only a node needs it
+
     path.parent.mkdir(mode=PRIVATE_DIRECTORY_MODE, parents=True, exist_ok=True)
     handler = RotatingFileHandler(path, maxBytes=max_bytes, backupCount=keep, encoding="utf-8")
     _attach(handler, logging.getLevelNamesMapping()[level.upper()])
@@ -96,9 +97,10 @@ def without_secrets(text: str) -> str:
 def _attach(handler: logging.Handler, level: int) -> None:
     handler.setLevel(level)
     handler.setFormatter(_Formatter())
-    for name in OWN_LOGGERS if level > logging.DEBUG else (*OWN_LOGGERS, LIBP2P):
+    for name in (*OWN_LOGGERS, LIBP2P):
         logger = logging.getLogger(name)
-        logger.addHandler(handler)
+        if name != LIBP2P or level <= logging.DEBUG:
+            logger.addHandler(handler)
         _settle_level(logger)
 
 
@@ -110,9 +112,10 @@ def _detach(handler: logging.Handler) -> None:
 
 
 def _settle_level(logger: logging.Logger) -> None:
-    """Let a logger make the records that some handler takes, and no others."""
+    """Let a logger make the records that some handler of ours takes, and no others."""
     silent = logging.CRITICAL if logger.name == LIBP2P else logging.NOTSET
-    logger.setLevel(min((handler.level for handler in logger.handlers), default=silent))
+    ours = (handler for handler in logger.handlers if isinstance(handler.formatter, _Formatter))
+    logger.setLevel(min((handler.level for handler in ours), default=silent))
 
 
 def _printable(character: str) -> str:

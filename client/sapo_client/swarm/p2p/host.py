@@ -99,8 +99,9 @@ def quiet() -> None:
     for name in logging.root.manager.loggerDict:
         if name.startswith("libp2p."):
             logging.getLogger(name).setLevel(logging.NOTSET)  # some set a level of their own
-    if not logging.getLogger("libp2p").handlers:  # else the user asked for them
-        logging.getLogger("libp2p").setLevel(logging.CRITICAL)
+    library = logging.getLogger("libp2p")
+    if library.level != logging.DEBUG:  # which the user asked for
+        library.setLevel(logging.CRITICAL)
     # One module logs to the root logger, which installs a handler on stderr as a side effect.
     swarm_connection.logging = logging.getLogger("libp2p.network.connection")
 
