@@ -14,7 +14,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInf
 
 from sapo_client.paths import default_data_folder
 
-MIB = 1024 * 1024
+KIB = 1024
+MIB = 1024 * KIB
 
 _SHARE = re.compile(r"[0-9]{1,2}/[1-9][0-9]?")
 
@@ -242,6 +243,13 @@ class ObserveConfig(_Section):
         default=64 * MIB, ge=MIB, description="size at which the event file is rotated"
     )
     events_keep: int = Field(default=5, ge=1, le=1000, description="rotated event files kept")
+    log_level: str = Field(
+        default="info",
+        pattern=r"^(debug|info|warning|error)$",
+        description="what a node logs to logs/sapo.log in its data directory: debug, info, warning or error",
+    )
+    log_max_bytes: int = Field(default=16 * MIB, ge=64 * KIB, description="size at which that log is rotated")
+    log_keep: int = Field(default=5, ge=1, le=1000, description="rotated logs kept")
 
 
 class JudgeConfig(_Section):

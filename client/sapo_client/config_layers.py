@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import logging
 import os
 import tomllib
 from collections.abc import Mapping
@@ -26,6 +27,8 @@ from sapo_client.paths import config_file
 PREFIX = "SAPO_"
 NESTING = "__"
 Flat = dict[str, Any]
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,8 @@ def resolve(
         values.update(layer)
         origins.update({name: origin.format(variable=variable_of(name)) for name in layer})
     config = _validate(values, origins)
+    for name, origin in origins.items():  # the values may be secret
+        _LOG.debug("%s is set by %s", name, origin)
     return Resolved(config, _settings(config, origins))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import logging
 import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -17,6 +18,8 @@ from pathlib import Path
 
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.paths import PRIVATE_DIRECTORY_MODE
+
+_LOG = logging.getLogger(__name__)
 
 _held: set[Path] = set()
 
@@ -32,6 +35,7 @@ def lock(path: Path, *, what: str, exit_code: int = ExitCode.DATA) -> Iterator[N
         _take(descriptor, path, what, exit_code)
         _held.add(path)
         _sign(descriptor)
+        _LOG.debug("holding %s", path)
         yield
     finally:
         _held.discard(path)

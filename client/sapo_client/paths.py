@@ -55,6 +55,11 @@ class DataDir:
         return self.root / "events.jsonl"
 
     @property
+    def log(self) -> Path:
+        """Log of the node; older parts carry `.1`, `.2`, ..."""
+        return self.root / "logs" / "sapo.log"
+
+    @property
     def control_token(self) -> Path:
         """Secret that a caller of the control API presents, mode 0600."""
         return self.root / "control.token"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ from sapo_client.cli.options import Common, IdentityOption, ManifestOption, Pass
 if TYPE_CHECKING:
     from sapo_client.observe.status import RoundSummary
 
+_LOG = logging.getLogger(__name__)
 
 Bootstrap = Annotated[
     list[str] | None,
@@ -86,7 +88,7 @@ def join(
         }
     ).config
     opened = keystore.load(_identity_file(config.identity), PassphraseSource(config.passphrase_file))
-    common.output.detail(f"identity {opened.path}, data {config.data_dir}, model {config.learner.model}")
+    _LOG.info("identity %s, data %s, model %s", opened.path, config.data_dir, config.learner.model)
     from sapo_client.node.app import RunOptions
     from sapo_client.node.bootstrap import run_node
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 
 import typer
 
+from sapo_client import logs
 from sapo_client.cli.render import Output
 
 if TYPE_CHECKING:
@@ -41,7 +45,10 @@ class Common:
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")] = False
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but results and errors.")] = False
     verbose: Annotated[
-        int, typer.Option("--verbose", "-v", count=True, show_default=False, help="Say more; twice: most.")
+        int,
+        typer.Option(
+            "--verbose", "-v", count=True, show_default=False, help="Log more to stderr: -v info, -vv debug."
+        ),
     ] = 0
     no_progress: Annotated[bool, typer.Option("--no-progress", help="No bars and no spinners.")] = False
     data_dir: Annotated[
@@ -54,7 +61,7 @@ class Common:
     @property
     def output(self) -> Output:
         """Where this command speaks."""
-        return Output(as_json=self.as_json, quiet=self.quiet, verbosity=self.verbose)
+        return Output(as_json=self.as_json, quiet=self.quiet)
 
     def resolve(self, flags: dict[str, Any] | None = None) -> Resolved:
         """The configuration in force, with the flags of the command on top."""
@@ -105,7 +112,9 @@ def command(
 
         def run(**given: Any) -> None:
             options = shared(**{field.name: given.pop(field.name) for field in fields(shared)})
-            function(options, **given)  # type: ignore[arg-type, call-arg]
+            logs.configure(options.verbose, quiet=options.quiet)
+            with _logged(function):
+                function(options, **given)  # type: ignore[arg-type, call-arg]
 
         run.__name__, run.__doc__ = function.__name__, function.__doc__
         signature = _merged(function, shared)
@@ -115,6 +124,21 @@ def command(
         return run
 
     return register
+
+
+@contextmanager
+def _logged(function: Callable[..., None]) -> Iterator[None]:
+    """Log the beginning and the end of a command."""
+    log = logging.getLogger(function.__module__)
+    if log.isEnabledFor(logging.INFO):  # importing this takes milliseconds
+        from importlib.metadata import version
+
+        log.info("%s, by sapo %s", function.__name__, version("sapo-swarm"))
+    started = time.monotonic()
+    try:
+        yield
+    finally:
+        log.debug("%s took %.2f s", function.__name__, time.monotonic() - started)
 
 
 def _shared(function: Callable[..., None]) -> type[Common]:

@@ -29,6 +29,11 @@ Flags win over environment variables, these over the file, and the file over the
 `sapo config init` writes the file, `sapo config show --origin` tells where each value comes from,
 and `sapo config schema` prints a JSON schema for editors. Unknown names are refused.
 
+A node logs to `logs/sapo.log` in its data directory, which its owner alone reads; `observe.log_level`,
+`observe.log_max_bytes` and `observe.log_keep` say what, and when the file is rotated. Every command logs to
+standard error with `-v` (info) or `-vv` (debug, libp2p's details included). No log holds a key or a
+passphrase, and of a URL it holds scheme, host and port only.
+
 | setting | variable | default | meaning |
 | --- | --- | --- | --- |"""
 METRICS_INTRODUCTION = """\

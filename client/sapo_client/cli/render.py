@@ -38,7 +38,6 @@ class Output:
 
     as_json: bool = False
     quiet: bool = False
-    verbosity: int = 0
 
     def emit(self, document: Any, *blocks: Block) -> None:
         """The result: the document with `--json`, the blocks otherwise."""
@@ -56,11 +55,6 @@ class Output:
     def warn(self, text: str) -> None:
         """Something to act on."""
         sys.stderr.write(f"{styled('warning:', 'yellow', sys.stderr)} {text}\n")
-
-    def detail(self, text: str) -> None:
-        """Something for the curious; `--verbose` asks for it."""
-        if self.verbosity:
-            sys.stderr.write(text + "\n")
 
 
 def print_error(text: str, hint: str) -> None:

@@ -4,6 +4,7 @@ With an outbox every one of them is kept before it is sent. The same deployment,
 then finds the transactions that it has sent already and goes on behind them.
 """
 
+import logging
 import time
 from typing import Final
 
@@ -15,6 +16,8 @@ from sapo_client.ledger.outbox import EntryState, Outbox, OutboxEntry
 from sapo_client.ledger.rpc import Rpc
 from sapo_client.ledger.sender import Sender
 from sapo_protocol.identifiers import Account
+
+_LOG = logging.getLogger(__name__)
 
 _POLL_SECONDS: Final = 0.5
 """Between two looks for a receipt: a fraction of the fastest public block time."""
@@ -48,6 +51,7 @@ class Deployer:
         """
         receipt = self._send(rpc, call) if self._outbox is None else self._resume(rpc, call, self._outbox)
         self.done.append((call, receipt))
+        _LOG.info("transaction %d of the deployment is mined", len(self.done))
         return receipt
 
     def _send(self, rpc: Rpc, call: tx.Call) -> tx.Receipt:

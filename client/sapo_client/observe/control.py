@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -24,6 +25,8 @@ from sapo_client.paths import DataDir
 
 if TYPE_CHECKING:
     from trio_typing import TaskStatus
+
+_LOG = logging.getLogger(__name__)
 
 MAX_HEADER_BYTES = 8 * 1024
 MAX_BODY_BYTES = 1024  # the one body there is takes 20 bytes
@@ -87,6 +90,7 @@ async def serve(
         ) from error
     actual = int(listeners[0].socket.getsockname()[1])
     _announce(data, actual)
+    _LOG.info("the control API listens on %s:%d", HOST, actual)
     try:
         async with trio.open_nursery() as nursery:
             await nursery.start(trio.serve_listeners, api.handle, listeners)

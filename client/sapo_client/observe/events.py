@@ -9,6 +9,7 @@ start and skipped by readers.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import threading
 import time
@@ -18,6 +19,35 @@ from pathlib import Path
 from typing import Any
 
 from sapo_client.observe.plain import JSON, to_json
+
+_LOG = logging.getLogger(__name__)
+
+_WARNINGS = frozenset(
+    {
+        "checkpoint_failed",
+        "heard_self",
+        "learner_restarted",
+        "ledger_endpoint",
+        "ledger_error",
+        "own_rollout_refused",
+        "own_slot_taken_twice",
+        "rolled_back",
+        "service_failed",
+    }
+)
+_MESSAGES = frozenset(
+    {
+        "admitted",
+        "audit_skipped",
+        "introduction_failed",
+        "published",
+        "refused",
+        "slot_skipped",
+        "step",
+        "verified",
+    }
+)
+"""What happens many times a minute; every other event happens a few times an epoch."""
 
 DEFAULT_MAX_BYTES = 64 * 1024 * 1024
 DEFAULT_KEEP = 5
@@ -46,7 +76,8 @@ class EventLog:
         self._descriptor, self._size = _open_append(path)
 
     def write(self, event: str, **fields: object) -> None:
-        """One more line; bytes are written as hexadecimal."""
+        """One more line; bytes are written as hexadecimal. The log hears of it too."""
+        _log(event, fields)
         with self._guard:
             stamp = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="milliseconds")
             record = {"time": stamp, "seq": self._next_seq, "event": event} | fields
@@ -78,6 +109,14 @@ class EventLog:
                 older.replace(_part(self._path, age + 1))
         self._path.replace(_part(self._path, 1))
         self._descriptor, self._size = _open_append(self._path)
+
+
+def _log(event: str, fields: dict[str, object]) -> None:
+    usual = logging.DEBUG if event in _MESSAGES else logging.INFO
+    level = logging.WARNING if event in _WARNINGS else usual
+    if _LOG.isEnabledFor(level):
+        shown = {name: to_json(value) for name, value in fields.items() if name != "trace"}
+        _LOG.log(level, "%s %s", event, json.dumps(shown))
 
 
 def read_events(path: Path) -> Iterator[Event]:

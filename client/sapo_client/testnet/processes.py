@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import logging
 import os
 import signal
 import subprocess
@@ -13,6 +14,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+_LOG = logging.getLogger(__name__)
 
 _PR_SET_PDEATHSIG: Final = 1
 """From linux/prctl.h."""
@@ -84,6 +87,7 @@ def spawn(name: str, argv: Sequence[str], *, folder: Path, log: Path, tied: bool
             start_new_session=True,
             preexec_fn=_tie_to_parent() if tied else None,
         )
+    _LOG.info("%s runs as process %d and logs to %s", name, process.pid, log)
     return ChildProcess(name, tuple(argv), log, process)
 
 
@@ -97,7 +101,7 @@ def stop(children: Iterable[ChildProcess], patience_seconds: float) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.process.wait(max(0.0, deadline - time.monotonic()))
         kill_group(child.pid)
-        child.process.wait()
+        _LOG.info("%s ended with code %s", child.name, child.process.wait())
 
 
 def kill_group(pid: int) -> None:

@@ -8,6 +8,7 @@ half-open connection cannot hide a node that came back.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from pathlib import Path
 from typing import cast
@@ -26,6 +27,8 @@ from sapo_client.swarm.p2p.host import Host, multiaddr
 from sapo_client.swarm.p2p.muxer import BoundedYamux
 from sapo_client.swarm.p2p.requests import PeerTooSlowError, Requests
 from sapo_client.swarm.transport import TransportError
+
+_LOG = logging.getLogger(__name__)
 
 
 class Discovery:
@@ -79,12 +82,14 @@ class Discovery:
 
     def arrived(self, peer_id: str) -> None:
         """Record that a connection opened, and exchange peers again soon."""
+        _LOG.info("connected to %s", peer_id)
         self._book.reached(peer_id, trio.current_time())
         self._interval_seconds = self._limits.first_exchange_seconds
         self._wake.set()
 
     def left(self, peer_id: str) -> None:
         """Record that a peer's last connection ended."""
+        _LOG.info("lost the connection to %s", peer_id)
         self._asked_seconds.pop(peer_id, None)
         self._book.lost(peer_id, trio.current_time())
 
@@ -101,7 +106,8 @@ class Discovery:
     async def _try_to_dial(self, address: PeerAddress) -> None:
         try:
             await self.dial(address)
-        except TransportError:
+        except TransportError as error:
+            _LOG.debug("%s: %r", error, error.__cause__)
             self._book.failed(address.peer_id, trio.current_time())
 
     async def dial(self, address: PeerAddress) -> None:
@@ -144,6 +150,7 @@ class Discovery:
                 max_response_bytes=peer_exchange.MAX_PAYLOAD_BYTES,
             )
         except PeerTooSlowError:
+            _LOG.info("%s answers too slowly and is disconnected", peer_id)
             await self._host.disconnect(ID.from_base58(peer_id))
         except TransportError:
             return  # it does not serve this protocol, or just left

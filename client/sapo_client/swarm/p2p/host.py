@@ -96,11 +96,13 @@ def _connection_config(limits: TransportLimits, dial: DialLimits) -> ConnectionC
 
 
 def quiet() -> None:
-    """Silence the library: it logs each lost connection as an error with a stack trace."""
+    """Keep the library's logs out of ours unless they were asked for: a lost connection is an error to it."""
     for name in logging.root.manager.loggerDict:
         if name.startswith("libp2p."):
             logging.getLogger(name).setLevel(logging.NOTSET)  # some set a level of their own
-    logging.getLogger("libp2p").setLevel(logging.CRITICAL)
+    library = logging.getLogger("libp2p")
+    if library.level != logging.DEBUG:  # which the user asked for
+        library.setLevel(logging.CRITICAL)
     # One module logs to the root logger, which installs a handler on stderr as a side effect.
     vars(swarm_connection)["logging"] = logging.getLogger("libp2p.network.connection")
 
