@@ -16,7 +16,7 @@ from sapo_protocol.identifiers import Account, NodeId, SwarmId
 from sapo_protocol.rules import Rule
 from sapo_protocol.schema import Bound, Fields, Schema
 
-_SCHEMA = Schema(Rule.CERTIFICATE_KEYS, Rule.CERTIFICATE_TYPES, range(5))
+_SCHEMA = Schema(Rule.CERTIFICATE_KEYS, Rule.CERTIFICATE_TYPES, required=5)
 _DURATION = Bound(Rule.CERTIFICATE_DURATION, least=1, most=MAX_CERTIFICATE_SECONDS)
 _SIGNATURE = Bound(
     Rule.CERTIFICATE_SIGNATURE, least=secp256k1.SIGNATURE_BYTES, most=secp256k1.SIGNATURE_BYTES
@@ -59,8 +59,16 @@ def parse_certificate(payload: bytes) -> Certificate:
     fields = Fields(payload, _SCHEMA)
     node, account = fields.fixed(0, NodeId), fields.fixed(1, Account)
     not_before, not_after = fields.uint(2), fields.uint(3)
-    _DURATION.require(not_after - not_before)
-    return Certificate(node, account, not_before, not_after, fields.data(4, _SIGNATURE))
+    fields.require(_DURATION, not_after - not_before)
+    signature = fields.data(4, _SIGNATURE)
+    fields.require_end()
+    return Certificate(
+        node=node,
+        account=account,
+        not_before_seconds=not_before,
+        not_after_seconds=not_after,
+        account_signature=signature,
+    )
 
 
 def open_certificate(envelope: SignedEnvelope, domain: Domain) -> Certificate:

@@ -5,9 +5,8 @@ so an object can be replayed in no other swarm, chain, version or role.
 The content id is the SHA-256 of the same bytes.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
-from functools import cached_property
 from hashlib import sha256
 from typing import Final
 
@@ -18,7 +17,6 @@ from sapo_protocol.errors import LocalProtocolError, RemoteProtocolError
 from sapo_protocol.identifiers import ContentId, NodeId, SwarmId
 from sapo_protocol.rules import Rule
 from sapo_protocol.schema import Bound, Fields, Schema
-from sapo_protocol.templates import read_frame
 
 
 class Kind(IntEnum):
@@ -39,13 +37,13 @@ class Kind(IntEnum):
 
 _KINDS = {int(kind): kind for kind in Kind}
 _TAGS = {kind: kind.tag + b"\x00" for kind in Kind}
-_SCHEMA = Schema(Rule.ENVELOPE_KEYS, Rule.ENVELOPE_TYPES, range(5))
+_SCHEMA = Schema(Rule.ENVELOPE_KEYS, Rule.ENVELOPE_TYPES, required=5)
 _SIGNATURE = Bound(Rule.ENVELOPE_SIGNATURE, least=ed25519.SIGNATURE_BYTES, most=ed25519.SIGNATURE_BYTES)
 NO_SIGNATURE: Final = bytes(ed25519.SIGNATURE_BYTES)
 """In place of a signature where the payload proves itself, so that one proof has one message."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class SignedEnvelope:
     """One message: well formed and of this swarm, its signature not yet checked."""
 
@@ -53,13 +51,16 @@ class SignedEnvelope:
     swarm_id: SwarmId
     payload: bytes
     signature: bytes
+    _content_id: list[ContentId] = field(default_factory=list, init=False, repr=False, compare=False)
 
-    @cached_property
+    @property
     def content_id(self) -> ContentId:
         """The digest of what is signed; two signatures over one content have one id."""
-        digest = sha256(_TAGS[self.kind] + self.swarm_id)
-        digest.update(self.payload)  # not joined: a payload may be large, and is copied often enough
-        return ContentId(digest.digest())
+        if not self._content_id:
+            digest = sha256(_TAGS[self.kind] + self.swarm_id)
+            digest.update(self.payload)  # not joined: a payload may be large, and is copied often enough
+            self._content_id.append(ContentId(digest.digest()))
+        return self._content_id[0]
 
     def is_signed_by(self, node: NodeId) -> bool:
         """Whether the signature is the node's, under the strict rule of ``ed25519``."""
@@ -113,22 +114,16 @@ def parse_envelope(data: bytes, swarm_id: SwarmId) -> SignedEnvelope:
     """
     if len(data) > MAX_ENVELOPE_BYTES:
         raise RemoteProtocolError(Rule.MESSAGE_SIZE, f"{len(data)} bytes, at most {MAX_ENVELOPE_BYTES}")
-    frame = read_frame(data, swarm_id)
-    if frame is None or frame.kind not in _KINDS:
-        return _general_envelope(data, swarm_id)
-    return SignedEnvelope(_KINDS[frame.kind], swarm_id, frame.payload, frame.signature)
-
-
-def _general_envelope(data: bytes, swarm_id: SwarmId) -> SignedEnvelope:
-    """The envelope in bytes that do not follow the template, or why there is none."""
     fields = Fields(data, _SCHEMA)
     if (version := fields.uint(0)) != PROTOCOL_VERSION:
-        raise RemoteProtocolError(Rule.VERSION, f"version {version}, not {PROTOCOL_VERSION}")
+        fields.refuse(Rule.VERSION, f"version {version}, not {PROTOCOL_VERSION}")
     if (kind := fields.uint(1)) not in _KINDS:
-        raise RemoteProtocolError(Rule.KNOWN_KIND, f"kind {kind} is unknown")
+        fields.refuse(Rule.KNOWN_KIND, f"kind {kind} is unknown")
     if fields.fixed(2, SwarmId) != swarm_id:
-        raise RemoteProtocolError(Rule.SWARM, "the message belongs to another swarm")
-    return SignedEnvelope(_KINDS[kind], swarm_id, fields.data(3), fields.data(4, _SIGNATURE))
+        fields.refuse(Rule.SWARM, "the message belongs to another swarm")
+    payload, signature = fields.data(3), fields.data(4, _SIGNATURE)
+    fields.require_end()
+    return SignedEnvelope(_KINDS[kind], swarm_id, payload, signature)
 
 
 def open_payload(envelope: SignedEnvelope, kind: Kind, rule: Rule = Rule.TOPIC_KIND) -> bytes:

@@ -25,7 +25,7 @@ from sapo_protocol.rollout import Rollout, parse_rollout
 from sapo_protocol.rules import Rule
 from sapo_protocol.schema import Fields, Schema
 
-_SCHEMA = Schema(Rule.PROOF_KEYS, Rule.PROOF_TYPES, range(2))
+_SCHEMA = Schema(Rule.PROOF_KEYS, Rule.PROOF_TYPES, required=2)
 
 Place = tuple[int, Account, int]
 """Epoch, account and slot: what holds one content."""
@@ -119,6 +119,7 @@ def _contents(envelope: SignedEnvelope) -> tuple[SignedEnvelope, SignedEnvelope]
     """The two messages in a proof; their bytes as they came are let go before their payloads are opened."""
     fields = Fields(open_payload(envelope, Kind.EQUIVOCATION), _SCHEMA)
     inner = [fields.data(key) for key in range(2)]
+    fields.require_end()
     first, second = (parse_envelope(data, envelope.swarm_id) for data in inner)
     return first, second
 

@@ -27,7 +27,7 @@ class FixedBytes(bytes):
         """
         if not isinstance(value, bytes) or len(value) != cls.SIZE:
             raise RemoteProtocolError(rule, f"{cls.__name__} takes {cls.SIZE} bytes")
-        return cls(value)
+        return bytes.__new__(cls, value)
 
     @classmethod
     def from_hex(cls, text: str) -> Self:

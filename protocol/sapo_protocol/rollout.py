@@ -12,18 +12,19 @@ from sapo_protocol.constants import (
     MAX_FAMILIES,
     MAX_GROUP_BYTES,
 )
-from sapo_protocol.encoding import Value, encode
+from sapo_protocol.decoding import Value
+from sapo_protocol.encoding import encode
 from sapo_protocol.errors import LocalProtocolError, RemoteProtocolError
 from sapo_protocol.identifiers import Account, Digest, NodeId
 from sapo_protocol.rules import Rule
-from sapo_protocol.schema import Bound, Fields, Schema, data
-from sapo_protocol.templates import read_rollout
+from sapo_protocol.schema import Bound, Fields, Schema
 
-_SCHEMA = Schema(Rule.ROLLOUT_KEYS, Rule.ROLLOUT_TYPES, range(6), frozenset({6}))
+_SCHEMA = Schema(Rule.ROLLOUT_KEYS, Rule.ROLLOUT_TYPES, required=6, optional=1)
 _SLOT = Bound(Rule.ROLLOUT_SLOT, most=2**32 - 1)
 _FAMILY = Bound(Rule.ROLLOUT_FAMILY, most=MAX_FAMILIES - 1)
 _COMPLETIONS = Bound(Rule.ROLLOUT_COMPLETIONS, least=1, most=MAX_COMPLETIONS)
 _COMPLETION = Bound(Rule.COMPLETION_SIZE, most=MAX_COMPLETION_BYTES)
+_GROUP = Bound(Rule.GROUP_SIZE, most=MAX_GROUP_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +79,8 @@ def parse_rollout(payload: bytes) -> Rollout:
     Raises:
         RemoteProtocolError: ``NOT_CANONICAL``, ``SCHEMA`` or ``OUT_OF_BOUNDS``.
     """
-    if (taken := read_rollout(payload)) is None:
-        return _general_rollout(payload)
-    node, account, epoch, slot, family, completions, tag = taken
-    policy_tag = None if tag is None else Digest(tag)
-    return Rollout(NodeId(node), Account(account), epoch, slot, family, completions, policy_tag)
-
-
-def _general_rollout(payload: bytes) -> Rollout:
-    """The rollout in bytes that do not follow the template, or why there is none."""
     fields = Fields(payload, _SCHEMA)
-    return Rollout(
+    rollout = Rollout(
         node=fields.fixed(0, NodeId),
         account=fields.fixed(1, Account),
         epoch=fields.uint(2),
@@ -97,19 +89,15 @@ def _general_rollout(payload: bytes) -> Rollout:
         completions=_completions(fields),
         policy_tag=fields.fixed(6, Digest) if fields.has(6) else None,
     )
+    fields.require_end()
+    return rollout
 
 
 def _completions(fields: Fields) -> tuple[bytes, ...]:
-    completions = tuple(data(item, _SCHEMA.types, _COMPLETION) for item in fields.array(5, _COMPLETIONS))
-    if (total := sum(map(len, completions))) > MAX_GROUP_BYTES:
-        raise RemoteProtocolError(Rule.GROUP_SIZE, f"a group of {total} bytes")
-    for completion in completions:
-        _require_utf8(completion)
-    return completions
-
-
-def _require_utf8(completion: bytes) -> None:
+    completions = fields.strings(5, _COMPLETIONS, _COMPLETION)
+    fields.require(_GROUP, sum(map(len, completions)))
     try:
-        completion.decode()
-    except UnicodeDecodeError as error:
-        raise RemoteProtocolError(Rule.COMPLETION_UTF8, "a completion is not UTF-8") from error
+        b"\n".join(completions).decode()  # a line break neither continues a character nor begins one
+    except UnicodeDecodeError:
+        fields.refuse(Rule.COMPLETION_UTF8, "a completion is not UTF-8")
+    return completions
