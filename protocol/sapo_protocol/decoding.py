@@ -71,15 +71,23 @@ class Reader:
         if self._left < 1:
             raise RemoteProtocolError(Rule.VALUE_COUNT, "more values than the object may have")
         self._left -= 1
-        first = self._take(1)[0]
-        major, argument = first >> 5, first & 0x1F
-        return major, argument if argument < 24 else self._argument(argument)
+        at = self._at
+        if at >= len(self._data):
+            raise RemoteProtocolError(Rule.BYTES_THERE, "the value stops early")
+        first = self._data[at]
+        self._at = at + 1
+        argument = first & 0x1F
+        return first >> 5, argument if argument < 24 else self._argument(argument)
 
     def _argument(self, low: int) -> int:
         """Read the argument behind the first byte of a head, whose low bits say how long it is."""
         if low > 27:
             raise RemoteProtocolError(Rule.DEFINITE_LENGTH, "indefinite or reserved length")
-        argument = int.from_bytes(self._take(1 << (low - 24)), "big")
+        data, begin = self._data, self._at
+        self._at = end = begin + (1 << (low - 24))
+        if end > len(data):
+            raise RemoteProtocolError(Rule.BYTES_THERE, "the value stops early")
+        argument = data[begin] if low == 24 else int.from_bytes(data[begin:end], "big")
         if argument < _SHORTEST[low]:
             raise RemoteProtocolError(Rule.SHORTEST_HEAD, "a number is written longer than it must be")
         return argument

@@ -51,16 +51,17 @@ class SignedEnvelope:
     swarm_id: SwarmId
     payload: bytes
     signature: bytes
-    _content_id: list[ContentId] = field(default_factory=list, init=False, repr=False, compare=False)
+    _content_id: ContentId | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def content_id(self) -> ContentId:
         """The digest of what is signed; two signatures over one content have one id."""
-        if not self._content_id:
+        if (known := self._content_id) is None:
             digest = sha256(_TAGS[self.kind] + self.swarm_id)
             digest.update(self.payload)  # not joined: a payload may be large, and is copied often enough
-            self._content_id.append(ContentId(digest.digest()))
-        return self._content_id[0]
+            known = ContentId(digest.digest())
+            object.__setattr__(self, "_content_id", known)  # computed once, when it is first asked for
+        return known
 
     def is_signed_by(self, node: NodeId) -> bool:
         """Whether the signature is the node's, under the strict rule of ``ed25519``."""
@@ -119,7 +120,9 @@ def parse_envelope(data: bytes, swarm_id: SwarmId) -> SignedEnvelope:
         fields.refuse(Rule.VERSION, f"version {version}, not {PROTOCOL_VERSION}")
     if (kind := fields.uint(1)) not in _KINDS:
         fields.refuse(Rule.KNOWN_KIND, f"kind {kind} is unknown")
-    if fields.fixed(2, SwarmId) != swarm_id:
+    if (swarm := fields.data(2)) != swarm_id:
+        if len(swarm) != SwarmId.SIZE:
+            fields.refuse(Rule.ENVELOPE_TYPES, f"a swarm id takes {SwarmId.SIZE} bytes")
         fields.refuse(Rule.SWARM, "the message belongs to another swarm")
     payload, signature = fields.data(3), fields.data(4, _SIGNATURE)
     fields.require_end()

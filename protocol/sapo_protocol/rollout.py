@@ -95,9 +95,10 @@ def parse_rollout(payload: bytes) -> Rollout:
 
 def _completions(fields: Fields) -> tuple[bytes, ...]:
     completions = fields.strings(5, _COMPLETIONS, _COMPLETION)
-    fields.require(_GROUP, sum(map(len, completions)))
+    joined = b"\n".join(completions)  # a line break neither continues a character nor begins one
+    fields.require(_GROUP, len(joined) - len(completions) + 1)
     try:
-        b"\n".join(completions).decode()  # a line break neither continues a character nor begins one
+        joined.decode()
     except UnicodeDecodeError:
         fields.refuse(Rule.COMPLETION_UTF8, "a completion is not UTF-8")
     return completions

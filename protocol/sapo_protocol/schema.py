@@ -17,6 +17,9 @@ from sapo_protocol.rules import Rule
 
 Fixed = TypeVar("Fixed", bound=FixedBytes)
 
+_SHORT_STRING = 0x58
+"""First byte of the head of a byte string of 24 to 255 bytes; the second is the length."""
+
 _FIELD_DEPTH = MAX_NESTING - 1
 """Levels of arrays and maps that a field's value may still have in it."""
 
@@ -58,7 +61,9 @@ class Fields(Reader):
     __slots__ = ("_count", "_key_read", "_schema")
 
     def __init__(self, data: bytes, schema: Schema) -> None:
-        super().__init__(data, schema.most_values)
+        self._data = data
+        self._left = schema.most_values
+        self._at = 0
         self._schema = schema
         self._key_read = -1
         self._count = 0
@@ -80,29 +85,56 @@ class Fields(Reader):
         major, value = self._field(key)
         if major != UINT:
             self._refuse_type(major, value)
-        if bound is not None:
+        if bound is not None and not bound.least <= value <= bound.most:
             self.require(bound, value)
         return value
 
     def data(self, key: int, bound: Bound | None = None) -> bytes:
         """Read a byte string."""
-        value = self._bytes(*self._field(key))
-        if bound is not None:
-            self.require(bound, len(value))
+        major, length = self._field(key)
+        if major != BYTES:
+            self._refuse_type(major, length)
+        begin = self._at
+        self._at = end = begin + length
+        if end > len(self._data):
+            raise RemoteProtocolError(Rule.BYTES_THERE, "the value stops early")
+        value = self._data[begin:end]
+        if bound is not None and not bound.least <= length <= bound.most:
+            self.require(bound, length)
         return value
 
     def fixed(self, key: int, type_: type[Fixed]) -> Fixed:
         """Read a byte string of a fixed-size type."""
-        return self._fixed(type_, *self._field(key))
+        value = self.data(key)
+        if len(value) != type_.SIZE:
+            self.refuse(self._schema.types, f"{type_.__name__} takes {type_.SIZE} bytes")
+        return bytes.__new__(type_, value)  # of the right size: the constructor would check it again
 
     def strings(self, key: int, bound: Bound, each: Bound) -> tuple[bytes, ...]:
         """Read an array of byte strings, each of a length within its bound."""
         strings = []
-        for behind in self._items(key, bound):
-            string = self._bytes(*self._head(), behind)
-            if len(string) > each.most:
-                self.require(each, len(string), behind)
-            strings.append(string)
+        behind_each = self._items(key, bound)
+        data, at, left, end, most = self._data, self._at, self._left, len(self._data), each.most
+        for behind in behind_each:
+            if left and at + 1 < end and data[at] == _SHORT_STRING and data[at + 1] > 23:
+                length = data[at + 1]  # most completions have such a head, so it is read without a call
+                at += 2
+                left -= 1
+            else:
+                self._at, self._left = at, left
+                major, length = self._head()
+                if major != BYTES:
+                    self._refuse_type(major, length, behind)
+                at, left = self._at, self._left
+            begin = at
+            at += length
+            if at > end:
+                raise RemoteProtocolError(Rule.BYTES_THERE, "the value stops early")
+            if length > most:
+                self._at, self._left = at, left
+                self.require(each, length, behind)
+            strings.append(data[begin:at])
+        self._at, self._left = at, left
         return tuple(strings)
 
     def fixed_array(self, key: int, bound: Bound, type_: type[Fixed]) -> tuple[Fixed, ...]:
@@ -184,16 +216,14 @@ class Fields(Reader):
         if major != ARRAY:
             self._refuse_type(major, length)
         self._require_items(length)
-        self.require(bound, length, length)
+        if not bound.least <= length <= bound.most:
+            self.require(bound, length, length)
         return range(length - 1, -1, -1)
 
-    def _bytes(self, major: int, length: int, *behind: int) -> bytes:
+    def _fixed(self, type_: type[Fixed], major: int, length: int, *behind: int) -> Fixed:
         if major != BYTES:
             self._refuse_type(major, length, *behind)
-        return self._take(length)
-
-    def _fixed(self, type_: type[Fixed], major: int, length: int, *behind: int) -> Fixed:
-        value = self._bytes(major, length, *behind)
+        value = self._take(length)
         if length != type_.SIZE:
             self.refuse(self._schema.types, f"{type_.__name__} takes {type_.SIZE} bytes", *behind)
         return type_(value)
