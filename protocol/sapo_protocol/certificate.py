@@ -93,7 +93,13 @@ def issue_certificate(
     """A certificate signed in both directions."""
     signature = secp256k1.sign(account_secret, binding.digest(domain))
     account = secp256k1.account_of(account_secret)
-    certificate = Certificate(binding.node_key, account, binding.not_before, binding.not_after, signature)
+    certificate = Certificate(
+        node=binding.node_key,
+        account=account,
+        not_before_seconds=binding.not_before,
+        not_after_seconds=binding.not_after,
+        account_signature=signature,
+    )
     return seal(Kind.CERTIFICATE, binding.swarm_id, certificate.to_payload(), node_seed)
 
 

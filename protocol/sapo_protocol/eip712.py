@@ -1,6 +1,6 @@
 """The two statements that an account signs, as EIP-712 typed data."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -42,9 +42,8 @@ class NodeBinding:
 
     def digest(self, domain: Domain) -> Digest:
         """The 32 bytes that the account signs."""
-        return _digest(
-            domain, self.TYPE, self.node_key, self.swarm_id, _word(self.not_before), _word(self.not_after)
-        )
+        words = (self.node_key, self.swarm_id, _word(self.not_before), _word(self.not_after))
+        return _digest(domain, self.TYPE, words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +73,7 @@ class EpochRoot:
 
     def digest(self, domain: Domain) -> Digest:
         """The 32 bytes that each auditor signs."""
-        return _digest(
-            domain,
-            self.TYPE,
+        words = (
             _word(self.epoch),
             self.base_root,
             self.contribution_root,
@@ -84,6 +81,7 @@ class EpochRoot:
             _word(self.total),
             self.archive_digest,
         )
+        return _digest(domain, self.TYPE, words)
 
 
 def readable(statement: NodeBinding | EpochRoot, domain: Domain) -> Mapping[str, Any]:
@@ -95,7 +93,7 @@ def readable(statement: NodeBinding | EpochRoot, domain: Domain) -> Mapping[str,
     return {"chain id": domain.chain_id, "contract": str(domain.contract), **fields}
 
 
-def _digest(domain: Domain, type_: bytes, *words: bytes) -> Digest:
+def _digest(domain: Domain, type_: bytes, words: Iterable[bytes]) -> Digest:
     struct = keccak(keccak(type_) + b"".join(words))
     return Digest(keccak(b"\x19\x01" + domain.separator + struct))
 

@@ -6,7 +6,7 @@ Numbers are never given to another rule; ``protocol/README.md`` says what each o
 
 from enum import Enum
 
-from sapo_protocol.errors import Reason
+from sapo_protocol.reasons import Reason
 
 
 class Rule(Enum):
