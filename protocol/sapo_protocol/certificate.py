@@ -1,7 +1,7 @@
 """The certificate: a node key and an account, each naming the other.
 
 The node signs the envelope (Ed25519), the account signs the binding (EIP-712).
-With one direction alone, somebody could claim a stranger's node or a stranger's account.
+With one direction alone, anyone could claim another's node or another's account.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _SIGNATURE = Bound(
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """Which account a node speaks for, and when; times are Unix seconds."""
+    """The account that a node speaks for, and for how long; times are Unix seconds."""
 
     node: NodeId
     account: Account
@@ -38,7 +38,7 @@ class Certificate:
         return self.not_before_seconds <= now_seconds < self.not_after_seconds
 
     def to_payload(self) -> bytes:
-        """The payload to seal."""
+        """Return the payload to seal."""
         return encode(
             {
                 0: bytes(self.node),
@@ -51,7 +51,7 @@ class Certificate:
 
 
 def parse_certificate(payload: bytes) -> Certificate:
-    """The certificate in a payload, its signatures not yet checked.
+    """Return the certificate in a payload, its signatures not yet checked.
 
     Raises:
         RemoteProtocolError: ``NOT_CANONICAL``, ``SCHEMA`` or ``OUT_OF_BOUNDS``.
@@ -72,7 +72,7 @@ def parse_certificate(payload: bytes) -> Certificate:
 
 
 def open_certificate(envelope: SignedEnvelope, domain: Domain) -> Certificate:
-    """The certificate of an envelope, both signatures checked (stage 5).
+    """Return the certificate of an envelope, both signatures checked (stage 5).
 
     Raises:
         RemoteProtocolError: a parsing reason, ``BAD_SIGNATURE`` (the node's) or
@@ -90,7 +90,7 @@ def open_certificate(envelope: SignedEnvelope, domain: Domain) -> Certificate:
 def issue_certificate(
     node_seed: bytes, account_secret: bytes, binding: NodeBinding, domain: Domain
 ) -> SignedEnvelope:
-    """A certificate signed in both directions."""
+    """Return a certificate signed in both directions."""
     signature = secp256k1.sign(account_secret, binding.digest(domain))
     account = secp256k1.account_of(account_secret)
     certificate = Certificate(

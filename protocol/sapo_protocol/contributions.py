@@ -45,7 +45,7 @@ class Tally:
     evidence_root: Digest
 
     def to_payload(self) -> bytes:
-        """The payload to seal."""
+        """Return the payload to seal."""
         entries = tuple((bytes(account), points) for account, points in self.points)
         return encode(
             {
@@ -69,7 +69,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What one auditor proposes to post, with the tallies behind it."""
+    """The shares that one auditor proposes to post, with the tallies that they were counted from."""
 
     node: NodeId
     account: Account
@@ -78,7 +78,7 @@ class Proposal:
     shares: Sequence[Share]
 
     def to_payload(self) -> bytes:
-        """The payload to seal."""
+        """Return the payload to seal."""
         shares = tuple((bytes(share.account), share.points, share.cumulative) for share in self.shares)
         return encode(
             {
@@ -91,7 +91,7 @@ class Proposal:
         )
 
     def root(self, content_id: ContentId) -> EpochRoot:
-        """The epoch root that this proposal, under its content id, stands for."""
+        """Return the epoch root that this proposal, under its content id, stands for."""
         return EpochRoot(
             epoch=self.epoch,
             base_root=merkle.root(list(_base_leaves(self.shares))),
@@ -115,7 +115,7 @@ class Approval:
     signature: bytes
 
     def to_payload(self) -> bytes:
-        """The payload to seal."""
+        """Return the payload to seal."""
         return encode(
             {
                 0: bytes(self.node),
@@ -128,19 +128,19 @@ class Approval:
 
 
 def cumulative_leaves(shares: Sequence[Share]) -> list[Digest]:
-    """The leaves of the cumulative tree."""
+    """Return the leaves of the cumulative tree."""
     return [merkle.leaf(share.account, share.cumulative) for share in shares]
 
 
 def _base_leaves(shares: Sequence[Share]) -> Iterator[Digest]:
-    """The leaves of the cumulative tree that the shares add to: nobody ever leaves it."""
+    """Yield the leaves of the cumulative tree that the shares add to; no account ever leaves it."""
     for share in shares:
         if share.cumulative > share.points:
             yield merkle.leaf(share.account, share.cumulative - share.points)
 
 
 def earned_points(tallies: Sequence[Tally], points_per_epoch: int) -> dict[Account, int]:
-    """What every account that a tally names has earned, whatever the epoch may grant: the clipped median.
+    """Return what every account named in a tally has earned, before the epoch's budget: the clipped median.
 
     The lower median of an even number is taken: half of the auditors cannot raise a count.
     An account that a tally does not name counts zero in it.
@@ -155,7 +155,7 @@ def earned_points(tallies: Sequence[Tally], points_per_epoch: int) -> dict[Accou
 def settle(
     tallies: Sequence[Tally], previous: Mapping[Account, int], *, points_per_epoch: int, epoch_budget: int
 ) -> tuple[Share, ...]:
-    """Every account's share, ascending by account: what it has earned, added to what it had.
+    """Return every account's share, ascending by account: what it has earned, added to what it had.
 
     Where all together have earned more than the budget, each one's points shrink by the same factor and
     are rounded down: whoever splits an account never has more than whoever does not, and may have less.
@@ -175,7 +175,7 @@ def settle(
 
 
 def parse_tally(payload: bytes) -> Tally:
-    """The tally in a payload.
+    """Return the tally in a payload.
 
     Raises:
         RemoteProtocolError: ``NOT_CANONICAL``, ``SCHEMA`` or ``OUT_OF_BOUNDS``.
@@ -190,7 +190,7 @@ def parse_tally(payload: bytes) -> Tally:
 
 
 def parse_proposal(payload: bytes) -> Proposal:
-    """The proposal in a payload.
+    """Return the proposal in a payload.
 
     Raises:
         RemoteProtocolError: ``NOT_CANONICAL``, ``SCHEMA`` or ``OUT_OF_BOUNDS``.
@@ -207,7 +207,7 @@ def parse_proposal(payload: bytes) -> Proposal:
 
 
 def parse_approval(payload: bytes) -> Approval:
-    """The approval in a payload.
+    """Return the approval in a payload.
 
     Raises:
         RemoteProtocolError: ``NOT_CANONICAL``, ``SCHEMA`` or ``OUT_OF_BOUNDS``.

@@ -7,8 +7,8 @@ The decoder refuses whatever the encoder would not have written, so ``encode(dec
 and one value has one content id.
 It allocates nothing before the bytes that were promised are known to be there, and it counts
 values: an empty map is one byte on the wire and sixty-four in memory.
-Objects of a known schema are read from the same place in the same pass without building what they
-are encoded as (``schema.Fields``).
+Objects with a schema are read by the same ``Reader`` in one pass, without building maps and arrays
+first (``schema.Fields``).
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ ARRAY: Final = 4
 MAP: Final = 5
 
 _SHORTEST: Final = {24: 24, 25: 1 << 8, 26: 1 << 16, 27: 1 << 32}
-"""The smallest argument that needs the bytes which a head says that it has, by the low bits of its first byte."""
+"""By the low bits of a head's first byte, the smallest argument that needs so many bytes."""
 
 
 def decode(data: bytes, most_values: int = MAX_VALUES) -> Value:

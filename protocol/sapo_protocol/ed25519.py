@@ -26,12 +26,12 @@ _Y_MASK: Final = (1 << 255) - 1
 
 
 def public_key(seed: bytes) -> NodeId:
-    """The node id of a 32-byte secret seed."""
+    """Return the node id of a 32-byte secret seed."""
     return NodeId(bindings.crypto_sign_seed_keypair(seed)[0])
 
 
 def sign(seed: bytes, message: bytes) -> bytes:
-    """The 64-byte signature of a message under a secret seed."""
+    """Return the 64-byte signature of a message under a secret seed."""
     secret = bindings.crypto_sign_seed_keypair(seed)[1]
     return bindings.crypto_sign(message, secret)[:SIGNATURE_BYTES]
 

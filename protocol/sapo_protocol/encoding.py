@@ -15,7 +15,7 @@ _MAP: Final = 5
 
 
 def encode(value: Value) -> bytes:
-    """The one encoding of a value.
+    """Return the one encoding of a value.
 
     Raises:
         LocalProtocolError: the value is of a kind or shape that no decoder takes.

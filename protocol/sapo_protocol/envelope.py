@@ -20,7 +20,7 @@ from sapo_protocol.schema import Bound, Fields, Schema
 
 
 class Kind(IntEnum):
-    """What a payload is; part of the signed tag."""
+    """The kind of a payload; part of the signed tag."""
 
     CERTIFICATE = 1
     ROLLOUT = 2
@@ -31,7 +31,7 @@ class Kind(IntEnum):
 
     @property
     def tag(self) -> bytes:
-        """The ASCII domain tag."""
+        """Return the ASCII domain tag."""
         return f"sapo/{PROTOCOL_VERSION}/{self.name.lower()}".encode()
 
 
@@ -55,7 +55,7 @@ class SignedEnvelope:
 
     @property
     def content_id(self) -> ContentId:
-        """The digest of what is signed; two signatures over one content have one id."""
+        """Return the digest of what is signed; two signatures over one content have one id."""
         if (known := self._content_id) is None:
             digest = sha256(_TAGS[self.kind] + self.swarm_id)
             digest.update(self.payload)  # not joined: a payload may be large, and is copied often enough
@@ -70,7 +70,7 @@ class SignedEnvelope:
         )
 
     def to_bytes(self) -> bytes:
-        """The bytes on the wire."""
+        """Return the bytes on the wire."""
         return encode(
             {
                 0: PROTOCOL_VERSION,
@@ -83,12 +83,12 @@ class SignedEnvelope:
 
 
 def signed_bytes(kind: Kind, swarm_id: SwarmId, payload: bytes) -> bytes:
-    """The bytes under signature and content id."""
+    """Return the bytes under signature and content id."""
     return _TAGS[kind] + swarm_id + payload
 
 
 def seal(kind: Kind, swarm_id: SwarmId, payload: bytes, seed: bytes) -> SignedEnvelope:
-    """A payload signed with a node's secret seed.
+    """Return an envelope around a payload, signed with a node's secret seed.
 
     Raises:
         LocalProtocolError: the envelope would be larger than the wire allows.
@@ -98,7 +98,7 @@ def seal(kind: Kind, swarm_id: SwarmId, payload: bytes, seed: bytes) -> SignedEn
 
 
 def enclose(kind: Kind, swarm_id: SwarmId, payload: bytes) -> SignedEnvelope:
-    """A payload that proves itself, under nobody's signature.
+    """Return an envelope around a payload that proves itself and that no node signs.
 
     Raises:
         LocalProtocolError: the envelope would be larger than the wire allows.
@@ -107,7 +107,7 @@ def enclose(kind: Kind, swarm_id: SwarmId, payload: bytes) -> SignedEnvelope:
 
 
 def parse_envelope(data: bytes, swarm_id: SwarmId) -> SignedEnvelope:
-    """The envelope in a message of this swarm (stages 0 to 2: size, encoding, version, swarm).
+    """Return the envelope in a message of this swarm (stages 0 to 2: size, encoding, version, swarm).
 
     Raises:
         RemoteProtocolError: ``OVERSIZE``, ``NOT_CANONICAL``, ``SCHEMA``, ``OUT_OF_BOUNDS``,
@@ -130,7 +130,7 @@ def parse_envelope(data: bytes, swarm_id: SwarmId) -> SignedEnvelope:
 
 
 def open_payload(envelope: SignedEnvelope, kind: Kind, rule: Rule = Rule.TOPIC_KIND) -> bytes:
-    """The payload, if the envelope is of the kind that its place carries (stage 2).
+    """Return the payload if the envelope is of the expected kind (stage 2).
 
     Raises:
         RemoteProtocolError: ``WRONG_KIND``.

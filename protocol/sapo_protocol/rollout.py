@@ -50,7 +50,7 @@ class Rollout:
     policy_tag: Digest | None = None
 
     def to_payload(self) -> bytes:
-        """The payload to seal.
+        """Return the payload to seal.
 
         Raises:
             LocalProtocolError: the rollout breaks a bound that every receiver enforces.
@@ -74,7 +74,7 @@ class Rollout:
 
 
 def parse_rollout(payload: bytes) -> Rollout:
-    """The rollout in a payload (stage 1: closed schema and bounds).
+    """Return the rollout in a payload (stage 1: closed schema and bounds).
 
     Raises:
         RemoteProtocolError: ``NOT_CANONICAL``, ``SCHEMA`` or ``OUT_OF_BOUNDS``.

@@ -123,7 +123,7 @@ class Rule(Enum):
 
     @property
     def stage(self) -> int:
-        """The stage of the pipeline that the rule belongs to, from 0 on."""
+        """Return the stage of the pipeline that the rule belongs to, from 0 on."""
         return int(self.number[1:].partition(".")[0])
 
     def __str__(self) -> str:

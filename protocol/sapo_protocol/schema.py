@@ -26,7 +26,7 @@ _FIELD_DEPTH = MAX_NESTING - 1
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """Which fields an object has, and the rules that say so. Keys count up from 0, the optional ones last.
+    """The fields of an object and the rules about them; keys count up from 0, the optional ones last.
 
     Attributes:
         keys: refuses a map with other keys.
@@ -172,7 +172,7 @@ class Fields(Reader):
         raise RemoteProtocolError(rule, detail)
 
     def _finish(self, pairs: int, last: int) -> None:
-        """Raise if one of the pairs that follow breaks a rule of the encoding, or the keys are not the schema's.
+        """Raise if a pair that follows breaks a rule of the encoding, or the keys are not the schema's.
 
         Args:
             pairs: how many there are.

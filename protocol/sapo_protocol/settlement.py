@@ -69,4 +69,6 @@ def is_settlement_of(
     before = [Share(account, 0, cumulative) for account, cumulative in previous.items()]
     if merkle.root(cumulative_leaves(before)) != last_root:
         return False
-    return settle(counted, previous, points_per_epoch=points_cap, epoch_budget=epoch_budget) == proposal.shares
+    return (
+        settle(counted, previous, points_per_epoch=points_cap, epoch_budget=epoch_budget) == proposal.shares
+    )

@@ -46,9 +46,7 @@ LAST_ROOT = merkle.root(cumulative_leaves([Share(account, 0, had) for account, h
 def settles(
     proposal: Proposal, tallies: dict[ContentId, Tally], last_root: Digest = LAST_ROOT, quorum: int = 2
 ) -> bool:
-    return is_settlement_of(
-        proposal, tallies, last_root, quorum=quorum, points_cap=CAP, epoch_budget=BUDGET
-    )
+    return is_settlement_of(proposal, tallies, last_root, quorum=quorum, points_cap=CAP, epoch_budget=BUDGET)
 
 
 def test_a_turn_is_open_in_its_first_half() -> None:
@@ -67,7 +65,7 @@ def test_the_grace_of_a_long_epoch_is_bounded() -> None:
 
 
 def test_a_proposal_by_the_rules_settles() -> None:
-    assert SHARES == (Share(A, 4, 9), Share(B, 7, 7), Share(C, 0, 2))  # 6 and 10 earned, 12 granted
+    assert (Share(A, 4, 9), Share(B, 7, 7), Share(C, 0, 2)) == SHARES  # 6 and 10 earned, 12 granted
     assert settles(PROPOSAL, TALLIES)
     assert settles(PROPOSAL, TALLIES, quorum=3)
     assert cumulative_points_of(PROPOSAL) == {A: 9, B: 7, C: 2}

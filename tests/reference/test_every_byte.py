@@ -1,4 +1,4 @@
-"""One pass by the schema against the reference's whole decoding: every byte of every object, changed in every way.
+"""One pass by the schema against the reference's whole decoding: every byte of every object, changed.
 
 The objects are small but have every field; what is accepted must also be written back as the same bytes.
 Inside a run of equal bytes, which is the middle of a string, a few other values stand for all.
@@ -79,12 +79,14 @@ READINGS = {
         Approval(**AUTHOR, proposal=IDS[0], signature=bytes(65)), parse_approval, objects.approval
     ),
 }
-INSERTED = bytes((0x00, 0x01, 0x17, 0x18, 0x1B, 0x1F, 0x40, 0x58, 0x60, 0x80, 0x98, 0xA0, 0xA1, 0xC0, 0xF6, 0xFF))
+INSERTED = bytes(
+    (0x00, 0x01, 0x17, 0x18, 0x1B, 0x1F, 0x40, 0x58, 0x60, 0x80, 0x98, 0xA0, 0xA1, 0xC0, 0xF6, 0xFF)
+)
 """Numbers, heads of every kind and of every length, tags, simple values and a break."""
 
 
 def changed(data: bytes) -> Iterator[bytes]:
-    """Yield the bytes with one of them set to every value, removed, or followed by another; and all beginnings."""
+    """Yield the bytes with one of them set to every value, removed or added, and every beginning of them."""
     for at in range(len(data)):
         yield data[:at]
         yield data[:at] + data[at + 1 :]

@@ -1,4 +1,4 @@
-"""Settlement from this node's store: what ``sapo_protocol.settlement`` recomputes, with the tallies looked up."""
+"""Settlement from this node's store: ``sapo_protocol.settlement`` with the tallies looked up."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def is_settlement(
     points_cap: int,
     epoch_budget: int,
 ) -> bool:
-    """Whether the stored tallies that a proposal names settle to its shares, on top of what the chain holds."""
+    """Whether the stored tallies that a proposal names settle to its shares, on top of the chain's root."""
     stored = ((id_, archive.tally(id_)) for id_ in proposal.tallies)
     return is_settlement_of(
         proposal,
