@@ -94,7 +94,7 @@ def open_proof(envelope: SignedEnvelope) -> EquivocationProof:
 
     Raises:
         RemoteProtocolError: a parsing reason; ``OUT_OF_BOUNDS`` where the two are one content, out of order
-            or of different places; ``BAD_SIGNATURE`` where somebody signed the proof itself.
+            or of different places; ``BAD_SIGNATURE`` where the proof itself is signed.
     """
     proof = _proof(*_contents(envelope))
     if envelope.signature != NO_SIGNATURE:

@@ -1,4 +1,4 @@
-"""What every third-party auditor must recompute: when whose proposal is due, and whether it settles.
+"""Rules that every third-party auditor recomputes: whose turn it is to propose, and what settles.
 
 Pure functions of parsed objects, so that a checker needs neither a node nor its database.
 """

@@ -1,4 +1,4 @@
-"""What third parties recompute: turns to propose, and whether a proposal is the settlement of its tallies."""
+"""Rules that third parties recompute: turns to propose, and whether a proposal settles its tallies."""
 
 from collections.abc import Callable
 from dataclasses import replace
