@@ -24,7 +24,6 @@ _SLOT = Bound(Rule.ROLLOUT_SLOT, most=2**32 - 1)
 _FAMILY = Bound(Rule.ROLLOUT_FAMILY, most=MAX_FAMILIES - 1)
 _COMPLETIONS = Bound(Rule.ROLLOUT_COMPLETIONS, least=1, most=MAX_COMPLETIONS)
 _COMPLETION = Bound(Rule.COMPLETION_SIZE, most=MAX_COMPLETION_BYTES)
-_GROUP = Bound(Rule.GROUP_SIZE, most=MAX_GROUP_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,8 @@ def parse_rollout(payload: bytes) -> Rollout:
 def _completions(fields: Fields) -> tuple[bytes, ...]:
     completions = fields.strings(5, _COMPLETIONS, _COMPLETION)
     joined = b"\n".join(completions)  # a line break neither continues a character nor begins one
-    fields.require(_GROUP, len(joined) - len(completions) + 1)
+    if (total := len(joined) - len(completions) + 1) > MAX_GROUP_BYTES:
+        fields.refuse(Rule.GROUP_SIZE, f"a group of {total} bytes")
     try:
         joined.decode()
     except UnicodeDecodeError:

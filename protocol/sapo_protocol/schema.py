@@ -195,9 +195,12 @@ class Fields(Reader):
             return self._uncommon_field(key)
         self._left -= 2
         self._key_read = key
-        self._at = at + 2
         first = data[at + 1]
         argument = first & 0x1F
+        if argument == 24 and at + 2 < len(data) and data[at + 2] > 23:
+            self._at = at + 3
+            return first >> 5, data[at + 2]
+        self._at = at + 2
         return first >> 5, argument if argument < 24 else self._argument(argument)
 
     def _uncommon_field(self, key: int) -> tuple[int, int]:

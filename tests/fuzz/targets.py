@@ -40,7 +40,7 @@ def _refusal(data: bytes) -> str | None:
 
 
 def messages(data: bytes) -> None:
-    """Check the bytes as a message and as a rollout's payload: the reference's verdict, and no other error."""
+    """Check the bytes as a message and as a rollout: the reference's verdict, and no other error."""
     outcome = outcome_of(pipeline(), data)
     assert outcome[0] != "crash", outcome
     assert outcome == reference_node().validate("rollouts", data, NOW_MS)

@@ -9,8 +9,6 @@ from fuzz.session import SESSION, Figures, play
 from fuzz.targets import TARGETS
 
 from sapo_protocol import ed25519, rollout
-from sapo_protocol.rules import Rule
-from sapo_protocol.schema import Bound
 from sapo_verification.admission.rollouts import Admission
 
 CORPUS = Path(__file__).parents[1] / "corpus"
@@ -49,7 +47,7 @@ def test_a_pipeline_without_signatures_is_caught(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_pipeline_that_reads_too_leniently_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rollout, "_GROUP", Bound(Rule.GROUP_SIZE, most=0))
+    monkeypatch.setattr(rollout, "MAX_GROUP_BYTES", 0)
     figures = Figures()
     play(3, 0, figures)
     assert figures.differences > 0
