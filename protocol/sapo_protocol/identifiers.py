@@ -4,8 +4,7 @@ from typing import ClassVar, Self
 
 from eth_hash.auto import keccak
 
-from sapo_protocol.errors import LocalProtocolError, RemoteProtocolError
-from sapo_protocol.rules import Rule
+from sapo_protocol.errors import LocalProtocolError
 
 
 class FixedBytes(bytes):
@@ -16,17 +15,6 @@ class FixedBytes(bytes):
     def __new__(cls, value: bytes) -> Self:
         if len(value) != cls.SIZE:
             raise LocalProtocolError(f"{cls.__name__} takes {cls.SIZE} bytes, not {len(value)}")
-        return bytes.__new__(cls, value)
-
-    @classmethod
-    def parse(cls, value: object, rule: Rule) -> Self:
-        """Return the value that came over the wire.
-
-        Raises:
-            RemoteProtocolError: it is not bytes of this type's length, as the rule demands.
-        """
-        if not isinstance(value, bytes) or len(value) != cls.SIZE:
-            raise RemoteProtocolError(rule, f"{cls.__name__} takes {cls.SIZE} bytes")
         return bytes.__new__(cls, value)
 
     @classmethod
