@@ -96,7 +96,7 @@ async def checking_rate(rollouts: int) -> CheckingRate:
 async def _jailed_seconds(harness: BenchHarness, admitted: Sequence[AdmittedRollout]) -> float:
     began = time.perf_counter()
     for rollout in admitted:
-        await harness.verifier.verify(rollout)
+        await harness.engine.verify(rollout)
     return time.perf_counter() - began
 
 
@@ -120,7 +120,7 @@ def _honest(harness: BenchHarness, author: BenchAuthor, count: int) -> list[Admi
             continue
         group = [answer.encode() if number % 2 else b"no idea" for number in range(GROUP)]
         message = harness.swarm.message(author, place, slot, group)
-        admitted.append(gate.judge(message, harness.swarm.now_seconds))
+        admitted.append(gate.admit(message, harness.swarm.now_seconds))
     return admitted
 
 
@@ -181,7 +181,7 @@ async def load_rate(seconds: float) -> LoadRate:
 
 async def _settled(harness: BenchHarness) -> None:
     """Wait until no audit of hostile messages is left that would disturb the calm measurement."""
-    while harness.audit.waiting:
+    while len(harness.engine.audits):
         await trio.sleep(TICK_SECONDS)
 
 
@@ -200,7 +200,7 @@ async def _measure(
         nursery.start_soon(_offer, harness, hostile, offered)
         began = time.perf_counter()
         for rollout in honest:
-            await harness.verifier.verify(rollout)
+            await harness.engine.verify(rollout)
             done += 1
             if time.perf_counter() - began > seconds:
                 break
@@ -234,5 +234,5 @@ async def _offer(harness: BenchHarness, messages: Iterator[bytes], offered: list
     for message in messages:
         due += len(HOSTILE) / HOSTILE_ANSWERS_PER_SECOND
         await trio.sleep(max(0.0, due - time.perf_counter()))
-        harness.gossip.judge_rollout(message, "a stranger")
+        harness.gossip.validate_rollout(message, "a stranger")
         offered[0] += 1

@@ -68,7 +68,7 @@ def peak(prepare: Callable[[], Judge], message: bytes) -> Peak:
 
 
 def _gate(swarm: BenchSwarm, author: BenchAuthor) -> Judge:
-    return partial(swarm.admission([author]).judge, now_seconds=swarm.now_seconds)
+    return partial(swarm.admission([author]).admit, now_seconds=swarm.now_seconds)
 
 
 def _proof_judge(swarm: BenchSwarm) -> Judge:

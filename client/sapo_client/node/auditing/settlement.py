@@ -19,16 +19,18 @@ from sapo_verification.admission.contribution_store import ContributionStore
 __all__ = ["cumulative_points", "grace_seconds", "is_settlement", "turn_to_propose"]
 
 
-def cumulative_points(archive: ContributionStore, last: EpochRoot | None) -> Mapping[Account, int] | None:
+def cumulative_points(
+    contributions: ContributionStore, last: EpochRoot | None
+) -> Mapping[Account, int] | None:
     """Return everybody's points as of the last final epoch, or None if this node missed its proposal."""
     if last is None:
         return {}
-    proposal = archive.proposal(ContentId(last.archive_digest))
+    proposal = contributions.proposal(ContentId(last.archive_digest))
     return cumulative_points_of(proposal) if proposal else None
 
 
 def is_settlement(
-    archive: ContributionStore,
+    contributions: ContributionStore,
     proposal: Proposal,
     last: EpochRoot | None,
     *,
@@ -37,7 +39,7 @@ def is_settlement(
     epoch_budget: int,
 ) -> bool:
     """Whether the stored tallies that a proposal names settle to its shares, on top of the chain's root."""
-    stored = ((id_, archive.tally(id_)) for id_ in proposal.tallies)
+    stored = ((id_, contributions.tally(id_)) for id_ in proposal.tallies)
     return is_settlement_of(
         proposal,
         {id_: tally for id_, tally in stored if tally is not None},
