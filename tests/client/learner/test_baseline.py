@@ -50,7 +50,7 @@ def test_own_groups_and_families_without_a_baseline_have_group_advantages():
 
 
 @given(st.floats(0.0, 1.0), st.lists(st.sampled_from([0.0, 1.0]), min_size=1, max_size=16))
-def test_advantages_are_bounded_and_do_not_depend_on_the_rest_of_the_group(
+def test_advantages_are_bounded_and_do_not_depend_on_the_neighbours(
     mean: float, rewards: list[float]
 ) -> None:
     baseline = FamilyBaseline(mean, MIN_SAMPLES)

@@ -51,7 +51,7 @@ def test_token_losses_equal_the_literal_ones(rows):
             assert float(losses[row, position]) == pytest.approx(expected, abs=1e-12)
 
 
-def test_the_ratio_is_capped_where_the_advantage_is_negative(rows):
+def test_the_cap_bounds_the_negative_side(rows):
     logprobs, old, advantages, _, _ = rows
     assert float(grpo.token_losses(logprobs, old, advantages)[1, 0]) == pytest.approx(0.7 * grpo.RATIO_CAP)
 
