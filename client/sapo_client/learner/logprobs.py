@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from sapo_client.learner.adapters import base_model
-from sapo_client.learner.cpu.fast_forward import Row, fast_logprobs, is_fast
+from sapo_client.learner.cpu.fast_forward import fast_logprobs, is_fast
+from sapo_client.learner.cpu.packing import Row
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

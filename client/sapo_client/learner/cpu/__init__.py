@@ -1,7 +1,8 @@
 """Fast path for small Llama-style models (Qwen2, Llama) in float32 on a CPU.
 
-``fast_decoder`` samples, ``fast_forward`` computes log-probabilities for training, ``fused_layers`` holds the
-layer weights that both use, ``linear`` calls oneDNN, ``allocator`` tunes glibc's malloc.
+``fast_decoder`` samples, ``fast_forward`` computes log-probabilities for training of what ``packing`` has
+laid out, ``fused_layers`` holds the layer weights that both use, ``linear`` calls oneDNN, ``allocator`` tunes
+glibc's malloc.
 
 Nothing outside this folder depends on it for correctness: other architectures and devices go through
 transformers, and the results are the same within rounding (``tests/client/learner/cpu``).

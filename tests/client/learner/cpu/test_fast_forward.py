@@ -82,8 +82,8 @@ def test_unsupported_models_are_not_fast(policies):
 
 def test_prompts_are_computed_once_and_padding_is_not(policies, monkeypatch):
     layouts = []
-    pack = fast_forward._pack
-    monkeypatch.setattr(fast_forward, "_pack", lambda *given: layouts.append(pack(*given)) or layouts[-1])
+    pack = fast_forward.pack
+    monkeypatch.setattr(fast_forward, "pack", lambda *given: layouts.append(pack(*given)) or layouts[-1])
     rows = [(PROMPTS[i % 2], text(3 + i, i)) for i in range(6)]
     fast_logprobs(policies["qwen2"].model, rows, 0, 1.0)
     [layout] = layouts
