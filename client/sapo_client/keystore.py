@@ -151,7 +151,7 @@ def create(
         account_key=_to_keystore(key, passphrase, cost),
     )
     write_exclusive(path, file.model_dump_json(indent=2).encode() + b"\n")
-    return Identity(seed, node_id, key, account, path)
+    return Identity(node_seed=seed, node_id=node_id, account_key=key, account=account, path=path)
 
 
 def read(path: Path) -> IdentityFile:
@@ -187,7 +187,13 @@ def load(path: Path, source: PassphraseSource) -> Identity:
         account = account_of(key)
     except ValueError as error:
         raise _damaged(path, "its account key lies outside the curve") from error
-    identity = Identity(seed, NodeId(bytes(SigningKey(seed).verify_key)), key, account, path)
+    identity = Identity(
+        node_seed=seed,
+        node_id=NodeId(bytes(SigningKey(seed).verify_key)),
+        account_key=key,
+        account=account,
+        path=path,
+    )
     if (identity.node_id.hex(), str(identity.account)) != (file.node_id, file.account):
         raise _damaged(path, "its public part does not belong to its keys")
     return identity

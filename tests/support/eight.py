@@ -21,6 +21,7 @@ from support import lying_auditor, weekday_server
 from sapo_client.account import epoch_audit
 from sapo_client.account.epoch_audit import Facts
 from sapo_client.config_layers import resolve
+from sapo_client.founding.defaults import LIMITS
 from sapo_client.keystore import Identity
 from sapo_client.ledger.contract import EpochLedgerContract, Token, Vault
 from sapo_client.ledger.history import History
@@ -29,7 +30,7 @@ from sapo_client.ledger.rpc import Rpc
 from sapo_client.observe.events import Event, read_events
 from sapo_client.testnet import bringup
 from sapo_client.testnet.bringup import Ground, Member
-from sapo_client.testnet.plan import LIMITS, Settings
+from sapo_client.testnet.plan import Settings
 from sapo_client.testnet.processes import ChildProcess, kill_group, spawn, stop, wait_until
 from sapo_protocol import merkle
 from sapo_protocol.eip712 import EpochRoot

@@ -86,7 +86,7 @@ async def _bond(books: LedgerSession, amount: int | None, consent: Consent) -> F
     if not await _is_auditor(books):
         raise _refusal(
             f"account {books.account} is no auditor of this swarm: a bond of it counts for nothing",
-            "auditors are named when a swarm is founded: sapo testnet deploy --auditor ADDRESS",
+            "auditors are named when a swarm is founded: sapo swarm deploy --auditor ADDRESS",
         )
     stake, needed = await ledger.stake(), await ledger.auditor_bond()
     if amount is None and stake.bonded >= needed:
@@ -102,7 +102,7 @@ async def _bond(books: LedgerSession, amount: int | None, consent: Consent) -> F
             "collect what was granted with `sapo ledger claim`, or have tokens sent to the account",
         )
     words = await _bond_words(books, wanted, stake)
-    return await _send(books, "bond", lambda: ledger.bond(wanted), words, consent)
+    return await _send(books, "bond", queue=lambda: ledger.bond(wanted), words=words, consent=consent)
 
 
 async def _bond_words(books: LedgerSession, amount: int, stake: Stake) -> list[Words]:
@@ -111,14 +111,18 @@ async def _bond_words(books: LedgerSession, amount: int, stake: Stake) -> list[W
     deposit = {"tokens": tokens, "bonded after it": show_tokens(stake.bonded + amount)}
     return [
         transaction_words(
-            "SapoToken.approve", books.signer, contracts.token, allowance, "the vault may take these tokens"
+            "SapoToken.approve",
+            books.signer,
+            contract=contracts.token,
+            fields=allowance,
+            follows="the vault may take these tokens",
         ),
         transaction_words(
             "StakeVault.deposit",
             books.signer,
-            contracts.vault,
-            deposit,
-            "they are the account's bond; whoever proves a signature of it false takes all of it away",
+            contract=contracts.vault,
+            fields=deposit,
+            follows="the account's bond: whoever proves one of its signatures false takes all of it",
         ),
     ]
 
@@ -147,8 +151,12 @@ async def _leave(books: LedgerSession, amount: int | None, consent: Consent) -> 
     if stake.exiting:
         follows += f"; the {show_tokens(stake.exiting)} that are exiting already wait anew with them"
     vault = (await ledger.contracts()).vault
-    words = transaction_words("StakeVault.requestExit", books.signer, vault, fields, follows)
-    return await _send(books, "exit", lambda: ledger.request_exit(wanted), [words], consent)
+    words = transaction_words(
+        "StakeVault.requestExit", books.signer, contract=vault, fields=fields, follows=follows
+    )
+    return await _send(
+        books, "exit", queue=lambda: ledger.request_exit(wanted), words=[words], consent=consent
+    )
 
 
 async def _withdraw(books: LedgerSession, consent: Consent) -> Facts:
@@ -167,9 +175,13 @@ async def _withdraw(books: LedgerSession, consent: Consent) -> Facts:
         )
     vault, fields = (await ledger.contracts()).vault, {"tokens": show_tokens(stake.exiting)}
     words = transaction_words(
-        "StakeVault.withdraw", books.signer, vault, fields, "the account holds these tokens again"
+        "StakeVault.withdraw",
+        books.signer,
+        contract=vault,
+        fields=fields,
+        follows="the account holds these tokens again",
     )
-    return await _send(books, "withdrawal", ledger.withdraw, [words], consent)
+    return await _send(books, "withdrawal", queue=ledger.withdraw, words=[words], consent=consent)
 
 
 async def _finish_earlier(books: LedgerSession, kind: str) -> Facts | None:

@@ -160,7 +160,13 @@ async def _claim(books: LedgerSession, consent: Consent) -> Facts:
     }
     follows = "everything is paid that is granted when it is sent"
     paying = (await books.ledger.contracts()).distributor
-    consent([transaction_words("RewardDistributor.claim", books.signer, paying, words, follows)])
+    consent(
+        [
+            transaction_words(
+                "RewardDistributor.claim", books.signer, contract=paying, fields=words, follows=follows
+            )
+        ]
+    )
 
     async def wish() -> None:  # an epoch that becomes final meanwhile makes the proof stale
         grant = await _grant(books)
@@ -199,7 +205,12 @@ async def _challenge(books: LedgerSession, epoch: int, consent: Consent) -> Fact
     verifier = (await books.ledger.contracts()).verifier
     follows = "whoever signed what it proves false loses its bond, half of it to this account"
     names = [f"FraudVerifier.{proof.FUNCTION}" for proof in proofs]
-    consent([transaction_words(name, books.signer, verifier, {"epoch": epoch}, follows) for name in names])
+    consent(
+        [
+            transaction_words(name, books.signer, contract=verifier, fields={"epoch": epoch}, follows=follows)
+            for name in names
+        ]
+    )
     before = await books.ledger.balance()
 
     async def wish() -> None:
@@ -237,7 +248,13 @@ async def _payout(books: LedgerSession, receiver: Account, consent: Consent) -> 
     function = "applyPayout" if is_announced else "setPayout"
     paying, words = (await books.ledger.contracts()).distributor, {"claims go to": str(receiver)}
     follows = "it counts at once if it is the first address or its delay is over, else in seven days"
-    consent([transaction_words(f"RewardDistributor.{function}", books.signer, paying, words, follows)])
+    consent(
+        [
+            transaction_words(
+                f"RewardDistributor.{function}", books.signer, contract=paying, fields=words, follows=follows
+            )
+        ]
+    )
 
     async def wish() -> None:
         if is_announced:

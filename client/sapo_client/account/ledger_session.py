@@ -182,7 +182,15 @@ def open_books(
     try:
         archive = ContributionStore(data.database, manifest.swarm_id)
         sends = opened is not None or locks.holder(data.lock) is None
-        yield LedgerSession(manifest, data, identity.node_id, identity.account, ledger, archive, sends)
+        yield LedgerSession(
+            manifest=manifest,
+            data=data,
+            node=identity.node_id,
+            account=identity.account,
+            ledger=ledger,
+            archive=archive,
+            sends=sends,
+        )
     finally:
         ledger.close()
 

@@ -70,20 +70,6 @@ def rotate(config: Config, old: Path, new: Path, consent: Consent) -> Facts:
     }
 
 
-def require_in_use(data: DataDir, identity: Identity) -> None:
-    """Nothing, unless the key was given up here.
-
-    Raises:
-        SapoError: it was (exit code 4).
-    """
-    if data.database.exists() and SigningDatabase(data.database).is_retired(identity.node_id):
-        raise SapoError(
-            f"the node key in {identity.path} was replaced and never signs again",
-            hint="join with the identity that `sapo keys rotate` made",
-            exit_code=ExitCode.KEYSTORE,
-        )
-
-
 def _successor(old: Identity, path: Path, source: PassphraseSource) -> Identity:
     """The new identity: made now, or the one of a rotation that was broken off."""
     file = keystore.read(old.path)

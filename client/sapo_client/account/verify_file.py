@@ -143,7 +143,9 @@ def _checker(manifest: Manifest, rollout: Rollout, data: DataDir) -> Iterator[Ve
         return
     yield VerificationStep("beacon", True, known.hex())
     require_same_suite(manifest)
-    task = assigned_task(manifest.swarm_id, known, rollout.account, rollout.family, rollout.slot)
+    task = assigned_task(
+        manifest.swarm_id, known, account=rollout.account, family=rollout.family, slot=rollout.slot
+    )
     try:
         checked = trio.run(_check, manifest, task, rollout.completions)
     except CheckFailed as error:

@@ -86,7 +86,9 @@ def _epochs(site: _Site) -> Iterator[EpochGas]:
     previous: Mapping[Account, int] = {}
     for epoch, (accounts, points) in enumerate(SWARMS):
         shares = _shares(epoch, accounts, points, previous)
-        root = Proposal(NodeId(bytes(32)), Account(bytes(20)), epoch, (), shares).root(_id(epoch))
+        root = Proposal(
+            node=NodeId(bytes(32)), account=Account(bytes(20)), epoch=epoch, tallies=(), shares=shares
+        ).root(_id(epoch))
         post, finalise = site.settle(root)
         leaves = cumulative_leaves(shares)
         claimant = epoch // 2  # one account claims among few, twice, and another one among many
@@ -111,7 +113,16 @@ def _shares(epoch: int, accounts: int, points: int, previous: Mapping[Account, i
     # Ascending names: whoever claimed among few keeps its place among many.
     names = [Account(number.to_bytes(4, "big") + bytes(15) + b"\x01") for number in range(accounts)]
     counted = tuple((name, points) for name in names)
-    tallies = [Tally(NodeId(bytes(32)), name, epoch, counted, _digest("evidence")) for name in names[:3]]
+    tallies = [
+        Tally(
+            node=NodeId(bytes(32)),
+            account=name,
+            epoch=epoch,
+            points=counted,
+            evidence_root=_digest("evidence"),
+        )
+        for name in names[:3]
+    ]
     return settle(tallies, previous, points_per_epoch=points, epoch_budget=accounts * points)
 
 

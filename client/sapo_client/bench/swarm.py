@@ -96,11 +96,20 @@ class BenchSwarm:
 
     def task(self, author: BenchAuthor, place: int, slot: int) -> Task:
         """The task that an author's slot holds."""
-        return assigned_task(self.manifest.swarm_id, self.beacon, author.account, place, slot)
+        return assigned_task(
+            self.manifest.swarm_id, self.beacon, account=author.account, family=place, slot=slot
+        )
 
     def message(self, author: BenchAuthor, place: int, slot: int, completions: Sequence[bytes]) -> bytes:
         """A sealed rollout as it goes over the wire."""
-        rollout = Rollout(author.node, author.account, 0, slot, place, tuple(completions))
+        rollout = Rollout(
+            node=author.node,
+            account=author.account,
+            epoch=0,
+            slot=slot,
+            family=place,
+            completions=tuple(completions),
+        )
         return seal(Kind.ROLLOUT, self.manifest.swarm_id, rollout.to_payload(), author.seed).to_bytes()
 
 

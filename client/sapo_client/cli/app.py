@@ -23,6 +23,7 @@ from sapo_client.cli import (
     keys,
     lab,
     ledger,
+    swarm,
     testnet,
     verify,
 )
@@ -66,7 +67,7 @@ def root(
 
 for module in (init, join, inspect, verify, doctor):
     module.register(app)
-for group in (keys, config, ledger, export, testnet, lab, bench):
+for group in (keys, config, ledger, export, swarm, testnet, lab, bench):
     app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
 
 

@@ -70,7 +70,9 @@ def train(
     from sapo_client.paths import APPLICATION
 
     folder = environments or Path(platformdirs.user_cache_dir(APPLICATION)) / "bench"
-    load = Load(steps, rounds, informative, bfloat16, device, shape)
+    load = Load(
+        steps=steps, rounds=rounds, informative=informative, bfloat16=bfloat16, device=device, shape=shape
+    )
     names = ("trl,genrl" if load.is_for_peers else "") if peers is None else peers
     chosen = [peer for peer in names.split(",") if peer]
     costs = train_costs(chosen, load, folder.resolve(), common.output.note)

@@ -89,7 +89,7 @@ def economy(
     from sapo_client.lab.economy import STRATEGIES, EconomyWorld, Prices, Rules, compare
 
     rules, prices, world = Rules(), Prices(point, million_gas), EconomyWorld(honest, epochs)
-    rows = compare(STRATEGIES, rules, prices, world, seed)
+    rows = compare(STRATEGIES, rules=rules, prices=prices, world=world, seed=seed)
     document = {
         "format": "sapo/lab/economy/1",
         "seed": seed,

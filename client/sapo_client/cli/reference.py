@@ -60,6 +60,8 @@ def _commands(group: Any, parent: Any, path: str) -> Iterator[tuple[str, str]]:
     context = _context(group, parent, path)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
+        if command.hidden:
+            continue
         yield f"{path} {name}", _help_block(command, context, name)
         if hasattr(command, "list_commands"):
             yield from _commands(command, parent, f"{path} {name}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sapo_client.cli import founding
+from sapo_client.cli import swarm
 from sapo_client.cli.options import Common, command
 from sapo_client.cli.render import Grid
 from sapo_client.errors import ExitCode, SapoError
@@ -21,7 +21,7 @@ app = typer.Typer(
     help="Run a whole swarm on this machine: chain, contracts, nodes, attackers.",
 )
 
-founding.register(app)
+swarm.register_deprecated(app, "testnet")
 
 LOG_COLUMNS = 160  # a file has no edge, and tables must not break in it
 
@@ -62,10 +62,10 @@ def up(
     paid, every attack was refused for its reason, and no answer created a file. Exit 7: not so; the report
     names what failed.
     """
-    from sapo_client.testnet import plan
+    from sapo_client.founding.defaults import AUDITORS
     from sapo_client.testnet.plan import Settings
 
-    auditing = min(plan.AUDITORS, nodes) if auditors is None else auditors
+    auditing = min(AUDITORS, nodes) if auditors is None else auditors
     _require_at_most("auditors", auditing, nodes, "nodes")
     _require_at_most("quorum", quorum or 1, auditing, "auditors")
     settings = Settings(

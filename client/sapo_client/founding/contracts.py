@@ -89,10 +89,10 @@ def deploy(rpc_urls: Sequence[str], deployer: LocalAccount | Deployer, plan: Led
     ledger = EpochLedgerContract(rpc, _create(rpc, deployer, "EpochLedger", _terms(plan, token.address)))
     faucet = Faucet(rpc, _create_faucet(rpc, deployer, plan, token.address))
     distributor, verifier, vault = ledger.distributor(), ledger.verifier(), ledger.vault()
-    _require_code(token, registry, ledger, faucet, distributor, verifier, vault)
+    _require_code((token, registry, ledger, faucet, distributor, verifier, vault))
     deployer.send(rpc, tx.Call(token.address, token.transfer(distributor.address, plan.reward_tokens)))
     deployer.send(rpc, tx.Call(token.address, token.transfer(faucet.address, plan.faucet_tokens)))
-    bonds = _bond_auditors(rpc, deployer, plan, token, vault)
+    bonds = _bond_auditors(rpc, deployer, plan=plan, token=token, vault=vault)
     if token.balance(holder) != plan.supply_tokens - plan.reward_tokens - plan.faucet_tokens - bonds:
         raise LedgerError("the token does not add up after the deployment", hint="deploy to a fresh chain")
     return Deployment(
@@ -173,7 +173,7 @@ def _create(rpc: Rpc, deployer: Deployer, name: str, *arguments: object, value_w
     return receipt.created
 
 
-def _require_code(*contracts: Contract) -> None:
+def _require_code(contracts: Sequence[Contract]) -> None:
     for contract in contracts:
         if not contract.is_deployed():
             raise LedgerError(

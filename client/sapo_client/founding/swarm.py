@@ -20,12 +20,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sapo_client import locks
 from sapo_client.errors import ExitCode, SapoError
-from sapo_client.founding import contracts
+from sapo_client.founding import contracts, defaults
 from sapo_client.founding.deployer import Deployer
 from sapo_client.founding.quote import Quote, quote, test_chain_id
 from sapo_client.ledger.outbox import EntryState, Outbox
 from sapo_client.ledger.rpc import Rpc
-from sapo_client.testnet import plan
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
@@ -138,7 +137,7 @@ class Founding:
             genesis_seconds=wanted.genesis_seconds,
             epoch_seconds=wanted.epoch_seconds,
             suite=suite,
-            limits=plan.LIMITS,
+            limits=defaults.LIMITS,
         )
 
     @contextmanager
@@ -179,9 +178,9 @@ class Founding:
             quorum=wish.quorum,
             genesis_seconds=genesis_seconds,
             epoch_seconds=wish.epoch_seconds,
-            challenge_seconds=plan.challenge_seconds(wish.epoch_seconds),
-            epoch_budget_points=plan.EPOCH_BUDGET_POINTS,
-            points_cap=plan.LIMITS.points_per_epoch,
+            challenge_seconds=defaults.challenge_seconds(wish.epoch_seconds),
+            epoch_budget_points=defaults.EPOCH_BUDGET_POINTS,
+            points_cap=defaults.LIMITS.points_per_epoch,
             faucet_wei=round(wish.faucet_coins * _COIN),
             wei_per_drip=round(wish.coins_per_drip * _COIN),
         )
@@ -199,7 +198,7 @@ def faucet_of(folder: Path) -> Account:
     except (OSError, ValueError, KeyError, LocalProtocolError) as error:
         raise SapoError(
             f"no swarm was founded in {folder}: {path.name} is missing or damaged",
-            hint="name the folder that `sapo testnet deploy` was given",
+            hint="name the folder that `sapo swarm deploy` was given",
             exit_code=ExitCode.CONFIG,
         ) from error
 

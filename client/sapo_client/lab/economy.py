@@ -19,7 +19,7 @@ from enum import Enum
 from hashlib import sha256
 from typing import Final
 
-from sapo_client.testnet import plan
+from sapo_client.founding import defaults
 from sapo_protocol.contributions import Proposal, Share, Tally, settle
 from sapo_protocol.identifiers import Account, ContentId, Digest, NodeId
 from sapo_verification.payable import capped_points
@@ -34,10 +34,10 @@ class Rules:
         claim_gas: likewise; everybody claims once, at the end.
     """
 
-    slots_per_epoch: int = plan.LIMITS.slots_per_epoch
-    points_per_epoch: int = plan.LIMITS.points_per_epoch
-    epoch_budget_points: int = plan.EPOCH_BUDGET_POINTS
-    auditors: int = plan.AUDITORS
+    slots_per_epoch: int = defaults.LIMITS.slots_per_epoch
+    points_per_epoch: int = defaults.LIMITS.points_per_epoch
+    epoch_budget_points: int = defaults.EPOCH_BUDGET_POINTS
+    auditors: int = defaults.AUDITORS
     register_gas: int = 120_000
     claim_gas: int = 100_000
 
@@ -192,7 +192,9 @@ def compare(
     rows = []
     for strategy in strategies:
         fair = replace(HONEST, auditors=strategy.auditors)
-        honest, outcome = (play(one, rules, prices, world, seed) for one in (fair, strategy))
+        honest, outcome = (
+            play(one, rules, prices=prices, world=world, seed=seed) for one in (fair, strategy)
+        )
         gap = outcome.profit_per_cost - honest.profit_per_cost
         rows.append(EconomyRow(outcome, gap, 1 - outcome.others / honest.others))
     return rows
@@ -213,12 +215,21 @@ def play(
     points = sum(cumulative.get(account, 0) for account in game.accounts)
     cost = _cost(strategy, rules, prices, world, claims=sum(a in cumulative for a in game.accounts))
     others = sum(cumulative.values()) - points
-    return StrategyOutcome(strategy, points, cost, points * prices.point - cost, others, posted)
+    return StrategyOutcome(
+        strategy=strategy,
+        points=points,
+        cost=cost,
+        profit=points * prices.point - cost,
+        others=others,
+        posted=posted,
+    )
 
 
 def _total(epoch: int, shares: tuple[Share, ...]) -> int:
     """What the root of the settlement tells the chain that it grants."""
-    nobody = Proposal(NodeId(bytes(32)), Account(bytes(20)), epoch, (), shares)
+    nobody = Proposal(
+        node=NodeId(bytes(32)), account=Account(bytes(20)), epoch=epoch, tallies=(), shares=shares
+    )
     return nobody.root(ContentId(bytes(32))).total
 
 
@@ -260,7 +271,13 @@ class _Game:
         points = capped_points(heard, heard, self._rules.points_per_epoch)
         if auditor < self._strategy.liars:
             points = tuple(self._lie(points))
-        return Tally(NodeId(bytes(32)), _account(f"auditor {auditor}"), epoch, points, Digest(bytes(32)))
+        return Tally(
+            node=NodeId(bytes(32)),
+            account=_account(f"auditor {auditor}"),
+            epoch=epoch,
+            points=points,
+            evidence_root=Digest(bytes(32)),
+        )
 
     def _lie(self, points: tuple[tuple[Account, int], ...]) -> Iterator[tuple[Account, int]]:
         for account, count in points:

@@ -67,10 +67,23 @@ class Recipe:
     start: str | None = None
 
 
-FROM_NOTHING: Final = Recipe(FAMILIES, 2200, Authors(chatty=0.45, guesser=0.20), 0.15, 2e-3)
+FROM_NOTHING: Final = Recipe(
+    families=FAMILIES,
+    steps=2200,
+    authors=Authors(chatty=0.45, guesser=0.20),
+    mixed_share=0.15,
+    peak_learning_rate=2e-3,
+)
 """The bundled policy's."""
 
-FROM_A_POLICY: Final = Recipe(NANO_DEFAULT, 200, Authors(chatty=0.97, guesser=0.025), 1.0, 1e-3, "bundled")
+FROM_A_POLICY: Final = Recipe(
+    families=NANO_DEFAULT,
+    steps=200,
+    authors=Authors(chatty=0.97, guesser=0.025),
+    mixed_share=1.0,
+    peak_learning_rate=1e-3,
+    start="bundled",
+)
 """A start at which most groups have no advantage (docs/results.md)."""
 
 

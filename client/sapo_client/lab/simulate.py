@@ -60,9 +60,14 @@ async def _simulate(run: Run, manifest: Manifest, folder: Path, progress: Progre
     weather = Weather(min_latency_seconds=LATENCY_SECONDS, max_latency_seconds=LATENCY_SECONDS)
     begin = manifest.genesis_seconds - trio.current_time()
     world = LabWorld(
-        run, manifest, MemoryHub(run.seed, weather), LocalChecker(manifest.suite.families),
-        lambda: begin + trio.current_time(), _fresh(folder / "events"), bugs.append,
-    )  # fmt: skip
+        run=run,
+        manifest=manifest,
+        hub=MemoryHub(run.seed, weather),
+        checker=LocalChecker(manifest.suite.families),
+        clock=lambda: begin + trio.current_time(),
+        folder=_fresh(folder / "events"),
+        say_bug=bugs.append,
+    )
     rows: list[CurvePoint] = []
     agents = _agents(world, folder, partial(_collect, rows, run.plan.agents, progress))
     async with trio.open_nursery() as nursery:
@@ -87,7 +92,14 @@ def _agents(world: LabWorld, folder: Path, tell: Callable[[CurvePoint], None]) -
     for number in range(world.run.plan.agents):
         home = folder / f"agent-{number}"
         service = Service(settings_of(world.run, number, home))
-        learner = LocalLearner(world.run, number, service, Journal(home / "journal.jsonl"), held_out, tell)
+        learner = LocalLearner(
+            run=world.run,
+            agent=number,
+            service=service,
+            journal=Journal(home / "journal.jsonl"),
+            held_out=held_out,
+            tell=tell,
+        )
         agents.append(Agent(world, number, learner, tuple(agent.address for agent in agents)))
     return agents
 

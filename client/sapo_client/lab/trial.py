@@ -185,7 +185,16 @@ def run(plan: TrialPlan) -> Iterator[Round]:
         wanted = number == 1 or number % plan.evaluate_every == 0
         by_family = _held_out(agents, held_out) if wanted else {}
         mean = sum(by_family.values()) / len(by_family) if by_family else None
-        yield Round(number, local, batch, mean, by_family, entropy, skipped, seconds)
+        yield Round(
+            number=number,
+            local=local,
+            batch=batch,
+            held_out=mean,
+            by_family=by_family,
+            entropy=entropy,
+            skipped=skipped,
+            seconds=seconds,
+        )
 
 
 def reward(family: Family, item: Item, text: str) -> float:

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 import trio
 
 from sapo_client import locks
-from sapo_client.account.rotation import require_in_use
 from sapo_client.config import Config
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.key_status import require_in_use
 from sapo_client.keystore import Identity
 from sapo_client.learner.backend import LearnerCrashed
 from sapo_client.ledger.fees import GWEI

@@ -285,7 +285,9 @@ def _parse(arguments: Sequence[str] | None) -> Campaign:
     given = parser.parse_args(arguments)
     home = AttackerHome(given.home.name, given.home)
     manifest = manifest_from_json(given.manifest.read_text(encoding="utf-8"))
-    return Campaign(home, manifest, tuple(given.target), given.seed, given.offset)
+    return Campaign(
+        home=home, manifest=manifest, targets=tuple(given.target), seed=given.seed, offset=given.offset
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

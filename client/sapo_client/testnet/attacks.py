@@ -271,7 +271,13 @@ def false_tally(shop: Workshop) -> Sequence[Message]:
     if shop.epoch == 0:
         return []
     key, shares = shop.key, ((shop.key.account, 1_000_000),)
-    tally = Tally(key.node, key.account, shop.epoch - 1, shares, Digest(shop.rng.randbytes(32)))
+    tally = Tally(
+        node=key.node,
+        account=key.account,
+        epoch=shop.epoch - 1,
+        points=shares,
+        evidence_root=Digest(shop.rng.randbytes(32)),
+    )
     envelope = seal(Kind.TALLY, shop.manifest.swarm_id, tally.to_payload(), key.seed)
     topic = contributions_topic(shop.manifest.swarm_id)
     return [Message(topic, envelope.to_bytes(), envelope.content_id)]

@@ -63,7 +63,13 @@ def read_sent(path: Path) -> list[Sent]:
         except ValueError:
             continue
         sent.append(
-            Sent(entry["kind"], entry["message"], entry["content_id"], entry["bait"], entry["peer_id"])
+            Sent(
+                kind=entry["kind"],
+                message=entry["message"],
+                content_id=entry["content_id"],
+                bait=entry["bait"],
+                peer_id=entry["peer_id"],
+            )
         )
     return sent
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from sapo_client import keystore
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.founding import defaults
 from sapo_client.keystore import Identity
 from sapo_client.ledger.chain import DEFAULT_CHAIN_ID, ENDPOINT_FILE
 from sapo_client.swarm.peer_id import peer_id_from_key
@@ -108,13 +109,6 @@ def start_chain(layout: Layout, *, tied: bool) -> tuple[ChildProcess, str, Ident
     return chain, endpoint.read_text().strip(), deployer
 
 
-def nano_suite() -> Suite:
-    """The tasks that a policy of a million parameters can learn within minutes."""
-    from sapo_verification.suites import catalogue
-
-    return catalogue.suite("nano", catalogue.NANO_DEFAULT)
-
-
 def found(
     settings: Settings,
     layout: Layout,
@@ -135,9 +129,9 @@ def found(
         quorum=settings.quorum or len(auditors) // 2 + 1,
         genesis_seconds=genesis_seconds,
         epoch_seconds=settings.epoch_seconds,
-        challenge_seconds=plan.challenge_seconds(settings.epoch_seconds),
-        epoch_budget_points=plan.EPOCH_BUDGET_POINTS,
-        points_cap=plan.LIMITS.points_per_epoch,
+        challenge_seconds=defaults.challenge_seconds(settings.epoch_seconds),
+        epoch_budget_points=defaults.EPOCH_BUDGET_POINTS,
+        points_cap=defaults.LIMITS.points_per_epoch,
     )
     deployment = deploy([rpc_url], EthAccount.from_key(deployer.account_key), contracts)
     manifest = Manifest(
@@ -150,7 +144,7 @@ def found(
         genesis_seconds=genesis_seconds,
         epoch_seconds=settings.epoch_seconds,
         suite=suite,
-        limits=plan.LIMITS,
+        limits=defaults.LIMITS,
     )
     layout.manifest.write_text(manifest_to_json(manifest), encoding="utf-8")
     return Ground(rpc_url, manifest, members, deployment)

@@ -128,4 +128,10 @@ def _tally(story: Story, epoch: int) -> Tally:
     counted = {Account.from_hex(account): points for account, points in story.tallies[epoch].items()}
     nobody = NodeId(bytes(32))
     account = Account.from_hex(story.account)
-    return Tally(nobody, account, epoch, tuple(sorted(counted.items())), Digest(bytes(32)))
+    return Tally(
+        node=nobody,
+        account=account,
+        epoch=epoch,
+        points=tuple(sorted(counted.items())),
+        evidence_root=Digest(bytes(32)),
+    )

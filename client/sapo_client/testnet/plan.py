@@ -13,35 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from sapo_client.founding.defaults import AUDITORS
 from sapo_client.paths import DataDir
-from sapo_protocol.manifest import Limits
 
 NODE_NAMES: Final = (
     "ada", "bo", "cleo", "dov", "eli", "fay", "gus", "hana", "ivo", "june",
     "kofi", "lena", "milo", "nia", "otto", "pia", "quin", "rosa", "sam", "tess",
 )  # fmt: skip
 ATTACKER_NAMES: Final = ("mallory", "eve", "trudy", "oscar", "sybil", "craig", "judas", "chuck")
-
-AUDITORS: Final = 3
-"""A majority of two then outvotes one auditor that lies or is down."""
-
-MAX_NODES: Final = 64
-"""Each node is a Python process with its own policy: about 700 MiB and a share of a core."""
-
-MAX_ATTACKERS: Final = 8
-
-LIMITS: Final = Limits(slots_per_epoch=1024, max_completions=8, points_per_epoch=512)
-"""More slots than a small policy fills in a short epoch: a testnet is not about waiting for quota."""
-
-EPOCH_BUDGET_POINTS: Final = LIMITS.points_per_epoch * MAX_NODES
-"""Every node may earn its cap."""
-
-CHALLENGE_SHARE: Final = 0.1
-"""Part of an epoch in which a posting can be challenged: every watcher looks each second."""
-
-MIN_NODES: Final = 2
-MIN_EPOCHS: Final = 2
-"""Nodes are born during epoch 0, so the first epoch that counts as whole is the second."""
 
 LEAD_SECONDS: Final = 15
 """From the choice of a genesis time to that moment: contracts are deployed and nodes started in between."""
@@ -174,8 +153,3 @@ def names(base: tuple[str, ...], count: int) -> tuple[str, ...]:
     """Friendly names, always the same ones; a number is added when they run out."""
     rounds = range(1, count // len(base) + 2)
     return tuple(name if turn == 1 else f"{name}-{turn}" for turn in rounds for name in base)[:count]
-
-
-def challenge_seconds(epoch_seconds: int) -> int:
-    """How long a posting can be challenged."""
-    return max(1, round(CHALLENGE_SHARE * epoch_seconds))

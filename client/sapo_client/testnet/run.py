@@ -15,6 +15,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.founding import defaults
 from sapo_client.testnet import bringup, plan, report, state
 from sapo_client.testnet.attacks import ATTACKS, marker
 from sapo_client.testnet.battle import attack_rows, created_files, read_sent
@@ -111,9 +112,11 @@ class Testnet:
         members = bringup.create_members(layout, settings.nodes, settings.auditors)
         villains = bringup.create_attackers(layout, settings.attackers)
         self._begin("deriving the tasks of the suite")
-        suite = bringup.nano_suite()
+        suite = defaults.nano_suite()
         self._begin("deploying the contracts")
-        self.ground = bringup.found(settings, layout, suite, rpc_url, deployer, members)
+        self.ground = bringup.found(
+            settings, layout, suite=suite, rpc_url=rpc_url, deployer=deployer, members=members
+        )
         self.chain_view = ChainView(rpc_url, self.ground.manifest)
         bringup.fund(self.ground, deployer, [member.identity for member in members])
         bringup.write_settings(settings, layout, self.ground)
@@ -287,7 +290,15 @@ class Testnet:
         self._say(f"claiming {best.name}'s reward")
         error = _run(argv)
         after = self.chain_view.paid(member.identity.account)
-        return Claim(best.name, best.account, before[0], after[0], before[1], after[1], error)
+        return Claim(
+            name=best.name,
+            account=best.account,
+            points_before=before[0],
+            points_after=after[0],
+            tokens_before=before[1],
+            tokens_after=after[1],
+            error=error,
+        )
 
 
 def _total_points(rows: Sequence[EpochRow]) -> Counter[str]:

@@ -77,17 +77,32 @@ def life(entry: ProcessEntry, layout: Layout) -> Life:
         words = f"pid {entry.pid}"
     else:
         words = "started again" if node and is_up(node.data.root) else "down"
-    return Life(entry.name, entry.role, words, step if isinstance(step, int) else None, " ".join(entry.argv))
+    return Life(
+        name=entry.name,
+        role=entry.role,
+        state=words,
+        step=step if isinstance(step, int) else None,
+        command=" ".join(entry.argv),
+    )
 
 
 def entry_of(child: ChildProcess, role: Role) -> ProcessEntry:
     """A child as an entry."""
-    return ProcessEntry(child.name, role, child.pid, started_at(child.pid), child.argv, str(child.log))
+    return ProcessEntry(
+        name=child.name,
+        role=role,
+        pid=child.pid,
+        started=started_at(child.pid),
+        argv=child.argv,
+        log=str(child.log),
+    )
 
 
 def own_entry() -> ProcessEntry:
     """This process, which drives the testnet."""
-    return ProcessEntry("testnet", "testnet", os.getpid(), started_at(os.getpid()), (), "")
+    return ProcessEntry(
+        name="testnet", role="testnet", pid=os.getpid(), started=started_at(os.getpid()), argv=(), log=""
+    )
 
 
 def keep(layout: Layout, state: TestnetState) -> None:

@@ -63,7 +63,9 @@ class Desk:
     def tally(self, person: Funded, alice: int, bob: int) -> tuple[ContentId, Tally]:
         """An auditor's count."""
         points = tuple(sorted(((ALICE, alice), (BOB, bob))))
-        tally = Tally(person.node, person.account, EPOCH, points, EVIDENCE)
+        tally = Tally(
+            node=person.node, account=person.account, epoch=EPOCH, points=points, evidence_root=EVIDENCE
+        )
         return self.hear(person, tally), tally
 
     def post(
@@ -77,7 +79,9 @@ class Desk:
         proposer = AUDITORS[0]
         settled = settle([tally for _, tally in taken], {}, points_per_epoch=CAP, epoch_budget=budget)
         ids = tuple(sorted(id_ for id_, _ in taken))
-        proposal = Proposal(proposer.node, proposer.account, EPOCH, ids, shares or settled)
+        proposal = Proposal(
+            node=proposer.node, account=proposer.account, epoch=EPOCH, tallies=ids, shares=shares or settled
+        )
         content_id = self.hear(proposer, proposal)
         contracts = self.world.contracts
         root = proposal.root(content_id)

@@ -11,9 +11,10 @@ from support.ledger import address, keys
 
 from sapo_client import keystore, locks
 from sapo_client.account import ledger_commands
-from sapo_client.account.rotation import require_in_use, rotate
+from sapo_client.account.rotation import rotate
 from sapo_client.config import Config, LedgerConfig
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.key_status import require_in_use
 from sapo_client.keystore import Identity
 from sapo_client.node.runtime.statements import Words
 from sapo_client.passphrase import PassphraseSource
@@ -49,7 +50,9 @@ def data(world: World, tmp_path: Path) -> DataDir:
     """The data directory of a node that has signed before."""
     made = DataDir(tmp_path / "data").create()
     made.manifest.write_text(manifest_to_json(world.manifest), encoding="utf-8")
-    SigningDatabase(made.database).take_slots(world.manifest.swarm_id, HERE, 5, 4, 100)
+    SigningDatabase(made.database).take_slots(
+        world.manifest.swarm_id, HERE, epoch=5, count=4, slots_per_epoch=100
+    )
     return made
 
 
@@ -105,7 +108,9 @@ def test_the_old_key_never_signs_again_and_the_new_one_goes_on_above_it(
     assert refusal.value.exit_code == ExitCode.KEYSTORE
     require_in_use(data, new)
     signing = SigningDatabase(data.database)
-    assert signing.take_slots(world.manifest.swarm_id, new.account, 5, 2, 100) == range(4, 6)
+    assert signing.take_slots(
+        world.manifest.swarm_id, new.account, epoch=5, count=2, slots_per_epoch=100
+    ) == range(4, 6)
     book = CertificateBook(world.manifest, data.database)
     assert book.restore(time.time()) == 1
     assert book.accounts_of(new.node_id) == (new.account,)

@@ -11,13 +11,13 @@ from support.ledger import AUDITORS, DEPLOYER, STRANGER, ServedChain, address
 
 from sapo_client.errors import SapoError
 from sapo_client.founding.contracts import fund
+from sapo_client.founding.defaults import LIMITS
 from sapo_client.founding.quote import Quote, QuotedTransaction, coins, require_coins
 from sapo_client.founding.swarm import Founding, SwarmTerms, faucet_of, safe_quorum
 from sapo_client.ledger import transactions as tx
 from sapo_client.ledger.contract import EpochLedgerContract, Token
 from sapo_client.ledger.errors import LedgerError, LedgerUnavailable
 from sapo_client.ledger.outbox import Outbox
-from sapo_client.testnet import plan
 from sapo_protocol.identifiers import Account, Digest
 from sapo_protocol.manifest_file import manifest_from_json
 from sapo_protocol.suite import Suite
@@ -73,7 +73,7 @@ def test_the_manifest_names_what_lies_on_the_chain(chain: ServedChain, tmp_path:
     assert (manifest.name, manifest.bootstrap, manifest.limits) == (
         "here",
         WISH.bootstrap,
-        plan.LIMITS,
+        LIMITS,
     )
 
 

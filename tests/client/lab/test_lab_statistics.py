@@ -29,7 +29,20 @@ from sapo_client.lab.store import Curve, ExperimentStore
 
 
 def row(number: int, agent: int, reward: float, held_out: dict[str, float] | None = None) -> CurvePoint:
-    return CurvePoint(number, agent, reward + 0.25, reward, 0.5, 2, 10, 8, 1.0, 0.5, held_out, held_out)
+    return CurvePoint(
+        round=number,
+        agent=agent,
+        batch=reward + 0.25,
+        local=reward,
+        informative=0.5,
+        external=2,
+        generated_tokens=10,
+        trained_tokens=8,
+        entropy=1.0,
+        seconds=0.5,
+        held_out=held_out,
+        greedy=held_out,
+    )
 
 
 def rows(start: float, rise: float) -> tuple[CurvePoint, ...]:
@@ -51,9 +64,42 @@ def curve(arm: str, seed: int, start: float, rise: float) -> Curve:
 
 def test_points_are_means_and_sums() -> None:
     assert points_of(rows(0.25, 0.125)) == [
-        Point(1, 0.5, 0.25, 0.5, 2, 10, 0.5, 0.125, 0.125, 2),
-        Point(2, 0.625, 0.375, 0.5, 2, 20, 1.0, None, None, 2),
-        Point(3, 0.75, 0.5, 0.5, 2, 30, 1.5, 0.4375, 0.4375, 2),
+        Point(
+            round=1,
+            batch=0.5,
+            local=0.25,
+            informative=0.5,
+            external=2,
+            tokens=10,
+            seconds=0.5,
+            held_out=0.125,
+            greedy=0.125,
+            agents=2,
+        ),
+        Point(
+            round=2,
+            batch=0.625,
+            local=0.375,
+            informative=0.5,
+            external=2,
+            tokens=20,
+            seconds=1.0,
+            held_out=None,
+            greedy=None,
+            agents=2,
+        ),
+        Point(
+            round=3,
+            batch=0.75,
+            local=0.5,
+            informative=0.5,
+            external=2,
+            tokens=30,
+            seconds=1.5,
+            held_out=0.4375,
+            greedy=0.4375,
+            agents=2,
+        ),
     ]
 
 

@@ -20,7 +20,17 @@ from sapo_verification.suites import catalogue
 
 def settings(tmp_path: Path) -> Settings:
     net, report = tmp_path / "net", tmp_path / "report"
-    return Settings(5, 1, 2, 30, 7, net, report, auditors=4, model="some/model")
+    return Settings(
+        nodes=5,
+        attackers=1,
+        epochs=2,
+        epoch_seconds=30,
+        seed=7,
+        directory=net,
+        report=report,
+        auditors=4,
+        model="some/model",
+    )
 
 
 def small_suite() -> Suite:

@@ -16,7 +16,12 @@ ADA = "aa" * 20
 
 
 def outcome() -> RunOutcome:
-    steps = [RecordedStep(n, 0, "t", n / 100, 4, ("c",) * (n % 3), ()) for n in range(1, 41)]
+    steps = [
+        RecordedStep(
+            step=n, epoch=0, time="t", reward=n / 100, local=4, external=("c",) * (n % 3), unproven=()
+        )
+        for n in range(1, 41)
+    ]
     ada = Story(
         "ada",
         account=ADA,
@@ -90,7 +95,9 @@ def test_the_report_for_people() -> None:
 
 
 def test_everything_is_written(tmp_path: Path) -> None:
-    settings = Settings(1, 1, 2, 30, 0, None, tmp_path / "report")
+    settings = Settings(
+        nodes=1, attackers=1, epochs=2, epoch_seconds=30, seed=0, directory=None, report=tmp_path / "report"
+    )
     report.write(outcome(), settings, "id")
     assert sorted(path.name for path in settings.report.iterdir()) == [
         "report.json",
@@ -110,6 +117,10 @@ def test_the_curves() -> None:
     assert smooth([1.0, 1.0, 1.0]) == [1.0, 1.0, 1.0]
     assert smooth([0.0, 1.0], 0.5) == [0.0, 2 / 3]
     story = Story(
-        "x", steps=[RecordedStep(1, 0, "t", 0.0, 6, ("a", "b"), ()), RecordedStep(2, 0, "t", 0.0, 0, (), ())]
+        "x",
+        steps=[
+            RecordedStep(step=1, epoch=0, time="t", reward=0.0, local=6, external=("a", "b"), unproven=()),
+            RecordedStep(step=2, epoch=0, time="t", reward=0.0, local=0, external=(), unproven=()),
+        ],
     )
     assert external_shares(story) == [0.25, 0.0]

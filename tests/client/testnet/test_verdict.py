@@ -14,7 +14,9 @@ from sapo_client.testnet.verdict import RunOutcome, failures
 def step(
     number: int, reward: float, external: tuple[str, ...] = ("c",), unproven: tuple[str, ...] = ()
 ) -> RecordedStep:
-    return RecordedStep(number, 0, "t", reward, 4, external, unproven)
+    return RecordedStep(
+        step=number, epoch=0, time="t", reward=reward, local=4, external=external, unproven=unproven
+    )
 
 
 def story(name: str, steps: list[RecordedStep] | None = None) -> Story:

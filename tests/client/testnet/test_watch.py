@@ -7,7 +7,10 @@ from sapo_client.testnet.watch import Moment, headline, plain_lines, sparkline
 
 
 def moment(**changes: object) -> Moment:
-    steps = [RecordedStep(n, 0, "t", 0.5, 4, ("c",), ()) for n in range(1, 4)]
+    steps = [
+        RecordedStep(step=n, epoch=0, time="t", reward=0.5, local=4, external=("c",), unproven=())
+        for n in range(1, 4)
+    ]
     ada = Story("ada", account="aa", starts=1, steps=steps, peers=3, pool=9, refused=Counter(seen=2))
     fields = {
         "phase": "learning", "epoch": 1, "epochs": 4, "seconds_left": 61.7, "block": 12,

@@ -1,7 +1,9 @@
-"""`sapo testnet deploy` and `faucet`: a swarm on a test network that others run."""
+"""`sapo swarm`: found a swarm on a test network that others run."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,7 +11,7 @@ import typer
 
 from sapo_client.cli.consent import YesOption, asker
 from sapo_client.cli.options import Common, PassphraseFile, command
-from sapo_client.cli.render import Pairs
+from sapo_client.cli.render import Output, Pairs
 from sapo_client.errors import ExitCode, SapoError
 
 if TYPE_CHECKING:
@@ -52,12 +54,14 @@ CoinsPerDrip = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """The commands, in the group."""
-    command(app)(deploy)
-    command(app)(faucet)
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Found a swarm on a chain that others run.",
+)
 
 
+@command(app)
 def deploy(
     common: Common,
     folder: Folder,
@@ -94,7 +98,7 @@ def deploy(
         coins_per_drip=coins_per_drip,
     )
     _check_quorum(common, wish)
-    manifest = _found(common, folder, rpc, founder, wish, yes=yes)
+    manifest = _found(common, folder, rpc=rpc, founder=founder, wish=wish, yes=yes)
     _show_swarm(common, folder, manifest)
     _show_next(common, folder, key, rpc[0], audits=founder.account in auditors)
 
@@ -105,9 +109,9 @@ def _found(
     """The manifest of the swarm, founded now unless it was before."""
     from eth_account import Account as EthAccount
 
+    from sapo_client.founding.defaults import nano_suite
     from sapo_client.founding.quote import require_coins
     from sapo_client.founding.swarm import Founding
-    from sapo_client.testnet.bringup import nano_suite
 
     founding = Founding(folder, rpc, EthAccount.from_key(founder.account_key), wish)
     manifest = founding.finished()
@@ -119,6 +123,7 @@ def _found(
     return manifest
 
 
+@command(app)
 def faucet(
     common: Common,
     folder: Folder,
@@ -136,6 +141,24 @@ def faucet(
     payer, account = _open(common, key, passphrase_file), _account(receiver)
     contracts.fund(rpc, EthAccount.from_key(payer.account_key), faucet_of(folder), account)
     common.output.emit({"served": str(account)}, f"served {account}")
+
+
+def register_deprecated(group: typer.Typer, group_name: str) -> None:
+    """Register the commands in the group that held them up to version 0.1, hidden from its help."""
+    for function in (deploy, faucet):
+        group.command(function.__name__, hidden=True)(_deprecated(function, group_name))
+
+
+def _deprecated(function: Callable[..., None], group_name: str) -> Callable[..., None]:
+    """Return the command with a line on standard error that names its new place."""
+    name = function.__name__
+
+    @wraps(function)
+    def run(**given: Any) -> None:
+        Output().warn(f"`sapo {group_name} {name}` is deprecated: use `sapo swarm {name}`")
+        function(**given)
+
+    return run
 
 
 def _open(common: Common, key: str, passphrase_file: Path | None) -> Identity:
@@ -218,5 +241,5 @@ def _show_next(common: Common, folder: Path, key: str, url: str, *, audits: bool
     audit = " --audit" if audits else ""
     note = common.output.note
     note(f"Your node:      sapo join --identity {key} --manifest {manifest} --rpc {url}{audit}")
-    note(f"A newcomer:     sapo testnet faucet {folder} ACCOUNT --key {key} --rpc {url}")
+    note(f"A newcomer:     sapo swarm faucet {folder} ACCOUNT --key {key} --rpc {url}")
     note(f"then, at home:  sapo join --identity KEY --manifest {manifest.name} --rpc {url}")
