@@ -22,7 +22,7 @@ UserPath = Annotated[Path, AfterValidator(Path.expanduser)]
 
 
 def _share(text: str) -> str:
-    """The text, if it is a share of the form K/N with K below N."""
+    """Return the text, if it is a share of the form K/N with K below N."""
     machine, _, machines = text.partition("/")
     if not (_SHARE.fullmatch(text) and int(machine) < int(machines)):
         raise ValueError("machine K of N is written K/N, counted from 0: 0/2 and 1/2 are two machines")

@@ -51,7 +51,7 @@ def resolve(
     file: Path | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Resolved:
-    """The configuration in force.
+    """Return the configuration in force.
 
     Args:
         flags: dotted name to value; `None` means that the flag was not given.
@@ -75,7 +75,7 @@ def resolve(
 
 
 def fields() -> dict[str, FieldInfo]:
-    """Every setting by its dotted name, in the order of the reference."""
+    """Return every setting by its dotted name, in the order of the reference."""
     flat: dict[str, FieldInfo] = {}
     for name, info in Config.model_fields.items():
         section = info.annotation
@@ -87,7 +87,7 @@ def fields() -> dict[str, FieldInfo]:
 
 
 def variable_of(name: str) -> str:
-    """The environment variable of a setting: `learner.seed` is `SAPO_LEARNER__SEED`."""
+    """Return the environment variable of a setting: `learner.seed` is `SAPO_LEARNER__SEED`."""
     return PREFIX + name.replace(".", NESTING).upper()
 
 
@@ -142,7 +142,7 @@ def _flatten_empty(section: str) -> Flat:
 
 
 def _parse_text(annotation: Any, text: str) -> Any:
-    """The value of an environment variable, by the type that the setting wants."""
+    """Return the value of an environment variable, by the type that the setting wants."""
     if get_origin(annotation) is tuple:
         return text.replace(",", " ").split()
     wanted = {annotation, *get_args(annotation)}  # an optional number is a number here

@@ -19,7 +19,7 @@ HEADER = """\
 
 
 def template() -> str:
-    """The file's text: every setting with its meaning, variable and default, commented out."""
+    """Return the file's text: every setting with its meaning, variable and default, commented out."""
     lines = [HEADER]
     section = ""
     for name, info in fields().items():
@@ -33,7 +33,7 @@ def template() -> str:
 
 
 def write_template(path: Path) -> Path:
-    """The path of the new file.
+    """Return the path of the new file.
 
     Raises:
         SapoError: it exists or cannot be written (exit code 3).

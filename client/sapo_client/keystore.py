@@ -64,7 +64,7 @@ class Identity:
     path: Path
 
     def lock(self) -> AbstractContextManager[None]:
-        """The right to run as this identity, for one process of this user at a time."""
+        """Return the right to run as this identity, for one process of this user at a time."""
         return locks.lock(
             locks_folder() / f"{self.node_id.hex()}.lock",
             what=f"identity {self.path.name}",
@@ -117,7 +117,7 @@ class IdentityFile(_Model):
 
 
 def locate(identity: str) -> Path:
-    """The file that `--identity` means: a name in the key folder, or a path."""
+    """Return the file that `--identity` means: a name in the key folder, or a path."""
     if os.sep in identity or identity.endswith(SUFFIX):
         return Path(identity).expanduser()
     named = keys_folder() / f"{identity}{SUFFIX}"
@@ -133,7 +133,7 @@ def create(
     node_seed: bytes | None = None,
     account_key: bytes | None = None,
 ) -> Identity:
-    """A new identity, written to `path`; `None` as passphrase stores the keys as they are.
+    """Return a new identity, written to `path`; `None` as passphrase stores the keys as they are.
 
     Raises:
         SapoError: `path` exists or cannot be written (exit code 4).
@@ -155,7 +155,7 @@ def create(
 
 
 def read(path: Path) -> IdentityFile:
-    """The identity file as it lies there, unopened.
+    """Return the identity file as it lies there, unopened.
 
     Raises:
         SapoError: missing, readable by others, or not an identity (exit code 4).
@@ -174,7 +174,7 @@ def read(path: Path) -> IdentityFile:
 
 
 def load(path: Path, source: PassphraseSource) -> Identity:
-    """The identity in `path`; the source is asked only where the file is encrypted.
+    """Return the identity in `path`; the source is asked only where the file is encrypted.
 
     Raises:
         SapoError: missing, readable by others, damaged, or a wrong passphrase (exit code 4).

@@ -30,14 +30,14 @@ class PassphraseSource:
     file: Path | None = None
 
     def read(self, purpose: str) -> bytes:
-        """The passphrase that opens an existing secret."""
+        """Return the passphrase that opens an existing secret."""
         path = self._file()
         if path is not None:
             return _from_file(path)
         return _prompt(f"Passphrase for {purpose}: ")
 
     def read_new(self, purpose: str) -> bytes:
-        """The passphrase of a secret about to be made; a person types it twice."""
+        """Return the passphrase of a secret about to be made; a person types it twice."""
         path = self._file()
         if path is not None:
             return _from_file(path)

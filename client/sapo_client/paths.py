@@ -19,22 +19,22 @@ def _folder(variable: str, fallback: str) -> Path:
 
 
 def config_file() -> Path:
-    """The configuration file read when none is named (`SAPO_CONFIG` names another)."""
+    """Return the configuration file read when none is named (`SAPO_CONFIG` names another)."""
     return _folder("SAPO_CONFIG", f"{platformdirs.user_config_dir(APPLICATION)}/config.toml")
 
 
 def keys_folder() -> Path:
-    """The folder of named identities (`SAPO_KEYS_DIR` names another)."""
+    """Return the folder of named identities (`SAPO_KEYS_DIR` names another)."""
     return _folder("SAPO_KEYS_DIR", f"{platformdirs.user_config_dir(APPLICATION)}/keys")
 
 
 def locks_folder() -> Path:
-    """The folder of locks held by running nodes of this user (`SAPO_LOCKS_DIR` names another)."""
+    """Return the folder of locks held by running nodes of this user (`SAPO_LOCKS_DIR` names another)."""
     return _folder("SAPO_LOCKS_DIR", f"{platformdirs.user_state_dir(APPLICATION)}/locks")
 
 
 def default_data_folder() -> Path:
-    """The data directory used when neither flag, environment nor configuration names one."""
+    """Return the data directory used when neither flag, environment nor configuration names one."""
     return Path(platformdirs.user_data_dir(APPLICATION), "node")
 
 
@@ -100,7 +100,7 @@ class DataDir:
         return self.learner / "checkpoints"
 
     def create(self) -> DataDir:
-        """The same directory, made (private to the user) where it was missing."""
+        """Return the same directory, made (private to the user) where it was missing."""
         try:
             self.root.mkdir(mode=PRIVATE_DIRECTORY_MODE, parents=True, exist_ok=True)
         except OSError as error:

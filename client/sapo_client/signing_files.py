@@ -14,7 +14,7 @@ from sapo_verification.signing.interchange import MAX_FILE_BYTES, marks_from_jso
 
 
 def export_signing(data: DataDir, destination: Path) -> tuple[Mark, ...]:
-    """The marks written to a new file; the next start here listens before it signs.
+    """Return the marks written to a new file; the next start here listens before it signs.
 
     Raises:
         SapoError: a node runs, there is no history, or the file exists or cannot be written.
@@ -33,7 +33,7 @@ def export_signing(data: DataDir, destination: Path) -> tuple[Mark, ...]:
 
 
 def import_signing(data: DataDir, source: Path) -> tuple[tuple[Mark, ...], int]:
-    """The marks of a file, and how many rose by them; all are taken in, or none is.
+    """Return the marks of a file, and how many rose by them; all are taken in, or none is.
 
     Raises:
         SapoError: a node runs, the file is no signing history, or it would lower a mark.

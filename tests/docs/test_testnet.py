@@ -61,7 +61,7 @@ class Reader:
         elif line.startswith("sapo join "):
             self._start(line)
         elif line.startswith("sapo ledger status "):
-            assert wait_until(lambda: self._claimable(line) > 0, PATIENCE_SECONDS), self._last_words()
+            assert wait_until(lambda: self._claimable(line) > 0, PATIENCE_SECONDS), self._log_tail()
         else:
             self._run(line)
         if line.startswith("sapo keys new operator"):
@@ -78,7 +78,7 @@ class Reader:
             text=True,
             check=False,
         )
-        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}{self._last_words()}"
+        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}{self._log_tail()}"
         return done.stdout
 
     def _start(self, line: str) -> None:
@@ -95,11 +95,11 @@ class Reader:
             capture_output=True,
             check=False,
         )
-        assert all(node.exit_code() is None for node in self._nodes), self._last_words()
+        assert all(node.exit_code() is None for node in self._nodes), self._log_tail()
         return int(json.loads(done.stdout)["claimable"]) if done.returncode == 0 else 0
 
-    def _last_words(self) -> str:
-        return "\n".join(f"{node.name}:\n{node.last_words()}" for node in self._nodes)
+    def _log_tail(self) -> str:
+        return "\n".join(f"{node.name}:\n{node.log_tail()}" for node in self._nodes)
 
     def status(self, identity: str) -> dict[str, Any]:
         """How an identity's account stands by now."""

@@ -26,7 +26,7 @@ _WHOLE: Final = 10**18
 
 
 def bond(config: Config, amount: int | None, consent: Consent) -> Facts:
-    """Bonds tokens of the account, and waits for it.
+    """Bond tokens of the account, and waits for it.
 
     Args:
         amount: in the token's smallest unit; none for what the bond lacks.
@@ -40,7 +40,7 @@ def bond(config: Config, amount: int | None, consent: Consent) -> Facts:
 
 
 def leave(config: Config, amount: int | None, consent: Consent) -> Facts:
-    """Begins to take a part of the bond out, and waits for the chain to have that.
+    """Begin to take a part of the bond out, and waits for the chain to have that.
 
     Args:
         amount: in the token's smallest unit; none for all that is bonded.
@@ -54,7 +54,7 @@ def leave(config: Config, amount: int | None, consent: Consent) -> Facts:
 
 
 def withdraw(config: Config, consent: Consent) -> Facts:
-    """Takes out what has waited for its time, and waits for it.
+    """Take out what has waited for its time, and waits for it.
 
     Raises:
         SapoError: nothing is on its way out, it is too early, or the owner does not agree.
@@ -65,7 +65,7 @@ def withdraw(config: Config, consent: Consent) -> Facts:
 
 
 async def bond_facts(books: LedgerSession) -> Facts:
-    """How an account stands with the vault; a bond suffices only for who is an auditor."""
+    """Return how an account stands with the vault; a bond suffices only for who is an auditor."""
     ledger = books.ledger
     stake, needed, is_auditor = await ledger.stake(), await ledger.auditor_bond(), await _is_auditor(books)
     return {
@@ -185,7 +185,7 @@ async def _withdraw(books: LedgerSession, consent: Consent) -> Facts:
 
 
 async def _finish_earlier(books: LedgerSession, kind: str) -> Facts | None:
-    """Sees a wish through that was agreed to before and waits, of a command that was broken off perhaps.
+    """See a wish through that was agreed to before and waits, of a command that was broken off perhaps.
 
     Each wish of these adds to the one before it, so whoever asks again may mean the one that waits.
     """

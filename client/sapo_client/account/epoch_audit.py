@@ -55,7 +55,7 @@ def audit(config: Config, epoch: int) -> Facts:
 
 
 def export(config: Config, epoch: int, file: Path) -> Facts:
-    """Writes an epoch's messages to a new file."""
+    """Write an epoch's messages to a new file."""
     manifest, data = _own(config)
     dossier = collect(manifest, data, epoch)
     if not dossier.messages:
@@ -135,7 +135,7 @@ def _posting(manifest: Manifest, config: Config, epoch: int) -> Posting:
 
 
 def _recompute(posting: Posting, dossier: Dossier, manifest: Manifest) -> Facts:
-    """The root against the messages behind it, and against all tallies that were heard."""
+    """Return the root against the messages behind it, and against all tallies that were heard."""
     archive = authentic(dossier, manifest, posting.auditors)
     root, tallies = posting.record.root, archive.tallies(dossier.epoch)
     proposal = archive.proposal(ContentId(root.archive_digest))
@@ -176,7 +176,7 @@ def _verdict(posting: Posting, proposal: Proposal | None, archive: ContributionS
 
 
 def _accounts(proposal: Proposal | None, tallies: list[Tally], posting: Posting) -> list[Facts]:
-    """Every account that was paid or counted: what was posted, and what all tallies together come to."""
+    """Return every account that was paid or counted: what was posted, and what all tallies together come to."""
     posted = {share.account: share.points for share in proposal.shares if share.points} if proposal else {}
     terms = {"points_per_epoch": posting.points_cap, "epoch_budget": posting.epoch_budget}
     settled = settle(tallies, {}, **terms)

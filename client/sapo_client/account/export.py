@@ -20,7 +20,7 @@ from sapo_verification.admission.envelope_store import EnvelopeStore
 
 
 async def export_model(config: Config, folder: Path) -> int:
-    """Writes the newest checkpoint's policy to a folder; returns its step.
+    """Write the newest checkpoint's policy to a folder; returns its step.
 
     Raises:
         SapoError: there is no checkpoint.
@@ -41,7 +41,7 @@ async def export_model(config: Config, folder: Path) -> int:
 
 
 def export_rollouts(data: DataDir, folder: Path, count: int) -> int:
-    """Writes the latest admitted envelopes, each to CONTENT_ID.envelope; returns how many.
+    """Write the latest admitted envelopes, each to CONTENT_ID.envelope; returns how many.
 
     Raises:
         SapoError: no node ever ran in the data directory.
@@ -56,7 +56,7 @@ def export_rollouts(data: DataDir, folder: Path, count: int) -> int:
 
 
 def export_parquet(data: DataDir, file: Path, count: int) -> int:
-    """Writes the latest admitted rollouts as a Parquet table, a row each; returns how many.
+    """Write the latest admitted rollouts as a Parquet table, a row each; returns how many.
 
     Columns: content_id, node, account (EIP-55), epoch, slot, family, completions (list of text),
     mean_reward (as this node scored it; null where it did not).

@@ -39,26 +39,26 @@ class _Grant:
 
 
 def status(config: Config) -> Facts:
-    """How the account stands."""
+    """Return how the account stands."""
     with open_books(config) as books:
         return run(_status, books)
 
 
 def register(config: Config, consent: Consent) -> Facts:
-    """Claims the node key for the account on the chain, and waits for it."""
+    """Claim the node key for the account on the chain, and waits for it."""
     DataDir(config.data_dir).create()
     with open_books(config, needs_archive=False) as books:
         return run(_register, books, consent)
 
 
 def claim(config: Config, consent: Consent) -> Facts:
-    """Claims everything that was granted and not paid yet, and waits for it."""
+    """Claim everything that was granted and not paid yet, and waits for it."""
     with open_books(config) as books:
         return run(_claim, books, consent)
 
 
 def challenge(config: Config, epoch: int, consent: Consent) -> Facts:
-    """Hands in what proves an epoch's live posting, or an auditor of it, false, and waits for it."""
+    """Hand in what proves an epoch's live posting, or an auditor of it, false, and waits for it."""
     with open_books(config) as books:
         return run(_challenge, books, epoch, consent)
 
@@ -71,20 +71,20 @@ def payout(config: Config, address: str, consent: Consent) -> Facts:
 
 
 def explain(config: Config, epoch: int) -> Facts:
-    """Which rollouts of an epoch counted and why others did not."""
+    """Return which rollouts of an epoch counted and why others did not."""
     with open_books(config) as books:
         return run(_explain, books, epoch)
 
 
 def revoke(config: Config, node: NodeId, consent: Consent) -> Facts:
-    """Ends the account's claim on a node key, such as one of a machine that was lost, and waits for it."""
+    """End the account's claim on a node key, such as one of a machine that was lost, and waits for it."""
     with open_books(config) as books:
         consent([revocation_words(books.signer, books.manifest, node)])
         return run(_exchange, books, node)
 
 
 def registrations(config: Config, identity: Identity, *, end: NodeId, not_after: int) -> Facts:
-    """Claims an identity's node key until a moment and ends the claim on another, and waits for both."""
+    """Claim an identity's node key until a moment and ends the claim on another, and waits for both."""
     with open_books(config, identity) as books:
         return run(_exchange, books, end, not_after)
 
@@ -114,7 +114,7 @@ async def _status(books: LedgerSession) -> Facts:
 
 
 def _sending(status: LedgerStatus) -> Facts:
-    """How far what was wished is, and by whose word all this is said."""
+    """Return how far what was wished is, and by whose word all this is said."""
     receipt = status.last_receipt_seconds
     return {
         "waiting to be sent": status.pending,
@@ -297,7 +297,7 @@ async def _fraud(books: LedgerSession, root: EpochRoot) -> FraudProof | None:
 
 
 async def _exchange(books: LedgerSession, end: NodeId, claim_until: int | None = None) -> Facts:
-    """Ends the claim on a key; where a moment is named, claims the books' own key until then, too."""
+    """End the claim on a key; where a moment is named, claims the books' own key until then, too."""
     await books.ledger.check()
     live = await books.ledger.live_accounts()
     if claim_until is None and (books.account, end) not in live:

@@ -64,7 +64,7 @@ class LedgerSession:
         return Signer(self.manifest.chain_id, self.account)
 
     async def settlement(self) -> tuple[int, Proposal] | None:
-        """The last final epoch and the proposal behind it, if there is one.
+        """Return the last final epoch and the proposal behind it, if there is one.
 
         Raises:
             SapoError: this node did not hear the proposal.
@@ -84,7 +84,7 @@ class LedgerSession:
     async def see_through(
         self, name: str, wish: Callable[[], Awaitable[None]], is_done: Callable[[], Awaitable[bool]]
     ) -> None:
-        """Queues what is wished until the chain has it.
+        """Queue what is wished until the chain has it.
 
         Args:
             wish: called again and again; the outbox keeps each wish once.
@@ -132,7 +132,7 @@ def still_queued(name: str) -> SapoError:
 
 
 def run(command: Callable[..., Awaitable[Facts]], *arguments: object) -> Facts:
-    """A command's facts; its error for people, out of the groups that nurseries wrap it in."""
+    """Return a command's facts; its error for people, out of the groups that nurseries wrap it in."""
     try:
         return trio.run(command, *arguments)
     except ExceptionGroup as group:
@@ -142,7 +142,7 @@ def run(command: Callable[..., Awaitable[Facts]], *arguments: object) -> Facts:
 
 
 def moment(seconds: int) -> str:
-    """A time of the chain's, for people."""
+    """Return a time of the chain's, for people."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 

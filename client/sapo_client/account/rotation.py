@@ -45,7 +45,7 @@ class Rotation:
 
 
 def rotate(config: Config, old: Path, new: Path, consent: Consent) -> Facts:
-    """A new node key, its certificate, and the end of the old key's claim; the node must be stopped.
+    """Return a new node key, its certificate, and the end of the old key's claim; the node must be stopped.
 
     Raises:
         SapoError: a node runs, the new file belongs to another account, or its owner does not agree.
@@ -71,7 +71,7 @@ def rotate(config: Config, old: Path, new: Path, consent: Consent) -> Facts:
 
 
 def _successor(old: Identity, path: Path, source: PassphraseSource) -> Identity:
-    """The new identity: made now, or the one of a rotation that was broken off."""
+    """Return the new identity: made now, or the one of a rotation that was broken off."""
     file = keystore.read(old.path)
     if not path.exists():
         passphrase = source.read(f"identity {path.stem}") if file.encrypted else None

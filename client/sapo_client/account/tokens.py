@@ -15,7 +15,7 @@ _MOST: Final = 2**96
 
 
 def parse_tokens(text: str) -> int:
-    """An amount above nothing, in the token's smallest unit.
+    """Return an amount above nothing, in the token's smallest unit.
 
     Raises:
         SapoError: the text is no such amount, or one that the smallest unit cannot express.
@@ -31,7 +31,7 @@ def parse_tokens(text: str) -> int:
 
 
 def _units(text: str) -> int:
-    """The amount in the smallest unit; 0 where it cannot be written in it."""
+    """Return the amount in the smallest unit; 0 where it cannot be written in it."""
     with localcontext(prec=100) as context:  # enough for every amount that a contract counts
         context.traps[Inexact] = True
         try:
@@ -42,6 +42,6 @@ def _units(text: str) -> int:
 
 
 def show_tokens(units: int) -> str:
-    """An amount in whole tokens, to its last digit."""
+    """Return an amount in whole tokens, to its last digit."""
     whole, rest = divmod(units, 10**_DIGITS)
     return f"{whole}.{rest:0{_DIGITS}}".rstrip("0").rstrip(".")

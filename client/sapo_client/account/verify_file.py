@@ -48,7 +48,7 @@ class VerificationStep:
 
 
 def steps(message: bytes, manifest_path: Path | None, data: DataDir) -> Iterator[VerificationStep]:
-    """The steps in order; the first that fails is the last.
+    """Yield the steps in order; the first that fails is the last.
 
     Raises:
         SapoError: there is no usable manifest.
@@ -70,7 +70,7 @@ ADMISSION_STEPS: Final = ("envelope", "rollout", "epoch", "assignment", "signatu
 
 
 def _admission(message: bytes, manifest: Manifest, data: DataDir) -> Iterator[VerificationStep]:
-    """The steps that admission takes, in the order of their names.
+    """Yield the steps that admission takes, in the order of their names.
 
     Raises:
         RemoteProtocolError: the next step fails.

@@ -72,7 +72,7 @@ class LedgerGas:
 
 
 def ledger_gas() -> LedgerGas:
-    """The gas of a deployment, of an account's bindings, and of a few epochs."""
+    """Return the gas of a deployment, of an account's bindings, and of a few epochs."""
     with _site() as site:
         deployed = sum(receipt.gas_used for _, receipt in site.crew.done)
         registry = Registry(site.rpc, site.deployment.registry)
@@ -138,11 +138,11 @@ class _Site:
         self._ledger = EpochLedgerContract(self.rpc, self.deployment.ledger)
 
     def send(self, to: Account, data: bytes) -> int:
-        """The gas of a call."""
+        """Return the gas of a call."""
         return self.crew.send(self.rpc, tx.Call(to, data)).gas_used
 
     def settle(self, root: EpochRoot) -> tuple[int, int]:
-        """The gas of posting an epoch's root and of making it final."""
+        """Return the gas of posting an epoch's root and of making it final."""
         self._clock[0] = max(self._clock[0], GENESIS_SECONDS + (root.epoch + 1) * EPOCH_SECONDS)
         digest = root.digest(Domain(self.deployment.chain_id, self._ledger.address))
         signatures = [secp256k1.sign(bytes(keys.key), digest) for keys in self._auditors[:QUORUM]]

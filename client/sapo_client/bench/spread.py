@@ -17,10 +17,10 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
-        """The spread of at least one value."""
+        """Return the spread of at least one value."""
         return cls(min(values), median(values), max(values))
 
     @classmethod
     def of_ratios(cls, above: Sequence[float], below: Sequence[float]) -> Spread:
-        """The spread of the ratios of measurements that were made side by side."""
+        """Return the spread of the ratios of measurements that were made side by side."""
         return cls.of([a / b for a, b in zip(above, below, strict=True)])

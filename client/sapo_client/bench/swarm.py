@@ -82,26 +82,26 @@ class BenchSwarm:
         return beacon(self.manifest.swarm_id, 0, b"")
 
     def admission(self, authors: Sequence[BenchAuthor]) -> Admission:
-        """A gate that knows the authors and has heard nothing yet."""
+        """Return a gate that knows the authors and has heard nothing yet."""
         book = CertificateBook(self.manifest)
         for author in authors:
             book.judge(self.certificate(author), self.now_seconds)
         return Admission(self.manifest, book)
 
     def certificate(self, author: BenchAuthor) -> bytes:
-        """An author's introduction as it goes over the wire."""
+        """Return an author's introduction as it goes over the wire."""
         begin = self.now_seconds
         binding = NodeBinding(author.node, self.manifest.swarm_id, begin, begin + 86_400)
         return issue_certificate(author.seed, author.secret, binding, self.manifest.binding_domain).to_bytes()
 
     def task(self, author: BenchAuthor, place: int, slot: int) -> Task:
-        """The task that an author's slot holds."""
+        """Return the task that an author's slot holds."""
         return assigned_task(
             self.manifest.swarm_id, self.beacon, account=author.account, family=place, slot=slot
         )
 
     def message(self, author: BenchAuthor, place: int, slot: int, completions: Sequence[bytes]) -> bytes:
-        """A sealed rollout as it goes over the wire."""
+        """Return a sealed rollout as it goes over the wire."""
         rollout = Rollout(
             node=author.node,
             account=author.account,
@@ -114,6 +114,6 @@ class BenchSwarm:
 
 
 def _suite() -> Suite:
-    """The nano families; no sample items are derived, for nobody joins this swarm."""
+    """Return the nano families; no sample items are derived, for nobody joins this swarm."""
     families = tuple(family(name, "nano") for name in NANO_DEFAULT)
     return Suite(REASONING_GYM, families, Digest(sha256(b"bench").digest()))

@@ -98,7 +98,7 @@ def _rows(
 
 
 def _spread(spread: Spread, form: str) -> str:
-    """The middle of several pairs, and the least and the greatest."""
+    """Return the middle of several pairs, and the least and the greatest."""
     return f"{spread.median:{form}} ({spread.least:{form}} to {spread.greatest:{form}})"
 
 

@@ -18,7 +18,7 @@ UNITS = {"cpu": "CPU-s", "cuda": "s"}
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the command."""
+    """Add the command."""
     command(app)(train)
 
 

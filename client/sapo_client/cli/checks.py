@@ -30,7 +30,7 @@ class Check:
 
 
 def check_python() -> Check:
-    """The interpreter."""
+    """Return the interpreter."""
     found = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     if sys.platform != "linux":
         return Check("python", "warn", found, "Linux is what is tested; the checker jail is weaker elsewhere")
@@ -52,7 +52,7 @@ def check_disk(data: DataDir) -> Check:
 
 
 def check_identity(identity: str | None) -> Check:
-    """The identity file and its mode; it is not opened."""
+    """Return the identity file and its mode; it is not opened."""
     from sapo_client import keystore
 
     if identity is None:
@@ -69,7 +69,7 @@ def check_identity(identity: str | None) -> Check:
 
 
 def check_torch(device: str) -> Check:
-    """The library that learns, and the device it would use."""
+    """Return the library that learns, and the device it would use."""
     try:
         import torch
     except (ImportError, OSError) as error:
@@ -84,7 +84,7 @@ def check_torch(device: str) -> Check:
 
 
 def check_jail() -> Iterator[Check]:
-    """The walls that can be raised around the checkers on this machine."""
+    """Yield the walls that can be raised around the checkers on this machine."""
     from sapo_verification.jail.launch import describe
 
     for wall in describe():

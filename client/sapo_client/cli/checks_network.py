@@ -24,7 +24,7 @@ NO_CODE = ("0x", "0x0", None)  # how end points say that an address holds no con
 
 
 def check_manifest(config: Config) -> tuple[Manifest | None, Check]:
-    """The swarm's manifest: the one configured, or the one of the data directory."""
+    """Return the swarm's manifest: the one configured, or the one of the data directory."""
     from sapo_client.node.runtime.manifests import read_manifest
 
     kept = DataDir(config.data_dir).manifest
@@ -118,7 +118,7 @@ def _check_contracts(url: str, manifest: Manifest, ask: Ask) -> Check:
 
 
 def clock_check(url: str, block_seconds: float, now_seconds: float) -> Check:
-    """The clock against the latest block: blocks may be old, but never from the future."""
+    """Return the clock against the latest block: blocks may be old, but never from the future."""
     behind = block_seconds - now_seconds
     if behind > CLOCK_FAIL_SECONDS:
         return Check("clock", "fail", f"{behind:.0f} s behind {url}", "set the clock, for example with NTP")

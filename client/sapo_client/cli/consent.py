@@ -26,12 +26,12 @@ class SigningOptions(AccountOptions):
     yes: YesOption = False
 
     def ask(self, statements: Sequence[Mapping[str, Any]]) -> None:
-        """Shows statements and asks, as ``asker`` does."""
+        """Show statements and asks, as ``asker`` does."""
         asker(self, self.yes)(statements)
 
 
 def asker(common: Common, yes: bool) -> Callable[[Sequence[Mapping[str, Any]]], None]:
-    """Shows statements on standard error and asks once; ``--yes`` agrees, and a pipe cannot.
+    """Show statements on standard error and asks once; ``--yes`` agrees, and a pipe cannot.
 
     Raises:
         SapoError: the owner does not agree, or nobody is here to ask.

@@ -46,7 +46,7 @@ def doctor(
 
 
 def _run_checks(config: Config) -> Iterator[Check]:
-    """Every check, the cheap ones first."""
+    """Yield every check, the cheap ones first."""
     from sapo_client.cli import checks, checks_network
     from sapo_client.paths import DataDir
 

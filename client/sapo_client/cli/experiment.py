@@ -51,7 +51,7 @@ JobsOption = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the commands."""
+    """Add the commands."""
     for function in (run, report, judge):
         command(app)(function)
 

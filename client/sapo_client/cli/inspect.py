@@ -106,7 +106,7 @@ def id_(
 
 
 def _ask(data: DataDir, name: str, kind: type[Report]) -> Report:
-    """The running node's report, parsed.
+    """Return the running node's report, parsed.
 
     Raises:
         SapoError: no node runs here, or it is another version (exit code 5).
@@ -180,7 +180,7 @@ def _endpoint_text(endpoint: EndpointReport) -> str:
 
 
 def cell_reward(reward: float | None) -> str:
-    """A mean reward in a table."""
+    """Return a mean reward in a table."""
     return "-" if reward is None else f"{reward:.2f}"
 
 

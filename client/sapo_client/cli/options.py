@@ -57,13 +57,13 @@ class Common:
         return Output(as_json=self.as_json, quiet=self.quiet, verbosity=self.verbose)
 
     def resolve(self, flags: dict[str, Any] | None = None) -> Resolved:
-        """The configuration in force, with the flags of the command on top."""
+        """Return the configuration in force, with the flags of the command on top."""
         from sapo_client.config_layers import resolve
 
         return resolve({"data_dir": self.data_dir} | (flags or {}), file=self.config)
 
     def data(self) -> DataDir:
-        """The data directory in force; it may not exist."""
+        """Return the data directory in force; it may not exist."""
         from sapo_client.paths import DataDir
 
         return DataDir(self.resolve().config.data_dir)
@@ -79,7 +79,7 @@ class AccountOptions(Common):
     passphrase_file: PassphraseFile = None
 
     def account_config(self) -> Config:
-        """The configuration in force."""
+        """Return the configuration in force."""
         flags = {
             "identity": self.identity,
             "ledger.rpc_urls": self.rpc,
@@ -95,7 +95,7 @@ C = TypeVar("C", bound=Common)
 def command(
     app: typer.Typer, name: str | None = None
 ) -> Callable[[Callable[Concatenate[C, P], None]], Callable[..., None]]:
-    """A command of `app` whose function takes all shared options as its first argument, as one object.
+    """Return a command of `app` whose function takes all shared options as its first argument, as one object.
 
     Which ones they are follows from that argument's type.
     """
@@ -118,13 +118,13 @@ def command(
 
 
 def _shared(function: Callable[..., None]) -> type[Common]:
-    """The type of a function's first parameter."""
+    """Return the type of a function's first parameter."""
     kind: type[Common] = get_type_hints(function)[next(iter(inspect.signature(function).parameters))]
     return kind
 
 
 def _merged(function: Callable[..., None], shared: type[Common]) -> inspect.Signature:
-    """The function's own parameters without the first, then the shared ones, the common ones last."""
+    """Return the function's own parameters without the first, then the shared ones, the common ones last."""
     hints = get_type_hints(function, include_extras=True)
     own = list(inspect.signature(function).parameters.values())[1:]
     shared_hints = get_type_hints(shared, include_extras=True)

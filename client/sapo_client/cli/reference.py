@@ -42,7 +42,7 @@ of the data directory, the bearer token in `control.token`. Names never change t
 
 
 def pages() -> dict[str, str]:
-    """Every generated page by its file name."""
+    """Return every generated page by its file name."""
     return {"cli.md": _cli_page(), "configuration.md": _configuration_page(), "metrics.md": _metrics_page()}
 
 
@@ -103,7 +103,7 @@ def _default(info: Any) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    """Writes the pages into the folder that is named."""
+    """Write the pages into the folder that is named."""
     [folder] = arguments
     for name, text in pages().items():
         path = Path(folder, name)

@@ -73,7 +73,7 @@ ANSI = {"red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
 def styled(text: str, colour: str, stream: TextIO) -> str:
-    """The text in bold colour where the stream is a terminal that wants it."""
+    """Return the text in bold colour where the stream is a terminal that wants it."""
     if not wants_colour(stream):
         return text
     return f"\x1b[1;{ANSI[colour]}m{text}\x1b[0m"
@@ -85,7 +85,7 @@ def wants_colour(stream: TextIO) -> bool:
 
 
 def cell(value: Any) -> str:
-    """A value in a table: nothing as a dash, lists with commas."""
+    """Return a value in a table: nothing as a dash, lists with commas."""
     match value:
         case None | "":
             return "-"

@@ -106,7 +106,7 @@ def deploy(
 def _found(
     common: Common, folder: Path, rpc: list[str], founder: Identity, wish: SwarmTerms, *, yes: bool
 ) -> Manifest:
-    """The manifest of the swarm, founded now unless it was before."""
+    """Return the manifest of the swarm, founded now unless it was before."""
     from eth_account import Account as EthAccount
 
     from sapo_client.founding.defaults import nano_suite
@@ -170,7 +170,7 @@ def _open(common: Common, key: str, passphrase_file: Path | None) -> Identity:
 
 
 def _account(text: str) -> Account:
-    """An address as it is written, or the account of an identity."""
+    """Return an address as it is written, or the account of an identity."""
     from sapo_client import keystore
     from sapo_protocol.errors import LocalProtocolError
     from sapo_protocol.identifiers import Account
@@ -185,7 +185,7 @@ def _account(text: str) -> Account:
 
 
 def _reached(founder: Identity, address: str) -> str:
-    """A node's address with its name, without which nobody would know whom to expect there."""
+    """Return a node's address with its name, without which nobody would know whom to expect there."""
     from sapo_client.swarm.peer_id import peer_id_from_key
 
     return address if "/p2p/" in address else f"{address}/p2p/{peer_id_from_key(founder.node_id)}"

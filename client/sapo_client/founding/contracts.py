@@ -133,7 +133,7 @@ def send_coins(rpc_urls: Sequence[str], payer: LocalAccount, receiver: Account, 
 
 
 def _terms(plan: LedgerTerms, token: Account) -> tuple[object, ...]:
-    """The ledger's only argument, in the order of its struct."""
+    """Return the ledger's only argument, in the order of its struct."""
     return (
         [to_checksum_address(auditor) for auditor in sorted(plan.auditors)],
         plan.quorum,
@@ -149,7 +149,7 @@ def _terms(plan: LedgerTerms, token: Account) -> tuple[object, ...]:
 
 
 def _bond_auditors(rpc: Rpc, deployer: Deployer, plan: LedgerTerms, token: Token, vault: Vault) -> int:
-    """Bonds what each auditor needs; returns what that is in all."""
+    """Bond what each auditor needs; returns what that is in all."""
     bonds = plan.auditor_bond * len(plan.auditors)
     if bonds:
         deployer.send(rpc, tx.Call(token.address, token.approve(vault.address, bonds)))

@@ -41,7 +41,7 @@ class Deployer:
         return str(self._account.address)
 
     def send(self, rpc: Rpc, call: tx.Call) -> tx.Receipt:
-        """The receipt of the next call.
+        """Return the receipt of the next call.
 
         Raises:
             LedgerError: it fails, or is not mined in time.

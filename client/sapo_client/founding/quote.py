@@ -103,7 +103,7 @@ def require_coins(wanted: Quote, account: Account) -> None:
 
 
 def rehearse(deployer: LocalAccount, plan: LedgerTerms) -> tuple[QuotedTransaction, ...]:
-    """The transactions of a deployment, from doing it on a chain that is thrown away."""
+    """Return the transactions of a deployment, from doing it on a chain that is thrown away."""
     crew = Deployer(deployer)
     with scratch_chain([Account.from_hex(deployer.address)], lambda: plan.genesis_seconds) as url:
         deploy([url], crew, plan)
@@ -113,12 +113,12 @@ def rehearse(deployer: LocalAccount, plan: LedgerTerms) -> tuple[QuotedTransacti
 
 
 def coins(wei: int) -> str:
-    """An amount in whole coins, for people."""
+    """Return an amount in whole coins, for people."""
     return f"{wei / 10**18:.6f}".rstrip("0").rstrip(".")
 
 
 def _does(call: tx.Call) -> str:
-    """A call in words, by the interfaces of our contracts."""
+    """Return a call in words, by the interfaces of our contracts."""
     for name in CONTRACTS:
         artefact = load(name)
         if call.to is None and call.data.startswith(artefact.bytecode):

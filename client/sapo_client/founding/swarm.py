@@ -62,7 +62,7 @@ class SwarmTerms:
 
 
 def safe_quorum(auditors: int) -> int:
-    """The fewest tallies behind a proposal with which a minority of the auditors bends no median.
+    """Return the fewest tallies behind a proposal with which a minority of the auditors bends no median.
 
     Auditors may be silent. Of k tallies, the lower median stays between honest counts while at most
     (k - 1) / 2 are lies, rounded down; a minority of n auditors is at most (n - 1) / 2 of them.
@@ -91,7 +91,7 @@ class Founding:
         self._wish = wish
 
     def finished(self) -> Manifest | None:
-        """The manifest, if this was carried out before.
+        """Return the manifest, if this was carried out before.
 
         Raises:
             SapoError: the founding was begun with other settings, or on another chain.
@@ -112,7 +112,7 @@ class Founding:
             )
 
     def carry_out(self, suite: Suite) -> Manifest:
-        """The manifest of a swarm with these tasks, when all contracts lie on the chain.
+        """Return the manifest of a swarm with these tasks, when all contracts lie on the chain.
 
         Raises:
             SapoError: a transaction fails, or is not mined in time; it can be begun again.
@@ -152,7 +152,7 @@ class Founding:
                 outbox.close()
 
     def _settled_plan(self) -> contracts.LedgerTerms:
-        """The plan that this founding was begun with, begun now if it was not."""
+        """Return the plan that this founding was begun with, begun now if it was not."""
         path = self._folder / "plan.json"
         if not path.exists():
             _write(path, _to_json(self._settings(int(time.time()))))
@@ -187,7 +187,7 @@ class Founding:
 
 
 def faucet_of(folder: Path) -> Account:
-    """The faucet of a swarm that was founded in a folder.
+    """Return the faucet of a swarm that was founded in a folder.
 
     Raises:
         SapoError: none was.

@@ -54,7 +54,7 @@ def _raise_first(futures: list[Future[None]]) -> None:
 
 @contextmanager
 def _ended(processes: list[subprocess.Popen[str]], waiting: SimpleQueue[Run]) -> Iterator[None]:
-    """Ends the workers, however it is left; then their threads end as well."""
+    """End the workers, however it is left; then their threads end as well."""
     try:
         yield
     finally:
@@ -113,7 +113,7 @@ def _do(process: subprocess.Popen[str], run: Run, log: Path, progress: Callable[
 
 
 def _conversation(process: subprocess.Popen[str], request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The worker's answers to a request, until it ends."""
+    """Yield the worker's answers to a request, until it ends."""
     assert process.stdin is not None
     assert process.stdout is not None
     try:

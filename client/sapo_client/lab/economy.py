@@ -188,7 +188,7 @@ class EconomyRow:
 def compare(
     strategies: Sequence[EarningStrategy], rules: Rules, prices: Prices, world: EconomyWorld, seed: int
 ) -> list[EconomyRow]:
-    """Each strategy in a swarm of its own; the honest machines have the same luck in all of them."""
+    """Return each strategy in a swarm of its own; the honest machines have the same luck in all of them."""
     rows = []
     for strategy in strategies:
         fair = replace(HONEST, auditors=strategy.auditors)
@@ -203,7 +203,7 @@ def compare(
 def play(
     strategy: EarningStrategy, rules: Rules, prices: Prices, world: EconomyWorld, seed: int
 ) -> StrategyOutcome:
-    """The swarm with one player of a strategy, to the end."""
+    """Return the swarm with one player of a strategy, to the end."""
     game = _Game(strategy, rules, world, seed)
     cumulative: Mapping[Account, int] = {}
     posted = 0

@@ -76,7 +76,7 @@ class Journal:
         path.touch()
 
     def rewind(self, step: int) -> list[JournalEntry]:
-        """The entries up to a step; those after it are forgotten.
+        """Return the entries up to a step; those after it are forgotten.
 
         Raises:
             SapoError: there are fewer.
@@ -97,7 +97,7 @@ class Journal:
             file.write(json.dumps(asdict(entry), ensure_ascii=False).encode() + b"\n")
 
     def rows(self) -> list[CurvePoint]:
-        """The curve so far."""
+        """Return the curve so far."""
         return [_entry(json.loads(line)).row for line in self._path.read_bytes().splitlines()]
 
 

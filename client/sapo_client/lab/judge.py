@@ -58,11 +58,11 @@ class Candidate:
     refused: int
 
     def pass_at_1(self, questions: int) -> float:
-        """The share of its first answers that are right."""
+        """Return the share of its first answers that are right."""
         return sum(self.rewards[:questions]) / questions
 
     def cumulative(self, questions: int) -> list[float]:
-        """The sum of rewards after each of its first questions."""
+        """Return the sum of rewards after each of its first questions."""
         return list(accumulate(self.rewards[:questions]))
 
 
@@ -76,7 +76,7 @@ class JudgeResult:
 
 
 def examine(folders: Sequence[Path]) -> list[Candidate]:
-    """The answers in data directories of one swarm, scored again.
+    """Return the answers in data directories of one swarm, scored again.
 
     Raises:
         SapoError: one of them has none, or is another swarm's.
@@ -120,7 +120,7 @@ async def _examine(manifest: Manifest, folders: Sequence[Path]) -> list[Candidat
 
 
 async def _candidate(manifest: Manifest, folder: Path, pool: CheckerPool) -> Candidate:
-    """A node's first answer to every question."""
+    """Return a node's first answer to every question."""
     answered: dict[str, Event] = {}
     for event in read_events(DataDir(folder).events):
         if event["event"] == "judged":
@@ -136,7 +136,7 @@ async def _candidate(manifest: Manifest, folder: Path, pool: CheckerPool) -> Can
 
 
 async def _rescored(manifest: Manifest, event: Event, pool: CheckerPool) -> float | None:
-    """The reward of an answer, or None if its node wrote another question or reward down.
+    """Return the reward of an answer, or None if its node wrote another question or reward down.
 
     The beacon of a swarm with a chain is the node's word: it is in the chain for whoever wants to look.
     """

@@ -70,7 +70,7 @@ class LocalLearner:
         self._round = _Round([], [])
 
     def see(self, own: VerifiedRollout) -> None:
-        """Takes note of an own rollout that was scored, trained or not."""
+        """Take note of an own rollout that was scored, trained or not."""
         self._round.own.append(own)
 
     async def generate(
@@ -113,7 +113,7 @@ class LocalLearner:
         return tuple(tuple(text.decode() for text in group) for group in sampled["completions"])
 
     def _train(self, batch: SampledBatch, handles: Mapping[ContentId, int], digest: str) -> JournalEntry:
-        """A step, written down, and after it a checkpoint if one is due."""
+        """Return a step, written down, and after it a checkpoint if one is due."""
         groups = [group_message(group, handles.get(group.rollout.content_id)) for group in batch.groups]
         started = time.process_time()
         report = StepReport(**self._service.train(groups))

@@ -125,12 +125,12 @@ class ExperimentPlan:
             )
 
     def to_json(self) -> dict[str, Any]:
-        """The plan in plain values."""
+        """Return the plan in plain values."""
         return {**asdict(self), "families": list(self.families)}
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> ExperimentPlan:
-        """The plan that ``to_json`` wrote."""
+        """Return the plan that ``to_json`` wrote."""
         return cls(**{**document, "families": tuple(document["families"])})
 
 
@@ -177,7 +177,7 @@ class Run:
         return f"{self.arm.name.replace('/', '-')}/seed-{self.seed}"
 
     def author(self, number: int) -> Person:
-        """The identity of an agent: the same in every arm, so arms of one seed share their tasks."""
+        """Return the identity of an agent: the same in every arm, so arms of one seed share their tasks."""
         return Person(f"{self.seed}/{number}")
 
     def evaluation_seed(self, number: int, round_: int) -> int:
@@ -217,7 +217,7 @@ class Person:
 
 
 def planned(preset: str, **changes: Any) -> ExperimentPlan:
-    """A preset with the changes that are not None.
+    """Return a preset with the changes that are not None.
 
     Raises:
         SapoError: there is no such preset, family or level, or what it is changed to is no swarm.
@@ -245,7 +245,7 @@ def _require_level(name: str, level: str) -> None:
 
 
 def arms_named(names: list[str]) -> tuple[Arm, ...]:
-    """The arms of these names.
+    """Return the arms of these names.
 
     Raises:
         SapoError: there is no such arm.

@@ -84,7 +84,7 @@ def _seconds(point: Point) -> float:
 
 
 def _places(runs: Sequence[Sequence[Point]], axis: Callable[[Point], float]) -> list[float]:
-    """The evaluations' places where all runs share them, else evenly spread over what all runs cover."""
+    """Return the evaluations' places where all runs share them, else evenly spread over what all runs cover."""
     evaluated = [[axis(point) for point in run if point.held_out is not None] for run in runs]
     if all(places == evaluated[0] for places in evaluated):
         return evaluated[0]

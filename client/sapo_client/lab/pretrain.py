@@ -167,7 +167,7 @@ SHAPES: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def new_model(vocabulary: int, end: int, pad: int, shape: str = "bundled") -> PreTrainedModel:
-    """A random Qwen2."""
+    """Return a random Qwen2."""
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
     sizes = {"vocab_size": vocabulary, **SHAPES[shape]}
@@ -227,7 +227,7 @@ def _padded(lines: list[Line]) -> tuple[Tensor, Tensor]:
 
 
 def _update(model: PreTrainedModel, optimizer: torch.optim.Optimizer, lines: list[Line]) -> float:
-    """One AdamW step in bfloat16 matrix products; the mean loss per token before it."""
+    """Return one AdamW step in bfloat16 matrix products; the mean loss per token before it."""
     optimizer.zero_grad()
     count = sum(len(answer) for _, answer in lines)
     total = 0.0

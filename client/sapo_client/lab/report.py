@@ -44,7 +44,7 @@ DIGITS: Final = {"total": 1, "tokens": 0, "seconds": 1}
 
 
 def write_report(store: ExperimentStore) -> Path:
-    """The page.
+    """Return the page.
 
     Raises:
         SapoError: no run has ended yet.
@@ -106,7 +106,7 @@ def _table(summaries: Sequence[Summary]) -> Iterator[str]:
 
 
 def _ours(results: Results) -> Iterator[str]:
-    """The network's sampler against the same mixture without it, where both have run."""
+    """Yield the network's sampler against the same mixture without it, where both have run."""
     if not results.ours:
         return
     yield f"What {OURS} adds to {RIVAL}, seed by seed:"

@@ -38,7 +38,7 @@ Progress = Callable[[int], None]
 
 
 def simulate(run: Run, manifest: Manifest, folder: Path, progress: Progress) -> list[CurvePoint]:
-    """The rows of all agents, by round.
+    """Return the rows of all agents, by round.
 
     Args:
         folder: of checkpoints and journals; what a killed run left there is gone on with.
@@ -86,7 +86,7 @@ async def _simulate(run: Run, manifest: Manifest, folder: Path, progress: Progre
 
 
 def _agents(world: LabWorld, folder: Path, tell: Callable[[CurvePoint], None]) -> list[Agent]:
-    """The agents, each knowing those before it."""
+    """Return the agents, each knowing those before it."""
     held_out = HeldOut.of(world.manifest.suite.families, world.run.plan.held_out_per_family)
     agents: list[Agent] = []
     for number in range(world.run.plan.agents):
@@ -105,7 +105,7 @@ def _agents(world: LabWorld, folder: Path, tell: Callable[[CurvePoint], None]) -
 
 
 def manifest_of(plan: ExperimentPlan) -> Manifest:
-    """The swarm of an experiment: no chain, and more slots than anybody fills; starts a process."""
+    """Return the swarm of an experiment: no chain, and more slots than anybody fills; starts a process."""
     return Manifest(
         name="lab",
         bootstrap=(),
@@ -121,7 +121,7 @@ def manifest_of(plan: ExperimentPlan) -> Manifest:
 
 
 def settings_of(run: Run, number: int, home: Path) -> LearnerSettings:
-    """An agent's learner: the same at the start of every arm, but for its place."""
+    """Return an agent's learner: the same at the start of every arm, but for its place."""
     plan = run.plan
     return LearnerSettings(
         model=plan.model,

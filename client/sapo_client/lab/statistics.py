@@ -132,7 +132,7 @@ BySeed = Mapping[int, Mapping[str, float]]
 
 
 def points_of(rows: Sequence[CurvePoint]) -> list[Point]:
-    """A run's rounds."""
+    """Return a run's rounds."""
     rounds = [list(group) for _, group in groupby(rows, key=lambda row: row.round)]
     tokens = accumulate(_mean(group, lambda row: row.generated_tokens) for group in rounds)
     seconds = accumulate(_mean(group, lambda row: row.seconds) for group in rounds)
@@ -154,7 +154,7 @@ def points_of(rows: Sequence[CurvePoint]) -> list[Point]:
 
 
 def summarise(curves: Sequence[Curve]) -> Results:
-    """Every arm that has runs, and what is compared."""
+    """Return every arm that has runs, and what is compared."""
     points = {(curve.run.arm.name, curve.run.seed): points_of(curve.rows) for curve in curves}
     budget = budget_of(points.values())
     values: dict[str, dict[int, dict[str, float]]] = {}
@@ -200,12 +200,12 @@ def oscillation(values: Sequence[float]) -> float:
 
 
 def window_of(rounds: int) -> int:
-    """The paper's window, or a tenth of a shorter run, but no less than makes a mean."""
+    """Return the paper's window, or a tenth of a shorter run, but no less than makes a mean."""
     return min(PAPER_WINDOW, max(LEAST_WINDOW, rounds // 10))
 
 
 def smooth(values: Sequence[float], window: int) -> list[float]:
-    """The mean of the last ``window`` values at every place, of fewer at the start."""
+    """Return the mean of the last ``window`` values at every place, of fewer at the start."""
     sums = [0.0, *accumulate(values)]
     firsts = [max(0, place - window) for place in range(1, len(sums))]
     return [(sums[i] - sums[first]) / (i - first) for i, first in enumerate(firsts, 1)]
@@ -240,6 +240,6 @@ def _mean(rows: Sequence[CurvePoint], of: Callable[[CurvePoint], float]) -> floa
 
 
 def _over_families(evaluations: Iterable[Mapping[str, float] | None]) -> float | None:
-    """The mean over agents and families; None in a round without evaluation."""
+    """Return the mean over agents and families; None in a round without evaluation."""
     known = [statistics.fmean(by_family.values()) for by_family in evaluations if by_family]
     return statistics.fmean(known) if known else None

@@ -86,7 +86,7 @@ class ExperimentStore:
         return document
 
     def manifest(self) -> Manifest:
-        """The swarm of its runs."""
+        """Return the swarm of its runs."""
         return manifest_from_json((self.root / "manifest.json").read_text(encoding="utf-8"))
 
     def is_whole(self, run: Run) -> bool:
@@ -94,7 +94,7 @@ class ExperimentStore:
         return (self.folder(run) / "run.json").exists()
 
     def folder(self, run: Run) -> Path:
-        """A run's place."""
+        """Return a run's place."""
         return self.root / run.name
 
     def work(self, run: Run) -> Path:
@@ -102,7 +102,7 @@ class ExperimentStore:
         return self.folder(run) / "work"
 
     def finish(self, run: Run, rows: Iterable[CurvePoint], cpu_seconds: float) -> None:
-        """Writes a whole run down, and removes its work."""
+        """Write a whole run down, and removes its work."""
         folder = self.folder(run)
         write_whole(folder / "rounds.jsonl", "".join(json.dumps(asdict(row)) + "\n" for row in rows))
         about = {
@@ -115,7 +115,7 @@ class ExperimentStore:
         shutil.rmtree(self.work(run))
 
     def curves(self) -> list[Curve]:
-        """The whole runs, arms in their order, seeds rising."""
+        """Return the whole runs, arms in their order, seeds rising."""
         plan, found = self.plan(), []
         for arm in ARMS.values():
             folders = (self.root / Run(plan, arm, 0).name).parent.glob("seed-*")

@@ -18,7 +18,7 @@ VOCABULARY: Final = 512
 
 
 def train_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
-    """A tokenizer for texts like these; a digit is always a token of its own, so sums go by column.
+    """Return a tokenizer for texts like these; a digit is always a token of its own, so sums go by column.
 
     The splitting rules must be Qwen2's: whatever a folder's ``tokenizer.json`` says, transformers gives every
     model of that architecture its ``Qwen2Tokenizer``, made anew from vocabulary and merges alone.

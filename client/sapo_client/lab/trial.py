@@ -168,7 +168,7 @@ class TrialAgent:
 
 
 def run(plan: TrialPlan) -> Iterator[Round]:
-    """The rounds of one arm, as they happen."""
+    """Yield the rounds of one arm, as they happen."""
     families = [catalogue.family(name, plan.level) for name in plan.families]
     agents = [TrialAgent(plan, families, number) for number in range(plan.agents)]
     draw = random.Random("held out")  # the same for every seed and arm

@@ -24,7 +24,7 @@ from sapo_client.lab.store import ExperimentStore
 
 
 def main() -> None:
-    """Runs until there is no more input."""
+    """Run until there is no more input."""
     replies = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)  # what libraries print belongs into the log
     store = ExperimentStore(Path(sys.argv[1]))

@@ -166,7 +166,7 @@ class _Api:
 
 
 async def _receive(connection: h11.Connection, stream: trio.SocketStream) -> _Call | None:
-    """The request; nothing where its body is over the limit."""
+    """Return the request; nothing where its body is over the limit."""
     request: h11.Request | None = None
     body = b""
     while True:

@@ -27,7 +27,7 @@ class ControlClient:
     data: DataDir
 
     def get(self, name: str) -> JSON:
-        """The answer of `GET /name`.
+        """Return the answer of `GET /name`.
 
         Raises:
             SapoError: no node runs here, or it refuses (exit code 5).
@@ -35,11 +35,11 @@ class ControlClient:
         return self._parse(self._call("GET", name))
 
     def get_text(self, name: str) -> str:
-        """The answer of `GET /name` as text, for `/metrics`."""
+        """Return the answer of `GET /name` as text, for `/metrics`."""
         return self._call("GET", name).decode("utf-8", "replace")
 
     def stop(self, *, finish: bool) -> JSON:
-        """The answer to a stop; `finish` lets the current round end first."""
+        """Return the answer to a stop; `finish` lets the current round end first."""
         return self._parse(self._call("POST", "stop", json.dumps({"finish": finish})))
 
     def health(self) -> bool:
@@ -77,7 +77,7 @@ class ControlClient:
 
 
 def read_port(data: DataDir) -> int:
-    """The port of the running node's control API."""
+    """Return the port of the running node's control API."""
     try:
         _, _, port = data.control_address.read_text().strip().rpartition(":")
         return int(port)
@@ -86,7 +86,7 @@ def read_port(data: DataDir) -> int:
 
 
 def read_token(data: DataDir) -> str:
-    """The secret that callers present."""
+    """Return the secret that callers present."""
     try:
         return data.control_token.read_text().strip()
     except OSError as error:
@@ -94,7 +94,7 @@ def read_token(data: DataDir) -> str:
 
 
 def keep_token(data: DataDir) -> str:
-    """The secret that callers present, made (private from birth) where there is none yet."""
+    """Return the secret that callers present, made (private from birth) where there is none yet."""
     token = secrets.token_hex(TOKEN_BYTES)
     try:
         descriptor = os.open(data.control_token, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -81,13 +81,13 @@ class EventLog:
 
 
 def read_events(path: Path) -> Iterator[Event]:
-    """Every whole event, the rotated parts first; torn lines are skipped."""
+    """Yield every whole event, the rotated parts first; torn lines are skipped."""
     for part in [*reversed(_rotated(path)), path]:
         yield from _events_in(part)
 
 
 def last_events(path: Path, event: str, count: int) -> list[Event]:
-    """The latest `count` events of one name, the oldest of them first."""
+    """Return the latest `count` events of one name, the oldest of them first."""
     found: list[Event] = []
     for part in [path, *_rotated(path)]:
         matching = [record for record in _events_in(part) if record["event"] == event]
@@ -102,7 +102,7 @@ def _part(path: Path, age: int) -> Path:
 
 
 def _rotated(path: Path) -> list[Path]:
-    """The rotated parts, the youngest first."""
+    """Return the rotated parts, the youngest first."""
     parts: list[Path] = []
     while (part := _part(path, len(parts) + 1)).exists():
         parts.append(part)
@@ -140,7 +140,7 @@ def _open_append(path: Path) -> tuple[int, int]:
 
 
 def _last_seq(path: Path) -> int:
-    """The highest sequence number written so far, 0 in a new directory."""
+    """Return the highest sequence number written so far, 0 in a new directory."""
     for part in [path, *_rotated(path)]:
         if not part.exists():
             continue

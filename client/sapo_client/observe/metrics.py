@@ -113,11 +113,11 @@ class NodeMetrics:
         self._ledger_errors.labels(kind).inc(count)
 
     def described(self) -> tuple[Metric, ...]:
-        """Every metric as the reference lists it."""
+        """Return every metric as the reference lists it."""
         return tuple(self._described)
 
     def render(self) -> bytes:
-        """All of it in Prometheus' text format."""
+        """Return all of it in Prometheus' text format."""
         from prometheus_client import generate_latest
 
         return generate_latest(self._registry)

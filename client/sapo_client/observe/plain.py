@@ -11,7 +11,7 @@ JSON = dict[str, "JSON"] | list["JSON"] | str | int | float | bool | None
 
 
 def to_json(value: object) -> JSON:
-    """The value in JSON's own types: bytes as hexadecimal, sets sorted, numbers JSON lacks as text."""
+    """Return the value in JSON's own types: bytes as hexadecimal, sets sorted, numbers JSON lacks as text."""
     match value:
         case None | bool() | int():
             return value

@@ -118,7 +118,7 @@ def keep_status(path: Path, report: StatusReport) -> None:
 
 
 def kept_status(path: Path) -> StatusReport | None:
-    """The last report of a node that is down; nothing where none (of this version) was kept."""
+    """Return the last report of a node that is down; nothing where none (of this version) was kept."""
     try:
         report = StatusReport.model_validate_json(path.read_bytes())
     except (OSError, ValidationError):

@@ -21,7 +21,7 @@ class RoundSummary:
     round_seconds: float
 
     def line(self) -> str:
-        """The status line; its fields never change places."""
+        """Return the status line; its fields never change places."""
         change = "first" if self.reward_change is None else f"{self.reward_change:+.2f}"
         peers = "1 peer" if self.pool_peers == 1 else f"{self.pool_peers} peers"
         return "  ".join(

@@ -1,13 +1,13 @@
-"""The exit code: one run in which everything holds, and every way in which one thing does not."""
+"""The conditions of a run: one run that meets all, and each way to fail one."""
 
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from sapo_client.testnet.battle import AttackRow
+from sapo_client.testnet.attack_results import AttackRow
 from sapo_client.testnet.ledger_view import Claim, EpochRow
-from sapo_client.testnet.story import RecordedStep, Story
+from sapo_client.testnet.node_record import NodeRecord, RecordedStep
 from sapo_client.testnet.verdict import RunOutcome, failures
 
 
@@ -19,15 +19,15 @@ def step(
     )
 
 
-def story(name: str, steps: list[RecordedStep] | None = None) -> Story:
-    return Story(name, account=name * 20, steps=[step(1, 0.1), step(2, 0.2)] if steps is None else steps)
+def record(name: str, steps: list[RecordedStep] | None = None) -> NodeRecord:
+    return NodeRecord(name, account=name * 20, steps=[step(1, 0.1), step(2, 0.2)] if steps is None else steps)
 
 
 ATTACK = AttackRow("malformed", ("not_canonical",), 3, {"not_canonical": 3}, ("ada",), ())
 CLAIM = Claim("ada", "aa", 0, 5, 100, 600)
 GOOD = RunOutcome(
     epochs=3,
-    stories=(story("ada"), story("bo")),
+    records=(record("ada"), record("bo")),
     attacks=(ATTACK,),
     ledger=tuple(EpochRow(epoch, 9, "r", "c", {}) for epoch in (1, 2)),
     claim=CLAIM,
@@ -38,13 +38,13 @@ GOOD = RunOutcome(
 
 
 def with_ada(steps: list[RecordedStep]) -> RunOutcome:
-    return replace(GOOD, stories=(story("ada", steps), story("bo")))
+    return replace(GOOD, records=(record("ada", steps), record("bo")))
 
 
 def faulty() -> RunOutcome:
-    ada = story("ada")
+    ada = record("ada")
     ada.service_failures.append("gossip: KeyError()")
-    return replace(GOOD, stories=(ada,))
+    return replace(GOOD, records=(ada,))
 
 
 def test_a_good_run_has_no_failures() -> None:
