@@ -1,4 +1,4 @@
-"""The command `sapo`: its root, its groups, and how it ends.
+"""The command `sapo`: its root, its command groups, and its exit codes.
 
 Commands import what they need inside their bodies: `sapo --help` loads no model library, chain or network.
 """
@@ -39,7 +39,7 @@ app = typer.Typer(
     epilog="Every command takes --json, -q, -v, --no-progress, --data-dir and --config.",
 )
 
-# Nothing that the libraries below would send about their users is sent, unless the user asked for it.
+# Switches off the libraries' telemetry, unless the user has set these variables.
 TELEMETRY_OFF = {
     "DO_NOT_TRACK": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
@@ -72,7 +72,7 @@ for group in (keys, config, ledger, export, swarm, testnet, lab, bench):
 
 
 def main() -> None:
-    """The entry point: runs a command and ends the process with its documented exit code."""
+    """Run a command and end the process with its documented exit code."""
     sys.excepthook = _report_bug
     for variable, value in TELEMETRY_OFF.items():
         os.environ.setdefault(variable, value)

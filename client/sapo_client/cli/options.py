@@ -30,7 +30,7 @@ PassphraseFile = Annotated[
 ]
 RpcOption = Annotated[
     list[str] | None,
-    typer.Option("--rpc", metavar="URL", help="JSON-RPC end point of the chain; may be repeated."),
+    typer.Option("--rpc", metavar="URL", help="JSON-RPC endpoint of the chain; may be repeated."),
 ]
 
 
@@ -39,9 +39,12 @@ class Common:
     """The options that every command takes."""
 
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")] = False
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but results and errors.")] = False
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only results and errors.")] = False
     verbose: Annotated[
-        int, typer.Option("--verbose", "-v", count=True, show_default=False, help="Say more; twice: most.")
+        int,
+        typer.Option(
+            "--verbose", "-v", count=True, show_default=False, help="Print more details; twice: all."
+        ),
     ] = 0
     no_progress: Annotated[bool, typer.Option("--no-progress", help="No bars and no spinners.")] = False
     data_dir: Annotated[
@@ -53,17 +56,17 @@ class Common:
 
     @property
     def output(self) -> Output:
-        """Where this command speaks."""
+        """Output of this command."""
         return Output(as_json=self.as_json, quiet=self.quiet, verbosity=self.verbose)
 
     def resolve(self, flags: dict[str, Any] | None = None) -> Resolved:
-        """Return the configuration in force, with the flags of the command on top."""
+        """Return the effective configuration, in which the command's flags win."""
         from sapo_client.config_layers import resolve
 
         return resolve({"data_dir": self.data_dir} | (flags or {}), file=self.config)
 
     def data(self) -> DataDir:
-        """Return the data directory in force; it may not exist."""
+        """Return the effective data directory; it may not exist."""
         from sapo_client.paths import DataDir
 
         return DataDir(self.resolve().config.data_dir)
@@ -71,7 +74,7 @@ class Common:
 
 @dataclass(frozen=True)
 class AccountOptions(Common):
-    """Those of commands that deal with the chain for an account."""
+    """Options of commands that use the chain for an account."""
 
     identity: IdentityOption = None
     manifest: ManifestOption = None
@@ -79,7 +82,7 @@ class AccountOptions(Common):
     passphrase_file: PassphraseFile = None
 
     def account_config(self) -> Config:
-        """Return the configuration in force."""
+        """Return the effective configuration."""
         flags = {
             "identity": self.identity,
             "ledger.rpc_urls": self.rpc,
@@ -95,9 +98,9 @@ C = TypeVar("C", bound=Common)
 def command(
     app: typer.Typer, name: str | None = None
 ) -> Callable[[Callable[Concatenate[C, P], None]], Callable[..., None]]:
-    """Return a command of `app` whose function takes all shared options as its first argument, as one object.
+    """Return a decorator that registers a function whose first argument holds all shared options.
 
-    Which ones they are follows from that argument's type.
+    The type of that argument, a dataclass, declares the shared options.
     """
 
     def register(function: Callable[Concatenate[C, P], None]) -> Callable[..., None]:
@@ -124,7 +127,7 @@ def _shared(function: Callable[..., None]) -> type[Common]:
 
 
 def _merged(function: Callable[..., None], shared: type[Common]) -> inspect.Signature:
-    """Return the function's own parameters without the first, then the shared ones, the common ones last."""
+    """Return the signature of own parameters without the first, then shared ones, the common ones last."""
     hints = get_type_hints(function, include_extras=True)
     own = list(inspect.signature(function).parameters.values())[1:]
     shared_hints = get_type_hints(shared, include_extras=True)

@@ -22,7 +22,7 @@ from support.ledger import (
 
 from sapo_client.account.bonds import bond, leave, withdraw
 from sapo_client.account.ledger_commands import status
-from sapo_client.account.ledger_session import Facts, moment
+from sapo_client.account.ledger_session import Facts, format_time
 from sapo_client.config import Config
 from sapo_client.errors import SapoError
 from sapo_client.ledger import transactions as tx
@@ -69,7 +69,7 @@ def standing(*, tokens: int, bonded: int, exiting: int = 0, until: int | None = 
         "bond needed": AUDITOR_BOND / WHOLE,
         "bond suffices": bonded >= AUDITOR_BOND,
         "tokens exiting": exiting / WHOLE,
-        "withdrawable from": None if until is None else moment(until),
+        "withdrawable from": None if until is None else format_time(until),
     }
 
 
@@ -120,7 +120,7 @@ def test_what_is_exiting_is_not_withdrawn_too_early(world: World, office: Audito
     told = leave(config, 40, agree)
     until = world.chain.engine.head.timestamp + EXIT_SECONDS
     assert told == done(tokens=0, bonded=AUDITOR_BOND - 40, exiting=40, until=until)
-    with pytest.raises(SapoError, match=f"may be withdrawn from {moment(until)}") as refusal:
+    with pytest.raises(SapoError, match=f"may be withdrawn from {format_time(until)}") as refusal:
         withdraw(config, refuse)
     assert "again then" in refusal.value.hint
 

@@ -27,7 +27,7 @@ NEWCOMER = Account(bytes(19) + b"\x07")
 SUITE = Suite(catalogue.REASONING_GYM, (catalogue.family("basic_arithmetic", "nano"),), Digest(bytes(32)))
 """One family without samples: deriving a whole suite's takes longer than everything else here."""
 
-WISH = SwarmTerms(
+TERMS = SwarmTerms(
     name="here",
     auditors=tuple(map(address, AUDITORS)),
     quorum=3,
@@ -46,8 +46,8 @@ def chain(tmp_path: Path) -> Iterator[ServedChain]:
     served.close()
 
 
-def begin(chain: ServedChain, folder: Path, wish: SwarmTerms = WISH) -> Founding:
-    return Founding(folder, [chain.url], DEPLOYER, wish)
+def begin(chain: ServedChain, folder: Path, terms: SwarmTerms = TERMS) -> Founding:
+    return Founding(folder, [chain.url], DEPLOYER, terms)
 
 
 def test_what_is_quoted_is_what_is_sent(chain: ServedChain, tmp_path: Path) -> None:
@@ -69,10 +69,10 @@ def test_the_manifest_names_what_lies_on_the_chain(chain: ServedChain, tmp_path:
     assert manifest.ledger is not None
     ledger = EpochLedgerContract(chain.rpc, manifest.ledger)
     assert ledger.clock() == (manifest.genesis_seconds, manifest.epoch_seconds)
-    assert ledger.auditors() == (WISH.auditors, WISH.quorum)
+    assert ledger.auditors() == (TERMS.auditors, TERMS.quorum)
     assert (manifest.name, manifest.bootstrap, manifest.limits) == (
         "here",
-        WISH.bootstrap,
+        TERMS.bootstrap,
         LIMITS,
     )
 
@@ -126,14 +126,14 @@ def _end_at(number: int) -> object:
 
 def test_other_settings_are_another_swarm(chain: ServedChain, tmp_path: Path) -> None:
     begin(chain, tmp_path / "swarm").quote()
-    for wish, told in (
-        (replace(WISH, epoch_seconds=61), "another epoch seconds: 60, not 61"),
-        (replace(WISH, quorum=2), "another quorum: 3, not 2"),
+    for terms, told in (
+        (replace(TERMS, epoch_seconds=61), "another epoch seconds: 60, not 61"),
+        (replace(TERMS, quorum=2), "another quorum: 3, not 2"),
     ):
         with pytest.raises(SapoError, match=told):
-            begin(chain, tmp_path / "swarm", wish).quote()
+            begin(chain, tmp_path / "swarm", terms).quote()
     with pytest.raises(SapoError, match="another founder"):
-        Founding(tmp_path / "swarm", [chain.url], STRANGER, WISH).carry_out(SUITE)
+        Founding(tmp_path / "swarm", [chain.url], STRANGER, TERMS).carry_out(SUITE)
 
 
 def test_another_chain_is_refused(chain: ServedChain, tmp_path: Path) -> None:
