@@ -157,16 +157,16 @@ class Founding:
         path = self._folder / "plan.json"
         if not path.exists():
             _write(path, _to_json(self._settings(int(time.time()))))
-        begun = json.loads(path.read_text(encoding="utf-8"))
-        wanted = json.loads(_to_json(self._settings(begun["genesis_seconds"])))
-        if differing := [name for name in wanted if begun[name] != wanted[name]]:
+        started = json.loads(path.read_text(encoding="utf-8"))
+        wanted = json.loads(_to_json(self._settings(started["genesis_seconds"])))
+        if differing := [name for name in wanted if started[name] != wanted[name]]:
             raise SapoError(
                 f"the founding in {self._folder} was started with another {differing[0].replace('_', ' ')}: "
-                f"{begun[differing[0]]}, not {wanted[differing[0]]}",
+                f"{started[differing[0]]}, not {wanted[differing[0]]}",
                 hint=f"repeat the settings in {path}, or name another folder",
                 exit_code=ExitCode.CONFIG,
             )
-        return self._plan(begun["genesis_seconds"])
+        return self._plan(started["genesis_seconds"])
 
     def _settings(self, genesis_seconds: int) -> dict[str, Any]:
         origin = {"chain_id": self.chain_id, "founder": str(self._founder.address)}

@@ -1,4 +1,4 @@
-"""One run: a swarm of agents in one process and in virtual time."""
+"""One run: a swarm of agents in one process, in virtual time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LATENCY_SECONDS: Final = 0.05
 """The same for every message, so that the order of arrival is a function of the order of sending."""
 
 INTRODUCTION_SECONDS: Final = 4
-"""Of virtual time before the first round: by then every certificate has reached everybody."""
+"""Virtual time before the first round: by then every certificate has reached every agent."""
 
 GENESIS_SECONDS: Final = 1_800_000_000
 SLOTS: Final = 65_536
@@ -38,31 +38,31 @@ Progress = Callable[[int], None]
 
 
 def simulate(run: Run, manifest: Manifest, folder: Path, progress: Progress) -> list[CurvePoint]:
-    """Return the rows of all agents, by round.
+    """Execute a run, and return the rows of all agents, by round.
 
     Args:
-        folder: of checkpoints and journals; what a killed run left there is gone on with.
+        folder: folder of checkpoints and journals; a killed run is resumed from it.
 
     Raises:
-        SapoError: the model cannot be loaded, or the folder is another run's.
+        SapoError: the model cannot be loaded, or the folder belongs to another run.
     """
     main = partial(_simulate, run, manifest, folder, progress)
     try:
         return trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
     except BaseExceptionGroup as group:
-        if (told := find_sapo_error(group)) is not None:
-            raise told from group
+        if (error := find_sapo_error(group)) is not None:
+            raise error from group
         raise
 
 
 async def _simulate(run: Run, manifest: Manifest, folder: Path, progress: Progress) -> list[CurvePoint]:
     bugs: list[Exception] = []
-    weather = Weather(min_latency_seconds=LATENCY_SECONDS, max_latency_seconds=LATENCY_SECONDS)
+    conditions = Weather(min_latency_seconds=LATENCY_SECONDS, max_latency_seconds=LATENCY_SECONDS)
     begin = manifest.genesis_seconds - trio.current_time()
     world = LabWorld(
         run=run,
         manifest=manifest,
-        hub=MemoryHub(run.seed, weather),
+        hub=MemoryHub(run.seed, conditions),
         checker=LocalChecker(manifest.suite.families),
         clock=lambda: begin + trio.current_time(),
         folder=_fresh(folder / "events"),
@@ -85,8 +85,8 @@ async def _simulate(run: Run, manifest: Manifest, folder: Path, progress: Progre
     return sorted(rows, key=lambda row: (row.round, row.agent))
 
 
-def _agents(world: LabWorld, folder: Path, tell: Callable[[CurvePoint], None]) -> list[Agent]:
-    """Return the agents, each knowing those before it."""
+def _agents(world: LabWorld, folder: Path, on_round: Callable[[CurvePoint], None]) -> list[Agent]:
+    """Return the agents; each one connects to those before it."""
     held_out = HeldOut.of(world.manifest.suite.families, world.run.plan.held_out_per_family)
     agents: list[Agent] = []
     for number in range(world.run.plan.agents):
@@ -98,14 +98,14 @@ def _agents(world: LabWorld, folder: Path, tell: Callable[[CurvePoint], None]) -
             service=service,
             journal=Journal(home / "journal.jsonl"),
             held_out=held_out,
-            tell=tell,
+            on_round=on_round,
         )
         agents.append(Agent(world, number, learner, tuple(agent.address for agent in agents)))
     return agents
 
 
 def manifest_of(plan: ExperimentPlan) -> Manifest:
-    """Return the swarm of an experiment: no chain, and more slots than anybody fills; starts a process."""
+    """Return the manifest of an experiment: no chain, more slots than any agent fills; starts a process."""
     return Manifest(
         name="lab",
         bootstrap=(),
@@ -121,7 +121,7 @@ def manifest_of(plan: ExperimentPlan) -> Manifest:
 
 
 def settings_of(run: Run, number: int, home: Path) -> LearnerSettings:
-    """Return an agent's learner: the same at the start of every arm, but for its place."""
+    """Return the settings of an agent's learner: the same in every arm, except for its folder."""
     plan = run.plan
     return LearnerSettings(
         model=plan.model,

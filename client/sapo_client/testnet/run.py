@@ -62,9 +62,9 @@ def up(settings: Settings, console: Console) -> int:
             testnet.bring_up()
             testnet.watch()
             outcome = testnet.finish()
-        except Interrupted as wish:
-            console.print(f"stopping ({wish})", markup=False)
-            return wish.exit_code
+        except Interrupted as interruption:
+            console.print(f"stopping ({interruption})", markup=False)
+            return interruption.exit_code
         finally:
             testnet.end()
         report.write(outcome, settings, str(testnet.setup.manifest.swarm_id))

@@ -82,9 +82,9 @@ def test_a_flood_costs_and_earns_nothing(seed: int, flood: int) -> None:
     assert flooded.against_honest < 0
 
 
-@given(seed=st.integers(0, 999), heard=st.floats(0, 0.99))
-def test_withholding_never_gains(seed: int, heard: float) -> None:
-    withheld = row(EarningStrategy("withhold", heard=heard), seed=seed)
+@given(seed=st.integers(0, 999), delivered=st.floats(0, 0.99))
+def test_withholding_never_gains(seed: int, delivered: float) -> None:
+    withheld = row(EarningStrategy("withhold", delivered=delivered), seed=seed)
     assert withheld.outcome.points <= row(HONEST, seed=seed).outcome.points
     assert withheld.others_lose == 0
 
