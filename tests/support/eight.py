@@ -14,12 +14,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from support import lying_auditor, weekday_server
 
 from sapo_client.account import epoch_audit
-from sapo_client.account.epoch_audit import Facts
 from sapo_client.config_layers import resolve
 from sapo_client.founding.defaults import LIMITS
 from sapo_client.keystore import Identity
@@ -120,7 +119,7 @@ class Eight:
     def paid(self, epoch: int) -> Counter[Account]:
         """What a final epoch pays, as a worker's archive explains the root on the chain."""
         config = resolve(file=self.member(WORKERS[0]).home.config, environment={}).config
-        facts: Facts = {}
+        facts: dict[str, Any] = {}
 
         def is_explained() -> bool:
             facts.update(epoch_audit.audit(config, epoch))

@@ -121,7 +121,7 @@ async def _bond_words(session: LedgerSession, amount: int, stake: Stake) -> list
             session.signer,
             contract=contracts.vault,
             fields=deposit,
-            follows="the account's bond: whoever proves one of its signatures false takes all of it",
+            follows="the account's bond: a proof that it signed something false takes all of it away",
         ),
     ]
 

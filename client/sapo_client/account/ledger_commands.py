@@ -203,7 +203,7 @@ async def _challenge(session: LedgerSession, epoch: int, consent: Consent) -> di
             exit_code=ExitCode.LEDGER,
         )
     verifier = (await session.ledger.contracts()).verifier
-    follows = "the signers of what it proves false lose their bonds, half of them to this account"
+    follows = "the signers of what it proves false lose their bonds; half of each goes to this account"
     names = [f"FraudVerifier.{proof.FUNCTION}" for proof in proofs]
     consent(
         [

@@ -53,8 +53,7 @@ class Recipe:
 
     Attributes:
         families: task families, at the nano level.
-        authors: authors of the last part of the training; before it only the careful one writes, because noise
-            slows learning.
+        authors: authors of the last part of the training; before it only the careful one, as noise slows it.
         mixed_share: share of the steps in that last part.
         peak_learning_rate: learning rate of AdamW after the warm-up.
         start: initial policy, as in `sapo join --model`; None for a random one.

@@ -53,9 +53,9 @@ def test_an_envelope_that_a_node_heard_passes_every_step(
 ) -> None:
     data, envelope = heard
     code, output = sapo_verify(tmp_path, envelope, data, "--json")
-    told = json.loads(output)
-    assert [(step["name"], step["ok"]) for step in told["steps"]] == [(name, True) for name in ALL_STEPS]
-    assert (code, told["verified"]) == (0, True)
+    result = json.loads(output)
+    assert [(step["name"], step["ok"]) for step in result["steps"]] == [(name, True) for name in ALL_STEPS]
+    assert (code, result["verified"]) == (0, True)
 
 
 def test_a_changed_byte_ends_in_exit_code_7(heard: tuple[DataDir, bytes], tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_rollouts_beyond_the_swarms_limits_fail_at_their_assignment(data: DataDi
 
 
 @pytest.mark.parametrize("epoch", [10**9, 2**40, 2**64 - 1])
-def test_an_epoch_beyond_the_calendar_is_told_in_words(data: DataDir, epoch: int) -> None:
+def test_an_epoch_beyond_the_calendar_is_reported(data: DataDir, epoch: int) -> None:
     message = ALICE.message(MANIFEST, epoch=epoch)
     third = [step for step, _ in zip(steps(message, None, data), range(3), strict=False)][-1]
     assert (third.name, third.ok) == ("epoch", True)

@@ -125,5 +125,5 @@ def test_the_command_shows_both_groups(home: Home, tmp_path: Path) -> None:
 
 def test_a_node_that_was_never_asked_is_told(home: Home, tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text(home.data.manifest.read_text())
-    with pytest.raises(SapoError, match="holds no answer"):
+    with pytest.raises(SapoError, match="holds no valid answer"):
         examine([tmp_path])

@@ -54,8 +54,8 @@ def test_a_good_run_has_no_failures() -> None:
 @pytest.mark.parametrize(
     ("outcome", "failed"),
     [
-        (lambda: with_ada([]), ["ada made no step"]),
-        (lambda: with_ada([step(1, 0.5)]), ["ada made one step only"]),
+        (lambda: with_ada([]), ["ada made no training step"]),
+        (lambda: with_ada([step(1, 0.5)]), ["ada made only one training step"]),
         (
             lambda: with_ada([step(1, 0.1, ()), step(2, 0.2, ())]),
             ["ada trained on no rollout of others"],
@@ -68,7 +68,7 @@ def test_a_good_run_has_no_failures() -> None:
             lambda: with_ada([step(1, 0.2), step(2, 0.2)]),
             ["ada's reward did not rise: 0.200 to 0.200"],
         ),
-        (faulty, ["ada had a fault of its own: gossip: KeyError()"]),
+        (faulty, ["ada had an internal fault: gossip: KeyError()"]),
         (lambda: replace(GOOD, ledger=GOOD.ledger[:1]), ["the ledger lacks epoch 2"]),
         (
             lambda: replace(GOOD, ledger=(GOOD.ledger[0], EpochRow(2, 0, "r", "c", {}))),
@@ -94,7 +94,7 @@ def test_a_good_run_has_no_failures() -> None:
             ["a node trained on malformed"],
         ),
         (lambda: replace(GOOD, files=("/x/pwn",)), ["an answer created the file /x/pwn"]),
-        (lambda: replace(GOOD, dead=("bo",)), ["bo ended by itself"]),
+        (lambda: replace(GOOD, dead=("bo",)), ["bo exited by itself"]),
     ],
 )
 def test_each_condition_fails_by_name(outcome: Callable[[], RunOutcome], failed: list[str]) -> None:
