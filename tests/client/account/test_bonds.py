@@ -1,4 +1,4 @@
-"""`sapo ledger bond`, `exit` and `withdraw`: what an auditor stakes, loses, stakes again and takes out."""
+"""`sapo ledger bond`, `exit` and `withdraw`: an auditor's bond is made, slashed, renewed and withdrawn."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def give(world: World, tokens: int) -> None:
 
 
 def slash(world: World) -> None:
-    """The auditor signs two roots for one epoch, and somebody proves it."""
+    """Let the auditor sign two roots for one epoch, and prove it."""
     a, b = make_root(EPOCH), make_root(EPOCH, archive=8)
     (of_a,), (of_b,) = (sign(root, world.contracts.domain, [keys(AUDITOR.number)]) for root in (a, b))
     world.contracts.prove(Equivocation(a, b, of_a, of_b))
@@ -103,7 +103,7 @@ def test_a_slashed_auditor_bonds_again_and_its_signature_counts_again(
     assert live.root == root
 
 
-def test_what_is_bonded_is_taken_out_after_its_delay(world: World, harness: AuditorHarness) -> None:
+def test_a_bond_is_withdrawn_after_its_delay(world: World, harness: AuditorHarness) -> None:
     config, vault = harness.config(), world.contracts.vault
     assert leave(config, 40, agree)["bond suffices"] is False
     assert leave(config, None, agree)["tokens bonded"] == 0
@@ -115,7 +115,7 @@ def test_what_is_bonded_is_taken_out_after_its_delay(world: World, harness: Audi
     assert bond(config, 1, agree) == done(tokens=0, bonded=AUDITOR_BOND)
 
 
-def test_what_is_exiting_is_not_withdrawn_too_early(world: World, harness: AuditorHarness) -> None:
+def test_exiting_tokens_are_not_withdrawn_too_early(world: World, harness: AuditorHarness) -> None:
     config = harness.config()
     world.chain.now_seconds = time.time() + 60  # the command reads today's clock
     result = leave(config, 40, agree)
@@ -153,8 +153,8 @@ def test_a_bond_of_an_account_that_is_no_auditor_is_refused(world: World) -> Non
         leave(worker.config(), None, refuse)
 
 
-def test_a_bond_that_was_broken_off_is_seen_through_once(world: World, harness: AuditorHarness) -> None:
-    """Nothing new is signed by the second command: what the first one queued is what was agreed to."""
+def test_an_interrupted_bond_is_finished_once(world: World, harness: AuditorHarness) -> None:
+    """The second command signs nothing new: it finishes the transaction that the first one queued."""
     slash(world)
     give(world, 300)
     assert trio.run(harness.ledger.bond, AUDITOR_BOND)

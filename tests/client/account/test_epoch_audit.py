@@ -1,4 +1,4 @@
-"""An epoch's root, recomputed by a stranger: from an archive, from a file; whole, incomplete, bent."""
+"""An epoch's root, recomputed from an archive and from a file; complete, incomplete and forged."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EVIDENCE = Digest(bytes(32))
 
 
 class EpochHarness:
-    """A data directory with what a node heard, and the posting that came of it."""
+    """A data directory with the messages that a node received, and the posting that follows from them."""
 
     def __init__(self, root: Path, world: World) -> None:
         self.world, self.manifest = world, world.manifest
@@ -49,19 +49,19 @@ class EpochHarness:
 
     @property
     def config(self) -> Config:
-        """For commands in this directory."""
+        """Return the configuration of commands in this directory."""
         urls = LedgerConfig(rpc_urls=(self.world.chain.url,))
         return Config(data_dir=self.data.root, ledger=urls)
 
     def hear(self, person: Funded, message: Tally | Proposal | Approval) -> ContentId:
-        """A message that somebody signed."""
+        """Store a signed message."""
         kind = KINDS[type(message)]
         envelope = seal(kind, self.manifest.swarm_id, message.to_payload(), person.seed)
         self._archive.add(envelope.content_id, kind, message, envelope.to_bytes())
         return envelope.content_id
 
     def tally(self, person: Funded, alice: int, bob: int) -> tuple[ContentId, Tally]:
-        """An auditor's count."""
+        """Store an auditor's tally."""
         points = tuple(sorted(((ALICE, alice), (BOB, bob))))
         tally = Tally(
             node=person.node, account=person.account, epoch=EPOCH, points=points, evidence_root=EVIDENCE
@@ -75,7 +75,7 @@ class EpochHarness:
         *,
         budget: int = BUDGET_POINTS,
     ) -> ContentId:
-        """The posting of a proposal by the first auditor, signed by a quorum."""
+        """Post a proposal of the first auditor, signed by a quorum."""
         proposer = AUDITORS[0]
         settled = settle([tally for _, tally in taken], {}, points_per_epoch=CAP, epoch_budget=budget)
         ids = tuple(sorted(id_ for id_, _ in taken))
@@ -130,7 +130,7 @@ def test_a_root_is_explained_by_the_tallies_behind_it(harness: EpochHarness, tmp
     assert audit(harness.config, EPOCH) == {**result, "state": "final"}
 
 
-def test_a_stranger_comes_to_the_same_from_a_file(harness: EpochHarness, tmp_path: Path) -> None:
+def test_an_exported_file_gives_the_same_result(harness: EpochHarness, tmp_path: Path) -> None:
     harness.post([harness.tally(person, 5, 3) for person in AUDITORS])
     file = tmp_path / "epoch.json"
     assert export(harness.config, EPOCH, file) == {"file": str(file), "epoch": EPOCH, "messages": 4}
@@ -148,7 +148,9 @@ def test_a_stranger_comes_to_the_same_from_a_file(harness: EpochHarness, tmp_pat
         audit(stranger, EPOCH)
 
 
-def test_what_is_missing_or_forged_in_a_file_explains_nothing(harness: EpochHarness, tmp_path: Path) -> None:
+def test_a_file_with_missing_or_forged_messages_does_not_verify(
+    harness: EpochHarness, tmp_path: Path
+) -> None:
     taken = [harness.tally(person, 5, 3) for person in AUDITORS]
     content_id = harness.post(taken)
     file = tmp_path / "epoch.json"
@@ -178,7 +180,7 @@ def _id(harness: EpochHarness, message: str) -> ContentId:
     return parse_envelope(bytes.fromhex(message), harness.manifest.swarm_id).content_id
 
 
-def test_tallies_that_a_proposer_left_out_are_seen(harness: EpochHarness) -> None:
+def test_tallies_that_a_proposer_left_out_are_detected(harness: EpochHarness) -> None:
     liar, *honest = AUDITORS
     denied, (counted, _) = harness.tally(liar, 0, 3), [harness.tally(person, 5, 3) for person in honest]
     harness.post([denied, counted])
@@ -189,7 +191,7 @@ def test_tallies_that_a_proposer_left_out_are_seen(harness: EpochHarness) -> Non
     assert paid == {str(ALICE): (0, 5), str(BOB): (3, 3)}
 
 
-def test_who_is_no_auditor_is_not_counted(harness: EpochHarness) -> None:
+def test_a_tally_of_an_account_that_is_no_auditor_is_not_counted(harness: EpochHarness) -> None:
     taken = [harness.tally(person, 5, 3) for person in AUDITORS]
     harness.tally(STRANGER, 16, 0)
     harness.post(taken)
@@ -197,7 +199,7 @@ def test_who_is_no_auditor_is_not_counted(harness: EpochHarness) -> None:
     assert (result["verdict"], len(result["tallies"])) == (EXPLAINED, 3)
 
 
-def test_shares_that_do_not_follow_are_called_false(harness: EpochHarness) -> None:
+def test_shares_that_do_not_follow_are_reported_as_false(harness: EpochHarness) -> None:
     taken = [harness.tally(person, 5, 3) for person in AUDITORS]
     tallies = [tally for _, tally in taken]
     first, second = settle(tallies, {}, points_per_epoch=CAP, epoch_budget=BUDGET_POINTS)
@@ -205,7 +207,7 @@ def test_shares_that_do_not_follow_are_called_false(harness: EpochHarness) -> No
     assert audit(harness.config, EPOCH)["verdict"].startswith("FALSE, or tallies are missing")
 
 
-def test_an_epoch_that_was_not_posted_or_another_chain_is_said(harness: EpochHarness) -> None:
+def test_an_epoch_that_was_not_posted_and_another_chain_are_errors(harness: EpochHarness) -> None:
     with pytest.raises(SapoError, match="nothing was posted for epoch 3"):
         audit(harness.config, EPOCH)
     with pytest.raises(SapoError, match="no RPC endpoint"):

@@ -1,4 +1,4 @@
-"""`sapo ledger payout`: where claims go, and how long another address has to wait."""
+"""`sapo ledger payout`: the address that claims are paid to, and the delay of a change."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def payout_state(harness: AuditorHarness) -> tuple[Account, tuple[Account, int]]
     return paying.payout(ALICE.account), paying.payout_change(ALICE.account)
 
 
-def test_the_first_address_counts_at_once_and_every_other_after_its_delay(harness: AuditorHarness) -> None:
+def test_the_first_address_takes_effect_at_once_and_later_ones_after_a_delay(harness: AuditorHarness) -> None:
     config, chain = harness.config(), harness.world.chain
     nobody = Account(bytes(20)), 0
     assert payout(config, str(BOB.account), agree) == {
@@ -55,7 +55,7 @@ def test_the_first_address_counts_at_once_and_every_other_after_its_delay(harnes
     assert payout_state(harness) == (BOB.account, (THIRD, effective))
 
 
-def test_an_announced_address_is_put_in_place(harness: AuditorHarness) -> None:
+def test_an_announced_address_is_applied(harness: AuditorHarness) -> None:
     config, chain = harness.config(), harness.world.chain
     payout(config, str(BOB.account), agree)
     payout(config, str(THIRD), agree)  # by the test chain's clock, years ago
@@ -80,6 +80,6 @@ async def test_a_repeated_payout_request_announces_nothing_once_the_chain_has_it
 
 
 @pytest.mark.parametrize("text", ["", "0x12", "zz" * 20, "12" * 21])
-def test_what_is_no_account_is_refused(harness: AuditorHarness, text: str) -> None:
+def test_an_invalid_account_is_refused(harness: AuditorHarness, text: str) -> None:
     with pytest.raises(SapoError, match="is not an account"):
         payout(harness.config(), text, refuse)

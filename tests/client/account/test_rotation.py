@@ -47,7 +47,7 @@ def old(tmp_path: Path) -> Identity:
 
 @pytest.fixture
 def data(world: World, tmp_path: Path) -> DataDir:
-    """The data directory of a node that has signed before."""
+    """Return the data directory of a node that has signed before."""
     made = DataDir(tmp_path / "data").create()
     made.manifest.write_text(manifest_to_json(world.manifest), encoding="utf-8")
     SigningDatabase(made.database).take_slots(
@@ -97,7 +97,7 @@ def test_a_rotation_switches_the_key_everywhere(
     )
 
 
-def test_the_old_key_never_signs_again_and_the_new_one_goes_on_above_it(
+def test_the_old_key_never_signs_again_and_the_new_one_continues_above_it(
     world: World, data: DataDir, old: Identity, tmp_path: Path
 ) -> None:
     require_in_use(data, old)
@@ -116,7 +116,7 @@ def test_the_old_key_never_signs_again_and_the_new_one_goes_on_above_it(
     assert book.accounts_of(new.node_id) == (new.account,)
 
 
-def test_a_rotation_that_was_broken_off_goes_on(
+def test_an_interrupted_rotation_continues(
     world: World, data: DataDir, old: Identity, tmp_path: Path
 ) -> None:
     path = tmp_path / "new.json"
@@ -149,7 +149,7 @@ def test_not_while_a_node_runs(world: World, data: DataDir, old: Identity, tmp_p
     assert not (tmp_path / "new.json").exists()
 
 
-def test_a_key_of_a_lost_machine_is_given_up_and_may_come_back(
+def test_a_key_of_a_lost_machine_is_revoked_and_may_register_again(
     world: World, data: DataDir, old: Identity
 ) -> None:
     settings = config(world, data, old.path)
@@ -166,7 +166,9 @@ def test_a_key_of_a_lost_machine_is_given_up_and_may_come_back(
         ledger_commands.revoke(settings, stranger, agree)
 
 
-def test_the_status_tells_keys_endpoints_and_what_waits(world: World, data: DataDir, old: Identity) -> None:
+def test_the_status_shows_keys_endpoints_and_queued_transactions(
+    world: World, data: DataDir, old: Identity
+) -> None:
     url, silent = world.chain.url, "http://127.0.0.1:9"
     ledger = LedgerConfig(rpc_urls=(silent, url))
     facts = ledger_commands.status(Config(identity=str(old.path), data_dir=data.root, ledger=ledger))

@@ -1,4 +1,4 @@
-"""`sapo ledger`: what a command signs is shown, and signed only if its owner agrees."""
+"""`sapo ledger`: a command shows what it signs, and signs only with consent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 @pytest.fixture
 def account(world: World, tmp_path: Path) -> list[object]:
-    """The options that name a newcomer and its swarm."""
+    """Return the options that name a newcomer and its swarm."""
     key, manifest = tmp_path / "key.json", tmp_path / "manifest.json"
     keystore.create(key, None, node_seed=NEWCOMER.seed, account_key=NEWCOMER.secret)
     manifest.write_text(manifest_to_json(world.manifest), encoding="utf-8")
@@ -35,7 +35,9 @@ def account(world: World, tmp_path: Path) -> list[object]:
     ]
 
 
-def test_nothing_is_signed_in_a_pipe_but_with_yes(sapo: Run, world: World, account: list[object]) -> None:
+def test_without_a_terminal_nothing_is_signed_except_with_yes(
+    sapo: Run, world: World, account: list[object]
+) -> None:
     registry = world.contracts.registry
     asked = sapo("ledger", "register", *account)
     assert asked.returncode == 2
@@ -50,7 +52,7 @@ def test_nothing_is_signed_in_a_pipe_but_with_yes(sapo: Run, world: World, accou
     assert registry.live_nodes(NEWCOMER.account) == (NEWCOMER.node,)
 
 
-def test_a_bond_names_its_amount_and_its_auditor(sapo: Run, account: list[object]) -> None:
+def test_a_bond_needs_a_valid_amount_and_an_auditor(sapo: Run, account: list[object]) -> None:
     wrong = sapo("ledger", "bond", "lots", *account)
     assert (wrong.returncode, "is no amount of tokens" in wrong.stderr) == (2, True)
     stranger = sapo("ledger", "bond", "2.5", *account, "--yes")

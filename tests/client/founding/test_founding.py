@@ -1,4 +1,4 @@
-"""Founding a swarm on a chain: what it shows, what it refuses, and that it goes on where it was ended."""
+"""Founding a swarm on a chain: its quote, its refusals, and its continuation after an interruption."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -50,7 +50,7 @@ def begin(chain: ServedChain, folder: Path, terms: SwarmTerms = TERMS) -> Foundi
     return Founding(folder, [chain.url], DEPLOYER, terms)
 
 
-def test_what_is_quoted_is_what_is_sent(chain: ServedChain, tmp_path: Path) -> None:
+def test_the_quote_matches_the_sent_transactions(chain: ServedChain, tmp_path: Path) -> None:
     begun = begin(chain, tmp_path / "swarm")
     quoted = begun.quote()
     assert (quoted.chain_id, quoted.unsent) == (begun.chain_id, len(quoted.steps))
@@ -64,7 +64,7 @@ def test_what_is_quoted_is_what_is_sent(chain: ServedChain, tmp_path: Path) -> N
     assert manifest_from_json((tmp_path / "swarm" / "manifest.json").read_text()) == manifest
 
 
-def test_the_manifest_names_what_lies_on_the_chain(chain: ServedChain, tmp_path: Path) -> None:
+def test_the_manifest_names_the_deployed_contracts(chain: ServedChain, tmp_path: Path) -> None:
     manifest = begin(chain, tmp_path / "swarm").carry_out(SUITE)
     assert manifest.ledger is not None
     ledger = EpochLedgerContract(chain.rpc, manifest.ledger)
@@ -96,10 +96,10 @@ def balance(chain: ServedChain, holder: str) -> int:
 
 
 @pytest.mark.parametrize("sent", [0, pytest.param(2, marks=pytest.mark.long), 5])
-def test_an_ended_founding_goes_on_behind_what_it_has_sent(
+def test_an_interrupted_founding_continues_after_its_sent_transactions(
     chain: ServedChain, tmp_path: Path, sent: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The end comes when the chain has a transaction and the outbox does not know it yet."""
+    """The interruption comes when the chain has a transaction that the outbox does not know yet."""
     begun = begin(chain, tmp_path / "swarm")
     planned = len(begun.quote().steps)
     with monkeypatch.context() as patch:
@@ -153,7 +153,7 @@ def test_a_main_network_is_refused(tmp_path: Path) -> None:
     mainnet.close()
 
 
-def test_who_cannot_pay_is_told_how_much_is_missing() -> None:
+def test_an_account_that_cannot_pay_gets_an_error_with_the_missing_amount() -> None:
     poor = Quote(
         5, (QuotedTransaction("create X", 1000, 10**18),), fee_wei=10**12, balance_wei=10**17, unsent=1
     )
@@ -164,7 +164,7 @@ def test_who_cannot_pay_is_told_how_much_is_missing() -> None:
 
 
 @given(st.integers(1, 64))
-def test_a_safe_quorum_leaves_a_minority_without_the_median(auditors: int) -> None:
+def test_with_a_safe_quorum_a_minority_cannot_change_the_median(auditors: int) -> None:
     quorum, minority = safe_quorum(auditors), (auditors - 1) // 2
     assert quorum <= auditors
     honest = quorum - minority  # at least so many of the chosen tallies, however they are chosen

@@ -1,4 +1,4 @@
-"""Figures, intervals and the page, from curves made by hand."""
+"""Figures, intervals and the page, from hand-made curves."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_an_estimate_is_a_mean_and_its_interval() -> None:
 
 
 def test_differences_are_taken_seed_by_seed() -> None:
-    """Seeds differ a lot, arms by a tenth in every seed: only the paired difference sees it."""
+    """Seeds differ a lot, arms by a tenth in every seed: only the paired difference shows it."""
     curves = [
         curve(arm, seed, 0.2 * seed + more, 0.0)
         for arm, more in (("8/0", 0.0), ("4/4", 0.1))
@@ -140,12 +140,12 @@ def test_the_gain_is_a_share_of_the_baselines_total_seed_by_seed() -> None:
     assert shared.gain == estimate([0.5, 1.0])
 
 
-def test_nothing_is_no_measure_of_a_gain() -> None:
+def test_a_baseline_of_zero_has_no_gain() -> None:
     curves = [curve("8/0", 0, -0.25, 0.0), curve("4/4", 0, 0.5, 0.0)]
     assert [each.gain for each in summarise(curves).arms] == [None, None]
 
 
-def test_our_sampler_is_held_against_the_same_mixture_without_it() -> None:
+def test_our_sampler_is_compared_with_the_same_mixture_without_it() -> None:
     curves = [
         *(curve("4/4", seed, 0.25, 0.0) for seed in (0, 1, 2)),
         *(curve("sapo+", seed, 0.25 + 0.125 * seed, 0.0) for seed in (0, 1)),
@@ -161,7 +161,7 @@ def test_the_budget_is_the_cheapest_runs() -> None:
     assert budget_of([dear, cheap]) == Budget(tokens=20, seconds=1.0)
 
 
-def test_held_out_lies_on_the_line_between_evaluations() -> None:
+def test_held_out_is_interpolated_between_evaluations() -> None:
     points = points_of(rows(0.25, 0.125))
     along = [held_out_at(points, tokens, lambda point: point.tokens) for tokens in (5, 10, 15, 20, 30, 99)]
     assert along == [0.125, 0.125, 0.203125, 0.28125, 0.4375, 0.4375]
@@ -211,6 +211,6 @@ def test_the_page_shows_what_was_measured(tmp_path: Path) -> None:
     }
 
 
-def test_a_folder_without_an_experiment_is_told(tmp_path: Path) -> None:
+def test_a_folder_without_an_experiment_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SapoError, match="there is no experiment"):
         write_report(ExperimentStore(tmp_path))
