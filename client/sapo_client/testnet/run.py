@@ -25,7 +25,7 @@ from sapo_client.testnet.plan import Layout, Settings
 from sapo_client.testnet.processes import ChildProcess, python, sapo, spawn, stop
 from sapo_client.testnet.tail import EventTail
 from sapo_client.testnet.verdict import RunOutcome, failures
-from sapo_client.testnet.watch import Snapshot, View
+from sapo_client.testnet.watch import SwarmSnapshot, View
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -212,10 +212,10 @@ class Testnet:
                     exit_code=ExitCode.LEDGER,
                 )
 
-    def _snapshot(self, phase: str, seconds_left: float) -> Snapshot:
+    def _snapshot(self, phase: str, seconds_left: float) -> SwarmSnapshot:
         manifest, now = self.setup.manifest, time.time()
         epoch = int((now - manifest.genesis_seconds) // manifest.epoch_seconds)
-        return Snapshot(
+        return SwarmSnapshot(
             phase=phase,
             epoch=epoch if epoch >= 0 else None,
             epochs=self._settings.epochs,

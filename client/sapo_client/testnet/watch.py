@@ -23,7 +23,7 @@ PLAIN_SECONDS: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class SwarmSnapshot:
     """State of the swarm at one moment.
 
     Attributes:
@@ -54,14 +54,14 @@ def sparkline(values: Sequence[float], width: int = SPARKLINE_WIDTH) -> str:
     return "".join(SPARKS[min(top, max(0, round(value * top)))] for value in picked)
 
 
-def headline(snapshot: Snapshot) -> str:
+def headline(snapshot: SwarmSnapshot) -> str:
     """Return one line on the state of the whole swarm."""
     epoch = "before epoch 0" if snapshot.epoch is None else f"epoch {snapshot.epoch} of {snapshot.epochs}"
     block = "" if snapshot.block is None else f"  block {snapshot.block}"
     return f"{snapshot.phase}  {epoch}{block}  {max(0.0, snapshot.seconds_left):.0f} s left"
 
 
-def plain_lines(snapshot: Snapshot) -> list[str]:
+def plain_lines(snapshot: SwarmSnapshot) -> list[str]:
     """Return the snapshot as plain text: a headline and one line per node."""
     return [headline(snapshot), *(f"  {_plain(record, snapshot.points)}" for record in snapshot.records)]
 
@@ -76,7 +76,7 @@ def _plain(record: NodeRecord, points: Mapping[str, int]) -> str:
     )
 
 
-def table(snapshot: Snapshot) -> RenderableType:
+def table(snapshot: SwarmSnapshot) -> RenderableType:
     """Return the snapshot as a table."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Group
@@ -133,7 +133,7 @@ class View(AbstractContextManager["View"]):
         """Print one permanent line."""
         self._console.print(text, markup=False, highlight=False)
 
-    def show(self, snapshot: Snapshot, now_seconds: float) -> None:
+    def show(self, snapshot: SwarmSnapshot, now_seconds: float) -> None:
         """Show the current state of the swarm."""
         if self._live is not None:
             self._live.update(table(snapshot), refresh=True)

@@ -24,7 +24,7 @@ def test_an_amount_is_parsed_to_its_last_digit(text: str, units: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "x", "nan", "inf", "1e-19", "1 000", "1e99999999"])
 def test_an_invalid_amount_is_refused_with_a_hint(text: str) -> None:
-    with pytest.raises(SapoError, match="is no amount of tokens") as refusal:
+    with pytest.raises(SapoError, match="is not an amount of tokens") as refusal:
         parse_tokens(text)
     assert "2.5" in refusal.value.hint
 

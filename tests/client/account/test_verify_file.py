@@ -69,7 +69,9 @@ def test_a_changed_byte_ends_in_exit_code_7(received: tuple[DataDir, bytes], tmp
 
 
 @given(place=st.integers(min_value=0), mask=st.integers(1, 255))
-def test_any_changed_byte_fails_at_a_named_step(received: tuple[DataDir, bytes], place: int, mask: int) -> None:
+def test_any_changed_byte_fails_at_a_named_step(
+    received: tuple[DataDir, bytes], place: int, mask: int
+) -> None:
     data, envelope = received
     place %= len(envelope)
     changed = envelope[:place] + bytes([envelope[place] ^ mask]) + envelope[place + 1 :]

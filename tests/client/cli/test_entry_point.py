@@ -44,7 +44,7 @@ def test_help_names_every_command(sapo: Run) -> None:
         if line.startswith("  ")
     }
     assert {"init", "join", "status", "peers", "rollouts", "stop", "id", "verify", "doctor", "env"} <= listed
-    assert {"keys", "config", "ledger"} <= listed
+    assert {"keys", "config", "ledger", "export", "swarm", "testnet", "lab", "bench"} <= listed
 
 
 def test_version(sapo: Run) -> None:
@@ -89,8 +89,8 @@ def test_wrong_usage_is_exit_code_2_with_a_message_on_standard_error(sapo: Run, 
         (["ledger", "register"], 3),
         (["testnet", "up", "--nodes", "2", "--auditors", "3"], 2),
         (["testnet", "up", "--auditors", "3", "--quorum", "4"], 2),
-        (["testnet", "deploy", "swarm", "--rpc", "http://127.0.0.1:1", "--key", "nobody"], 4),
-        (["testnet", "faucet", "swarm", "0x1", "--rpc", "http://127.0.0.1:1", "--key", "nobody"], 4),
+        (["swarm", "deploy", "swarm", "--rpc", "http://127.0.0.1:1", "--key", "nobody"], 4),
+        (["swarm", "faucet", "swarm", "0x1", "--rpc", "http://127.0.0.1:1", "--key", "nobody"], 4),
         (["keys", "show", "nobody"], 4),
         (["keys", "backup", "nobody", "b.json"], 4),
         (["keys", "restore", "missing.json", "a"], 4),

@@ -3,10 +3,10 @@
 from collections import Counter
 
 from sapo_client.testnet.node_record import NodeRecord, RecordedStep
-from sapo_client.testnet.watch import Snapshot, headline, plain_lines, sparkline
+from sapo_client.testnet.watch import SwarmSnapshot, headline, plain_lines, sparkline
 
 
-def snapshot(**changes: object) -> Snapshot:
+def snapshot(**changes: object) -> SwarmSnapshot:
     steps = [
         RecordedStep(step=n, epoch=0, time="t", reward=0.5, local=4, external=("c",), unproven=())
         for n in range(1, 4)
@@ -16,7 +16,7 @@ def snapshot(**changes: object) -> Snapshot:
         "phase": "learning", "epoch": 1, "epochs": 4, "seconds_left": 61.7, "block": 12,
         "records": [ada, NodeRecord("bo", starts=1), NodeRecord("cleo")], "points": {"aa": 5},
     }  # fmt: skip
-    return Snapshot(**(fields | changes))  # type: ignore[arg-type]
+    return SwarmSnapshot(**(fields | changes))  # type: ignore[arg-type]
 
 
 def test_plain_lines_without_a_terminal() -> None:
