@@ -160,7 +160,7 @@ def test_an_interrupted_bond_is_finished_once(world: World, harness: AuditorHarn
     assert trio.run(harness.ledger.bond, AUDITOR_BOND)
     assert not trio.run(harness.ledger.bond, AUDITOR_BOND)
     harness.ledger.close()  # nobody sends it: the process has ended
-    finished = "the bond that was asked for earlier, nothing new"
+    finished = "the bond that was requested earlier, nothing new"
     assert bond(harness.config(), None, refuse) == done(finished, tokens=199, bonded=AUDITOR_BOND)
     assert bond(harness.config(), AUDITOR_BOND, agree) == done(tokens=98, bonded=2 * AUDITOR_BOND)
 

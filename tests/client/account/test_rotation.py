@@ -136,7 +136,7 @@ def test_another_accounts_identity_is_no_successor(
 ) -> None:
     other = keystore.create(tmp_path / "other.json", None)
     for path in (other.path, old.path):
-        with pytest.raises(SapoError, match="is not a new key of account"):
+        with pytest.raises(SapoError, match="does not hold a new key of account"):
             rotate(config(world, data), old.path, path, agree)
 
 

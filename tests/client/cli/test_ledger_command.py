@@ -41,7 +41,7 @@ def test_without_a_terminal_nothing_is_signed_except_with_yes(
     registry = world.contracts.registry
     asked = sapo("ledger", "register", *account)
     assert asked.returncode == 2
-    for text in ("NodeRegistry.register", str(registry.address), "nobody is here to agree", "--yes"):
+    for text in ("NodeRegistry.register", str(registry.address), "consent cannot be asked for", "--yes"):
         assert text in asked.stderr
     assert registry.live_nodes(NEWCOMER.account) == ()
 
@@ -54,7 +54,7 @@ def test_without_a_terminal_nothing_is_signed_except_with_yes(
 
 def test_a_bond_needs_a_valid_amount_and_an_auditor(sapo: Run, account: list[object]) -> None:
     wrong = sapo("ledger", "bond", "lots", *account)
-    assert (wrong.returncode, "is no amount of tokens" in wrong.stderr) == (2, True)
+    assert (wrong.returncode, "is not an amount of tokens" in wrong.stderr) == (2, True)
     stranger = sapo("ledger", "bond", "2.5", *account, "--yes")
     assert (stranger.returncode, "is no auditor of this swarm" in stranger.stderr) == (6, True)
     assert "hint:" in stranger.stderr
