@@ -8,8 +8,8 @@ from functools import partial
 import trio
 
 from sapo_client import locks, logs
-from sapo_client.account.rotation import require_in_use
 from sapo_client.config import Config
+from sapo_client.key_status import require_in_use
 from sapo_client.keystore import Identity
 from sapo_client.node.app import Node, Roles, RunOptions
 from sapo_client.node.runtime.host import open_transport
