@@ -6,7 +6,6 @@ Importing this module takes about a second; without the extra ``testnet`` it fai
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any, Final
 
 from sapo_client.ledger.chain import bundled
@@ -58,12 +57,9 @@ from ethereum_rlp import rlp  # noqa: E402
 from ethereum_types.bytes import Bytes0, Bytes32  # noqa: E402
 from ethereum_types.numeric import U64, U256, Uint  # noqa: E402
 
-_CODES: Final = 64
-"""Contracts whose jump targets are remembered: several times this project's."""
+from sapo_client.ledger.chain.quicken import quicken  # noqa: E402
 
-# The specification looks for the jump targets anew at every call; for our contracts that is half of the
-# time. They depend on the code alone.
-interpreter.get_valid_jump_destinations = lru_cache(_CODES)(interpreter.get_valid_jump_destinations)
+quicken()
 
 _REASONS: Final = {
     specific.InsufficientMaxFeePerGasError: "the fee per unit of gas is below the base fee",
