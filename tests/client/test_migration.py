@@ -25,7 +25,7 @@ from sapo_client.config_layers import resolve
 from sapo_client.errors import ExitCode
 from sapo_client.keystore import Identity
 from sapo_client.ledger.chain import DEFAULT_CHAIN_ID
-from sapo_client.ledger.chain.engine import Engine, Genesis
+from sapo_client.ledger.chain.embedded import EmbeddedChain, Genesis
 from sapo_client.ledger.chain.methods import Methods
 from sapo_client.ledger.chain.server import ChainServer
 from sapo_client.node.app import Node, RunOptions
@@ -121,7 +121,7 @@ def swarm(tmp_path: Path) -> OldSwarm:
 @contextmanager
 def old_chain(swarm: OldSwarm) -> Iterator[str]:
     """Serve the chain of version 0.1.0; its clock goes on where the archive was made."""
-    engine = Engine(swarm.root / "chain/chain.sqlite", Genesis(DEFAULT_CHAIN_ID, ()), now=clock())
+    engine = EmbeddedChain(swarm.root / "chain/chain.sqlite", Genesis(DEFAULT_CHAIN_ID, ()), now=clock())
     with closing(Methods(engine)) as methods:
         server = ChainServer(methods, 0)
         thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
