@@ -123,8 +123,8 @@ async def test_a_drain_ends_the_wait(tmp_path: Path, autojump_clock: object) -> 
     [
         ("0/1", ME, 4, EPOCH, True),
         ("0/1", ME, 9, EPOCH, True),
-        ("0/1", ME, 3, EPOCH, False),  # below the own mark: a power cut ate the rollout, not the mark
-        ("0/1", ME, 4, EPOCH - 1, False),  # of an epoch that is over: nothing there will be signed
+        ("0/1", ME, 3, EPOCH, False),  # below the own mark: a power cut lost the rollout, not the mark
+        ("0/1", ME, 4, EPOCH - 1, False),  # of an epoch that is over: no slot of it will be signed
         ("0/1", SIBLING, 4, EPOCH, True),  # another key of the account, undivided
         ("0/2", SIBLING, 9, EPOCH, False),  # ... in its own part of the slots
         ("0/2", SIBLING, 8, EPOCH, True),  # ... in ours
