@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import random
-import secrets
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -24,6 +23,7 @@ from sapo_client.keystore import Identity
 from sapo_client.learner.backend import LearnerCrashed
 from sapo_client.node.auditing import assembly as auditing
 from sapo_client.node.auditing.auditor import Auditor
+from sapo_client.node.engine import open_engine
 from sapo_client.node.gossip.assembly import open_gossip
 from sapo_client.node.gossip.ratings import Ratings
 from sapo_client.node.metrics_poller import MetricsPoller
@@ -44,7 +44,6 @@ from sapo_client.observe.status import RoundSummary
 from sapo_client.paths import DataDir
 from sapo_client.swarm.transport import BugReport, Transport
 from sapo_protocol.manifest import Manifest
-from sapo_verification.engine import Engine, Terms
 from sapo_verification.jail.checkers import CheckerPool
 
 if TYPE_CHECKING:
@@ -117,18 +116,8 @@ class Node:
             config.learner, data.learner, seed=context.rng.getrandbits(32), fresh=options.fresh
         )
         doppelganger = training.open_doppelganger(context)
-        self._engine = Engine(
-            manifest,
-            data.database,
-            own=identity.account,
-            check=self._checkers.check,
-            beacon_of=self._beacons.known,
-            key=secrets.token_bytes(32),
-            terms=Terms(
-                sampling=training.sampling_policy(config),
-                audit_share=auditing.audit_shares(context).rollouts,
-            ),
-            observers=(telemetry, doppelganger),
+        self._engine = open_engine(
+            context, checkers=self._checkers, beacons=self._beacons, observers=(telemetry, doppelganger)
         )
         self._gossip = open_gossip(context, self._engine)
         self._audit = auditing.open_audit(context, self._engine, self._beacons)

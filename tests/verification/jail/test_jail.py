@@ -240,9 +240,7 @@ def test_the_probe_tells_an_act_that_succeeds(name):
     """The control: outside the jail each action succeeds, except that memory may be short."""
     python = f"from sapo_verification.jail.probe import ACTS; import os; ACTS[{name!r}](); os._exit(0)"
     done = subprocess.run([sys.executable, "-c", python], env=environment(), check=False, timeout=60)
-    assert done.returncode == (
-        1 if name == "run a program" else 0
-    )  # the program has no pipe to which it could report
+    assert done.returncode == (1 if name == "run a program" else 0)  # it has no pipe to report to
 
 
 def test_an_unknown_errand_is_refused():

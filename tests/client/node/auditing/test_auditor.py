@@ -227,9 +227,7 @@ async def test_points_are_known_though_the_proposal_comes_after_the_record(world
         assert alice.auditor.points == 0
 
         world.hub.heal()
-        for (
-            harness
-        ) in auditors:  # the old connections are closed; new ones are asked for what was sent meanwhile
+        for harness in auditors:  # old connections are closed; new peers are asked for what was missed
             alice.node.transport.drop(harness.node.peer_id)
             harness.node.transport.drop(alice.node.peer_id)
         await until(lambda: alice.node.events("peer_lost"))

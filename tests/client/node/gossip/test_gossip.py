@@ -16,7 +16,7 @@ from support.nodes import until
 from support.swarm import EPOCH, EPOCH_SECONDS, Identity, make_manifest, moment
 from trio.testing import MockClock
 
-from sapo_client.node.gossip.handlers import MAX_ANSWER_BYTES, RECENT_ENVELOPES
+from sapo_client.node.gossip.sync import MAX_ANSWER_BYTES
 from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
 from sapo_client.swarm.transport import Handler
 from sapo_protocol.constants import MAX_ENVELOPE_BYTES
@@ -30,6 +30,7 @@ from sapo_protocol.topics import (
     equivocations_protocol,
     rollouts_topic,
 )
+from sapo_verification.engine import RECENT_ENVELOPES
 from sapo_verification.reputation.penalties import verdict
 from sapo_verification.sampling.pool import PoolLimits
 

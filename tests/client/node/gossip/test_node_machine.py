@@ -182,16 +182,16 @@ class NodeMachine(RuleBasedStateMachine):
         """Assert that nodes agree about all keys, honest accounts' messages, and bans."""
         epoch, every = self._epoch(), [member.node for member in self.members]
         assert all(node.knows(member.identity) for node in every for member in self.members)
-        told = set().union(*(self._contents(member.node.gossip._recent) for member in self.members))
+        sent = set().union(*(self._contents(member.node.engine.recent()) for member in self.members))
         honest = {member.identity.account for member in self.members}
         for member in self.members:
-            heard = self._contents(member.node.envelopes.since(max(0, epoch - EPOCH_WINDOW)))
-            assert {one for one in told if one.account in honest} <= heard
+            stored = self._contents(member.node.envelopes.since(max(0, epoch - EPOCH_WINDOW)))
+            assert {one for one in sent if one.account in honest} <= stored
         bans = [node.reputation.is_banned(self.mallory.keys[0].account, epoch) for node in every]
         assert _alike(bans)
-        assert bans[0] or not _differ(told)
+        assert bans[0] or not _differ(sent)
         proofs = [node.engine.proofs._messages for node in every]
-        assert _alike({key for key in book if key[0] >= epoch - PROOF_EPOCHS} for book in proofs)
+        assert _alike({key for key in proof_keys if key[0] >= epoch - PROOF_EPOCHS} for proof_keys in proofs)
 
     # Invariants
 

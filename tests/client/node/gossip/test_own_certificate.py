@@ -42,7 +42,13 @@ def opened(message: bytes) -> Certificate:
 def test_it_counts_now_and_is_renewed_at_half_its_time(step_seconds: int, renewed: bool) -> None:
     now = NOW
     shown: list[NodeBinding] = []
-    own = OwnCertificate(ALICE.seed, ALICE.secret, MANIFEST, lambda: now, shown.append)
+    own = OwnCertificate(
+        node_seed=ALICE.seed,
+        account_key=ALICE.secret,
+        manifest=MANIFEST,
+        clock=lambda: now,
+        show=shown.append,
+    )
     first = own.message()
     now += step_seconds
     certificate = opened(own.message())

@@ -11,6 +11,7 @@ from support.nodes import until
 from support.swarm import EPOCH, Identity, make_manifest, moment
 from trio.testing import MockClock
 
+from sapo_client.node.auditing.chain import NoChain
 from sapo_client.node.gossip.ratings import BANNED, TRUSTED, Ratings
 from sapo_client.node.metrics_poller import MetricsPoller
 from sapo_client.swarm.limits import ScoreLimits, TransportLimits
@@ -95,7 +96,7 @@ def watch(node: GossipHarness) -> MetricsPoller:
     return MetricsPoller(
         manifest=MANIFEST,
         transport=node.transport,
-        chain=None,
+        chain=NoChain(),
         ratings=ratings,
         telemetry=node.telemetry,
         clock=node.now,

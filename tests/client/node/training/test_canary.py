@@ -87,15 +87,15 @@ class TrainingHarness:
         return len(external)
 
     async def _own_rollouts(self, number: int) -> tuple[list[VerifiedRollout], dict]:  # type: ignore[type-arg]
-        verifier, checkers = self.harness.verifier, InProcessCheckers(self.harness)
+        engine, checkers = self.harness.engine, InProcessCheckers(self.harness)
         slots = [next(self.slots) for _ in range(number)]
-        prompts = [await checkers.prompt(verifier.task_of(EPOCH, OWN.account, 0, slot)) for slot in slots]
+        prompts = [await checkers.prompt(engine.task_of(EPOCH, OWN.account, 0, slot)) for slot in slots]
         generations = await self.learner.generate(prompts, completions_per_prompt=8)
         rollouts, handles = [], {}
         for slot, generation in zip(slots, generations, strict=True):
             message = OWN.message(self.harness.manifest, slot=slot, completions=generation.completions)
             admitted = self.harness.engine.admit_own(message, moment(self.harness.manifest))
-            rollouts.append(await verifier.verify(admitted))
+            rollouts.append(await engine.verify(admitted))
             handles[admitted.content_id] = generation.handle
         return rollouts, handles
 

@@ -17,6 +17,7 @@ from sapo_client.node.runtime.supervisor import find_sapo_error
 from sapo_client.node.training.doppelganger import Doppelganger, DoppelgangerParts
 from sapo_client.swarm.simulated.memory import MemoryHub
 from sapo_protocol.suite import Suite
+from sapo_verification.observer import SilentObserver
 from sapo_verification.signing.database import SigningDatabase, SlotShare
 from sapo_verification.types import AdmittedRollout
 
@@ -47,6 +48,7 @@ class Listener:
             stopped_clean=clean,
         )
         self.watch = Doppelganger(self.parts)
+        self.node.engine.observe(self.watch)
         self.draining = trio.Event()
 
     def hear(self, author: Identity, slot: int, epoch: int = EPOCH) -> None:
@@ -55,7 +57,7 @@ class Listener:
             if not self.node.knows(identity):
                 self.node.certificates.admit(identity.certificate(self.manifest).to_bytes(), self.node.now())
         message = author.message(self.manifest, slot=slot, epoch=epoch)
-        self.watch.hear(self.node.engine.admit_own(message, self.node.now()))
+        self.node.gossip.validate_rollout(message, "peer")
 
     def sign(self, slots: int, epoch: int = EPOCH) -> None:
         """Take slots, as this data directory does when it signs."""
@@ -167,9 +169,18 @@ async def test_hearing_oneself_ends_the_wait_at_once(tmp_path: Path, autojump_cl
 async def test_the_gossip_hands_over_what_strangers_sign_as_us(tmp_path: Path) -> None:
     """Two machines with one key, over the network: the second detects the first, never itself."""
     hub, manifest = MemoryHub(), make_manifest()
-    mine, friend = (GossipHarness(hub, who, manifest, tmp_path / f"{who.number}") for who in (ME, OTHER))
-    heard: list[AdmittedRollout] = []
-    mine.gossip.on_own = heard.append
+    found: list[AdmittedRollout] = []
+
+    class OwnRollouts(SilentObserver):
+        """Observer that records the rollouts of the own account."""
+
+        def admitted(self, admitted: AdmittedRollout, source: str) -> None:
+            """Record a rollout."""
+            if admitted.account == ME.account:
+                found.append(admitted)
+
+    mine = GossipHarness(hub, ME, manifest, tmp_path / "me", observers=[OwnRollouts()])
+    friend = GossipHarness(hub, OTHER, manifest, tmp_path / "friend")
     async with trio.open_nursery() as nursery:
         for node in (mine, friend):
             await nursery.start(node.transport.run)
@@ -179,10 +190,10 @@ async def test_the_gossip_hands_over_what_strangers_sign_as_us(tmp_path: Path) -
         own = await mine.publish(slot=0)
         double = ME.message(manifest, slot=1)
         await friend.transport.publish(f"{_topic(mine)}", double)
-        await until(lambda: heard)
+        await until(lambda: found)
         nursery.cancel_scope.cancel()
-    assert [admitted.envelope for admitted in heard] == [double]
-    assert own.content_id not in {admitted.content_id for admitted in heard}
+    assert [admitted.envelope for admitted in found] == [double]
+    assert own.content_id not in {admitted.content_id for admitted in found}
 
 
 def _topic(node: GossipHarness) -> str:
