@@ -12,8 +12,7 @@ from sapo_protocol.constants import (
     MAX_FAMILIES,
     MAX_GROUP_BYTES,
 )
-from sapo_protocol.decoding import Value
-from sapo_protocol.encoding import encode
+from sapo_protocol.encoding import Value, encode
 from sapo_protocol.errors import LocalProtocolError, RemoteProtocolError
 from sapo_protocol.identifiers import Account, Digest, NodeId
 from sapo_protocol.rules import Rule
