@@ -27,12 +27,12 @@ from support.ledger import (
     node_key,
     sign,
 )
-from support.network import ForkingEngine, Network
+from support.network import ForkingChain, Network
 
 from sapo_client.founding.contracts import Deployment
 from sapo_client.ledger.artifact import load
 from sapo_client.ledger.chain import DEFAULT_CHAIN_ID
-from sapo_client.ledger.chain.engine import Genesis
+from sapo_client.ledger.chain.embedded import Genesis
 from sapo_client.ledger.chain.store import LogFilter
 from sapo_client.ledger.contract import EpochLedgerContract, Registry
 from sapo_client.ledger.errors import LedgerError
@@ -97,7 +97,7 @@ class Ground:
 
     def _open(self, path: Path, chain_id: int) -> Network:
         birth = Genesis(chain_id, tuple(sorted(map(address, FUNDED))))
-        return Network(ForkingEngine(path, birth, now=lambda: self.seconds))
+        return Network(ForkingChain(path, birth, now=lambda: self.seconds))
 
     def _use_up_nonces(self) -> None:
         """Use up nonces on the other chain: a nonce from there would leave a gap here."""

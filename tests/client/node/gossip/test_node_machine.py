@@ -23,7 +23,7 @@ from support.mock_clock_runner import MockClockRunner
 from support.swarm import Identity, make_chain_manifest, make_manifest
 
 from sapo_client.swarm.peer_id import peer_id_from_key
-from sapo_client.swarm.simulated.memory import MemoryHub, Weather
+from sapo_client.swarm.simulated.memory import LinkConditions, MemoryHub
 from sapo_client.swarm.transport import TransportError
 from sapo_protocol.constants import EPOCH_WINDOW, PROOF_EPOCHS
 from sapo_protocol.envelope import parse_envelope
@@ -37,7 +37,7 @@ MOST_KEYS = 4
 """As many keys of an account as are known at a time: a fifth would make the first one unknown."""
 
 members = st.integers(0, len(NUMBERS) - 1)
-CALM = Weather()
+CALM = LinkConditions()
 
 
 class NodeMachine(RuleBasedStateMachine):
@@ -126,8 +126,8 @@ class NodeMachine(RuleBasedStateMachine):
     def surroundings_change(
         self, latency: float, loss: float, copies: float, cut_off: int | None, chain_is_away: bool
     ) -> None:
-        """Change the network's delays, losses and duplicates, cut off a node, or stop or start the chain."""
-        self.world.hub.weather = Weather(0.0, latency, loss, copies)
+        """Change delays, losses and duplicates, cut off a node, or stop or start the chain."""
+        self.world.hub.conditions = LinkConditions(0.0, latency, loss, copies)
         self.world.hub.heal()
         if cut_off is not None and self.members[cut_off].alive:
             self.world.hub.partition([self.members[cut_off].node.peer_id])
@@ -161,7 +161,7 @@ class NodeMachine(RuleBasedStateMachine):
     @rule()
     def everything_heals(self) -> None:
         """Start all nodes, correct the clocks, start the chain, connect all anew: then all nodes agree."""
-        self.world.hub.weather = CALM
+        self.world.hub.conditions = CALM
         self.world.hub.heal()
         self.world.chain_is_away = False
         for member in self.members:

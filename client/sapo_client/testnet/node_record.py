@@ -1,6 +1,6 @@
-"""What a node's event file tells, folded event by event; pure.
+"""What a node's event file says, accumulated event by event; pure.
 
-The live view, the report and the verdict read nothing else about a node, so what they say can be
+The live view, the report and the verdict read nothing else about a node, so their statements can be
 checked against the file by hand.
 """
 
@@ -37,19 +37,19 @@ class RecordedStep:
 
 
 @dataclass(slots=True)
-class Story:
-    """One node so far.
+class NodeRecord:
+    """Everything that one node has recorded so far.
 
     Attributes:
         refused: refusals by reason; a flood counts each message that it dropped.
         refused_messages: reason by digest of the message, where it never became a rollout.
         refused_contents: reasons by content id, where an admitted rollout went no further.
-        floods: messages dropped unread, by peer id of the forwarder.
+        floods: messages dropped without being parsed, by peer id of the forwarder.
         tallies: this node's own count of points, by epoch and account.
         posted: epochs that this node saw on the ledger.
-        most_peers: connected at once, attackers included; at the end of a run everybody has left.
-        starts: how often the node was started.
-        service_failures: faults of its own, which its supervisor caught.
+        most_peers: most peers connected at one time, attackers included; at the end of a run all have left.
+        starts: number of times the node was started.
+        service_failures: faults inside the node that its supervisor caught.
     """
 
     name: str
@@ -76,17 +76,17 @@ class Story:
     service_failures: list[str] = field(default_factory=list)
 
     @property
-    def dull(self) -> int:
-        """Groups of others whose completions all earned the same: honest, and nothing to learn from."""
+    def without_advantage(self) -> int:
+        """Groups of others whose completions all earned the same reward: honest, but without advantage."""
         return self.refused[Reason.NO_SIGNAL]
 
     @property
     def refusals(self) -> int:
-        """What was refused for a fault; a dull group is none."""
-        return sum(self.refused.values()) - self.dull
+        """Number of messages and rollouts refused for a fault; a group without advantage is not a fault."""
+        return sum(self.refused.values()) - self.without_advantage
 
-    def tell(self, event: Event) -> None:
-        """Take one more event in; names that are not known here are left alone."""
+    def add(self, event: Event) -> None:
+        """Add one event; unknown event names are ignored."""
         match event["event"]:
             case "node_started":
                 self._started(event)
@@ -115,12 +115,12 @@ class Story:
 
     @property
     def sampled(self) -> int:
-        """How many groups of others entered this node's batches."""
+        """Number of groups of others that entered this node's batches."""
         return sum(len(step.external) for step in self.steps)
 
     @property
     def unproven(self) -> tuple[str, ...]:
-        """Content ids that were trained on before they were admitted and verified here."""
+        """Content ids that were trained on before this node had admitted and verified them."""
         return tuple(content_id for step in self.steps for content_id in step.unproven)
 
     @property
@@ -165,12 +165,12 @@ class Story:
             self.refused_contents.setdefault(str(content_id), set()).add(reason)
 
 
-def tell_story(name: str, events: Iterable[Event]) -> Story:
-    """The story of a whole event file."""
-    story = Story(name)
+def read_record(name: str, events: Iterable[Event]) -> NodeRecord:
+    """Return the record that a whole event file gives."""
+    record = NodeRecord(name)
     for event in events:
-        story.tell(event)
-    return story
+        record.add(event)
+    return record
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,16 +187,16 @@ class Trend:
 
 
 START_STEPS: Final = 10
-"""Before a policy has learned much; a step is a few dozen answers, so fewer would be luck."""
+"""Before a policy has learned much; a step is a few dozen answers, so fewer steps would be too noisy."""
 
 END_SHARE: Final = 0.2
-"""The end is wider than the start: by then little changes, and more steps mean less luck."""
+"""The end covers more steps than the start: little changes by then, and more steps mean less noise."""
 
 
 def trend(rewards: tuple[float, ...]) -> Trend | None:
-    """The trend of a run: its first ten steps against its last fifth, of which there are ten at least.
+    """Return the trend of a run: its first ten steps against its last fifth (at least ten steps).
 
-    In a short run each end is half of it; a run of one step has none.
+    In a short run each end is one half; a run of one step has no trend.
     """
     half = len(rewards) // 2
     if half == 0:

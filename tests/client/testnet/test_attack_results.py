@@ -3,16 +3,16 @@
 import json
 from pathlib import Path
 
-from sapo_client.testnet.battle import AttackRow, Sent, attack_rows, created_files, read_sent
-from sapo_client.testnet.story import Story, tell_story
+from sapo_client.testnet.attack_results import AttackRow, SentMessage, attack_rows, created_files, read_sent
+from sapo_client.testnet.node_record import NodeRecord, read_record
 
 
 def refused(reason: str, *, message: str | None = None, content_id: str | None = None, **more: object):
     return {"event": "refused", "reason": reason, "message": message, "content_id": content_id, **more}
 
 
-def nodes() -> list[Story]:
-    ada = tell_story(
+def nodes() -> list[NodeRecord]:
+    ada = read_record(
         "ada",
         [
             refused("bad_signature", message="m1"),
@@ -25,20 +25,20 @@ def nodes() -> list[Story]:
             {"event": "step", "step": 1, "external": [{"content_id": "c4"}, {"content_id": "c6"}]},
         ],
     )  # fmt: skip
-    bo = tell_story("bo", [refused("bad_signature", message="m1"), refused("no_signal", content_id="c3")])
+    bo = read_record("bo", [refused("bad_signature", message="m1"), refused("no_signal", content_id="c3")])
     return [ada, bo]
 
 
-def test_every_kind_gets_its_row() -> None:
+def test_each_kind_has_a_row() -> None:
     sent = [
-        Sent("bad_signature", "m1", "c1", False, "p"),
-        Sent("bad_signature", "m2", "c2", False, "p"),
-        Sent("code_in_answer", "m3", "c3", False, "p"),
-        Sent("equivocation", "m4", "c4", True, "p"),
-        Sent("equivocation", "m5", "c5", False, "p"),
-        Sent("flood", "m6", None, False, "flooder"),
-        Sent("copied_answers", "m7", "c6", False, "p"),
-        Sent("over_quota", "m8", "c8", False, "p"),
+        SentMessage("bad_signature", "m1", "c1", False, "p"),
+        SentMessage("bad_signature", "m2", "c2", False, "p"),
+        SentMessage("code_in_answer", "m3", "c3", False, "p"),
+        SentMessage("equivocation", "m4", "c4", True, "p"),
+        SentMessage("equivocation", "m5", "c5", False, "p"),
+        SentMessage("flood", "m6", None, False, "flooder"),
+        SentMessage("copied_answers", "m7", "c6", False, "p"),
+        SentMessage("over_quota", "m8", "c8", False, "p"),
     ]
     assert attack_rows(sent, nodes()) == [
         AttackRow("bad_signature", ("bad_signature",), 2, {"bad_signature": 3}, ("ada", "bo"), ()),
@@ -52,16 +52,16 @@ def test_every_kind_gets_its_row() -> None:
     ]  # fmt: skip
 
 
-def test_a_lucky_copy_is_no_harm_but_trained_code_is() -> None:
+def test_training_on_a_copied_answer_is_harmless_but_on_code_is_not() -> None:
     assert AttackRow("copied_answers", ("no_signal",), 1, {}, (), ("c",)).harmless
     assert not AttackRow("code_in_answer", ("code_in_answer",), 1, {}, (), ("c",)).harmless
 
 
-def test_the_attackers_file_is_read_up_to_a_torn_line(tmp_path: Path) -> None:
+def test_the_attackers_file_is_read_up_to_an_incomplete_line(tmp_path: Path) -> None:
     entry = {"kind": "flood", "message": "m", "content_id": None, "bait": False, "peer_id": "p", "peers": 1}
     path = tmp_path / "attacks.jsonl"
     path.write_text(json.dumps(entry) + "\n" + json.dumps(entry)[:20])
-    assert read_sent(path) == [Sent("flood", "m", None, False, "p")]
+    assert read_sent(path) == [SentMessage("flood", "m", None, False, "p")]
     assert read_sent(tmp_path / "none.jsonl") == []
 
 

@@ -1,11 +1,11 @@
-"""Stories folded from recorded events, compared whole."""
+"""Node records accumulated from recorded events, compared whole."""
 
 from collections import Counter
 
 import pytest
 
 from sapo_client.observe.events import Event
-from sapo_client.testnet.story import RecordedStep, Story, Trend, tell_story, trend
+from sapo_client.testnet.node_record import NodeRecord, RecordedStep, Trend, read_record, trend
 
 ADA, BO = "aa" * 20, "bb" * 20
 ONE, TWO, THREE = "11" * 32, "22" * 32, "33" * 32
@@ -50,8 +50,8 @@ EVENTS: list[Event] = [
 ]
 
 
-def test_a_whole_file_becomes_one_story() -> None:
-    assert tell_story("ada", EVENTS) == Story(
+def test_a_whole_file_becomes_one_record() -> None:
+    assert read_record("ada", EVENTS) == NodeRecord(
         name="ada",
         account=ADA,
         peer_id="12D3",

@@ -1,7 +1,9 @@
-"""`sapo testnet deploy` and `faucet`: a swarm on a test network that others run."""
+"""`sapo swarm`: found a swarm on a test network that others run."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,7 +11,7 @@ import typer
 
 from sapo_client.cli.consent import YesOption, asker
 from sapo_client.cli.options import Common, PassphraseFile, command
-from sapo_client.cli.render import Pairs
+from sapo_client.cli.render import Output, Pairs
 from sapo_client.errors import ExitCode, SapoError
 
 if TYPE_CHECKING:
@@ -23,41 +25,47 @@ KeyOption = Annotated[
     str, typer.Option("--key", metavar="KEY", help="Identity that signs and pays: a name, or a path.")
 ]
 Urls = Annotated[
-    list[str], typer.Option("--rpc", metavar="URL", help="JSON-RPC end point of the chain; may be repeated.")
+    list[str], typer.Option("--rpc", metavar="URL", help="JSON-RPC endpoint of the chain; may be repeated.")
 ]
-Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the swarm's files are kept.")]
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of the swarm's files.")]
 
 Auditors = Annotated[
     list[str] | None,
-    typer.Option("--auditor", metavar="ACCOUNT", help="Who counts: an address or an identity; repeatable."),
+    typer.Option("--auditor", metavar="ACCOUNT", help="Auditor: an address or an identity; repeatable."),
 ]
 Quorum = Annotated[
     int | None,
-    typer.Option("--quorum", min=1, help="Auditors that must agree; else the least that no minority bends."),
+    typer.Option(
+        "--quorum", min=1, help="Auditors that must agree; by default the least that no minority bends."
+    ),
 ]
 Addresses = Annotated[
     list[str] | None,
-    typer.Option("--address", metavar="MULTIADDR", help="Where this identity's node will be reached."),
+    typer.Option(
+        "--address", metavar="MULTIADDR", help="Address at which this identity's node can be reached."
+    ),
 ]
-Name = Annotated[str, typer.Option("--name", help="Name of the swarm, for people.")]
+Name = Annotated[str, typer.Option("--name", help="Display name of the swarm.")]
 EpochSeconds = Annotated[
     int, typer.Option("--epoch-seconds", min=10, metavar="S", help="Length of an epoch.")
 ]
 FinalitySeconds = Annotated[
-    int, typer.Option("--finality-seconds", min=0, metavar="S", help="Age at which a block is settled.")
+    int, typer.Option("--finality-seconds", min=0, metavar="S", help="Age at which a block counts as final.")
 ]
-FaucetCoins = Annotated[float, typer.Option("--faucet-coins", min=0, help="Coins that the faucet is given.")]
+FaucetCoins = Annotated[float, typer.Option("--faucet-coins", min=0, help="Coins that the faucet receives.")]
 CoinsPerDrip = Annotated[
-    float, typer.Option("--coins-per-drip", min=0, help="Coins that it gives a newcomer.")
+    float, typer.Option("--coins-per-drip", min=0, help="Coins that it sends to each newcomer.")
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """The commands, in the group."""
-    command(app)(deploy)
-    command(app)(faucet)
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Found a swarm on a chain that others run.",
+)
 
 
+@command(app)
 def deploy(
     common: Common,
     folder: Folder,
@@ -74,16 +82,16 @@ def deploy(
     coins_per_drip: CoinsPerDrip = 0.001,
     yes: YesOption = False,
 ) -> None:
-    """Found a swarm on any EVM test network: deploy its contracts and write the manifest to join by.
+    """Found a swarm on an EVM test network: deploy its contracts and write its manifest.
 
-    Shows every transaction and the most it may cost, and asks, before it signs. The same command goes on
-    where an earlier one was killed; when everything is done it changes nothing.
+    Shows every transaction and the highest possible cost, and asks before it signs. The same command resumes
+    an interrupted deployment, and changes nothing once everything is deployed.
     """
     from sapo_client.founding.swarm import SwarmTerms, safe_quorum
 
     founder = _open(common, key, passphrase_file)
     auditors = tuple(sorted({_account(text) for text in auditor or ()})) or (founder.account,)
-    wish = SwarmTerms(
+    terms = SwarmTerms(
         name=name,
         auditors=auditors,
         quorum=quorum or safe_quorum(len(auditors)),
@@ -93,32 +101,33 @@ def deploy(
         faucet_coins=faucet_coins,
         coins_per_drip=coins_per_drip,
     )
-    _check_quorum(common, wish)
-    manifest = _found(common, folder, rpc, founder, wish, yes=yes)
+    _check_quorum(common, terms)
+    manifest = _found(common, folder, rpc=rpc, founder=founder, terms=terms, yes=yes)
     _show_swarm(common, folder, manifest)
     _show_next(common, folder, key, rpc[0], audits=founder.account in auditors)
 
 
 def _found(
-    common: Common, folder: Path, rpc: list[str], founder: Identity, wish: SwarmTerms, *, yes: bool
+    common: Common, folder: Path, rpc: list[str], founder: Identity, terms: SwarmTerms, *, yes: bool
 ) -> Manifest:
-    """The manifest of the swarm, founded now unless it was before."""
+    """Return the manifest of the swarm, founding it now unless that is done."""
     from eth_account import Account as EthAccount
 
+    from sapo_client.founding.defaults import nano_suite
     from sapo_client.founding.quote import require_coins
     from sapo_client.founding.swarm import Founding
-    from sapo_client.testnet.bringup import nano_suite
 
-    founding = Founding(folder, rpc, EthAccount.from_key(founder.account_key), wish)
+    founding = Founding(folder, rpc, EthAccount.from_key(founder.account_key), terms)
     manifest = founding.finished()
     if manifest is None:
         wanted = founding.quote()
         require_coins(wanted, founder.account)
-        asker(common, yes)([_words(wanted, founder.account)])
+        asker(common, yes)([_statement(wanted, founder.account)])
         manifest = founding.carry_out(nano_suite())
     return manifest
 
 
+@command(app)
 def faucet(
     common: Common,
     folder: Folder,
@@ -127,7 +136,7 @@ def faucet(
     key: KeyOption,
     passphrase_file: PassphraseFile = None,
 ) -> None:
-    """Have the faucet of a deployed swarm serve a newcomer: coins for gas, and test tokens."""
+    """Send a newcomer coins for gas and test tokens from the faucet of a deployed swarm."""
     from eth_account import Account as EthAccount
 
     from sapo_client.founding import contracts
@@ -136,6 +145,24 @@ def faucet(
     payer, account = _open(common, key, passphrase_file), _account(receiver)
     contracts.fund(rpc, EthAccount.from_key(payer.account_key), faucet_of(folder), account)
     common.output.emit({"served": str(account)}, f"served {account}")
+
+
+def register_deprecated(group: typer.Typer, group_name: str) -> None:
+    """Register the commands in the group that held them up to version 0.1, hidden from its help."""
+    for function in (deploy, faucet):
+        group.command(function.__name__, hidden=True)(_deprecated(function, group_name))
+
+
+def _deprecated(function: Callable[..., None], group_name: str) -> Callable[..., None]:
+    """Return the command with a line on standard error that names its new place."""
+    name = function.__name__
+
+    @wraps(function)
+    def run(**given: Any) -> None:
+        Output().warn(f"`sapo {group_name} {name}` is deprecated: use `sapo swarm {name}`")
+        function(**given)
+
+    return run
 
 
 def _open(common: Common, key: str, passphrase_file: Path | None) -> Identity:
@@ -147,7 +174,7 @@ def _open(common: Common, key: str, passphrase_file: Path | None) -> Identity:
 
 
 def _account(text: str) -> Account:
-    """An address as it is written, or the account of an identity."""
+    """Parse an address, or return the account of an identity."""
     from sapo_client import keystore
     from sapo_protocol.errors import LocalProtocolError
     from sapo_protocol.identifiers import Account
@@ -162,37 +189,39 @@ def _account(text: str) -> Account:
 
 
 def _reached(founder: Identity, address: str) -> str:
-    """A node's address with its name, without which nobody would know whom to expect there."""
+    """Return a node's address with its peer id, which others need to authenticate it."""
     from sapo_client.swarm.peer_id import peer_id_from_key
 
     return address if "/p2p/" in address else f"{address}/p2p/{peer_id_from_key(founder.node_id)}"
 
 
-def _check_quorum(common: Common, wish: SwarmTerms) -> None:
+def _check_quorum(common: Common, terms: SwarmTerms) -> None:
     from sapo_client.founding.swarm import safe_quorum
 
-    count = len(wish.auditors)
-    if wish.quorum > count:
+    count = len(terms.auditors)
+    if terms.quorum > count:
         raise SapoError(
-            f"{wish.quorum} of {count} auditors cannot agree",
+            f"{terms.quorum} of {count} auditors cannot agree",
             hint="name more auditors with --auditor, or a smaller --quorum",
             exit_code=ExitCode.USAGE,
         )
-    if wish.quorum < safe_quorum(count):
+    if terms.quorum < safe_quorum(count):
         common.output.warn(
-            f"with a quorum of {wish.quorum} of {count}, a minority of the auditors can bend what is paid; "
+            f"with a quorum of {terms.quorum} of {count}, a minority of the auditors can bend what is paid; "
             f"{safe_quorum(count)} prevents it"
         )
 
 
-def _words(wanted: Quote, payer: Account) -> dict[str, str]:
+def _statement(wanted: Quote, payer: Account) -> dict[str, str]:
     from sapo_client.founding.quote import coins
 
-    done = len(wanted.steps) - wanted.unsent
+    confirmed = len(wanted.steps) - wanted.unsent
     steps = {}
     for number, step in enumerate(wanted.steps):
         value = f", {coins(step.value_wei)} coins with it" if step.value_wei else ""
-        steps[f"{number + 1}. {step.does}"] = f"{step.gas} gas{value}{' (done)' if number < done else ''}"
+        steps[f"{number + 1}. {step.does}"] = (
+            f"{step.gas} gas{value}{' (done)' if number < confirmed else ''}"
+        )
     return steps | {
         "chain id": str(wanted.chain_id),
         "account": str(payer),
@@ -202,7 +231,7 @@ def _words(wanted: Quote, payer: Account) -> dict[str, str]:
 
 
 def _show_swarm(common: Common, folder: Path, manifest: Manifest) -> None:
-    facts: dict[str, Any] = {
+    document: dict[str, Any] = {
         "manifest": str(folder / "manifest.json"),
         "swarm": str(manifest.swarm_id),
         "chain": manifest.chain_id,
@@ -210,7 +239,7 @@ def _show_swarm(common: Common, folder: Path, manifest: Manifest) -> None:
         "ledger": str(manifest.ledger),
         "bootstrap": list(manifest.bootstrap),
     }
-    common.output.emit(facts, Pairs(list(facts.items())))
+    common.output.emit(document, Pairs(list(document.items())))
 
 
 def _show_next(common: Common, folder: Path, key: str, url: str, *, audits: bool) -> None:
@@ -218,5 +247,5 @@ def _show_next(common: Common, folder: Path, key: str, url: str, *, audits: bool
     audit = " --audit" if audits else ""
     note = common.output.note
     note(f"Your node:      sapo join --identity {key} --manifest {manifest} --rpc {url}{audit}")
-    note(f"A newcomer:     sapo testnet faucet {folder} ACCOUNT --key {key} --rpc {url}")
+    note(f"A newcomer:     sapo swarm faucet {folder} ACCOUNT --key {key} --rpc {url}")
     note(f"then, at home:  sapo join --identity KEY --manifest {manifest.name} --rpc {url}")
