@@ -14,7 +14,7 @@ first (``schema.Fields``).
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
-from sapo_protocol.constants import MAX_NESTING, MAX_VALUES
+from sapo_protocol.constants import MAX_NESTING, MAX_UINT64, MAX_VALUES
 from sapo_protocol.errors import LocalProtocolError, RemoteProtocolError
 from sapo_protocol.rules import Rule
 
