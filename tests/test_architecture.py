@@ -77,6 +77,7 @@ def test_verification_loads_nothing_heavy_but_the_checkers_event_loop() -> None:
         "sapo_verification.jail.checkers",
         "sapo_verification.verifier",
         "sapo_verification.sampling.sampler",
+        "sapo_verification.engine",
     }
     started = {
         "sapo_verification.jail.probe",

@@ -138,7 +138,7 @@ def book() -> CertificateBook:
     known = CertificateBook(PLAIN)
     for author in AUTHORS:
         if author is not STRANGER:
-            known.judge(author.certificate(), NOW_MS / 1000)
+            known.admit(author.certificate(), NOW_MS / 1000)
     return known
 
 

@@ -38,10 +38,10 @@ class Pipeline:
         contributions = ContributionAdmission(manifest, book, known.__contains__, lambda: accounts)
         self._known = known
         self._judges = {
-            "rollouts": Admission(manifest, book).judge,
-            "certificates": book.judge,
-            "contributions": contributions.judge,
-            "equivocations": ProofBook(manifest, book, Reputation(), _NOBODY).judge,
+            "rollouts": Admission(manifest, book).admit,
+            "certificates": book.admit,
+            "contributions": contributions.admit,
+            "equivocations": ProofBook(manifest, book, Reputation(), _NOBODY).admit,
         }
 
     def judge(self, topic: str, message: bytes, now_ms: int) -> Outcome:

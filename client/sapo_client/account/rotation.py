@@ -114,8 +114,13 @@ def _switch(data: DataDir, manifest: Manifest, rotation: Rotation) -> None:
     """From here on the new key speaks for the account on this machine, and the old one does not."""
     signing = SigningDatabase(data.database)
     signing.retire(rotation.old.node_id)
-    certificate = OwnCertificate(rotation.new.node_seed, rotation.new.account_key, manifest, time.time)
-    CertificateBook(manifest, data.database).judge(certificate.message(), time.time())
+    certificate = OwnCertificate(
+        node_seed=rotation.new.node_seed,
+        account_key=rotation.new.account_key,
+        manifest=manifest,
+        clock=time.time,
+    )
+    CertificateBook(manifest, data.database).admit(certificate.message(), time.time())
 
 
 def _tell_chain(config: Config, manifest: Manifest, rotation: Rotation, not_after: int) -> Facts:

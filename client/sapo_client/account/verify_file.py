@@ -8,9 +8,8 @@ The certificate and the beacon come from the data directory of a node that heard
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -118,8 +117,7 @@ def _certificate(manifest: Manifest, rollout: Rollout, data: DataDir) -> Verific
         return VerificationStep(
             "certificate", None, "no data directory of a node that knows the author (--data-dir)"
         )
-    with closing(sqlite3.connect(f"file:{data.database}?mode=ro", uri=True)) as connection:
-        stored = [envelope for _, _, envelope in stored_certificates(connection)]
+    stored = [envelope for _, _, envelope in stored_certificates(data.database)]
     first = epoch_start_seconds(manifest, rollout.epoch)
     last = epoch_start_seconds(manifest, rollout.epoch + 1 + EPOCH_WINDOW) - 1
     try:
@@ -133,7 +131,7 @@ def _require_introduced(manifest: Manifest, rollout: Rollout, stored: list[bytes
     book = CertificateBook(manifest)
     for envelope in stored:
         with suppress(RemoteProtocolError):
-            book.judge(envelope, at)
+            book.admit(envelope, at)
     book.require(rollout.node, rollout.account, at)
 
 

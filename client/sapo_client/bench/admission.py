@@ -40,7 +40,7 @@ def admission_rate(messages: int) -> AdmissionRate:
         bare.append(messages / _seconds(lambda: _verify_all(signed, author.node)))
         gate = swarm.admission([author])
         admitted.append(
-            messages / _seconds(lambda gate=gate: [gate.judge(m, swarm.now_seconds) for m in sent])  # type: ignore[misc]
+            messages / _seconds(lambda gate=gate: [gate.admit(m, swarm.now_seconds) for m in sent])  # type: ignore[misc]
         )
     share = Spread.of_ratios(admitted, bare)
     return AdmissionRate(len(sent[0]), Spread.of(bare), Spread.of(admitted), share)

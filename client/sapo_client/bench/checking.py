@@ -96,7 +96,7 @@ async def checking_rate(rollouts: int) -> CheckingRate:
 async def _jailed_seconds(desk: BenchHarness, admitted: Sequence[AdmittedRollout]) -> float:
     began = time.perf_counter()
     for rollout in admitted:
-        await desk.verifier.verify(rollout)
+        await desk.engine.verify(rollout)
     return time.perf_counter() - began
 
 
@@ -120,7 +120,7 @@ def _honest(desk: BenchHarness, author: BenchAuthor, count: int) -> list[Admitte
             continue
         group = [answer.encode() if number % 2 else b"no idea" for number in range(GROUP)]
         message = desk.swarm.message(author, place, slot, group)
-        admitted.append(gate.judge(message, desk.swarm.now_seconds))
+        admitted.append(gate.admit(message, desk.swarm.now_seconds))
     return admitted
 
 
@@ -177,7 +177,7 @@ async def load_rate(seconds: float) -> LoadRate:
 
 async def _settled(desk: BenchHarness) -> None:
     """Returns when no audit of the last hostile messages is left to disturb the calm."""
-    while desk.audit.waiting:
+    while len(desk.engine.audits):
         await trio.sleep(TICK_SECONDS)
 
 
@@ -196,7 +196,7 @@ async def _measure(
         nursery.start_soon(_offer, desk, hostile, offered)
         began = time.perf_counter()
         for rollout in honest:
-            await desk.verifier.verify(rollout)
+            await desk.engine.verify(rollout)
             done += 1
             if time.perf_counter() - began > seconds:
                 break
@@ -230,5 +230,5 @@ async def _offer(desk: BenchHarness, messages: Iterator[bytes], offered: list[in
     for message in messages:
         due += len(HOSTILE) / HOSTILE_ANSWERS_PER_SECOND
         await trio.sleep(max(0.0, due - time.perf_counter()))
-        desk.gossip.judge_rollout(message, "a stranger")
+        desk.gossip.validate_rollout(message, "a stranger")
         offered[0] += 1

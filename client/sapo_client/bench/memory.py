@@ -74,7 +74,7 @@ def peak(prepare: Callable[[], Validate], message: bytes) -> Peak:
 
 
 def _rollout_validation(swarm: BenchSwarm, author: BenchAuthor) -> Validate:
-    return partial(swarm.admission([author]).judge, now_seconds=swarm.now_seconds)
+    return partial(swarm.admission([author]).admit, now_seconds=swarm.now_seconds)
 
 
 def _proof_validation(swarm: BenchSwarm) -> Validate:

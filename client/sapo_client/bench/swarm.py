@@ -85,7 +85,7 @@ class BenchSwarm:
         """A gate that knows the authors and has heard nothing yet."""
         book = CertificateBook(self.manifest)
         for author in authors:
-            book.judge(self.certificate(author), self.now_seconds)
+            book.admit(self.certificate(author), self.now_seconds)
         return Admission(self.manifest, book)
 
     def certificate(self, author: BenchAuthor) -> bytes:

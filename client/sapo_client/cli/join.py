@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import click
 import typer
 
 from sapo_client.cli.options import Common, IdentityOption, ManifestOption, PassphraseFile, RpcOption, command
@@ -86,10 +87,12 @@ def join(
     ).config
     opened = keystore.load(_identity_file(config.identity), PassphraseSource(config.passphrase_file))
     common.output.detail(f"identity {opened.path}, data {config.data_dir}, model {config.learner.model}")
-    from sapo_client.node.app import RunOptions, run_node
+    from sapo_client.node.app import RunOptions
+    from sapo_client.node.bootstrap import run_node
 
     show = partial(_show_round, common)
-    raise typer.Exit(run_node(config, opened, RunOptions(fresh=fresh, steps=steps), show))
+    options, roles = RunOptions(fresh=fresh, steps=steps), click.get_current_context().find_root().obj
+    raise typer.Exit(run_node(config, opened, options, show, roles=roles))
 
 
 def _show_round(common: Common, summary: RoundSummary) -> None:

@@ -22,7 +22,7 @@ from typing import Final
 from sapo_client.testnet import plan
 from sapo_protocol.contributions import Proposal, Share, Tally, settle
 from sapo_protocol.identifiers import Account, ContentId, Digest, NodeId
-from sapo_verification.payable import capped_points
+from sapo_verification.epoch_count import capped_points
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,6 @@ class TransportCounters:
     flood_pauses: int = 0
     malformed_frames: int = 0
     broken_connections: int = 0
-    dropped_before_delivery: int = 0
     dropped_before_sending: int = 0
     bugs: int = 0
     disconnects: int = 0

@@ -45,11 +45,10 @@ class TransportLimits:
     max_connections: int = 64  # gossip needs a dozen; the rest is room for newcomers
     max_streams_per_connection: int = 64  # an honest peer holds two gossip streams and a few requests
     max_buffered_bytes_per_connection: int = 4 * 2**20
-    delivery_queue: int = 2048  # messages waiting for the node; at 4 KiB that is 8 MiB
     outbound_queue: int = 512  # RPCs waiting for one slow peer
     seen_messages: int = 65_536  # ids of 32 bytes: about 10 MiB with their bookkeeping
     seen_seconds: float = 120.0  # gossipsub's usual memory; older copies are caught by the epoch window
-    ignored_seconds: float = 5.0  # an ignored message may become acceptable: judged anew after that
+    ignored_seconds: float = 5.0  # an ignored message may become acceptable: validated again after that
     score: ScoreLimits = field(default_factory=ScoreLimits)
 
 

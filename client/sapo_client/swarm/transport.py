@@ -1,4 +1,4 @@
-"""What the node sees of the network: publish, subscribe with a judge, request, serve, peers."""
+"""What the node sees of the network: publish, subscribe with a validator, request, serve, peers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Validator = Callable[[bytes, str], Verdict]
 """Synchronous and cheap: message bytes and the peer id of the forwarder in, verdict out.
 
-A `ProtocolError` raised by a judge is a REJECT. Anything else it raises is our bug: the message is
+A `ProtocolError` raised by a validator is a REJECT. Anything else it raises is our bug: the message is
 dropped without blame and the error goes to the transport's `on_bug`.
 """
 
@@ -37,18 +37,6 @@ class Direction(StrEnum):
 
     INBOUND = "inbound"
     OUTBOUND = "outbound"
-
-
-@dataclass(frozen=True, slots=True)
-class Inbound:
-    """One message that its judge accepted.
-
-    `forwarder` is the peer id that handed it to us, not its author.
-    """
-
-    topic: str
-    data: bytes
-    forwarder: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +75,8 @@ class Transport(Protocol):
     async def publish(self, topic: str, data: bytes) -> int:
         """Number of peers that the message was handed to; 0 means: not connected yet, try again."""
 
-    def subscribe(self, topic: str, judge: Validator) -> trio.MemoryReceiveChannel[Inbound]:
-        """Channel of the messages on `topic` that others sent and `judge` accepted."""
+    def subscribe(self, topic: str, validator: Validator) -> None:
+        """Hand each new message that others send on `topic` to `validator`, and forward those it accepts."""
 
     def peers(self) -> tuple[PeerInfo, ...]:
         """Connected peers, ordered by peer id."""

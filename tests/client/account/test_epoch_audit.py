@@ -45,7 +45,7 @@ class Desk:
         for person in (*AUDITORS, STRANGER):
             begin = self.manifest.genesis_seconds
             certificate = person.certificate(self.manifest, begin, begin + 86_400)
-            book.judge(certificate.to_bytes(), begin)
+            book.admit(certificate.to_bytes(), begin)
 
     @property
     def config(self) -> Config:

@@ -155,5 +155,5 @@ def test_a_certificate_must_have_counted_while_the_epoch_was_heard(
 ) -> None:
     start = MANIFEST.genesis_seconds + 3 * MANIFEST.epoch_seconds
     certificate = ALICE.certificate(MANIFEST, start + since, start + until).to_bytes()
-    CertificateBook(MANIFEST, data.database).judge(certificate, start + since)
+    CertificateBook(MANIFEST, data.database).admit(certificate, start + since)
     assert last_of_admission(ALICE.message(MANIFEST), data) == ("certificate", ok)

@@ -46,6 +46,6 @@ async def test_the_jail_and_the_load_are_measured() -> None:
 
 def test_hostile_rollouts_are_genuine_and_hostile() -> None:
     swarm, author = BenchSwarm(), BenchAuthor(HOSTILE_AUTHORS)
-    admitted = swarm.admission([author]).judge(swarm.message(author, 0, 0, HOSTILE), swarm.now_seconds)
+    admitted = swarm.admission([author]).admit(swarm.message(author, 0, 0, HOSTILE), swarm.now_seconds)
     assert admitted.rollout.completions == HOSTILE
     assert any(map(holds_code, HOSTILE))

@@ -145,7 +145,7 @@ def test_a_pipe_gets_aligned_text_without_escapes(sapo: Run) -> None:
 
 
 def test_a_bug_says_that_it_is_one(tmp_path: Path) -> None:
-    crash = "import sapo_client.cli.app as app; app.app = lambda: 1 / 0; app.main()"
+    crash = "import sapo_client.cli.app as app; app.app = lambda **options: 1 / 0; app.main()"
     done = subprocess.run([sys.executable, "-c", crash], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "ZeroDivisionError" in done.stderr

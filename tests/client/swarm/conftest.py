@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from sapo_client.swarm.limits import DialLimits, TransportLimits
-from sapo_client.swarm.transport import Inbound, Validator
+from sapo_client.swarm.transport import Validator
 from sapo_protocol.errors import RemoteProtocolError, Verdict
 from sapo_protocol.rules import Rule
 
@@ -28,8 +28,8 @@ QUICK_DIAL = DialLimits(
 )
 
 
-def judge_by_first_byte(data: bytes, _forwarder: str) -> Verdict:
-    """A judge whose verdict the author chooses: the tests' rule for what is valid."""
+def validate_by_first_byte(data: bytes, _forwarder: str) -> Verdict:
+    """A validator whose verdict the author chooses: the tests' rule for what is valid."""
     if data.startswith(b"raise"):
         raise RemoteProtocolError(Rule.ENVELOPE_KEYS, "as asked for")
     if data.startswith(b"bug"):
@@ -46,10 +46,10 @@ async def eventually(condition: Callable[[], bool]) -> None:
 
 @dataclass
 class Member:
-    """One running transport, what it heard, and how to stop it."""
+    """One running transport, what its validator accepted, and how to stop it."""
 
     transport: Any
-    channel: trio.MemoryReceiveChannel[Inbound]
+    validator: Validator
     scope: trio.CancelScope
     stopped: trio.Event
     heard: list[bytes] = field(default_factory=list)
@@ -61,9 +61,11 @@ class Member:
     def peer_ids(self) -> set[str]:
         return {peer.peer_id for peer in self.transport.peers()}
 
-    async def listen(self) -> None:
-        async for inbound in self.channel:
-            self.heard.append(inbound.data)
+    def validate(self, data: bytes, forwarder: str) -> Verdict:
+        verdict = self.validator(data, forwarder)
+        if verdict is Verdict.ACCEPT:
+            self.heard.append(data)
+        return verdict
 
     async def say(self, data: bytes) -> int:
         return int(await self.transport.publish(TOPIC, data))
@@ -87,7 +89,7 @@ class Colony:
         bootstrap: tuple[str, ...] = (),
         limits: TransportLimits | None = None,
         dial: DialLimits = QUICK_DIAL,
-        judge: Validator = judge_by_first_byte,
+        validator: Validator = validate_by_first_byte,
         **options: Any,
     ) -> Member:
         from sapo_client.swarm.p2p.libp2p_transport import Libp2pTransport
@@ -100,8 +102,8 @@ class Colony:
             dial=dial,
             **options,
         )
-        member = Member(transport, transport.subscribe(TOPIC, judge), trio.CancelScope(), trio.Event())
-        self.nursery.start_soon(member.listen)
+        member = Member(transport, validator, trio.CancelScope(), trio.Event())
+        transport.subscribe(TOPIC, member.validate)
         await self.nursery.start(_run, member)
         return member
 
@@ -209,5 +211,5 @@ class Tools:
     QUICK_DIAL = QUICK_DIAL
     eventually: Callable[[Callable[[], bool]], Awaitable[None]] = staticmethod(eventually)
     listeners = staticmethod(listeners)
-    judge = staticmethod(judge_by_first_byte)
+    validate = staticmethod(validate_by_first_byte)
     replace = staticmethod(replace)

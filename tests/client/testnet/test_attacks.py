@@ -72,7 +72,7 @@ def introduce(book: CertificateBook, manifest: Manifest, number: int) -> Key:
     """A key that the book knows from its certificate."""
     signer, secret = key(number)
     binding = NodeBinding(signer.node, manifest.swarm_id, GENESIS, GENESIS + 86_400)
-    book.judge(issue_certificate(signer.seed, secret, binding, manifest.binding_domain).to_bytes(), NOW)
+    book.admit(issue_certificate(signer.seed, secret, binding, manifest.binding_domain).to_bytes(), NOW)
     return signer
 
 
@@ -98,7 +98,7 @@ class Bench:
         heard = [honest_rollout(manifest, author, old_epoch, slot, old) for slot in range(3)]
         heard += [honest_rollout(manifest, author, 5, slot, NOW - 5) for slot in range(4)]
         for message in heard:
-            self.admission.judge(message.data, message.at_seconds)
+            self.admission.admit(message.data, message.at_seconds)
         self.attacker = introduce(self.certificates, manifest, 2)
         self.shop = Workshop(manifest, self.attacker, random.Random(seed), NOW, heard, tmp_path)
 
@@ -110,7 +110,7 @@ class Bench:
 
     def judge(self, message: Message) -> Reason | None:
         try:
-            self.admission.judge(message.data, NOW)
+            self.admission.admit(message.data, NOW)
         except RemoteProtocolError as error:
             return error.reason
         return None
@@ -183,7 +183,7 @@ async def test_code_and_copies_pass_admission_and_earn_nothing(
     expected = []
     for name in ("code_in_answer", "copied_answers"):
         for message in bench.make(name):
-            await verifier.verify(bench.admission.judge(message.data, NOW))
+            await verifier.verify(bench.admission.admit(message.data, NOW))
             (reason,) = BY_NAME[name].expected
             expected.append((message.content_id.hex(), reason))
     assert seen == expected

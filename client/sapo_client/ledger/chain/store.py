@@ -9,20 +9,25 @@ from typing import Any
 
 from eth.db.backends.base import BaseDB
 
+from sapo_verification.store import SQLITE_CHECKPOINT_PAGES, StoreSchema, open_database
+
 Json = dict[str, Any]
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS pairs (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS transactions (
-    hash BLOB PRIMARY KEY, block INTEGER NOT NULL, body TEXT NOT NULL, receipt TEXT NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS transactions_by_block ON transactions (block);
-CREATE TABLE IF NOT EXISTS logs (
-    id INTEGER PRIMARY KEY, block INTEGER NOT NULL, address TEXT NOT NULL, body TEXT NOT NULL
-);
-CREATE INDEX IF NOT EXISTS logs_by_block ON logs (block);
-CREATE INDEX IF NOT EXISTS logs_by_address ON logs (address, block);
-"""
+_SCHEMA = StoreSchema(
+    "chain",
+    """
+    CREATE TABLE IF NOT EXISTS pairs (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS transactions (
+        hash BLOB PRIMARY KEY, block INTEGER NOT NULL, body TEXT NOT NULL, receipt TEXT NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX IF NOT EXISTS transactions_by_block ON transactions (block);
+    CREATE TABLE IF NOT EXISTS logs (
+        id INTEGER PRIMARY KEY, block INTEGER NOT NULL, address TEXT NOT NULL, body TEXT NOT NULL
+    );
+    CREATE INDEX IF NOT EXISTS logs_by_block ON logs (block);
+    CREATE INDEX IF NOT EXISTS logs_by_address ON logs (address, block);
+    """,
+)
 
 
 class KeyValueDatabase(BaseDB):  # type: ignore[misc]  # py-evm is outside our types
@@ -101,11 +106,9 @@ class ChainStore:
     """The open file. Its user serialises the calls; SQLite's own lock is not relied on."""
 
     def __init__(self, path: Path) -> None:
-        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection = open_database(path, _SCHEMA, checkpoint_pages=SQLITE_CHECKPOINT_PAGES)
         # A block is acknowledged once it would survive a power cut, not only a kill.
         self._connection.execute("PRAGMA synchronous = FULL")
-        self._connection.executescript(_SCHEMA)
         self.pairs = KeyValueDatabase(self._connection)
 
     def close(self) -> None:

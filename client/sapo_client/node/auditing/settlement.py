@@ -1,4 +1,4 @@
-"""What an epoch's root is measured by: the tallies it names, and what the chain held before it."""
+"""Settlement of an epoch: its timing, and the check of a root against tallies and the previous root."""
 
 from __future__ import annotations
 
@@ -19,30 +19,32 @@ _OPEN_SHARE: Final = 0.5
 
 
 def grace_seconds(manifest: Manifest) -> float:
-    """How long each step after an epoch's end waits for others: late rollouts, tallies, whose turn it is."""
+    """Return the length of each step after an epoch's end: late rollouts, tallies, each proposer's turn."""
     return min(_LONGEST_GRACE_SECONDS, _GRACE_SHARE * manifest.epoch_seconds)
 
 
 def turn_to_propose(manifest: Manifest, age_seconds: float) -> tuple[int, bool]:
-    """The number of the turn so long after an epoch's end, negative before the first, and whether it is open.
+    """Return the turn at a time after an epoch's end, negative before the first, and whether it is open.
 
-    It is in its first half: a proposal of the second might not reach the next proposer before its turn, and
-    two proposals share the approvals, of which each auditor has one.
+    A turn is open in its first half: a proposal of the second half might not reach the next proposer before
+    its turn, and two proposals divide the approvals, of which each auditor gives one.
     """
     graces = age_seconds / grace_seconds(manifest) - 2  # one for rollouts, one for tallies
     return math.floor(graces), graces >= 0 and graces % 1 < _OPEN_SHARE
 
 
-def cumulative_points(archive: ContributionStore, last: EpochRoot | None) -> Mapping[Account, int] | None:
-    """Everybody's points as of the last final epoch, or none if this node missed its proposal."""
+def cumulative_points(
+    contributions: ContributionStore, last: EpochRoot | None
+) -> Mapping[Account, int] | None:
+    """Return all accounts' points as of the last final epoch, or None if this node lacks its proposal."""
     if last is None:
         return {}
-    proposal = archive.proposal(ContentId(last.archive_digest))
+    proposal = contributions.proposal(ContentId(last.archive_digest))
     return {share.account: share.cumulative for share in proposal.shares} if proposal else None
 
 
 def is_settlement(
-    archive: ContributionStore,
+    contributions: ContributionStore,
     proposal: Proposal,
     last: EpochRoot | None,
     *,
@@ -50,11 +52,11 @@ def is_settlement(
     points_cap: int,
     epoch_budget: int,
 ) -> bool:
-    """Whether the tallies that a proposal names settle to its shares, on top of what the chain holds.
+    """Whether the tallies that a proposal names settle to its shares, added to the last root's.
 
-    False, too, where this node does not hold all of them.
+    False, too, if this node does not hold all of them.
     """
-    tallies = [archive.tally(id_) for id_ in proposal.tallies]
+    tallies = [contributions.tally(id_) for id_ in proposal.tallies]
     known = [tally for tally in tallies if tally is not None and tally.epoch == proposal.epoch]
     if len(known) != len(proposal.tallies) or len({tally.account for tally in known}) != len(known):
         return False

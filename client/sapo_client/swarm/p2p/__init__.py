@@ -7,7 +7,7 @@
 | `muxer.py` | any number of streams, any amount of buffered bytes | both bounded |
 | `stream_guard.py` | one malformed frame ends the process | its stream is reset, its peer dropped |
 | `frames.py` | reads one byte at a time | reads what has arrived |
-| `gossip.py` | bool validators, a task per message, short queues | three verdicts, metered, counted |
+| `gossip.py` | bool validators, a task per message, short queues | three verdicts, metered, longer queues |
 | `mesh.py` | unbounded memories, amplifying replies | bounded |
 | `message_cache.py` | keyed by author and sequence number | keyed by content |
 | `score_bridge.py` | blames a forwarder for every drop | answers from our own scores |

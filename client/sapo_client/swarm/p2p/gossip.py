@@ -1,14 +1,15 @@
-"""Publish and subscribe, judged by three verdicts.
+"""Publish and subscribe, with validators of three verdicts.
 
 Messages are anonymous (gossipsub's StrictNoSign): author and signature are inside, checked by the
-judge. Stock's signed messages cost a second signature per message, and its checks of author, key and
+validator. Stock's signed messages cost a second signature per message, and its checks of author, key and
 sequence number are where most malformed frames kill it; a forged author also lets an attacker make a
 victim drop a valid message as "its own".
 
-Differences from the stock service: messages are judged inline in the reader of their stream (stock
-starts a task for each, without bound), each once and with three outcomes; reading is metered and
-pauses for a peer that floods; local delivery holds 2,048 messages instead of 32 and outbound queues
-512 instead of 32, and what they drop is counted; only the sending task of a peer writes on its stream
+Differences from the stock service: messages are validated inline in the reader of their stream
+(stock starts a task for each, without bound), each once and with three outcomes; reading is metered and
+pauses for a peer that floods; an accepted message is forwarded and not delivered a second time (stock
+delivers it through a queue of 32, and drops the rest); outbound queues hold 512 messages instead of 32,
+and what they drop is counted; only the sending task of a peer writes on its stream
 (stock writes replays and answers directly, and large ones interleave); a peer is registered once
 however many connections it opens at the same time, and a peer that comes back before its old connection
 is found dead gets a new stream and keeps its subscriptions (stock keeps the dead stream, and forgets

@@ -32,7 +32,6 @@ from sapo_client.swarm.transport import (
     BugReport,
     Direction,
     Handler,
-    Inbound,
     PeerInfo,
     TransportError,
     Validator,
@@ -167,12 +166,11 @@ class Libp2pTransport:
         self._intake.remember_own(topic, data, trio.current_time())
         return self._gossip.send(topic, data)
 
-    def subscribe(self, topic: str, judge: Validator) -> trio.MemoryReceiveChannel[Inbound]:
-        """Channel of accepted messages."""
-        channel = self._intake.subscribe(topic, judge)
+    def subscribe(self, topic: str, validator: Validator) -> None:
+        """Hand each new message on `topic` to `validator`, and forward those it accepts."""
+        self._intake.subscribe(topic, validator)
         if self._nursery is not None:
             self._nursery.start_soon(self._gossip.subscribe, topic)
-        return channel
 
     def peers(self) -> tuple[PeerInfo, ...]:
         """Connected peers, ordered by peer id."""

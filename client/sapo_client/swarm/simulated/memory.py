@@ -1,6 +1,6 @@
 """An in-memory swarm with the interface of the real one, for tests and simulations.
 
-Messages flood over the links that `connect` opened, exactly as far as judges accept them. Everything
+Messages flood over the links that `connect` opened, exactly as far as validators accept them. Everything
 runs on trio's clock, so a mock clock turns hours into milliseconds. Each link draws loss, latency
 and duplication from a generator of its own, seeded by hub seed, sender and receiver, and each node
 handles its mail strictly by due time: the same seed gives the same deliveries, whatever order trio
@@ -28,7 +28,6 @@ from sapo_client.swarm.transport import (
     BugReport,
     Direction,
     Handler,
-    Inbound,
     PeerInfo,
     TransportError,
     Validator,
@@ -146,7 +145,7 @@ class _Connection:
 
 
 class MemoryTransport:
-    """One node's place in an in-memory swarm; same interface, judging and scores as over libp2p.
+    """One node's place in an in-memory swarm; same interface, validation and scores as over libp2p.
 
     Args:
         host: the IP address that its peers see it at.
@@ -204,9 +203,9 @@ class MemoryTransport:
         self._intake.remember_own(topic, data, trio.current_time())
         return self._forward(topic, data, came_from=self.peer_id)
 
-    def subscribe(self, topic: str, judge: Validator) -> trio.MemoryReceiveChannel[Inbound]:
-        """Channel of accepted messages."""
-        return self._intake.subscribe(topic, judge)
+    def subscribe(self, topic: str, validator: Validator) -> None:
+        """Hand each new message on `topic` to `validator`, and forward those it accepts."""
+        self._intake.subscribe(topic, validator)
 
     def peers(self) -> tuple[PeerInfo, ...]:
         """Connected peers, ordered by peer id."""

@@ -1,4 +1,4 @@
-"""Whose turn it is to propose, and whether there is still time for it."""
+"""The turns to propose, and until when each is open."""
 
 from support.swarm import make_manifest
 

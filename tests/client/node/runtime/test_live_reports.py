@@ -1,4 +1,4 @@
-"""What a live node told through its control API, while it trained with another."""
+"""Reports of a running node through its control API while it trains with another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node whose learner was killed: it went on, from a checkpoint and not from the beginning."""
+"""A node whose learner was killed continues from a checkpoint."""
 
 from __future__ import annotations
 

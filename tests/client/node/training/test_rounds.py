@@ -1,4 +1,4 @@
-"""Training rounds of whole nodes: what enters a batch, which slots are signed, what a restart keeps."""
+"""Training rounds of whole nodes: batches, signed slots, and restarts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GROUPS = LOCAL_GROUPS + EXTERNAL_GROUPS
 
 
 def external(home: Home) -> Iterator[tuple[int, dict[str, str]]]:
-    """Each external group of each step, with the step event's number."""
+    """Yield each external group of each step, with the step event's number."""
     for step in home.events("step"):
         for group in cast("list[dict[str, str]]", step["external"]):
             yield cast(int, step["seq"]), group
@@ -103,8 +103,7 @@ async def test_an_empty_quota_waits_for_the_next_epoch(policy: Path, weekdays: S
     home = Home(tmp_path, 1, manifest, policy)
 
     def clock() -> float:
-        """Time stands still until the quota is used, however slow this machine is, and goes on shortly
-        before the next epoch."""
+        """Stand still until the quota is used, then continue shortly before the next epoch."""
         if not (used := home.events("quota_used")):
             return manifest.genesis_seconds + 1.0
         passed = datetime.now(UTC) - datetime.fromisoformat(str(used[0]["time"]))

@@ -106,7 +106,7 @@ async def test_malformed_frames_leave_the_node_serving(colony: Any, tools: Any, 
     victim, honest = await colony.ring_of_strangers(2)
     blamed = set()
     for name, data in FRAMES.items():
-        victim.transport._discipline.scores._records.clear()  # each frame is judged by itself
+        victim.transport._discipline.scores._records.clear()  # each frame counts by itself
         if rogue.peer_id not in victim.peer_ids() or blamed:
             await rogue.connect(victim.transport.addresses[0])
         stream = await rogue.open(victim.peer_id)

@@ -56,26 +56,26 @@ async def test_a_message_published_before_the_mesh_stands_still_arrives(colony: 
 
 
 async def test_ignore_costs_nothing_reject_costs_the_connection(colony: Any, tools: Any) -> None:
-    judge, author = await colony.ring_of_strangers(2)
-    await colony.acquaint([judge, author])
+    validator, author = await colony.ring_of_strangers(2)
+    await colony.acquaint([validator, author])
     await author.say(b"ignore this")
-    await author.say(b"bug in the judge")
+    await author.say(b"bug in the validator")
     await author.say(b"a good one")
-    await tools.eventually(lambda: judge.heard == [b"a good one"])
-    assert judge.transport.score(author.peer_id) == 0
+    await tools.eventually(lambda: validator.heard == [b"a good one"])
+    assert validator.transport.score(author.peer_id) == 0
     assert [repr(bug) for bug in colony.bugs] == ["KeyError('as asked for')"]
 
     await author.say(b"reject 0")
-    await tools.eventually(lambda: judge.transport.counters()["rejected"] == 1)
-    assert -5 <= judge.transport.score(author.peer_id) < -4.9
-    assert author.peer_id in judge.peer_ids()
+    await tools.eventually(lambda: validator.transport.counters()["rejected"] == 1)
+    assert -5 <= validator.transport.score(author.peer_id) < -4.9
+    assert author.peer_id in validator.peer_ids()
     for number in range(1, 5):
         await author.say(b"raise %d" % number)
-    await tools.eventually(lambda: author.peer_id not in judge.peer_ids())
-    assert judge.transport.score(author.peer_id) < -20
+    await tools.eventually(lambda: author.peer_id not in validator.peer_ids())
+    assert validator.transport.score(author.peer_id) < -20
     dials = author.transport.counters()["dials"]
     await tools.eventually(lambda: author.transport.counters()["dials"] >= dials + 3)
-    assert judge.peer_ids() == set()
+    assert validator.peer_ids() == set()
 
 
 async def test_a_restarted_node_with_the_same_key_is_heard_again(colony: Any, tools: Any) -> None:

@@ -1,8 +1,9 @@
-"""The in-memory swarm: same judging as over libp2p, deterministic under its seed, any weather."""
+"""The in-memory swarm: same validation as over libp2p, deterministic under its seed, any weather."""
 
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -11,43 +12,58 @@ from trio.testing import MockClock
 
 from sapo_client.swarm.limits import Rate, TransportLimits
 from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport, Weather
-from sapo_client.swarm.transport import Direction, Inbound, TransportError
+from sapo_client.swarm.transport import Direction, TransportError, Validator
 from sapo_protocol.errors import RemoteProtocolError, Verdict
 from sapo_protocol.rules import Rule
 
 TOPIC = "sapo/1/test/rollouts"
 
 
-def _judge(data: bytes, _forwarder: str) -> Verdict:
+def _verdict(data: bytes) -> Verdict:
     return {b"i": Verdict.IGNORE, b"r": Verdict.REJECT}.get(data[:1], Verdict.ACCEPT)
 
 
+@dataclass(frozen=True)
+class Accepted:
+    """One message that a node's validator accepted, and when."""
+
+    seconds: float
+    data: bytes
+    forwarder: str
+
+
 class Village:
-    """Nodes of one hub and everything they heard, with the time."""
+    """Nodes of one hub and everything they accepted."""
 
     def __init__(self, hub: MemoryHub, nursery: trio.Nursery) -> None:
         self.hub, self.nursery = hub, nursery
         self.nodes: dict[str, MemoryTransport] = {}
-        self.heard: dict[str, list[tuple[float, Inbound]]] = {}
+        self.accepted: dict[str, list[Accepted]] = {}
         self.bugs: list[Exception] = []
 
     async def add(
         self, name: str, *neighbours: str, limits: TransportLimits | None = None
     ) -> MemoryTransport:
         node = MemoryTransport(self.hub, name, on_bug=self.bugs.append, limits=limits)
-        self.nodes[name], self.heard[name] = node, []
-        self.nursery.start_soon(self._listen, name, node.subscribe(TOPIC, _judge))
+        self.nodes[name], self.accepted[name] = node, []
+        node.subscribe(TOPIC, self._validator(self.accepted[name]))
         await self.nursery.start(node.run)
         for neighbour in neighbours:
             await node.connect(self.nodes[neighbour].addresses[0])
         return node
 
-    async def _listen(self, name: str, channel: trio.MemoryReceiveChannel[Inbound]) -> None:
-        async for inbound in channel:
-            self.heard[name].append((trio.current_time(), inbound))
+    @staticmethod
+    def _validator(accepted: list[Accepted]) -> Validator:
+        def validate(data: bytes, forwarder: str) -> Verdict:
+            verdict = _verdict(data)
+            if verdict is Verdict.ACCEPT:
+                accepted.append(Accepted(trio.current_time(), data, forwarder))
+            return verdict
+
+        return validate
 
     def data(self, name: str) -> list[bytes]:
-        return [inbound.data for _, inbound in self.heard[name]]
+        return [message.data for message in self.accepted[name]]
 
 
 @asynccontextmanager
@@ -64,7 +80,7 @@ async def test_a_message_reaches_everyone_through_others(autojump_clock: MockClo
         await place.add("c", "b")
         assert await place.nodes["a"].publish(TOPIC, b"hello") == 1
         await trio.sleep(1)
-        assert [inbound for _, inbound in place.heard["c"]] == [Inbound(TOPIC, b"hello", "b")]
+        assert [(m.data, m.forwarder) for m in place.accepted["c"]] == [(b"hello", "b")]
         assert place.data("a") == []
 
 
@@ -107,8 +123,8 @@ async def test_latency_is_on_the_clock(autojump_clock: MockClock) -> None:
         started = trio.current_time()
         await place.nodes["a"].publish(TOPIC, b"slow")
         await trio.sleep(4000)
-        [(when, _)] = place.heard["b"]
-        assert when - started == pytest.approx(3600)
+        [message] = place.accepted["b"]
+        assert message.seconds - started == pytest.approx(3600)
 
 
 async def test_a_partition_separates_and_heals(autojump_clock: MockClock) -> None:
@@ -137,14 +153,14 @@ async def test_loss_duplication_and_reordering(autojump_clock: MockClock) -> Non
         for data in sent:
             await place.nodes["a"].publish(TOPIC, data)
         await trio.sleep(60)
-        heard = place.data("b")
-        assert 0.6 < len(heard) / len(sent) < 0.8
-        assert heard != sorted(heard)
-        assert len(set(heard)) == len(heard)
+        received = place.data("b")
+        assert 0.6 < len(received) / len(sent) < 0.8
+        assert received != sorted(received)
+        assert len(set(received)) == len(received)
         assert place.nodes["b"].counters()["duplicates"] > 50
 
 
-async def _history(seed: int) -> dict[str, list[tuple[float, Inbound]]]:
+async def _history(seed: int) -> dict[str, list[Accepted]]:
     weather = Weather(min_latency_seconds=0.01, max_latency_seconds=2, loss_share=0.1, duplicate_share=0.2)
     async with village(seed, weather) as place:
         started = trio.current_time()
@@ -156,8 +172,8 @@ async def _history(seed: int) -> dict[str, list[tuple[float, Inbound]]]:
             await trio.sleep(0.3)
         await trio.sleep(30)
         return {
-            name: [(round(when - started, 6), inbound) for when, inbound in heard]
-            for name, heard in place.heard.items()
+            name: [replace(message, seconds=round(message.seconds - started, 6)) for message in accepted]
+            for name, accepted in place.accepted.items()
         }
 
 

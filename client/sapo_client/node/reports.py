@@ -1,4 +1,4 @@
-"""What the node answers through its control API."""
+"""The reports that the node serves through its control API."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import TYPE_CHECKING
 
-from sapo_client.config import Config
-from sapo_client.node.runtime.clock import Clock
+from sapo_client.learner.backend import Backend
+from sapo_client.node.auditing.chain import ChainRole
+from sapo_client.node.auditing.settlement_services import LedgerRole
+from sapo_client.node.runtime.context import NodeContext
 from sapo_client.node.runtime.shutdown import Shutdown
-from sapo_client.node.runtime.telemetry import Telemetry
-from sapo_client.node.training.rounds import Author, Rounds
+from sapo_client.node.training.rounds import Rounds
 from sapo_client.observe.plain import JSON
 from sapo_client.observe.reports import (
     EndpointReport,
@@ -22,62 +22,48 @@ from sapo_client.observe.reports import (
     RolloutsReport,
     StatusReport,
 )
-from sapo_client.swarm.transport import PeerInfo, Transport
-from sapo_protocol.epochs import epoch_at
+from sapo_client.swarm.peer_id import key_from_peer_id
+from sapo_client.swarm.transport import PeerInfo
 from sapo_protocol.identifiers import NodeId
-from sapo_protocol.manifest import Manifest
-from sapo_verification.admission.certificates import CertificateBook
-from sapo_verification.reputation.evidence import Reputation
-from sapo_verification.sampling.pool import Pool
-
-if TYPE_CHECKING:
-    from sapo_client.ledger.service import LedgerClient
+from sapo_verification.engine import Engine
 
 
 @dataclass(frozen=True, slots=True)
 class Reports:
-    """The node's reports, made on demand from its live parts."""
+    """Reports of a node, made on request from its running parts."""
 
-    config: Config
-    manifest: Manifest
-    author: Author
-    transport: Transport
-    node_of_peer: Callable[[str], NodeId | None]
-    certificates: CertificateBook
-    reputation: Reputation
-    pool: Pool
+    context: NodeContext
+    engine: Engine
     rounds: Rounds
-    step: Callable[[], int]
-    telemetry: Telemetry
-    ledger: LedgerClient | None
-    points: Callable[[], int]
+    learner: Backend
+    chain: ChainRole
+    ledger: LedgerRole
     shutdown: Shutdown
-    clock: Clock
     started_seconds: float
 
     def status(self) -> StatusReport:
-        """How the node does."""
-        telemetry, rounds = self.telemetry, self.rounds
+        """Return the state of the node."""
+        context, telemetry, rounds = self.context, self.context.telemetry, self.rounds
         return StatusReport(
             state="draining" if self.shutdown.draining.is_set() else "running",
-            updated=_iso(self.clock()),
+            updated=_iso(context.clock()),
             version=version("sapo-swarm"),
-            swarm_name=self.manifest.name,
-            swarm_id=self.manifest.swarm_id.hex(),
-            node_id=self.author.node.hex(),
-            peer_id=self.transport.peer_id,
-            account=str(self.author.account),
-            addresses=self.transport.addresses,
-            model=self.config.learner.model,
-            device=self.config.learner.device,
-            uptime_seconds=round(self.clock() - self.started_seconds, 1),
+            swarm_name=context.manifest.name,
+            swarm_id=context.manifest.swarm_id.hex(),
+            node_id=context.author.node.hex(),
+            peer_id=context.transport.peer_id,
+            account=str(context.author.account),
+            addresses=context.transport.addresses,
+            model=context.config.learner.model,
+            device=context.config.learner.device,
+            uptime_seconds=round(context.clock() - self.started_seconds, 1),
             epoch=self._epoch(),
             round=rounds.round,
-            step=self.step(),
+            step=self.learner.step,
             reward=rounds.last_reward,
             reward_start=rounds.first_reward,
-            pool=len(self.pool),
-            peers=len(self.transport.peers()),
+            pool=len(self.engine.pool),
+            peers=len(context.transport.peers()),
             shared=telemetry.shared,
             accepted=telemetry.accepted,
             sampled_own=telemetry.sampled_own,
@@ -87,15 +73,15 @@ class Reports:
         )
 
     def peers(self) -> PeersReport:
-        """Who is connected, and what is thought of them."""
-        return PeersReport(peers=tuple(self._peer(info) for info in self.transport.peers()))
+        """Return the connected peers with their scores and reputation."""
+        return PeersReport(peers=tuple(self._peer(info) for info in self.context.transport.peers()))
 
     def rollouts(self) -> RolloutsReport:
-        """The latest rollouts."""
-        return RolloutsReport(rollouts=self.telemetry.rollouts())
+        """Return the latest rollouts."""
+        return RolloutsReport(rollouts=self.context.telemetry.rollouts())
 
     def by_name(self) -> dict[str, Callable[[], JSON]]:
-        """The reports as the control API serves them."""
+        """Return the reports as the control API serves them."""
         return {
             "status": lambda: self.status().model_dump(mode="json"),
             "peers": lambda: self.peers().model_dump(mode="json"),
@@ -103,11 +89,11 @@ class Reports:
         }
 
     def _epoch(self) -> int:
-        return epoch_at(self.manifest, max(self.clock(), self.manifest.genesis_seconds))
+        return self.engine.epoch(self.context.clock())
 
     def _peer(self, info: PeerInfo) -> PeerReport:
-        node = self.node_of_peer(info.peer_id)
-        accounts = self.certificates.accounts_of(node) if node else ()
+        node = _node_of_peer(info.peer_id)
+        accounts = self.engine.certificates.accounts_of(node) if node else ()
         account = accounts[0] if accounts else None
         return PeerReport(
             peer_id=info.peer_id,
@@ -115,22 +101,23 @@ class Reports:
             account=str(account) if account else None,
             address=info.addresses[0] if info.addresses else None,
             score=info.score,
-            reputation=self.reputation.evidence(account, self._epoch()).weight if account else None,
+            reputation=self.engine.reputation.evidence(account, self._epoch()).weight if account else None,
             accepted=info.received - info.rejected,
             refused=info.rejected,
         )
 
     def _ledger(self) -> LedgerReport:
-        if self.ledger is None:
+        context = self.context
+        if not (context.manifest.has_chain and context.config.ledger.enabled):
             return LedgerReport()
-        status = self.ledger.status()
+        status = self.chain.status()
         return LedgerReport(
             enabled=True,
-            chain_id=self.manifest.chain_id,
-            registered=(self.author.account, self.author.node) in status.claims,
+            chain_id=context.manifest.chain_id,
+            registered=(context.author.account, context.author.node) in status.claims,
             outbox=status.pending,
             stuck=status.stuck,
-            points=self.points(),
+            points=self.ledger.points,
             last_receipt=_iso(receipt) if (receipt := status.last_receipt_seconds) is not None else None,
             last_error=status.last_error,
             endpoints=tuple(
@@ -144,3 +131,8 @@ class Reports:
 
 def _iso(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def _node_of_peer(peer_id: str) -> NodeId | None:
+    key = key_from_peer_id(peer_id)
+    return NodeId(key) if key else None

@@ -1,12 +1,13 @@
-"""What a node looks at again and again: floods, the ledger's queue, what its peers are worth."""
+"""Regular polling of floods, the ledger's queue, and the ratings of peers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import trio
 
+from sapo_client.node.auditing.chain import ChainRole
 from sapo_client.node.gossip.ratings import Ratings
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.node.runtime.telemetry import Telemetry
@@ -14,28 +15,25 @@ from sapo_client.swarm.transport import Transport
 from sapo_protocol.epochs import epoch_at
 from sapo_protocol.manifest import Manifest
 
-if TYPE_CHECKING:
-    from sapo_client.ledger.service import LedgerClient
-
 _LOOK_SECONDS: Final = 1.0
 
 _LOOKS_PER_RATING: Final = 10
-"""Evidence changes with audits, a few a second at most; a peer's rating can wait."""
+"""Ratings follow from audits, of which there are a few a second at most, so they can be rarer."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetricsPoller:
-    """Turns what the rooms count into metrics and counted refusals, and reputation into peer scores."""
+    """Service that turns counts of a node's parts into metrics, and reputation into peer scores."""
 
     manifest: Manifest
     transport: Transport
-    ledger: LedgerClient | None
+    chain: ChainRole
     ratings: Ratings
     telemetry: Telemetry
     clock: Clock
 
     async def run(self) -> None:
-        """Looks until cancelled."""
+        """Poll until cancelled."""
         while True:
             self.rate_peers()
             for _ in range(_LOOKS_PER_RATING):
@@ -43,19 +41,16 @@ class MetricsPoller:
                 await trio.sleep(_LOOK_SECONDS)
 
     def look(self) -> None:
-        """Writes down what was counted since the last look."""
-        if self.ledger is not None:
-            status = self.ledger.status()
-            self.telemetry.metrics.ledger(
-                outbox=status.pending, last_receipt_seconds=status.last_receipt_seconds
-            )
-            for kind, count in self.ledger.take_errors().items():
-                self.telemetry.metrics.ledger_errors(kind, count)
+        """Report the counts since the last call."""
+        status = self.chain.status()
+        self.telemetry.metrics.ledger(outbox=status.pending, last_receipt_seconds=status.last_receipt_seconds)
+        for kind, count in self.chain.take_errors().items():
+            self.telemetry.metrics.ledger_errors(kind, count)
         for forwarder, count in sorted(self.transport.take_floods().items()):
             self.telemetry.flooded(forwarder, count)
 
     def rate_peers(self) -> None:
-        """Tells the transport what connected peers are worth."""
+        """Give the transport the ratings of connected peers."""
         epoch = epoch_at(self.manifest, max(self.clock(), self.manifest.genesis_seconds))
         peer_ids = [peer.peer_id for peer in self.transport.peers()]
         self.transport.rate(self.ratings.of(peer_ids, epoch))
