@@ -77,7 +77,12 @@ class ServedChain:
     """An embedded chain served from a thread of this process, with a clock that the test sets."""
 
     def __init__(
-        self, path: Path, *, port: int = 0, chain_id: int = DEFAULT_CHAIN_ID, kind: type[EmbeddedChain] = EmbeddedChain
+        self,
+        path: Path,
+        *,
+        port: int = 0,
+        chain_id: int = DEFAULT_CHAIN_ID,
+        kind: type[EmbeddedChain] = EmbeddedChain,
     ) -> None:
         self.now_seconds = float(NOW_SECONDS)
         genesis = Genesis(chain_id, tuple(sorted(map(address, FUNDED))))
@@ -267,7 +272,9 @@ def deploy_contracts(chain: ServedChain, **changes: Any) -> Contracts:
     return Contracts(chain, deploy([chain.url], DEPLOYER, make_plan(**changes)))
 
 
-def found(path: Path, *, port: int = 0, kind: type[EmbeddedChain] = EmbeddedChain, **changes: Any) -> Contracts:
+def found(
+    path: Path, *, port: int = 0, kind: type[EmbeddedChain] = EmbeddedChain, **changes: Any
+) -> Contracts:
     """A fresh ledger on a fresh chain: a copy of one that this process founded before, if it did."""
     stored, deployment = _founded(make_plan(**changes))
     path.write_bytes(stored)

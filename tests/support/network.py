@@ -49,7 +49,9 @@ class ForkingChain(EmbeddedChain):
     def rewind(self, head: int) -> list[bytes]:
         """Take the head back to a block; the dropped transactions, raw, oldest first."""
         last = self.head.block_number
-        dropped = [raw for number in range(head + 1, last + 1) if (raw := self._store.raw(number)) is not None]
+        dropped = [
+            raw for number in range(head + 1, last + 1) if (raw := self._store.raw(number)) is not None
+        ]
         with self._store.transaction_of_all():
             self._store.connection.execute("DELETE FROM blocks WHERE number > ?", (head,))
             for table in ("accounts", "slots", "transactions", "logs"):

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from sapo_client import extras
 from sapo_client.errors import ExitCode, SapoError
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ def with_adapters(policy: Policy, rank: int) -> Policy:
     Raises:
         SapoError: the architecture has no such layers.
     """
+    extras.require(extras.LORA, exit_code=ExitCode.CONFIG)
     from peft import LoraConfig, get_peft_model
 
     config = LoraConfig(

@@ -20,6 +20,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
+from sapo_client import extras
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.adapters import merged
 from sapo_client.learner.generate import Completion
@@ -125,12 +126,13 @@ def _engine(policy: Policy, dtype: str, seed: int) -> Any:
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # weights are handed over, not sent
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    extras.require(extras.VLLM, exit_code=ExitCode.CONFIG)
     try:
         from vllm import LLM
     except ImportError as error:
         raise SapoError(
             f"vLLM cannot be loaded: {error}",
-            hint="pip install 'sapo-swarm[vllm]', or use learner.backend = transformers",
+            hint=f"{extras.VLLM.command}, or use learner.backend = transformers",
             exit_code=ExitCode.CONFIG,
         ) from error
     on_cpu = policy.device.type == "cpu"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from sapo_client import extras
 from sapo_client.testnet.story import Story
 
 SMOOTHING: Final = 0.15
@@ -32,6 +33,7 @@ def external_shares(story: Story) -> list[float]:
 
 def draw(stories: Sequence[Story], path: Path, title: str) -> None:
     """A PNG with both curves of every node."""
+    extras.require(extras.TESTNET)
     import matplotlib
 
     matplotlib.use("Agg")

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sapo_client.ledger.chain.evm import CallRequest
 from sapo_client.ledger.chain.errors import INVALID_PARAMS, RpcError
+from sapo_client.ledger.chain.evm import CallRequest
 from sapo_client.ledger.chain.header import GAS_LIMIT
 
 HEAD_TAGS = frozenset({"latest", "pending", "safe", "finalized"})

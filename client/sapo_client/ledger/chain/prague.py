@@ -123,7 +123,10 @@ class PragueState:
             for key, value in _changes(earlier._slots(address), self._slots(address)).items():
                 slots[bytes(address), int.from_bytes(key, "big")] = int(value or 0)
         return StateChanges(
-            {bytes(address): None if item is None else _from_spec(item) for address, item in accounts.items()},
+            {
+                bytes(address): None if item is None else _from_spec(item)
+                for address, item in accounts.items()
+            },
             slots,
         )
 
@@ -178,14 +181,14 @@ class PragueState:
         )
         own_cost, floor = (int(cost) for cost in calculate_intrinsic_cost(transaction))
         if request.gas < max(own_cost, floor):
-            raise CallInvalid(f"the call needs {max(own_cost, floor)} gas to begin with, it has {request.gas}")
+            raise CallInvalid(
+                f"the call needs {max(own_cost, floor)} gas to begin with, it has {request.gas}"
+            )
         if self.account(request.sender).balance < request.value:
             raise CallInvalid("the sender has not enough balance for the value")
         increment_nonce(self._state, sender)
         environment = self._environment(block, base_fee_wei=0)
-        message = prepare_message(
-            environment, _call_environment(sender, request.gas - own_cost), transaction
-        )
+        message = prepare_message(environment, _call_environment(sender, request.gas - own_cost), transaction)
         try:
             ended = interpreter.process_message_call(message)
         except RecursionError:  # Python's limit comes before the machine's depth of 1,024
@@ -257,7 +260,7 @@ def _changes(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> dict[Any, A
     if before is after:
         return {}
     changed = {key: value for key, value in after.items() if before.get(key) != value}
-    return {**changed, **{key: None for key in before.keys() - after.keys()}}
+    return {**changed, **dict.fromkeys(before.keys() - after.keys())}
 
 
 def _to_spec(account: AccountState) -> Account:
