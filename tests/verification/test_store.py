@@ -13,7 +13,7 @@ from typing import cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.mortal import Fuse, Killed, MortalConnection
+from support.crashing import CrashingConnection, Killed, WriteBudget
 
 from sapo_verification.errors import NewerDatabaseError
 from sapo_verification.store import StoreSchema, checkpoint, migrate, open_database, open_for_reading
@@ -46,14 +46,14 @@ def schema(component: str, version: int) -> StoreSchema:
 
 
 def dump(path: Path) -> list[str]:
-    """All that is in a file, tables and rows."""
+    """Return all tables and rows of a file."""
     with closing(sqlite3.connect(path)) as connection:
         return sorted(connection.iterdump())
 
 
 @cache
 def of_versions(**at: int) -> list[str]:
-    """What a file of given versions holds that has one note, written by the oldest version."""
+    """Return the contents of a file of given versions with one note written by the oldest version."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "new.sqlite"
         for component in sorted(at):
@@ -100,9 +100,9 @@ def test_a_process_that_dies_in_a_migration_leaves_the_old_version_or_the_new_on
             connection.execute("INSERT INTO note (text) VALUES ('four')")
         open_database(path, schema("notes", old)).close()
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-            mortal = cast(sqlite3.Connection, MortalConnection(connection, Fuse(writes)))
+            crashing = cast(sqlite3.Connection, CrashingConnection(connection, WriteBudget(writes)))
             with suppress(Killed):
-                migrate(mortal, path, *targets)
+                migrate(crashing, path, *targets)
         assert dump(path) in [
             of_versions(notes=old, marks=1),
             of_versions(notes=new, marks=marks),
@@ -161,7 +161,7 @@ def test_a_current_file_is_not_locked_by_opening_it(tmp_path: Path) -> None:
 
 
 def run_together(programs: Sequence[str]) -> list[int]:
-    """The exit codes of Python programs that run at the same time."""
+    """Return the exit codes of Python programs that run at the same time."""
     children = [subprocess.Popen([sys.executable, "-c", program]) for program in programs]
     return [child.wait() for child in children]
 
@@ -179,7 +179,7 @@ def test_processes_that_open_a_new_file_at_once_make_its_tables_once(tmp_path: P
 
 
 def test_only_the_store_connects_to_files() -> None:
-    """Every other module opens its tables through it, so all of them have a version."""
+    """All other modules open their tables through it, so all tables have a version."""
     root = Path(__file__).parents[2]
     sources = [
         p for package in ("protocol", "verification", "client") for p in (root / package).rglob("*.py")
@@ -189,7 +189,7 @@ def test_only_the_store_connects_to_files() -> None:
 
 
 def notes_in_the_file_alone(path: Path) -> list[str]:
-    """What the database file holds without its log."""
+    """Return the notes in the database file without its log."""
     copy = path.with_name("copy.sqlite")
     copy.write_bytes(path.read_bytes())
     with closing(sqlite3.connect(copy)) as connection:

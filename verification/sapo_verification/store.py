@@ -7,14 +7,17 @@ A file from before there were versions counts as version 0: step 1 makes only th
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
 from sapo_verification.errors import NewerDatabaseError
 
+Source = Path | str | sqlite3.Connection
+"""Where a store keeps its tables: a file, ":memory:", or a connection that it shares with other stores."""
+
 OWN_CHECKPOINT_PAGES: Final = 16_384
-"""Of 4 KiB: a writer copies its log into the file itself only where nobody else did for 64 MiB."""
+"""Of 4 KiB: a writer copies the log into the file itself only after 64 MiB that nobody else copied."""
 
 SQLITE_CHECKPOINT_PAGES: Final = 1000
 """SQLite's default: for a file that nobody else checkpoints."""
@@ -42,9 +45,9 @@ class StoreSchema:
 
 
 def open_database(
-    path: Path | str, *schemas: StoreSchema, checkpoint_pages: int = OWN_CHECKPOINT_PAGES
+    source: Source, *schemas: StoreSchema, checkpoint_pages: int = OWN_CHECKPOINT_PAGES
 ) -> sqlite3.Connection:
-    """Open a database in WAL mode and bring its tables to the current version.
+    """Open a database in WAL mode, or share a connection; bring the tables to the current version.
 
     Commits survive a killed process; ``synchronous=NORMAL`` may lose the newest ones to a power
     cut, never the file. What must survive even that sets ``synchronous=FULL`` itself.
@@ -52,17 +55,31 @@ def open_database(
     Raises:
         NewerDatabaseError: a newer version of this package has changed the tables.
     """
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    if isinstance(source, sqlite3.Connection):
+        migrate(source, _file_of(source), *schemas)
+        return source
+    connection = sqlite3.connect(source, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")
     connection.execute("PRAGMA busy_timeout=5000")
     connection.execute(f"PRAGMA wal_autocheckpoint={checkpoint_pages}")
     try:
-        migrate(connection, path, *schemas)
+        migrate(connection, str(source), *schemas)
     except NewerDatabaseError:
         connection.close()
         raise
     return connection
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Store all that the block writes or nothing of it; inside another transaction it is part of that one."""
+    if connection.in_transaction:
+        yield
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    with connection:
+        yield
 
 
 def open_for_reading(path: Path, schema: StoreSchema) -> sqlite3.Connection:
@@ -104,7 +121,10 @@ def migrate(connection: sqlite3.Connection, path: Path | str, *schemas: StoreSch
 
 
 def checkpoint(path: Path) -> int:
-    """Pages of the log that are in the database file now; waits for the disk and holds up no writer."""
+    """Copy the log into the database file without blocking a writer; return the number of pages copied.
+
+    Waits for the disk.
+    """
     with closing(sqlite3.connect(path)) as connection:
         row = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         return int(row[2])
@@ -121,6 +141,11 @@ def _version(connection: sqlite3.Connection, path: Path | str, schema: StoreSche
     if found > schema.version:
         raise NewerDatabaseError(str(path), schema.component, found, schema.version)
     return found
+
+
+def _file_of(connection: sqlite3.Connection) -> str:
+    """Return the file behind a connection, empty for one in memory."""
+    return str(connection.execute("PRAGMA database_list").fetchone()[2])
 
 
 def _statements(script: str) -> Iterator[str]:

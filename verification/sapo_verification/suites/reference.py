@@ -1,7 +1,7 @@
 """``python -m sapo_verification.suites.reference docs/reference``: writes ``families.md`` there.
 
-Every level of every family with what was measured on the machine that wrote the page. Deriving and solving
-every item takes minutes, so what is measured is in columns of its own, the last.
+The page has a row for every level of every family. The last columns were measured on the machine that wrote
+the page; deriving and solving every item takes minutes.
 """
 
 import json
@@ -45,7 +45,7 @@ Measured over {ITEMS} items: `solved` is the share whose honest answer earns 1.0
 columns are the processor time of deriving an item, once warm, on the machine that wrote this page.
 
 Scorers: `exact/1` wants the oracle's text. `stock/1` is ReasoningGYM's own scorer behind a strict shape, and
-pays for full marks only. All others are the project's own: `verification/sapo_verification/scorers*.py`.
+pays for full marks only. All others are the project's own: `verification/sapo_verification/tasks/score*.py`.
 
 A `*` marks families whose questions depend on the hash seed; checkers run under `PYTHONHASHSEED=0`.
 """
@@ -53,7 +53,7 @@ A `*` marks families whose questions depend on the hash seed; checkers run under
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was found of one family at one level; shares of 1, milliseconds."""
+    """Measurements of one family at one level, as shares of 1 and milliseconds."""
 
     family: Family
     solved: float
@@ -63,7 +63,7 @@ class Finding:
 
 
 def measure(chosen: Family) -> Finding:
-    """One family's figures over ``ITEMS`` items."""
+    """Return one family's figures over ``ITEMS`` items."""
     items, times = [], []
     for number in range(-1, ITEMS):
         started = time.process_time()
@@ -77,17 +77,23 @@ def measure(chosen: Family) -> Finding:
     right = sum(score(chosen, answer, item.entry) for item, answer in items)
     frequent = Counter(answer for _, answer in items if answer is not None).most_common(3)
     best = max(sum(score(chosen, guess, item.entry) for item, _ in items) for guess, _ in frequent)
-    return Finding(chosen, right / ITEMS, best / ITEMS, median(times), max(times))
+    return Finding(
+        family=chosen,
+        solved=right / ITEMS,
+        best_constant=best / ITEMS,
+        median_ms=median(times),
+        worst_ms=max(times),
+    )
 
 
 def every_level() -> Iterator[Family]:
-    """The catalogue, family by family."""
+    """Yield the catalogue, family by family."""
     for name in sorted(NAMES):
         yield from (family(name, level) for level in levels(name))
 
 
 def row(finding: Finding) -> str:
-    """A line of the table."""
+    """Return a row of the table."""
     chosen = finding.family
     mark = "*" if chosen.name in HASH_SEED_BOUND else ""
     cells = [f"{chosen.name}{mark}", chosen.level, f"`{chosen.scorer}`", str(chosen.max_completion_bytes)]
@@ -106,7 +112,7 @@ def _line(cells: list[str]) -> str:
 
 
 def page(rows: list[str]) -> str:
-    """The whole page."""
+    """Return the whole page."""
     introduction = INTRODUCTION.format(families=len(NAMES), levels=len(rows))
     heads = [_line([*DERIVED, *MEASURED]), _line(["---"] * len([*DERIVED, *MEASURED]))]
     excluded = [_line(["name", "reason"]), _line(["---", "---"])]
@@ -118,7 +124,7 @@ def page(rows: list[str]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the page into a folder; the exit status."""
+    """Write the page into a folder; return the exit status."""
     if len(arguments) != 1:
         print("usage: python -m sapo_verification.suites.reference FOLDER", file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""Upkeep: what the node writes gets into its file while the node goes on writing."""
+"""Upkeep: the log is copied into the database file while the node goes on writing."""
 
 import gc
 from contextlib import closing
