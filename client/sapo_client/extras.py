@@ -21,9 +21,9 @@ class Extra:
     provides: str
     modules: tuple[str, ...]
 
-    def is_installed(self) -> bool:
-        """Whether every module can be found; none is imported."""
-        return all(map(_is_found, self.modules))
+    def missing(self) -> tuple[str, ...]:
+        """Return the modules that cannot be found; none is imported."""
+        return tuple(module for module in self.modules if not _is_found(module))
 
     @property
     def command(self) -> str:
@@ -31,7 +31,9 @@ class Extra:
         return f"pip install 'sapo-swarm[{self.name}]'"
 
 
-TESTNET: Final = Extra("testnet", "the embedded chain", ("ethereum_types", "ethereum_rlp", "py_ecc"))
+_CHAIN: Final = ("ethereum_types", "ethereum_rlp", "py_ecc")
+
+TESTNET: Final = Extra("testnet", "the embedded chain and plots", (*_CHAIN, "matplotlib"))
 LAB: Final = Extra("lab", "plots", ("matplotlib",))
 PARQUET: Final = Extra("parquet", "Parquet files", ("pyarrow",))
 LORA: Final = Extra("lora", "LoRA adapters", ("peft",))
@@ -40,17 +42,18 @@ VLLM: Final = Extra("vllm", "vLLM", ("vllm",))
 EXTRAS: Final = (TESTNET, LAB, PARQUET, LORA, VLLM)
 
 
-def require(extra: Extra) -> None:
+def require(extra: Extra, *, exit_code: int = ExitCode.USAGE) -> None:
     """Raise unless an extra is installed.
 
     Raises:
         SapoError: it is missing; the hint is the command that adds it.
     """
-    if not extra.is_installed():
+    missing = extra.missing()
+    if missing:
         raise SapoError(
-            f"this command needs {extra.provides}, which is not installed",
+            f"this needs {extra.provides}; not installed: {', '.join(missing)}",
             hint=extra.command,
-            exit_code=ExitCode.USAGE,
+            exit_code=exit_code,
         )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import trio
 
+from sapo_client import extras
 from sapo_client.config import Config
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.process import Learner
@@ -64,6 +65,7 @@ def export_parquet(data: DataDir, file: Path, count: int) -> int:
     Raises:
         SapoError: no node ever ran in the data directory.
     """
+    extras.require(extras.PARQUET)
     import pyarrow
     from pyarrow import parquet
 

@@ -8,11 +8,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from sapo_client.extras import EXTRAS
 from sapo_client.paths import DataDir, keys_folder
 
 GIB = 1024**3
 PACKAGES = (
-    *("torch", "transformers", "vllm", "libp2p", "trio", "web3", "py-evm"),
+    *("torch", "transformers", "vllm", "libp2p", "trio", "web3"),
     *("reasoning-gym", "pynacl", "pydantic", "typer"),
 )
 
@@ -27,6 +28,7 @@ def environment(config_file: Path, data: DataDir) -> dict[str, Any]:
         "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "memory_gib": round(memory / GIB, 1),
         "packages": {package: _installed(package) for package in PACKAGES},
+        "extras": {extra.name: not extra.missing() for extra in EXTRAS},
         "variables": sorted(name for name in os.environ if name.startswith("SAPO_")),
         "config": str(config_file),
         "data_dir": str(data.root),

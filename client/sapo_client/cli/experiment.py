@@ -144,10 +144,13 @@ def judge(
     """
     from dataclasses import asdict
 
+    from sapo_client import extras
     from sapo_client.errors import ExitCode
     from sapo_client.lab.judge import compare, examine
     from sapo_client.lab.plot import draw_judged
 
+    if picture is not None:
+        extras.require(extras.LAB)  # before the answers are scored again, which takes long
     found = examine([*swarm, *(isolated or ())])
     ours, alone = found[: len(swarm)], found[len(swarm) :]
     verdict = compare(ours, alone)

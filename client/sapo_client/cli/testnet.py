@@ -90,7 +90,10 @@ def up(
 def _run(common: Common, settings: Settings) -> int:
     from rich.console import Console
 
+    from sapo_client import extras
     from sapo_client.testnet.run import up as run
+
+    extras.require(extras.TESTNET)
 
     console = Console(stderr=True, quiet=common.quiet)
     if not console.is_terminal:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from sapo_client import extras
 from sapo_client.lab.plan import ARMS
 from sapo_client.lab.statistics import Point, estimate, held_out_at, smooth, window_of
 
@@ -93,6 +94,7 @@ def _positions(runs: Sequence[Sequence[Point]], axis: Callable[[Point], float]) 
 
 
 def _figure(panels: int) -> tuple[Any, Any]:
+    extras.require(extras.LAB)
     import matplotlib
 
     matplotlib.use("Agg")

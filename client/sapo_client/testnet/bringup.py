@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sapo_client.founding.contracts import Deployment
 
 CHAIN_START_SECONDS: Final = 60
-"""Importing py-evm takes three seconds on an idle machine."""
+"""Importing the execution specification takes a second or two on an idle machine."""
 
 LISTEN_SECONDS: Final = 2.0
 """These identities are new and all on this machine, where a lock protects each of them."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from sapo_client import extras
 from sapo_client.testnet.node_record import NodeRecord
 
 SMOOTHING: Final = 0.15
@@ -31,7 +32,12 @@ def external_shares(record: NodeRecord) -> list[float]:
 
 
 def draw(records: Sequence[NodeRecord], path: Path, title: str) -> None:
-    """Write a PNG with both curves of every node."""
+    """Write a PNG with both curves of every node.
+
+    Raises:
+        SapoError: the extra ``testnet`` is missing.
+    """
+    extras.require(extras.TESTNET)
     import matplotlib
 
     matplotlib.use("Agg")

@@ -45,6 +45,11 @@ def _old_blocks(path: Path) -> Iterator[OldBlock]:
         yield from OldChain(store.connection).blocks()
 
 
+def _old_genesis(path: Path) -> bytes:
+    with closing(ChainStore(path)) as store:
+        return OldChain(store.connection).genesis()
+
+
 def test_every_block_is_the_one_that_it_was(old: Path) -> None:
     headers = [block.header for block in _old_blocks(old)]
     index = _index(old)
@@ -61,10 +66,8 @@ def test_the_present_machine_writes_the_receipts_that_py_evm_wrote(old: Path, tm
     """Status, gas, logs, blooms, prices and addresses of created contracts, to the digit."""
     blocks = list(_old_blocks(old))
     clock = [blocks[0].header.timestamp]
-    funded = Genesis.from_bytes(
-        _rows(old, "SELECT value FROM pairs WHERE key = x'7361706f2f6269727468'")[0][0]
-    )
-    with closing(EmbeddedChain(tmp_path / "fresh", funded, now=lambda: clock[0])) as chain:
+    genesis = Genesis.from_bytes(_old_genesis(old))
+    with closing(EmbeddedChain(tmp_path / "fresh", genesis, now=lambda: clock[0])) as chain:
         for block in blocks[1:]:
             assert block.raw is not None
             clock[0] = block.header.timestamp
@@ -115,7 +118,7 @@ def test_a_damaged_old_chain_is_left_alone_with_one_clear_error(
 ) -> None:
     with closing(sqlite3.connect(old)) as connection, connection:
         assert damage(connection) == 1
-    with pytest.raises(SapoError, match="version 0.1.0 that cannot be replayed") as caught:
+    with pytest.raises(SapoError, match=r"version 0\.1\.0 that cannot be replayed") as caught:
         EmbeddedChain(old, ANY)
     assert words in caught.value.text
     assert "open it with version 0.1.0" in caught.value.hint

@@ -35,7 +35,7 @@ GENESIS_WEI: Final = 10**24
 """A million coins per account of the genesis: never the reason why a local swarm stops."""
 
 _STATES: Final = 8
-"""States in memory: clients ask for the last few blocks again and again. Older ones are read from the file."""
+"""States in memory: clients ask for the last few blocks again and again. Older ones are read again."""
 
 _RECENT_HASHES: Final = 256
 """As far back as the opcode BLOCKHASH sees."""

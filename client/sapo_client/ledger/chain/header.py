@@ -54,7 +54,7 @@ class Header:
 
     def to_bytes(self) -> bytes:
         """Return the header's RLP."""
-        return rlp.encode(self.items())
+        return bytes(rlp.encode(self.items()))
 
     def items(self) -> list[Any]:
         """Return the fields of Ethereum's header, in its order."""

@@ -1,4 +1,4 @@
-"""The chain's one SQLite file: blocks, the state after each of them, and an index of transactions and logs."""
+"""The chain's one SQLite file: blocks, the state after each of them, an index of transactions and logs."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -43,9 +43,9 @@ _SCHEMA = StoreSchema(
     ) WITHOUT ROWID;
     """,
 )
-"""Step 1 is version 0.1.0, which kept blocks and state as py-evm's key/value pairs; nothing writes to the table
-``pairs`` any more. Accounts and slots have a row for each block that changed them. ``nonce`` is NULL where
-an account is gone, ``value`` empty where a slot is cleared."""
+"""Step 1 is version 0.1.0, which kept blocks and state as py-evm's key/value pairs; nothing writes to that
+table any more. Accounts and slots have a row for each block that changed them. ``nonce`` is NULL where an
+account is gone, ``value`` empty where a slot is cleared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,8 @@ class ChainStore:
         # With MAX, SQLite takes the other columns from the row that has the largest value.
         query = """
             SELECT address, nonce, balance, codes.code FROM (
-                SELECT address, MAX(block), nonce, balance, code FROM accounts WHERE block <= ? GROUP BY address
+                SELECT address, MAX(block), nonce, balance, code
+                FROM accounts WHERE block <= ? GROUP BY address
             ) AS newest JOIN codes ON codes.hash = newest.code
         """
         return {
