@@ -77,13 +77,28 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
-$(VENV)/.core: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --editable .
+# Releases and hashes come from lock/. PyTorch alone is a range, since every platform has builds of its own.
+INSTALL_TORCH = $(BIN)/python -m pip install --quiet --requirement lock/torch.txt
+INSTALL_SELF = $(BIN)/python -m pip install --quiet --no-deps --editable .
+INSTALL_LOCKED = $(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement
+
+$(VENV)/.core: pyproject.toml lock/demo.txt lock/torch.txt | $(VENV)/bin/python
+	$(INSTALL_LOCKED) lock/demo.txt
+	$(INSTALL_TORCH)
+	$(INSTALL_SELF)
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+$(VENV)/.dev: pyproject.toml lock/dev.txt lock/torch.txt | $(VENV)/bin/python
+	$(INSTALL_LOCKED) lock/dev.txt
+	$(INSTALL_TORCH)
+	$(INSTALL_SELF)
 	@touch $@ $(VENV)/.core
+
+# uv resolves for every platform at once, which pip cannot; nothing else here needs it.
+lock: | $(VENV)/bin/python
+	$(BIN)/python -m venv $(VENV)/lock
+	$(VENV)/lock/bin/python -m pip install --quiet uv==0.13.9
+	UV=$(VENV)/lock/bin/uv $(BIN)/python .ci/lock.py $(UPGRADE)
 
 # Slither pins web3 and others its own way, so it gets an environment of its own.
 $(VENV)/.slither: | $(VENV)/bin/python
