@@ -1,11 +1,12 @@
 """Renew the lock: every package that the project installs, by version and hash, for Linux and macOS.
 
-Run it with ``make lock`` (``make lock UPGRADE=--upgrade`` takes the newest releases). It resolves ``pyproject.toml`` with uv and writes three files:
+Run it with ``make lock`` (``make lock UPGRADE=--upgrade`` takes the newest releases).
+It resolves ``pyproject.toml`` with uv and writes three files:
 
 * ``lock/dev.txt``: the node, every extra but those in ``UNLOCKED``, and the tools of the tests;
 * ``lock/demo.txt``: the part of it that ``make demo`` installs;
-* ``lock/torch.txt``: PyTorch's range. Each platform has builds of its own (CPU, several CUDA releases, ROCm), each
-  with other hashes and other companions, so whoever installs chooses one and pip takes any release of the range.
+* ``lock/torch.txt``: PyTorch's range. Each platform has builds of its own (CPU, several CUDA releases, ROCm),
+  each with other hashes and other companions, so pip takes any build of a release within the range.
 """
 
 import os
@@ -71,9 +72,9 @@ def without_torch(pins: str) -> str:
     blocks = re.split(r"(?m)^(?=[A-Za-z0-9])", pins)
     kept = "".join(block for block in blocks if not TORCH.match(block))
     markers = Counter(re.findall(r"(?m) ; .*(?= \\$)", kept))
-    return kept.replace(
-        f"{markers.most_common(1)[0][0]} \\\n", " \\\n"
-    )  # it says what [tool.uv] says already
+    for marker, _times in markers.most_common(1):  # it repeats what [tool.uv] says for every package
+        kept = kept.replace(f"{marker} \\\n", " \\\n")
+    return kept
 
 
 def main() -> None:
