@@ -1,4 +1,4 @@
-"""The lock: it satisfies ``pyproject.toml``, and names neither PyTorch's builds nor where anything was found."""
+"""The lock: it satisfies ``pyproject.toml``, and names neither builds of PyTorch nor places to find packages."""
 
 import re
 import runpy
