@@ -57,6 +57,8 @@ def test_alternatives_are_listed_and_evidence_can_be_looked_at(page: Path) -> No
 @by_page
 def test_files_and_pages_that_it_names_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
+    if "Superseded" in _head(page)["status"]:
+        pytest.skip("a page that is superseded speaks of the files of its time")
     missing = [
         name for name in FILE.findall(text) if not any((ROOT / base / name).exists() for base in BASES)
     ]

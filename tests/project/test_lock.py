@@ -1,4 +1,4 @@
-"""The lock: it satisfies ``pyproject.toml``, and names neither builds of PyTorch nor places to find packages."""
+"""The lock: it satisfies ``pyproject.toml`` and names neither builds of PyTorch nor where packages lie."""
 
 import re
 import runpy
