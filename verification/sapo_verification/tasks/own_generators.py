@@ -1,7 +1,7 @@
 """Generators of families that ReasoningGYM does not have: from a random generator and settings to an item.
 
-An item is a mapping like ReasoningGYM's: ``question``, ``answer`` and ``metadata``. A generator draws from what
-it is given and from nothing else: no clock, no file, no global state, no order of a set. It raises
+An item is a mapping like ReasoningGYM's: ``question``, ``answer`` and ``metadata``. A generator draws from
+what it is given and from nothing else: no clock, no file, no global state, no order of a set. It raises
 ``ValueError`` where it has no item.
 """
 
