@@ -1,7 +1,7 @@
-"""CONTRIBUTING.md, tried as somebody new to the project would: a toy family and a toy message kind, by its recipes.
+"""CONTRIBUTING.md, tried as a newcomer would: a toy family and a toy message kind, by its recipes.
 
-The changes lie in ``data/``, each below a hundred lines. A copy of the tree gets them, and then runs what the recipe
-says and a program that uses the new part.
+The changes lie in ``data/``, each below a hundred lines. A copy of the tree gets them, then runs what the
+recipe says, and a program that uses the new part.
 """
 
 import json
@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ DATA = Path(__file__).parent / "data"
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 COPIED = ("protocol", "verification", "client", "tests", "docs", "pyproject.toml", "CONTRIBUTING.md")
 SOURCES = ("protocol", "verification", "client", "tests")
+BASES = ("", "client/sapo_client", "verification/sapo_verification")
 MAX_LINES = 100
 """Of added lines; a recipe that takes more is the code's fault."""
 
@@ -88,19 +90,19 @@ def test_a_change_stays_below_a_hundred_lines(change: str) -> None:
 def test_the_recipe_names_every_file_that_the_change_touches(title: str, changes: list[str]) -> None:
     """By its name, or by the folder that it lies in."""
     recipe = _recipe(title)
-    touched = sorted({file for change in changes for file in _files(change)})
-    unnamed = [
-        file for file in touched if Path(file).name not in recipe and f"{Path(file).parent}/`" not in recipe
+    patterns = [
+        name.replace("<kind>", "*") for name in re.findall(r"`(?:[\w. -]*/)*([\w.*<>]+\.\w+)`", recipe)
     ]
-    assert (
-        unnamed == ["tests/vectors/cases_greeting.py"][: "kind" in title]
-    )  # the recipe says cases_<kind>.py
+    patterns += re.findall(r"tests/vectors/(cases_\*\.py)", recipe)
+    touched = sorted({file for change in changes for file in _files(change)})
+    unnamed = [file for file in touched if not any(fnmatch(Path(file).name, each) for each in patterns)]
+    assert [file for file in unnamed if f"`{Path(file).parent}/`" not in recipe] == []
 
 
 def test_the_files_that_the_page_names_exist() -> None:
     named = re.findall(r"`((?:[\w.]+/)+[\w.]*)`", PAGE) + re.findall(r"\]\(([\w./-]+)\)", PAGE)
     assert len(named) > 20
-    assert [name for name in named if not (ROOT / name).exists()] == []
+    assert [name for name in named if not any((ROOT / base / name).exists() for base in BASES)] == []
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +127,8 @@ async def main():
     pool = CheckerPool(chosen, workers=1)
     async with trio.open_nursery() as nursery:
         await nursery.start(pool.run)
-        checked = await pool.check(Task(1, 4711), (f"<answer>{answer}</answer>".encode(), b"<answer>?</answer>"))
+        texts = [f"<answer>{answer}</answer>".encode(), b"<answer>?</answer>"]
+        checked = await pool.check(Task(1, 4711), texts)
         nursery.cancel_scope.cancel()
     print(json.dumps({"prompt": checked.prompt == item.prompt, "rewards": list(checked.rewards)}))
 
@@ -168,6 +171,7 @@ print(json.dumps([[str(each.verdict), each.rule and each.rule.number] for each i
 def test_a_message_kind_by_its_recipe(make_copy: Callable[..., Copy]) -> None:
     copy = make_copy("toy_message_kind.diff", "toy_message_kind_tests.diff")
     copy.python("tests/vectors/generate.py")
-    copy.pytest("tests/test_rules.py", "tests/vectors", "tests/reference/test_two_readings.py")
+    tests = ["tests/test_rules.py", "tests/vectors", "tests/reference/test_two_readings.py"]
+    copy.pytest(*tests, "-k", "not generation")  # that is what the line before did
     outcomes = json.loads(copy.python("-c", GREETING))
     assert outcomes == [["ignore", "R5.1"], ["accept", None], ["reject", "R7.1"]]
