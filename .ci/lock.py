@@ -40,7 +40,7 @@ def extras() -> set[str]:
 def torch_range() -> str:
     """Return the line of ``pyproject.toml`` that requires PyTorch."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return next(line for line in project["dependencies"] if re.match(r"torch\b", line))
+    return next(str(line) for line in project["dependencies"] if re.match(r"torch\b", line))
 
 
 def compile_pins(file: Path, chosen: set[str], *options: str) -> None:
