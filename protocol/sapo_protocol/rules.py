@@ -6,7 +6,7 @@ Numbers are never given to another rule; ``protocol/README.md`` says what each o
 
 from enum import Enum
 
-from sapo_protocol.errors import Reason
+from sapo_protocol.reasons import Reason
 
 
 class Rule(Enum):
@@ -123,7 +123,7 @@ class Rule(Enum):
 
     @property
     def stage(self) -> int:
-        """The stage of the pipeline that the rule belongs to, from 0 on."""
+        """Return the stage of the pipeline that the rule belongs to, from 0 on."""
         return int(self.number[1:].partition(".")[0])
 
     def __str__(self) -> str:

@@ -12,7 +12,8 @@ from support.strategies import damaged, values
 from support.verdicts import reason_of
 
 from sapo_protocol.constants import MAX_ENVELOPE_BYTES, MAX_NESTING, MAX_UINT64, MAX_VALUES
-from sapo_protocol.encoding import Value, decode, encode
+from sapo_protocol.decoding import Value, decode
+from sapo_protocol.encoding import encode
 from sapo_protocol.errors import LocalProtocolError, Reason, RemoteProtocolError
 
 
@@ -173,7 +174,7 @@ def _array_head(length: int) -> bytes:
 
 
 def _tuples(value: object) -> object:
-    """cbor2's value with arrays as tuples, which is what ``decode`` builds."""
+    """Return cbor2's value with arrays as tuples, which is what ``decode`` builds."""
     if isinstance(value, list | tuple):
         return tuple(map(_tuples, value))
     return {key: _tuples(item) for key, item in value.items()} if isinstance(value, dict) else value

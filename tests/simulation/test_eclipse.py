@@ -1,8 +1,8 @@
-"""Twenty attackers to each honest node: who is still connected with whom.
+"""Eclipse attack with twenty attackers per honest node: which honest nodes stay connected.
 
-The real address books of twenty honest nodes, with the places that a host has: three quarters of them for
-whoever comes, the rest for peers of its own choice. Attackers come to every node at once, never leave, take
-in everybody and tell of attackers only.
+Twenty honest nodes use real address books and the connection slots of a host: three quarters for incoming
+connections, the rest for peers that it dials. Attackers dial every node at once, never disconnect, accept
+every connection and give only addresses of attackers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CROWD = [address(f"attacker {number}") for number in range(ATTACKERS)]
 
 @dataclass
 class Node:
-    """An honest node's connections; attackers have no side of their own."""
+    """An honest node's connections; attackers have no state."""
 
     name: PeerAddress
     book: AddressBook
@@ -47,7 +47,7 @@ class Node:
 
 
 class Siege:
-    """One swarm under siege; it stood for two minutes before."""
+    """One swarm under attack, after two minutes without."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -84,7 +84,7 @@ class Siege:
         return node.book.due(node.connected, self.now)
 
     def _dial(self, node: Node | None, to: PeerAddress) -> None:
-        """A connection, if the other side has a place; attackers have one for everybody."""
+        """Connect if the other side has a free slot; attackers always have one."""
         other = self.nodes.get(to.peer_id)
         full = other is not None and len(other.came) >= COMING_PLACES
         if node is None:
@@ -101,7 +101,7 @@ class Siege:
                 other.came.add(node.name.peer_id)
 
     def _exchange(self) -> None:
-        """Every node asks one of its peers."""
+        """Let every node ask one of its peers for addresses."""
         for node in self.nodes.values():
             if not node.connected:
                 continue
@@ -109,12 +109,12 @@ class Siege:
             if asked is None:
                 node.book.learn(self.chance.sample(CROWD, MAX_ADDRESSES))
                 continue
-            told = [known for peer in sorted(asked.connected) for known in asked.book.addresses_of(peer)[:1]]
-            node.book.learn(told[:MAX_ADDRESSES])
+            given = [known for peer in sorted(asked.connected) for known in asked.book.addresses_of(peer)[:1]]
+            node.book.learn(given[:MAX_ADDRESSES])
             asked.book.learn([node.name])
 
     def _restart(self, node: Node) -> None:
-        """Loses its connections, keeps its cache of addresses."""
+        """Restart a node: it loses its connections and keeps its cache of addresses."""
         for peer_id in node.connected & set(self.nodes):
             other = self.nodes[peer_id]
             other.came.discard(node.name.peer_id)
@@ -125,17 +125,17 @@ class Siege:
         node.book.learn(known)
 
     def _look(self) -> None:
-        """Counts the nodes that hear no honest one."""
+        """Count the nodes that have no honest peer."""
         self.looks += len(self.nodes)
         self.alone += sum(not node.connected & set(self.nodes) for node in self.nodes.values())
 
     @property
     def alone_share(self) -> float:
-        """Share of all nodes and moments without one honest neighbour."""
+        """Share of all observations in which a node had no honest peer."""
         return self.alone / self.looks
 
     def largest_group(self) -> int:
-        """How many honest nodes hear each other, over however many steps."""
+        """Return the size of the largest connected component of honest nodes."""
         unseen, largest = set(self.nodes), 0
         while unseen:
             group, edge = set(), {unseen.pop()}
@@ -148,14 +148,14 @@ class Siege:
 
 
 def test_a_swarm_that_stood_before_keeps_together() -> None:
-    """A connection that stands is not taken away by whoever comes later."""
+    """An existing connection is not displaced by later ones."""
     siege = Siege(seed=0)
     siege.run(TEN_MINUTES_TICKS, attacked=True, restarts=False)
     assert (siege.alone_share, siege.largest_group()) == (0.0, HONEST)
 
 
 def test_who_restarts_under_siege_is_alone_half_of_the_time() -> None:
-    """Measured, not wished for: the places that a restart frees everywhere are taken by the crowd."""
+    """A measured limitation: the slots that a restart frees at its peers are taken by the attackers."""
     siege = Siege(seed=0)
     siege.run(TEN_MINUTES_TICKS, attacked=True, restarts=True)
     assert 0.3 < siege.alone_share < 0.6

@@ -1,6 +1,6 @@
-"""How much of a node's batches attackers get: bounded by accounts, whatever they send and however they turn.
+"""Influence of attackers on a node's batches: bounded by account, whatever they send and whenever.
 
-Every test plays a whole history of one node among twenty honest accounts; see `support.simulation`.
+Every test simulates a whole history of one node with twenty honest accounts; see `support.simulation`.
 """
 
 import pytest
@@ -23,7 +23,7 @@ from sapo_verification.sampling.sampler import SamplingPolicy, capped_shares
 
 HONEST = [Author(number, steady(8)) for number in range(20)]
 WARM_UP = 12
-"""Epochs until everybody who sends eight groups an epoch was audited often enough to carry weight."""
+"""Epochs until all accounts that send eight groups an epoch were audited often enough to carry weight."""
 
 POLICY = SamplingPolicy(local_groups=8, external_groups=8)
 """Twice the usual batch: more draws in the same time."""
@@ -34,7 +34,7 @@ def attackers(count: int, behaviour: Behaviour, keys: int = 1, host: str = "127.
 
 
 def deviation(share: float, draws: int) -> float:
-    """Three standard deviations of an observed share."""
+    """Return three standard deviations of an observed share."""
     return 3 * (share * (1 - share) / draws) ** 0.5
 
 
@@ -81,7 +81,7 @@ async def test_newcomers_together_get_a_tenth_and_each_no_more_than_an_old_name(
 
 
 async def test_who_turns_bad_is_trained_on_never_and_loses_its_places() -> None:
-    """Covert flash with groups that fail their check: verified before use, so they only waste places."""
+    """Bad groups of a once honest account are verified before use, so they only waste places."""
     evil = attackers(4, turning(8, EPOCH + 30))
     simulation = Simulation([*HONEST, *evil], policy=POLICY)
     before = await simulation.run(30)
@@ -98,7 +98,7 @@ async def test_who_turns_bad_is_trained_on_never_and_loses_its_places() -> None:
 
 
 async def test_who_turns_to_text_that_passes_every_check_stays_within_its_cap() -> None:
-    """Covert flash with poison that no checker sees: the cap of an account is all there is, at any age."""
+    """Against poison of a once honest account that no checker detects there is only the cap of an account."""
     old, few = attackers(1, steady(8)), HONEST[:4]
     simulation = Simulation([*few, *old], policy=POLICY)
     await simulation.run(WARM_UP)
@@ -154,7 +154,9 @@ async def test_one_network_gets_a_quarter_however_many_accounts_it_rents() -> No
     await simulation.run(WARM_UP)
     draws = await simulation.run(20)
     assert draws.part_of_places(evil) <= 0.25 + deviation(0.25, draws.places)
-    desk = Simulation([*few, *attackers(12, steady(8))], policy=POLICY)
-    await desk.run(WARM_UP)
-    free = await desk.run(20)
-    assert free.share(evil) > 0.5, "the same accounts from a private address, as on one desk, are not capped"
+    harness = Simulation([*few, *attackers(12, steady(8))], policy=POLICY)
+    await harness.run(WARM_UP)
+    free = await harness.run(20)
+    assert free.share(evil) > 0.5, (
+        "the same accounts from a private address, as on one machine, are not capped"
+    )

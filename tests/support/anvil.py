@@ -1,4 +1,4 @@
-"""A chain that is not ours: anvil as a process of its own, where npm has installed it."""
+"""A foreign chain implementation: anvil as a process, where npm has installed it."""
 
 import json
 import socket
@@ -24,23 +24,23 @@ OLD_ENOUGH_BLOCKS = 6
 
 @dataclass(frozen=True)
 class Anvil:
-    """A running one."""
+    """A running anvil."""
 
     url: str
 
     def ask(self, method: str, *params: object) -> Any:
-        """The result of a request."""
+        """Return the result of a request."""
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
         request = urllib.request.Request(self.url, body, {"Content-Type": "application/json"})
         with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=10) as reply:
             return json.load(reply)["result"]
 
     def give(self, account: str, wei: int) -> None:
-        """Coins for an account, out of nothing."""
+        """Set the balance of an account."""
         self.ask("anvil_setBalance", account, hex(wei))
 
     def nonce(self, account: str) -> int:
-        """How many transactions of an account are mined."""
+        """Return how many transactions of an account are mined."""
         return int(self.ask("eth_getTransactionCount", account, "latest"), 16)
 
     def is_ready(self) -> bool:
@@ -53,7 +53,7 @@ class Anvil:
 
 @contextmanager
 def running_anvil(folder: Path) -> Iterator[Anvil]:
-    """One on a free port; the test is skipped where there is none."""
+    """Yield a running anvil on a free port; skip the test if it is not installed."""
     binaries = sorted(HERE.glob("node_modules/@foundry-rs/anvil-*/bin/anvil"))
     if not binaries:
         pytest.skip("anvil is not installed: `make test` installs it where Node.js and npm are")
@@ -64,7 +64,7 @@ def running_anvil(folder: Path) -> Iterator[Anvil]:
     child = spawn("anvil", argv, folder=folder, log=folder / "anvil.txt")
     anvil = Anvil(f"http://127.0.0.1:{port}")
     try:
-        assert wait_until(anvil.is_ready, PATIENCE_SECONDS), child.last_words()
+        assert wait_until(anvil.is_ready, PATIENCE_SECONDS), child.log_tail()
         yield anvil
     finally:
         stop([child], PATIENCE_SECONDS)

@@ -1,6 +1,5 @@
-"""Nodes with a ledger for tests: the hearing half, a real checker, real contracts; time is the test's."""
+"""Nodes with a ledger for tests: gossip, engine, real checkers, real contracts, and the test's clock."""
 
-import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -21,9 +20,8 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.ledger.service import LedgerClient
 from sapo_client.node.auditing.audit import AUDITORS_SHARES, Audit
 from sapo_client.node.auditing.auditor import Auditor, AuditorParts
-from sapo_client.node.runtime.beacons import Beacons
+from sapo_client.node.runtime.context import Author
 from sapo_client.node.runtime.statements import Words
-from sapo_client.node.training.rounds import Author
 from sapo_client.paths import DataDir
 from sapo_client.swarm.simulated.memory import MemoryHub
 from sapo_protocol.contributions import Approval, Proposal, Tally
@@ -34,16 +32,13 @@ from sapo_protocol.manifest import Manifest
 from sapo_protocol.manifest_file import manifest_to_json
 from sapo_protocol.tasks import assigned_task
 from sapo_protocol.topics import contributions_topic
-from sapo_verification.admission.contribution_store import ContributionStore
 from sapo_verification.jail.checkers import CheckerPool
-from sapo_verification.payable import PayableCount
 from sapo_verification.tasks.generators import derive, solution
 from sapo_verification.types import AdmittedRollout
-from sapo_verification.verifier import Verifier
 
 QUORUM: Final = 2
 FAR_SECONDS: Final = 4_000_000_000
-"""Registrations of tests do not end."""
+"""End of registrations in tests, which is never reached."""
 
 KINDS: Final = {Tally: Kind.TALLY, Proposal: Kind.PROPOSAL, Approval: Kind.APPROVAL}
 
@@ -61,15 +56,15 @@ class Funded(Identity):
 WORKERS: Final = (Funded(2), Funded(3))
 CROWD: Final = (*WORKERS, Funded(4), Funded(5))
 AUDITORS: Final = tuple(
-    sorted((Funded(number) for number in (11, 12, 13)), key=lambda person: person.account)
+    sorted((Funded(number) for number in (11, 12, 13)), key=lambda identity: identity.account)
 )
-FOUR_AUDITORS: Final = tuple(sorted((*AUDITORS, Funded(14)), key=lambda person: person.account))
-assert {person.account for person in AUDITORS} <= set(map(address, FUNDED_AUDITORS))
+FOUR_AUDITORS: Final = tuple(sorted((*AUDITORS, Funded(14)), key=lambda identity: identity.account))
+assert {identity.account for identity in AUDITORS} <= set(map(address, FUNDED_AUDITORS))
 
 
 @dataclass
 class World:
-    """One swarm with a chain, and its time."""
+    """One swarm with a chain, and its clock."""
 
     chain: ServedChain
     contracts: Contracts
@@ -86,11 +81,11 @@ class World:
         workers: Sequence[Funded] = WORKERS,
         **terms: Any,
     ) -> "World":
-        """A chain with the contracts, on which everybody is registered."""
-        accounts = tuple(person.account for person in auditors)
+        """Return a chain with the contracts, on which all given identities are registered."""
+        accounts = tuple(identity.account for identity in auditors)
         contracts = found(root / "chain.sqlite", auditors=accounts, quorum=quorum, **terms)
-        for person in (*workers, *auditors):
-            contracts.register(keys(person.number), person.node, FAR_SECONDS)
+        for identity in (*workers, *auditors):
+            contracts.register(keys(identity.number), identity.node, FAR_SECONDS)
         return cls(contracts.chain, contracts, MemoryHub(), root)
 
     @cached_property
@@ -99,118 +94,114 @@ class World:
         return self.contracts.manifest()
 
     def now(self) -> float:
-        """What every clock in this world shows."""
+        """Return the time of all clocks in this world."""
         return self.chain.now_seconds
 
     def turn_to(self, epoch: int, seconds: float) -> None:
-        """Moves all clocks to so many seconds after an epoch's beginning."""
+        """Set all clocks to so many seconds after an epoch's beginning."""
         self.chain.now_seconds = epoch_start_seconds(self.manifest, epoch) + seconds
 
 
 class AuditorHarness:
-    """One node's dealings with contributions, wired as the node wires them."""
+    """One node with ledger, audits and auditor, composed as in a real node."""
 
-    def __init__(self, world: World, person: Funded, checkers: CheckerPool, *, audits: bool = True) -> None:
-        self.world, self.person, self.manifest = world, person, world.manifest
-        self.data = DataDir(world.root / str(person.number)).create()
-        self.ears = GossipHarness(world.hub, person, self.manifest, self.data.root, clock=world.now)
-        assert self.data.database == self.ears.root / "node.sqlite"
+    def __init__(self, world: World, identity: Funded, checkers: CheckerPool, *, audits: bool = True) -> None:
+        self.world, self.identity, self.manifest = world, identity, world.manifest
+        self.data = DataDir(world.root / str(identity.number)).create()
         self.data.manifest.write_text(manifest_to_json(self.manifest), encoding="utf-8")
         self.ledger = LedgerClient(
             manifest=self.manifest,
-            account=keys(person.number),
+            account=keys(identity.number),
             rpc_urls=[world.chain.url],
             outbox_path=self.data.root / "outbox.sqlite",
         )
-        self.beacons = Beacons(self.manifest, self.ledger.block_hash_before, self.ears.log)
-        self.payable = PayableCount()
-        self.ears.telemetry.on_verified.append(self.payable.record)
-        self.verifier = Verifier(
-            self.manifest.swarm_id,
-            checkers.check,
-            self.beacons.known,
-            self.ears.reputation,
-            self.ears.telemetry,
-            self.ears.screens,
+        self.node = GossipHarness(
+            world.hub,
+            identity,
+            self.manifest,
+            self.data.root,
+            clock=world.now,
+            check=checkers.check,
+            block_hash_before=self.ledger.block_hash_before,
         )
-        self.archive = ContributionStore(self.data.database, self.manifest.swarm_id)
+        assert self.data.database == self.node.root / "node.sqlite"
+        self.beacons = self.node.beacons
+        self.contributions = self.node.engine.contributions
         self.parts = AuditorParts(
-            manifest=self.manifest,
-            author=Author(person.seed, person.node, person.account),
-            account_key=person.secret if audits else None,
-            transport=self.ears.transport,
+            author=Author(identity.seed, identity.node, identity.account),
+            account_key=identity.secret if audits else None,
+            transport=self.node.transport,
             ledger=self.ledger,
-            gossip=self.ears.gossip,
-            certificates=self.ears.book,
-            archive=self.archive,
-            payable=self.payable,
-            telemetry=self.ears.telemetry,
+            gossip=self.node.gossip,
+            engine=self.node.engine,
+            telemetry=self.node.telemetry,
             clock=world.now,
         )
         self.auditor = Auditor(self.parts)
 
-    async def run(self, *, sends: bool = True, acts: bool = True) -> None:
-        """Hears, audits and posts until cancelled.
+    async def run(self, *, sends: bool = True, acts: bool = True, verifies: bool = True) -> None:
+        """Receive, audit and post until cancelled.
 
         Args:
             sends: whether what is queued for the chain is sent.
             acts: whether the auditor runs.
+            verifies: whether what is queued for an audit is audited.
         """
-        keep = self.ears.supervisor.keep
-        audit = Audit(
-            self.ears.gossip.audit_queue, self.verifier, self.ears.pool, self.ears.reputation, self.beacons,
-            AUDITORS_SHARES, self.ears.log, random.Random(0),
-        )  # fmt: skip
+        keep = self.node.supervisor.keep
+        audit = Audit(engine=self.node.engine, beacons=self.beacons, time_share=AUDITORS_SHARES.time)
         async with trio.open_nursery() as nursery:
-            await nursery.start(self.ears.transport.run)
-            nursery.start_soon(self.ears.run)
-            nursery.start_soon(partial(keep, "audit", audit.run))
+            await nursery.start(self.node.transport.run)
+            nursery.start_soon(self.node.run)
+            if verifies:
+                nursery.start_soon(partial(keep, "audit", audit.run))
             if acts:
                 nursery.start_soon(partial(keep, "auditor", self.auditor.run))
             if sends:
                 nursery.start_soon(partial(keep, "ledger", self.ledger.run))
 
     async def work(self, epoch: int, slot: int, *, right: int = 1, wrong: int = 1) -> AdmittedRollout:
-        """Publishes a group of right and wrong answers, as the node's rounds do."""
+        """Publish a group of right and wrong answers, as the node's rounds do."""
         beacon = await self.beacons.obtain(epoch)
         family = self.manifest.suite.families[0]
-        task = assigned_task(self.manifest.swarm_id, beacon, self.person.account, 0, slot)
+        task = assigned_task(
+            self.manifest.swarm_id, beacon, account=self.identity.account, family=0, slot=slot
+        )
         answer = solution(family, derive(family, task.seed))
         assert answer is not None
         answers = (answer.encode(),) * right + (b"no answer",) * wrong
-        admitted = await self.ears.publish(epoch=epoch, slot=slot, completions=answers)
-        await self.verifier.verify(admitted)
+        admitted = await self.node.publish(epoch=epoch, slot=slot, completions=answers)
+        await self.node.engine.verify(admitted)
         return admitted
 
     async def say(self, message: Tally | Proposal | Approval) -> ContentId:
-        """Publishes a contribution message in this node's name, whatever it says."""
+        """Publish a contribution message under this node's signature, also a false one."""
         kind = KINDS[type(message)]
-        envelope = seal(kind, self.manifest.swarm_id, message.to_payload(), self.person.seed)
+        envelope = seal(kind, self.manifest.swarm_id, message.to_payload(), self.identity.seed)
         topic = contributions_topic(self.manifest.swarm_id)
-        await self.ears.transport.publish(topic, envelope.to_bytes())
+        await self.node.transport.publish(topic, envelope.to_bytes())
         return envelope.content_id
 
     def config(self) -> Config:
-        """The configuration of commands in this node's data directory."""
+        """Return the configuration of commands in this node's data directory."""
         key = self.data.root / "key.json"
         if not key.exists():
-            keystore.create(key, None, node_seed=self.person.seed, account_key=self.person.secret)
+            keystore.create(key, None, node_seed=self.identity.seed, account_key=self.identity.secret)
         ledger = LedgerConfig(rpc_urls=(self.world.chain.url,))
         return Config(identity=str(key), data_dir=self.data.root, ledger=ledger)
 
 
 def agree(_: Sequence[Words]) -> None:
-    """An owner who agrees to all."""
+    """Consent to every signature."""
 
 
 def refuse(_: Sequence[Words]) -> None:
-    """An owner who agrees to nothing."""
+    """Refuse every signature."""
     raise SapoError("nothing was signed", hint="agree next time", exit_code=ExitCode.KEYSTORE)
 
 
 @asynccontextmanager
 async def checking(world: World) -> AsyncIterator[tuple[trio.Nursery, CheckerPool]]:
-    """A nursery for offices, and the checkers that they share."""
+    """Yield a nursery for harnesses, and the checkers that they share."""
     checkers = CheckerPool(world.manifest.suite)
     async with trio.open_nursery() as nursery:
         await nursery.start(checkers.run)
@@ -218,10 +209,10 @@ async def checking(world: World) -> AsyncIterator[tuple[trio.Nursery, CheckerPoo
         nursery.cancel_scope.cancel()
 
 
-async def connect(*offices: AuditorHarness) -> None:
-    """A full mesh in which everybody knows everybody."""
-    await until(lambda: all(office.ears.hub.node(office.ears.peer_id) for office in offices))
-    for index, office in enumerate(offices):
-        for other in offices[:index]:
-            await office.ears.transport.connect(other.ears.address)
-    await until(lambda: all(a.ears.knows(b.ears) for a in offices for b in offices))
+async def connect(*harnesses: AuditorHarness) -> None:
+    """Connect all nodes to each other and wait until each knows the certificates of all."""
+    await until(lambda: all(harness.node.hub.node(harness.node.peer_id) for harness in harnesses))
+    for index, harness in enumerate(harnesses):
+        for other in harnesses[:index]:
+            await harness.node.transport.connect(other.node.address)
+    await until(lambda: all(a.node.knows(b.node) for a in harnesses for b in harnesses))

@@ -1,4 +1,4 @@
-"""A chat completions server of our own: the bundled policy behind OpenAI's protocol, on loopback."""
+"""A chat completions server for tests: the bundled policy behind OpenAI's protocol, on loopback."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class CompletionsServer:
     """A policy that answers over HTTP.
 
     Attributes:
-        key: that a client must show; None for anybody.
-        most_choices: completions per request at most; some servers know no ``n``.
-        requests: what was asked, in order.
+        key: the key that a client must send; None for none.
+        most_choices: largest number of completions per request; some servers do not support ``n``.
+        requests: the requests, in order.
         misbehave: status and body of every answer, instead of completions.
     """
 
@@ -37,7 +37,7 @@ class CompletionsServer:
 
     @contextmanager
     def serving(self) -> Iterator[str]:
-        """The address while it listens."""
+        """Yield the address while it listens."""
         server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
@@ -49,7 +49,7 @@ class CompletionsServer:
             server.server_close()
 
     def reply(self, request: dict[str, Any]) -> dict[str, Any]:
-        """A chat completion, sampled."""
+        """Return a chat completion, sampled."""
         with self._one_at_a_time:
             self.requests.append(request)
             [group] = self._generator.sample(
@@ -87,6 +87,6 @@ class CompletionsServer:
                 self.wfile.write(body)
 
             def log_message(self, format: str, *args: object) -> None:
-                """Nothing: the tests' output is for failures."""
+                """Write no log: the tests' output is for failures."""
 
         return Handler

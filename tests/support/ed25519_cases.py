@@ -50,12 +50,12 @@ def searched(
     hashed: tuple[bytes, bytes] | None = None,
     accepted: bool = False,
 ) -> Case:
-    """The case over the first message whose equation does (or does not) hold without the cofactor.
+    """Return the case over the first message whose equation does (or does not) hold without the cofactor.
 
     Args:
         key: scalar of the base and of the torsion point; ``nonce`` likewise.
-        encodings: how key and nonce are written, unless canonically.
-        hashed: how they enter the hash, unless as they are written.
+        encodings: encodings of key and nonce, if not the canonical ones.
+        hashed: the encodings that enter the hash, if others.
     """
     (a, s), (r, t) = key, nonce
     written = encodings or (_point(a, s).encode(), _point(r, t).encode())
@@ -65,7 +65,15 @@ def searched(
         k = challenge(entered[1], entered[0], message)
         if ((t + k * s) % 8 == 0) == plain:
             scalar = (r + k * a) % L
-            return Case(name, written[0], message, written[1] + _scalar(scalar), plain, True, accepted)
+            return Case(
+                name=name,
+                key=written[0],
+                message=message,
+                signature=written[1] + _scalar(scalar),
+                plain=plain,
+                cofactored=True,
+                accepted=accepted,
+            )
     raise AssertionError("unreachable")
 
 
@@ -80,17 +88,44 @@ def cases() -> Iterator[Case]:
     yield valid
     for name, multiple in (("6 S = s + L", 1), ("7 S = s + 14 L", 14)):
         scalar = int.from_bytes(valid.signature[32:], "little") + multiple * L
-        yield Case(name, valid.key, valid.message, valid.signature[:32] + _scalar(scalar), True, True)
+        yield Case(
+            name=name,
+            key=valid.key,
+            message=valid.message,
+            signature=valid.signature[:32] + _scalar(scalar),
+            plain=True,
+            cofactored=True,
+        )
     mixed, zero = _point(A, 1).encode(), ZERO.encode()
     unreduced = (mixed, ZERO_UNREDUCED)
-    yield searched("8 non-canonical R, hashed so", (A, 1), (0, 0), True, unreduced)
-    yield searched("9 non-canonical R, hashed reduced", (A, 1), (0, 0), True, unreduced, (mixed, zero))
+    yield searched("8 non-canonical R, hashed so", (A, 1), nonce=(0, 0), plain=True, encodings=unreduced)
+    yield searched(
+        "9 non-canonical R, hashed reduced",
+        (A, 1),
+        nonce=(0, 0),
+        plain=True,
+        encodings=unreduced,
+        hashed=(mixed, zero),
+    )
     nonce = _point(R, 0).encode()
     unreduced = (ZERO_UNREDUCED, nonce)
-    yield searched("10 non-canonical A, hashed so", (0, 0), (R, 0), True, unreduced)
-    yield searched("11 non-canonical A, hashed reduced", (0, 0), (R, 0), True, unreduced, (zero, nonce))
+    yield searched("10 non-canonical A, hashed so", (0, 0), nonce=(R, 0), plain=True, encodings=unreduced)
+    yield searched(
+        "11 non-canonical A, hashed reduced",
+        (0, 0),
+        nonce=(R, 0),
+        plain=True,
+        encodings=unreduced,
+        hashed=(zero, nonce),
+    )
     order_4 = decode(ORDER_4_UNREDUCED)
     steps = next(step for step in (2, 6) if _point(0, step) == order_4)
-    yield searched("non-canonical R of order 4", (A, 1), (0, steps), True, (mixed, ORDER_4_UNREDUCED))
-    yield searched("A a negative zero", (0, 0), (R, 0), True, (ZERO_NEGATIVE, nonce))
-    yield searched("R a negative zero", (A, 1), (0, 0), True, (mixed, ZERO_NEGATIVE))
+    yield searched(
+        "non-canonical R of order 4",
+        (A, 1),
+        nonce=(0, steps),
+        plain=True,
+        encodings=(mixed, ORDER_4_UNREDUCED),
+    )
+    yield searched("A a negative zero", (0, 0), nonce=(R, 0), plain=True, encodings=(ZERO_NEGATIVE, nonce))
+    yield searched("R a negative zero", (A, 1), nonce=(0, 0), plain=True, encodings=(mixed, ZERO_NEGATIVE))

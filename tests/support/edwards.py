@@ -1,4 +1,4 @@
-"""The Ed25519 curve in plain arithmetic (RFC 8032), slow and unshielded: for building edge cases in tests."""
+"""The Ed25519 curve in plain arithmetic (RFC 8032), slow and not constant-time, for edge cases in tests."""
 
 from dataclasses import dataclass
 from hashlib import sha512
@@ -30,12 +30,12 @@ class Point:
         return total
 
     def encode(self) -> bytes:
-        """The canonical 32 bytes."""
+        """Return the canonical 32 bytes."""
         return (self.y | (self.x & 1) << 255).to_bytes(32, "little")
 
 
 def lift(y: int, odd: bool) -> Point | None:
-    """The point with a y coordinate and a parity of x, or none."""
+    """Return the point with a y coordinate and a parity of x, or none."""
     square = (y * y - 1) * pow(D * y * y + 1, -1, P) % P
     x = pow(square, (P + 3) // 8, P)
     x = x if x * x % P == square else x * pow(2, (P - 1) // 4, P) % P
@@ -45,13 +45,13 @@ def lift(y: int, odd: bool) -> Point | None:
 
 
 def decode(encoded: bytes) -> Point | None:
-    """The point of an encoding, non-canonical ones included."""
+    """Return the point of an encoding, non-canonical ones included."""
     number = int.from_bytes(encoded, "little")
     return lift((number & (1 << 255) - 1) % P, bool(number >> 255))
 
 
 def challenge(point: bytes, key: bytes, message: bytes) -> int:
-    """The scalar k of a signature."""
+    """Return the scalar k of a signature."""
     return int.from_bytes(sha512(point + key + message).digest(), "little") % L
 
 
@@ -62,7 +62,7 @@ def _base() -> Point:
 
 
 def _torsion() -> Point:
-    """A point of order 8: the prime-order part of some point removed, until enough is left."""
+    """Return a point of order 8: the prime-order part of some point removed, until enough is left."""
     for y in range(2, 100):
         if (point := lift(y, odd=False)) is not None and 4 * (left := L * point) != ZERO:
             return left

@@ -1,9 +1,9 @@
-"""Eight nodes as processes over libp2p, on a chain that runs outside of them: four audit, one of these lies.
+"""Eight nodes as processes over libp2p, on a chain in its own process: four are auditors, one of them lies.
 
-The four others answer tasks, each its own number per epoch; the auditors shrug, so that it pays nobody to be
-an auditor and nothing depends on when their accounts were registered.
-What reaches the chain is decided by who has coins: at first the workers alone, hence it is one of them who
-hands the liar over.
+The four others answer tasks, each a different number per epoch; the auditors give no answers, so that they
+earn nothing and nothing depends on when their accounts were registered.
+Only nodes with coins can send transactions: at first these are the workers, so it is one of them that
+challenges the liar.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from support import lying_auditor, weekday_server
 
 from sapo_client.account import epoch_audit
-from sapo_client.account.epoch_audit import Facts
 from sapo_client.config_layers import resolve
+from sapo_client.founding.defaults import LIMITS
 from sapo_client.keystore import Identity
 from sapo_client.ledger.contract import EpochLedgerContract, Token, Vault
 from sapo_client.ledger.history import History
@@ -28,8 +28,8 @@ from sapo_client.ledger.records import Stake
 from sapo_client.ledger.rpc import Rpc
 from sapo_client.observe.events import Event, read_events
 from sapo_client.testnet import bringup
-from sapo_client.testnet.bringup import Ground, Member
-from sapo_client.testnet.plan import LIMITS, Settings
+from sapo_client.testnet.bringup import Member, SwarmSetup
+from sapo_client.testnet.plan import Settings
 from sapo_client.testnet.processes import ChildProcess, kill_group, spawn, stop, wait_until
 from sapo_protocol import merkle
 from sapo_protocol.eip712 import EpochRoot
@@ -41,7 +41,7 @@ LIAR: Final = "dov"
 WORKERS: Final = ("eli", "fay", "gus", "hana")
 
 MACHINES: Final = {"eli": 99, "fay": 90, "gus": 80, "hana": 70}
-"""Of how many machines a worker takes itself to be the first: it has one slot in so many, soon used up."""
+"""Number of machines of which a worker is configured as the first: it has one slot in so many."""
 
 WHOLE_EPOCH: Final = sum(len(range(0, LIMITS.slots_per_epoch, machines)) for machines in MACHINES.values())
 """Points of an epoch in which every worker uses all of its slots."""
@@ -55,27 +55,27 @@ PATIENCE_SECONDS: Final = 480.0
 class Eight:
     """The swarm while it runs."""
 
-    ground: Ground
+    setup: SwarmSetup
     deployer: Identity
     lie: str
     children: dict[str, ChildProcess] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        rpc = Rpc([self.ground.rpc_url])
-        self.ledger = EpochLedgerContract(rpc, self.ground.deployment.ledger)
-        self.vault = Vault(rpc, self.ground.deployment.vault)
-        self.token = Token(rpc, self.ground.deployment.token)
+        rpc = Rpc([self.setup.rpc_url])
+        self.ledger = EpochLedgerContract(rpc, self.setup.deployment.ledger)
+        self.vault = Vault(rpc, self.setup.deployment.vault)
+        self.token = Token(rpc, self.setup.deployment.token)
 
     def member(self, name: str) -> Member:
         """One of the eight."""
-        return next(member for member in self.ground.members if member.home.name == name)
+        return next(member for member in self.setup.members if member.home.name == name)
 
     def account(self, name: str) -> Account:
-        """Its account."""
+        """Return the account of a member."""
         return self.member(name).identity.account
 
     def start(self, *names: str) -> None:
-        """Starts nodes where they were before, the liar as the program that it is."""
+        """Start nodes in their data directories; the liar runs its own program."""
         for name in names:
             home = self.member(name).home
             argv = bringup.join_line(home)
@@ -85,41 +85,41 @@ class Eight:
             self.children[name] = spawn(name, argv, folder=home.root, log=home.log)
 
     def kill(self, name: str) -> None:
-        """Ends a node without a word of warning."""
+        """Kill a node."""
         child = self.children.pop(name)
         kill_group(child.pid)
         child.process.wait()
 
     def fund(self, *names: str) -> None:
         """Coins for nodes that had none."""
-        bringup.fund(self.ground, self.deployer, [self.member(name).identity for name in names])
+        bringup.fund(self.setup, self.deployer, [self.member(name).identity for name in names])
 
     def stakes(self) -> dict[str, Stake]:
-        """What every auditor has bonded."""
+        """Return the bond of every auditor."""
         return {name: self.vault.stake(self.account(name)) for name in AUDITORS}
 
     def tokens(self) -> dict[str, int]:
-        """What every worker holds."""
+        """Return the tokens of every worker."""
         return {name: self.token.balance(self.account(name)) for name in WORKERS}
 
     def final_roots(self) -> list[EpochRoot]:
-        """The roots of all final epochs, oldest first."""
+        """Return the roots of all final epochs, oldest first."""
         return [record.root for record in History(self.ledger).all()]
 
     def events(self, name: str, *kinds: str) -> list[Event]:
-        """Some of what a node wrote down."""
+        """Return the events of some kinds that a node wrote."""
         return [event for event in read_events(self.member(name).home.data.events) if event["event"] in kinds]
 
     def wait(self, what: str, done: Callable[[], object]) -> None:
-        """Returns once a condition holds."""
+        """Return once a condition holds."""
         came = wait_until(lambda: bool(done()) or bool(self._dead()), PATIENCE_SECONDS)
-        dead = [f"{child.name} ended: {child.last_words()}" for child in self._dead()]
+        dead = [f"{child.name} ended: {child.log_tail()}" for child in self._dead()]
         assert (came, dead) == (True, []), (what, self._last_events())
 
     def paid(self, epoch: int) -> Counter[Account]:
-        """What a final epoch pays, as a worker's archive explains the root on the chain."""
+        """Return the pay of a final epoch, as a worker's stored contributions explain its root."""
         config = resolve(file=self.member(WORKERS[0]).home.config, environment={}).config
-        facts: Facts = {}
+        facts: dict[str, Any] = {}
 
         def is_explained() -> bool:
             facts.update(epoch_audit.audit(config, epoch))
@@ -130,7 +130,7 @@ class Eight:
 
     def worth(self, epoch: int) -> Counter[Account]:
         """The reference: what each account earned by its own account of what it published."""
-        counts = {m.identity.account: self._worth(m.home.name, epoch) for m in self.ground.members}
+        counts = {m.identity.account: self._worth(m.home.name, epoch) for m in self.setup.members}
         return +Counter(counts)
 
     def _worth(self, name: str, epoch: int) -> int:
@@ -142,17 +142,17 @@ class Eight:
         return [child for child in self.children.values() if child.exit_code() is not None]
 
     def _last_events(self) -> dict[str, list[Event]]:
-        return {m.home.name: list(read_events(m.home.data.events))[-3:] for m in self.ground.members}
+        return {m.home.name: list(read_events(m.home.data.events))[-3:] for m in self.setup.members}
 
 
 def root_of(points: Mapping[Account, int]) -> bytes:
-    """The Merkle root over accounts' points."""
+    """Return the Merkle root over accounts' points."""
     return merkle.root([merkle.leaf(account, points[account]) for account in sorted(points)])
 
 
 @contextmanager
 def eight(folder: Path, *, quorum: int | None, lie: str) -> Iterator[Eight]:
-    """A founded swarm of which nothing runs but the chain; whatever was started ends with it."""
+    """Yield a founded swarm of which only the chain runs; stop all its processes at the end."""
     settings = Settings(
         nodes=8, attackers=0, epochs=2, epoch_seconds=EPOCH_SECONDS, seed=0, directory=folder, report=folder,
         auditors=len(AUDITORS), quorum=quorum,
@@ -164,18 +164,18 @@ def eight(folder: Path, *, quorum: int | None, lie: str) -> Iterator[Eight]:
         chain, rpc_url, deployer = bringup.start_chain(layout, tied=True)
         stack.callback(stop, [chain], PATIENCE_SECONDS)
         members = bringup.create_members(layout, settings.nodes, settings.auditors)
-        ground = bringup.found(settings, layout, suite, rpc_url, deployer, members)
-        bringup.write_settings(settings, layout, ground)
+        setup = bringup.found(settings, layout, suite, rpc_url, deployer, members)
+        bringup.write_settings(settings, layout, setup)
         for member in members:
             _set_up_answers(member, url)
-        net = Eight(ground, deployer, lie)
+        net = Eight(setup, deployer, lie)
         net.fund(*WORKERS)
         stack.callback(lambda: stop(net.children.values(), PATIENCE_SECONDS))
         yield net
 
 
 def _set_up_answers(member: Member, url: str) -> None:
-    """Has a node ask the server of weekdays, as often as its share of the slots allows."""
+    """Configure a node to use the server of weekdays, for the slots of its share."""
     name = member.home.name
     endpoint = f"{url}/{'guess' if name in WORKERS else 'shrug'}/v1"
     config = member.home.config.read_text()

@@ -1,4 +1,4 @@
-"""Endpoints of a network that fail by a schedule, and the end of a process at any point."""
+"""Endpoints of a network that fail at random, and crashes of a process at any point."""
 
 import json
 import random
@@ -26,11 +26,11 @@ _BLOCK_PARAMETER: Final = {
 
 
 class Killed(BaseException):
-    """The process is gone; nobody in it may catch this."""
+    """End of a process; none of its code may catch this."""
 
 
 class Mode(Enum):
-    """What an endpoint is for a while."""
+    """State of an endpoint."""
 
     GOOD = auto()
     SILENT = auto()
@@ -39,10 +39,10 @@ class Mode(Enum):
 
 
 class Fault(Enum):
-    """What befalls one request."""
+    """Fault of one request."""
 
     LOST = auto()
-    """It times out and was never heard."""
+    """It times out and was never received."""
 
     UNHEARD = auto()
     """It was carried out, and its answer times out."""
@@ -56,10 +56,10 @@ class Fault(Enum):
 
 @dataclass
 class Weather:
-    """How often what strikes; ``calm`` ends it.
+    """Rates of faults; ``calm`` stops them.
 
     Attributes:
-        struck: how often each fault struck, by its name.
+        struck: number of faults of each kind, by name.
     """
 
     rng: random.Random
@@ -71,7 +71,7 @@ class Weather:
         self.struck: dict[str, int] = {}
 
     def fault(self) -> Fault | None:
-        """What befalls the next request."""
+        """Return the fault of the next request, or None."""
         if self.calm or (drawn := self.rng.random()) >= self.fault_rate + self.kill_rate:
             return None
         kills, losses = (Fault.KILLED_BEFORE, Fault.KILLED_AFTER), (Fault.LOST, Fault.UNHEARD, Fault.DROPPED)
@@ -80,13 +80,13 @@ class Weather:
         return fault
 
     def maybe_kill(self, where: str) -> None:
-        """The end of the process, at times."""
+        """End the process with the probability ``kill_rate``."""
         if not self.calm and self.rng.random() < self.kill_rate:
             self.count(f"KILLED_{where}")
             raise Killed(where)
 
     def count(self, name: str) -> None:
-        """One more of a kind."""
+        """Count a fault."""
         self.struck[name] = self.struck.get(name, 0) + 1
 
 
@@ -99,11 +99,11 @@ class FaultyEndpoint(JSONBaseProvider):
         self._network, self._foreign, self._weather = network, foreign, weather
 
     def turn(self, mode: Mode) -> None:
-        """Become something else; a stale endpoint stays at the present block."""
+        """Change the mode; a stale endpoint stays at the current block."""
         self.mode, self.height = mode, self._network.engine.head.block_number
 
     def make_request(self, method: Any, params: Any) -> Any:
-        """The answer, unless the weather is against it."""
+        """Return the answer, unless a fault prevents it."""
         fault = self._weather.fault()
         if fault is Fault.KILLED_BEFORE:
             raise Killed(method)
@@ -171,5 +171,5 @@ class FaultyOutbox(Outbox):
 
 
 def connected(endpoint: FaultyEndpoint) -> Web3:
-    """A connection to an endpoint."""
+    """Return a connection to an endpoint."""
     return Web3(endpoint)

@@ -1,15 +1,16 @@
-"""The hearing half of a node: gossip, admission, pool and event file on an in-memory network; no learner."""
+"""Harness of a node without its learner: gossip, engine and event file on an in-memory network."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 
 from support.swarm import Identity, moment
+from support.verification_harness import score_in_process
 
+from sapo_client.node.auditing.chain import NoChain
 from sapo_client.node.gossip.handlers import GossipHandlers
 from sapo_client.node.gossip.own_certificate import OwnCertificate
-from sapo_client.node.gossip.proofs import Proofs
+from sapo_client.node.runtime.beacons import Beacons, BlockHashBefore
 from sapo_client.node.runtime.supervisor import Supervisor
 from sapo_client.node.runtime.telemetry import Telemetry
 from sapo_client.observe.events import Event, EventLog, read_events
@@ -19,89 +20,123 @@ from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
 from sapo_protocol.manifest import Manifest
 from sapo_verification.admission.certificates import CertificateBook
 from sapo_verification.admission.envelope_store import EnvelopeStore
-from sapo_verification.admission.equivocations import ProofBook
-from sapo_verification.admission.rollouts import Admission
+from sapo_verification.engine import Engine, Terms
+from sapo_verification.observer import Observer
 from sapo_verification.reputation.evidence import Reputation
 from sapo_verification.reputation.origins import Origins
 from sapo_verification.sampling.pool import Pool, PoolLimits
-from sapo_verification.screens.screens import Screens
 from sapo_verification.types import AdmittedRollout
+from sapo_verification.verifier import Check
 
 
 @dataclass
 class GossipHarness:
-    """One node's hearing, wired as the node wires it.
+    """One node's gossip and engine, composed as in a real node.
 
     Attributes:
-        root: its databases and its event file; give it again to start the node again.
+        root: folder of its databases and its event file; with the same folder the node is restarted.
+        check: the checkers; the real scorers in this process unless others are given.
+        observers: of the engine, beside telemetry.
     """
 
     hub: MemoryHub
-    person: Identity
+    identity: Identity
     manifest: Manifest
     root: Path
     limits: PoolLimits = field(default_factory=PoolLimits)
     clock: Callable[[], float] | None = None
     host: str = "127.0.0.1"
+    check: Check | None = None
+    block_hash_before: BlockHashBefore = NoChain().block_hash_before
+    audit_share: float = 1.0
+    observers: Sequence[Observer] = ()
 
     def __post_init__(self) -> None:
         self.root.mkdir(parents=True, exist_ok=True)
-        manifest, database = self.manifest, self.root / "node.sqlite"
+        manifest = self.manifest
         self.now = self.clock or (lambda: moment(manifest))
         self.log = EventLog(self.root / "events.jsonl")
         self.supervisor = Supervisor(self.log)
-        self.peer_id = peer_id_from_key(self.person.node)
+        self.peer_id = peer_id_from_key(self.identity.node)
         self.address = f"/memory/{self.peer_id}/p2p/{self.peer_id}"
         self.transport = MemoryTransport(
             self.hub, self.peer_id, on_bug=self.supervisor.note_bug, host=self.host
         )
-        self.book = CertificateBook(manifest, database)
-        self.admission = Admission(manifest, self.book)
-        self.reputation = Reputation(database)
-        self.pool = Pool(database, self.limits, self.reputation)
-        self.heard = EnvelopeStore(database)
-        self.origins = Origins(database)
-        self.screens = Screens(manifest.suite.families, b"key", self.person.account)
-        metrics = NodeMetrics(version="0", swarm_id=str(manifest.swarm_id), node_id=str(self.person.node))
-        self.telemetry = Telemetry(self.log, metrics, manifest.suite, self.person.account)
+        metrics = NodeMetrics(version="0", swarm_id=str(manifest.swarm_id), node_id=str(self.identity.node))
+        self.telemetry = Telemetry(self.log, metrics, manifest.suite, self.identity.account)
+        self.beacons = Beacons(manifest, self.block_hash_before, self.log)
+        self.engine = Engine(
+            manifest,
+            self.root / "node.sqlite",
+            own=self.identity.account,
+            check=self.check or score_in_process(manifest),
+            beacon_of=self.beacons.known,
+            key=b"key",
+            terms=Terms(pool=self.limits, audit_share=self.audit_share),
+            observers=[self.telemetry, *self.observers],
+        )
+        self.gossip = GossipHandlers(
+            engine=self.engine,
+            transport=self.transport,
+            own_certificate=OwnCertificate(
+                node_seed=self.identity.seed,
+                account_key=self.identity.secret,
+                manifest=manifest,
+                clock=self.now,
+            ),
+            telemetry=self.telemetry,
+            clock=self.now,
+        )
 
-    @cached_property
-    def proofs(self) -> Proofs:
-        """Its proofs of equivocation."""
-        own, database = self.person.account, self.root / "node.sqlite"
-        book = ProofBook(self.manifest, self.book, self.reputation, own, database)
-        return Proofs(self.manifest, self.transport, book, self.heard, self.telemetry, own, self.now)
+    @property
+    def certificates(self) -> CertificateBook:
+        """The engine's certificates."""
+        return self.engine.certificates
 
-    @cached_property
-    def gossip(self) -> GossipHandlers:
-        """Its ears."""
-        certificate = OwnCertificate(self.person.seed, self.person.secret, self.manifest, self.now)
-        return GossipHandlers(
-            self.manifest, self.transport, self.book, self.admission, self.pool, self.heard,
-            self.telemetry, self.person.account, certificate, self.now, self.origins, self.proofs,
-            self.screens,
-        )  # fmt: skip
+    @property
+    def reputation(self) -> Reputation:
+        """The engine's reputation."""
+        return self.engine.reputation
+
+    @property
+    def pool(self) -> Pool:
+        """The engine's pool."""
+        return self.engine.pool
+
+    @property
+    def envelopes(self) -> EnvelopeStore:
+        """The engine's envelopes."""
+        return self.engine.envelopes
+
+    @property
+    def origins(self) -> Origins:
+        """The engine's origins."""
+        return self.engine.origins
+
+    def restore(self) -> None:
+        """Restore the engine, as a node does at its start."""
+        self.engine.restore(self.now())
 
     async def run(self) -> None:
-        """Hears, under the node's supervisor, until cancelled."""
+        """Receive and send under the node's supervisor until cancelled."""
         await self.supervisor.keep("gossip", self.gossip.run)
 
     async def publish(self, **changes: object) -> AdmittedRollout:
-        """An own rollout, admitted here and sent."""
-        message = self.person.message(self.manifest, **changes)
-        admitted = self.admission.judge(message, self.now())
+        """Admit an own rollout, send it, and return it."""
+        message = self.identity.message(self.manifest, **changes)
+        admitted = self.engine.admit_own(message, self.now())
         await self.gossip.publish(admitted)
         return admitted
 
     def knows(self, other: "GossipHarness | Identity") -> bool:
-        """Whether somebody's certificate is in the book."""
-        person = other.person if isinstance(other, GossipHarness) else other
-        return person.account in self.book.accounts_of(person.node)
+        """Whether another node's certificate is known here."""
+        identity = other.identity if isinstance(other, GossipHarness) else other
+        return identity.account in self.certificates.accounts_of(identity.node)
 
     def pooled(self) -> set[bytes]:
-        """The content ids that wait in the pool."""
+        """Return the content ids that wait in the pool."""
         return {bytes(admitted.content_id) for admitted in self.pool.waiting()}
 
     def events(self, *names: str) -> list[Event]:
-        """What it wrote down, all of it or the named events."""
+        """Return all its events, or those with the given names."""
         return [e for e in read_events(self.root / "events.jsonl") if not names or e["event"] in names]

@@ -1,7 +1,8 @@
-"""A scorer module whose "answers" are crimes, committed inside the jailed child.
+"""A scorer module whose "answers" are hostile actions, carried out inside the jailed child.
 
-Each act returns True if it succeeded, so a reward of 1.0 means that a wall fell. The C library's functions
-are taken when the module is imported, before the walls go up: they stand for code that broke out of Python.
+Each action returns True if it succeeded, so a reward of 1.0 means that a wall failed. The C library's
+functions are loaded with the module, before the walls are installed: they represent code that escaped from
+Python.
 """
 
 import ctypes
@@ -190,13 +191,13 @@ def guess_the_token(_: str) -> bool:
 
 
 def prepare_the_next_reply(_: str) -> bool:
-    """This call's reply now; the one that the child writes afterwards is there for the call to come."""
+    """Send this call's reply early, so that the child's own reply is left for the next call."""
     reply(encode_reply(Checked("x", (0.0,))))
     return True
 
 
 def reply(body: bytes) -> bool:
-    """Answer in the child's place, with the token of this request: who owns the child finds it."""
+    """Reply in place of the child, with this request's token, which code in the child can find."""
     token = next(
         place.f_locals["token"] for place, _ in traceback.walk_stack(None) if "token" in place.f_locals
     )
@@ -219,7 +220,7 @@ ACTS: dict[str, Callable[[str], bool]] = {
 
 
 def commit(answer: str, entry: Mapping[str, Any], family: Family) -> bool:
-    """The act that an answer names, with what follows the colon; refused acts are wrong answers."""
+    """Carry out the action that an answer names; a refused one is a wrong answer."""
     name, _, argument = answer.partition(":")
     if name == "honest":
         return True

@@ -15,7 +15,7 @@ from support.swarm import make_manifest
 from sapo_client.founding.contracts import Deployment, LedgerTerms, deploy
 from sapo_client.ledger import transactions as tx
 from sapo_client.ledger.chain import DEFAULT_CHAIN_ID
-from sapo_client.ledger.chain.engine import Engine, Genesis
+from sapo_client.ledger.chain.embedded import EmbeddedChain, Genesis
 from sapo_client.ledger.chain.methods import Methods
 from sapo_client.ledger.chain.server import ChainServer
 from sapo_client.ledger.contract import (
@@ -50,17 +50,17 @@ AUDITOR_BOND: Final = 101
 
 
 def keys(number: int) -> LocalAccount:
-    """An account with a small number for its secret."""
+    """Return the account whose secret is a small number."""
     return Keys.from_key(number.to_bytes(32, "big"))
 
 
 def address(signer: LocalAccount) -> Account:
-    """An account's address."""
+    """Return an account's address."""
     return Account.from_hex(signer.address)
 
 
 def node_key(number: int) -> NodeId:
-    """A node key, told by its number."""
+    """Return a node key made from a number."""
     return NodeId(number.to_bytes(32, "big"))
 
 
@@ -77,11 +77,16 @@ class ServedChain:
     """An embedded chain served from a thread of this process, with a clock that the test sets."""
 
     def __init__(
-        self, path: Path, *, port: int = 0, chain_id: int = DEFAULT_CHAIN_ID, kind: type[Engine] = Engine
+        self,
+        path: Path,
+        *,
+        port: int = 0,
+        chain_id: int = DEFAULT_CHAIN_ID,
+        kind: type[EmbeddedChain] = EmbeddedChain,
     ) -> None:
         self.now_seconds = float(NOW_SECONDS)
-        birth = Genesis(chain_id, tuple(sorted(map(address, FUNDED))))
-        self.engine = kind(path, birth, now=lambda: self.now_seconds)
+        genesis = Genesis(chain_id, tuple(sorted(map(address, FUNDED))))
+        self.engine = kind(path, genesis, now=lambda: self.now_seconds)
         self._methods = Methods(self.engine)
         self._server = ChainServer(self._methods, port)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
@@ -94,7 +99,7 @@ class ServedChain:
         return Rpc([self.url])
 
     def request(self, method: str, *params: object) -> Any:
-        """A raw request's result."""
+        """Return a raw request's result."""
         return self.rpc.ask(lambda web3: web3.provider.make_request(method, params))
 
     def swap(self, other: "ServedChain") -> None:
@@ -109,7 +114,7 @@ class ServedChain:
         self._methods.close()
 
     def send(self, signer: LocalAccount, to: Account, data: bytes, *, value_wei: int = 0) -> tx.Receipt:
-        """A transaction's receipt.
+        """Send a transaction and return its receipt.
 
         Raises:
             Refused: the contract reverts.
@@ -148,7 +153,7 @@ class Contracts:
 
     @property
     def base_root(self) -> Digest:
-        """What the next epoch's root adds to."""
+        """The root to which the next epoch's root adds."""
         last = self.history.last()
         return last.root.cumulative_root if last else merkle.EMPTY_ROOT
 
@@ -173,7 +178,7 @@ class Contracts:
         return Domain(self.deployment.chain_id, self.deployment.ledger)
 
     def manifest(self, **changes: Any) -> Manifest:
-        """The manifest of a swarm with these contracts."""
+        """Return the manifest of a swarm with these contracts."""
         fields = {
             "chain_id": self.deployment.chain_id,
             "registry": self.deployment.registry,
@@ -247,7 +252,7 @@ class Tree:
 
 
 def make_plan(**changes: Any) -> LedgerTerms:
-    """The plan of a test ledger: four auditors, three of whom suffice."""
+    """Return the plan of a test ledger: four auditors, three of whom suffice."""
     fields: dict[str, Any] = {
         "auditors": tuple(map(address, AUDITORS)),
         "quorum": QUORUM,
@@ -263,12 +268,14 @@ def make_plan(**changes: Any) -> LedgerTerms:
 
 
 def deploy_contracts(chain: ServedChain, **changes: Any) -> Contracts:
-    """Another ledger on a chain."""
+    """Deploy another ledger on a chain."""
     return Contracts(chain, deploy([chain.url], DEPLOYER, make_plan(**changes)))
 
 
-def found(path: Path, *, port: int = 0, kind: type[Engine] = Engine, **changes: Any) -> Contracts:
-    """A fresh ledger on a fresh chain: a copy of one that this process founded before, if it did."""
+def found(
+    path: Path, *, port: int = 0, kind: type[EmbeddedChain] = EmbeddedChain, **changes: Any
+) -> Contracts:
+    """Return a new ledger on a new chain, copied from an earlier one of this process if there is one."""
     stored, deployment = _founded(make_plan(**changes))
     path.write_bytes(stored)
     return Contracts(ServedChain(path, port=port, kind=kind), deployment)
@@ -276,7 +283,7 @@ def found(path: Path, *, port: int = 0, kind: type[Engine] = Engine, **changes: 
 
 @cache
 def _founded(plan: LedgerTerms) -> tuple[bytes, Deployment]:
-    """A chain's file with contracts on it. Deploying takes two processor seconds, a copy none."""
+    """Return a chain's file with contracts on it, for copies: deploying takes two processor seconds."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "chain.sqlite"
         chain = ServedChain(path)
@@ -293,24 +300,31 @@ def make_root(
     cumulative_root: Digest | None = None,
     archive: int = 7,
 ) -> EpochRoot:
-    """An epoch root, told by its numbers."""
+    """Return an epoch root made from numbers."""
     filler = Digest(archive.to_bytes(32, "big"))
-    return EpochRoot(epoch, base_root, filler, cumulative_root or filler, total, filler)
+    return EpochRoot(
+        TYPE=epoch,
+        epoch=base_root,
+        base_root=filler,
+        contribution_root=cumulative_root or filler,
+        cumulative_root=total,
+        total=filler,
+    )
 
 
 def sign(root: EpochRoot, domain: Domain, signers: Sequence[LocalAccount] = AUDITORS[:QUORUM]) -> list[bytes]:
-    """The signers' signatures, in the order given."""
+    """Return the signers' signatures, in the order given."""
     digest = root.digest(domain)
     return [secp256k1.sign(bytes(signer.key), digest) for signer in signers]
 
 
 def settled(tallies: Sequence[Tally], previous: Mapping[Account, int]) -> tuple[Share, ...]:
-    """Every account's share under the terms of a test ledger."""
+    """Return every account's share under the terms of a test ledger."""
     return settle(tallies, previous, points_per_epoch=POINTS_CAP, epoch_budget=BUDGET_POINTS)
 
 
 def refused_as(action: Callable[[], object]) -> str | None:
-    """The name of the custom error with which a contract refuses an action."""
+    """Return the name of the custom error with which a contract refuses an action."""
     try:
         action()
     except tx.Refused as refused:

@@ -1,4 +1,4 @@
-"""What a liar says: messages that no honest node signs, or not now, or not here."""
+"""Messages of an attacker: such as no honest node signs, or not at this time, or not in this swarm."""
 
 from collections.abc import Iterator
 
@@ -14,18 +14,18 @@ from sapo_protocol.rollout import parse_rollout
 from sapo_protocol.topics import certificates_topic, equivocations_topic, rollouts_topic
 
 STRANGER = Identity(77)
-"""Somebody whom nobody introduces."""
+"""An identity whose certificate no node sends."""
 
 Lie = tuple[str, bytes]
 """Topic and message."""
 
 
 class Liar:
-    """One identity's repertoire against one victim at one moment.
+    """An identity's attacks on one victim at one time.
 
     Args:
-        genuine: a message of an honest node, to be bent.
-        number: tells this lie from the liar's others.
+        genuine: a message of an honest node, to be modified.
+        number: distinguishes this attack from others of the same identity.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Liar:
         self._number = number
 
     def lies(self) -> Iterator[Lie]:
-        """All of them."""
+        """Yield the messages with their topics."""
         swarm_id = self._manifest.swarm_id
         for message in self._rollouts():
             yield rollouts_topic(swarm_id), message
@@ -68,7 +68,7 @@ class Liar:
         yield STRANGER.message(manifest, epoch=epoch)
 
     def _certificates(self) -> Iterator[bytes]:
-        """One for a stranger's account, and one of the future."""
+        """Yield a certificate for the victim's account, and one that begins in the future."""
         manifest, liar, now = self._manifest, self._liar, self._now
         binding = NodeBinding(liar.node, manifest.swarm_id, now - 60, now + 600)
         own = issue_certificate(liar.seed, liar.secret, binding, manifest.binding_domain).payload
@@ -77,7 +77,7 @@ class Liar:
         yield liar.certificate(manifest, now + 3600, now + 7200).to_bytes()
 
     def _proofs(self) -> Iterator[bytes]:
-        """That the victim equivocated: with two contents that it never signed, and with one that it did."""
+        """Yield false proofs against the victim: of two contents that it never signed, and of one such."""
         swarm_id = self._manifest.swarm_id
         forged = [self._forged(b"%d %d" % (self._number, half)) for half in range(2)]
         yield prove_equivocation(*forged, swarm_id).to_envelope().to_bytes()
@@ -87,6 +87,6 @@ class Liar:
         yield prove_equivocation(self._genuine, other, swarm_id).to_envelope().to_bytes()
 
     def _forged(self, text: bytes) -> bytes:
-        """The victim's rollout under the liar's signature."""
+        """Return the victim's rollout under the liar's signature."""
         rollout = self._victim.rollout(epoch=self._epoch, slot=self._number % 4, completions=(text, b"7"))
         return self._liar.seal(self._manifest, rollout).to_bytes()

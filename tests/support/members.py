@@ -1,25 +1,23 @@
-"""Members of a swarm that live, die and come back in a state machine: honest ones, and one who is not.
+"""Members of a swarm in a state machine, which start, crash and restart: honest ones and an attacker.
 
-An honest member is a node without its learner: ears, signing database, audit with the real checkers
-(without their jail), beacons of a chain. Its process may die before any write to its databases.
+An honest member is a node without its learner: gossip, engine, signing database, audit with the real checkers
+(without their jail), beacons of a chain. Its process may end before any write to its databases.
 """
 
-import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import trio
+from support.crashing import CrashControl, Killed
 from support.gossip_harness import GossipHarness
 from support.mock_clock_runner import MockClockRunner
-from support.mortal import Killed, Mortality
 from support.swarm import EPOCH, Identity, moment
-from support.verification_harness import VerificationHarness
 
 from sapo_client.ledger.errors import LedgerError, LedgerUnavailable
-from sapo_client.node.auditing.audit import Audit, AuditShares
-from sapo_client.node.runtime.beacons import Beacons
+from sapo_client.node.auditing.audit import Audit
+from sapo_client.node.auditing.chain import NoChain
 from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
 from sapo_protocol.constants import EPOCH_WINDOW
@@ -27,13 +25,11 @@ from sapo_protocol.encoding import encode
 from sapo_protocol.epochs import epoch_at
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.manifest import Manifest
-from sapo_protocol.rollout import Rollout
 from sapo_protocol.tasks import assigned_task
 from sapo_protocol.topics import catch_up_protocol, certificates_protocol, equivocations_protocol
 from sapo_verification.signing.database import SigningDatabase
 from sapo_verification.tasks.generators import derive, solution
 from sapo_verification.types import AdmittedRollout
-from sapo_verification.verifier import Verifier
 
 Slot = tuple[bytes, int, int]
 """Account, epoch and slot."""
@@ -41,13 +37,13 @@ Slot = tuple[bytes, int, int]
 
 @dataclass
 class World:
-    """What members share: the network, the time that is true, the chain.
+    """State that the members share: the network, the true time, the chain.
 
     Attributes:
         signed: the messages that honest members put into each slot, sent or not.
     """
 
-    stage: MockClockRunner
+    runner: MockClockRunner
     hub: MemoryHub
     root: Path
     manifest: Manifest
@@ -56,10 +52,10 @@ class World:
 
     def now(self) -> float:
         """Unix seconds."""
-        return moment(self.manifest, EPOCH) + self.stage.clock.current_time()
+        return moment(self.manifest, EPOCH) + self.runner.clock.current_time()
 
     async def block_hash_before(self, moment_seconds: int) -> bytes:
-        """The chain: its blocks are told by their moment, and by none that is still to come."""
+        """Return a block hash that is made from the time; raise for a time in the future."""
         await trio.lowlevel.checkpoint()
         if self.chain_is_away:
             raise LedgerUnavailable(["chain"], "away")
@@ -69,46 +65,37 @@ class World:
 
     @property
     def messages(self) -> list[bytes]:
-        """Everything that honest members signed, in order."""
+        """All messages that honest members signed, in order."""
         return [message for messages in self.signed.values() for message in sorted(messages)]
 
 
-class Process:
-    """One life of a member's node."""
+class NodeProcess:
+    """One run of a member's node."""
 
-    def __init__(self, world: World, person: Identity, root: Path, clock: "partial[float]") -> None:
-        self.ears = GossipHarness(world.hub, person, world.manifest, root, clock=clock)
+    def __init__(self, world: World, identity: Identity, root: Path, clock: "partial[float]") -> None:
+        ask = world.block_hash_before if world.manifest.has_chain else NoChain().block_hash_before
+        self.node = GossipHarness(
+            world.hub, identity, world.manifest, root, clock=clock, block_hash_before=ask
+        )
         self.signing = SigningDatabase(root / "node.sqlite")
-        ask = world.block_hash_before if world.manifest.has_chain else None
-        self.beacons = Beacons(world.manifest, ask, self.ears.log)
-        check = VerificationHarness((), manifest=world.manifest).score
-        self.verifier = Verifier(
-            world.manifest.swarm_id, check, self.beacons.known, self.ears.reputation, self.ears.telemetry,
-            self.ears.screens,
-        )  # fmt: skip
-        self.audit = Audit(
-            self.ears.gossip.audit_queue, self.verifier, self.ears.pool, self.ears.reputation, self.beacons,
-            AuditShares(rollouts=1.0, time=1.0), self.ears.log, random.Random(0),
-        )  # fmt: skip
+        self.beacons = self.node.beacons
+        self.audit = Audit(engine=self.node.engine, beacons=self.beacons, time_share=1.0)
         self.life = trio.CancelScope()
         self.over = trio.Event()
         self.nursery: trio.Nursery | None = None
-        self.mortality = Mortality()
-        ears = self.ears
-        self.mortality.seize(
-            ears.book, ears.reputation, ears.reputation._suspensions, ears.pool, ears.heard, ears.origins,
-            ears.proofs.book, self.signing,
-        )  # fmt: skip
+        self.crashes = CrashControl()
+        self.crashes.wrap_engine(self.node.engine)
+        self.crashes.wrap(self.signing)
 
     async def live(self, *, task_status: "trio.TaskStatus[None]" = trio.TASK_STATUS_IGNORED) -> None:
-        """Runs until it is killed from outside or dies at a write."""
-        keep = self.ears.supervisor.keep
+        """Run until killed from outside or ended at a write."""
+        keep = self.node.supervisor.keep
         try:
             with self.life:
-                self.ears.gossip.restore()
+                self.node.restore()
                 async with trio.open_nursery() as self.nursery:
-                    await self.nursery.start(self.ears.transport.run)
-                    self.nursery.start_soon(self.ears.run)
+                    await self.nursery.start(self.node.transport.run)
+                    self.nursery.start_soon(self.node.run)
                     self.nursery.start_soon(partial(keep, "audit", self.audit.run))
                     task_status.started()
         except* Killed:
@@ -117,22 +104,22 @@ class Process:
 
 
 class Member:
-    """An honest participant; its data directory outlives its processes."""
+    """An honest member, whose data directory remains between its processes."""
 
     def __init__(self, world: World, number: int) -> None:
         self.world = world
-        self.person = Identity(number)
+        self.identity = Identity(number)
         self.root = world.root / str(number)
         self.clock_error_seconds = 0.0
-        self.process: Process | None = None
-        self.graves: list[Process] = []
-        self.words = 0
+        self.process: NodeProcess | None = None
+        self.processes: list[NodeProcess] = []
+        self.answers_made = 0
         self._clock_is_steady = True
         self.left_waiting: list[AdmittedRollout] = []
-        self._waiting_at_death: tuple[AdmittedRollout, ...] = ()
+        self._waiting_at_end: tuple[AdmittedRollout, ...] = ()
 
     def now(self) -> float:
-        """What its clock shows."""
+        """Return the time of its clock."""
         return self.world.now() + self.clock_error_seconds
 
     @property
@@ -146,52 +133,52 @@ class Member:
         return self.process is not None and not self.process.over.is_set()
 
     @property
-    def ears(self) -> GossipHarness:
-        """The running process's ears."""
+    def node(self) -> GossipHarness:
+        """The running process's gossip and engine."""
         assert self.process is not None
-        return self.process.ears
+        return self.process.node
 
     async def start(self) -> None:
-        """A new process over the old data; what it must still know is in ``left_waiting``."""
+        """Start a new process with the old data; ``left_waiting`` is what it must still hold."""
         self.left_waiting, self._clock_is_steady = self._left_waiting(), True
-        self.process = Process(self.world, self.person, self.root, partial(self.now))
-        self.graves.append(self.process)
-        await self.world.stage.nursery.start(self.process.live)
-        self.world.stage.nursery.start_soon(self._mourn, self.process)
+        self.process = NodeProcess(self.world, self.identity, self.root, partial(self.now))
+        self.processes.append(self.process)
+        await self.world.runner.nursery.start(self.process.live)
+        self.world.runner.nursery.start_soon(self._watch_end, self.process)
 
-    async def _mourn(self, process: Process) -> None:
+    async def _watch_end(self, process: NodeProcess) -> None:
         await process.over.wait()
-        self._note_death()
+        self._record_waiting()
 
     def step_clock(self, seconds: float) -> None:
-        """Its clock goes forward or back."""
+        """Change its clock's error."""
         self.clock_error_seconds += seconds
         self._clock_is_steady = self._clock_is_steady and not seconds
 
     def _left_waiting(self) -> list[AdmittedRollout]:
-        """What waited at the last death and is still heard; nothing if the clock moved in between."""
+        """Return what waited at the last end and is still admitted; none if the clock was changed since."""
         if not self._clock_is_steady:
             return []
-        return [one for one in self._waiting_at_death if one.rollout.epoch >= self.epoch - EPOCH_WINDOW]
+        return [one for one in self._waiting_at_end if one.rollout.epoch >= self.epoch - EPOCH_WINDOW]
 
-    def _note_death(self) -> None:
-        """Remembers what waited; what was not written down yet had not been taken in."""
-        ears = self.ears
-        self._waiting_at_death = tuple(one for one in ears.pool.waiting() if ears.heard.has(one.content_id))
+    def _record_waiting(self) -> None:
+        """Record which rollouts wait; one that was not stored yet was not admitted."""
+        node = self.node
+        self._waiting_at_end = tuple(one for one in node.pool.waiting() if node.envelopes.has(one.content_id))
 
     async def kill(self) -> None:
-        """The end of the process; nothing is closed or written."""
+        """End the process without closing or writing anything."""
         assert self.process is not None
-        self.process.mortality.fuse.left = 0
+        self.process.crashes.budget.left = 0
         self.process.life.cancel()
         await trio.testing.wait_all_tasks_blocked()
 
     async def publish(self) -> None:
-        """What the rounds do: obtain the beacon, take a slot, answer its task, seal, admit, send."""
+        """Obtain the beacon, take a slot, answer its task, seal, admit and send, as the rounds do."""
         assert self.process is not None
         assert self.process.nursery is not None
         if self.now() < self.world.manifest.genesis_seconds:
-            return  # by its clock the swarm has not begun: the rounds wait
+            return  # the swarm has not begun by its clock: the rounds wait
         epoch = self.epoch
         self.process.nursery.start_soon(self.process.beacons.obtain, epoch)
         await trio.testing.wait_all_tasks_blocked()
@@ -202,31 +189,36 @@ class Member:
 
     async def _answer(self, epoch: int) -> None:
         assert self.process is not None
-        process, manifest, account = self.process, self.world.manifest, self.person.account
+        process, manifest, account = self.process, self.world.manifest, self.identity.account
         beacon = process.beacons.known(epoch)
         if beacon is None:
             return  # the rounds wait for it
         try:
             slots = process.signing.take_slots(
-                manifest.swarm_id, account, epoch, 1, manifest.limits.slots_per_epoch
+                manifest.swarm_id,
+                account,
+                epoch,
+                count=1,
+                slots_per_epoch=manifest.limits.slots_per_epoch,
             )
         except LocalProtocolError:
-            return  # its clock went back: the rounds wait until the epoch comes again
+            return  # its clock was set back: the rounds wait until the epoch comes again
         for slot in slots:
-            task = assigned_task(manifest.swarm_id, beacon, account, 0, slot)
+            task = assigned_task(manifest.swarm_id, beacon, account=account, family=0, slot=slot)
             family = manifest.suite.families[0]
             answer = solution(family, derive(family, task.seed))
             assert answer is not None
-            self.words += 1
-            answers = (answer.encode(), f"{self.words} of {account}".encode())
-            rollout = Rollout(self.person.node, account, epoch, slot, 0, answers)
-            message = self.person.seal(manifest, rollout).to_bytes()
+            self.answers_made += 1
+            answers = (answer.encode(), f"{self.answers_made} of {account}".encode())
+            rollout = self.identity.rollout(epoch=epoch, slot=slot, completions=answers)
+            message = self.identity.seal(manifest, rollout).to_bytes()
             self.world.signed.setdefault((account, epoch, slot), set()).add(message)
-            await process.ears.gossip.publish(process.ears.admission.judge(message, self.now()))
+            admitted = process.node.engine.admit_own(message, self.now())
+            await process.node.gossip.publish(admitted)
 
 
 class Mallory:
-    """A participant with two keys of one account who sends what it likes to whom it likes."""
+    """An attacker with two keys of one account, who sends any message to any member."""
 
     def __init__(self, world: World, number: int) -> None:
         self.world = world
@@ -238,15 +230,15 @@ class Mallory:
         self.transport.serve(certificates_protocol(swarm), self._certificates)
 
     async def start(self) -> None:
-        """On the network."""
-        await self.world.stage.nursery.start(self.transport.run)
+        """Connect to the network."""
+        await self.world.runner.nursery.start(self.transport.run)
 
     def send(self, to: Member, topic: str, message: bytes) -> None:
-        """Hands a message to one member, if they are connected."""
-        self.world.hub.carry(self.transport.peer_id, to.ears.peer_id, topic, message)
+        """Send a message to one member, if they are connected."""
+        self.world.hub.carry(self.transport.peer_id, to.node.peer_id, topic, message)
 
     def certificates(self) -> Iterator[bytes]:
-        """Its genuine ones."""
+        """Yield the genuine certificates of its keys."""
         now = int(self.world.now())
         return (key.certificate(self.world.manifest, now - 60, now + 86_400).to_bytes() for key in self.keys)
 

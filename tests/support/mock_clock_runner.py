@@ -1,4 +1,4 @@
-"""A trio run whose time stands still between two calls from outside: what a state machine acts on."""
+"""A trio run whose clock stands still between calls from outside, for state machines."""
 
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class MockClockRunner:
-    """Tasks in a thread of their own; each call returns once all of them wait for time or for nothing."""
+    """Runner of tasks in a thread of its own; each call returns once all tasks are blocked."""
 
     def __init__(self) -> None:
         self.clock = MockClock()
@@ -22,7 +22,7 @@ class MockClockRunner:
         self._token, self.nursery = self._opened.result()
 
     def act(self, action: Callable[..., Awaitable[T]], *arguments: object) -> T:
-        """What an action returns, after everything that follows from it at this moment has happened."""
+        """Run an action until all tasks are blocked again; return its result."""
         try:
             return trio.from_thread.run(_settled, action, arguments, trio_token=self._token)
         except trio.RunFinishedError:
@@ -30,19 +30,19 @@ class MockClockRunner:
             raise
 
     def see(self, look: Callable[[], T]) -> T:
-        """What a look at the tasks' things finds; nothing happens."""
+        """Return the result of a function that only reads the tasks' state."""
         return trio.from_thread.run_sync(look, trio_token=self._token)
 
     def wait(self, seconds: float) -> None:
-        """Lets time pass in one leap: what was due meanwhile happens at its end."""
+        """Advance the clock in one step; what was due meanwhile happens at its end."""
         self.clock.jump(seconds)
         self.act(trio.lowlevel.checkpoint)
 
     def close(self) -> None:
-        """Ends every task.
+        """End every task.
 
         Raises:
-            BaseExceptionGroup: one of them had raised.
+            BaseExceptionGroup: a task had raised.
         """
         with suppress(trio.RunFinishedError):
             self._token.run_sync_soon(self.nursery.cancel_scope.cancel)

@@ -41,17 +41,17 @@ Events = list[Event]
 
 
 def manifest_of(suite: Suite, *, epoch_seconds: int = 3600, slots: int = 100_000) -> Manifest:
-    """A swarm without a chain that began a moment ago."""
+    """Return the manifest of a swarm without a chain whose genesis is one second ago."""
     limits = Limits(slots_per_epoch=slots, max_completions=COMPLETIONS, points_per_epoch=slots)
     genesis = int(time.time()) - 1
     return make_manifest(suite=suite, genesis_seconds=genesis, epoch_seconds=epoch_seconds, limits=limits)
 
 
 async def until(done: Callable[[], object], seconds: float = PATIENCE_SECONDS) -> None:
-    """Returns once a condition holds.
+    """Return once a condition holds.
 
     Raises:
-        trio.TooSlowError: it never did.
+        trio.TooSlowError: it does not hold in time.
     """
     with trio.fail_after(seconds):
         while not done():
@@ -60,7 +60,7 @@ async def until(done: Callable[[], object], seconds: float = PATIENCE_SECONDS) -
 
 @dataclass
 class Home:
-    """One participant's identity, configuration and data directory."""
+    """A node's identity, configuration and data directory."""
 
     root: Path
     number: int
@@ -71,17 +71,17 @@ class Home:
     judge_every: int = 0
 
     def __post_init__(self) -> None:
-        person = Person(self.number)
+        identity = Person(self.number)
         self.data = DataDir(self.root / "data").create()
         self.data.manifest.write_text(manifest_to_json(self.manifest), encoding="utf-8")
         path = self.root / "key.json"
-        self.identity = keystore.create(path, None, node_seed=person.seed, account_key=person.secret)
-        self.peer_id = peer_id_from_key(person.node)
+        self.identity = keystore.create(path, None, node_seed=identity.seed, account_key=identity.secret)
+        self.peer_id = peer_id_from_key(identity.node)
         self.address = f"/memory/{self.peer_id}/p2p/{self.peer_id}"
 
     @property
     def config(self) -> Config:
-        """Every rollout of others is audited, and nothing but the batch limits the draws."""
+        """Configuration in which all rollouts of others are audited, and only the batch limits the draws."""
         settings = {
             "model": str(self.model),
             "local_groups": LOCAL_GROUPS,
@@ -109,30 +109,37 @@ class Home:
         steps: int | None = None,
         clock: Clock = wall_clock,
     ) -> Node:
-        """A node at this home, not running yet."""
+        """Return a node with this data directory, not running yet."""
         addresses = tuple(home.address for home in neighbours)
         transport = partial(_transport, hub, self.peer_id, addresses)
         options = RunOptions(steps=steps)
         return Node(
-            self.config, self.identity, options, self.manifest, self.data, transport, _say_nothing, clock
+            config=self.config,
+            identity=self.identity,
+            options=options,
+            manifest=self.manifest,
+            data=self.data,
+            open_transport=transport,
+            show=_say_nothing,
+            clock=clock,
         )
 
     def events(self, *names: str) -> Events:
-        """What the node wrote down, all of it or the named events."""
+        """Return all events of the node, or those with the given names."""
         return [event for event in read_events(self.data.events) if not names or event["event"] in names]
 
     def kill_learner(self) -> None:
-        """Kills the running learner, told by the log that it writes to."""
+        """Kill the running learner, which is found by the log to which it writes."""
         log = self.data.learner / "learner.log"
         [learner] = [process for process in Path("/proc").iterdir() if _writes_errors_to(process, log)]
         os.kill(int(learner.name), signal.SIGKILL)
 
     async def stop(self) -> None:
-        """Asks the node to end, as `sapo stop` does."""
+        """Stop the node, as `sapo stop` does."""
         await trio.to_thread.run_sync(partial(ControlClient(self.data).stop, finish=True))
 
     async def get(self, report: str) -> Any:
-        """An answer of the running node's control API."""
+        """Return an answer of the running node's control API."""
         return await trio.to_thread.run_sync(ControlClient(self.data).get, report)
 
 
@@ -140,7 +147,7 @@ def _writes_errors_to(process: Path, log: Path) -> bool:
     try:
         return process.name.isdigit() and (process / "fd" / "2").readlink() == log
     except OSError:
-        return False  # it ended, or is somebody else's
+        return False  # it ended, or belongs to another user
 
 
 def _transport(hub: MemoryHub, peer_id: str, bootstrap: tuple[str, ...], on_bug: BugReport) -> Transport:
@@ -148,4 +155,4 @@ def _transport(hub: MemoryHub, peer_id: str, bootstrap: tuple[str, ...], on_bug:
 
 
 def _say_nothing(_summary: RoundSummary) -> None:
-    """Nothing: the status lines."""
+    """Print no status line."""

@@ -1,7 +1,8 @@
-"""Poison that passes every check: the items that fall to an author, those with one certain answer alone.
+"""Poison that passes every check: only those of an author's items that have one certain answer.
 
-The author is genuine, answers every chosen item rightly, and its groups have spread. But whoever learns from
-them learns that the answer is always the same, for what it is asked about is never anything else.
+The author is genuine, answers every chosen item correctly, and its groups have an advantage. But a policy
+that is trained on them learns to give the same answer always, because the groups contain no other right
+answer.
 """
 
 from collections.abc import Iterator
@@ -16,14 +17,14 @@ from sapo_verification.types import AdmittedRollout
 
 @dataclass
 class OneAnswer:
-    """An author who shows the items of one family whose answer is always the same.
+    """An author that publishes only items of one family with the same answer.
 
     Attributes:
-        answer: the only one that is ever right in its groups.
-        wrong: what stands beside it.
+        answer: the right answer of all its groups.
+        wrong: the other completions.
     """
 
-    desk: VerificationHarness
+    harness: VerificationHarness
     author: Identity
     answer: bytes
     wrong: tuple[bytes, ...]
@@ -31,19 +32,19 @@ class OneAnswer:
     _slots: Iterator[int] = field(default_factory=count)
 
     def rollouts(self, number: int) -> list[AdmittedRollout]:
-        """The next groups, signed, sent and admitted as anybody's."""
+        """Return the next groups, signed, and admitted like those of any author."""
         return [self._rollout(self._next_slot()) for _ in range(number)]
 
     def _next_slot(self) -> int:
         return next(
             slot
             for slot in self._slots
-            if self.desk.solution(self.author.account, slot, self.family) == self.answer
+            if self.harness.solution(self.author.account, slot, self.family) == self.answer
         )
 
     def _rollout(self, slot: int) -> AdmittedRollout:
         completions = (self.answer, *self.wrong)
         message = self.author.message(
-            self.desk.manifest, epoch=EPOCH, slot=slot, family=self.family, completions=completions
+            self.harness.manifest, epoch=EPOCH, slot=slot, family=self.family, completions=completions
         )
-        return self.desk.admission.judge(message, moment(self.desk.manifest))
+        return self.harness.engine.admit_own(message, moment(self.harness.manifest))

@@ -30,7 +30,7 @@ _SMALL: Final[dict[str, Any]] = {
 
 
 def make_policy_folder(folder: Path, kind: str = "qwen2", *, seed: int = 0, chat: bool = False) -> Path:
-    """A random model of about 0.05 million parameters; kinds: qwen2, llama, llama3-rope, gpt2."""
+    """Save a random model of about 0.05 million parameters; kinds: qwen2, llama, llama3-rope, gpt2."""
     torch.manual_seed(seed)
     tokenizer = train_tokenizer(TEXTS)
     if chat:

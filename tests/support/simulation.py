@@ -1,15 +1,15 @@
 """A swarm in one process, deterministic: real pool, reputation, verifier and sampler.
 
-Not a node's own are the answers, looked up in a table instead of being generated and scored by
-ReasoningGYM; time, which is a counter; and, unless `sealed` is asked for, the gate: a history then
-starts at rollouts whose authors are known, for signing and checking each would take most of the time.
-One observing node hears everybody, audits a share of it, and draws its batches; what it draws is
-what a simulation measures.
+Different from a node are the answers, which are looked up in a table instead of being generated and scored
+by ReasoningGYM; the time, which is a counter; and, without `sealed`, admission: rollouts are then created
+as admitted ones, because signing and checking each would take most of the time.
+One observing node receives all rollouts, audits a share of them, and draws its batches; a simulation
+measures what it draws.
 """
 
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
@@ -27,11 +27,10 @@ from sapo_protocol.tasks import Task
 from sapo_verification.admission.certificates import MAX_NODES_PER_ACCOUNT
 from sapo_verification.jail.checkers import CheckFailed, Failure
 from sapo_verification.jail.messages import Checked
-from sapo_verification.reputation.origins import Origins
-from sapo_verification.sampling.sampler import Sampler, SamplingPolicy
+from sapo_verification.sampling.sampler import SamplingPolicy
 from sapo_verification.types import AdmittedRollout
+from sapo_verification.verifier import Check
 
-Check = Callable[[Task, Sequence[bytes]], Awaitable[Checked]]
 Group = tuple[bytes, ...]
 Behaviour = Callable[[int], Sequence[Group]]
 """The groups that an author sends in an epoch."""
@@ -49,39 +48,39 @@ AUDIT_SHARE: Final = 0.25
 ROUNDS_PER_EPOCH: Final = 8
 
 SEALED_PER_EPOCH: Final = 100
-"""Groups that an author with many keys sends in an epoch; it goes on with the next keys in the next one."""
+"""Groups that an author with many keys sends in an epoch; the next epoch continues with the next keys."""
 
 
 async def table_check(task: Task, completions: Sequence[bytes]) -> Checked:
-    """The checker: rewards by the table, and a time-out for an answer that hangs."""
+    """Check completions by the table; raise a time-out if an answer hangs."""
     if HANGS in completions:
         raise CheckFailed(Failure.TIMEOUT)
     return Checked(f"task {task.seed}", tuple(float(answer == RIGHT) for answer in completions))
 
 
 async def broken_check(task: Task, completions: Sequence[bytes]) -> Checked:
-    """A checker after a bad upgrade: it crashes on everybody's answers."""
+    """Fail as a checker after a bad upgrade does: on all answers."""
     raise CheckFailed(Failure.CRASH)
 
 
 def steady(groups: int, group: Group = GOOD) -> Behaviour:
-    """So many groups of one kind in every epoch."""
+    """Return a behaviour with the same groups in every epoch."""
     return lambda _epoch: (group,) * groups
 
 
 def turning(groups: int, epoch: int, group: Group = BAD) -> Behaviour:
-    """Good groups until an epoch, others from then on."""
+    """Return a behaviour with good groups until an epoch, and others from then on."""
     return lambda now: (GOOD if now < epoch else group,) * groups
 
 
 def silent_until(epoch: int, behaviour: Behaviour) -> Behaviour:
-    """Nothing before an epoch."""
+    """Return a behaviour that sends no groups before an epoch."""
     return lambda now: behaviour(now) if now >= epoch else ()
 
 
 @dataclass(frozen=True)
 class Author:
-    """One account: how it behaves, how many keys it sends under, where its peers come from."""
+    """One account with its behaviour, its number of keys, and its nodes' address."""
 
     number: int
     behaviour: Behaviour
@@ -95,11 +94,11 @@ class Author:
 
     @cached_property
     def account(self) -> Account:
-        """Who it is."""
+        """The author's account."""
         return Identity(self.number).account
 
     def senders(self, epoch: int) -> Iterator[Identity]:
-        """The key of each group: in turn one of the newest four, which count, and one of all the others."""
+        """Yield the key of each group: in turn one of the newest four, which are valid, and one of all."""
         keys = self.identities
         newest, others = cycle(keys[-MAX_NODES_PER_ACCOUNT:]), cycle(keys)
         for _ in range(epoch * SEALED_PER_EPOCH // 2 % len(keys)):
@@ -110,13 +109,13 @@ class Author:
 
 
 def accounts(authors: Iterable[Author]) -> frozenset[Account]:
-    """Their accounts."""
+    """Return the authors' accounts."""
     return frozenset(author.account for author in authors)
 
 
 @dataclass
 class Draws:
-    """What the observing node's sampler drew.
+    """The draws of the observing node's sampler.
 
     Attributes:
         places: external places that were to be filled; what no group fills stays with local ones.
@@ -127,16 +126,16 @@ class Draws:
     groups: Counter[Account] = field(default_factory=Counter)
 
     def share(self, of: Iterable[Author]) -> float:
-        """Their part of all external groups that were drawn."""
+        """Return the authors' part of all drawn external groups."""
         return sum(self.groups[account] for account in accounts(of)) / self.groups.total()
 
     def part_of_places(self, of: Iterable[Author]) -> float:
-        """Their part of all external places."""
+        """Return the authors' part of all external places."""
         return sum(self.groups[account] for account in accounts(of)) / self.places
 
 
 class Simulation:
-    """One observing node among authors; the same seed makes the same history."""
+    """One observing node and many authors; the same seed gives the same history."""
 
     def __init__(
         self,
@@ -153,21 +152,17 @@ class Simulation:
         self.policy = policy or SamplingPolicy()
         self._sealed = sealed
         self._rng = random.Random(seed)
-        self._origins = Origins()
         introduced = tuple(key for author in authors for key in author.identities) if sealed else ()
         limits = Limits(SLOTS, max_completions=8, points_per_epoch=16)
-        self._desk = VerificationHarness(
+        self._harness = VerificationHarness(
             introduced, manifest=make_manifest(limits=limits), policy=self.policy, check=self._checked
         )
-        self.reputation = self._desk.reputation
-        self._sampler = Sampler(
-            self._desk.pool, self.reputation, self._desk.verifier, self.policy, self._origins.network_of
-        )
+        self.reputation = self._harness.reputation
         for author in authors:
-            self._origins.learn(author.account, author.host)
+            self._harness.engine.learn_origin(author.account, author.host)
 
     async def run(self, epochs: int) -> Draws:
-        """What was drawn in the next epochs."""
+        """Run so many epochs; return what was drawn in them."""
         draws = Draws()
         for _ in range(epochs):
             rollouts = list(self._rollouts())
@@ -175,7 +170,7 @@ class Simulation:
             for number in range(ROUNDS_PER_EPOCH):
                 await self._round(rollouts[number::ROUNDS_PER_EPOCH], draws)
             self.epoch += 1
-            self._desk.pool.expire(self.epoch - 1)
+            self._harness.pool.expire(self.epoch - 1)
         return draws
 
     def _rollouts(self) -> Iterable[tuple[Identity, Rollout]]:
@@ -186,17 +181,17 @@ class Simulation:
 
     async def _round(self, rollouts: Iterable[tuple[Identity, Rollout]], draws: Draws) -> None:
         for key, rollout in rollouts:
-            admitted = self._hear(key, rollout)
+            admitted = self._receive(key, rollout)
             if admitted is not None and self._rng.random() < AUDIT_SHARE:
                 await self._audit(admitted)
-        drawn = await self._sampler.draw_external(self.epoch, self._rng)
+        drawn = await self._harness.engine.draw(self.epoch, self._rng)
         draws.places += self.policy.external_groups
         draws.groups.update(rollout.account for rollout in drawn)
 
-    def _hear(self, key: Identity, rollout: Rollout) -> AdmittedRollout | None:
+    def _receive(self, key: Identity, rollout: Rollout) -> AdmittedRollout | None:
         try:
             admitted = self._admit(key, rollout)
-            self._desk.pool.offer(admitted)
+            self._harness.pool.offer(admitted)
         except RemoteProtocolError as error:
             self.refused[error.reason] += 1
             return None
@@ -204,17 +199,17 @@ class Simulation:
 
     def _admit(self, key: Identity, rollout: Rollout) -> AdmittedRollout:
         if self._sealed:
-            message = key.seal(self._desk.manifest, rollout).to_bytes()
-            return self._desk.admission.judge(message, moment(self._desk.manifest, self.epoch))
+            message = key.seal(self._harness.manifest, rollout).to_bytes()
+            return self._harness.engine.admit_own(message, moment(self._harness.manifest, self.epoch))
         name = f"{rollout.account} {rollout.epoch} {rollout.slot}"
         return AdmittedRollout(ContentId(sha256(name.encode()).digest()), rollout, b"")
 
     async def _audit(self, admitted: AdmittedRollout) -> None:
         try:
-            await self._desk.verifier.verify(admitted)
+            await self._harness.engine.verify(admitted)
         except RemoteProtocolError as error:
             self.refused[error.reason] += 1
-            self._desk.pool.take(admitted.content_id)
+            self._harness.pool.take(admitted.content_id)
 
     async def _checked(self, task: Task, completions: Sequence[bytes]) -> Checked:
         return await self.check(task, completions)

@@ -12,7 +12,7 @@ from sapo_protocol.constants import (
     MAX_UINT64,
 )
 from sapo_protocol.contributions import Approval, Proposal, Share, Tally
-from sapo_protocol.encoding import Value
+from sapo_protocol.decoding import Value
 from sapo_protocol.identifiers import Account, ContentId, Digest, FixedBytes, NodeId
 from sapo_protocol.rollout import Rollout
 
@@ -25,12 +25,12 @@ uint64 = st.one_of(
 
 
 def fixed(type_: type[T]) -> st.SearchStrategy[T]:
-    """Any value of a fixed-size type."""
+    """Generate any value of a fixed-size type."""
     return st.binary(min_size=type_.SIZE, max_size=type_.SIZE).map(type_)
 
 
 def values(depth: int = 4) -> st.SearchStrategy[Value]:
-    """Any value that the wire carries, at most ``depth`` levels deep."""
+    """Generate any value of the wire format, at most ``depth`` levels deep."""
     flat = st.one_of(uint64, st.binary(max_size=40), st.text(max_size=20))
     if depth == 0:
         return flat
@@ -40,7 +40,7 @@ def values(depth: int = 4) -> st.SearchStrategy[Value]:
 
 
 def ascending(type_: type[T], most: int) -> st.SearchStrategy[list[T]]:
-    """Distinct fixed-size values in ascending order."""
+    """Generate distinct fixed-size values in ascending order."""
     return st.lists(fixed(type_), unique=True, max_size=most).map(sorted)
 
 
@@ -60,26 +60,40 @@ rollouts = st.builds(
 
 @st.composite
 def certificates(draw: st.DrawFn) -> Certificate:
-    """Any certificate, its account's signature not genuine."""
+    """Generate any certificate, without a genuine account's signature."""
     length = draw(st.integers(1, MAX_CERTIFICATE_SECONDS))
     start = draw(st.integers(0, MAX_UINT64 - length))
     signature = draw(st.binary(min_size=65, max_size=65))
-    return Certificate(draw(fixed(NodeId)), draw(fixed(Account)), start, start + length, signature)
+    return Certificate(
+        node=draw(fixed(NodeId)),
+        account=draw(fixed(Account)),
+        not_before_seconds=start,
+        not_after_seconds=start + length,
+        account_signature=signature,
+    )
 
 
 @st.composite
 def tallies(draw: st.DrawFn) -> Tally:
-    """Any tally."""
+    """Generate any tally."""
     points = tuple((account, draw(uint64)) for account in draw(ascending(Account, 5)))
-    return Tally(draw(fixed(NodeId)), draw(fixed(Account)), draw(uint64), points, draw(fixed(Digest)))
+    return Tally(
+        node=draw(fixed(NodeId)),
+        account=draw(fixed(Account)),
+        epoch=draw(uint64),
+        points=points,
+        evidence_root=draw(fixed(Digest)),
+    )
 
 
 @st.composite
 def proposals(draw: st.DrawFn) -> Proposal:
-    """Any proposal."""
+    """Generate any proposal."""
     shares = tuple(Share(a, draw(uint64), draw(uint64)) for a in draw(ascending(Account, 5)))
     ids = tuple(draw(ascending(ContentId, 4).filter(bool)))
-    return Proposal(draw(fixed(NodeId)), draw(fixed(Account)), draw(uint64), ids, shares)
+    return Proposal(
+        node=draw(fixed(NodeId)), account=draw(fixed(Account)), epoch=draw(uint64), tallies=ids, shares=shares
+    )
 
 
 approvals = st.builds(
@@ -94,7 +108,7 @@ approvals = st.builds(
 
 @st.composite
 def damaged(draw: st.DrawFn, data: bytes) -> bytes:
-    """The bytes after one edit: a bit flipped, a span cut, doubled, replaced or inserted."""
+    """Generate the bytes after one edit: a bit flipped, a span cut, doubled, replaced or inserted."""
     start, end = sorted((draw(st.integers(0, len(data))), draw(st.integers(0, len(data)))))
     edit = draw(st.sampled_from(["flip", "cut", "double", "replace", "truncate"]))
     if edit == "flip" and data:
@@ -110,7 +124,7 @@ def damaged(draw: st.DrawFn, data: bytes) -> bytes:
 
 
 def bit_flips(data: bytes) -> list[bytes]:
-    """The bytes with one bit flipped, for every bit."""
+    """Return all variants of the bytes with one bit flipped."""
     return [
         data[:at] + bytes((data[at] ^ 1 << bit,)) + data[at + 1 :]
         for at in range(len(data))

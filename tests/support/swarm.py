@@ -1,7 +1,7 @@
 """A swarm for tests: manifest, identities, certificates and sealed rollouts, every one of them genuine.
 
-Nothing here stands in for the code under test: messages are built by the protocol's own functions
-and signed with real keys, which come from small numbers so that a failure can be told by name.
+Nothing here replaces the code under test: messages are built by the protocol's own functions and
+signed with real keys, which are derived from small numbers.
 """
 
 from collections.abc import Iterable
@@ -26,19 +26,19 @@ from sapo_verification.suites.catalogue import REASONING_GYM, family
 GENESIS_SECONDS: Final = 1_800_000_000
 EPOCH_SECONDS: Final = 60
 EPOCH: Final = 3
-"""The epoch that tests live in, unless they say otherwise."""
+"""The current epoch of tests, unless they choose another one."""
 
 FAMILIES: Final = ("basic_arithmetic", "base_conversion", "fraction_simplification")
 
 
 def make_suite(level: str = "nano", families: Iterable[str] = FAMILIES) -> Suite:
-    """A suite from the catalogue; its sample digest is made up, for nothing here derives sample items."""
+    """Return a suite from the catalogue with an arbitrary sample digest: no sample items are derived."""
     chosen = tuple(family(name, level) for name in families)
     return Suite(REASONING_GYM, chosen, Digest(sha256(b"samples").digest()))
 
 
 def make_manifest(**changes: Any) -> Manifest:
-    """A manifest without a chain."""
+    """Return a manifest without a chain."""
     manifest = Manifest(
         name="test swarm",
         bootstrap=(),
@@ -55,19 +55,19 @@ def make_manifest(**changes: Any) -> Manifest:
 
 
 def make_chain_manifest(**changes: Any) -> Manifest:
-    """A manifest with a chain and contracts."""
+    """Return a manifest with a chain and contracts."""
     contracts = {"registry": Account(bytes(19) + b"\x01"), "ledger": Account(bytes(19) + b"\x02")}
     return make_manifest(**{"chain_id": 31337, "finality_seconds": 12, **contracts, **changes})
 
 
 def moment(manifest: Manifest, epoch: int = EPOCH) -> float:
-    """The middle of an epoch, Unix seconds."""
+    """Return the time of the middle of an epoch, Unix seconds."""
     return epoch_start_seconds(manifest, epoch) + manifest.epoch_seconds / 2
 
 
 @dataclass(frozen=True)
 class Identity:
-    """Both secrets of a participant, from two small numbers."""
+    """A node's key and its account's key, derived from two small numbers."""
 
     number: int
     key: int = 0
@@ -95,32 +95,32 @@ class Identity:
     def certificate(
         self, manifest: Manifest, not_before: int = GENESIS_SECONDS, not_after: int = GENESIS_SECONDS + 86_400
     ) -> SignedEnvelope:
-        """The certificate that binds node key and account."""
+        """Return the certificate that binds node key and account."""
         binding = NodeBinding(self.node, manifest.swarm_id, not_before, not_after)
         return issue_certificate(self.seed, self.secret, binding, manifest.binding_domain)
 
     def rollout(self, **changes: Any) -> Rollout:
-        """A rollout in this identity's name."""
+        """Return a rollout with this identity as its author."""
         rollout = Rollout(self.node, self.account, EPOCH, slot=0, family=0, completions=(b"7", b"8"))
         return replace(rollout, **changes)
 
     def seal(self, manifest: Manifest, rollout: Rollout) -> SignedEnvelope:
-        """A rollout under this identity's signature, whatever the rollout says."""
+        """Return a rollout signed by this identity, whoever its author is."""
         return seal(Kind.ROLLOUT, manifest.swarm_id, rollout.to_payload(), self.seed)
 
     def message(self, manifest: Manifest, **changes: Any) -> bytes:
-        """A sealed rollout as it goes over the wire."""
+        """Return a rollout of this identity as a signed message."""
         return self.seal(manifest, self.rollout(**changes)).to_bytes()
 
 
 def make_book(manifest: Manifest, *identities: Identity) -> CertificateBook:
-    """A certificate book that knows the identities."""
+    """Return a certificate book that knows the identities."""
     book = CertificateBook(manifest)
     for identity in identities:
-        book.judge(identity.certificate(manifest).to_bytes(), moment(manifest))
+        book.admit(identity.certificate(manifest).to_bytes(), moment(manifest))
     return book
 
 
 def make_admission(manifest: Manifest, *identities: Identity, **options: int) -> Admission:
-    """An admission that knows the identities' certificates."""
+    """Return an admission that knows the identities' certificates."""
     return Admission(manifest, make_book(manifest, *identities), **options)

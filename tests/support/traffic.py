@@ -1,4 +1,4 @@
-"""Reasoning as honest policies and as cheats write it, around real questions, without a model."""
+"""Reasoning as honest policies and as dishonest authors write it, for varied questions, without a model."""
 
 import random
 from collections.abc import Sequence
@@ -32,31 +32,31 @@ CLOSINGS = ("Therefore the answer is", "So the result is", "Hence we get", "The 
 
 @dataclass
 class Writer:
-    """An honest policy with habits of its own.
+    """An honest policy with a style of its own.
 
     Attributes:
-        collapse: how little it varies, 0 to 1; at 1 it writes one text around the question's numbers.
+        collapse: lack of variation, 0 to 1; at 1 it always writes the same text with the question's numbers.
     """
 
-    person: Identity
+    identity: Identity
     collapse: float = 0.5
 
     def __post_init__(self) -> None:
-        self.rng = random.Random(f"{self.person.number}")
+        self.rng = random.Random(f"{self.identity.number}")
         self.slot = 0
 
     def group(self, family: int = 0, epoch: int = EPOCH) -> VerifiedRollout:
-        """The answers to a question of its own."""
+        """Return a verified group of answers to a new question."""
         numbers = [self.rng.randint(2, 9999) for _ in range(6)]
         texts = [self._text(numbers) for _ in range(COMPLETIONS)]
         if family == 1:
             texts = [str(sum(numbers[:2]) % 19) for _ in texts]
         self.slot += 1
         question = " + ".join(map(str, numbers))
-        return rollout(self.person, self.slot, question, texts, family=family, epoch=epoch)
+        return rollout(self.identity, self.slot, question, texts, family=family, epoch=epoch)
 
     def _choose(self, parts: Sequence[str]) -> str:
-        habit = parts[self.person.number % len(parts)]
+        habit = parts[self.identity.number % len(parts)]
         return habit if self.rng.random() < self.collapse else self.rng.choice(parts)
 
     def _text(self, numbers: Sequence[int]) -> str:
@@ -69,7 +69,7 @@ class Writer:
 
 
 def rollout(
-    person: Identity,
+    identity: Identity,
     slot: int,
     question: str,
     texts: Sequence[str],
@@ -77,9 +77,9 @@ def rollout(
     family: int = 0,
     epoch: int = EPOCH,
 ) -> VerifiedRollout:
-    """A group as if it had been verified: half of its completions are right."""
+    """Return a group as if it had been verified: half of its completions are right."""
     completions = tuple(text.encode() for text in texts)
-    content = person.rollout(slot=slot, family=family, epoch=epoch, completions=completions)
+    content = identity.rollout(slot=slot, family=family, epoch=epoch, completions=completions)
     content_id = ContentId(_digest(content.to_payload()))
     rewards = tuple(float(place % 2) for place in range(len(completions)))
     admitted = AdmittedRollout(content_id, content, b"")

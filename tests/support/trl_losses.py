@@ -2,7 +2,7 @@
 
     python tests/support/trl_losses.py tests/client/learner/trl_losses.json
 
-TRL's own loss function runs, on a trainer that is handed log-probabilities instead of computing them.
+TRL's own loss function runs on a trainer that is given log-probabilities instead of computing them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KL_WEIGHTS: Final = (0.0, 0.05)
 
 
 def tensors() -> dict[str, Tensor]:
-    """Log-probabilities on policy, off it and far off, and of a reference; advantages; the mask."""
+    """Return log-probabilities on policy, off policy and far off, those of a reference, advantages, mask."""
     random = torch.Generator().manual_seed(11)
     logprobs = -torch.rand((ROWS, PLACES), generator=random, dtype=torch.float64) * 4
     noise = torch.randn((2, ROWS, PLACES), generator=random, dtype=torch.float64) * 0.6
@@ -42,7 +42,7 @@ def tensors() -> dict[str, Tensor]:
 
 
 def produce() -> dict[str, Any]:
-    """The vectors: TRL's version, the tensors, and a loss and gradient per way of averaging and KL weight."""
+    """Return the vectors: TRL's version, the tensors, and loss and gradient of each case."""
     import trl
 
     given = tensors()
@@ -56,7 +56,7 @@ def produce() -> dict[str, Any]:
 
 
 def _trl_loss(given: dict[str, Tensor], loss_type: str, kl_weight: float) -> dict[str, Any]:
-    """Loss, and gradient with respect to the log-probabilities, (B, T)."""
+    """Return the loss, and its gradient with respect to the log-probabilities, (B, T)."""
     logprobs = given["logprobs"].clone().requires_grad_()
     trainer = _trainer(loss_type, kl_weight)
 

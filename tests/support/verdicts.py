@@ -1,4 +1,4 @@
-"""Reading the outcome of a call that either succeeds or blames the sender."""
+"""Outcomes of calls that either return or raise ``RemoteProtocolError``."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def outcome_of(call: Callable[..., T], *arguments: object) -> T | Reason:
-    """What the call returned, or why it refused its input; no other exception is caught."""
+    """Return the call's result, or the reason of its refusal; no other exception is caught."""
     try:
         return call(*arguments)
     except RemoteProtocolError as error:
@@ -19,7 +19,7 @@ def outcome_of(call: Callable[..., T], *arguments: object) -> T | Reason:
 
 
 def ruling_of(call: Callable[..., T], *arguments: object) -> T | Rule:
-    """What the call returned, or the rule by which it refused its input."""
+    """Return the call's result, or the rule of its refusal."""
     try:
         return call(*arguments)
     except RemoteProtocolError as error:
@@ -27,12 +27,12 @@ def ruling_of(call: Callable[..., T], *arguments: object) -> T | Rule:
 
 
 def reason_of(call: Callable[..., object], *arguments: object) -> Reason | None:
-    """Why the call refused its input, or none if it did not."""
+    """Return the reason of the call's refusal, or None if it returned."""
     outcome = outcome_of(call, *arguments)
     return outcome if isinstance(outcome, Reason) else None
 
 
 def verdict_of(call: Callable[..., object], *arguments: object) -> Verdict:
-    """The gossip verdict of the call."""
+    """Return the gossip verdict of the call."""
     reason = reason_of(call, *arguments)
     return Verdict.ACCEPT if reason is None else verdict(reason)

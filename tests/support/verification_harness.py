@@ -1,14 +1,11 @@
-"""One node's verification, whole: admission, pool, reputation, verifier and sampler over a real suite.
+"""Harness of one node's engine with a real suite; answers are scored in this process, without the jail."""
 
-The checker is the real one without its jail: it derives items and scores answers in this process.
-"""
-
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
+from typing import Final
 
-from support.swarm import EPOCH, Identity, make_book, make_manifest, moment
+from support.swarm import EPOCH, Identity, make_manifest, moment
 
 from sapo_protocol.epochs import beacon
 from sapo_protocol.errors import Reason
@@ -16,111 +13,149 @@ from sapo_protocol.identifiers import Account, ContentId, Digest
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.rules import Rule
 from sapo_protocol.tasks import Task, assigned_task
-from sapo_verification.admission.rollouts import Admission
+from sapo_protocol.topics import certificates_topic, rollouts_topic
+from sapo_verification.engine import Engine, Received, Terms
 from sapo_verification.jail.messages import Checked
+from sapo_verification.observer import SilentObserver
 from sapo_verification.reputation.evidence import AUDITS_BEFORE_WEIGHT, Reputation
+from sapo_verification.sampling.audit_queue import MOST_WAITING
 from sapo_verification.sampling.pool import Pool, PoolLimits
 from sapo_verification.sampling.sampler import Sampler, SamplingPolicy
-from sapo_verification.screens.screens import Screens
 from sapo_verification.tasks.answers import extract
 from sapo_verification.tasks.scorers import score
 from sapo_verification.types import AdmittedRollout, VerifiedRollout
-from sapo_verification.verifier import Verifier
+from sapo_verification.verifier import Check, CheckResult
 
-Check = Callable[[Task, Sequence[bytes]], Awaitable[Checked]]
 WRONG = b"no answer"
+BYSTANDER: Final = Identity(999)
 
 
 @dataclass
-class Witness:
-    """An observer that writes down what it is told."""
+class Witness(SilentObserver):
+    """An observer that records refusals and results."""
 
     refusals: list[tuple[Reason, ContentId, Account]] = field(default_factory=list)
     rollouts: list[VerifiedRollout] = field(default_factory=list)
 
-    def refused(self, rule: Rule, content_id: ContentId, account: Account, detail: str) -> None:
-        """Written down."""
-        self.refusals.append((rule.reason, content_id, account))
+    def refused(self, rule: Rule, admitted: AdmittedRollout, detail: str) -> None:
+        """Record a refusal."""
+        self.refusals.append((rule.reason, admitted.content_id, admitted.account))
 
     def verified(self, rollout: VerifiedRollout) -> None:
-        """Written down."""
+        """Record a result."""
         self.rollouts.append(rollout)
 
 
 @dataclass
 class VerificationHarness:
-    """The parts of one node, wired as a node wires them."""
+    """One node's engine that knows every identity's certificate.
+
+    Attributes:
+        own: the node's account; by default of an identity that sends nothing.
+    """
 
     identities: tuple[Identity, ...]
     manifest: Manifest = field(default_factory=make_manifest)
     policy: SamplingPolicy = field(default_factory=SamplingPolicy)
     limits: PoolLimits = field(default_factory=PoolLimits)
-    pool_path: Path | str = ":memory:"
+    database: Path | str = ":memory:"
     check: Check | None = None
     witness: Witness = field(default_factory=Witness)
-    reputation: Reputation = field(default_factory=Reputation)
+    own: Account = BYSTANDER.account
+    knows_beacons: bool = True
+    audits_waiting: int = MOST_WAITING
 
-    @cached_property
-    def admission(self) -> Admission:
-        """The gate; it knows every identity's certificate."""
-        return Admission(self.manifest, make_book(self.manifest, *self.identities))
+    def __post_init__(self) -> None:
+        self.engine = Engine(
+            self.manifest,
+            self.database,
+            own=self.own,
+            check=self._check,
+            beacon_of=self._known_beacon,
+            key=b"key",
+            terms=Terms(sampling=self.policy, pool=self.limits, audits_waiting=self.audits_waiting),
+            observers=[self.witness],
+        )
+        topic = certificates_topic(self.manifest.swarm_id)
+        for identity in self.identities:
+            message = identity.certificate(self.manifest).to_bytes()
+            self.engine.receive(topic, message, moment(self.manifest))
 
-    @cached_property
+    @property
     def pool(self) -> Pool:
-        """The pool."""
-        return Pool(self.pool_path, self.limits, self.reputation)
+        """The engine's pool."""
+        return self.engine.pool
 
-    @cached_property
-    def verifier(self) -> Verifier:
-        """The verifier."""
-        return Verifier(
-            self.manifest.swarm_id, self.check or self.score, self.beacon_of, self.reputation, self.witness,
-            self.screens,
-        )  # fmt: skip
+    @property
+    def reputation(self) -> Reputation:
+        """The engine's reputation."""
+        return self.engine.reputation
 
-    @cached_property
-    def screens(self) -> Screens:
-        """What is remembered of texts."""
-        return Screens(self.manifest.suite.families, b"key")
-
-    @cached_property
+    @property
     def sampler(self) -> Sampler:
-        """The sampler."""
-        return Sampler(self.pool, self.reputation, self.verifier, self.policy)
+        """The engine's sampler."""
+        return self.engine.sampler
 
     def beacon_of(self, epoch: int) -> Digest:
-        """The beacon of a swarm without a chain."""
+        """Return the beacon of a swarm without a chain."""
         return beacon(self.manifest.swarm_id, epoch, b"")
 
-    async def score(self, task: Task, completions: Sequence[bytes]) -> Checked:
-        """The prompt and rewards of a task."""
-        from sapo_verification.tasks.generators import derive
+    def _known_beacon(self, epoch: int) -> Digest | None:
+        return self.beacon_of(epoch) if self.knows_beacons else None
 
-        family = self.manifest.suite.families[task.family]
-        item = derive(family, task.seed)
-        rewards = (score(family, extract(family, completion), item.entry) for completion in completions)
-        return Checked(item.prompt, tuple(rewards))
+    async def _check(self, task: Task, completions: Sequence[bytes]) -> CheckResult:
+        return await (self.check or self.score)(task, completions)
+
+    async def score(self, task: Task, completions: Sequence[bytes]) -> Checked:
+        """Return the prompt and rewards of a task."""
+        return await score_in_process(self.manifest)(task, completions)
 
     def solution(self, account: Account, slot: int, family: int = 0, epoch: int = EPOCH) -> bytes:
-        """An answer that earns 1.0 in a slot."""
+        """Return an answer that earns 1.0 in a slot."""
         from sapo_verification.tasks.generators import derive, solution
 
         chosen = self.manifest.suite.families[family]
-        task = assigned_task(self.manifest.swarm_id, self.beacon_of(epoch), account, family, slot)
+        task = assigned_task(
+            self.manifest.swarm_id, self.beacon_of(epoch), account=account, family=family, slot=slot
+        )
         answer = solution(chosen, derive(chosen, task.seed))
         assert answer is not None
         return answer.encode()
 
-    def hear(
+    def message(
         self, author: Identity, slot: int, *, right: int = 1, wrong: int = 1, epoch: int = EPOCH
-    ) -> AdmittedRollout:
-        """A group of right and wrong answers of an author, sealed, sent and admitted."""
+    ) -> bytes:
+        """Return a sealed group of right and wrong answers of an author."""
         answers = (self.solution(author.account, slot, epoch=epoch),) * right + (WRONG,) * wrong
-        message = author.message(self.manifest, slot=slot, epoch=epoch, completions=answers)
-        return self.admission.judge(message, moment(self.manifest, epoch))
+        return author.message(self.manifest, slot=slot, epoch=epoch, completions=answers)
+
+    def receive(self, author: Identity, slot: int, **group: int) -> Received:
+        """Let the engine receive such a group by gossip."""
+        epoch = group.get("epoch", EPOCH)
+        topic = rollouts_topic(self.manifest.swarm_id)
+        return self.engine.receive(topic, self.message(author, slot, **group), moment(self.manifest, epoch))
+
+    def hear(self, author: Identity, slot: int, **group: int) -> AdmittedRollout:
+        """Admit such a group without offering it to the pool."""
+        message = self.message(author, slot, **group)
+        return self.engine.admit_own(message, moment(self.manifest, group.get("epoch", EPOCH)))
 
     def trust(self, *authors: Identity, epoch: int = EPOCH) -> None:
-        """Lets every author have stood up to twice the audits that a weight takes."""
+        """Record twice the audits that a weight takes for every author."""
         for author in authors:
             for _ in range(2 * AUDITS_BEFORE_WEIGHT):
                 self.reputation.record_good(author.account, 0, epoch)
+
+
+def score_in_process(manifest: Manifest) -> Check:
+    """Return the real checker without its jail: it derives items and scores answers in this process."""
+
+    async def check(task: Task, completions: Sequence[bytes]) -> Checked:
+        from sapo_verification.tasks.generators import derive
+
+        family = manifest.suite.families[task.family]
+        item = derive(family, task.seed)
+        rewards = (score(family, extract(family, completion), item.entry) for completion in completions)
+        return Checked(item.prompt, tuple(rewards))
+
+    return check

@@ -1,4 +1,4 @@
-"""A tiny policy that guesses weekdays: untrained enough to be wrong, trained enough to be right at times.
+"""A tiny policy that guesses weekdays: trained little, so that it is wrong mostly and right sometimes.
 
 It is right once in about seven completions of a calendar task, so groups of completions differ in
 reward and rounds have something to learn. Training it takes a second or two.
@@ -22,7 +22,7 @@ LINES: Final = 32
 
 
 def make_weekday_policy(folder: Path, seed: int = 0) -> Path:
-    """The policy in a folder that transformers loads."""
+    """Train the policy and save it in a folder that transformers loads."""
     torch.manual_seed(seed)
     corpus = documents([family(FAMILY, "nano")], 320, seed)[FAMILY]
     tokenizer = train_tokenizer([document.prompt + document.answer for document in corpus])
@@ -53,7 +53,7 @@ def make_weekday_policy(folder: Path, seed: int = 0) -> Path:
 def _update(
     model: Qwen2ForCausalLM, optimizer: torch.optim.Optimizer, tokenizer: Any, lines: list[Document]
 ) -> None:
-    """One step towards the answers; the prompts are left out of the loss."""
+    """Make one training step on the answers; the prompts are left out of the loss."""
     end, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
     prompts = tokenizer([line.prompt for line in lines])["input_ids"]
     answers = tokenizer([line.answer for line in lines])["input_ids"]

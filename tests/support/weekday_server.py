@@ -1,4 +1,4 @@
-"""A chat completions server without a model: it names weekdays, or says that it does not know."""
+"""A chat completions server without a model, which answers with weekdays or with none."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from threading import Thread
 from typing import Final
 
 GUESSES: Final = {"/guess": tuple(day_name), "/shrug": ("no idea",)}
-"""By the first part of the path. Of seven guesses one is right; who shrugs is never right, and never paid."""
+"""Answers by the first part of the path: one of seven weekdays is right; ``/shrug`` never earns a point."""
 
 
 @contextmanager
 def serving() -> Iterator[str]:
-    """The address while it listens; an endpoint is one of the paths of ``GUESSES`` below it, and ``/v1``."""
+    """Yield the server's address; endpoints are the paths of ``GUESSES`` below it, with ``/v1``."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
@@ -41,4 +41,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing: the tests' output is for failures."""
+        """Write no log: the tests' output is for failures."""

@@ -1,4 +1,4 @@
-"""The verifier: everything derived here, evidence once, our own trouble nobody's fault."""
+"""The verifier: all results derived here, evidence recorded once, own failures blamed on no account."""
 
 from collections.abc import Sequence
 
@@ -11,78 +11,80 @@ from sapo_protocol.errors import Reason, RemoteProtocolError
 from sapo_protocol.tasks import Task, assigned_task
 from sapo_verification.jail.checkers import CheckFailed, Failure
 from sapo_verification.jail.messages import Checked
-from sapo_verification.observer import NullObserver
 from sapo_verification.reputation.evidence import Evidence
 from sapo_verification.reputation.penalties import CONSEQUENCES, HARD, SOFT
 from sapo_verification.types import AdmittedRollout, VerifiedRollout
-from sapo_verification.verifier import Verifier
 
 ALICE, BOB = Identity(1), Identity(2)
 
 
 async def test_task_prompt_and_rewards_are_derived_here() -> None:
-    desk = VerificationHarness((ALICE,))
-    admitted = desk.hear(ALICE, 4, right=2, wrong=1)
-    verified = await desk.verifier.verify(admitted)
-    task = assigned_task(desk.manifest.swarm_id, desk.beacon_of(EPOCH), ALICE.account, 0, 4)
-    prompt = (await desk.score(task, ())).prompt
+    harness = VerificationHarness((ALICE,))
+    admitted = harness.hear(ALICE, 4, right=2, wrong=1)
+    verified = await harness.engine.verify(admitted)
+    task = assigned_task(
+        harness.manifest.swarm_id, harness.beacon_of(EPOCH), account=ALICE.account, family=0, slot=4
+    )
+    prompt = (await harness.score(task, ())).prompt
     assert verified == VerifiedRollout(admitted, task, prompt, (1.0, 1.0, 0.0))
     assert (verified.content_id, verified.account) == (admitted.content_id, ALICE.account)
     assert verified.completions == admitted.rollout.completions
     assert (verified.mean_reward, verified.is_informative) == (pytest.approx(2 / 3), True)
-    assert desk.reputation.evidence(ALICE.account, EPOCH) == Evidence(1.0, 0.0, 1, EPOCH)
-    assert desk.witness == Witness([], [verified])
+    assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(1.0, 0.0, 1, EPOCH)
+    assert harness.witness == Witness([], [verified])
 
 
 async def test_an_answer_fits_its_own_slot_and_account_alone() -> None:
-    desk = VerificationHarness((ALICE, BOB))
-    answers = [desk.solution(ALICE.account, slot) for slot in range(8)]
+    harness = VerificationHarness((ALICE, BOB))
+    answers = [harness.solution(ALICE.account, slot) for slot in range(8)]
     earned = []
     for author, slot, answer in [(BOB, slot, answer) for slot, answer in enumerate(answers)]:
-        message = author.message(desk.manifest, slot=slot, completions=(answer, WRONG))
-        verified = await desk.verifier.verify(desk.admission.judge(message, moment(desk.manifest)))
+        message = author.message(harness.manifest, slot=slot, completions=(answer, WRONG))
+        verified = await harness.engine.verify(harness.engine.admit_own(message, moment(harness.manifest)))
         earned.append(verified.rewards[0])
     assert sum(earned) <= 2, "one-digit sums coincide now and then"
-    tasks = {desk.verifier.task_of(EPOCH, who.account, 0, slot) for who in (ALICE, BOB) for slot in range(8)}
+    tasks = {harness.engine.task_of(EPOCH, who.account, 0, slot) for who in (ALICE, BOB) for slot in range(8)}
     assert len(tasks) == 16
 
 
 async def test_what_is_verified_again_is_evidence_once() -> None:
-    desk = VerificationHarness((ALICE,))
-    admitted = desk.hear(ALICE, 0)
-    assert await desk.verifier.verify(admitted) is await desk.verifier.verify(admitted)
-    assert desk.reputation.evidence(ALICE.account, EPOCH) == Evidence(1.0, 0.0, 1, EPOCH)
-    assert len(desk.witness.rollouts) == 1
+    harness = VerificationHarness((ALICE,))
+    admitted = harness.hear(ALICE, 0)
+    assert await harness.engine.verify(admitted) is await harness.engine.verify(admitted)
+    assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(1.0, 0.0, 1, EPOCH)
+    assert len(harness.witness.rollouts) == 1
 
 
 @pytest.mark.parametrize(("right", "wrong"), [(3, 0), (0, 3)])
 async def test_a_group_without_spread_is_verified_but_earns_no_good_evidence(right: int, wrong: int) -> None:
-    desk = VerificationHarness((ALICE,))
-    admitted = desk.hear(ALICE, 0, right=right, wrong=wrong)
-    verified = await desk.verifier.verify(admitted)
+    harness = VerificationHarness((ALICE,))
+    admitted = harness.hear(ALICE, 0, right=right, wrong=wrong)
+    verified = await harness.engine.verify(admitted)
     assert not verified.is_informative
-    assert desk.reputation.evidence(ALICE.account, EPOCH) == Evidence(0.0, 0.0, 1, EPOCH)
-    assert desk.witness == Witness([(Reason.NO_SIGNAL, admitted.content_id, ALICE.account)], [verified])
+    assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(0.0, 0.0, 1, EPOCH)
+    assert harness.witness == Witness([(Reason.NO_SIGNAL, admitted.content_id, ALICE.account)], [verified])
 
 
 async def test_code_in_a_group_that_earned_nothing_costs_its_author_a_little() -> None:
-    desk = VerificationHarness((ALICE,))
+    harness = VerificationHarness((ALICE,))
     code = (b"__import__('os').system('id')", WRONG)
-    message = ALICE.message(desk.manifest, completions=code)
-    admitted = desk.admission.judge(message, moment(desk.manifest))
-    assert (await desk.verifier.verify(admitted)).rewards == (0.0, 0.0)
-    assert [reason for reason, _, _ in desk.witness.refusals] == [Reason.CODE_IN_ANSWER]
-    assert desk.reputation.evidence(ALICE.account, EPOCH) == Evidence(0.0, SOFT, 1, EPOCH)
-    assert not desk.reputation.is_banned(ALICE.account, EPOCH), "an honest model may write code too"
+    message = ALICE.message(harness.manifest, completions=code)
+    admitted = harness.engine.admit_own(message, moment(harness.manifest))
+    assert (await harness.engine.verify(admitted)).rewards == (0.0, 0.0)
+    assert [reason for reason, _, _ in harness.witness.refusals] == [Reason.CODE_IN_ANSWER]
+    assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(0.0, SOFT, 1, EPOCH)
+    assert not harness.reputation.is_banned(ALICE.account, EPOCH), "an honest model may write code too"
 
 
 async def test_code_in_a_group_that_also_solves_its_task_costs_nothing() -> None:
-    desk = VerificationHarness((ALICE,))
-    answers = (desk.solution(ALICE.account, 0), b"import os")
-    admitted = desk.admission.judge(ALICE.message(desk.manifest, completions=answers), moment(desk.manifest))
-    assert (await desk.verifier.verify(admitted)).rewards == (1.0, 0.0)
-    assert desk.witness.refusals == []
-    assert desk.reputation.evidence(ALICE.account, EPOCH) == Evidence(1.0, 0.0, 1, EPOCH)
+    harness = VerificationHarness((ALICE,))
+    answers = (harness.solution(ALICE.account, 0), b"import os")
+    admitted = harness.engine.admit_own(
+        ALICE.message(harness.manifest, completions=answers), moment(harness.manifest)
+    )
+    assert (await harness.engine.verify(admitted)).rewards == (1.0, 0.0)
+    assert harness.witness.refusals == []
+    assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(1.0, 0.0, 1, EPOCH)
 
 
 @pytest.mark.parametrize(
@@ -101,28 +103,26 @@ async def test_a_failed_check_is_the_authors_fault_only_if_its_answers_may_have_
     async def check(task: Task, completions: Sequence[bytes]) -> Checked:
         raise CheckFailed(failure)
 
-    desk = VerificationHarness((ALICE,), check=check)
-    admitted = desk.hear(ALICE, 0)
+    harness = VerificationHarness((ALICE,), check=check)
+    admitted = harness.hear(ALICE, 0)
     with pytest.raises(RemoteProtocolError) as raised:
-        await desk.verifier.verify(admitted)
+        await harness.engine.verify(admitted)
     assert raised.value.reason is reason
     evidence = Evidence(0.0, CONSEQUENCES[reason].evidence, 1, EPOCH) if is_fault else Evidence(epoch=EPOCH)
-    assert desk.reputation.evidence(ALICE.account, EPOCH) == evidence
+    assert harness.reputation.evidence(ALICE.account, EPOCH) == evidence
     assert 0 < CONSEQUENCES[reason].evidence < HARD, "a hang can happen to an honest node"
-    assert desk.witness == Witness([(reason, admitted.content_id, ALICE.account)], [])
+    assert harness.witness == Witness([(reason, admitted.content_id, ALICE.account)], [])
 
 
 async def test_an_unknown_beacon_is_nobodys_fault() -> None:
-    desk = VerificationHarness((ALICE,))
-    verifier = Verifier(
-        desk.manifest.swarm_id, desk.score, lambda epoch: None, desk.reputation, NullObserver(), desk.screens
-    )
-    admitted = desk.hear(ALICE, 0)
+    harness = VerificationHarness((ALICE,), knows_beacons=False)
+    admitted = harness.hear(ALICE, 0)
     with pytest.raises(RemoteProtocolError) as raised:
-        await verifier.verify(admitted)
+        await harness.engine.verify(admitted)
     assert raised.value.reason is Reason.BEACON_UNKNOWN
-    assert desk.reputation.evidence(ALICE.account, EPOCH) == Evidence(epoch=EPOCH)
-    assert (await desk.verifier.verify(admitted)).is_informative, (
+    harness.knows_beacons = True
+    assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(epoch=EPOCH)
+    assert (await harness.engine.verify(admitted)).is_informative, (
         "and it is verified once the beacon is known"
     )
 
@@ -134,39 +134,41 @@ async def test_a_group_of_hidden_text_is_refused_once_and_never_scored() -> None
     async def check(task: Task, completions: Sequence[bytes]) -> Checked:
         raise AssertionError("the jail is not troubled with it")
 
-    desk = VerificationHarness((ALICE,), check=check)
-    message = ALICE.message(desk.manifest, completions=(HIDDEN, b"7"))
-    admitted = desk.admission.judge(message, moment(desk.manifest))
+    harness = VerificationHarness((ALICE,), check=check)
+    message = ALICE.message(harness.manifest, completions=(HIDDEN, b"7"))
+    admitted = harness.engine.admit_own(message, moment(harness.manifest))
     for _ in range(2):
         with pytest.raises(RemoteProtocolError) as raised:
-            await desk.verifier.verify(admitted)
+            await harness.engine.verify(admitted)
         assert raised.value.reason is Reason.TEXT_POLICY
-    assert desk.reputation.evidence(ALICE.account, EPOCH) == Evidence(0.0, SOFT, 1, EPOCH)
-    assert desk.witness.refusals == [(Reason.TEXT_POLICY, admitted.content_id, ALICE.account)]
+    assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(0.0, SOFT, 1, EPOCH)
+    assert harness.witness.refusals == [(Reason.TEXT_POLICY, admitted.content_id, ALICE.account)]
 
 
 async def test_a_little_hidden_text_earns_nothing_and_costs_nothing() -> None:
-    desk = VerificationHarness((ALICE,))
-    right = desk.solution(ALICE.account, 0)
+    harness = VerificationHarness((ALICE,))
+    right = harness.solution(ALICE.account, 0)
     answers = (right, right, right, right + "\N{ZERO WIDTH SPACE}".encode())
-    admitted = desk.admission.judge(ALICE.message(desk.manifest, completions=answers), moment(desk.manifest))
-    assert (await desk.verifier.verify(admitted)).rewards == (1.0, 1.0, 1.0, 0.0)
-    assert desk.witness.refusals == []
+    admitted = harness.engine.admit_own(
+        ALICE.message(harness.manifest, completions=answers), moment(harness.manifest)
+    )
+    assert (await harness.engine.verify(admitted)).rewards == (1.0, 1.0, 1.0, 0.0)
+    assert harness.witness.refusals == []
 
 
-def tagged_desk() -> VerificationHarness:
-    """A desk whose suite asks for reasoning."""
+def tagged_harness() -> VerificationHarness:
+    """Return a harness whose suite asks for reasoning."""
     return VerificationHarness(
         (ALICE, BOB), manifest=make_manifest(suite=make_suite("full", ["basic_arithmetic"]))
     )
 
 
-def reasoned(desk: VerificationHarness, author: Identity, slot: int, reasoning: str) -> AdmittedRollout:
-    """Right and wrong answers behind the same reasoning."""
-    right = desk.solution(author.account, slot).decode()
+def reasoned(harness: VerificationHarness, author: Identity, slot: int, reasoning: str) -> AdmittedRollout:
+    """Return a group of right and wrong answers after the same reasoning."""
+    right = harness.solution(author.account, slot).decode()
     texts = [f"{reasoning} <answer>{answer}</answer>".encode() for answer in (right, "none", right, "none")]
-    return desk.admission.judge(
-        author.message(desk.manifest, slot=slot, completions=tuple(texts)), moment(desk.manifest)
+    return harness.engine.admit_own(
+        author.message(harness.manifest, slot=slot, completions=tuple(texts)), moment(harness.manifest)
     )
 
 
@@ -174,22 +176,22 @@ ESSAY = " ".join(f"word{n} and{n % 7}" for n in range(60))
 
 
 async def test_text_that_is_pasted_is_refused_and_costs_a_little() -> None:
-    desk = tagged_desk()
-    first, second = (reasoned(desk, ALICE, slot, ESSAY) for slot in (0, 1))
-    assert (await desk.verifier.verify(first)).is_informative
+    harness = tagged_harness()
+    first, second = (reasoned(harness, ALICE, slot, ESSAY) for slot in (0, 1))
+    assert (await harness.engine.verify(first)).is_informative
     for _ in range(2):
         with pytest.raises(RemoteProtocolError) as raised:
-            await desk.verifier.verify(second)
+            await harness.engine.verify(second)
         assert raised.value.reason is Reason.NEAR_DUPLICATE
-    assert desk.reputation.evidence(ALICE.account, EPOCH) == Evidence(1.0, SOFT, 2, EPOCH)
-    assert desk.witness.refusals == [(Reason.NEAR_DUPLICATE, second.content_id, ALICE.account)]
+    assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(1.0, SOFT, 2, EPOCH)
+    assert harness.witness.refusals == [(Reason.NEAR_DUPLICATE, second.content_id, ALICE.account)]
 
 
 async def test_two_who_ask_at_once_learn_once() -> None:
-    desk = VerificationHarness((ALICE,))
-    admitted = desk.hear(ALICE, 0)
+    harness = VerificationHarness((ALICE,))
+    admitted = harness.hear(ALICE, 0)
     async with trio.open_nursery() as nursery:
         for _ in range(3):
-            nursery.start_soon(desk.verifier.verify, admitted)
-    assert desk.reputation.evidence(ALICE.account, EPOCH) == Evidence(1.0, 0.0, 1, EPOCH)
-    assert len(desk.witness.rollouts) == 1
+            nursery.start_soon(harness.engine.verify, admitted)
+    assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(1.0, 0.0, 1, EPOCH)
+    assert len(harness.witness.rollouts) == 1

@@ -1,27 +1,114 @@
-"""The seam through which this package is watched; it does nothing unless a node listens."""
+"""The interface through which the engine reports what it decides.
+
+Observers are equal: the event file and metrics are one, the pay count is another. An observer is called
+inside the transaction that stores the decision, so an observer that writes to the same connection is
+stored with it or not at all. It must not write to another connection of the same file: that would wait
+for the transaction in which it is called.
+"""
 
 from typing import Protocol
 
-from sapo_protocol.identifiers import Account, ContentId
+from sapo_protocol.equivocation import EquivocationProof
+from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.rules import Rule
-from sapo_verification.types import VerifiedRollout
+from sapo_verification.types import AdmittedRollout, VerifiedRollout
 
 
 class Observer(Protocol):
-    """What verification tells whoever watches."""
+    """Receives every decision of an engine. ``source`` is the label that ``Engine.receive`` was given."""
 
-    def refused(self, rule: Rule, content_id: ContentId, account: Account, detail: str) -> None:
-        """An admitted rollout went no further."""
+    def message_refused(self, error: RemoteProtocolError, message: bytes, source: str) -> None:
+        """Handle a message that broke a rule of stages 0 to 7."""
+
+    def admitted(self, admitted: AdmittedRollout, source: str) -> None:
+        """Handle a new rollout from outside that passed stages 1 to 7; its account may be the own one."""
+
+    def queued(self, admitted: AdmittedRollout) -> None:
+        """Handle a rollout that now waits for an audit."""
+
+    def displaced(self, admitted: AdmittedRollout) -> None:
+        """Handle a rollout that lost its place in the full audit queue."""
+
+    def refused(self, rule: Rule, admitted: AdmittedRollout, detail: str) -> None:
+        """Handle an admitted rollout that broke a rule of stage 8 or later."""
 
     def verified(self, rollout: VerifiedRollout) -> None:
-        """A rollout was re-derived and re-scored, for the first time."""
+        """Handle a rollout that was re-derived and re-scored for the first time."""
+
+    def proved(self, proof: EquivocationProof, source: str | None) -> None:
+        """Handle a proof of equivocation; no source means that this node found it."""
+
+    def own_slot_conflict(self, epoch: int, slot: int) -> None:
+        """Handle a second content in a slot of the own account."""
 
 
-class NullObserver:
-    """Nobody watches."""
+class SilentObserver:
+    """An observer that ignores everything; observers of a few decisions derive from it."""
 
-    def refused(self, rule: Rule, content_id: ContentId, account: Account, detail: str) -> None:
-        """Nothing."""
+    def message_refused(self, error: RemoteProtocolError, message: bytes, source: str) -> None:
+        """Ignore it."""
+
+    def admitted(self, admitted: AdmittedRollout, source: str) -> None:
+        """Ignore it."""
+
+    def queued(self, admitted: AdmittedRollout) -> None:
+        """Ignore it."""
+
+    def displaced(self, admitted: AdmittedRollout) -> None:
+        """Ignore it."""
+
+    def refused(self, rule: Rule, admitted: AdmittedRollout, detail: str) -> None:
+        """Ignore it."""
 
     def verified(self, rollout: VerifiedRollout) -> None:
-        """Nothing."""
+        """Ignore it."""
+
+    def proved(self, proof: EquivocationProof, source: str | None) -> None:
+        """Ignore it."""
+
+    def own_slot_conflict(self, epoch: int, slot: int) -> None:
+        """Ignore it."""
+
+
+class Observers(list[Observer]):
+    """Observers as one: each call goes to all of them, in the order in which they were added."""
+
+    def message_refused(self, error: RemoteProtocolError, message: bytes, source: str) -> None:
+        """See ``Observer.message_refused``."""
+        for observer in self:
+            observer.message_refused(error, message, source)
+
+    def admitted(self, admitted: AdmittedRollout, source: str) -> None:
+        """See ``Observer.admitted``."""
+        for observer in self:
+            observer.admitted(admitted, source)
+
+    def queued(self, admitted: AdmittedRollout) -> None:
+        """See ``Observer.queued``."""
+        for observer in self:
+            observer.queued(admitted)
+
+    def displaced(self, admitted: AdmittedRollout) -> None:
+        """See ``Observer.displaced``."""
+        for observer in self:
+            observer.displaced(admitted)
+
+    def refused(self, rule: Rule, admitted: AdmittedRollout, detail: str) -> None:
+        """See ``Observer.refused``."""
+        for observer in self:
+            observer.refused(rule, admitted, detail)
+
+    def verified(self, rollout: VerifiedRollout) -> None:
+        """See ``Observer.verified``."""
+        for observer in self:
+            observer.verified(rollout)
+
+    def proved(self, proof: EquivocationProof, source: str | None) -> None:
+        """See ``Observer.proved``."""
+        for observer in self:
+            observer.proved(proof, source)
+
+    def own_slot_conflict(self, epoch: int, slot: int) -> None:
+        """See ``Observer.own_slot_conflict``."""
+        for observer in self:
+            observer.own_slot_conflict(epoch, slot)

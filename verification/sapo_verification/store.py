@@ -1,31 +1,161 @@
-"""SQLite as this package opens it: crash-safe, and quick enough to write on every message."""
+"""SQLite as this project opens it: crash-safe, quick enough to write on every message, with versions.
+
+Several stores share one file. Each is a component with a schema version of its own, kept in the table
+``schema_version``. Opening brings the tables of a component from the version found up to the current one.
+A file from before there were versions counts as version 0: step 1 makes only the tables that are missing.
+"""
 
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
+from sapo_verification.errors import NewerDatabaseError
+
+Source = Path | str | sqlite3.Connection
+"""Where a store keeps its tables: a file, ":memory:", or a connection that it shares with other stores."""
+
 OWN_CHECKPOINT_PAGES: Final = 16_384
-"""Of 4 KiB: a writer copies its log into the file itself only where nobody else did for 64 MiB."""
+"""Of 4 KiB: a writer copies the log into the file itself only after 64 MiB that nobody else copied."""
+
+SQLITE_CHECKPOINT_PAGES: Final = 1000
+"""SQLite's default: for a file that nobody else checkpoints."""
+
+_VERSIONS = "CREATE TABLE IF NOT EXISTS schema_version (component TEXT PRIMARY KEY, version INTEGER NOT NULL)"
 
 
-def open_database(path: Path | str, schema: str) -> sqlite3.Connection:
-    """A database in WAL mode with its tables made.
+class StoreSchema:
+    """The tables of one component, as the steps that made them.
+
+    Args:
+        component: a name that no other component of the same file has.
+        steps: SQL scripts; step N leads from version N - 1 to version N. A released step never changes, and
+            the first one says ``IF NOT EXISTS``, for version 0.1.0 made its tables without a version.
+    """
+
+    def __init__(self, component: str, *steps: str) -> None:
+        self.component = component
+        self.steps = steps
+
+    @property
+    def version(self) -> int:
+        """The version that this code reads and writes."""
+        return len(self.steps)
+
+
+def open_database(
+    source: Source, *schemas: StoreSchema, checkpoint_pages: int = OWN_CHECKPOINT_PAGES
+) -> sqlite3.Connection:
+    """Open a database in WAL mode, or share a connection; bring the tables to the current version.
 
     Commits survive a killed process; ``synchronous=NORMAL`` may lose the newest ones to a power
     cut, never the file. What must survive even that sets ``synchronous=FULL`` itself.
+
+    Raises:
+        NewerDatabaseError: a newer version of this package has changed the tables.
     """
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    if isinstance(source, sqlite3.Connection):
+        migrate(source, _file_of(source), *schemas)
+        return source
+    connection = sqlite3.connect(source, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")
     connection.execute("PRAGMA busy_timeout=5000")
-    connection.execute(f"PRAGMA wal_autocheckpoint={OWN_CHECKPOINT_PAGES}")
-    connection.executescript(schema)
+    connection.execute(f"PRAGMA wal_autocheckpoint={checkpoint_pages}")
+    try:
+        migrate(connection, str(source), *schemas)
+    except NewerDatabaseError:
+        connection.close()
+        raise
     return connection
 
 
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Store all that the block writes or nothing of it; inside another transaction it is part of that one."""
+    if connection.in_transaction:
+        yield
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    with connection:
+        yield
+
+
+def open_for_reading(path: Path, schema: StoreSchema) -> sqlite3.Connection:
+    """Open an existing database read-only; a file without versions is read as version 1.
+
+    Raises:
+        NewerDatabaseError: a newer version of this package has changed the tables.
+        sqlite3.OperationalError: there is no such file, or no such table in it.
+    """
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+    try:
+        _version(connection, path, schema)
+    except NewerDatabaseError:
+        connection.close()
+        raise
+    return connection
+
+
+def migrate(connection: sqlite3.Connection, path: Path | str, *schemas: StoreSchema) -> None:
+    """Take every step that the tables lack, all in one transaction.
+
+    A process that dies in between leaves the tables and their version as they were. A file that is current
+    is not locked.
+
+    Raises:
+        NewerDatabaseError: a newer version of this package has changed the tables; nothing was done.
+    """
+    if all(_version(connection, path, schema) == schema.version for schema in schemas):
+        return
+    with connection:  # rolls back where a step fails
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(_VERSIONS)
+        for schema in schemas:  # another process may have been quicker: look again
+            for step in schema.steps[_version(connection, path, schema) :]:
+                for statement in _statements(step):
+                    connection.execute(statement)
+            row = (schema.component, schema.version)
+            connection.execute("INSERT OR REPLACE INTO schema_version VALUES (?, ?)", row)
+
+
 def checkpoint(path: Path) -> int:
-    """Pages of the log that are in the database file now; waits for the disk and holds up no writer."""
+    """Copy the log into the database file without blocking a writer; return the number of pages copied.
+
+    Waits for the disk.
+    """
     with closing(sqlite3.connect(path)) as connection:
         row = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         return int(row[2])
+
+
+def _version(connection: sqlite3.Connection, path: Path | str, schema: StoreSchema) -> int:
+    """Return the version of a component's tables in a file; 0 where none is recorded."""
+    tables = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'schema_version'"
+    if connection.execute(tables).fetchone() is None:
+        return 0
+    query = "SELECT version FROM schema_version WHERE component = ?"
+    row = connection.execute(query, (schema.component,)).fetchone()
+    found = int(row[0]) if row else 0
+    if found > schema.version:
+        raise NewerDatabaseError(str(path), schema.component, found, schema.version)
+    return found
+
+
+def _file_of(connection: sqlite3.Connection) -> str:
+    """Return the file behind a connection, empty for one in memory."""
+    return str(connection.execute("PRAGMA database_list").fetchone()[2])
+
+
+def _statements(script: str) -> Iterator[str]:
+    """Yield the statements of a script one by one: ``executescript`` would commit before the first."""
+    statement = ""
+    *parts, rest = script.split(";")
+    for part in parts:
+        statement += f"{part};"
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+    if (statement + rest).strip():
+        raise ValueError(f"not a complete SQL statement: {statement + rest!r}")

@@ -1,10 +1,10 @@
 """The ladder of trust: a type per step, each built by exactly one function.
 
 ===================  ====================================  =============================
-type                 what has been shown                   the only builder
+type                 what has been checked                 the only builder
 ===================  ====================================  =============================
 ``SignedEnvelope``   well formed, this swarm               ``sapo_protocol.envelope``
-``AdmittedRollout``  stages 1 to 7: authentic, in time     ``Admission.judge``
+``AdmittedRollout``  stages 1 to 7: authentic, in time     ``Admission.admit``
 ``VerifiedRollout``  9 to 11: re-derived and re-scored     ``Verifier.verify``
 ``SampledBatch``     drawn under weights and caps          ``Sampler.assemble``
 ===================  ====================================  =============================
@@ -70,7 +70,7 @@ class VerifiedRollout:
 
     @property
     def is_informative(self) -> bool:
-        """Whether the rewards differ; a group without spread has no advantage and teaches nothing."""
+        """Whether the rewards differ; where all are equal, every advantage is 0 and so is the gradient."""
         return len(set(self.rewards)) > 1
 
 
@@ -84,7 +84,7 @@ class SampledGroup:
 
 @dataclass(frozen=True, slots=True)
 class SampledBatch:
-    """What one training step sees: I local groups and up to J external ones."""
+    """The input of one training step: I local groups and up to J external ones."""
 
     groups: tuple[SampledGroup, ...]
 

@@ -1,26 +1,30 @@
 """Verification: stages 9 to 11, from an ``AdmittedRollout`` to a ``VerifiedRollout``; and stage 13 behind it.
 
-The task is derived from the beacon, its prompt and the rewards by the jailed checkers;
-nothing of it came from the author. What is decided about a rollout is decided once.
+The task is derived from the beacon, its prompt and the rewards by the jailed checkers; nothing of it came
+from the author. A rollout is decided once, also across restarts: its evidence, its outcome and what
+observers write to the same connection are stored in one transaction.
 """
 
+import sqlite3
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, ContentId, Digest, SwarmId
 from sapo_protocol.rules import Rule
 from sapo_protocol.tasks import Task, assigned_task
+from sapo_verification.epoch_count import EpochCount
 from sapo_verification.jail.checkers import CheckFailed, Failure
 from sapo_verification.observer import Observer
 from sapo_verification.reputation.evidence import Reputation
 from sapo_verification.screens.screens import Screens
+from sapo_verification.store import transaction
 from sapo_verification.tasks.answers import holds_code
 from sapo_verification.types import AdmittedRollout, VerifiedRollout
 
 MAX_REMEMBERED: Final = 2048
-"""What was audited is not checked again when it is sampled; 4 KiB each."""
+"""Verified rollouts kept, 4 KiB each: one that was audited is not checked again when it is sampled."""
 
 
 _AUTHORS_FAULT: Final = {
@@ -28,11 +32,11 @@ _AUTHORS_FAULT: Final = {
     Failure.CRASH: Rule.CHECKER_SURVIVES,
     Failure.MALFORMED: Rule.CHECKER_SURVIVES,
 }
-"""Failed checks that the answers may have caused; any other is our own trouble and nobody's evidence."""
+"""Failed checks that the answers may have caused; any other is this node's fault and evidence for nothing."""
 
 
 class CheckResult(Protocol):
-    """What a checker found out about one task's completions."""
+    """Result of checking one task's completions."""
 
     @property
     def prompt(self) -> str:
@@ -43,34 +47,61 @@ class CheckResult(Protocol):
         """One reward per completion, 0.0 or 1.0."""
 
 
+Check = Callable[[Task, Sequence[bytes]], Awaitable[CheckResult]]
+"""Derives a task and scores completions in the jail; raises ``CheckFailed``."""
+
+BeaconOf = Callable[[int], Digest | None]
+"""The beacon of an epoch, or none while it is unknown."""
+
+T = TypeVar("T")
+
+
+class AuthorFault(RemoteProtocolError):
+    """A refusal that is evidence against the author.
+
+    Attributes:
+        is_lasting: whether the same rollout would be refused for it again, whenever it is verified.
+    """
+
+    def __init__(self, rule: Rule, detail: str, *, is_lasting: bool) -> None:
+        super().__init__(rule, detail)
+        self.is_lasting = is_lasting
+
+
 class Verifier:
-    """The road through the checkers; what it finds becomes the author's evidence, once.
+    """Verifier of admitted rollouts; each result becomes evidence for or against the author once.
 
     Args:
         check: the jailed checkers; raises ``CheckFailed``.
         beacon_of: the beacon of an epoch, or none while it is unknown.
+        connection: that of ``reputation`` and ``count``, for one transaction per decision.
     """
 
     def __init__(
         self,
+        *,
         swarm_id: SwarmId,
-        check: Callable[[Task, Sequence[bytes]], Awaitable[CheckResult]],
-        beacon_of: Callable[[int], Digest | None],
+        check: Check,
+        beacon_of: BeaconOf,
         reputation: Reputation,
+        count: EpochCount,
         observer: Observer,
         screens: Screens,
+        connection: sqlite3.Connection,
     ) -> None:
         self._swarm_id = swarm_id
         self._check = check
         self._beacon_of = beacon_of
         self._reputation = reputation
+        self._count = count
         self._observer = observer
         self._screens = screens
+        self._connection = connection
         self._remembered: OrderedDict[ContentId, VerifiedRollout] = OrderedDict()
         self._refused: OrderedDict[ContentId, RemoteProtocolError] = OrderedDict()
 
     def task_of(self, epoch: int, account: Account, family: int, slot: int) -> Task:
-        """The task that a slot holds.
+        """Return the task that a slot holds.
 
         Raises:
             RemoteProtocolError: ``BEACON_UNKNOWN``.
@@ -78,10 +109,10 @@ class Verifier:
         beacon = self._beacon_of(epoch)
         if beacon is None:
             raise RemoteProtocolError(Rule.BEACON_KNOWN, f"the beacon of epoch {epoch} is not known yet")
-        return assigned_task(self._swarm_id, beacon, account, family, slot)
+        return assigned_task(self._swarm_id, beacon, account=account, family=family, slot=slot)
 
     async def verify(self, admitted: AdmittedRollout) -> VerifiedRollout:
-        """The rollout with its prompt and rewards.
+        """Return the rollout with its prompt and rewards.
 
         Raises:
             RemoteProtocolError: ``TEXT_POLICY``, ``BEACON_UNKNOWN``, ``CHECKER_TIMEOUT``,
@@ -94,9 +125,13 @@ class Verifier:
         try:
             verified = await self._verified(admitted)
         except RemoteProtocolError as error:
-            self._observer.refused(error.rule, admitted.content_id, admitted.account, error.detail)
+            with transaction(self._connection):
+                self._record_refusal(admitted, error)
             raise
-        self._learn_from(verified)
+        if verified.content_id not in self._remembered:
+            with transaction(self._connection):
+                self._record_result(verified)
+            _remember(self._remembered, verified.content_id, verified)
         return verified
 
     def is_quarantined(self, verified: VerifiedRollout) -> bool:
@@ -104,55 +139,59 @@ class Verifier:
         if not self._screens.holds_planted_phrase(verified):
             return False
         detail = "it holds a phrase that its account alone keeps using"
-        self._observer.refused(Rule.NO_PLANTED_PHRASE, verified.content_id, verified.account, detail)
+        self._observer.refused(Rule.NO_PLANTED_PHRASE, verified.admitted, detail)
         return True
 
     async def _verified(self, admitted: AdmittedRollout) -> VerifiedRollout:
         rollout = admitted.rollout
-        self._require(Rule.VISIBLE_TEXT, admitted, self._screens.text_fault(admitted))
+        if (fault := self._screens.text_fault(admitted)) is not None:
+            raise AuthorFault(Rule.VISIBLE_TEXT, fault, is_lasting=True)
         task = self.task_of(rollout.epoch, rollout.account, rollout.family, rollout.slot)
         checked = await self._checked(task, admitted)
-        verified = VerifiedRollout(admitted, task, checked.prompt, checked.rewards)
         if (known := self._remembered.get(admitted.content_id)) is not None:
-            return known  # somebody else asked for it meanwhile
-        self._require(Rule.OWN_WORK, admitted, self._screens.duplicate_fault(verified))
+            return known  # another caller verified it meanwhile
+        if (refusal := self._refused.get(admitted.content_id)) is not None:
+            raise RemoteProtocolError(refusal.rule, refusal.detail)
+        verified = VerifiedRollout(admitted, task, checked.prompt, checked.rewards)
+        if (fault := self._screens.duplicate_fault(verified)) is not None:
+            raise AuthorFault(Rule.OWN_WORK, fault, is_lasting=True)
         return verified
 
-    def _require(self, rule: Rule, admitted: AdmittedRollout, fault: str | None) -> None:
-        """Nothing, if there is no fault; else it is the author's, and stays decided."""
-        if fault is None:
-            return
-        rollout = admitted.rollout
-        self._reputation.record_fault(rollout.account, rollout.family, rollout.epoch, rule.reason)
-        refusal = RemoteProtocolError(rule, fault)
-        self._refused[admitted.content_id] = refusal
-        if len(self._refused) > MAX_REMEMBERED:
-            self._refused.popitem(last=False)
-        raise refusal
-
     async def _checked(self, task: Task, admitted: AdmittedRollout) -> CheckResult:
-        rollout = admitted.rollout
         try:
-            return await self._check(task, rollout.completions)
+            return await self._check(task, admitted.rollout.completions)
         except CheckFailed as failed:
-            rule = _AUTHORS_FAULT.get(failed.reason)
-            if rule is not None:
-                self._reputation.record_fault(rollout.account, rollout.family, rollout.epoch, rule.reason)
-            raise RemoteProtocolError(rule or Rule.CHECKER_SURVIVES, str(failed)) from failed
+            if (rule := _AUTHORS_FAULT.get(failed.reason)) is not None:
+                raise AuthorFault(rule, str(failed), is_lasting=False) from failed
+            raise RemoteProtocolError(Rule.CHECKER_SURVIVES, str(failed)) from failed
 
-    def _learn_from(self, verified: VerifiedRollout) -> None:
-        if verified.content_id in self._remembered:
-            return
+    def _record_refusal(self, admitted: AdmittedRollout, error: RemoteProtocolError) -> None:
+        if isinstance(error, AuthorFault):
+            self._record_fault(admitted, error.rule)
+            if error.is_lasting:
+                _remember(self._refused, admitted.content_id, error)
+        self._observer.refused(error.rule, admitted, error.detail)
+
+    def _record_result(self, verified: VerifiedRollout) -> None:
         rollout = verified.admitted.rollout
-        if verified.is_informative:
-            self._reputation.record_good(rollout.account, rollout.family, rollout.epoch)
-        else:
+        if not verified.is_informative:
             rule = Rule.NO_CODE if any(map(holds_code, rollout.completions)) else Rule.SIGNAL
-            self._reputation.record_fault(rollout.account, rollout.family, rollout.epoch, rule.reason)
+            self._record_fault(verified.admitted, rule)
             detail = f"all {len(rollout.completions)} completions earned {verified.rewards[0]:.0f}"
-            self._observer.refused(rule, verified.content_id, verified.account, detail)
+            self._observer.refused(rule, verified.admitted, detail)
+        elif not self._count.is_decided(verified.content_id):
+            self._reputation.record_good(rollout.account, rollout.family, rollout.epoch)
         self._screens.learn(verified)
         self._observer.verified(verified)
-        self._remembered[verified.content_id] = verified
-        if len(self._remembered) > MAX_REMEMBERED:
-            self._remembered.popitem(last=False)
+
+    def _record_fault(self, admitted: AdmittedRollout, rule: Rule) -> None:
+        """Record evidence against the author, unless the rollout was decided before a restart."""
+        if not self._count.is_decided(admitted.content_id):
+            rollout = admitted.rollout
+            self._reputation.record_fault(rollout.account, rollout.family, rollout.epoch, rule.reason)
+
+
+def _remember(memory: OrderedDict[ContentId, T], content_id: ContentId, value: T) -> None:
+    memory[content_id] = value
+    if len(memory) > MAX_REMEMBERED:
+        memory.popitem(last=False)

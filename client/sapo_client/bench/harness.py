@@ -1,8 +1,7 @@
-"""A node's road from gossip to verification with its real parts; it has no peers and trains nothing."""
+"""A node's path from gossip to verification, with its real parts; it has no peers and trains nothing."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -15,10 +14,10 @@ import trio
 
 from sapo_client.bench.swarm import BenchAuthor, BenchSwarm
 from sapo_client.config import VerificationConfig
-from sapo_client.node.auditing.audit import Audit, AuditShares
+from sapo_client.node.auditing.audit import Audit
+from sapo_client.node.auditing.chain import NoChain
 from sapo_client.node.gossip.handlers import GossipHandlers
 from sapo_client.node.gossip.own_certificate import OwnCertificate
-from sapo_client.node.gossip.proofs import Proofs
 from sapo_client.node.runtime.beacons import Beacons
 from sapo_client.node.runtime.supervisor import Supervisor
 from sapo_client.node.runtime.telemetry import Telemetry
@@ -27,61 +26,56 @@ from sapo_client.observe.events import EventLog
 from sapo_client.observe.metrics import NodeMetrics
 from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
-from sapo_verification.admission.certificates import CertificateBook
-from sapo_verification.admission.envelope_store import EnvelopeStore
-from sapo_verification.admission.equivocations import ProofBook
-from sapo_verification.admission.rollouts import Admission
+from sapo_protocol.topics import certificates_topic
+from sapo_verification.engine import Engine, Terms
 from sapo_verification.jail.checkers import CheckerPool
-from sapo_verification.reputation.evidence import Reputation
-from sapo_verification.reputation.origins import Origins
-from sapo_verification.sampling.pool import Pool, PoolLimits
-from sapo_verification.screens.screens import Screens
-from sapo_verification.verifier import Verifier
 
 OWNER: Final = BenchAuthor(0)
-"""Whose node it is."""
+"""The operator of the measured node."""
 
 
 @dataclass
 class BenchHarness:
-    """What a node hears with, and what it verifies with."""
+    """One node's engine, fed by hand."""
 
     swarm: BenchSwarm
+    engine: Engine
     gossip: GossipHandlers
-    verifier: Verifier
-    audit: Audit
     slots: Iterator[int] = field(default_factory=lambda: iter(range(1 << 20)))
 
 
 @asynccontextmanager
 async def open_harness(authors: Sequence[BenchAuthor] = ()) -> AsyncIterator[BenchHarness]:
-    """A desk that knows the authors' certificates, audits in the background, and whose workers are warm."""
-    swarm = BenchSwarm()
+    """Open a node that knows the authors' certificates and audits in the background; its workers are warm."""
+    swarm, config = BenchSwarm(), VerificationConfig()
     with (
         TemporaryDirectory(prefix="sapo-bench-") as folder,
         EventLog(Path(folder) / "events.jsonl") as events,
     ):
         database = Path(folder) / "bench.sqlite"
-        beacons = Beacons(swarm.manifest, None, events)
+        beacons = Beacons(swarm.manifest, NoChain().block_hash_before, events)
         await beacons.obtain(0)
-        checkers, reputation = CheckerPool(swarm.manifest.suite), Reputation(database)
-        screens = Screens(swarm.manifest.suite.families, bytes(32), OWNER.account)
-        pool, telemetry = Pool(database, PoolLimits(), reputation), _telemetry(swarm, events)
-        verifier = Verifier(
-            swarm.manifest.swarm_id, checkers.check, beacons.known, reputation, telemetry, screens
+        checkers, telemetry = CheckerPool(swarm.manifest.suite), _telemetry(swarm, events)
+        engine = Engine(
+            swarm.manifest,
+            database,
+            own=OWNER.account,
+            check=checkers.check,
+            beacon_of=beacons.known,
+            key=bytes(32),
+            terms=Terms(audit_share=config.audit_share),
+            observers=[telemetry],
         )
-        gossip = _gossip(swarm, authors, database, pool, reputation, telemetry, screens)
-        config = VerificationConfig()
-        shares = AuditShares(config.audit_share, config.audit_time)
-        audit = Audit(
-            gossip.audit_queue, verifier, pool, reputation, beacons, shares, events, random.Random(0)
-        )
+        for author in authors:
+            topic = certificates_topic(swarm.manifest.swarm_id)
+            engine.receive(topic, swarm.certificate(author), swarm.now_seconds)
+        audit = Audit(engine=engine, beacons=beacons, time_share=config.audit_time)
         async with trio.open_nursery() as nursery:
             await nursery.start(checkers.run)
             nursery.start_soon(audit.run)
             nursery.start_soon(keep_log_short, database)
             with start_up_set_aside():
-                yield BenchHarness(swarm, gossip, verifier, audit)
+                yield BenchHarness(swarm, engine, _gossip(swarm, engine, telemetry))
             nursery.cancel_scope.cancel()
 
 
@@ -90,26 +84,19 @@ def _telemetry(swarm: BenchSwarm, events: EventLog) -> Telemetry:
     return Telemetry(events, metrics, swarm.manifest.suite, OWNER.account)
 
 
-def _gossip(
-    swarm: BenchSwarm,
-    authors: Sequence[BenchAuthor],
-    database: Path,
-    pool: Pool,
-    reputation: Reputation,
-    telemetry: Telemetry,
-    screens: Screens,
-) -> GossipHandlers:
-    """Ears without peers: what they hear is handed to them."""
-    manifest, now = swarm.manifest, partial(float, swarm.now_seconds)
-    book = CertificateBook(manifest, database)
-    for author in authors:
-        book.judge(swarm.certificate(author), swarm.now_seconds)
+def _gossip(swarm: BenchSwarm, engine: Engine, telemetry: Telemetry) -> GossipHandlers:
+    """Return handlers without peers: messages are handed to them."""
+    clock = partial(float, swarm.now_seconds)
     transport = MemoryTransport(
         MemoryHub(), peer_id_from_key(OWNER.node), on_bug=Supervisor(telemetry.events).note_bug
     )
-    heard, proofs = EnvelopeStore(database), ProofBook(manifest, book, reputation, OWNER.account, database)
+    certificate = OwnCertificate(
+        node_seed=OWNER.seed, account_key=OWNER.secret, manifest=swarm.manifest, clock=clock
+    )
     return GossipHandlers(
-        manifest, transport, book, Admission(manifest, book), pool, heard, telemetry, OWNER.account,
-        OwnCertificate(OWNER.seed, OWNER.secret, manifest, now), now, Origins(database),
-        Proofs(manifest, transport, proofs, heard, telemetry, OWNER.account, now), screens,
-    )  # fmt: skip
+        engine=engine,
+        transport=transport,
+        own_certificate=certificate,
+        telemetry=telemetry,
+        clock=clock,
+    )

@@ -1,7 +1,7 @@
-"""What judging one message allocates at its peak, beside the message itself.
+"""Peak of memory that validating one message allocates, beside the message itself.
 
-Counted is what Python allocates, down to the last copy of a payload; the buffers of SQLite and of the
-transport are their own.
+All of Python's allocations count, every copy of a payload included; buffers inside SQLite and the transport
+do not.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from typing import Final
 from sapo_client.bench.swarm import BenchAuthor, BenchSwarm
 from sapo_protocol.constants import MAX_ACCOUNTS_PER_EPOCH, MAX_ENVELOPE_BYTES, MAX_VALUES
 from sapo_protocol.contributions import Proposal, Share, Tally, parse_proposal, parse_tally
-from sapo_protocol.encoding import Value, encode
+from sapo_protocol.decoding import Value
+from sapo_protocol.encoding import encode
 from sapo_protocol.envelope import Kind, open_payload, parse_envelope, seal
 from sapo_protocol.equivocation import open_proof, prove_equivocation
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, ContentId, Digest
 
-Judge = Callable[[bytes], object]
+Validate = Callable[[bytes], object]
+"""Validates one message; raises RemoteProtocolError if it is invalid."""
 
 _COMPLETION: Final = 8192
 _MOST: Final = MAX_ENVELOPE_BYTES - 5
@@ -32,67 +34,73 @@ _MOST: Final = MAX_ENVELOPE_BYTES - 5
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """What one message cost."""
+    """Memory that validating one message takes."""
 
     message_bytes: int
     peak_bytes: int
 
     @property
     def times(self) -> float:
-        """The peak in times the message's size."""
+        """Ratio of the peak to the message's size."""
         return self.peak_bytes / self.message_bytes
 
 
 def admission_memory() -> dict[str, Peak]:
-    """The peak of one judgement of each message, accepted or refused, by what the message is."""
+    """Return the peak of validating each message, valid or not, by the message's description."""
     swarm, author = BenchSwarm(), BenchAuthor(0)
-    rollouts = {name: peak(partial(_gate, swarm, author), m) for name, m in _rollouts(swarm, author).items()}
-    proofs = {name: peak(partial(_proof_judge, swarm), m) for name, m in _proofs(swarm, author).items()}
-    lists = {name: peak(partial(_list_judge, swarm), m) for name, m in _lists(swarm, author).items()}
+    rollouts = {
+        name: peak(partial(_rollout_validation, swarm, author), m)
+        for name, m in _rollouts(swarm, author).items()
+    }
+    proofs = {name: peak(partial(_proof_validation, swarm), m) for name, m in _proofs(swarm, author).items()}
+    lists = {name: peak(partial(_list_validation, swarm), m) for name, m in _lists(swarm, author).items()}
     return rollouts | proofs | lists
 
 
-def peak(prepare: Callable[[], Judge], message: bytes) -> Peak:
-    """What a fresh judge takes for a message; another one is asked first, for what stays behind once."""
+def peak(prepare: Callable[[], Validate], message: bytes) -> Peak:
+    """Return the peak of validating a message with fresh state.
+
+    An earlier validation, with state of its own, makes the allocations that happen once per process.
+    """
     with suppress(RemoteProtocolError):
         prepare()(message)
-    judge = prepare()
+    validate = prepare()
     gc.collect()
     tracemalloc.start()
     with suppress(RemoteProtocolError):
-        judge(message)
+        validate(message)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return Peak(len(message), most)
 
 
-def _gate(swarm: BenchSwarm, author: BenchAuthor) -> Judge:
-    return partial(swarm.admission([author]).judge, now_seconds=swarm.now_seconds)
+def _rollout_validation(swarm: BenchSwarm, author: BenchAuthor) -> Validate:
+    return partial(swarm.admission([author]).admit, now_seconds=swarm.now_seconds)
 
 
-def _proof_judge(swarm: BenchSwarm) -> Judge:
-    def judge(data: bytes) -> object:
+def _proof_validation(swarm: BenchSwarm) -> Validate:
+    def validate(data: bytes) -> object:
         proof = open_proof(parse_envelope(data, swarm.manifest.swarm_id))
         proof.require_signatures()
         return proof
 
-    return judge
+    return validate
 
 
-def _list_judge(swarm: BenchSwarm) -> Judge:
-    """As auditors take contributions in: parsed, then the signature."""
+def _list_validation(swarm: BenchSwarm) -> Validate:
+    """Return the validation of tallies and proposals as auditors do it: parse, then verify the signature."""
 
-    def judge(data: bytes) -> object:
+    def validate(data: bytes) -> object:
         envelope = parse_envelope(data, swarm.manifest.swarm_id)
         parse = parse_tally if envelope.kind is Kind.TALLY else parse_proposal
         content = parse(open_payload(envelope, envelope.kind))
         return content, envelope.is_signed_by(content.node)
 
-    return judge
+    return validate
 
 
 def _rollouts(swarm: BenchSwarm, author: BenchAuthor) -> dict[str, bytes]:
-    """The largest rollout, genuine and forged, and messages that make a careless decoder allocate."""
+    """Return the largest rollout, valid and forged, and messages on which a naive decoder allocates a lot."""
     largest = swarm.message(author, 0, 0, [b"a" * _COMPLETION] * 8)
     group = (b"a" * _COMPLETION,) * 15
     fields: dict[int, Value] = {0: author.node, 1: author.account, 2: 0, 3: 0, 4: 0, 5: group}
@@ -113,21 +121,33 @@ def _rollouts(swarm: BenchSwarm, author: BenchAuthor) -> dict[str, bytes]:
 
 
 def _proofs(swarm: BenchSwarm, author: BenchAuthor) -> dict[str, bytes]:
-    """A proof of two groups as large as fit one message, genuine and forged."""
+    """Return a proof of two groups as large as one message holds, valid and forged."""
     one, other = (swarm.message(author, 0, 0, [text * _COMPLETION] * 7) for text in (b"a", b"b"))
     proof = prove_equivocation(one, other, swarm.manifest.swarm_id).to_envelope().to_bytes()
     return {"proof of two contents": proof, "proof of two contents, forged": _forged(proof)}
 
 
 def _lists(swarm: BenchSwarm, author: BenchAuthor) -> dict[str, bytes]:
-    """The longest tally and proposal, genuine and forged, and lists of as many values as a decoder takes."""
+    """Return the longest tally and proposal, valid and forged, and lists of as many values as decode."""
     accounts = sorted(
         Account(sha256(b"%d" % number).digest()[:20]) for number in range(MAX_ACCOUNTS_PER_EPOCH)
     )
     points = tuple((account, 1 << 40) for account in accounts)
     shares = tuple(Share(account, 1 << 40, 1 << 50) for account in accounts)
-    tally = Tally(author.node, author.account, 0, points, Digest(bytes(32)))
-    proposal = Proposal(author.node, author.account, 0, (ContentId(bytes(32)),), shares)
+    tally = Tally(
+        node=author.node,
+        account=author.account,
+        epoch=0,
+        points=points,
+        evidence_root=Digest(bytes(32)),
+    )
+    proposal = Proposal(
+        node=author.node,
+        account=author.account,
+        epoch=0,
+        tallies=(ContentId(bytes(32)),),
+        shares=shares,
+    )
 
     def send(kind: Kind, payload: bytes) -> bytes:
         return seal(kind, swarm.manifest.swarm_id, payload, author.seed).to_bytes()
@@ -147,11 +167,11 @@ def _lists(swarm: BenchSwarm, author: BenchAuthor) -> dict[str, bytes]:
 
 
 def _forged(message: bytes) -> bytes:
-    """The message with another signature."""
+    """Return the message with a wrong signature."""
     return message[:-1] + bytes((message[-1] ^ 1,))
 
 
 def _array(length: int) -> bytes:
-    """The head of an array."""
+    """Return the head of a CBOR array of ``length`` items."""
     head = encode(length)
     return bytes((head[0] | 0x80,)) + head[1:]

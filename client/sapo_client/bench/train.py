@@ -1,14 +1,14 @@
-"""What a training step costs: the own learner against the peers that people would use instead.
+"""Cost of a training step: our learner and the peers that one could use instead.
 
-The same work for all: one random model of the bundled policy's shape, the same prompts, eight groups of eight
-completions of at most 64 tokens, one optimizer step, one thread. Each contestant runs in a process
-of its own, each peer in an environment of its own, made on first use and kept. They take turns, round after
-round, so that a machine's mood meets all alike. The reward counts a completion's digits: a random model
-writes some, never equally many in a whole group, so that every group has an advantage. Fewer may be asked
-for, by the same reward for a whole group: the own learner leaves such groups out, the peers compute them.
+All do the same work: one random model of the bundled policy's shape, the same prompts, eight groups of eight
+completions of at most 64 tokens, one optimizer step, one thread. Each contestant runs in its own process,
+each peer in its own environment, which is made on first use and kept. They take turns, round after round, so
+that changes of the machine's load affect all of them. The reward counts a completion's digits: a random model
+writes some, never equally many in a whole group, so that every group has an advantage. For fewer groups with
+an advantage, the others get one reward for all completions; our learner skips them, the peers compute them.
 
-What cannot be made equal: each draws its own random numbers, so lengths differ a little (tokens are told),
-and genrl trains its completions' text tokenized again, without the end token.
+Differences that remain: each samples with its own random numbers, so lengths differ a little (the number of
+tokens is reported), and genrl trains its completions' text tokenized again, without the end token.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from sapo_client.lab.pretrain import SHAPES
 
 OWN: Final = "sapo"
 BACKENDS: Final = {"own": "sapo_client", "generate": "transformers", "vllm": "vllm"}
-"""How the own learner may sample, and the package that does it; what is not installed is left out."""
+"""Our learner's ways to sample with the package that each needs; those not installed are left out."""
 
 PEERS: Final = {"trl": "trl==1.16.0", "genrl": "gensyn-genrl==0.3.0"}
-"""What is installed into a peer's environment, beside our releases of what both use."""
+"""Requirement of each peer, installed into its environment beside our releases of ``SHARED``."""
 
 SHARED: Final = ("torch", "transformers")
 
@@ -47,13 +47,16 @@ ENVIRONMENT: Final = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TRANSFORME
 
 @dataclass(frozen=True, slots=True)
 class TrainCost:
-    """One contestant; medians over the steps of all rounds, each round's first left out, which warms up.
+    """Cost of one contestant: medians over all steps but the first of each round, which warms up.
 
     Attributes:
-        seconds: of a step; processor seconds, on a GPU those of a clock.
-        sampling_seconds: the part of it until all completions are there as text; weights are pushed in it.
+        name: of the contestant.
+        release: version of its package.
+        seconds: processor seconds of a step; on a GPU wall time.
+        sampling_seconds: the part of it until all completions are decoded to text, updates of the sampler's
+            weights included.
         tokens: completion tokens sampled in a step.
-        peak_mib: of resident memory, libraries included.
+        peak_mib: peak of resident memory, libraries included.
     """
 
     name: str
@@ -66,6 +69,8 @@ class TrainCost:
 
 @dataclass(frozen=True, slots=True)
 class _Contestant:
+    """Program to measure, which reads the work from its standard input."""
+
     name: str
     release: str
     command: tuple[str, ...]
@@ -73,14 +78,14 @@ class _Contestant:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What everybody does.
+    """Work of every contestant.
 
     Attributes:
         steps: of a round.
-        rounds: how often each contestant has its turn.
+        rounds: number of turns of each contestant.
         informative: how many of a step's groups have an advantage.
-        bfloat16: matrix products in bfloat16, TRL's default; genrl keeps its weights in it, too.
-        device: cpu or cuda, where the own learner computes in bfloat16 by default.
+        bfloat16: matrix products in bfloat16, TRL's default; genrl keeps its weights in bfloat16, too.
+        device: cpu or cuda, where our learner computes in bfloat16 by default.
         shape: of the random model, a name in ``pretrain.SHAPES``.
     """
 
@@ -93,17 +98,20 @@ class Load:
 
     @property
     def is_for_peers(self) -> bool:
-        """Whether the peers can do the same."""
+        """Whether the peers can do the same work."""
         return (self.device, self.shape) == ("cpu", "bundled")
 
 
 def train_costs(
-    peers: Sequence[str], load: Load, environments: Path, tell: Callable[[str], None]
+    peers: Sequence[str], load: Load, environments: Path, notify: Callable[[str], None]
 ) -> list[TrainCost]:
-    """What the own learner costs with each backend, then each peer; minutes more if one must be installed.
+    """Return the cost of our learner with each backend, then of each peer.
 
     Args:
-        tell: hears of what takes long.
+        peers: names in ``PEERS``; installing one takes minutes, once.
+        load: the work.
+        environments: folder of the peers' environments.
+        notify: called with a text before something that takes long.
 
     Raises:
         SapoError: a peer is unknown, cannot be installed, or does not run; the shape is unknown.
@@ -124,7 +132,7 @@ def train_costs(
             hint="leave --peers out, or --device and --shape",
             exit_code=ExitCode.USAGE,
         )
-    contestants = [*_own(), *(_peer(peer, environments, tell) for peer in peers)]
+    contestants = [*_own(), *(_peer(peer, environments, notify) for peer in peers)]
     with tempfile.TemporaryDirectory() as folder:
         work = json.dumps(_work(Path(folder), load))
         turns = [[_measured(each, work) for each in contestants] for _ in range(load.rounds)]
@@ -134,7 +142,7 @@ def train_costs(
 
 
 def _own() -> list[_Contestant]:
-    """The own learner, once for each backend that is installed."""
+    """Return our learner, once for each backend that is installed."""
     script = (sys.executable, "-m", "sapo_client.bench.train_own")
     return [
         _Contestant(f"{OWN}, {backend}", version("sapo-swarm"), (*script, backend))
@@ -143,14 +151,14 @@ def _own() -> list[_Contestant]:
     ]
 
 
-def _peer(peer: str, environments: Path, tell: Callable[[str], None]) -> _Contestant:
-    python = _environment(environments / peer, peer, tell)
+def _peer(peer: str, environments: Path, notify: Callable[[str], None]) -> _Contestant:
+    python = _environment(environments / peer, peer, notify)
     script = Path(__file__).with_name(f"train_{peer}.py")
     return _Contestant(peer, PEERS[peer].partition("==")[2], (str(python), str(script)))
 
 
 def _work(folder: Path, load: Load) -> dict[str, Any]:
-    """A model's folder and every step's prompts."""
+    """Save a random model and return the work as JSON values: its folder, every step's prompts, the sizes."""
     from sapo_client.lab.corpus import documents
     from sapo_client.lab.pretrain import new_model
     from sapo_client.learner.policy import BUNDLED, load_policy
@@ -175,12 +183,12 @@ def _work(folder: Path, load: Load) -> dict[str, Any]:
     }
 
 
-def _environment(folder: Path, peer: str, tell: Callable[[str], None]) -> Path:
-    """The interpreter of a peer's environment, made if it is missing."""
+def _environment(folder: Path, peer: str, notify: Callable[[str], None]) -> Path:
+    """Return the interpreter of a peer's environment, which is made if it is missing."""
     python = folder / "bin" / "python"
     ready = folder / "ready"
     if not ready.exists():
-        tell(f"installing {PEERS[peer]} into {folder}, which takes minutes, once")
+        notify(f"installing {PEERS[peer]} into {folder}, which takes minutes, once")
         same = [f"{name}=={version(name).partition('+')[0]}" for name in SHARED]
         _run([sys.executable, "-m", "venv", "--clear", str(folder)])
         _run([str(python), "-m", "pip", "install", "--quiet", PEERS[peer], *same])
@@ -189,11 +197,14 @@ def _environment(folder: Path, peer: str, tell: Callable[[str], None]) -> Path:
 
 
 def _measured(contestant: _Contestant, work: str) -> dict[str, Any]:
+    """Run a contestant and return the figures in the last line of its output."""
     found: dict[str, Any] = json.loads(_run(contestant.command, work).strip().splitlines()[-1])
     return found
 
 
 def _cost(contestant: _Contestant, turns: Sequence[dict[str, Any]]) -> TrainCost:
+    """Return the medians over a contestant's turns."""
+
     def median(figure: str) -> float:
         return float(statistics.median(value for turn in turns for value in turn[figure][1:] or turn[figure]))
 
@@ -208,12 +219,17 @@ def _cost(contestant: _Contestant, turns: Sequence[dict[str, Any]]) -> TrainCost
 
 
 def _run(command: Sequence[str], text: str = "") -> str:
+    """Run a command with ``text`` as its standard input and return its standard output.
+
+    Raises:
+        SapoError: it failed.
+    """
     environment = {**os.environ, **ENVIRONMENT}
-    done = subprocess.run(  # noqa: S603  # interpreters that we made
+    done = subprocess.run(  # noqa: S603  # our own interpreter, or one that we installed
         command, input=text, capture_output=True, text=True, check=False, env=environment
     )
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        last = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
         raise SapoError(
             f"{' '.join(command[:3])} failed: {last}",
             hint="an environment needs a package index and 3 GB; `--peers` leaves contestants out",

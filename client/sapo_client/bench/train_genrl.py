@@ -1,4 +1,4 @@
-"""genrl's game at the same work, without a swarm; runs in an environment of its own, which has no sapo."""
+"""genrl's game at the work of `sapo bench train`; runs in its own environment, without sapo or a swarm."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from genrl.trainer.grpo_trainer import GRPOLanguageTrainerModule, GRPOTrainerCon
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 PLAIN_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
-"""genrl always speaks in chats; so a prompt stays the prompt that the others read."""
+"""genrl always applies a chat template; with this one a prompt stays as it is."""
 
 
 class MeasuredTrainer(GRPOLanguageTrainerModule):  # type: ignore[misc]
-    """Notes processor seconds of sampling, and the tokens that were sampled, end tokens included."""
+    """Trainer that records processor seconds of sampling and sampled tokens, end tokens included."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -32,7 +32,7 @@ class MeasuredTrainer(GRPOLanguageTrainerModule):  # type: ignore[misc]
         self.tokens: list[int] = []
 
     def generate(self, inputs: Any, return_completion_ids: bool = False, stage: int = 0) -> Any:
-        """As the parent does."""
+        """Sample as the parent class does, and record the cost."""
         started = time.process_time()
         texts, ids = super().generate(inputs, return_completion_ids=True, stage=stage)
         self.seconds.append(time.process_time() - started)
@@ -42,28 +42,29 @@ class MeasuredTrainer(GRPOLanguageTrainerModule):  # type: ignore[misc]
 
 
 class TimedGame(BaseGameManager):  # type: ignore[misc]
-    """Processor seconds of each round, one stage and one optimizer step long."""
+    """Game that records processor seconds of each round, which is one stage and one optimizer step."""
 
     seconds: list[float]
 
     def run_game_round(self) -> None:
-        """Samples, scores, trains, fetches the next round's prompts."""
+        """Sample, score, train and fetch the next round's prompts; record the time."""
         started = time.process_time()
         super().run_game_round()
         self.seconds.append(time.process_time() - started)
 
 
 def _until_end(row: torch.Tensor, end: int) -> int:
+    """Return the number of tokens up to the first end token, which is included."""
     ends = (row == end).nonzero()
     return int(ends[0]) + 1 if len(ends) else len(row)
 
 
 def rewards(state: GameState, informative: int) -> dict[Any, dict[Any, list[list[float]]]]:
-    """Digits in hundreds, of so many items, by agent, item and node."""
+    """Return digits in hundreds, 0 beyond the first ``informative`` items, by agent, item and node."""
     return {
         agent: {
-            item: [[_digits(text) * (place < informative) for text in node] for node in nodes]
-            for place, (item, nodes) in enumerate(items.items())
+            item: [[_digits(text) * (index < informative) for text in node] for node in nodes]
+            for index, (item, nodes) in enumerate(items.items())
         }
         for agent, items in state.get_stage_actions(0).items()
     }
@@ -77,7 +78,7 @@ def _game(work: dict[str, Any]) -> TimedGame:
     prompts = iter(work["prompts"])
 
     def draw(**_: Any) -> Dataset:
-        """The next round's; asked once more than there are rounds."""
+        """Return the next round's prompts; called once more than there are rounds."""
         chosen = [next(prompts, "") for _ in range(work["groups"])]
         return Dataset.from_dict({"question": chosen, "answer": [""] * len(chosen)})
 
@@ -116,13 +117,13 @@ def _game(work: dict[str, Any]) -> TimedGame:
 
 
 def main() -> None:
-    """Plays so many rounds, then says what they cost."""
+    """Play all rounds; print the cost of each."""
     work = json.load(sys.stdin)
     torch.set_num_threads(1)
     torch.manual_seed(0)
     game = _game(work)
     game.run_game()
-    # its game goes on after errors of sampling and training, and only logs them
+    # genrl only logs errors of sampling and training and continues, so completed steps are counted
     if game.trainer.global_step != work["steps"]:
         sys.exit(f"genrl trained {game.trainer.global_step} of {work['steps']} rounds")
     found = {

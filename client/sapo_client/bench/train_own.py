@@ -1,4 +1,4 @@
-"""The own learner at the work of `sapo bench train`, which reads the last line of its output."""
+"""Our learner at the work of `sapo bench train`, which reads the last line of its output."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.trainer import Trainer
 
 
-def reward(completion: Completion, words: int) -> float:
-    """Digits in hundreds: enough of them vary for every group to have an advantage.
+def reward(completion: Completion, vocabulary: int) -> float:
+    """Return the number of digits in hundreds, which varies enough for every group to have an advantage.
 
-    A vocabulary beyond the tokenizer's has no text; of such tokens every even one counts.
+    Token ids beyond the tokenizer's vocabulary have no text; every even one of them counts like a digit.
     """
-    beyond = sum(token >= words and token % 2 == 0 for token in completion.tokens)
+    beyond = sum(token >= vocabulary and token % 2 == 0 for token in completion.tokens)
     return (sum(map(str.isdigit, completion.text)) + beyond) / 100
 
 
 def generator(policy: Policy, backend: str) -> Generator:
-    """One of the learner's ways to sample, whatever it would choose by itself."""
+    """Return the generator of a backend, whichever the learner would choose by itself."""
     if backend == "vllm":
         from sapo_client.learner.vllm_generator import VllmGenerator
 
@@ -36,7 +36,7 @@ def generator(policy: Policy, backend: str) -> Generator:
 
 
 def now(device: str) -> float:
-    """Processor seconds; on a GPU, seconds once all that was asked of it is done."""
+    """Return processor seconds; on a GPU wall time, once it has finished all work."""
     if device == "cpu":
         return time.process_time()
     torch.cuda.synchronize()
@@ -44,14 +44,14 @@ def now(device: str) -> float:
 
 
 def peak_mib(device: str) -> float:
-    """Of resident memory; on a GPU, of what PyTorch took of its memory."""
+    """Return the peak of resident memory; on a GPU, of the memory that PyTorch reserved there."""
     if device == "cpu":
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return torch.cuda.max_memory_reserved() / 2**20
 
 
 def main() -> None:
-    """Samples, scores, trains; the cost of every step."""
+    """Sample, score and train; print the cost of every step."""
     work = json.load(sys.stdin)
     torch.set_num_threads(1)
     settings = LearnerSettings(
@@ -81,9 +81,9 @@ def main() -> None:
         trainer.step(
             [
                 TrainingGroup(
-                    prompt,
-                    tuple(completion.tokens for completion in group),
-                    tuple(
+                    prompt=prompt,
+                    completions=tuple(completion.tokens for completion in group),
+                    rewards=tuple(
                         reward(completion, len(policy.tokenizer)) * (index < work["informative"])
                         for completion in group
                     ),

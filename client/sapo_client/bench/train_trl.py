@@ -1,4 +1,4 @@
-"""TRL's GRPOTrainer at the same work; runs in an environment of its own, which has no sapo."""
+"""TRL's GRPOTrainer at the work of `sapo bench train`; runs in its own environment, without sapo."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 
 class Clock(TrainerCallback):  # type: ignore[misc]
-    """Processor seconds of each step, and the part of them until completions were to be scored."""
+    """Clock of the processor seconds of each step and of the part of it before completions are scored."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -23,20 +23,20 @@ class Clock(TrainerCallback):  # type: ignore[misc]
         self._started = 0.0
 
     def on_step_begin(self, *_: Any, **__: Any) -> None:
-        """The prompts of a step are about to be fetched."""
+        """Start the clock before a step's prompts are fetched."""
         self._started = time.process_time()
 
     def sampled(self) -> None:
-        """A step's completions are there as text."""
+        """Record that a step's completions are decoded to text."""
         self.sampling.append(time.process_time() - self._started)
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
-        """The optimizer has stepped."""
+        """Record the end of a step."""
         self.seconds.append(time.process_time() - self._started)
 
 
 def main() -> None:
-    """Trains, then says what it cost."""
+    """Train; print the cost of every step."""
     work = json.load(sys.stdin)
     torch.set_num_threads(1)
     tokens: list[int] = []
@@ -44,8 +44,10 @@ def main() -> None:
     def reward(completions: list[str], completion_ids: list[list[int]], **_: Any) -> list[float]:
         clock.sampled()
         tokens.append(sum(map(len, completion_ids)))
-        most = work["informative"] * work["completions"]  # a group's completions stand together
-        return [sum(map(str.isdigit, text)) / 100 * (place < most) for place, text in enumerate(completions)]
+        rewarded = work["informative"] * work["completions"]  # a group's completions are neighbours
+        return [
+            sum(map(str.isdigit, text)) / 100 * (index < rewarded) for index, text in enumerate(completions)
+        ]
 
     clock = Clock()
     config = GRPOConfig(

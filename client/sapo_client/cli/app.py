@@ -1,4 +1,4 @@
-"""The command `sapo`: its root, its groups, and how it ends.
+"""The command `sapo`: its root, its command groups, and its exit codes.
 
 Commands import what they need inside their bodies: `sapo --help` loads no model library, chain or network.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from types import TracebackType
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,11 +23,16 @@ from sapo_client.cli import (
     keys,
     lab,
     ledger,
+    swarm,
     testnet,
     verify,
 )
 from sapo_client.cli.render import print_error
 from sapo_client.errors import ExitCode, SapoError
+from sapo_verification.errors import NewerDatabaseError
+
+if TYPE_CHECKING:
+    from sapo_client.node.app import Roles
 
 app = typer.Typer(
     name="sapo",
@@ -38,12 +43,15 @@ app = typer.Typer(
     epilog="Every command takes --json, -q, -v, --no-progress, --data-dir and --config.",
 )
 
-# Nothing that the libraries below would send about their users is sent, unless the user asked for it.
+# Switches off the libraries' telemetry, unless the user has set these variables.
 TELEMETRY_OFF = {
     "DO_NOT_TRACK": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "VLLM_NO_USAGE_STATS": "1",
 }
+
+
+NEWER_DATABASE_HINT = "install the newest version of sapo, or use another data directory with --data-dir"
 
 
 def _print_version(wanted: bool) -> None:
@@ -66,20 +74,27 @@ def root(
 
 for module in (init, join, inspect, verify, doctor):
     module.register(app)
-for group in (keys, config, ledger, export, testnet, lab, bench):
+for group in (keys, config, ledger, export, swarm, testnet, lab, bench):
     app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
 
 
-def main() -> None:
-    """The entry point: runs a command and ends the process with its documented exit code."""
+def main(roles: Roles | None = None) -> None:
+    """Run a command and end the process with its documented exit code.
+
+    Args:
+        roles: parts that a node started by the command has in place of its own.
+    """
     sys.excepthook = _report_bug
     for variable, value in TELEMETRY_OFF.items():
         os.environ.setdefault(variable, value)
     try:
-        app()
+        app(obj=roles)
     except SapoError as error:
         print_error(error.text, error.hint)
         sys.exit(error.exit_code)
+    except NewerDatabaseError as error:
+        print_error(str(error), NEWER_DATABASE_HINT)
+        sys.exit(ExitCode.DATA)
 
 
 def _report_bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -1,4 +1,4 @@
-"""The block that people paste into a report."""
+"""Versions and machine data for a bug report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PACKAGES = (
 
 
 def environment(config_file: Path, data: DataDir) -> dict[str, Any]:
-    """Versions and machine; no secrets, no addresses, no values of variables."""
+    """Return versions and machine data; no secrets, no addresses, no values of variables."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "sapo": _installed("sapo-swarm"),

@@ -1,1 +1,1 @@
-"""The learner: a policy that samples, trains and checkpoints in a process of its own."""
+"""Learner: a policy that samples, trains and writes checkpoints in its own process."""

@@ -1,7 +1,7 @@
-"""`python -m sapo_client.learner`: the learner's process; the node starts it and talks over its pipes.
+"""`python -m sapo_client.learner`: the learner's process, which the node starts and calls over pipes.
 
-It ignores SIGINT and SIGTERM (the node drains and decides) and ends when its standard input does, which also
-happens when the node is killed.
+It ignores SIGINT and SIGTERM (the node decides when to stop) and ends when its standard input ends, which
+also happens when the node is killed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sapo_client.learner.wire import Message, pack, read_frame
 
 
 def main() -> None:
-    """Answers calls until the node goes away."""
+    """Answer calls until the node closes the pipe."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     requests, replies = _own_pipes()
@@ -28,21 +28,21 @@ def main() -> None:
     try:
         _serve(waiting, replies)
     except BrokenPipeError:
-        sys.exit(0)  # the node is gone
+        sys.exit(0)  # the node has ended
 
 
 def _own_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """The two pipes, moved away from where libraries print: their standard output becomes the log."""
+    """Return the two pipes on new descriptors; what libraries print to standard output goes to the log."""
     requests = os.fdopen(os.dup(0), "rb")
     replies = os.fdopen(os.dup(1), "wb", buffering=0)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
+    empty = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(empty, 0)
     os.dup2(2, 1)
     return requests, replies
 
 
 def _quiet_libraries() -> None:
-    """The log is for what went wrong, and nothing is told to anyone outside."""
+    """Switch progress bars, informational messages and telemetry of libraries off."""
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
     os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
     from transformers.utils import logging
@@ -52,13 +52,14 @@ def _quiet_libraries() -> None:
 
 
 def _read_all(requests: BinaryIO, waiting: queue.SimpleQueue[Message]) -> None:
-    """Hands requests on; leaves at once when there can be no more, even in the middle of a step."""
+    """Queue requests; end the process at once when the pipe ends, even in the middle of a step."""
     while (message := read_frame(requests)) is not None:
         waiting.put(message)
     os._exit(0)
 
 
 def _serve(waiting: queue.SimpleQueue[Message], replies: BinaryIO) -> None:
+    """Answer requests one after another; the first one starts the service."""
     from sapo_client.learner.service import Service
     from sapo_client.learner.settings import LearnerSettings
 
@@ -79,6 +80,7 @@ def _serve(waiting: queue.SimpleQueue[Message], replies: BinaryIO) -> None:
 
 
 def _write(replies: BinaryIO, message: Message) -> None:
+    """Write a whole frame to an unbuffered pipe, which may take it in parts."""
     frame = memoryview(pack(message))
     while frame:
         frame = frame[replies.write(frame) :]

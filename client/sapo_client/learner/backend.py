@@ -1,4 +1,4 @@
-"""What answers a node's tasks: one interface, whether something is trained behind it or not."""
+"""Interface of a backend, which answers a node's tasks and may train on batches."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 class LearnerCrashed(Exception):
-    """The child died during a call; nothing of the call is left, the learner is being started again."""
+    """The learner's process died during a call; the call had no effect and the process is being restarted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One prompt's group.
+    """Group of completions of one prompt.
 
     Attributes:
-        handle: names the sampled tokens inside the learner until they are trained.
-        completions: the texts, UTF-8.
+        handle: number of the sampled tokens inside the learner, valid until they are trained.
+        completions: texts, UTF-8.
     """
 
     handle: int
@@ -35,57 +35,62 @@ class Generation:
 
 
 class Learning(Protocol):
-    """Who samples and trains; what a round needs.
+    """Sampling and training, as a round needs them.
 
-    Every call may raise ``LearnerCrashed`` (nothing of it is left, call again) or ``SapoError``.
+    Every call may raise ``LearnerCrashed`` (it had no effect, call again) or ``SapoError``.
     """
 
     @property
     def step(self) -> int:
-        """Steps so far, over all starts."""
+        """Number of steps so far, over all starts."""
         ...
 
     @property
     def restarts(self) -> int:
-        """How often it died and came back."""
+        """How often its process died and was restarted."""
         ...
 
     async def generate(
         self, prompts: Sequence[str], *, completions_per_prompt: int
     ) -> tuple[Generation, ...]:
-        """A group for every prompt."""
+        """Return a group for every prompt."""
         ...
 
     async def train(self, batch: SampledBatch, handles: Mapping[ContentId, int]) -> StepReport:
-        """One step on a batch."""
+        """Train one step on a batch.
+
+        Args:
+            batch: own and external groups.
+            handles: handles of own groups by content id.
+        """
         ...
 
 
 class Backend(Learning, Protocol):
-    """A source of completions that may learn from batches, and what a node does with it over its life."""
+    """Source of completions with all that a node does with it, from start to export."""
 
     async def run(self, task_status: TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Keeps it alive until cancelled; started when it can be called."""
+        """Run until cancelled; started once it can be called."""
         ...
 
     async def evaluate(
         self, prompts: Sequence[str], *, temperature: float = 0.0, seed: int = 0
     ) -> tuple[bytes, ...]:
-        """One answer to every prompt, the best one at temperature 0."""
+        """Return one completion per prompt, greedy at temperature 0."""
         ...
 
     async def checkpoint(self) -> int:
-        """Keeps what was learned; returns the step."""
+        """Write a checkpoint; return its step."""
         ...
 
     async def keep_good(self) -> None:
-        """Keeps the policy as it is now, to go back to."""
+        """Keep the present policy, to which ``roll_back`` returns."""
         ...
 
     async def roll_back(self) -> None:
-        """Puts back the policy that was last kept as good."""
+        """Return to the policy that was last kept as good."""
         ...
 
     async def export(self, folder: Path) -> int:
-        """Writes the model as transformers load it; returns the step."""
+        """Write the model so that transformers loads it; return the step."""
         ...

@@ -1,11 +1,11 @@
-"""This node's own success per family, as the measure of other nodes' answers.
+"""This node's own mean reward per family, as the baseline of other nodes' advantages.
 
-An author composes his group as he likes: one planted text beside seven pieces of gibberish has the advantage
-2.47 that only the gibberish gives it. Measured against what *this* policy earns in that family it has what a
-right answer is worth here, whatever stands beside it.
+The author of a group chooses all of its completions: one planted text beside seven pieces of gibberish has
+the group advantage 2.47, and only because of the gibberish. Relative to what *this* policy earns in the
+family, it has the advantage that a right answer has here, whatever its group contains.
 
-The advantage of reward r is (r - b) / max(s, ``LEAST_DEVIATION``), with b the running mean of own rewards in
-the family and s = sqrt(b (1 - b)), the deviation of a reward that is 0 or 1.
+The advantage of reward r is (r - b) / max(s, ``MIN_DEVIATION``), where b is the running mean of own rewards
+in the family and s = sqrt(b (1 - b)) the standard deviation of a reward that is 0 or 1.
 """
 
 from __future__ import annotations
@@ -15,58 +15,63 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-MEMORY: Final = 256
-"""Own completions per family that the mean remembers."""
+WINDOW: Final = 256
+"""Own completions per family after which the mean becomes an exponential moving average."""
 
-LEAST_SAMPLES: Final = 32
-"""Before so many own completions a family has no baseline."""
+MIN_SAMPLES: Final = 32
+"""With fewer own completions a family has no baseline."""
 
-LEAST_DEVIATION: Final = math.sqrt(1 / 8 * 7 / 8)
-"""That of one right answer in eight: no advantage is above 3.03, about what a group of eight can have."""
+MIN_DEVIATION: Final = math.sqrt(1 / 8 * 7 / 8)
+"""Deviation at one right answer in eight: no advantage is above 3.03, about the most in a group of eight."""
 
 
 @dataclass(frozen=True, slots=True)
 class FamilyBaseline:
-    """Running mean of own rewards in one family, and how many there were."""
+    """Running mean of own rewards in one family.
+
+    Attributes:
+        mean: of the rewards.
+        samples: number of completions so far.
+    """
 
     mean: float = 0.0
     samples: int = 0
 
     def after(self, rewards: Sequence[float]) -> FamilyBaseline:
-        """The baseline with one more own group."""
+        """Return the baseline updated with the rewards of one own group."""
         mean, samples = self.mean, self.samples
         for reward in rewards:
             samples += 1
-            mean += (reward - mean) / min(samples, MEMORY)
+            mean += (reward - mean) / min(samples, WINDOW)
         return FamilyBaseline(mean, samples)
 
     def advantages(self, rewards: Sequence[float]) -> tuple[float, ...]:
-        """What the rewards of another node's group are worth here."""
-        deviation = max(LEAST_DEVIATION, math.sqrt(max(0.0, self.mean * (1.0 - self.mean))))
+        """Return the advantages of another node's rewards relative to this baseline."""
+        deviation = max(MIN_DEVIATION, math.sqrt(max(0.0, self.mean * (1.0 - self.mean))))
         return tuple((reward - self.mean) / deviation for reward in rewards)
 
 
 @dataclass(frozen=True, slots=True)
 class Baselines:
-    """The baselines of all families, by their index in the suite."""
+    """Baselines of all families, by index in the suite."""
 
     families: Mapping[int, FamilyBaseline]
 
     def after(self, family: int, rewards: Sequence[float]) -> Baselines:
-        """The baselines with one more own group."""
+        """Return the baselines updated with the rewards of one own group."""
         updated = self.families.get(family, FamilyBaseline()).after(rewards)
         return Baselines({**self.families, family: updated})
 
     def of(self, family: int | None) -> FamilyBaseline | None:
-        """A family's baseline, or none before enough own completions."""
+        """Return a family's baseline; None with fewer than ``MIN_SAMPLES`` own completions."""
         found = None if family is None else self.families.get(family)
-        return found if found is not None and found.samples >= LEAST_SAMPLES else None
+        return found if found is not None and found.samples >= MIN_SAMPLES else None
 
     def to_message(self) -> dict[str, Any]:
-        """The baselines as plain values."""
+        """Return the baselines as plain values."""
         return {str(family): asdict(baseline) for family, baseline in self.families.items()}
 
     @classmethod
     def from_message(cls, message: Mapping[str, Any]) -> Baselines:
-        """The baselines that ``to_message`` wrote."""
+        """Return the baselines that ``to_message`` wrote."""
         return cls({int(family): FamilyBaseline(**plain) for family, plain in message.items()})

@@ -1,4 +1,4 @@
-"""A training batch in tokens, cut into micro-batches."""
+"""Training batches as token ids, cut into mini-batches and micro-batches."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from sapo_client.learner.grpo import group_advantages
 
 @dataclass(frozen=True, slots=True)
 class TrainingGroup:
-    """One task's completions as this policy's tokens.
+    """Completions of one task as token ids of this policy.
 
     Attributes:
         prompt: token ids.
         completions: token ids with the end token, one tuple per completion.
         rewards: one per completion.
-        external: another node's text, tokenized here.
-        behaviour: log-probabilities that own completions were sampled under; None for text tokenized here.
-        family: of the task, as an index of the suite; None where nobody asks.
+        external: whether this is another node's text, tokenized here.
+        behaviour: log-probabilities under which own completions were sampled (the behaviour policy's), one
+            tuple per completion; None for text that was tokenized here.
+        family: the task's family as an index of the suite; None if there is none, as in benchmarks.
     """
 
     prompt: tuple[int, ...]
@@ -33,12 +34,12 @@ class TrainingGroup:
 
     @property
     def is_informative(self) -> bool:
-        """Whether the rewards differ, so that there is an advantage."""
+        """Whether the rewards differ, so that advantages are not all zero."""
         return len(set(self.rewards)) > 1
 
     @property
     def tokens(self) -> int:
-        """Completion tokens of the group."""
+        """Number of completion tokens in the group."""
         return sum(len(completion) for completion in self.completions)
 
 
@@ -47,10 +48,14 @@ class TrainingRow:
     """One completion with its advantage.
 
     Attributes:
-        old: log-probabilities that ratios are taken against; filled by the first pass where none are known.
-        external: another node's text.
-        weight: of its loss, 0 to 1; None for another node's text until the first pass has weighed it.
-        group: index of its group in the batch.
+        prompt: token ids.
+        completion: token ids with the end token.
+        advantage: of the completion, the same for all of its tokens.
+        old: old log-probabilities, the denominator of the ratio; None until the first forward pass fills
+            them in, if they are not known.
+        external: whether this is another node's text.
+        weight: of the loss, 0 to 1; None for another node's text until the first forward pass measures it.
+        group: index of the group in the batch.
     """
 
     prompt: tuple[int, ...]
@@ -63,17 +68,19 @@ class TrainingRow:
 
     @property
     def width(self) -> int:
-        """Tokens of prompt and completion."""
+        """Number of tokens of prompt and completion."""
         return len(self.prompt) + len(self.completion)
 
 
 def training_rows(
     groups: Sequence[TrainingGroup], *, all_groups: bool = False, baselines: Baselines | None = None
 ) -> list[TrainingRow]:
-    """The rows of the groups that have an advantage, or of all, shortest first; no empty completions.
+    """Return the rows to train, shortest first; empty completions are left out.
 
     Args:
-        baselines: what other nodes' groups are measured against, instead of against themselves.
+        groups: of the batch.
+        all_groups: include groups whose advantages are all zero, which a KL term trains nevertheless.
+        baselines: measure other nodes' rewards against these instead of against their own group.
     """
     rows: list[TrainingRow] = []
     for index, group in enumerate(groups):
@@ -83,19 +90,20 @@ def training_rows(
 
 
 def mini_batches(rows: Sequence[TrainingRow], count: int) -> list[list[TrainingRow]]:
-    """The rows dealt out in turn, so that each part has long and short ones; empty parts left out."""
+    """Split rows into at most ``count`` mini-batches in turn, so that each has long and short rows."""
     return [part for start in range(count) if (part := list(rows[start::count]))]
 
 
 def micro_batches(
-    rows: Sequence[TrainingRow], most_tokens: int, most_padding: int, *, shared_prompts: bool = False
+    rows: Sequence[TrainingRow], max_tokens: int, max_padding: int, *, shared_prompts: bool = False
 ) -> Iterator[list[TrainingRow]]:
-    """Runs of rows, shortest first; one row at least.
+    """Yield micro-batches of at least one row each, shortest rows first.
 
     Args:
-        most_tokens: of a run, its padding included.
-        most_padding: tokens that only fill rows up to the longest one's length.
-        shared_prompts: a prompt is computed once for all rows of a run that have it.
+        rows: in any order.
+        max_tokens: of a micro-batch, its padding included.
+        max_padding: padding tokens of a micro-batch, which extend rows to the length of the longest.
+        shared_prompts: whether a prompt is computed once for all rows of a micro-batch that have it.
     """
 
     def length(row: TrainingRow) -> int:
@@ -103,24 +111,26 @@ def micro_batches(
 
     part: list[TrainingRow] = []
     prompts: set[tuple[int, ...]] = set()
-    real = widest = 0
-    for row in sorted(rows, key=length):  # rows of one length stay beside the others of their group
-        together = (len(part) + 1) * length(row)
-        padding = together - real - length(row)
-        shared = (len(prompts) + (row.prompt not in prompts)) * max(widest, len(row.prompt))
-        most_together = most_tokens - shared if shared_prompts else most_tokens
-        if part and (together > most_together or padding > most_padding):
+    real = longest_prompt = 0
+    for row in sorted(
+        rows, key=length
+    ):  # a stable sort: rows of one length stay beside the others of their group
+        padded = (len(part) + 1) * length(row)
+        padding = padded - real - length(row)
+        prompt_tokens = (len(prompts) + (row.prompt not in prompts)) * max(longest_prompt, len(row.prompt))
+        limit = max_tokens - prompt_tokens if shared_prompts else max_tokens
+        if part and (padded > limit or padding > max_padding):
             yield part
-            part, prompts, real, widest = [], set(), 0, 0
+            part, prompts, real, longest_prompt = [], set(), 0, 0
         part.append(row)
         prompts.add(row.prompt)
-        real, widest = real + length(row), max(widest, len(row.prompt))
+        real, longest_prompt = real + length(row), max(longest_prompt, len(row.prompt))
     if part:
         yield part
 
 
 def _advantages(group: TrainingGroup, baselines: Baselines | None) -> Sequence[float]:
-    """One per completion; a family without a baseline measures a group against itself."""
+    """Return an advantage per completion; without a baseline of its family, relative to the group itself."""
     baseline = baselines.of(group.family) if baselines is not None and group.external else None
     if baseline is not None:
         return baseline.advantages(group.rewards)
@@ -132,7 +142,13 @@ def _rows_of(index: int, group: TrainingGroup, advantages: Sequence[float]) -> l
     behaviour = group.behaviour or (None,) * len(group.completions)
     return [
         TrainingRow(
-            group.prompt, completion, advantage, old, group.external, None if group.external else 1.0, index
+            prompt=group.prompt,
+            completion=completion,
+            advantage=advantage,
+            old=old,
+            external=group.external,
+            weight=None if group.external else 1.0,
+            group=index,
         )
         for completion, advantage, old in zip(group.completions, advantages, behaviour, strict=True)
         if completion

@@ -1,8 +1,8 @@
-"""Checkpoints that are whole or absent.
+"""Checkpoints that are written atomically and verified before they are read.
 
 A checkpoint is a folder with ``state.safetensors`` (weights, optimizer moments, random state) and
-``meta.json`` (counters, and the state file's digest). It is written beside its place, forced to disk, then
-renamed, so a crash leaves either the old set or the new one. No file is a pickle: loading runs nothing.
+``meta.json`` (counters, and the state file's digest). It is written under a temporary name, forced to disk
+and renamed, so a crash leaves either the old set or the new one. No file is a pickle: loading runs no code.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from sapo_client.learner.trainer import Trainer
 from sapo_verification.screens.likelihood import Yardstick
 
 KEPT: Final = 2
-"""The newest may be lost to a dying disk; one more costs little."""
+"""Number of checkpoints: the newest may be damaged by a failing disk, and one more costs little."""
 
 _FORMAT: Final = 1
 _PREFIX: Final = "step-"
 _WRITING: Final = ".writing-"
-_TORN: Final = ".torn-"
+_DAMAGED: Final = ".torn-"
 
 
 @dataclass(frozen=True, slots=True)
 class LearnerCounters:
-    """What a learner counts, beside the trainer's own.
+    """Counters of a learner beside those of its trainer.
 
     Attributes:
         samples: calls of the sampler so far; each has its own random stream.
@@ -46,14 +46,19 @@ class LearnerCounters:
 
 
 class CheckpointStore:
-    """The checkpoints of one learner, in one folder."""
+    """Checkpoints of one learner, in one folder.
+
+    Args:
+        folder: created by the first ``save``.
+        model: name of the model, as in the settings.
+    """
 
     def __init__(self, folder: Path, model: str) -> None:
         self._folder = folder
         self._model = model
 
     def save(self, trainer: Trainer, counters: LearnerCounters, *, kept: int = KEPT) -> Path:
-        """Writes the trainer's state, removes others beyond ``kept``; returns the new one's folder."""
+        """Write the trainer's state, remove the oldest checkpoints beyond ``kept``, return the new folder."""
         target = self._folder / f"{_PREFIX}{trainer.steps:010d}"
         writing = self._folder / f"{_WRITING}{target.name}"
         for left_over in self._folder.glob(f"{_WRITING}*"):
@@ -81,15 +86,17 @@ class CheckpointStore:
         return target
 
     def restore(self, trainer: Trainer) -> LearnerCounters | None:
-        """Puts the newest whole checkpoint into the trainer; None where there is none.
+        """Restore the newest intact checkpoint into the trainer; return None if there is none.
+
+        Damaged checkpoints are renamed and passed over.
 
         Raises:
-            SapoError: the checkpoint is whole, but of another model.
+            SapoError: the checkpoint is of another model.
         """
         for folder in self._newest_first():
-            meta = _whole(folder)
+            meta = _verified_meta(folder)
             if meta is None:
-                folder.rename(folder.with_name(f"{_TORN}{folder.name}"))
+                folder.rename(folder.with_name(f"{_DAMAGED}{folder.name}"))
                 continue
             if meta["config_digest"] != config_digest(self._model, trainer):
                 raise SapoError(
@@ -105,7 +112,7 @@ class CheckpointStore:
         return None
 
     def set_aside(self) -> None:
-        """Moves all checkpoints out of the way, in place of those set aside before."""
+        """Move all checkpoints to a folder beside this one, in place of those set aside before."""
         if not self._folder.exists():
             return
         aside = self._folder.with_name(self._folder.name + "-replaced")
@@ -122,13 +129,13 @@ class CheckpointStore:
 
 
 def config_digest(model: str, trainer: Trainer) -> str:
-    """What a checkpoint must share with a learner to be its own: the model's name and its tensors' shapes."""
+    """Digest the model's name and tensor shapes, which a checkpoint must share with a learner."""
     shapes = [(name, list(tensor.shape)) for name, tensor in trainer.policy.model.named_parameters()]
     return hashlib.sha256(json.dumps([model, shapes]).encode()).hexdigest()
 
 
 def _tensors(trainer: Trainer) -> dict[str, Tensor]:
-    """Everything with numbers in it, on the CPU, by name; tied weights once, frozen ones not at all."""
+    """Return all tensors of the state by name, on the CPU; tied weights once, frozen ones not at all."""
     tensors = {f"model/{name}": parameter for name, parameter in _trained(trainer)}
     for index, state in trainer.optimizer.state_dict()["state"].items():
         tensors.update({f"adam/{index}/{key}": value for key, value in state.items()})
@@ -137,12 +144,13 @@ def _tensors(trainer: Trainer) -> dict[str, Tensor]:
 
 
 def _trained(trainer: Trainer) -> list[tuple[str, Tensor]]:
-    """The parameters that training changes, by name."""
+    """Return the trained parameters with their names."""
     named = trainer.policy.model.named_parameters()
     return [(name, parameter) for name, parameter in named if parameter.requires_grad]
 
 
 def _restore_tensors(trainer: Trainer, tensors: dict[str, Tensor]) -> None:
+    """Write the tensors of ``_tensors`` back into model, optimizer and random state."""
     with torch.no_grad():
         for name, parameter in _trained(trainer):
             parameter.copy_(tensors[f"model/{name}"])
@@ -151,15 +159,14 @@ def _restore_tensors(trainer: Trainer, tensors: dict[str, Tensor]) -> None:
         if name.startswith("adam/"):
             _, index, key = name.split("/")
             state.setdefault(int(index), {})[key] = tensor
-    groups = trainer.optimizer.state_dict()[
-        "param_groups"
-    ]  # the learning rate is the settings', not the past's
+    # the learning rate comes from the settings, not from the checkpoint
+    groups = trainer.optimizer.state_dict()["param_groups"]
     trainer.optimizer.load_state_dict({"state": state, "param_groups": groups})
     torch.set_rng_state(tensors["random/cpu"])
 
 
-def _whole(folder: Path) -> dict[str, Any] | None:
-    """A checkpoint's counters if its files are as they were written, else None."""
+def _verified_meta(folder: Path) -> dict[str, Any] | None:
+    """Return a checkpoint's meta data if its files are as they were written, else None."""
     try:
         meta: dict[str, Any] = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
         digest = _file_digest(folder / "state.safetensors")

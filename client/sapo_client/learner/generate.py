@@ -1,8 +1,8 @@
-"""Sampling completions, with the behaviour log-probability of every sampled token.
+"""Sampling of completions, with the behaviour log-probability of every sampled token.
 
-One interface, two ways: an own key-value-cache loop for models shaped like Llama (``cpu/fast_decoder.py``),
-and transformers' ``generate`` for every other architecture. Both return the exact token ids that were
-sampled, the end token included, for these ids are what is trained.
+One interface, two implementations: our own loop with a key-value cache for Llama-style models
+(``cpu/fast_decoder.py``), and transformers' ``generate`` for every other architecture. Both return the exact
+token ids that were sampled, the end token included, because these ids are trained.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from sapo_client.learner.cpu.fast_decoder import FastDecoder
-from sapo_client.learner.cpu.fused_layers import is_llama_shaped
+from sapo_client.learner.cpu.fused_layers import is_llama_style
 from sapo_client.learner.logprobs import completion_logprobs
 
 if TYPE_CHECKING:
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_ROWS: Final = 256
-"""Rows decoded at once: more are no faster on a CPU, and the cache of a held-out set must fit anywhere."""
+"""Rows decoded at once: more are no faster on a CPU, and the cache of a whole held-out set may not fit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One sampled answer.
+    """One sampled completion.
 
     Attributes:
-        tokens: as sampled, the end token included unless the length limit came first.
+        tokens: ids as sampled, the end token included unless the length limit came first.
         logprobs: log-probability of each token under the tempered policy that sampled it.
-        text: the tokens without specials.
+        text: the decoded tokens without special ones.
     """
 
     tokens: tuple[int, ...]
@@ -44,7 +44,7 @@ class Completion:
 
 
 class Generator(Protocol):
-    """Samples groups of completions from a policy's current weights."""
+    """Sampler of groups of completions from a policy's current weights."""
 
     def sample(
         self,
@@ -55,19 +55,27 @@ class Generator(Protocol):
         temperature: float,
         seed: int,
     ) -> list[list[Completion]]:
-        """One group per prompt (token ids); temperature 0 is greedy."""
+        """Return one group of completions per prompt.
+
+        Args:
+            prompts: token ids.
+            completions_per_prompt: size of each group.
+            max_new_tokens: longest completion, end token included.
+            temperature: the logits are divided by it; 0 takes the likeliest token (greedy).
+            seed: of the random stream; equal seeds give equal samples.
+        """
         ...
 
 
 def generator_for(policy: Policy) -> Generator:
-    """The faster of the two ways that fits the policy's architecture."""
-    if is_llama_shaped(policy.model):
+    """Return the faster of the two generators that support the policy's architecture."""
+    if is_llama_style(policy.model):
         return FastGenerator(policy)
     return PlainGenerator(policy)
 
 
 class FastGenerator:
-    """The own loop; reads the weights anew on every call, so it never serves stale ones."""
+    """Generator with our own decoding loop; reads the weights anew on every call, so they are never stale."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
@@ -82,17 +90,21 @@ class FastGenerator:
         temperature: float,
         seed: int,
     ) -> list[list[Completion]]:
-        """See ``Generator.sample``."""
+        """Sample as ``Generator.sample`` says."""
         decoder = FastDecoder(self._policy.model, end=self._policy.end, pad=self._policy.pad)
         random = torch.Generator(self._policy.device).manual_seed(seed)
         at_once = max(1, MAX_ROWS // completions_per_prompt)
         rows: list[Completion] = []
         for start in range(0, len(prompts), at_once):
-            part = prompts[start : start + at_once]
-            table = decoder.run(part, completions_per_prompt, max_new_tokens, temperature, random)
-            rows.extend(
-                self._completion(*row) for row in zip(*(each.tolist() for each in table), strict=True)
+            tokens, logprobs = decoder.run(
+                prompts[start : start + at_once],
+                completions_per_prompt=completions_per_prompt,
+                max_new_tokens=max_new_tokens,
+                temperature=temperature,
+                generator=random,
             )
+            sampled = zip(tokens.tolist(), logprobs.tolist(), strict=True)
+            rows.extend(self._completion(*row) for row in sampled)
         return _grouped(rows, completions_per_prompt)
 
     def _completion(self, tokens: list[int], logprobs: list[float]) -> Completion:
@@ -101,9 +113,9 @@ class FastGenerator:
 
 
 class PlainGenerator:
-    """transformers' ``generate``; log-probabilities come from one more forward pass over the samples.
+    """Generator with transformers' ``generate`` and one more forward pass for the log-probabilities.
 
-    (``output_scores`` would keep rows x length x vocabulary floats: ten gigabytes for a 150,000-word model.)
+    (``output_scores`` would keep rows x length x vocabulary floats: ten gigabytes at 150,000 tokens.)
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -119,23 +131,23 @@ class PlainGenerator:
         temperature: float,
         seed: int,
     ) -> list[list[Completion]]:
-        """See ``Generator.sample``."""
+        """Sample as ``Generator.sample`` says."""
         groups: dict[int, list[Completion]] = {}
         devices = [self._policy.device] if self._policy.device.type == "cuda" else []
         at_once = max(1, MAX_ROWS // completions_per_prompt)
         with torch.random.fork_rng(devices):
             torch.manual_seed(seed)
-            for places in _of_one_length(prompts, at_once):
-                part = [prompts[place] for place in places]
+            for indices in _of_equal_length(prompts, at_once):
+                part = [prompts[index] for index in indices]
                 rows = self._generate(part, completions_per_prompt, max_new_tokens, temperature)
-                for place, group in zip(places, rows, strict=True):
-                    groups[place] = self._completions(prompts[place], group, temperature)
-        return [groups[place] for place in range(len(prompts))]
+                for index, group in zip(indices, rows, strict=True):
+                    groups[index] = self._completions(prompts[index], group, temperature)
+        return [groups[index] for index in range(len(prompts))]
 
     def _generate(
         self, prompts: Sequence[Sequence[int]], count: int, length: int, temperature: float
     ) -> list[list[list[int]]]:
-        """Sampled ids without the prompts, a group for each; prompts of one length need no padding."""
+        """Return a group of sampled ids per prompt; the prompts have one length, so there is no padding."""
         from transformers import GenerationConfig
 
         greedy = temperature == 0
@@ -159,6 +171,7 @@ class PlainGenerator:
     def _completions(
         self, prompt: Sequence[int], rows: list[list[int]], temperature: float
     ) -> list[Completion]:
+        """Return the sampled rows of one prompt with their log-probabilities and texts."""
         kept = [_until_end(row, self._policy.end) for row in rows]
         values = completion_logprobs(
             self._policy.model, [(prompt, row) for row in kept], self._policy.pad, temperature or 1.0
@@ -169,21 +182,24 @@ class PlainGenerator:
         ]
 
 
-def _of_one_length(prompts: Sequence[Sequence[int]], most: int) -> Iterator[list[int]]:
-    """Indices of prompts that are equally long, at most so many together; the shortest first."""
-    places = sorted(range(len(prompts)), key=lambda place: len(prompts[place]))
-    for _, equal in groupby(places, key=lambda place: len(prompts[place])):
-        while part := list(islice(equal, most)):
+def _of_equal_length(prompts: Sequence[Sequence[int]], limit: int) -> Iterator[list[int]]:
+    """Yield indices of prompts with equal lengths, at most ``limit`` together, shortest prompts first."""
+    indices = sorted(range(len(prompts)), key=lambda index: len(prompts[index]))
+    for _, equal in groupby(indices, key=lambda index: len(prompts[index])):
+        while part := list(islice(equal, limit)):
             yield part
 
 
 def _until_end(tokens: list[int], end: int) -> list[int]:
+    """Return the tokens up to the first end token, which is included."""
     return tokens[: tokens.index(end) + 1] if end in tokens else tokens
 
 
 def _ragged(values: Tensor, rows: list[list[int]]) -> list[Tensor]:
+    """Cut padded values, (rows, longest), to the rows' lengths."""
     return [value[: len(row)] for value, row in zip(values, rows, strict=True)]
 
 
 def _grouped(rows: list[T], size: int) -> list[list[T]]:
+    """Split rows into consecutive groups."""
     return [rows[start : start + size] for start in range(0, len(rows), size)]

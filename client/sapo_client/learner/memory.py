@@ -1,13 +1,13 @@
-"""How much memory a training step takes, measured before the first one, and what to do if it was too little.
+"""Memory of a training step: measured before the first step, and what to do if it does not suffice.
 
-What a backward pass needs is what the forward pass keeps for it. Autograd says what that is, so three short
-rows through the real model tell it for every architecture: per row of T tokens a T + b T^2 bytes, the second
-part being attention scores where attention is computed eagerly, and c bytes however small the batch is.
+A backward pass needs the tensors that the forward pass saves for it. Autograd reports them, so three short
+rows through the real model measure their size for every architecture: a T + b T^2 bytes per row of T tokens,
+where the second term is attention scores (eager attention keeps them), and c bytes however small the batch
+is.
 """
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,45 +21,42 @@ from sapo_client.errors import ExitCode, SapoError
 GIB: Final = 2**30
 
 PROBE_WIDTHS: Final = (16, 32, 48)
-"""Equally far apart, and too short for places to be rounded up."""
+"""Tokens of the measured rows: evenly spaced, and too few for the fast path to round up to full blocks."""
 
 ACTIVATION_MARGIN: Final = 1.5
-"""Gradients of activations live for a moment beside what is kept, and allocators round up."""
+"""Gradients of activations exist for a moment beside the saved tensors, and allocators round up."""
 
 USABLE_SHARE: Final = 0.8
-"""Of what is free now; others want some of it later."""
+"""Share of the memory that is free now; other processes will need some of it later."""
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-"""Names of settings in glibc's malloc.h."""
-
-_BYTES_PER_TRAINED: Final = 12
-"""A float32 gradient and AdamW's two moments."""
+_BYTES_PER_PARAMETER: Final = 12
+"""A float32 gradient and AdamW's two moments of one trained parameter."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowCost:
-    """Bytes that one row takes in a forward and backward pass: linear T + quadratic T^2."""
+    """Bytes that a row of T tokens takes in a forward and backward pass: linear T + quadratic T^2."""
 
     linear: float
     quadratic: float
 
     def of(self, width: int) -> float:
-        """Bytes of a row of so many tokens."""
+        """Return the bytes of a row of ``width`` tokens."""
         return self.linear * width + self.quadratic * width * width
 
     def tokens_within(self, budget_bytes: float, width: int) -> int:
-        """The most tokens of a micro-batch whose widest row has so many; one row at least."""
+        """Return the most tokens of a micro-batch with a longest row of ``width``; at least that row."""
         return max(width, int(budget_bytes / self.of(width)) * width)
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """What there is and what it is for.
+    """Memory for activations.
 
     Attributes:
-        budget_bytes: free for rows' activations once all else has its place.
-        row: what a row takes.
-        batch_bytes: what a micro-batch takes beside its rows; out of the budget already.
+        budget_bytes: free for rows' activations, all else subtracted.
+        row: cost of a row.
+        batch_bytes: cost of a micro-batch beside its rows; already subtracted from the budget.
     """
 
     budget_bytes: float
@@ -67,20 +64,22 @@ class MemoryPlan:
     batch_bytes: float = 0.0
 
 
-def plan_memory(kept: Callable[[int], float], *, trained: int, available: float, copies: bool) -> MemoryPlan:
-    """The plan for a model that is loaded.
+def plan_memory(
+    saved_bytes: Callable[[int], float], *, trained: int, available: float, snapshot: bool
+) -> MemoryPlan:
+    """Return the plan for a loaded model.
 
     Args:
-        kept: bytes that autograd keeps for one row of so many tokens.
-        trained: how many numbers are trained.
+        saved_bytes: bytes that autograd saves for one row of the given number of tokens.
+        trained: number of trained parameters.
         available: bytes that are free beside the model.
-        copies: a snapshot is taken before each step.
+        snapshot: whether parameters and optimizer state are copied before each step.
 
     Raises:
         SapoError: gradients, moments and one short row do not fit.
     """
-    row, batch = _fitted(kept)
-    fixed = trained * (2 if copies else 1) * _BYTES_PER_TRAINED + batch
+    row, batch = _fit(saved_bytes)
+    fixed = trained * (2 if snapshot else 1) * _BYTES_PER_PARAMETER + batch
     budget = USABLE_SHARE * available - fixed
     if budget < row.of(PROBE_WIDTHS[-1]):
         needed = (fixed + row.of(PROBE_WIDTHS[-1])) / USABLE_SHARE
@@ -93,33 +92,14 @@ def plan_memory(kept: Callable[[int], float], *, trained: int, available: float,
 
 
 def available_bytes(device: torch.device) -> float:
-    """Memory that is free on a device now, the limits of a container included."""
+    """Return the bytes that are free on a device now, within the limits of a container (cgroup v2)."""
     if device.type == "cuda":
         return float(torch.cuda.mem_get_info(device)[0])
-    free = _line_of(Path("/proc/meminfo"), "MemAvailable:")
-    limits = Path("/sys/fs/cgroup")
-    limit, used = (_number(limits / name) for name in ("memory.max", "memory.current"))
+    free = _meminfo_bytes(Path("/proc/meminfo"), "MemAvailable:")
+    cgroup = Path("/sys/fs/cgroup")
+    limit, used = (_number(cgroup / name) for name in ("memory.max", "memory.current"))
     bounds = [free, limit - used if limit is not None and used is not None else None]
     return min((bound for bound in bounds if bound is not None), default=4.0 * GIB)
-
-
-def keep_freed_memory() -> None:
-    """Has what one step frees serve the next one, where the C library is glibc.
-
-    By default it gives large pieces back to the kernel at once and takes them again zeroed, page by page: a
-    tenth of a small model's training step.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
-        mallopt(_M_MMAP_THRESHOLD, GIB)
-
-
-def give_back_freed_memory() -> None:
-    """The reverse, once: others than malloc need some of it."""
-    malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if malloc_trim is not None:
-        malloc_trim(0)
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:
@@ -128,10 +108,10 @@ def is_out_of_memory(error: RuntimeError) -> bool:
 
 
 def halved(tokens: int, widest: int) -> int:
-    """Half of a micro-batch, at least one row.
+    """Return half of a micro-batch's tokens, but at least its longest row.
 
     Raises:
-        SapoError: it was one row already.
+        SapoError: the micro-batch is a single row already.
     """
     if tokens <= widest:
         raise SapoError(
@@ -142,37 +122,38 @@ def halved(tokens: int, widest: int) -> int:
     return max(widest, tokens // 2)
 
 
-def kept_bytes(compute: Callable[[], Tensor], parameters: list[Tensor]) -> int:
-    """Bytes that autograd keeps for the backward pass of a computation, parameters left out."""
+def saved_tensor_bytes(compute: Callable[[], Tensor], parameters: list[Tensor]) -> int:
+    """Return the bytes that autograd saves for the backward pass of a computation, without the parameters."""
     known = {parameter.untyped_storage().data_ptr() for parameter in parameters}
     sizes: dict[int, int] = {}
-    held: list[Any] = []  # a freed storage's address may be taken by the next one
+    held: list[Any] = []  # keeps storages alive, because a freed one's address may be used again
 
-    def keep(tensor: Tensor) -> Tensor:
+    def record(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in known and tensor.device.type != "meta":
             sizes[storage.data_ptr()] = storage.nbytes()
             held.append(tensor)
         return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+    with torch.autograd.graph.saved_tensors_hooks(record, lambda tensor: tensor):
         result = compute()
     del result
     return sum(sizes.values())
 
 
-def _fitted(kept: Callable[[int], float]) -> tuple[RowCost, float]:
-    """The cost through three measured widths: of a row, and of a batch however small."""
+def _fit(saved_bytes: Callable[[int], float]) -> tuple[RowCost, float]:
+    """Fit a parabola through three measured widths: the cost of a row, and its constant, of a micro-batch."""
     short, middle, wide = PROBE_WIDTHS
-    at_short, at_middle, at_wide = (ACTIVATION_MARGIN * kept(width) for width in PROBE_WIDTHS)
-    bend = at_wide - 2 * at_middle + at_short
-    quadratic = max(0.0, bend / (2 * (wide - middle) ** 2))
+    at_short, at_middle, at_wide = (ACTIVATION_MARGIN * saved_bytes(width) for width in PROBE_WIDTHS)
+    second_difference = at_wide - 2 * at_middle + at_short
+    quadratic = max(0.0, second_difference / (2 * (wide - middle) ** 2))
     linear = (at_wide - at_short) / (wide - short) - quadratic * (wide + short)
     row = RowCost(max(1.0, linear), quadratic)
     return row, max(0.0, at_wide - row.of(wide))
 
 
-def _line_of(path: Path, name: str) -> float | None:
+def _meminfo_bytes(path: Path, name: str) -> float | None:
+    """Return the value of a line of /proc/meminfo, which counts in KiB; None without such a file or line."""
     try:
         lines = path.read_text(encoding="ascii").splitlines()
     except OSError:
@@ -181,6 +162,7 @@ def _line_of(path: Path, name: str) -> float | None:
 
 
 def _number(path: Path) -> float | None:
+    """Return the number that a file holds; None for no file or no number."""
     try:
         return float(path.read_text(encoding="ascii"))
     except (OSError, ValueError):  # no such file, or "max"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 import torch
 
 from sapo_client.errors import ExitCode, SapoError
-from sapo_client.learner.adapters import merged
-from sapo_client.learner.cpu.linear import with_fast_products
-from sapo_client.learner.memory import keep_freed_memory
+from sapo_client.learner.adapters import add_adapters, merge_adapters
+from sapo_client.learner.cpu.allocator import keep_freed_memory
+from sapo_client.learner.cpu.linear import use_fast_linear
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
 BUNDLED: Final = "bundled"
 BUNDLED_CHATTY: Final = "bundled-chatty"
-"""It knows as much as the other and says it seldom (docs/results.md)."""
+"""A policy that knows as much as the other one and rarely gives a bare answer (docs/results.md)."""
 
 PACKAGED: Final = (BUNDLED, BUNDLED_CHATTY)
-"""The package's own policies, each a folder of ``sapo_client/models``."""
+"""Policies in the package, each a folder of ``sapo_client/models``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A model and its tokenizer.
+    """Causal language model with its tokenizer, on one device.
 
     Attributes:
         model: float32 weights, dropout off.
         end: id of the token that ends a completion.
-        pad: id that fills rows up; never trained, never attended to.
+        pad: id that pads rows; never trained, never attended to.
     """
 
     model: PreTrainedModel
@@ -45,7 +45,7 @@ class Policy:
     pad: int
 
     def encode_prompt(self, prompt: str) -> tuple[int, ...]:
-        """A prompt's tokens, through the chat template where the tokenizer has one."""
+        """Return a prompt's token ids; the tokenizer's chat template is applied where it has one."""
         if getattr(self.tokenizer, "chat_template", None) is None:
             return tuple(self.tokenizer(prompt)["input_ids"])
         text = self.tokenizer.apply_chat_template(
@@ -54,10 +54,10 @@ class Policy:
         return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def check_window(self, prompt: Sequence[int], new_tokens: int) -> None:
-        """Proof that the model can read a prompt and write so many tokens after it.
+        """Raise unless a prompt and ``new_tokens`` more tokens fit the model's context window.
 
         Raises:
-            SapoError: its window is shorter.
+            SapoError: the window is shorter.
         """
         window = getattr(self.model.config, "max_position_embeddings", None)
         if window is not None and len(prompt) + new_tokens > window:
@@ -68,34 +68,42 @@ class Policy:
             )
 
     def encode_completion(self, text: str, limit: int) -> tuple[int, ...]:
-        """A foreign completion's tokens with the end token, cut at ``limit``.
+        """Return the token ids of another node's completion with the end token, cut at ``limit`` tokens.
 
-        Text that spells a special token stays text: a stranger must not place control tokens.
+        Text that spells a special token stays text: other nodes must not be able to insert control tokens.
         """
         ids = self.tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
         return tuple([*ids, self.end][:limit])
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """A completion's text without its end token and other special tokens."""
+        """Return a completion's text without special tokens such as the end token."""
         return str(self.tokenizer.decode(list(tokens), skip_special_tokens=True))
 
     def save(self, folder: Path) -> None:
-        """The model in safetensors and the tokenizer, as two lines of transformers load them."""
-        merged(self.model).save_pretrained(folder)
+        """Write model (safetensors) and tokenizer so that transformers' ``from_pretrained`` loads both."""
+        merge_adapters(self.model).save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
+
+    def with_adapters(self, rank: int) -> Policy:
+        """Return the policy with low-rank adapters, which are trained instead of the model.
+
+        Raises:
+            SapoError: the architecture has no layers that adapters fit.
+        """
+        return replace(self, model=add_adapters(self.model, rank))
 
 
 def load_policy(model: str, device: DeviceChoice) -> Policy:
-    """The policy of a hub name, a local folder, or one of the package's own.
+    """Load a policy by its name in the package, from a local folder or from the Hugging Face hub.
 
     Raises:
         SapoError: there is no such model, it cannot be read, or the device is missing.
     """
-    place = _device(device)
+    chosen = _device(device)
     if model in PACKAGED:
         with as_file(files("sapo_client") / "models" / model) as folder:
-            return _load(str(folder), place)
-    return _load(model, place)
+            return _load(str(folder), chosen)
+    return _load(model, chosen)
 
 
 def _load(name: str, device: torch.device) -> Policy:
@@ -107,7 +115,7 @@ def _load(name: str, device: torch.device) -> Policy:
         model = AutoModelForCausalLM.from_pretrained(
             name, dtype=torch.float32, attn_implementation=_attention(device)
         )
-    except (OSError, ValueError, SafetensorError) as error:  # not found, not readable, torn
+    except (OSError, ValueError, SafetensorError) as error:  # missing, unreadable or damaged
         raise SapoError(
             f"cannot load the model {name!r}: {str(error).splitlines()[0]}",
             hint=f"give a folder with a transformers model, a hub name within reach, {' or '.join(PACKAGED)}",
@@ -115,38 +123,47 @@ def _load(name: str, device: torch.device) -> Policy:
         ) from error
     if tokenizer.eos_token_id is None:
         raise SapoError(
-            f"the tokenizer of {name!r} names no end-of-text token",
-            hint="completions could never end; set eos_token in its tokenizer_config.json",
+            f"the tokenizer of {name!r} has no end-of-text token",
+            hint="completions would never end; set eos_token in its tokenizer_config.json",
             exit_code=ExitCode.CONFIG,
         )
     if len(tokenizer) > model.get_input_embeddings().num_embeddings:
         raise SapoError(
             f"the tokenizer of {name!r} has more tokens than its model has embeddings",
-            hint="they do not belong together, or transformers took another class of tokenizer for it",
+            hint="they do not belong together, or transformers loaded it as another tokenizer class",
             exit_code=ExitCode.CONFIG,
         )
-    _without_dropout(model)
+    _disable_dropout(model)
     if device.type == "cpu":
-        with_fast_products(model)
+        use_fast_linear(model)
         keep_freed_memory()
     pad = tokenizer.pad_token_id
     end = int(tokenizer.eos_token_id)
-    return Policy(model.to(device), tokenizer, device, end, end if pad is None else int(pad))
+    return Policy(
+        model=model.to(device),
+        tokenizer=tokenizer,
+        device=device,
+        end=end,
+        pad=end if pad is None else int(pad),
+    )
 
 
 def _attention(device: torch.device) -> str:
-    """On a CPU, flash attention's backward pass takes half of a short-sequence training step."""
+    """Return transformers' name of the attention to use.
+
+    On a CPU, the fused kernel's backward pass takes half of a training step on short sequences.
+    """
     return "eager" if device.type == "cpu" else "sdpa"
 
 
-def _without_dropout(model: torch.nn.Module) -> None:
-    """Sampling and training must see one and the same function, or ratios are noise."""
+def _disable_dropout(model: torch.nn.Module) -> None:
+    """Switch dropout off: sampling and training must compute the same function, or ratios are noise."""
     model.eval()
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
         if isinstance(getattr(module, "attention_dropout", None), float):
-            module.attention_dropout = 0.0  # type: ignore[assignment]  # a float of its own, no submodule
+            module.attention_dropout = 0.0  # type: ignore[assignment]  # a plain float attribute, not a submodule
 
 
 def _device(choice: DeviceChoice) -> torch.device:

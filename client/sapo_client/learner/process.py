@@ -1,7 +1,8 @@
-"""The node's end of the learner: a child process that may die at any moment and comes back at its step."""
+"""Node's side of the learner: a child process that may die at any moment and is restarted at its step."""
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -24,19 +25,21 @@ from sapo_verification.types import SampledBatch, SampledGroup
 if TYPE_CHECKING:
     from trio_typing import TaskStatus
 
+_LOG = logging.getLogger(__name__)
+
 MAX_DEATHS: Final = 3
-"""Deaths in a row without a step between them: then it is not an accident."""
+"""Deaths in a row without a step between them, after which the learner is given up."""
 
 LOG_BYTES: Final = 4 * 2**20
-"""A log beyond this starts anew with the process."""
+"""A larger log is emptied when the process starts."""
 
 EXIT_SECONDS: Final = 5
-"""A child whose input has ended leaves at once; a hung one is killed after this."""
+"""A child ends at once when its input does; one that hangs is killed after this time."""
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """A started learner: its step, its model's size and class, where it runs."""
+    """Step of a started learner, size and class of its model, and its device."""
 
     step: int
     parameters: int
@@ -46,14 +49,21 @@ class About:
 
 @dataclass(slots=True)
 class _Call:
-    """A call that waits for its reply; ``reply`` stays None if the child dies first."""
+    """Call that waits for its reply; ``reply`` stays None if the child dies first."""
 
     done: trio.Event
     reply: Message | None = None
 
 
 class Learner:
-    """A policy that samples, trains and checkpoints in its own process."""
+    """Policy that samples, trains and writes checkpoints in its own process.
+
+    Args:
+        settings: sent to the process at every start.
+
+    Attributes:
+        restarts: how often the process died and was restarted.
+    """
 
     def __init__(self, settings: LearnerSettings) -> None:
         self._settings = settings
@@ -69,34 +79,39 @@ class Learner:
 
     @property
     def step(self) -> int:
-        """The policy's step: the resumed one at the start."""
+        """The policy's step; at the start, that of the checkpoint."""
         return self.about.step
 
     @property
     def about(self) -> About:
-        """The learner as last heard of."""
+        """The learner as last reported by the process.
+
+        Raises:
+            SapoError: it has not started.
+        """
         if self._about is None:
             raise SapoError("the learner has not started", hint="start Learner.run first")
         return self._about
 
     @property
     def pid(self) -> int | None:
-        """The child's process id while there is one."""
+        """Process id of the child, or None while there is none."""
         return None if self._process is None else self._process.pid
 
     async def run(self, task_status: TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Keeps the child alive until cancelled.
+        """Run the child and restart it when it dies, until cancelled.
 
         Raises:
-            SapoError: it cannot start, or dies again and again.
+            SapoError: it cannot start, or dies ``MAX_DEATHS`` times without a step.
         """
         settings = self._settings
         while True:
             await self._run_once(settings, task_status)
             task_status = trio.TASK_STATUS_IGNORED
-            settings = replace(settings, fresh=False)  # a restart must not throw the work away
+            settings = replace(settings, fresh=False)  # a restart must resume the checkpoints
             self.restarts += 1
             self._deaths += 1
+            _LOG.warning("the learner died, %d times without a step: %s", self._deaths, self._last_log_line())
             if self._deaths >= MAX_DEATHS:
                 raise SapoError(
                     f"the learner died {MAX_DEATHS} times without a step: {self._last_log_line()}",
@@ -107,10 +122,10 @@ class Learner:
     async def generate(
         self, prompts: Sequence[str], *, completions_per_prompt: int
     ) -> tuple[Generation, ...]:
-        """A sampled group for every prompt.
+        """Return a sampled group for every prompt.
 
         Raises:
-            LearnerCrashed: the child died meanwhile.
+            LearnerCrashed: the child died during the call.
         """
         handles = [next(self._handles) for _ in prompts]
         arguments = {
@@ -123,10 +138,10 @@ class Learner:
         return tuple(Generation(handle, tuple(group)) for handle, group in pairs)
 
     async def train(self, batch: SampledBatch, handles: Mapping[ContentId, int]) -> StepReport:
-        """One step on a batch; groups with a handle train the sampled tokens, the others their text.
+        """Train one step; groups with a handle train the sampled tokens, the others their tokenized text.
 
         Raises:
-            LearnerCrashed: the child died meanwhile.
+            LearnerCrashed: the child died during the call.
         """
         groups = [group_message(group, handles.get(group.rollout.content_id)) for group in batch.groups]
         reply = await self._ask("train", {"groups": groups})
@@ -137,32 +152,32 @@ class Learner:
     async def evaluate(
         self, prompts: Sequence[str], *, temperature: float = 0.0, seed: int = 0
     ) -> tuple[bytes, ...]:
-        """One completion of every prompt, the likeliest at temperature 0.
+        """Return one completion per prompt, greedy at temperature 0.
 
         Raises:
-            LearnerCrashed: the child died meanwhile.
+            LearnerCrashed: the child died during the call.
         """
         arguments = {"prompts": list(prompts), "temperature": temperature, "seed": seed}
         return tuple((await self._ask("evaluate", arguments))["completions"])
 
     async def checkpoint(self) -> int:
-        """Writes a checkpoint now; returns its step."""
+        """Write a checkpoint now; return its step."""
         return int((await self._ask("checkpoint", {}))["step"])
 
     async def keep_good(self) -> None:
-        """Keeps the policy as it is now, to go back to."""
+        """Keep the present policy, to which ``roll_back`` returns."""
         await self._ask("keep_good", {})
 
     async def roll_back(self) -> None:
-        """Puts back the policy that was last kept as good; the count of steps goes on."""
+        """Return to the policy that was last kept as good; the step count goes on."""
         await self._ask("roll_back", {})
 
     async def export(self, folder: Path) -> int:
-        """Writes the model and its tokenizer as transformers load them; returns the step."""
+        """Write model and tokenizer so that transformers loads them; return the step."""
         return int((await self._ask("export", {"folder": str(folder.resolve())}))["step"])
 
     async def _run_once(self, settings: LearnerSettings, task_status: TaskStatus[None]) -> None:
-        """One child, from start to death."""
+        """Run one child from start to death."""
         refused: SapoError | None = None
         ended = trio.Event()
         async with self._child() as process:
@@ -172,11 +187,12 @@ class Learner:
                 try:
                     self._about = About(**await self._exchange("start", settings.to_message()))
                 except SapoError as error:
-                    refused = error  # raised outside, for a nursery would wrap it in a group
+                    refused = error  # raised below, because a nursery would wrap it in an exception group
                     nursery.cancel_scope.cancel()
                 except LearnerCrashed:
-                    pass  # the reader has seen the end of the pipe
+                    pass  # the reader sets `ended` at the end of the pipe
                 else:
+                    _LOG.info("the learner is ready: %s", self._about)
                     self._ready.set()
                     task_status.started()
                 await ended.wait()
@@ -185,7 +201,7 @@ class Learner:
 
     @asynccontextmanager
     async def _child(self) -> AsyncIterator[trio.Process]:
-        """A started child; leaving ends its input, which ends it."""
+        """Start a child; closing its input at the end of the context ends it."""
         self._settings.directory.mkdir(parents=True, exist_ok=True)
         fresh_log = self._log_path.exists() and self._log_path.stat().st_size > LOG_BYTES
         with self._log_path.open("wb" if fresh_log else "ab") as log:
@@ -194,8 +210,9 @@ class Learner:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                start_new_session=True,  # the terminal's Ctrl-C is the node's
+                start_new_session=True,  # so that the terminal's Ctrl-C reaches the node only
             )
+        _LOG.info("the learner runs as process %d and logs to %s", process.pid, self._log_path)
         try:
             yield process
         finally:
@@ -204,7 +221,7 @@ class Learner:
                 await _end(process)
 
     async def _read_replies(self, process: trio.Process, ended: trio.Event) -> None:
-        """Gives replies to the calls that wait for them; at the pipe's end no call will be answered."""
+        """Deliver replies to waiting calls; at the end of the pipe, wake the waiting call without a reply."""
         buffer = bytearray()
         async for chunk in _output(process):
             buffer += chunk
@@ -217,20 +234,29 @@ class Learner:
         ended.set()
 
     def _deliver(self, message: Message) -> None:
+        """Give a reply to its call, unless the call was cancelled."""
         if self._call is not None and self._call[0] == message["id"]:
             self._call[1].reply = message
             self._call[1].done.set()
 
     async def _ask(self, name: str, arguments: Message) -> Message:
-        """One call, once the child is ready; calls take turns."""
+        """Make one call once the child is ready; calls take turns."""
         async with self._turn:
             await self._ready.wait()
             result = await self._exchange(name, arguments)
-            if name == "train":  # sampling again and again before the same fatal step is no progress
+            if (
+                name == "train"
+            ):  # only a step is progress: sampling may succeed before the same fatal step every time
                 self._deaths = 0
             return result
 
     async def _exchange(self, name: str, arguments: Message) -> Message:
+        """Send one request and wait for its reply.
+
+        Raises:
+            LearnerCrashed: the child died before it replied.
+            SapoError: the child refused the request.
+        """
         process = self._process
         if process is None or process.stdin is None:
             raise LearnerCrashed(f"the learner died before {name}")
@@ -238,7 +264,7 @@ class Learner:
         call = _Call(trio.Event())
         self._call = (number, call)
         try:
-            # shielded: half a frame would garble the pipe, and the child always reads
+            # shielded, because half a frame would corrupt the stream; the child always reads, so this ends
             with trio.CancelScope(shield=True):
                 await process.stdin.send_all(pack({"id": number, "call": name, "arguments": arguments}))
             await call.done.wait()
@@ -263,7 +289,12 @@ class Learner:
 
 
 def group_message(group: SampledGroup, handle: int | None) -> Message:
-    """A batch's group in plain values, without what the learner need not know."""
+    """Return the fields of a group that the learner needs, as plain values.
+
+    Args:
+        group: of a batch.
+        handle: of the sampled tokens inside the learner; None for external groups.
+    """
     rollout = group.rollout
     return {
         "prompt": rollout.prompt,
@@ -276,14 +307,14 @@ def group_message(group: SampledGroup, handle: int | None) -> Message:
 
 
 def _output(process: trio.Process) -> trio.abc.ReceiveStream:
-    """The child's standard output."""
+    """Return the child's standard output."""
     if process.stdout is None:
         raise RuntimeError("the child is always started with a pipe")
     return process.stdout
 
 
 def _frames(buffer: bytearray) -> list[Message]:
-    """Takes the whole frames off the front of a buffer."""
+    """Remove all complete frames from the front of a buffer and return their messages."""
     messages: list[Message] = []
     while len(buffer) >= HEADER.size:
         (length,) = HEADER.unpack_from(buffer)
@@ -296,7 +327,7 @@ def _frames(buffer: bytearray) -> list[Message]:
 
 
 async def _end(process: trio.Process) -> None:
-    """Ends a child by ending its input, or by force."""
+    """End a child by closing its input; kill it after ``EXIT_SECONDS``."""
     if process.stdin is not None:
         await process.stdin.aclose()
     with trio.move_on_after(EXIT_SECONDS):

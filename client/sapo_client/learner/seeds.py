@@ -1,4 +1,4 @@
-"""Seeds of samplers, by name."""
+"""Seeds of random streams, derived from their names."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from hashlib import sha256
 
 
 def sampling_seed(name: str) -> int:
-    """A seed of 63 bits that no other name has, but for chance."""
+    """Return a 63-bit seed: the head of the name's SHA-256."""
     return int.from_bytes(sha256(name.encode()).digest()[:8], "big") >> 1

@@ -1,4 +1,4 @@
-"""The learner inside its process: answers calls with messages, holds what was sampled until it is trained."""
+"""Learner inside its process: answers named calls and keeps sampled tokens until they are trained."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 import torch
 
 from sapo_client.errors import ExitCode, SapoError
-from sapo_client.learner.adapters import base_of, with_adapters
+from sapo_client.learner.adapters import base_model
 from sapo_client.learner.batch import TrainingGroup
 from sapo_client.learner.checkpoint import CheckpointStore, LearnerCounters
 from sapo_client.learner.generate import Completion, Generator, generator_for
@@ -22,29 +22,39 @@ from sapo_client.learner.trainer import Trainer
 from sapo_client.learner.wire import Message
 
 MAX_HELD_GROUPS: Final = 256
-"""Sampled groups kept for training; a round has four, so the oldest are long forgotten by the node."""
+"""Sampled groups kept for training; a round has about four, so the node no longer refers to the oldest."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _HeldGroup:
+    """Token ids of a group that was sampled and not trained yet."""
+
     prompt: tuple[int, ...]
     completions: tuple[Completion, ...]
 
 
 class Service:
-    """A policy, its trainer and its checkpoints behind named calls."""
+    """Policy with its trainer and checkpoints behind named calls.
+
+    Args:
+        settings: of the learner.
+
+    Raises:
+        SapoError: the model cannot be loaded, does not fit into memory, or the checkpoints are another
+        model's.
+    """
 
     def __init__(self, settings: LearnerSettings) -> None:
         torch.set_num_threads(settings.threads)
         torch.manual_seed(settings.seed)
         self._settings = settings
         policy = load_policy(settings.model, settings.device)
-        self._policy = with_adapters(policy, settings.lora_rank) if settings.lora_rank else policy
+        self._policy = policy.with_adapters(settings.lora_rank) if settings.lora_rank else policy
         self._generator = self._open_generator()
         self._trainer = Trainer(self._policy, settings)
         self._store = CheckpointStore(settings.directory / "checkpoints", settings.model)
         self._good = CheckpointStore(settings.directory / "good", settings.model)
-        self._held: OrderedDict[int, _Held] = OrderedDict()
+        self._held: OrderedDict[int, _HeldGroup] = OrderedDict()
         self._samples = 0
         self._last_save = time.monotonic()
         self._save_seconds = 0.0
@@ -60,20 +70,29 @@ class Service:
         }
 
     def call(self, name: str, arguments: dict[str, Any]) -> Message:
-        """The result of one call."""
+        """Return the result of a call by its name."""
         return self._calls[name](**arguments)
 
     def about(self) -> Message:
-        """What the node wants to know of a learner that has just started."""
+        """Return step, size, architecture and device, the reply to the start of a learner."""
         return {
             "step": self._trainer.steps,
             "parameters": sum(parameter.numel() for parameter in self._trainer.parameters),
-            "architecture": type(base_of(self._policy.model)).__name__,
+            "architecture": type(base_model(self._policy.model)).__name__,
             "device": str(self._policy.device),
         }
 
     def generate(self, prompts: list[str], completions_per_prompt: int, handles: list[int]) -> Message:
-        """Samples a group per prompt and holds its tokens under the prompt's handle."""
+        """Sample a group per prompt and keep its tokens under the prompt's handle.
+
+        Args:
+            prompts: texts.
+            completions_per_prompt: size of each group.
+            handles: numbers chosen by the node, one per prompt.
+
+        Returns:
+            ``completions``, UTF-8 texts by prompt, and ``tokens``, the number of sampled tokens.
+        """
         encoded = [self._encode_prompt(prompt) for prompt in prompts]
         groups = self._generator.sample(
             encoded,
@@ -83,7 +102,7 @@ class Service:
             seed=self._sample_seed(),
         )
         for handle, prompt, group in zip(handles, encoded, groups, strict=True):
-            self._held[handle] = _Held(prompt, tuple(group))
+            self._held[handle] = _HeldGroup(prompt, tuple(group))
         while len(self._held) > MAX_HELD_GROUPS:
             self._held.popitem(last=False)
         return {
@@ -92,7 +111,7 @@ class Service:
         }
 
     def evaluate(self, prompts: list[str], temperature: float = 0.0, seed: int = 0) -> Message:
-        """One completion of every prompt, the likeliest at 0; leaves no trace in the random streams."""
+        """Return one completion per prompt, greedy at temperature 0; the sampler's stream is untouched."""
         groups = self._generator.sample(
             [self._encode_prompt(prompt) for prompt in prompts],
             completions_per_prompt=1,
@@ -103,7 +122,7 @@ class Service:
         return {"completions": [_text_bytes(group[0]) for group in groups]}
 
     def train(self, groups: list[dict[str, Any]]) -> Message:
-        """One step on groups of prompt, completions, rewards, family, external, handle (or None)."""
+        """Train one step on groups as ``process.group_message`` makes them; return the step's report."""
         batch = [self._training_group(**group) for group in groups]
         own = [group for group in batch if not group.external]
         report = self._trainer.step(batch, reencoded=sum(group.behaviour is None for group in own))
@@ -113,7 +132,7 @@ class Service:
         return asdict(report)
 
     def checkpoint(self) -> Message:
-        """Writes a checkpoint now."""
+        """Write a checkpoint now; return its step."""
         started = time.monotonic()
         self._store.save(self._trainer, LearnerCounters(self._samples))
         self._last_save = time.monotonic()
@@ -121,12 +140,16 @@ class Service:
         return {"step": self._trainer.steps}
 
     def keep_good(self) -> Message:
-        """Keeps the policy as it is now, to go back to."""
+        """Keep the present policy, to which ``roll_back`` returns; return its step."""
         self._good.save(self._trainer, LearnerCounters(self._samples), kept=1)
         return {"step": self._trainer.steps}
 
     def roll_back(self) -> Message:
-        """The policy that was last kept as good; steps and random streams go on, nothing is trained twice."""
+        """Return to the policy that was last kept as good; the step count and the sampler's stream go on.
+
+        Raises:
+            SapoError: there is no good checkpoint.
+        """
         steps = self._trainer.steps
         if self._good.restore(self._trainer) is None:
             raise SapoError(
@@ -135,13 +158,12 @@ class Service:
                 exit_code=ExitCode.DATA,
             )
         self._trainer.steps = steps
-        self._store.save(
-            self._trainer, LearnerCounters(self._samples), kept=1
-        )  # no restart may find the poisoned one
+        # only this checkpoint is kept, so that no restart resumes the poisoned policy
+        self._store.save(self._trainer, LearnerCounters(self._samples), kept=1)
         return {"step": steps}
 
     def export(self, folder: str) -> Message:
-        """Writes model and tokenizer as transformers load them."""
+        """Write model and tokenizer so that transformers loads them; return the step."""
         from pathlib import Path
 
         self._policy.save(Path(folder))
@@ -156,15 +178,27 @@ class Service:
         handle: int | None,
         family: int | None = None,
     ) -> TrainingGroup:
+        """Return a group with the sampled tokens if they are held, else with its text tokenized again."""
         held = None if handle is None else self._held.get(handle)
         if held is not None and [_text_bytes(item) for item in held.completions] == completions:
-            tokens = tuple(item.tokens for item in held.completions)
-            behaviour = tuple(item.logprobs for item in held.completions)
-            return TrainingGroup(held.prompt, tokens, tuple(rewards), external, behaviour, family)
+            return TrainingGroup(
+                prompt=held.prompt,
+                completions=tuple(item.tokens for item in held.completions),
+                rewards=tuple(rewards),
+                external=external,
+                behaviour=tuple(item.logprobs for item in held.completions),
+                family=family,
+            )
         texts = [completion.decode("utf-8", errors="replace") for completion in completions]
         limit = self._settings.max_new_tokens
-        tokens = tuple(self._policy.encode_completion(text, limit) for text in texts)
-        return TrainingGroup(self._encode_prompt(prompt), tokens, tuple(rewards), external, None, family)
+        return TrainingGroup(
+            prompt=self._encode_prompt(prompt),
+            completions=tuple(self._policy.encode_completion(text, limit) for text in texts),
+            rewards=tuple(rewards),
+            external=external,
+            behaviour=None,
+            family=family,
+        )
 
     def _open_generator(self) -> Generator:
         if not self._settings.vllm:
@@ -179,7 +213,7 @@ class Service:
         return tokens
 
     def _sample_seed(self) -> int:
-        """The next seed of the sampler's stream, a function of root seed and count."""
+        """Return the next seed of the sampler, a function of the root seed and the number of calls."""
         seed = sampling_seed(f"{self._settings.seed}/sample/{self._samples}")
         self._samples += 1
         return seed
@@ -193,7 +227,7 @@ class Service:
             self._samples = counters.samples
 
     def _save_if_due(self) -> None:
-        """A checkpoint as often as its cost allows: every step for a small model, rarely for a large one."""
+        """Write a checkpoint if its cost allows: after every step of a small model, rarely of a large one."""
         since = time.monotonic() - self._last_save
         if since * self._settings.checkpoint_share > self._save_seconds:
             self.checkpoint()

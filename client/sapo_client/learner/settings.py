@@ -1,4 +1,4 @@
-"""What a learner is started with."""
+"""Settings of a learner."""
 
 from __future__ import annotations
 
@@ -11,31 +11,32 @@ DeviceChoice = Literal["auto", "cpu", "cuda"]
 
 @dataclass(frozen=True, slots=True)
 class LearnerSettings:
-    """One learner's model, numbers and place on disk.
+    """Model, hyperparameters and directory of one learner.
 
     Attributes:
         model: ``bundled`` or ``bundled-chatty``, a local folder, or a Hugging Face hub name.
-        directory: checkpoints and the child's log go here.
+        directory: for checkpoints and the log of the learner's process.
         seed: root of every random stream.
         learning_rate: AdamW's; None chooses by the model's size (``trainer.default_learning_rate``).
         temperature: of sampling, and of the policy that is trained.
         max_new_tokens: longest completion, end token included.
-        threads: torch threads; on a shared CPU more than one is slower, for OpenMP spins.
-        device: ``auto`` takes CUDA where there is one.
-        fresh: start from ``model`` although checkpoints exist (they are kept aside).
-        bfloat16: matrix products of training in bfloat16; None: on CUDA.
-        lora_rank: of low-rank adapters, which are trained instead of the model; 0 for none.
-        gradient_checkpointing: keep each layer's input only and compute the rest again: slower, much smaller.
-        memory_bytes: for training beside the model; None: what is free at the start.
-        micro_batch_tokens: most tokens, padding included, in one forward and backward pass; None: what is
-            fast on the device (``watchdog.FAST_TOKENS``). Fewer where memory is short.
+        threads: torch threads; on a shared CPU more than one is slower, because OpenMP threads spin.
+        device: ``auto`` takes CUDA if there is a device.
+        fresh: start from ``model`` although checkpoints exist; they are moved aside.
+        bfloat16: whether training computes matrix products in bfloat16; None: on CUDA only.
+        lora_rank: rank of low-rank adapters, which are trained instead of the model; 0 for none.
+        gradient_checkpointing: save each layer's input only and recompute its activations: slower, much less
+            memory.
+        memory_bytes: for training beside the model; None: all that is free at the start.
+        micro_batch_tokens: most tokens, padding included, in one forward and backward pass; None:
+            ``watchdog.FAST_TOKENS``. Fewer if memory is short.
         length_normalised: mean over each completion's tokens first (GRPO) instead of over all (DAPO).
-        passes: how often each batch is gone through.
-        mini_batches: optimizer steps per pass.
-        kl_weight: of the divergence from the starting model in the loss.
-        own_baseline: measure other nodes' groups against this node's success in their family.
-        vllm: sample with vLLM.
-        checkpoint_share: most of the running time to spend on automatic checkpoints; 0 makes none.
+        passes: optimisation epochs per batch (PPO's K).
+        mini_batches: optimizer steps per optimisation epoch.
+        kl_weight: weight in the loss of the KL divergence from the starting model (GRPO's beta).
+        own_baseline: take other nodes' advantages relative to this node's own mean reward in the family.
+        vllm: whether to sample with vLLM.
+        checkpoint_share: greatest share of the running time for automatic checkpoints; 0 makes none.
     """
 
     model: str
@@ -61,12 +62,12 @@ class LearnerSettings:
     checkpoint_share: float = 0.05
 
     def to_message(self) -> dict[str, Any]:
-        """The settings as plain values."""
+        """Return the settings as plain values."""
         return {**asdict(self), "directory": str(self.directory)}
 
     @classmethod
     def from_message(cls, message: dict[str, Any]) -> LearnerSettings:
-        """The settings that ``to_message`` wrote."""
+        """Return the settings that ``to_message`` wrote."""
         known = {field.name for field in fields(cls)}
         plain = {name: value for name, value in message.items() if name in known}
         return cls(**{**plain, "directory": Path(plain["directory"])})

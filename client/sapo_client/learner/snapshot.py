@@ -1,4 +1,4 @@
-"""A trainer's numbers before a step, to go back to."""
+"""Copy of a trainer's state before a step, to undo the step."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Snapshot:
 
     @classmethod
     def take(cls, parameters: Sequence[Tensor], optimizer: torch.optim.Optimizer) -> Snapshot:
-        """The state as it is now."""
+        """Return a copy of the present state."""
         copies = [parameter.detach().clone() for parameter in parameters]
         return cls(copies, copy.deepcopy(optimizer.state_dict()))
 
     @torch.no_grad()
-    def put_back(self, parameters: Sequence[Tensor], optimizer: torch.optim.Optimizer) -> None:
-        """The state as it was."""
+    def restore(self, parameters: Sequence[Tensor], optimizer: torch.optim.Optimizer) -> None:
+        """Write the copied state back."""
         for parameter, value in zip(parameters, self.parameters, strict=True):
             parameter.copy_(value)
         optimizer.load_state_dict(self.optimizer)

@@ -1,4 +1,4 @@
-"""What a step's groups and rows amount to: the figures of its report."""
+"""Summary of a training step: computes the figures of its report."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sapo_client.learner.report import StepReport
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """One pass over the batch.
+    """Result of one optimisation epoch over the batch.
 
     Attributes:
-        loss: of its mini-batches, the mean.
-        gradient_norm: of the last mini-batch, before clipping.
-        clipped: tokens outside the clip range.
+        loss: mean over the mini-batches.
+        gradient_norm: of the last mini-batch, before gradient clipping.
+        clipped: number of tokens whose ratio is outside the clip range.
     """
 
     loss: float = 0.0
@@ -26,7 +26,7 @@ class Update:
 
     @property
     def is_finite(self) -> bool:
-        """Whether the numbers are numbers."""
+        """Whether loss and gradient norm are finite."""
         return math.isfinite(self.loss) and math.isfinite(self.gradient_norm)
 
 
@@ -41,7 +41,18 @@ def summarise(
     halvings: int,
     seconds: float,
 ) -> StepReport:
-    """The report of a step."""
+    """Return the report of a step.
+
+    Args:
+        groups: of the batch, in its order.
+        rows: the trained completions.
+        update: of the last optimisation epoch.
+        step: number of the step, from 1.
+        rollbacks: steps undone so far.
+        reencoded: own groups whose sampled token ids were lost.
+        halvings: of the micro-batch so far.
+        seconds: wall time of the step.
+    """
     tokens = sum(len(row.completion) for row in rows)
     local = [group for group in groups if not group.external]
     external = [group for group in groups if group.external]
@@ -64,7 +75,7 @@ def summarise(
         tokens=tokens,
         gradient_norm=update.gradient_norm if update.is_finite else 0.0,
         clipped_share=update.clipped / tokens if tokens else 0.0,
-        entropy=_surprise(local),
+        entropy=_mean_surprisal(local),
         rolled_back=not update.is_finite,
         rollbacks=rollbacks,
         halvings=halvings,
@@ -73,17 +84,18 @@ def summarise(
 
 
 def _mean_weight(rows: Sequence[TrainingRow]) -> float:
-    """Mean likelihood weight of trained completions; 1 where there are none."""
+    """Return the mean likelihood weight of trained completions; 1 if there are none."""
     weights = [1.0 if row.weight is None else row.weight for row in rows]
     return sum(weights) / len(weights) if weights else 1.0
 
 
 def _mean_reward(groups: Sequence[TrainingGroup]) -> float:
+    """Return the mean reward of all completions; 0 if there are none."""
     rewards = [reward for group in groups for reward in group.rewards]
     return sum(rewards) / len(rewards) if rewards else 0.0
 
 
-def _surprise(groups: Sequence[TrainingGroup]) -> float:
-    """Mean negative log-probability of sampled tokens, an estimate of the policy's entropy per token."""
+def _mean_surprisal(groups: Sequence[TrainingGroup]) -> float:
+    """Return the mean negative log-probability of sampled tokens, an estimate of the entropy per token."""
     known = [value for group in groups for row in group.behaviour or () for value in row]
     return -sum(known) / len(known) if known else 0.0

@@ -1,4 +1,4 @@
-"""Optimizer steps on a batch of groups, undone if they meet a number that is not finite."""
+"""Training steps on batches of groups; a step with a loss or gradient that is not finite is undone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from sapo_client.learner import grpo
-from sapo_client.learner.adapters import has_adapters, starting_model
+from sapo_client.learner.adapters import adapters_disabled, has_adapters
 from sapo_client.learner.baseline import Baselines
 from sapo_client.learner.batch import (
     TrainingGroup,
@@ -33,11 +33,31 @@ from sapo_client.learner.watchdog import Watchdog
 from sapo_verification.screens.likelihood import Yardstick
 
 MAX_GRADIENT_NORM: Final = 1.0
+"""The header of ``grpo.py`` lists it among the deviations."""
+
 SMALL_PARAMETERS: Final = 20_000_000
+"""Fewer trained parameters than this get the learning rate of small policies."""
 
 
 class Trainer:
-    """A policy under training: its optimizer, its step count, what its own text is like and earns."""
+    """Policy under training with its optimizer and statistics.
+
+    Args:
+        policy: what is trained, in place.
+        settings: of the learner.
+
+    Attributes:
+        policy: as given.
+        parameters: the trained parameters.
+        optimizer: AdamW over them.
+        yardstick: how likely this policy finds its own samples; weighs other nodes' text.
+        baselines: mean own reward per family.
+        steps: number of steps so far, undone ones included.
+        rollbacks: number of undone steps.
+
+    Raises:
+        SapoError: training does not fit into memory.
+    """
 
     def __init__(self, policy: Policy, settings: LearnerSettings) -> None:
         self.policy = policy
@@ -58,15 +78,23 @@ class Trainer:
         )
 
     def step(self, groups: Sequence[TrainingGroup], *, reencoded: int = 0) -> StepReport:
-        """Trains on the groups that have an advantage and reports on all of them."""
+        """Train on the groups that have an advantage and return a report on all groups.
+
+        Args:
+            groups: of the batch, own and external.
+            reencoded: own groups whose sampled token ids were lost, for the report.
+
+        Raises:
+            SapoError: a single row does not fit into memory.
+        """
         started = time.perf_counter()
-        self._measure_own(groups)
+        self._update_statistics(groups)
         rows = training_rows(
             groups,
             all_groups=self._settings.kl_weight > 0,
             baselines=self.baselines if self._settings.own_baseline else None,
         )
-        update = self._run(rows, groups) if rows else Update()
+        update = self._update(rows, groups) if rows else Update()
         self.steps += 1
         self.rollbacks += not update.is_finite
         return summarise(
@@ -80,29 +108,30 @@ class Trainer:
             seconds=time.perf_counter() - started,
         )
 
-    def _run(self, rows: list[TrainingRow], groups: Sequence[TrainingGroup]) -> Update:
-        """All passes over the batch, or none of them."""
+    def _update(self, rows: list[TrainingRow], groups: Sequence[TrainingGroup]) -> Update:
+        """Run all optimisation epochs over the batch; undo all of them if one is not finite."""
         parts = mini_batches(rows, self._settings.mini_batches)
-        several = self._settings.passes * len(parts) > 1  # with one, nothing is applied before it is finite
+        # a single update is applied only if it is finite, so it never has to be undone
+        several = self._settings.passes * len(parts) > 1
         before = Snapshot.take(self.parameters, self.optimizer) if several else None
         if len(parts) > 1:
-            self._fill_old(rows)
+            self._fill_old_logprobs(rows)  # ratios are relative to the policy before the first update
         size = _denominator(groups, self._settings) / len(parts)
         update = Update()
         for _ in range(self._settings.passes):
-            update = self._pass(parts, size)
+            update = self._epoch(parts, size)
             if not update.is_finite:
                 if before is not None:
-                    before.put_back(self.parameters, self.optimizer)
+                    before.restore(self.parameters, self.optimizer)
                 break
         self.optimizer.zero_grad()
         return update
 
-    def _pass(self, parts: list[list[TrainingRow]], size: float) -> Update:
-        """An update per mini-batch, up to the first that is not finite, which is not applied."""
+    def _epoch(self, parts: list[list[TrainingRow]], size: float) -> Update:
+        """Update once per mini-batch; stop before the first update that is not finite."""
         total = Update()
         for part in parts:
-            update = self._gradients(part, size)
+            update = self._compute_gradients(part, size)
             loss = total.loss + update.loss / len(parts)
             total = Update(loss, update.gradient_norm, total.clipped + update.clipped)
             if not total.is_finite:
@@ -110,8 +139,8 @@ class Trainer:
             self.optimizer.step()
         return total
 
-    def _gradients(self, rows: list[TrainingRow], size: float) -> Update:
-        """Gradients of a mini-batch, in smaller micro-batches as often as memory runs out."""
+    def _compute_gradients(self, rows: list[TrainingRow], size: float) -> Update:
+        """Compute a mini-batch's gradients; if memory runs out, start over with smaller micro-batches."""
         while True:
             try:
                 with self._watchdog.training():
@@ -119,11 +148,11 @@ class Trainer:
             except RuntimeError as error:
                 if not is_out_of_memory(error):
                     raise
-            # behind the handler, for until its end the error holds the failed pass's tensors
+            # after the handler, because until its end the error keeps the failed attempt's tensors alive
             self._watchdog.halve(rows)
 
     def _accumulate(self, rows: list[TrainingRow], size: float) -> Update:
-        """Gradients of a mini-batch, micro-batch by micro-batch."""
+        """Add up the gradients of a mini-batch over its micro-batches, then clip their norm."""
         self.optimizer.zero_grad()
         loss, clipped = 0.0, 0
         for part in self._micro_batches(rows):
@@ -135,23 +164,24 @@ class Trainer:
     def _micro_batches(self, rows: list[TrainingRow]) -> Iterator[list[TrainingRow]]:
         if not rows:
             return iter(())
-        with self._precision():
-            own_forward = is_fast(self.policy.model)
+        with self._autocast():
+            fast = is_fast(self.policy.model)
         tokens = self._watchdog.tokens(rows)
-        padding = self._watchdog.most_padding(own_forward=own_forward)
-        return micro_batches(rows, tokens, padding, shared_prompts=own_forward)
+        padding = self._watchdog.max_padding(fast=fast)
+        return micro_batches(rows, tokens, padding, shared_prompts=fast)
 
     def _backward(self, part: list[TrainingRow], size: float) -> tuple[float, int]:
+        """Run one micro-batch forwards and backwards; return its loss and its number of clipped tokens."""
         logprobs = self._logprobs(self.policy.model, part)
         old, mask = _old_logprobs(part, logprobs.detach())
         losses = self._losses(part, logprobs, old)
         mean = grpo.mean_over_completions if self._settings.length_normalised else grpo.mean_over_tokens
         loss = mean(losses, mask, size)
         loss.backward()  # type: ignore[no-untyped-call]
-        return float(loss.detach()), grpo.clipped_tokens(logprobs.detach(), old, mask)
+        return float(loss.detach()), grpo.count_clipped_tokens(logprobs.detach(), old, mask)
 
     def _losses(self, part: list[TrainingRow], logprobs: Tensor, old: Tensor) -> Tensor:
-        """Weighted loss of every token, (B, T)."""
+        """Return the weighted loss of every token, (B, T)."""
         device = self.policy.device
         advantages = torch.tensor([row.advantage for row in part], device=device)
         external = torch.tensor([row.external for row in part], device=device)
@@ -159,23 +189,24 @@ class Trainer:
         if self._reference is not None:
             with torch.no_grad(), self._reference() as model:
                 reference = self._logprobs(model, part)
-            losses = losses + self._settings.kl_weight * grpo.reference_divergence(logprobs, reference)
+            losses = losses + self._settings.kl_weight * grpo.kl_divergence(logprobs, reference)
         return losses * self._weights(part)[:, None]
 
     def _logprobs(self, model: Any, part: Sequence[TrainingRow]) -> Tensor:
+        """Return log-probabilities of the rows' completions under a model, (B, T)."""
         pairs = [(row.prompt, row.completion) for row in part]
-        with self._precision():
+        with self._autocast():
             return completion_logprobs(model, pairs, self.policy.pad, self._settings.temperature)
 
     @torch.no_grad()
-    def _fill_old(self, rows: list[TrainingRow]) -> None:
-        """Old log-probabilities of text tokenized here, from before the first of several updates."""
+    def _fill_old_logprobs(self, rows: list[TrainingRow]) -> None:
+        """Fill in the old log-probabilities of text tokenized here, before the first of several updates."""
         unknown = [row for row in rows if row.old is None]
         for part in self._micro_batches(unknown):
             _old_logprobs(part, self._logprobs(self.policy.model, part))
 
-    def _measure_own(self, groups: Sequence[TrainingGroup]) -> None:
-        """Lets the own samples of a batch extend yardstick and baselines for other nodes' text."""
+    def _update_statistics(self, groups: Sequence[TrainingGroup]) -> None:
+        """Update yardstick and baselines, by which other nodes' text is weighed, with the own samples."""
         for group in groups:
             if group.external:
                 continue
@@ -185,42 +216,49 @@ class Trainer:
                 self.baselines = self.baselines.after(group.family, group.rewards)
 
     def _weights(self, part: list[TrainingRow]) -> Tensor:
-        """The weight of each row, (B,); another node's text is weighed once, by the first pass (stage 12)."""
+        """Return each row's weight, (B,); another node's text is weighed once, in the first forward pass."""
         for row in part:
             if row.weight is None:
                 row.weight = self.yardstick.weight(row.old or ())
         return torch.tensor([row.weight for row in part], device=self.policy.device)
 
-    def _precision(self) -> AbstractContextManager[Any]:
+    def _autocast(self) -> AbstractContextManager[Any]:
+        """Return the context in which products are computed in bfloat16, if the settings say so."""
         device, wanted = self.policy.device.type, self._settings.bfloat16
         return torch.autocast(device, torch.bfloat16, enabled=device == "cuda" if wanted is None else wanted)
 
 
 def default_learning_rate(parameters: Sequence[Tensor]) -> float:
-    """The rate that was measured for policies of this size; the paper's 1e-3 destroys all of them.
+    """Return the learning rate that works for policies of this size; the paper's 1e-3 ruins all of them.
 
-    1e-4 for a million parameters (docs/results.md), 1e-6 for half a billion (what genrl 0.3.0 released).
+    1e-4 for a million parameters (docs/results.md), 1e-6 for half a billion (as in the release of genrl
+    0.3.0).
     """
     return 1e-4 if sum(parameter.numel() for parameter in parameters) < SMALL_PARAMETERS else 1e-6
 
 
 def _reference(model: Any) -> Callable[[], AbstractContextManager[Any]]:
-    """The starting model, at hand for as long as a context lasts: without adapters, or a copy."""
+    """Return a function whose context gives the reference model: without its adapters, or a frozen copy."""
     if has_adapters(model):
-        return lambda: starting_model(model)
+        return lambda: adapters_disabled(model)
     frozen = copy.deepcopy(model).requires_grad_(False)
     return lambda: nullcontext(frozen)
 
 
 def _denominator(groups: Sequence[TrainingGroup], settings: LearnerSettings) -> int:
-    """What the mean is over: the batch's completions or its tokens, groups without advantage included."""
+    """Return the batch's number of completions or of tokens, groups without advantage included."""
     if settings.length_normalised:
         return sum(len(group.completions) for group in groups)
     return sum(group.tokens for group in groups)
 
 
 def _old_logprobs(part: list[TrainingRow], current: Tensor) -> tuple[Tensor, Tensor]:
-    """Old log-probabilities and which places are real, both (B, T); unknown old ones become the current."""
+    """Return old log-probabilities and the mask of real tokens, both (B, T); fill in rows without old ones.
+
+    Args:
+        part: rows of a micro-batch; where ``old`` is None it becomes the current log-probabilities.
+        current: log-probabilities under the policy as it is now, (B, T), detached.
+    """
     old = torch.zeros_like(current)
     mask = torch.zeros_like(current, dtype=torch.bool)
     for index, row in enumerate(part):

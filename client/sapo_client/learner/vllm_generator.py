@@ -1,12 +1,13 @@
-"""Sampling with vLLM, its weights pushed in place before every call.
+"""Sampling with vLLM, whose weights are updated in place before every call.
 
-vLLM is no dependency of the core (``pip install sapo-swarm[vllm]``). It runs inside the learner's process, so
-a push is a copy in memory. Pushing can fail in silence: releases were seen that keep an old head when weights
-are tied. So the head is always among the pushed tensors, and after every push one greedy answer's
-log-probabilities are compared with the policy's own; an engine that answers from other weights is fatal.
+vLLM is an extra (``pip install sapo-swarm[vllm]``). It runs inside the learner's process, so an update of its
+weights is a copy in memory. An update can fail silently: some releases keep an old head when weights are
+tied. So the head is always among the updated tensors, and after every update the log-probabilities of one
+greedy completion are compared with the policy's own; an engine with other weights is an error.
 
-Its log-probabilities are those of the tempered distribution it sampled from. They differ from the trainer's
-by rounding (1e-6 in float32, 1e-2 in bfloat16), and they are the old ones in the ratio, which corrects it.
+Its log-probabilities are those of the tempered distribution from which it sampled. They differ from the
+trainer's by rounding (1e-6 in float32, 1e-2 in bfloat16). As the old log-probabilities in the ratio they
+correct for the difference.
 """
 
 from __future__ import annotations
@@ -21,27 +22,33 @@ import torch
 from torch import Tensor
 
 from sapo_client.errors import ExitCode, SapoError
-from sapo_client.learner.adapters import merged
+from sapo_client.learner.adapters import merge_adapters
 from sapo_client.learner.generate import Completion
 from sapo_client.learner.logprobs import completion_logprobs
 from sapo_client.learner.policy import Policy
 
 PROBE_TOKENS: Final = 8
-MOST_DIFFERENCE: Final = {"float32": 1e-3, "bfloat16": 0.25}
-"""Nats, of one token: rounding stays far below it, other weights far above."""
+MAX_DIFFERENCE: Final = {"float32": 1e-3, "bfloat16": 0.25}
+"""In nats per token: rounding stays far below it, other weights are far above."""
 
 GPU_SHARE: Final = 0.4
-"""Of a GPU's memory for the engine; the trainer needs the rest."""
+"""Share of a GPU's memory for the engine; the trainer needs the rest."""
 
 CPU_CACHE_BYTES: Final = 256 * 2**20
-MOST_WINDOW: Final = 4096
+"""Of the key-value cache on a CPU."""
+
+MAX_WINDOW: Final = 4096
 """Tokens of a prompt with its completion; the engine reserves memory for each."""
 
 HEAD: Final = "lm_head.weight"
 
 
 class VllmGenerator:
-    """One engine for one policy.
+    """Generator with one vLLM engine for one policy.
+
+    Args:
+        policy: its weights are copied before every call.
+        seed: of the engine; each call's samples have a seed of their own.
 
     Raises:
         SapoError: vLLM is not installed.
@@ -61,14 +68,27 @@ class VllmGenerator:
         temperature: float,
         seed: int,
     ) -> list[list[Completion]]:
-        """See ``Generator.sample``."""
-        self._push()
-        outputs = self._run(prompts, completions_per_prompt, max_new_tokens, temperature, seed)
+        """Sample as ``Generator.sample`` says."""
+        self._update_weights()
+        outputs = self._run(
+            prompts,
+            count=completions_per_prompt,
+            max_new_tokens=max_new_tokens,
+            temperature=temperature,
+            seed=seed,
+        )
         return [[self._completion(item) for item in output.outputs] for output in outputs]
 
     def _run(
-        self, prompts: Sequence[Sequence[int]], count: int, length: int, temperature: float, seed: int
+        self,
+        prompts: Sequence[Sequence[int]],
+        *,
+        count: int,
+        max_new_tokens: int,
+        temperature: float,
+        seed: int,
     ) -> list[Any]:
+        """Return vLLM's outputs, one for each prompt with ``count`` samples."""
         from vllm import SamplingParams
 
         requests = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
@@ -76,7 +96,7 @@ class VllmGenerator:
             SamplingParams(
                 n=count,
                 temperature=temperature,
-                max_tokens=length,
+                max_tokens=max_new_tokens,
                 logprobs=0,  # of the sampled token alone
                 seed=(seed + index) % 2**63,
                 stop_token_ids=[self._policy.end],
@@ -89,21 +109,23 @@ class VllmGenerator:
 
     def _completion(self, item: Any) -> Completion:
         tokens = tuple(item.token_ids)
-        values = tuple(at[token].logprob for at, token in zip(item.logprobs, tokens, strict=True))
-        return Completion(tokens, values, self._policy.decode(tokens))
+        logprobs = tuple(
+            by_token[token].logprob for by_token, token in zip(item.logprobs, tokens, strict=True)
+        )
+        return Completion(tokens, logprobs, self._policy.decode(tokens))
 
-    def _push(self) -> None:
-        """The policy's weights as they are now, and proof that they arrived.
+    def _update_weights(self) -> None:
+        """Copy the policy's present weights into the engine and check that it uses them.
 
         Raises:
-            SapoError: the engine answers from others.
+            SapoError: the engine computes with other weights.
         """
         self._engine.collective_rpc(
-            "reload_weights", kwargs={"weights_iterator": _weights(merged(self._policy.model))}
+            "reload_weights", kwargs={"weights_iterator": _weights(merge_adapters(self._policy.model))}
         )
         self._engine.reset_prefix_cache()
         difference = self._probe()
-        if difference > MOST_DIFFERENCE[self._dtype]:
+        if difference > MAX_DIFFERENCE[self._dtype]:
             raise SapoError(
                 f"vLLM did not take the new weights: log-probabilities differ by {difference:.3g}",
                 hint="use learner.backend = transformers, or another release of vLLM",
@@ -112,17 +134,22 @@ class VllmGenerator:
 
     @torch.no_grad()
     def _probe(self) -> float:
-        """The greatest difference between the engine's and the policy's log-probabilities of one answer."""
+        """Return the greatest difference of a log-probability between engine and policy in one completion."""
         prompt = [self._policy.end] * 2
-        [output] = self._run([prompt], 1, PROBE_TOKENS, 0.0, 0)
-        answer = self._completion(output.outputs[0])
-        own = completion_logprobs(self._policy.model, [(prompt, answer.tokens)], self._policy.pad, 1.0)
-        theirs = torch.tensor(answer.logprobs, device=own.device)
-        return float((own[0] - theirs).abs().max())
+        [output] = self._run([prompt], count=1, max_new_tokens=PROBE_TOKENS, temperature=0.0, seed=0)
+        completion = self._completion(output.outputs[0])
+        own = completion_logprobs(self._policy.model, [(prompt, completion.tokens)], self._policy.pad, 1.0)
+        engine = torch.tensor(completion.logprobs, device=own.device)
+        return float((own[0] - engine).abs().max())
 
 
 def _engine(policy: Policy, dtype: str, seed: int) -> Any:
-    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # weights are handed over, not sent
+    """Start an engine with the policy's weights.
+
+    Raises:
+        SapoError: vLLM is not installed.
+    """
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # one process, so that weights are copied in memory
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     try:
@@ -134,25 +161,25 @@ def _engine(policy: Policy, dtype: str, seed: int) -> Any:
             exit_code=ExitCode.CONFIG,
         ) from error
     on_cpu = policy.device.type == "cpu"
-    window = getattr(policy.model.config, "max_position_embeddings", MOST_WINDOW)
+    window = getattr(policy.model.config, "max_position_embeddings", MAX_WINDOW)
     memory = {"kv_cache_memory_bytes": CPU_CACHE_BYTES} if on_cpu else {"gpu_memory_utilization": GPU_SHARE}
-    with tempfile.TemporaryDirectory() as folder:  # read once; later weights are pushed
+    with tempfile.TemporaryDirectory() as folder:  # read once; later weights are copied
         policy.save(Path(folder))
         return LLM(
             model=folder,
             dtype=dtype,
-            max_model_len=min(MOST_WINDOW, window),
+            max_model_len=min(MAX_WINDOW, window),
             enforce_eager=on_cpu,
             seed=seed % 2**31,
             distributed_executor_backend="uni",
             logprobs_mode="processed_logprobs",
-            generation_config="vllm",  # a model's own defaults would change the temperature
+            generation_config="vllm",  # the model's own defaults would change the temperature
             **memory,
         )
 
 
 def _weights(model: Any) -> Iterator[tuple[str, Tensor]]:
-    """Every tensor under its transformers name, a tied head included."""
+    """Yield every tensor with its transformers name, a tied head included."""
     names = set()
     for name, parameter in model.named_parameters():
         names.add(name)

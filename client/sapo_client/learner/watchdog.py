@@ -1,4 +1,4 @@
-"""The watchdog of training memory: micro-batches sized before the start, and halved instead of dying."""
+"""Watchdog of training memory: sizes micro-batches before the start and halves them when memory runs out."""
 
 from __future__ import annotations
 
@@ -9,38 +9,43 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from sapo_client.learner.adapters import base_of
+from sapo_client.learner.adapters import base_model
 from sapo_client.learner.batch import TrainingRow
+from sapo_client.learner.cpu.allocator import return_freed_memory
 from sapo_client.learner.memory import (
     GIB,
     available_bytes,
-    give_back_freed_memory,
     halved,
-    kept_bytes,
     plan_memory,
+    saved_tensor_bytes,
 )
 from sapo_client.learner.policy import Policy
 from sapo_client.learner.settings import LearnerSettings
 
 FAST_TOKENS: Final = 8192
-"""Of a micro-batch; more are no faster."""
+"""Tokens of a micro-batch; more are no faster."""
 
-MOST_PADDING: Final = {"cpu": 256, "cuda": 4096}
-"""Tokens of a micro-batch that only fill up; more cost more than another micro-batch does."""
+MAX_PADDING: Final = {"cpu": 256, "cuda": 4096}
+"""Padding tokens of a micro-batch; more cost more than another micro-batch does."""
 
-MOST_OWN_PADDING: Final = 1024
-"""Likewise in training's own forward pass, where attention alone computes them."""
+MAX_FAST_PADDING: Final = 1024
+"""The same for the fast CPU path, in which only attention computes padding."""
 
 CPU_BUDGET_BYTES: Final = 4 * GIB
-"""Of activations at once, for a CPU's memory is others', too."""
+"""Of activations at once, because other processes use a CPU's memory too."""
 
 
 class Watchdog:
-    """What one policy's training may take, and how much of a batch it may take at once.
+    """Memory plan of one policy's training, and the size of micro-batches under it.
 
     Args:
-        logprobs: differentiable log-probabilities of rows under the policy's model.
-        trained: how many numbers are trained.
+        policy: what is trained.
+        settings: of the learner.
+        logprobs: returns differentiable log-probabilities of rows under the policy's model.
+        trained: number of trained parameters.
+
+    Attributes:
+        halvings: how often memory ran out.
 
     Raises:
         SapoError: training does not fit.
@@ -56,36 +61,36 @@ class Watchdog:
         self._policy = policy
         self._checkpointing = settings.gradient_checkpointing
         self._logprobs = logprobs
-        self._most_tokens = settings.micro_batch_tokens or FAST_TOKENS
+        self._max_tokens = settings.micro_batch_tokens or FAST_TOKENS
         self.halvings = 0
         if self._checkpointing:
             policy.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         available = settings.memory_bytes
         self._plan = plan_memory(
-            self._kept_bytes,
+            self._saved_bytes,
             trained=trained,
             available=available_bytes(policy.device) if available is None else available,
-            copies=settings.passes * settings.mini_batches > 1,
+            snapshot=settings.passes * settings.mini_batches > 1,
         )
 
     def tokens(self, rows: Sequence[TrainingRow]) -> int:
-        """Most tokens of a micro-batch of these rows, the widest last."""
+        """Return the most tokens of a micro-batch of these rows, of which the last is the longest."""
         budget = self._plan.budget_bytes
         if self._policy.device.type == "cpu":
             budget = min(budget, CPU_BUDGET_BYTES)
         fitting = self._plan.row.tokens_within(budget, rows[-1].width)
-        return min(self._most_tokens, fitting)
+        return min(self._max_tokens, fitting)
 
-    def most_padding(self, *, own_forward: bool) -> int:
-        """Tokens of a micro-batch that may only fill up."""
-        return MOST_OWN_PADDING if own_forward else MOST_PADDING[self._policy.device.type]
+    def max_padding(self, *, fast: bool) -> int:
+        """Return the most padding tokens of a micro-batch, with the fast CPU path or without it."""
+        return MAX_FAST_PADDING if fast else MAX_PADDING[self._policy.device.type]
 
     @contextmanager
     def training(self) -> Iterator[None]:
-        """The model as it is trained; where asked for, its layers compute their activations a second time.
+        """Put the model into training mode if gradient checkpointing is on, and back at the end.
 
-        transformers does so in training mode alone, which without dropout is the same function; it turns the
-        key-value cache off then, so sampling must not happen in it.
+        transformers recomputes activations in training mode only, which without dropout is the same function.
+        It turns the key-value cache off then, so sampling must not happen within this context.
         """
         self._policy.model.train(self._checkpointing)
         try:
@@ -94,31 +99,34 @@ class Watchdog:
             self._policy.model.eval()
 
     def halve(self, rows: Sequence[TrainingRow]) -> None:
-        """Smaller micro-batches from here.
+        """Halve micro-batches from now on.
 
         Raises:
             SapoError: they are single rows already.
         """
-        self._most_tokens = halved(self.tokens(rows), rows[-1].width)
+        self._max_tokens = halved(self.tokens(rows), rows[-1].width)
         self.halvings += 1
         if self._policy.device.type == "cuda":
             torch.cuda.empty_cache()
         else:
-            give_back_freed_memory()
+            return_freed_memory()
 
-    def _kept_bytes(self, width: int) -> float:
-        """Bytes for one row; with checkpointing what layers hand on, and one layer at a time in full."""
+    def _saved_bytes(self, width: int) -> float:
+        """Return the bytes that autograd saves for one row of ``width`` tokens.
+
+        With gradient checkpointing: what it saves then, all layers' inputs and one layer in full.
+        """
         end = self._policy.end
         row = TrainingRow((end,) * (width // 2), (end,) * (width - width // 2), 0.0, None)
         parameters = list(self._policy.model.parameters())
 
         def measured() -> int:
-            return kept_bytes(lambda: self._logprobs([row]), parameters)
+            return saved_tensor_bytes(lambda: self._logprobs([row]), parameters)
 
         if not self._checkpointing:
             return measured()
-        config = base_of(self._policy.model).config
-        handed_on = float(config.num_hidden_layers * config.hidden_size * width * 4)
-        in_full = measured() / config.num_hidden_layers
+        config = base_model(self._policy.model).config
+        layer_inputs = float(config.num_hidden_layers * config.hidden_size * width * 4)
+        one_layer = measured() / config.num_hidden_layers
         with self.training():
-            return float(measured() + in_full + handed_on)
+            return float(measured() + one_layer + layer_inputs)

@@ -1,6 +1,7 @@
-"""The pipe between node and learner: frames of four length bytes, big-endian, and one CBOR map.
+"""Messages between node and learner: frames of four length bytes, big-endian, and one CBOR map.
 
-Both ends are processes of one user on one machine, so floats are welcome and schemas are the two ends' code.
+Both ends are processes of one user on one machine, so floats are allowed and there is no schema beside the
+code.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ Message = dict[str, Any]
 
 
 def pack(message: Message) -> bytes:
-    """A message as a frame."""
+    """Encode a message as a frame."""
     body = cbor2.dumps(message)
     return HEADER.pack(len(body)) + body
 
 
 def unpack(body: bytes) -> Message:
-    """A frame's body as a message."""
+    """Decode a frame's body."""
     message: Message = cbor2.loads(body)
     return message
 
 
 def read_frame(stream: BinaryIO) -> Message | None:
-    """The next message of a blocking stream; None once it has ended."""
+    """Read the next message of a blocking stream; return None once it has ended."""
     header = stream.read(HEADER.size)
     if len(header) < HEADER.size:
         return None

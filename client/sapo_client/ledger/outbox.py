@@ -20,37 +20,41 @@ from sapo_client.ledger.errors import LedgerError
 from sapo_client.ledger.fees import Fees
 from sapo_client.ledger.transactions import Call, Signed
 from sapo_protocol.identifiers import Account, Digest
+from sapo_verification.store import SQLITE_CHECKPOINT_PAGES, StoreSchema, open_database
 
-_SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS owner (only INTEGER PRIMARY KEY CHECK (only = 1), name TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS entries (
-    id INTEGER PRIMARY KEY,
-    kind TEXT NOT NULL,
-    key TEXT NOT NULL,
-    recipient BLOB,
-    data BLOB NOT NULL,
-    value_wei TEXT NOT NULL,
-    state TEXT NOT NULL DEFAULT 'queued' CHECK (state IN ('queued', 'signed', 'confirmed', 'refused')),
-    note TEXT,
-    settled_seconds INTEGER,
-    UNIQUE (kind, key)
-);
-CREATE INDEX IF NOT EXISTS entries_by_state ON entries (state, id);
-CREATE TABLE IF NOT EXISTS transactions (
-    id INTEGER PRIMARY KEY,
-    entry INTEGER NOT NULL REFERENCES entries,
-    live INTEGER NOT NULL DEFAULT 1,
-    nonce INTEGER NOT NULL,
-    digest BLOB NOT NULL UNIQUE,
-    raw BLOB NOT NULL,
-    gas INTEGER NOT NULL,
-    tip_wei TEXT NOT NULL,
-    most_wei TEXT NOT NULL,
-    block INTEGER NOT NULL
-);
-CREATE INDEX IF NOT EXISTS transactions_by_entry ON transactions (entry);
-CREATE INDEX IF NOT EXISTS transactions_by_nonce ON transactions (nonce);
-"""
+_SCHEMA: Final = StoreSchema(
+    "outbox",
+    """
+    CREATE TABLE IF NOT EXISTS owner (only INTEGER PRIMARY KEY CHECK (only = 1), name TEXT NOT NULL);
+    CREATE TABLE IF NOT EXISTS entries (
+        id INTEGER PRIMARY KEY,
+        kind TEXT NOT NULL,
+        key TEXT NOT NULL,
+        recipient BLOB,
+        data BLOB NOT NULL,
+        value_wei TEXT NOT NULL,
+        state TEXT NOT NULL DEFAULT 'queued' CHECK (state IN ('queued', 'signed', 'confirmed', 'refused')),
+        note TEXT,
+        settled_seconds INTEGER,
+        UNIQUE (kind, key)
+    );
+    CREATE INDEX IF NOT EXISTS entries_by_state ON entries (state, id);
+    CREATE TABLE IF NOT EXISTS transactions (
+        id INTEGER PRIMARY KEY,
+        entry INTEGER NOT NULL REFERENCES entries,
+        live INTEGER NOT NULL DEFAULT 1,
+        nonce INTEGER NOT NULL,
+        digest BLOB NOT NULL UNIQUE,
+        raw BLOB NOT NULL,
+        gas INTEGER NOT NULL,
+        tip_wei TEXT NOT NULL,
+        most_wei TEXT NOT NULL,
+        block INTEGER NOT NULL
+    );
+    CREATE INDEX IF NOT EXISTS transactions_by_entry ON transactions (entry);
+    CREATE INDEX IF NOT EXISTS transactions_by_nonce ON transactions (nonce);
+    """,
+)
 """A transaction stays for ever, so that its nonce is never given to another wish."""
 
 _LIVE: Final = (
@@ -101,11 +105,9 @@ class Outbox:
     def __init__(self, path: Path, *, owner: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
-        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection = open_database(path, _SCHEMA, checkpoint_pages=SQLITE_CHECKPOINT_PAGES)
         # A nonce that a power cut makes us forget would be used twice.
         self._connection.execute("PRAGMA synchronous = FULL")
-        self._connection.executescript(_SCHEMA)
         self._claim(path, owner)
 
     def close(self) -> None:

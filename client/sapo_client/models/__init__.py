@@ -1,1 +1,1 @@
-"""Models that the package carries as data."""
+"""Models in the package, as data files."""

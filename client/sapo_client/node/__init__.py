@@ -1,1 +1,1 @@
-"""The node process: composition of learner, swarm, ledger and observation, on trio."""
+"""The node process: learner, swarm, ledger and observation, run together on trio."""

@@ -1,10 +1,10 @@
-"""What happens to one message between the wire and the node: once, in this order.
+"""Steps that every message passes between the wire and the node, in this order.
 
-1. oversize or on a topic we did not join: dropped (oversize blames the peer that sent it);
-2. known id: dropped; a copy of a message that we rejected blames each peer that hands it on;
-3. judged, once;
-4. ACCEPT: delivered, and the caller forwards it. IGNORE: dropped, nobody is blamed, and the same
-   message may be judged anew a few seconds later. REJECT: dropped, and the forwarder is blamed.
+1. oversize or on a topic we did not join: dropped (oversize blames the forwarder);
+2. known id: dropped; a copy of a message that we rejected blames each peer that forwards it;
+3. validated, once;
+4. ACCEPT: the caller forwards it. IGNORE: dropped without blame, and the same message may be
+   validated again a few seconds later. REJECT: dropped, and the forwarder is blamed.
 
 The id covers the whole message: a copy with one byte changed is another message, so an invalid copy
 cannot shadow the valid one. It covers the topic too: the same bytes on a topic where they are
@@ -15,34 +15,24 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from dataclasses import dataclass
-
-import trio
 
 from sapo_client.swarm.counters import TransportCounters
 from sapo_client.swarm.discipline import Discipline
-from sapo_client.swarm.guard import Contained
+from sapo_client.swarm.guard import ContainExceptions
 from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.peer_score import Severity
 from sapo_client.swarm.seen import SeenIds
-from sapo_client.swarm.transport import BugReport, Inbound, Validator
+from sapo_client.swarm.transport import BugReport, Validator
 from sapo_protocol.errors import ProtocolError, Verdict
 
 
 def message_id(topic: str, data: bytes) -> bytes:
-    """SHA-256 over topic and data: 32 bytes."""
+    """Return the SHA-256 of topic and data, 32 bytes."""
     return hashlib.sha256(topic.encode() + b"\x00" + data).digest()
 
 
-@dataclass(frozen=True, slots=True)
-class _Subscription:
-    judge: Validator
-    sender: trio.MemorySendChannel[Inbound]
-    receiver: trio.MemoryReceiveChannel[Inbound]
-
-
 class Intake:
-    """Judges messages and remembers which ones it saw; knows no network."""
+    """Validates each message once and stores the ids of known ones; does no networking."""
 
     def __init__(
         self, limits: TransportLimits, discipline: Discipline, counters: TransportCounters, on_bug: BugReport
@@ -51,28 +41,26 @@ class Intake:
         self._discipline = discipline
         self._counters = counters
         self._on_bug = on_bug
-        self._subscriptions: dict[str, _Subscription] = {}
-        self._seen = self._memory(limits.seen_seconds)
-        self._rejected = self._memory(limits.seen_seconds)
-        self._ignored = self._memory(limits.ignored_seconds)
+        self._validators: dict[str, Validator] = {}
+        self._seen = self._new_store(limits.seen_seconds)
+        self._rejected = self._new_store(limits.seen_seconds)
+        self._ignored = self._new_store(limits.ignored_seconds)
         self.received_by_peer: Counter[str] = Counter()
         self.rejected_by_peer: Counter[str] = Counter()
 
-    def _memory(self, lifetime_seconds: float) -> SeenIds:
+    def _new_store(self, lifetime_seconds: float) -> SeenIds:
         return SeenIds(max_ids=self._limits.seen_messages, lifetime_seconds=lifetime_seconds)
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """Topics with a judge."""
-        return tuple(self._subscriptions)
+        """Return the topics that have a validator."""
+        return tuple(self._validators)
 
-    def subscribe(self, topic: str, judge: Validator) -> trio.MemoryReceiveChannel[Inbound]:
-        """Channel of accepted messages; one judge per topic."""
-        if topic in self._subscriptions:
-            raise ValueError(f"topic {topic} already has a judge")
-        sender, receiver = trio.open_memory_channel[Inbound](self._limits.delivery_queue)
-        self._subscriptions[topic] = _Subscription(judge, sender, receiver)
-        return receiver
+    def subscribe(self, topic: str, validator: Validator) -> None:
+        """Validate the messages of a topic with `validator`; one validator per topic."""
+        if topic in self._validators:
+            raise ValueError(f"topic {topic} already has a validator")
+        self._validators[topic] = validator
 
     def forget_peer(self, peer_id: str) -> None:
         """Drop the counts of a peer that left: ids are free, memory is not."""
@@ -80,22 +68,22 @@ class Intake:
         self.rejected_by_peer.pop(peer_id, None)
 
     def knows(self, identity: bytes, now_seconds: float) -> bool:
-        """Whether asking others for this message would be pointless now."""
-        memories = (self._seen, self._rejected, self._ignored)
-        return any(memory.has(identity, now_seconds) for memory in memories)
+        """Whether the message is known, so that it need not be requested."""
+        stores = (self._seen, self._rejected, self._ignored)
+        return any(store.has(identity, now_seconds) for store in stores)
 
     def remember_own(self, topic: str, data: bytes, now_seconds: float) -> bool:
-        """Note a message that we publish ourselves; whether it is new."""
+        """Store the id of our own message; return whether it is new."""
         identity = message_id(topic, data)
         if self._seen.has(identity, now_seconds):
             return False
         self._seen.add(identity, now_seconds)
         return True
 
-    def take(self, topic: str, data: bytes, forwarder: str, now_seconds: float) -> bool:
-        """Whether to forward the message: it is new and was accepted."""
-        subscription = self._subscriptions.get(topic)
-        if subscription is None:
+    def process(self, topic: str, data: bytes, forwarder: str, now_seconds: float) -> bool:
+        """Process one message; return whether to forward it: it is new and was accepted."""
+        validator = self._validators.get(topic)
+        if validator is None:
             return False
         self._counters.received += 1
         self.received_by_peer[forwarder] += 1
@@ -106,8 +94,8 @@ class Intake:
         identity = message_id(topic, data)
         if self._is_known(identity, forwarder, now_seconds):
             return False
-        verdict = self._judge(subscription.judge, data, forwarder)
-        return self._apply(verdict, identity, subscription, Inbound(topic, data, forwarder), now_seconds)
+        verdict = self._validate(validator, data, forwarder)
+        return self._apply(verdict, identity, forwarder, now_seconds)
 
     def _is_known(self, identity: bytes, forwarder: str, now_seconds: float) -> bool:
         if self._rejected.has(identity, now_seconds):
@@ -117,11 +105,11 @@ class Intake:
         self._counters.duplicates += 1
         return True
 
-    def _judge(self, judge: Validator, data: bytes, forwarder: str) -> Verdict:
-        verdict = Verdict.IGNORE  # our own bug blames nobody
-        with Contained(self._report_bug):
+    def _validate(self, validator: Validator, data: bytes, forwarder: str) -> Verdict:
+        verdict = Verdict.IGNORE  # a bug of ours blames no peer
+        with ContainExceptions(self._report_bug):
             try:
-                verdict = judge(data, forwarder)
+                verdict = validator(data, forwarder)
             except ProtocolError:
                 verdict = Verdict.REJECT
         return verdict
@@ -130,18 +118,11 @@ class Intake:
         self._counters.bugs += 1
         self._on_bug(error)
 
-    def _apply(
-        self,
-        verdict: Verdict,
-        identity: bytes,
-        subscription: _Subscription,
-        inbound: Inbound,
-        now_seconds: float,
-    ) -> bool:
+    def _apply(self, verdict: Verdict, identity: bytes, forwarder: str, now_seconds: float) -> bool:
         if verdict is Verdict.REJECT:
             self._counters.rejected += 1
             self._rejected.add(identity, now_seconds)
-            self._blame(inbound.forwarder, now_seconds)
+            self._blame(forwarder, now_seconds)
             return False
         if verdict is Verdict.IGNORE:
             self._counters.ignored += 1
@@ -149,14 +130,7 @@ class Intake:
             return False
         self._counters.accepted += 1
         self._seen.add(identity, now_seconds)
-        self._deliver(subscription, inbound)
         return True
-
-    def _deliver(self, subscription: _Subscription, inbound: Inbound) -> None:
-        try:
-            subscription.sender.send_nowait(inbound)
-        except (trio.WouldBlock, trio.BrokenResourceError):  # a node that is behind, or stopping
-            self._counters.dropped_before_delivery += 1
 
     def _blame(self, forwarder: str, now_seconds: float) -> None:
         self.rejected_by_peer[forwarder] += 1

@@ -56,8 +56,9 @@ def test_an_unknown_peer_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_peer_that_does_not_run_is_told(tmp_path: Path) -> None:
+def test_a_peer_that_does_not_run_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An environment that is there, but without the peer in it."""
+    monkeypatch.delenv("PYTHONPATH")  # which would lend it this environment's packages
     interpreter = tmp_path / "trl" / "bin" / "python"
     interpreter.parent.mkdir(parents=True)
     interpreter.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')  # without anything installed

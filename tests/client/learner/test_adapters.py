@@ -1,4 +1,4 @@
-"""Low-rank adapters: what is trained, what is kept, what is exported."""
+"""Low-rank adapters in training, sampling, checkpoints and exports."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 import torch
 from support.policies import make_policy_folder
 
-from sapo_client.learner.adapters import base_of
+from sapo_client.learner.adapters import base_model
 from sapo_client.learner.batch import TrainingGroup
 from sapo_client.learner.generate import PlainGenerator, generator_for
 from sapo_client.learner.service import Service
@@ -41,7 +41,7 @@ def state(service: Service, *, adapters: bool) -> dict[str, torch.Tensor]:
     return {name: value.detach().clone() for name, value in parameters if ("lora_" in name) == adapters}
 
 
-def test_adapters_alone_are_trained(settings):
+def test_only_adapters_are_trained(settings):
     service = Service(settings)
     base, adapters = state(service, adapters=False), state(service, adapters=True)
     assert 0 < sum(map(torch.numel, adapters.values())) < sum(map(torch.numel, base.values()))
@@ -52,8 +52,8 @@ def test_adapters_alone_are_trained(settings):
     assert all(torch.equal(base[name], value) for name, value in state(service, adapters=False).items())
 
 
-def test_samples_are_the_adapted_policys_own(settings):
-    """Their log-probabilities are those that training computes, so ratios start at one."""
+def test_samples_are_those_of_the_adapted_policy(settings):
+    """Their log-probabilities equal those that training computes, so ratios start at one."""
     service = Service(settings)
     for _ in range(3):
         train(service)
@@ -73,7 +73,7 @@ def test_samples_are_the_adapted_policys_own(settings):
     assert report["tokens"] == sum(len(item.tokens) for item in held.completions)
 
 
-def test_a_checkpoint_holds_adapters_alone_and_resumes_bit_by_bit(settings):
+def test_a_checkpoint_holds_only_adapters_and_resumes_exactly(settings):
     whole = Service(settings)
     for _ in range(3):
         train(whole)
@@ -107,20 +107,20 @@ def test_an_export_is_a_plain_model_with_the_adapters_in_its_weights(settings, t
     assert train(service)["gradient_norm"] > 0, "the adapters are still there"
 
 
-def test_the_reference_is_the_model_without_them(settings):
+def test_the_reference_is_the_model_without_adapters(settings):
     service = Service(replace(settings, kl_weight=0.1))
     level = TrainingGroup((30, 31), ((40, 41), (42, 43)), (0.0, 0.0), True, None)
     assert service._trainer.step([level]).loss == pytest.approx(0.0, abs=1e-6), (
-        "at the start nothing diverges"
+        "at the start the divergence is zero"
     )
     for _ in range(3):
         train(service)
     assert service._trainer.step([level]).loss > 1e-4
-    assert "lora" not in type(base_of(service._policy.model)).__name__.lower()
+    assert "lora" not in type(base_model(service._policy.model)).__name__.lower()
 
 
-def test_a_rank_of_zero_is_the_model_itself(tmp_path):
+def test_rank_zero_trains_the_model_itself(tmp_path):
     folder: Path = make_policy_folder(tmp_path / "model")
     service = Service(LearnerSettings(str(folder), tmp_path / "run"))
     assert state(service, adapters=True) == {}
-    assert base_of(service._policy.model) is service._policy.model
+    assert base_model(service._policy.model) is service._policy.model

@@ -1,4 +1,4 @@
-"""Other nodes' groups, measured against this node's own success."""
+"""Advantages of other nodes' groups relative to this node's own mean reward."""
 
 import math
 from dataclasses import replace
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.policies import make_policy_folder
 
-from sapo_client.learner.baseline import LEAST_DEVIATION, LEAST_SAMPLES, Baselines, FamilyBaseline
+from sapo_client.learner.baseline import MIN_DEVIATION, MIN_SAMPLES, Baselines, FamilyBaseline
 from sapo_client.learner.batch import TrainingGroup, training_rows
 from sapo_client.learner.checkpoint import CheckpointStore, LearnerCounters
 from sapo_client.learner.policy import load_policy
@@ -17,11 +17,11 @@ from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.trainer import Trainer
 
 FAMILY = 3
-HALF_RIGHT = Baselines({FAMILY: FamilyBaseline(0.5, LEAST_SAMPLES)})
+HALF_RIGHT = Baselines({FAMILY: FamilyBaseline(0.5, MIN_SAMPLES)})
 
 
 def group(rewards: list[float], *, external: bool = True, family: int | None = FAMILY) -> TrainingGroup:
-    completions = tuple((40 + place, 41) for place in range(len(rewards)))
+    completions = tuple((40 + index, 41) for index in range(len(rewards)))
     return TrainingGroup((30, 31), completions, tuple(rewards), external, None, family)
 
 
@@ -30,7 +30,7 @@ def advantages(groups: list[TrainingGroup], baselines: Baselines | None) -> list
 
 
 def test_gibberish_beside_poison_adds_nothing_to_it():
-    """Planted text that passes as right, with seven completions that make it shine."""
+    """Planted text that is accepted as right, with seven wrong completions that raise its group advantage."""
     poison_and_gibberish, poison_and_one = [1.0, *[0.0] * 7], [1.0, 0.0]
     among_itself = [
         advantages([group(rewards)], None)[0] for rewards in (poison_and_gibberish, poison_and_one)
@@ -40,9 +40,9 @@ def test_gibberish_beside_poison_adds_nothing_to_it():
     assert here == [1.0, 1.0]
 
 
-def test_own_groups_and_families_without_a_baseline_are_measured_against_themselves():
+def test_own_groups_and_families_without_a_baseline_have_group_advantages():
     plain = advantages([group([1.0, 0.0, 0.0])], None)
-    unmeasured = Baselines({FAMILY: FamilyBaseline(0.5, LEAST_SAMPLES - 1)})
+    unmeasured = Baselines({FAMILY: FamilyBaseline(0.5, MIN_SAMPLES - 1)})
     assert advantages([group([1.0, 0.0, 0.0], external=False)], HALF_RIGHT) == plain
     assert advantages([group([1.0, 0.0, 0.0], family=9)], HALF_RIGHT) == plain
     assert advantages([group([1.0, 0.0, 0.0], family=None)], HALF_RIGHT) == plain
@@ -53,10 +53,10 @@ def test_own_groups_and_families_without_a_baseline_are_measured_against_themsel
 def test_advantages_are_bounded_and_do_not_depend_on_the_neighbours(
     mean: float, rewards: list[float]
 ) -> None:
-    baseline = FamilyBaseline(mean, LEAST_SAMPLES)
+    baseline = FamilyBaseline(mean, MIN_SAMPLES)
     values = baseline.advantages(rewards)
     assert values == tuple(baseline.advantages([reward])[0] for reward in rewards)
-    assert all(abs(value) <= 1 / LEAST_DEVIATION + 1e-9 for value in values)
+    assert all(abs(value) <= 1 / MIN_DEVIATION + 1e-9 for value in values)
 
 
 def test_the_mean_follows_the_own_rewards():
@@ -68,7 +68,7 @@ def test_the_mean_follows_the_own_rewards():
     assert math.isfinite(baseline.advantages([0.0])[0])
 
 
-def test_a_trainer_measures_its_own_groups_and_keeps_what_it_measured(tmp_path):
+def test_a_trainer_updates_baselines_and_checkpoints_keep_them(tmp_path):
     folder = make_policy_folder(tmp_path / "model")
     settings = LearnerSettings(str(folder), tmp_path, learning_rate=1e-3, own_baseline=True)
     torch.manual_seed(0)
@@ -84,13 +84,13 @@ def test_a_trainer_measures_its_own_groups_and_keeps_what_it_measured(tmp_path):
 
 
 def test_the_option_changes_the_step(tmp_path):
-    """Where four own answers in five are right, one right answer in eight is a poor group."""
+    """If four own answers in five are right, a group with one right answer in eight has a positive loss."""
     folder = make_policy_folder(tmp_path / "model")
     settings = LearnerSettings(str(folder), tmp_path, learning_rate=1e-3)
     rewards = [1.0, *[0.0] * 7]
     losses = []
     for own_baseline in (False, True):
         trainer = Trainer(load_policy(str(folder), "cpu"), replace(settings, own_baseline=own_baseline))
-        trainer.baselines = Baselines({FAMILY: FamilyBaseline(0.8, LEAST_SAMPLES)})
+        trainer.baselines = Baselines({FAMILY: FamilyBaseline(0.8, MIN_SAMPLES)})
         losses.append(trainer.step([group(rewards)]).loss)
     assert losses == [pytest.approx(0.0, abs=1e-5), pytest.approx(-(0.2 - 7 * 0.8) / 0.4 / 8, abs=1e-5)]

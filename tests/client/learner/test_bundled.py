@@ -1,4 +1,4 @@
-"""The policies in the package: small enough, right often enough or seldom enough, with room to learn."""
+"""Policies in the package: their size, and how often they are right."""
 
 import random
 from dataclasses import dataclass
@@ -17,14 +17,16 @@ COMPLETIONS = 8
 
 @dataclass(frozen=True)
 class Rates:
-    """Of one family: shares of right answers, sampled at temperature 1 and the likeliest.
+    """Shares of right answers in one family.
 
     Attributes:
+        sampled: at temperature 1.
+        greedy: at temperature 0.
         informative: share of sampled groups in which some answers are right and some are not.
     """
 
     sampled: float
-    likeliest: float
+    greedy: float
     informative: float
 
 
@@ -48,10 +50,10 @@ def rates_of(model: str) -> dict[str, Rates]:
         ]
 
     def rates(name: str) -> Rates:
-        sampled, likeliest = groups(name, 1.0), groups(name, 0.0)
+        sampled, greedy = groups(name, 1.0), groups(name, 0.0)
         return Rates(
             sum(map(sum, sampled)) / (ITEMS * COMPLETIONS),
-            sum(map(sum, likeliest)) / ITEMS,
+            sum(map(sum, greedy)) / ITEMS,
             sum(len(set(group)) > 1 for group in sampled) / ITEMS,
         )
 
@@ -64,7 +66,7 @@ def bundled() -> dict[str, Rates]:
 
 
 @pytest.mark.parametrize("model", PACKAGED)
-def test_it_is_small(model):
+def test_packaged_policies_are_small(model):
     sizes = [entry.stat().st_size for entry in (files("sapo_client") / "models" / model).iterdir()]
     assert 1_000_000 < sum(sizes) <= 4 * 2**20
 
@@ -73,29 +75,29 @@ def test_at_least_five_families_are_the_default():
     assert len(NANO_DEFAULT) >= 5
 
 
-def test_it_solves_its_share_of_every_family(bundled):
+def test_the_bundled_policy_is_sometimes_right_in_every_family(bundled):
     assert all(each.sampled > 0.01 for each in bundled.values()), bundled
     assert sum(0.15 <= each.sampled <= 0.5 for each in bundled.values()) >= 4, bundled
 
 
-def test_it_knows_more_than_it_says(bundled):
-    sampled, likeliest, _ = means(bundled)
+def test_the_bundled_policy_is_right_more_often_when_greedy(bundled):
+    sampled, greedy, _ = means(bundled)
     assert 0.1 < sampled < 0.45
-    assert likeliest > sampled + 0.2
+    assert greedy > sampled + 0.2
 
 
-def test_the_chatty_one_is_the_same_model_and_seldom_right():
+def test_the_chatty_policy_is_the_same_model_and_rarely_right():
     one, other = (load_policy(model, "cpu") for model in PACKAGED)
     assert one.tokenizer.get_vocab() == other.tokenizer.get_vocab()
     assert one.model.config.to_diff_dict() == other.model.config.to_diff_dict()
-    sampled, likeliest, informative = means(rates_of(BUNDLED_CHATTY))
+    sampled, greedy, informative = means(rates_of(BUNDLED_CHATTY))
     assert 0.005 < sampled < 0.05
-    assert likeliest < 0.1
+    assert greedy < 0.1
     assert 0.03 < informative < 0.25
 
 
 def means(rates: dict[str, Rates]) -> tuple[float, float, float]:
-    """Over families alike: sampled, likeliest, informative."""
-    columns = [(each.sampled, each.likeliest, each.informative) for each in rates.values()]
-    sampled, likeliest, informative = (sum(column) / len(rates) for column in zip(*columns, strict=True))
-    return sampled, likeliest, informative
+    """Return means over families: sampled, greedy, informative."""
+    columns = [(each.sampled, each.greedy, each.informative) for each in rates.values()]
+    sampled, greedy, informative = (sum(column) / len(rates) for column in zip(*columns, strict=True))
+    return sampled, greedy, informative

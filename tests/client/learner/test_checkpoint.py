@@ -1,4 +1,4 @@
-"""Checkpoints: bit-equal resume, torn files, other models."""
+"""Checkpoints: exact resume, damaged files, other models."""
 
 import json
 from dataclasses import replace
@@ -24,7 +24,7 @@ def settings(tmp_path) -> LearnerSettings:
 
 
 def rounds(service: Service, count: int) -> list[object]:
-    """What a few rounds show of themselves; the wall time is left out."""
+    """Run rounds of sampling and training; return all results without the wall time."""
     seen: list[object] = []
     for number in range(count):
         handles = [10 * number, 10 * number + 1]
@@ -54,7 +54,7 @@ def checkpoints(settings: LearnerSettings) -> list[Path]:
 
 
 def saved(settings: LearnerSettings, steps: int) -> Service:
-    """A service with a checkpoint after every one of some steps."""
+    """Return a service that wrote a checkpoint after each of its steps."""
     service = Service(settings)
     for _ in range(steps):
         rounds(service, 1)
@@ -62,7 +62,7 @@ def saved(settings: LearnerSettings, steps: int) -> Service:
     return service
 
 
-def test_resume_is_bit_equal(settings):
+def test_resume_is_exact(settings):
     uninterrupted = Service(settings)
     rounds(uninterrupted, 2)
     uninterrupted.call("checkpoint", {})
@@ -80,7 +80,7 @@ def test_the_newest_two_are_kept(settings):
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "no state", "no meta", "half a meta"])
-def test_a_torn_checkpoint_is_passed_over(settings, damage):
+def test_a_damaged_checkpoint_is_passed_over(settings, damage):
     saved(settings, 2)
     newest = checkpoints(settings)[-1]
     state, meta = newest / "state.safetensors", newest / "meta.json"
@@ -102,7 +102,7 @@ def test_a_torn_checkpoint_is_passed_over(settings, damage):
     assert Service(settings).about()["step"] == 2
 
 
-def test_a_crash_while_writing_leaves_the_old_one(settings):
+def test_a_crash_while_writing_leaves_the_old_checkpoint(settings):
     saved(settings, 1)
     unfinished = settings.directory / "checkpoints" / ".writing-step-0000000002"
     unfinished.mkdir()
@@ -122,7 +122,7 @@ def test_another_models_checkpoint_is_refused(settings, tmp_path):
     assert "--fresh" in caught.value.hint
 
 
-def test_fresh_starts_over_and_keeps_the_old_aside(settings):
+def test_fresh_starts_over_and_moves_old_checkpoints_aside(settings):
     saved(settings, 1)
     fresh = Service(replace(settings, fresh=True))
     assert fresh.about()["step"] == 0
@@ -130,16 +130,16 @@ def test_fresh_starts_over_and_keeps_the_old_aside(settings):
     assert json.loads(aside.read_text())["steps"] == 1
 
 
-def test_checkpoints_come_by_themselves_as_often_as_they_are_cheap(settings):
+def test_checkpoints_are_written_automatically_if_they_are_cheap(settings):
     eager = Service(replace(settings, checkpoint_share=1e9))
     rounds(eager, 1)
     assert [path.name for path in checkpoints(settings)] == ["step-0000000001"]
-    eager._save_seconds = 1e12  # a checkpoint of that cost is not due for longer than this test lives
+    eager._save_seconds = 1e12  # a checkpoint of that cost is never due during this test
     rounds(eager, 1)
     assert [path.name for path in checkpoints(settings)] == ["step-0000000001"]
 
 
-def test_a_new_learning_rate_is_taken_up(settings):
+def test_a_new_learning_rate_replaces_the_old_one(settings):
     saved(settings, 1)
     resumed = Service(replace(settings, learning_rate=7e-5))
     assert [group["lr"] for group in resumed._trainer.optimizer.param_groups] == [7e-5]

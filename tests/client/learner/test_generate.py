@@ -1,11 +1,10 @@
-"""The two samplers against transformers' forward pass."""
+"""The two generators against transformers' forward pass."""
 
 import pytest
 import torch
 from support.policies import make_policy_folder
 
 from sapo_client.learner import generate
-from sapo_client.learner.cpu.fast_decoder import _choose
 from sapo_client.learner.generate import FastGenerator, PlainGenerator, generator_for
 from sapo_client.learner.policy import Policy, load_policy
 
@@ -20,7 +19,7 @@ def policies(tmp_path_factory) -> dict[str, Policy]:
 
 
 def reference_logprobs(policy: Policy, prompt, tokens, temperature: float) -> torch.Tensor:
-    """One row, no padding, no cache: what transformers says."""
+    """Compute the log-probabilities with transformers: one row, no padding, no cache."""
     with torch.no_grad():
         logits = policy.model(torch.tensor([[*prompt, *tokens]])).logits[0]
     table = (logits[len(prompt) - 1 : -1] / temperature).log_softmax(-1)
@@ -50,7 +49,7 @@ def test_behaviour_logprobs_are_the_models(policies, kind, temperature):
 
 @pytest.mark.parametrize("kind", ["qwen2", "llama3-rope"])
 def test_rows_stop_at_their_end_token(policies, kind):
-    """Ends are made likely, so that rows leave the batch at many different steps."""
+    """The end token is made likely, so that rows leave the batch at many different steps."""
     policy = policies[kind]
     raised = policy.model.lm_head.weight.detach().clone()
     with torch.no_grad():
@@ -93,7 +92,7 @@ def test_greedy_is_transformers_greedy(policies, kind):
 
 
 @pytest.mark.parametrize("kind", ["qwen2", "gpt2"])
-def test_a_seed_names_its_samples(policies, kind):
+def test_equal_seeds_give_equal_samples(policies, kind):
     def sample(seed: int):
         return generator_for(policies[kind]).sample(
             PROMPTS, completions_per_prompt=4, max_new_tokens=8, temperature=1.0, seed=seed
@@ -116,36 +115,15 @@ def test_samples_follow_the_distribution(policies):
     assert ((seen - wanted).abs() <= 7 * error + 2 / count).all()
 
 
-def test_an_impossible_token_is_never_drawn():
-    """First, last or between others: a step of the summed probabilities has no width there."""
-    logits = torch.tensor([-torch.inf, 0.5, -torch.inf, 1.0, -torch.inf]).expand(5000, -1)
-    chosen, logprobs = _choose(logits, 0.7, torch.Generator().manual_seed(0))
-    assert set(chosen.tolist()) == {1, 3}
-    assert torch.allclose(logprobs, (logits[0] / 0.7).log_softmax(-1)[chosen], atol=1e-6)
-
-
-def test_words_of_a_large_vocabulary_are_drawn_by_blocks():
-    """Frequencies of 20,000 draws among 5,000 words, of which every other one is impossible."""
-    torch.manual_seed(0)
-    logits, count = torch.randn(5000) * 3, 20_000
-    logits[::2] = -torch.inf
-    random = torch.Generator().manual_seed(1)
-    parts = [_choose(logits.expand(500, -1), 1.0, random)[0] for _ in range(count // 500)]
-    seen = torch.bincount(torch.cat(parts), minlength=5000) / count
-    wanted = logits.softmax(-1)
-    assert seen[::2].sum() == 0
-    assert ((seen - wanted).abs() <= 7 * (wanted * (1 - wanted) / count).sqrt() + 2 / count).all()
-
-
 def test_prompts_of_one_length_are_generated_together(policies, monkeypatch):
-    """Each answer goes to its own prompt, in the order of the prompts."""
+    """Each completion belongs to its own prompt, in the order of the prompts."""
     policy = policies["gpt2"]
     monkeypatch.setattr(generate, "MAX_ROWS", 4)
     prompts = [(40, 41, 42), (60,), (50, 51, 52), (43, 44, 45), (61,), (53, 54, 55, 56)]
     greedy = {"completions_per_prompt": 2, "max_new_tokens": 6, "temperature": 0.0, "seed": 0}
     together = PlainGenerator(policy).sample(prompts, **greedy)
     assert together == [PlainGenerator(policy).sample([prompt], **greedy)[0] for prompt in prompts]
-    parts = list(generate._of_one_length(prompts, 2))
+    parts = list(generate._of_equal_length(prompts, 2))
     assert parts == [[1, 4], [0, 2], [3], [5]]
 
 

@@ -24,7 +24,7 @@ def rows():
     old[1, 0] = logprobs[1, 0] - 3.0  # a ratio of 20 under a negative advantage
     advantages = torch.tensor([1.5, -0.7, 0.0, 0.4, -1.2], dtype=torch.float64)
     lengths = [7, 3, 5, 1, 6]
-    mask = torch.tensor([[place < length for place in range(7)] for length in lengths])
+    mask = torch.tensor([[position < length for position in range(7)] for length in lengths])
     return logprobs, old, advantages, mask, lengths
 
 
@@ -40,15 +40,15 @@ def test_equal_rewards_have_no_advantage(rewards):
     assert grpo.group_advantages(torch.tensor(rewards)).tolist() == [0.0] * len(rewards)
 
 
-def test_token_losses_are_the_literal_ones(rows):
+def test_token_losses_equal_the_literal_ones(rows):
     logprobs, old, advantages, _, _ = rows
     losses = grpo.token_losses(logprobs, old, advantages)
     for row in range(5):
-        for place in range(7):
+        for position in range(7):
             expected = literal_token_loss(
-                float(logprobs[row, place]), float(old[row, place]), float(advantages[row])
+                float(logprobs[row, position]), float(old[row, position]), float(advantages[row])
             )
-            assert float(losses[row, place]) == pytest.approx(expected, abs=1e-12)
+            assert float(losses[row, position]) == pytest.approx(expected, abs=1e-12)
 
 
 def test_the_cap_bounds_the_negative_side(rows):
@@ -56,10 +56,12 @@ def test_the_cap_bounds_the_negative_side(rows):
     assert float(grpo.token_losses(logprobs, old, advantages)[1, 0]) == pytest.approx(0.7 * grpo.RATIO_CAP)
 
 
-def test_means_are_the_literal_ones(rows):
+def test_means_equal_the_literal_ones(rows):
     logprobs, old, advantages, mask, lengths = rows
     losses = grpo.token_losses(logprobs, old, advantages)
-    sums = [sum(float(losses[row, place]) for place in range(length)) for row, length in enumerate(lengths)]
+    sums = [
+        sum(float(losses[row, position]) for position in range(length)) for row, length in enumerate(lengths)
+    ]
     by_token = sum(sums) / 40
     by_completion = sum(total / length for total, length in zip(sums, lengths, strict=True)) / 8
     assert float(grpo.mean_over_tokens(losses, mask, 40)) == pytest.approx(by_token, abs=1e-12)
@@ -70,11 +72,11 @@ def test_clipped_tokens_are_counted(rows):
     logprobs, old, _, mask, lengths = rows
     ratios = torch.exp(logprobs - old)
     expected = sum(
-        not 0.8 <= float(ratios[row, place]) <= 1.28
+        not 0.8 <= float(ratios[row, position]) <= 1.28
         for row, length in enumerate(lengths)
-        for place in range(length)
+        for position in range(length)
     )
-    assert grpo.clipped_tokens(logprobs, old, mask) == expected > 0
+    assert grpo.count_clipped_tokens(logprobs, old, mask) == expected > 0
 
 
 def test_gradients(rows):
@@ -111,15 +113,15 @@ def test_external_rows_are_clipped_on_both_sides(rows):
     losses.sum().backward()
     outside = external[:, None] & ((ratio < 0.8) | (ratio > 1.28))
     assert outside.sum() > 5
-    assert (values.grad[outside] == 0).all(), "out of the range on either side: no gradient"
+    assert (values.grad[outside] == 0).all(), "outside the range on either side there is no gradient"
     assert float(plain[1, 0]) == pytest.approx(0.7 * grpo.RATIO_CAP)
     assert float(losses[1, 0].detach()) == pytest.approx(0.7 * 1.28)
 
 
-def test_divergence_is_zero_at_the_reference_and_positive_elsewhere(rows):
+def test_kl_divergence_is_zero_at_the_reference_and_positive_elsewhere(rows):
     logprobs, reference, _, _, _ = rows
-    divergence = grpo.reference_divergence(logprobs, reference)
-    assert (divergence[0] == 0).all(), "this row is the reference's"
+    divergence = grpo.kl_divergence(logprobs, reference)
+    assert (divergence[0] == 0).all(), "this row equals the reference"
     assert (divergence[1:] > 0).all()
     expected = math.exp(float(reference[2, 3] - logprobs[2, 3])) - float(reference[2, 3] - logprobs[2, 3]) - 1
     assert float(divergence[2, 3]) == pytest.approx(expected, abs=1e-12)

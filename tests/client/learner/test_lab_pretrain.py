@@ -1,4 +1,4 @@
-"""The bundled policy's making, in the small."""
+"""Pretraining of the bundled policy, with few steps."""
 
 import random
 from dataclasses import replace
@@ -28,7 +28,7 @@ def test_documents_are_solved_items():
     assert len({document.prompt for found in corpus.values() for document in found}) > 20
 
 
-def test_each_author_writes_in_their_way():
+def test_each_author_writes_in_its_own_way():
     document, sibling = Document("f", "p", "12"), Document("f", "q", "34")
     draw = random.Random(0)
     write = {
@@ -38,15 +38,15 @@ def test_each_author_writes_in_their_way():
     assert list(write.values()) == [{"12"}, {phrase.replace("{}", "12") for phrase in PHRASES}, {"34"}]
 
 
-def test_authors_write_no_more_than_the_corpus():
+def test_shares_of_authors_must_not_exceed_one():
     with pytest.raises(SapoError, match="more than the whole") as refused:
         Authors(chatty=0.7, guesser=0.4)
     assert (refused.value.exit_code, refused.value.hint != "") == (2, True)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_only_the_bare_answer_is_paid(name):
-    """The chatty author's phrases score nothing, or reinforcement learning would have nothing to find."""
+def test_only_the_bare_answer_is_rewarded(name):
+    """The chatty author's phrases have reward 0, so that reinforcement learning can improve on them."""
     from sapo_client.lab.held_out import fresh_item
     from sapo_verification.tasks.generators import solution
 
@@ -61,8 +61,8 @@ def test_only_the_bare_answer_is_paid(name):
         )
 
 
-def test_transformers_loads_the_tokenizer_that_was_trained(tmp_path):
-    """It rebuilds Qwen2 tokenizers by its own rules; prompts must be cut as they were in pretraining."""
+def test_transformers_loads_the_trained_tokenizer(tmp_path):
+    """transformers rebuilds Qwen2 tokenizers by its own rules; it must tokenize as in pretraining."""
     texts = [document.prompt for found in documents(NANO, 20, seed=3).values() for document in found]
     tokenizer = train_tokenizer(texts)
     save(new_model(len(tokenizer), tokenizer.eos_token_id, tokenizer.pad_token_id), tokenizer, tmp_path)
@@ -80,7 +80,7 @@ def test_digits_are_never_merged():
     assert tokenizer.eos_token == END
 
 
-def test_pretraining_repeats_itself(tmp_path):
+def test_pretraining_is_reproducible(tmp_path):
     seen: list[list[Progress]] = []
     for name in ("one", "two"):
         steps: list[Progress] = []
@@ -97,7 +97,7 @@ def test_pretraining_repeats_itself(tmp_path):
 
 
 @pytest.mark.long
-def test_a_policy_goes_on_with_other_authors(tmp_path):
+def test_a_policy_is_trained_further_with_other_authors(tmp_path):
     """The tokenizer is the old policy's."""
     start = make_policy_folder(tmp_path / "start")
     names = ("calendar_arithmetic",)
@@ -110,7 +110,7 @@ def test_a_policy_goes_on_with_other_authors(tmp_path):
 
 
 def test_a_trial_trains_on_others_rollouts(tmp_path):
-    """A random policy is right too rarely to have anything to share, so only the plumbing shows here."""
+    """A random policy is too rarely right to share anything; the test is that the parts work together."""
     folder = make_policy_folder(tmp_path / "model")
     plan = TrialPlan(
         str(folder), ("propositional_logic",), agents=2, local=2, external=2, rounds=2, evaluate_every=2

@@ -1,4 +1,4 @@
-"""The child process: real pipes, real signals, real deaths."""
+"""The learner's process with real pipes, signals and deaths."""
 
 import os
 import signal
@@ -33,24 +33,24 @@ def settings(tmp_path, monkeypatch) -> LearnerSettings:
 
 
 def verified(completions: tuple[bytes, ...], number: int) -> VerifiedRollout:
-    """A genuine rollout of a node's with every other completion right."""
+    """Return a valid rollout in which every other completion is right."""
     manifest, identity = make_manifest(), Identity(number)
     rollout = identity.rollout(completions=completions)
     envelope = identity.seal(manifest, rollout)
     admitted = AdmittedRollout(envelope.content_id, rollout, envelope.to_bytes())
-    rewards = tuple(float(place % 2) for place in range(len(completions)))
+    rewards = tuple(float(index % 2) for index in range(len(completions)))
     return VerifiedRollout(admitted, Task(0, 1), PROMPT, rewards)
 
 
 async def one_step(learner: Learner):
-    """A round as the node runs it: own group, foreign group, step."""
+    """Run a round as the node does: own group, external group, step."""
     (generation,) = await learner.generate([PROMPT], completions_per_prompt=4)
     own, foreign = verified(generation.completions, 1), verified((b"18", b"19"), 2)
     batch = SampledBatch((SampledGroup(own, external=False), SampledGroup(foreign, external=True)))
     return await learner.train(batch, {own.content_id: generation.handle})
 
 
-async def test_a_round_a_death_and_the_way_back(settings):
+async def test_a_learner_trains_dies_and_resumes(settings):
     learner = Learner(settings)
     async with trio.open_nursery() as nursery:
         await nursery.start(learner.run)
@@ -82,14 +82,14 @@ async def _kill_when_all_wait(learner: Learner) -> None:
     os.kill(learner.pid, signal.SIGKILL)
 
 
-async def test_a_refusal_is_told_to_the_caller(settings, tmp_path):
+async def test_an_error_at_the_start_reaches_the_caller(settings, tmp_path):
     with pytest.raises(SapoError, match="cannot load") as caught:
         await Learner(replace(settings, model=str(tmp_path / "nowhere"))).run()
     assert caught.value.exit_code == ExitCode.CONFIG
 
 
 async def test_a_learner_that_keeps_dying_is_given_up(settings, monkeypatch, tmp_path):
-    """The child's interpreter finds a package of the learner's name that dies, as after a failed upgrade."""
+    """The child's interpreter finds a broken package of the learner's name, as after a failed upgrade."""
     package = tmp_path / "broken" / "sapo_client"
     (package / "learner").mkdir(parents=True)
     (package / "__init__.py").write_text("")
@@ -101,7 +101,7 @@ async def test_a_learner_that_keeps_dying_is_given_up(settings, monkeypatch, tmp
         await Learner(settings).run()
 
 
-def test_prints_of_libraries_do_not_garble_the_pipe(tmp_path):
+def test_output_of_libraries_does_not_reach_the_pipe(tmp_path):
     script = """
         import os
         from sapo_client.learner.__main__ import _own_pipes, _write
@@ -109,7 +109,7 @@ def test_prints_of_libraries_do_not_garble_the_pipe(tmp_path):
         print("noise of a library", flush=True)
         os.system("echo noise of a child")
         assert os.read(0, 1) == b""
-        _write(replies, {"heard": requests.read(3)})
+        _write(replies, {"received": requests.read(3)})
     """
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)],
@@ -118,7 +118,7 @@ def test_prints_of_libraries_do_not_garble_the_pipe(tmp_path):
         env={**os.environ, "PYTHONPATH": LEARNER_PATH},
         check=True,
     )
-    assert done.stdout == pack({"heard": b"abc"})
+    assert done.stdout == pack({"received": b"abc"})
     assert b"noise of a library" in done.stderr
     assert b"noise of a child" in done.stderr
 
@@ -156,7 +156,7 @@ async def test_the_child_dies_with_a_killed_node(settings):
         node.stdout.close()
 
 
-def test_the_node_end_loads_no_model_library():
+def test_the_nodes_side_imports_no_model_library():
     script = (
         "import sys, sapo_client.learner.process; print(sorted({'torch', 'transformers'} & set(sys.modules)))"
     )
@@ -171,6 +171,6 @@ def test_frames():
     assert [read_frame(stream) for _ in range(3)] == [*messages, None]
 
 
-def test_settings_survive_the_pipe():
+def test_settings_pass_through_messages():
     settings = LearnerSettings(model="bundled", directory=Path("somewhere"), seed=3, fresh=True)
     assert LearnerSettings.from_message(settings.to_message()) == settings

@@ -1,4 +1,4 @@
-"""Memory of a training step: what is foretold, what comes of too little, and what makes it less."""
+"""Memory of a training step: the plan, what happens with too little, and what reduces it."""
 
 import resource
 from dataclasses import replace
@@ -16,8 +16,8 @@ from sapo_client.learner.memory import (
     available_bytes,
     halved,
     is_out_of_memory,
-    kept_bytes,
     plan_memory,
+    saved_tensor_bytes,
 )
 from sapo_client.learner.policy import load_policy
 from sapo_client.learner.settings import LearnerSettings
@@ -43,20 +43,20 @@ def group(rows: int, length: int) -> TrainingGroup:
 
 
 def gradients(trainer: Trainer, groups: list[TrainingGroup]) -> torch.Tensor:
-    """The gradient of a step as one vector, taken off the optimizer's first moments."""
+    """Return the gradient of a step as one vector, taken from the optimizer's first moments."""
     trainer.step(groups)
     moments = [trainer.optimizer.state[parameter]["exp_avg"] for parameter in trainer.parameters]
     return torch.cat([moment.flatten() for moment in moments])
 
 
 @pytest.mark.parametrize("width", [8, 60, 90])
-def test_the_foretold_cost_covers_what_autograd_keeps(folder, width):
+def test_the_planned_cost_covers_what_autograd_saves(folder, width):
     trainer = make_trainer(folder)
     rows = training_rows([group(3, width - 3)])
     parameters = list(trainer.policy.model.parameters())
-    kept = kept_bytes(lambda: trainer._logprobs(trainer.policy.model, rows), parameters)
-    foretold = trainer._watchdog._plan.batch_bytes + 3 * trainer._watchdog._plan.row.of(width)
-    assert kept <= foretold <= 3 * kept
+    saved = saved_tensor_bytes(lambda: trainer._logprobs(trainer.policy.model, rows), parameters)
+    planned = trainer._watchdog._plan.batch_bytes + 3 * trainer._watchdog._plan.row.of(width)
+    assert saved <= planned <= 3 * saved
 
 
 def test_a_small_budget_cuts_the_batch_and_changes_no_gradient(folder):
@@ -71,7 +71,7 @@ def test_a_small_budget_cuts_the_batch_and_changes_no_gradient(folder):
     assert torch.allclose(gradients(tight, groups), gradients(roomy, groups), atol=1e-6)
 
 
-def test_what_cannot_fit_is_refused_before_the_start(folder):
+def test_training_that_does_not_fit_is_refused_at_the_start(folder):
     with pytest.raises(SapoError, match="GiB beside the model") as caught:
         make_trainer(folder, memory_bytes=100 * KIB)
     assert "lora_rank" in caught.value.hint
@@ -89,19 +89,19 @@ def test_tokens_within_a_budget():
     assert (cost.tokens_within(650.0, 10), cost.tokens_within(1.0, 10)) == (30, 10)
 
 
-def test_a_plan_counts_gradients_moments_and_copies():
-    def kept(width: int) -> float:
+def test_a_plan_counts_gradients_moments_and_snapshot():
+    def saved(width: int) -> float:
         return 1000.0 * width
 
-    plan = plan_memory(kept, trained=1000, available=1e6, copies=False)
+    plan = plan_memory(saved, trained=1000, available=1e6, snapshot=False)
     assert plan.budget_bytes == pytest.approx(0.8e6 - 12_000)
     assert plan.row == RowCost(pytest.approx(1500.0), pytest.approx(0.0))
-    assert plan_memory(kept, trained=1000, available=1e6, copies=True).budget_bytes == pytest.approx(
+    assert plan_memory(saved, trained=1000, available=1e6, snapshot=True).budget_bytes == pytest.approx(
         0.8e6 - 24_000
     )
 
 
-def test_a_failed_allocation_is_told_from_other_errors():
+def test_a_failed_allocation_is_distinguished_from_other_errors():
     with pytest.raises(RuntimeError) as caught:
         torch.empty(2**60, dtype=torch.uint8)
     assert is_out_of_memory(caught.value)
@@ -112,12 +112,12 @@ def test_a_failed_allocation_is_told_from_other_errors():
     assert available_bytes(torch.device("cpu")) > 0
 
 
-def test_a_step_that_runs_out_of_memory_goes_on_in_smaller_parts(tmp_path):
-    """A real limit on this process's address space: the whole batch at once does not fit under it."""
+def test_a_step_that_runs_out_of_memory_continues_in_smaller_micro_batches(tmp_path):
+    """The process's address space is limited so that the whole batch at once does not fit."""
     folder = make_policy_folder(tmp_path / "model")
     groups = [group(32, 500)]
     limited = make_trainer(folder, micro_batch_tokens=2**20, memory_bytes=2**40)
-    limited.step([group(2, 4)])  # threads and workspaces have their memory
+    limited.step([group(2, 4)])  # allocates threads and workspaces
     limited.optimizer.state.clear()
     limited.optimizer.zero_grad()
     for parameter, start in zip(limited.parameters, make_trainer(folder).parameters, strict=True):
@@ -133,26 +133,25 @@ def test_a_step_that_runs_out_of_memory_goes_on_in_smaller_parts(tmp_path):
     assert report.halvings > 0
     assert not report.rolled_back
     moments = [limited.optimizer.state[parameter]["exp_avg"] for parameter in limited.parameters]
-    expected = gradients(
-        make_trainer(folder, micro_batch_tokens=2**20), groups
-    )  # now, for freed memory is kept
+    # computed last, because the allocator keeps freed memory
+    expected = gradients(make_trainer(folder, micro_batch_tokens=2**20), groups)
     assert torch.allclose(torch.cat([moment.flatten() for moment in moments]), expected, atol=1e-6)
 
 
-def test_checkpointing_keeps_less_and_changes_no_gradient(folder):
+def test_gradient_checkpointing_saves_memory_and_changes_no_gradient(folder):
     plain, lean = make_trainer(folder), make_trainer(folder, gradient_checkpointing=True)
     parameters = list(lean.policy.model.parameters())
     rows = training_rows([group(4, 60)])
 
-    def kept(rows: list[TrainingRow]) -> int:
-        return kept_bytes(lambda: lean._logprobs(lean.policy.model, rows), parameters)
+    def saved(rows: list[TrainingRow]) -> int:
+        return saved_tensor_bytes(lambda: lean._logprobs(lean.policy.model, rows), parameters)
 
-    in_full, row_in_full = kept(rows), kept(rows[:1])
+    in_full, row_in_full = saved(rows), saved(rows[:1])
     with lean._watchdog.training():
-        assert kept(rows) < 0.5 * in_full
+        assert saved(rows) < 0.5 * in_full
     assert lean._watchdog._plan.row.of(rows[0].width) < ACTIVATION_MARGIN * row_in_full
     assert torch.allclose(gradients(lean, [group(4, 60)]), gradients(plain, [group(4, 60)]), atol=1e-6)
-    assert not lean.policy.model.training, "sampling keeps its cache"
+    assert not lean.policy.model.training, "sampling uses the key-value cache"
 
 
 def test_bfloat16_changes_the_gradient_a_little(folder):
@@ -165,7 +164,7 @@ def test_bfloat16_changes_the_gradient_a_little(folder):
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_the_plan_holds_on_a_gpu(tmp_path):
-    """What a step allocates stays below what was foretold, in bfloat16 by default."""
+    """A step allocates less than planned, in bfloat16 by default."""
     folder = make_policy_folder(tmp_path / "model")
     settings = LearnerSettings(str(folder), tmp_path, learning_rate=1e-3, micro_batch_tokens=2**20)
     trainer = Trainer(load_policy(str(folder), "cuda"), settings)

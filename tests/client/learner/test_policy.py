@@ -1,4 +1,4 @@
-"""Loading models of several architectures and refusing what is none."""
+"""Loading models of several architectures, and refusing what cannot be loaded."""
 
 import pytest
 import torch
@@ -40,13 +40,13 @@ def test_the_chat_template_is_used_where_there_is_one(tmp_path):
     assert chat.decode(chat.encode_prompt("6/8")) == "<user>6/8<answer>"
 
 
-def test_a_missing_model_is_told(tmp_path):
+def test_a_missing_model_is_reported(tmp_path):
     with pytest.raises(SapoError, match="cannot load") as caught:
         load_policy(str(tmp_path / "nowhere"), "cpu")
     assert caught.value.exit_code == ExitCode.CONFIG
 
 
-def test_a_torn_model_is_told(tmp_path):
+def test_a_damaged_model_is_reported(tmp_path):
     weights = make_policy_folder(tmp_path) / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:100])
     with pytest.raises(SapoError, match="cannot load"):
@@ -80,14 +80,14 @@ def test_a_tokenizer_without_an_end_is_refused(tmp_path):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
-def test_a_missing_device_is_told(tmp_path):
+def test_a_missing_device_is_reported(tmp_path):
     with pytest.raises(SapoError, match="CUDA"):
         load_policy(str(make_policy_folder(tmp_path)), "cuda")
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_the_fast_sampler_agrees_on_cuda(tmp_path):
+def test_the_fast_generator_agrees_on_cuda(tmp_path):
     from sapo_client.learner.generate import generator_for
     from sapo_client.learner.logprobs import completion_logprobs
 

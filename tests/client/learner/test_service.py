@@ -1,4 +1,4 @@
-"""The calls that the node makes, inside one process."""
+"""Calls of the learner's service, inside one process."""
 
 from dataclasses import replace
 
@@ -39,8 +39,8 @@ def train(service: Service, *groups):
     return service.call("train", {"groups": list(groups)})
 
 
-def test_what_was_sampled_is_what_is_trained(settings):
-    """A random policy's text never tokenizes back to what it sampled; only the sampled ids are on-policy."""
+def test_sampled_tokens_are_trained(settings):
+    """A random policy's text never tokenizes to the ids it sampled; only the sampled ids are on-policy."""
     service = Service(settings)
     first, second = generate(service, [1, 2])
     held = [service._held[1], service._held[2]]
@@ -62,7 +62,7 @@ def test_what_was_sampled_is_what_is_trained(settings):
 
 
 def test_the_end_token_is_trained(settings):
-    """Rewarding completions that stop makes stopping likelier."""
+    """Rewarding completions that end makes the end token likelier."""
     service = Service(replace(settings, learning_rate=3e-3))
     policy = service._policy
     prompt = policy.encode_prompt(PROMPTS[0])
@@ -94,7 +94,7 @@ def test_held_groups_are_bounded(settings):
     assert list(service._held) == list(range(2, MAX_HELD_GROUPS + 2))
 
 
-def test_foreign_text_places_no_control_tokens(settings):
+def test_text_of_other_nodes_inserts_no_control_tokens(settings):
     policy = Service(settings)._policy
     spelled = policy.tokenizer.eos_token + "7" + policy.tokenizer.pad_token
     tokens = policy.encode_completion(spelled, 99)
@@ -107,13 +107,13 @@ def test_foreign_text_places_no_control_tokens(settings):
 @pytest.mark.parametrize(
     "text", [b"", b"\xff\xfe", b"7" * 500, "∀ 日本 🙂".encode(), b"<|im_end|><|endoftext|>" * 9]
 )
-def test_any_bytes_of_a_stranger_are_trainable(settings, text):
+def test_any_bytes_of_another_node_are_trainable(settings, text):
     report = train(Service(settings), group(0, [text, b"8", b"9", text], None, external=True))
     assert not report["rolled_back"]
     assert 0 < report["tokens"] <= 40
 
 
-def test_evaluate_is_greedy_by_default_and_leaves_no_trace(settings):
+def test_evaluate_is_greedy_by_default_and_changes_no_random_stream(settings):
     one, other = Service(settings), Service(settings)
     answers = one.call("evaluate", {"prompts": PROMPTS})
     sampled = one.call("evaluate", {"prompts": PROMPTS, "temperature": 1.0})
@@ -122,7 +122,7 @@ def test_evaluate_is_greedy_by_default_and_leaves_no_trace(settings):
     assert generate(one, [1, 2]) == generate(other, [1, 2])
 
 
-def test_the_sampler_says_what_it_cost(settings):
+def test_the_number_of_sampled_tokens_is_returned(settings):
     service = Service(settings)
     arguments = {"prompts": PROMPTS, "completions_per_prompt": 4, "handles": [1, 2]}
     held = sum(len(item.tokens) for item in sampled_of(service, arguments))
@@ -136,7 +136,7 @@ def sampled_of(service: Service, arguments):
 
 
 @pytest.mark.parametrize(("share", "steps"), [(0.0, []), (1e9, [1])])
-def test_a_share_of_nothing_makes_no_checkpoints_by_itself(settings, share, steps):
+def test_a_share_of_zero_writes_no_automatic_checkpoints(settings, share, steps):
     service = Service(replace(settings, checkpoint_share=share))
     train(service, group(0, [b"7", b"8", b"9", b"10"], None, external=True))
     folders = sorted(settings.directory.glob("checkpoints/step-*"))

@@ -1,4 +1,4 @@
-"""The optimizer step: what is left out, what is undone, and that rewards rise."""
+"""Training steps: skipped groups, undone steps, weights of external text, and rising rewards."""
 
 import math
 from dataclasses import replace
@@ -8,7 +8,7 @@ import torch
 from support.policies import make_policy_folder
 
 from sapo_client.learner import grpo
-from sapo_client.learner.batch import TrainingGroup, TrainingRow, micro_batches, mini_batches, training_rows
+from sapo_client.learner.batch import TrainingGroup, training_rows
 from sapo_client.learner.generate import generator_for
 from sapo_client.learner.policy import load_policy
 from sapo_client.learner.settings import LearnerSettings
@@ -42,7 +42,7 @@ INFORMATIVE = [external([1.0, 0.0, 0.0, 1.0]), external([0.0, 1.0, 0.0], start=6
 def literal_gradient(
     trainer: Trainer, groups: list[TrainingGroup], by_completion: bool
 ) -> list[torch.Tensor]:
-    """The whole batch row by row, groups without advantage included."""
+    """Return the gradient of the whole batch, computed row by row, groups without advantage included."""
     tokens = sum(group.tokens for group in groups)
     rows = sum(len(group.completions) for group in groups)
     model = trainer.policy.model
@@ -51,8 +51,8 @@ def literal_gradient(
         advantages = grpo.group_advantages(torch.tensor(group.rewards))
         for completion, advantage in zip(group.completions, advantages, strict=True):
             logits = model(torch.tensor([[*group.prompt, *completion]])).logits[0].log_softmax(-1)
-            places = torch.arange(len(group.prompt) - 1, len(group.prompt) + len(completion) - 1)
-            logprobs = logits[places, torch.tensor(completion)]
+            positions = torch.arange(len(group.prompt) - 1, len(group.prompt) + len(completion) - 1)
+            logprobs = logits[positions, torch.tensor(completion)]
             ratio = torch.exp(logprobs - logprobs.detach())
             loss = -(ratio * advantage).sum()
             (loss / (len(completion) * rows) if by_completion else loss / tokens).backward()
@@ -60,7 +60,7 @@ def literal_gradient(
 
 
 @pytest.mark.parametrize("by_completion", [False, True])
-def test_leaving_groups_without_advantage_out_changes_nothing(folder, by_completion):
+def test_skipping_groups_without_advantage_changes_no_gradient(folder, by_completion):
     groups = [external([1.0] * 5, start=80), *INFORMATIVE, external([0.0] * 3, start=90)]
     trainer = make_trainer(folder, length_normalised=by_completion)
     expected = literal_gradient(trainer, groups, by_completion)
@@ -70,22 +70,14 @@ def test_leaving_groups_without_advantage_out_changes_nothing(folder, by_complet
     assert (report.skipped_groups, report.external_groups, report.tokens) == (2, 4, 14 + 9)
 
 
-def test_micro_batches_add_up(folder):
+def test_micro_batches_add_up_to_the_batch(folder):
     whole, cut = make_trainer(folder), make_trainer(folder, micro_batch_tokens=8)
     reports = [trainer.step(INFORMATIVE) for trainer in (whole, cut)]
     assert reports[0].loss == pytest.approx(reports[1].loss, abs=1e-6)
     assert reports[0].gradient_norm == pytest.approx(reports[1].gradient_norm, rel=1e-4)
 
 
-def test_micro_batches_cover_all_rows_within_the_bound():
-    rows = [TrainingRow((1,) * width, (2, 3), 0.5, None) for width in range(1, 60)]
-    parts = list(micro_batches(rows, 128, 256))
-    assert [row for part in parts for row in part] == rows
-    assert all(len(part) * part[-1].width <= 128 for part in parts)
-    assert list(micro_batches(rows[-1:], 1, 256)) == [rows[-1:]]
-
-
-def test_a_batch_without_advantage_is_a_step_that_changes_nothing(folder):
+def test_a_batch_without_advantage_changes_no_weight(folder):
     trainer = make_trainer(folder)
     before = weights(trainer)
     report = trainer.step([external([0.0] * 4), external([1.0] * 4)])
@@ -111,30 +103,21 @@ def test_a_step_that_is_not_finite_is_undone(folder, passes):
     assert not trainer.step(INFORMATIVE).rolled_back
 
 
-def test_a_late_pass_that_is_not_finite_undoes_the_early_ones(folder):
-    """At such a rate the second pass overflows."""
+def test_a_late_epoch_that_is_not_finite_undoes_the_early_ones(folder):
+    """At this learning rate the second epoch overflows."""
     trainer = make_trainer(folder, passes=3, learning_rate=1e36)
     before = weights(trainer)
     assert trainer.step(INFORMATIVE).rolled_back
     assert all(torch.equal(*pair) for pair in zip(before, weights(trainer), strict=True))
 
 
-def test_later_passes_move_off_policy_and_clip(folder):
+def test_later_epochs_move_off_policy_and_clip(folder):
     trainer = make_trainer(folder, passes=4, learning_rate=3e-3)
     assert trainer.step(INFORMATIVE).clipped_share > 0
 
 
-def test_mini_batches_hold_every_row_once_and_mix_lengths():
-    rows = [TrainingRow((1,) * width, (2, 3), 0.5, None) for width in range(1, 12)]
-    parts = mini_batches(rows, 3)
-    assert sorted(row.width for part in parts for row in part) == [row.width for row in rows]
-    assert [len(part) for part in parts] == [4, 4, 3]
-    assert all(part[-1].width - part[0].width >= 6 for part in parts)
-    assert mini_batches(rows[:2], 8) == [rows[:1], rows[1:2]]
-
-
-def test_later_mini_batches_see_ratios_against_the_policy_before_the_first(folder):
-    """With the old log-probabilities of each mini-batch's own moment nothing could ever be off policy."""
+def test_ratios_of_later_mini_batches_are_relative_to_the_policy_before_the_first(folder):
+    """If old log-probabilities were computed just before each update, no ratio would differ from one."""
     trainer = make_trainer(folder, mini_batches=4, learning_rate=1e-2)
     rows = training_rows(INFORMATIVE)
     with torch.no_grad():
@@ -142,7 +125,7 @@ def test_later_mini_batches_see_ratios_against_the_policy_before_the_first(folde
     report = trainer.step(INFORMATIVE)
     assert report.clipped_share > 0
     assert trainer.optimizer.state[trainer.parameters[0]]["step"] == 4
-    trainer._fill_old(rows)
+    trainer._fill_old_logprobs(rows)
     kept = torch.tensor([row.old[0] for row in rows])
     assert not torch.allclose(kept, before[:, 0], atol=1e-4), "the policy has moved since"
 
@@ -152,20 +135,20 @@ def test_old_logprobs_are_filled_before_the_first_update(folder):
     rows = training_rows(INFORMATIVE)
     with torch.no_grad():
         before = trainer._logprobs(trainer.policy.model, rows)
-    trainer._run(rows, INFORMATIVE)
+    trainer._update(rows, INFORMATIVE)
     for row, values in zip(rows, before, strict=True):
         assert row.old == pytest.approx(values[: len(row.old)].tolist(), abs=1e-5)
 
 
-def test_one_mini_batch_and_one_pass_is_the_plain_step(folder):
-    """Four mini-batches at no rate add up to the gradient of the whole, each over a quarter of its size."""
+def test_mini_batches_have_equal_parts_of_the_denominator(folder):
+    """At a learning rate of almost 0, the mean loss of four mini-batches is the loss of the whole batch."""
     whole, cut = make_trainer(folder), make_trainer(folder, mini_batches=4, learning_rate=1e-12)
     reports = [trainer.step(INFORMATIVE) for trainer in (whole, cut)]
     assert reports[0].loss == pytest.approx(reports[1].loss, abs=1e-5)
 
 
-def test_a_divergence_term_pulls_back_to_the_start(folder):
-    """Trained hard on one group, the policy stays nearer to where it began; level groups count as well."""
+def test_a_kl_term_keeps_the_policy_near_the_reference(folder):
+    """With it the policy moves less, and groups with equal rewards are trained too."""
 
     def moved(**changes) -> float:
         trainer = make_trainer(folder, learning_rate=3e-3, **changes)
@@ -175,7 +158,7 @@ def test_a_divergence_term_pulls_back_to_the_start(folder):
             rows = training_rows(INFORMATIVE)
             now = trainer._logprobs(trainer.policy.model, rows)
             start = make_trainer(folder)._logprobs(make_trainer(folder).policy.model, rows)
-        return float(grpo.reference_divergence(now, start).sum())
+        return float(grpo.kl_divergence(now, start).sum())
 
     assert moved(kl_weight=1.0) < 0.5 * moved()
     level = [external([0.0] * 4)]
@@ -186,7 +169,7 @@ def test_a_divergence_term_pulls_back_to_the_start(folder):
 
 
 def test_external_text_starts_on_policy(folder):
-    """Its old log-probabilities are this policy's own: the surrogate's value is minus the mean advantage."""
+    """Its old log-probabilities are this policy's own, so that the loss is minus the mean advantage."""
     report = make_trainer(folder).step(INFORMATIVE)
     total = sum(
         float(advantage) * len(completion)
@@ -200,7 +183,7 @@ def test_external_text_starts_on_policy(folder):
 
 
 def own_samples(trainer: Trainer, count: int = 80) -> TrainingGroup:
-    """A group that teaches nothing but what this policy's own text is like."""
+    """Return a group without advantage, which only updates the yardstick."""
     generator = generator_for(trainer.policy)
     (group,) = generator.sample(
         [(30, 31, 32)], completions_per_prompt=count, max_new_tokens=6, temperature=1.0, seed=1
@@ -209,8 +192,8 @@ def own_samples(trainer: Trainer, count: int = 80) -> TrainingGroup:
     return TrainingGroup((30, 31, 32), tokens, (0.0,) * count, external=False, behaviour=values)
 
 
-def sure_of_itself(trainer: Trainer) -> None:
-    """Lets the policy have sampled near-certain tokens only, so that everything else is improbable to it."""
+def certain_of_own_samples(trainer: Trainer) -> None:
+    """Set the yardstick as after samples of certain tokens only, so that other text is improbable."""
     for _ in range(200):
         trainer.yardstick = trainer.yardstick.after((0.0,) * 4)
 
@@ -224,32 +207,32 @@ def test_likely_external_text_counts_in_full(folder):
     assert reports[0].gradient_norm == pytest.approx(reports[1].gradient_norm, rel=1e-5)
 
 
-def test_text_that_the_policy_finds_impossible_is_not_trained_and_nobody_pays(folder):
+def test_text_that_is_nearly_impossible_under_the_policy_has_a_small_weight(folder):
     trainer = make_trainer(folder)
-    with torch.no_grad():  # a policy that puts all its mass on one token
+    with torch.no_grad():  # a policy that puts its whole probability on one token
         trainer.policy.model.get_output_embeddings().weight.mul_(60.0)
-    sure_of_itself(trainer)
+    certain_of_own_samples(trainer)
     report = trainer.step(INFORMATIVE)
     assert report.external_weight < 0.2
     own = replace(INFORMATIVE[0], external=False)
-    assert trainer.step([own]).external_weight == 1.0, "own text is never weighed"
+    assert trainer.step([own]).external_weight == 1.0, "own text always has weight 1"
 
 
 def test_the_weight_scales_the_gradient(folder):
     full, half = make_trainer(folder), make_trainer(folder)
-    half.yardstick = Weighing(0.5)
+    half.yardstick = ConstantYardstick(0.5)
     reports = [trainer.step(INFORMATIVE) for trainer in (full, half)]
     assert reports[1].external_weight == 0.5
     assert reports[1].loss == pytest.approx(reports[0].loss / 2)
     assert reports[1].gradient_norm == pytest.approx(reports[0].gradient_norm / 2, rel=1e-4)
     mixed = make_trainer(folder)
-    mixed.yardstick = Weighing(0.0)
+    mixed.yardstick = ConstantYardstick(0.0)
     own = [replace(group, external=False) for group in INFORMATIVE]
     assert mixed.step(own).gradient_norm == pytest.approx(reports[0].gradient_norm, rel=1e-4)
 
 
-class Weighing(Yardstick):
-    """A yardstick that finds everything of others equally likely."""
+class ConstantYardstick(Yardstick):
+    """Yardstick that gives all external text the same weight."""
 
     def __init__(self, weight: float) -> None:
         super().__init__()
@@ -260,7 +243,7 @@ class Weighing(Yardstick):
 
 
 def test_the_reward_goes_up(folder):
-    """Paid for any completion that begins with a digit; half of the batch is another policy's text."""
+    """The reward is 1 for completions that begin with a digit; one of two groups is another policy's text."""
     trainer = make_trainer(folder, learning_rate=3e-3)
     generator = generator_for(trainer.policy)
     prompt = trainer.policy.encode_prompt("12 + 7 =\n")

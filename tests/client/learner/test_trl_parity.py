@@ -1,4 +1,4 @@
-"""The loss against TRL's on the same tensors, token by token through its gradient."""
+"""Loss and its gradient with respect to every token, compared with TRL's on the same tensors."""
 
 import json
 from importlib.util import find_spec
@@ -13,16 +13,16 @@ from sapo_client.learner import grpo
 VECTORS = json.loads((Path(__file__).parent / "trl_losses.json").read_text(encoding="utf-8"))
 
 
-def test_the_vectors_are_of_these_tensors():
+def test_the_vectors_belong_to_these_tensors():
     assert {name: tensor.tolist() for name, tensor in trl_losses.tensors().items()} == VECTORS["tensors"]
 
 
 @pytest.mark.parametrize("case", VECTORS["cases"], ids=lambda case: f"{case['mean']}-{case['kl_weight']}")
-def test_loss_and_gradient_are_those_of_trl(case):
+def test_loss_and_gradient_equal_those_of_trl(case):
     given = trl_losses.tensors()
     logprobs = given["logprobs"].requires_grad_()
     losses = grpo.token_losses(logprobs, given["old_logprobs"], given["advantages"])
-    divergence = grpo.reference_divergence(logprobs, given["reference_logprobs"])
+    divergence = grpo.kl_divergence(logprobs, given["reference_logprobs"])
     mask = given["mask"]
     sizes = {"mean_over_tokens": int(mask.sum()), "mean_over_completions": len(mask)}
     mean = getattr(grpo, case["mean"])
@@ -33,7 +33,7 @@ def test_loss_and_gradient_are_those_of_trl(case):
 
 
 @pytest.mark.skipif(find_spec("trl") is None, reason="trl is not installed (pip install sapo-swarm[dev])")
-def test_the_installed_trl_still_says_so():
+def test_the_installed_trl_computes_these_vectors():
     fresh = trl_losses.produce()
     assert fresh["tensors"] == VECTORS["tensors"]
     for now, then in zip(fresh["cases"], VECTORS["cases"], strict=True):

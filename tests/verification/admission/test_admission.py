@@ -1,4 +1,4 @@
-"""Admission, reason by reason, by real messages; and what no order, copy or bit flip can change."""
+"""Admission: every reason by real messages, and invariance under order, copies and flipped bits."""
 
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -36,7 +36,7 @@ ALICES_SECOND_KEY = Identity(1, key=1)
 
 
 BOOK = make_book(MANIFEST, ALICE, BOB, MALLORY, ALICES_SECOND_KEY)
-"""Admission only reads it."""
+"""Shared, because admission only reads it."""
 
 
 def admission(**options: int) -> Admission:
@@ -44,12 +44,12 @@ def admission(**options: int) -> Admission:
 
 
 def signed_by(signer: Identity, author: Identity = ALICE, **changes: object) -> bytes:
-    """A rollout in one identity's name under another's signature."""
+    """Return a rollout of one identity signed by another."""
     return signer.seal(MANIFEST, author.rollout(**changes)).to_bytes()
 
 
 def framed(**fields: object) -> bytes:
-    """A genuine envelope with fields of its frame replaced."""
+    """Return a genuine envelope with fields of its frame replaced."""
     envelope = ALICE.seal(MANIFEST, ALICE.rollout())
     frame = {
         "version": 1,
@@ -66,7 +66,7 @@ GENUINE = ALICE.message(MANIFEST)
 
 @dataclass(frozen=True)
 class Case:
-    """A message and why it is refused; messages in ``before`` were admitted first."""
+    """A message and the rule that refuses it; messages in ``before`` are admitted first."""
 
     reason: Reason | None
     message: bytes
@@ -148,16 +148,16 @@ CASES = {
 def test_each_message_has_its_reason(case: Case) -> None:
     gate = admission()
     for earlier in case.before:
-        gate.judge(earlier, NOW)
-    assert reason_of(gate.judge, case.message, case.now) is case.reason
+        gate.admit(earlier, NOW)
+    assert reason_of(gate.admit, case.message, case.now) is case.reason
 
 
 def test_expired_certificates() -> None:
     book = make_book(MANIFEST)
-    book.judge(ALICE.certificate(MANIFEST, not_after=int(NOW) + 5).to_bytes(), NOW)
+    book.admit(ALICE.certificate(MANIFEST, not_after=int(NOW) + 5).to_bytes(), NOW)
     gate = Admission(MANIFEST, book)
-    assert reason_of(gate.judge, GENUINE, NOW + 5) is Reason.CERTIFICATE_EXPIRED
-    assert reason_of(gate.judge, GENUINE, NOW + 4) is None
+    assert reason_of(gate.admit, GENUINE, NOW + 5) is Reason.CERTIFICATE_EXPIRED
+    assert reason_of(gate.admit, GENUINE, NOW + 4) is None
 
 
 def test_every_reason_of_the_stages_before_forwarding_was_reached() -> None:
@@ -171,7 +171,7 @@ def test_every_reason_of_the_stages_before_forwarding_was_reached() -> None:
 def test_the_admitted_rollout_is_whole() -> None:
     rollout = ALICE.rollout()
     envelope = ALICE.seal(MANIFEST, rollout)
-    admitted = admission().judge(GENUINE, NOW)
+    admitted = admission().admit(GENUINE, NOW)
     assert admitted == AdmittedRollout(envelope.content_id, rollout, GENUINE)
     assert admitted.account == ALICE.account
 
@@ -191,7 +191,7 @@ FAULTS = [
 
 
 def faulty(*faults: Reason) -> bytes:
-    """A message with all of these faults, to a node that admitted Alice's slot 0."""
+    """Return a message with all of these faults, to a node that admitted Alice's slot 0."""
     author = STRANGER if Reason.CERTIFICATE_UNKNOWN in faults else ALICE
     changes: dict[str, object] = {"completions": (b"9",)}
     if Reason.EPOCH_PAST in faults:
@@ -211,30 +211,30 @@ def faulty(*faults: Reason) -> bytes:
 @pytest.mark.parametrize("faults", [*combinations(FAULTS, 1), *combinations(FAULTS, 2)], ids=" + ".join)
 def test_the_cheapest_check_speaks_first(faults: tuple[Reason, ...]) -> None:
     gate = admission()
-    gate.judge(GENUINE, NOW)
-    assert reason_of(gate.judge, faulty(*faults), NOW) is faults[0]
+    gate.admit(GENUINE, NOW)
+    assert reason_of(gate.admit, faulty(*faults), NOW) is faults[0]
 
 
 def test_no_single_flipped_bit_is_accepted() -> None:
     message = ALICE.message(MANIFEST, policy_tag=Digest(b"\x05" * 32))
     gate = admission()
-    verdicts = {verdict_of(gate.judge, flipped, NOW) for flipped in bit_flips(message)}
+    verdicts = {verdict_of(gate.admit, flipped, NOW) for flipped in bit_flips(message)}
     assert verdicts == {Verdict.IGNORE, Verdict.REJECT}
-    assert verdict_of(gate.judge, message, NOW) is Verdict.ACCEPT
+    assert verdict_of(gate.admit, message, NOW) is Verdict.ACCEPT
 
 
 @given(damaged(GENUINE), st.binary(max_size=200))
 def test_nothing_but_the_message_itself_is_accepted(changed: bytes, noise: bytes) -> None:
     gate = admission()
-    assert verdict_of(gate.judge, noise, NOW) is Verdict.REJECT
-    assert (verdict_of(gate.judge, changed, NOW) is Verdict.ACCEPT) == (changed == GENUINE)
+    assert verdict_of(gate.admit, noise, NOW) is Verdict.REJECT
+    assert (verdict_of(gate.admit, changed, NOW) is Verdict.ACCEPT) == (changed == GENUINE)
 
 
 @given(damaged(ALICE.rollout(completions=(b"7", b"8", b"9")).to_payload()))
 def test_any_payload_under_a_genuine_signature_gets_a_verdict(payload: bytes) -> None:
     """Mutations behind the signature reach the deeper stages."""
     message = seal(Kind.ROLLOUT, MANIFEST.swarm_id, payload, ALICE.seed).to_bytes()
-    outcome = outcome_of(admission().judge, message, NOW)
+    outcome = outcome_of(admission().admit, message, NOW)
     if isinstance(outcome, AdmittedRollout):
         assert outcome.rollout.to_payload() == payload
         assert outcome.rollout.node == ALICE.node
@@ -244,8 +244,8 @@ def test_any_payload_under_a_genuine_signature_gets_a_verdict(payload: bytes) ->
 
 @given(damaged(GENUINE), st.floats(0, 4e9), st.floats(0, 4e9))
 def test_what_is_rejected_once_is_accepted_never(message: bytes, then: float, now: float) -> None:
-    if verdict_of(admission().judge, message, then) is Verdict.REJECT:
-        assert verdict_of(admission().judge, message, now) is not Verdict.ACCEPT
+    if verdict_of(admission().admit, message, then) is Verdict.REJECT:
+        assert verdict_of(admission().admit, message, now) is not Verdict.ACCEPT
 
 
 rollout_changes = st.fixed_dictionaries(
@@ -261,10 +261,10 @@ rollout_changes = st.fixed_dictionaries(
 def test_no_replay_in_another_swarm_is_accepted(changes: dict[str, object]) -> None:
     elsewhere = make_admission(OTHER_SWARM, ALICE)
     envelope = ALICE.seal(MANIFEST, ALICE.rollout(**changes))
-    assert reason_of(elsewhere.judge, envelope.to_bytes(), NOW) is Reason.WRONG_SWARM
+    assert reason_of(elsewhere.admit, envelope.to_bytes(), NOW) is Reason.WRONG_SWARM
     relabelled = replace(envelope, swarm_id=OTHER_SWARM.swarm_id).to_bytes()
-    assert reason_of(elsewhere.judge, relabelled, NOW) is Reason.BAD_SIGNATURE
-    assert reason_of(elsewhere.judge, ALICE.message(OTHER_SWARM, **changes), NOW) is None
+    assert reason_of(elsewhere.admit, relabelled, NOW) is Reason.BAD_SIGNATURE
+    assert reason_of(elsewhere.admit, ALICE.message(OTHER_SWARM, **changes), NOW) is None
 
 
 @given(
@@ -280,38 +280,38 @@ def test_order_and_copies_do_not_matter_to_honest_traffic(
     arrivals = data.draw(st.permutations(messages + data.draw(_some(messages))))
     gate, heard = admission(), set[bytes]()
     for message in arrivals:
-        assert reason_of(gate.judge, message, NOW) is (Reason.SEEN if message in heard else None)
+        assert reason_of(gate.admit, message, NOW) is (Reason.SEEN if message in heard else None)
         heard.add(message)
 
 
 def test_a_forged_copy_does_not_shadow_the_genuine_message() -> None:
     gate = admission()
     for forged in (framed(signature=bytes(64)), signed_by(MALLORY), signed_by(MALLORY, completions=(b"9",))):
-        assert reason_of(gate.judge, forged, NOW) is Reason.BAD_SIGNATURE
-    assert gate.judge(GENUINE, NOW).envelope == GENUINE
+        assert reason_of(gate.admit, forged, NOW) is Reason.BAD_SIGNATURE
+    assert gate.admit(GENUINE, NOW).envelope == GENUINE
 
 
 def test_a_message_refused_for_now_is_taken_later() -> None:
     book = make_book(MANIFEST, BOB)
     gate = Admission(MANIFEST, book)
-    assert reason_of(gate.judge, GENUINE, NOW - EPOCH_SECONDS) is Reason.EPOCH_FUTURE
-    assert reason_of(gate.judge, GENUINE, NOW) is Reason.CERTIFICATE_UNKNOWN
-    book.judge(ALICE.certificate(MANIFEST).to_bytes(), NOW)
-    assert gate.judge(GENUINE, NOW).envelope == GENUINE
+    assert reason_of(gate.admit, GENUINE, NOW - EPOCH_SECONDS) is Reason.EPOCH_FUTURE
+    assert reason_of(gate.admit, GENUINE, NOW) is Reason.CERTIFICATE_UNKNOWN
+    book.admit(ALICE.certificate(MANIFEST).to_bytes(), NOW)
+    assert gate.admit(GENUINE, NOW).envelope == GENUINE
 
 
 def test_memory_is_bounded_and_forgets_the_oldest_first() -> None:
     gate = admission(max_seen=4)
     sent = [ALICE.message(MANIFEST, slot=slot) for slot in range(10)]
     for message in sent:
-        gate.judge(message, NOW)
-    assert [reason_of(gate.judge, message, NOW) for message in sent[6:]] == [Reason.SEEN] * 4
-    assert reason_of(gate.judge, sent[0], NOW) is None
+        gate.admit(message, NOW)
+    assert [reason_of(gate.admit, message, NOW) for message in sent[6:]] == [Reason.SEEN] * 4
+    assert reason_of(gate.admit, sent[0], NOW) is None
 
 
 def test_floods_of_refused_messages_leave_nothing_behind() -> None:
     gate = admission(max_seen=2)
-    gate.judge(GENUINE, NOW)
+    gate.admit(GENUINE, NOW)
     for number in range(20):
         assert verdict(_reason(gate, signed_by(MALLORY, completions=(b"%d" % number,)))) is Verdict.REJECT
         assert _reason(gate, ALICE.message(MANIFEST, completions=(b"%d" % number,))) is Reason.EQUIVOCATION
@@ -319,7 +319,7 @@ def test_floods_of_refused_messages_leave_nothing_behind() -> None:
 
 
 def _reason(gate: Admission, message: bytes) -> Reason:
-    reason = reason_of(gate.judge, message, NOW)
+    reason = reason_of(gate.admit, message, NOW)
     assert reason is not None
     return reason
 

@@ -1,4 +1,4 @@
-"""The certificate book: who speaks for whom, bounded, and established anew after a restart."""
+"""The store of certificates: bounded, and admitted again after a restart."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ MESSAGE = ALICE.certificate(MANIFEST).to_bytes()
 def test_a_certificate_introduces_its_node_for_its_account() -> None:
     book = CertificateBook(MANIFEST)
     assert reason_of(book.require, ALICE.node, ALICE.account, NOW) is Reason.CERTIFICATE_UNKNOWN
-    certificate = book.judge(MESSAGE, NOW)
+    certificate = book.admit(MESSAGE, NOW)
     assert certificate == open_certificate(ALICE.certificate(MANIFEST), MANIFEST.binding_domain)
     book.require(ALICE.node, ALICE.account, NOW)
     assert reason_of(book.require, ALICE.node, MALLORY.account, NOW) is Reason.CERTIFICATE_UNKNOWN
@@ -32,7 +32,7 @@ def test_a_certificate_introduces_its_node_for_its_account() -> None:
 
 
 def _malformed() -> bytes:
-    """Mallory's node, named in a certificate that only Alice's account signed for her own node."""
+    """Return a certificate of Mallory's node with the signature of Alice's account for her own node."""
     payload = ALICE.certificate(MANIFEST).payload.replace(ALICE.node, MALLORY.node)
     return seal(Kind.CERTIFICATE, MANIFEST.swarm_id, payload, MALLORY.seed).to_bytes()
 
@@ -58,7 +58,7 @@ def _malformed() -> bytes:
 )
 def test_each_message_has_its_reason(message: bytes, reason: Reason | None) -> None:
     book = CertificateBook(MANIFEST)
-    assert reason_of(book.judge, message, NOW) is reason
+    assert reason_of(book.admit, message, NOW) is reason
     assert len(book) == (1 if reason is None else 0)
 
 
@@ -66,17 +66,17 @@ def test_it_is_seen_unless_it_lasts_longer() -> None:
     book = make_book(MANIFEST, ALICE)
     shorter = ALICE.certificate(MANIFEST, not_after=GENESIS_SECONDS + 1000).to_bytes()
     longer = ALICE.certificate(MANIFEST, not_after=GENESIS_SECONDS + 100_000).to_bytes()
-    reasons = [reason_of(book.judge, message, NOW) for message in (MESSAGE, shorter, longer, MESSAGE)]
+    reasons = [reason_of(book.admit, message, NOW) for message in (MESSAGE, shorter, longer, MESSAGE)]
     assert reasons == [Reason.SEEN, Reason.SEEN, None, Reason.SEEN]
     assert book.envelopes() == (longer,)
 
 
 def test_one_that_does_not_count_now_is_in_nobodys_way() -> None:
-    """Heard while this clock and its author's were ahead; the author's is right again, and so is ours."""
+    """It was made and admitted while both clocks were ahead; now both are right again."""
     book, ahead = CertificateBook(MANIFEST), int(NOW) + 7200
     early = ALICE.certificate(MANIFEST, ahead - 60, ahead + 86_400).to_bytes()
     right = ALICE.certificate(MANIFEST, int(NOW) - 60, int(NOW) + 86_400).to_bytes()
-    assert [reason_of(book.judge, early, ahead), reason_of(book.judge, right, NOW)] == [None, None]
+    assert [reason_of(book.admit, early, ahead), reason_of(book.admit, right, NOW)] == [None, None]
     book.require(ALICE.node, ALICE.account, NOW)
     assert book.envelopes() == (right,)
 
@@ -99,8 +99,8 @@ def test_a_fifth_key_of_an_account_displaces_the_first() -> None:
 def test_the_book_is_bounded() -> None:
     book = CertificateBook(MANIFEST, max_certificates=3)
     people = [Identity(number) for number in range(10, 16)]
-    for person in people:
-        book.judge(person.certificate(MANIFEST).to_bytes(), NOW)
+    for identity in people:
+        book.admit(identity.certificate(MANIFEST).to_bytes(), NOW)
     assert len(book) == 3
     known = [reason_of(book.require, p.node, p.account, NOW) is None for p in people]
     assert known == [False] * 3 + [True] * 3
@@ -111,7 +111,7 @@ def test_a_restart_judges_again(tmp_path: Path) -> None:
     book = CertificateBook(MANIFEST, path)
     short = MALLORY.certificate(MANIFEST, not_after=int(NOW) + 10).to_bytes()
     for message in (MESSAGE, short):
-        book.judge(message, NOW)
+        book.admit(message, NOW)
     later = CertificateBook(MANIFEST, path)
     assert (later.restore(NOW + 10), later.envelopes()) == (1, (MESSAGE,))
     assert CertificateBook(MANIFEST, path).restore(NOW) == 1, "the expired one was deleted"
@@ -120,12 +120,12 @@ def test_a_restart_judges_again(tmp_path: Path) -> None:
 
 def test_no_single_flipped_bit_is_accepted() -> None:
     book = CertificateBook(MANIFEST)
-    verdicts = {verdict_of(book.judge, flipped, NOW) for flipped in bit_flips(MESSAGE)}
+    verdicts = {verdict_of(book.admit, flipped, NOW) for flipped in bit_flips(MESSAGE)}
     assert verdicts == {Verdict.REJECT}
     assert len(book) == 0
 
 
 @given(damaged(MESSAGE))
 def test_nothing_but_the_message_itself_is_accepted(changed: bytes) -> None:
-    verdict = verdict_of(CertificateBook(MANIFEST).judge, changed, NOW)
+    verdict = verdict_of(CertificateBook(MANIFEST).admit, changed, NOW)
     assert (verdict is Verdict.ACCEPT) == (changed == MESSAGE)

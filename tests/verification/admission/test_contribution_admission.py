@@ -1,4 +1,4 @@
-"""Admission of contributions: who may count, and what an admitted one holds."""
+"""Admission of contributions: the auditors' ones, complete; all others are refused."""
 
 import pytest
 from support.swarm import EPOCH, EPOCH_SECONDS, Identity, make_book, make_manifest, moment
@@ -16,14 +16,24 @@ OVER = EPOCH - 1
 ALICE, BOB = Identity(1), Identity(2)
 
 CONTRIBUTIONS = {
-    Kind.TALLY: Tally(ALICE.node, ALICE.account, OVER, ((BOB.account, 3),), Digest(bytes(32))),
-    Kind.PROPOSAL: Proposal(ALICE.node, ALICE.account, OVER, (ContentId(bytes(32)),), ()),
-    Kind.APPROVAL: Approval(ALICE.node, ALICE.account, OVER, ContentId(bytes(32)), bytes(65)),
+    Kind.TALLY: Tally(
+        node=ALICE.node,
+        account=ALICE.account,
+        epoch=OVER,
+        points=((BOB.account, 3),),
+        evidence_root=Digest(bytes(32)),
+    ),
+    Kind.PROPOSAL: Proposal(
+        node=ALICE.node, account=ALICE.account, epoch=OVER, tallies=(ContentId(bytes(32)),), shares=()
+    ),
+    Kind.APPROVAL: Approval(
+        node=ALICE.node, account=ALICE.account, epoch=OVER, proposal=ContentId(bytes(32)), signature=bytes(65)
+    ),
 }
 
 
 def gate(known: frozenset[ContentId] = frozenset(), auditor: Identity = ALICE) -> ContributionAdmission:
-    """A gate that knows alice and bob, one of them as an auditor."""
+    """Return an admission that knows Alice and Bob, one of them as an auditor."""
     book = make_book(MANIFEST, ALICE, BOB)
     return ContributionAdmission(MANIFEST, book, known.__contains__, lambda: (auditor.account,))
 
@@ -34,12 +44,12 @@ def test_an_auditors_contribution_is_admitted_whole(kind: Kind) -> None:
     envelope = seal(kind, MANIFEST.swarm_id, content.to_payload(), ALICE.seed)
     message = envelope.to_bytes()
     admitted = AdmittedContribution(envelope.content_id, kind, content, message)
-    assert gate().judge(message, NOW) == admitted
-    assert ruling_of(gate(frozenset((envelope.content_id,))).judge, message, NOW) is Rule.CONTRIBUTION_NEW
-    assert ruling_of(gate(auditor=BOB).judge, message, NOW) is Rule.AUTHOR_AUDITS
-    assert ruling_of(gate().judge, message, NOW - EPOCH_SECONDS) is Rule.CONTRIBUTION_EPOCH_OVER
+    assert gate().admit(message, NOW) == admitted
+    assert ruling_of(gate(frozenset((envelope.content_id,))).admit, message, NOW) is Rule.CONTRIBUTION_NEW
+    assert ruling_of(gate(auditor=BOB).admit, message, NOW) is Rule.AUTHOR_AUDITS
+    assert ruling_of(gate().admit, message, NOW - EPOCH_SECONDS) is Rule.CONTRIBUTION_EPOCH_OVER
 
 
 def test_other_kinds_are_refused() -> None:
     for message in (ALICE.message(MANIFEST), ALICE.certificate(MANIFEST).to_bytes()):
-        assert ruling_of(gate().judge, message, NOW) is Rule.TOPIC_KIND
+        assert ruling_of(gate().admit, message, NOW) is Rule.TOPIC_KIND

@@ -1,4 +1,4 @@
-"""The envelopes that were admitted lately, as they came."""
+"""The store of recently admitted envelopes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def path(tmp_path: Path) -> Path:
 
 def hear(heard: EnvelopeStore, epoch: int, slot: int = 0) -> AdmittedRollout:
     message = ALICE.message(MANIFEST, epoch=epoch, slot=slot)
-    admitted = make_admission(MANIFEST, ALICE).judge(message, moment(MANIFEST, epoch))
+    admitted = make_admission(MANIFEST, ALICE).admit(message, moment(MANIFEST, epoch))
     heard.add(admitted)
     heard.add(admitted)  # twice is once
     return admitted

@@ -1,4 +1,4 @@
-"""The book of proofs: hard evidence once, for the guilty alone, never against oneself."""
+"""The store of proofs: hard evidence once, only against the equivocator, never against the own account."""
 
 from pathlib import Path
 
@@ -20,22 +20,29 @@ ALICE, BOB, STRANGER = (Identity(number) for number in range(1, 4))
 
 
 def contents(author: Identity, count: int = 2, **changes: object) -> list[bytes]:
-    """Different contents of an author for one slot."""
+    """Return different contents of an author for one slot."""
     return [author.message(MANIFEST, completions=(b"%d" % n,), **changes) for n in range(count)]
 
 
 def proof(author: Identity = ALICE, **changes: object) -> bytes:
-    """A message that proves an equivocation."""
+    """Return a message that proves an equivocation."""
     return prove_equivocation(*contents(author, **changes), MANIFEST.swarm_id).to_envelope().to_bytes()
 
 
 class Desk:
-    """Bob's book, certificates and reputation."""
+    """Bob's proofs, certificates and reputation."""
 
     def __init__(self, path: Path | str = ":memory:", **options: int) -> None:
         self.reputation = Reputation(path)
         certificates = make_book(MANIFEST, ALICE, BOB)
-        self.book = ProofBook(MANIFEST, certificates, self.reputation, BOB.account, path, **options)
+        self.book = ProofBook(
+            manifest=MANIFEST,
+            certificates=certificates,
+            reputation=self.reputation,
+            own=BOB.account,
+            path=path,
+            **options,
+        )
 
     def evidence(self, who: Identity) -> Evidence:
         return self.reputation.evidence(who.account, EPOCH)
@@ -46,76 +53,76 @@ INNOCENT = Evidence(epoch=EPOCH)
 
 
 def test_a_proof_is_hard_evidence_once() -> None:
-    desk = Desk()
-    assert desk.book.judge(proof(), NOW).account == ALICE.account
-    assert reason_of(desk.book.judge, proof(), NOW) is Reason.SEEN
-    assert reason_of(desk.book.judge, proof(slot=7), NOW) is Reason.SEEN, "one of an epoch says it all"
-    assert desk.evidence(ALICE) == GUILTY
-    assert desk.reputation.is_banned(ALICE.account, EPOCH + BAN_EPOCHS - 1)
-    assert not desk.reputation.is_banned(ALICE.account, EPOCH + BAN_EPOCHS)
-    assert desk.evidence(BOB) == INNOCENT
-    assert desk.book.messages() == (proof(),)
+    harness = Desk()
+    assert harness.book.admit(proof(), NOW).account == ALICE.account
+    assert reason_of(harness.book.admit, proof(), NOW) is Reason.SEEN
+    assert reason_of(harness.book.admit, proof(slot=7), NOW) is Reason.SEEN, "one of an epoch says it all"
+    assert harness.evidence(ALICE) == GUILTY
+    assert harness.reputation.is_banned(ALICE.account, EPOCH + BAN_EPOCHS - 1)
+    assert not harness.reputation.is_banned(ALICE.account, EPOCH + BAN_EPOCHS)
+    assert harness.evidence(BOB) == INNOCENT
+    assert harness.book.messages() == (proof(),)
 
 
 def test_another_epoch_is_another_fault() -> None:
-    desk = Desk()
-    desk.book.judge(proof(epoch=EPOCH - 1), NOW)
-    desk.book.judge(proof(), NOW)
-    assert desk.evidence(ALICE).audits == 2
+    harness = Desk()
+    harness.book.admit(proof(epoch=EPOCH - 1), NOW)
+    harness.book.admit(proof(), NOW)
+    assert harness.evidence(ALICE).audits == 2
 
 
 def test_a_restart_judges_again_and_counts_no_second_time(tmp_path: Path) -> None:
     before = Desk(tmp_path / "db")
-    before.book.judge(proof(), NOW)
-    before.book.judge(proof(epoch=EPOCH - 1), NOW)
+    before.book.admit(proof(), NOW)
+    before.book.admit(proof(epoch=EPOCH - 1), NOW)
     later = NOW + PROOF_EPOCHS * EPOCH_SECONDS
     after = Desk(tmp_path / "db")
     assert after.book.restore(later) == 1
-    assert reason_of(after.book.judge, proof(), NOW) is Reason.SEEN
+    assert reason_of(after.book.admit, proof(), NOW) is Reason.SEEN
     assert after.book.messages() == (proof(),)
     assert after.evidence(ALICE) == before.evidence(ALICE)
     emptied = ProofBook(MANIFEST, make_book(MANIFEST, ALICE), after.reputation, BOB.account)
-    emptied.judge(proof(), NOW)
+    emptied.admit(proof(), NOW)
     assert after.evidence(ALICE) == before.evidence(ALICE), "nor does a lost book"
 
 
 def test_what_admission_meets_becomes_a_proof() -> None:
-    desk, gate = Desk(), Admission(MANIFEST, make_book(MANIFEST, ALICE))
+    harness, gate = Desk(), Admission(MANIFEST, make_book(MANIFEST, ALICE))
     first, second = contents(ALICE)
-    admitted = gate.judge(first, NOW)
+    admitted = gate.admit(first, NOW)
     with pytest.raises(SlotTaken) as raised:
-        gate.judge(second, NOW)
+        gate.admit(second, NOW)
     assert raised.value.first == admitted.content_id
-    assert desk.book.convict(first, second, NOW) == proof()
-    assert desk.book.convict(first, second, NOW) is None, "it is known now"
-    assert desk.evidence(ALICE) == GUILTY
+    assert harness.book.prove(first, second, NOW) == proof()
+    assert harness.book.prove(first, second, NOW) is None, "it is known now"
+    assert harness.evidence(ALICE) == GUILTY
 
 
 def test_one_content_heard_again_is_no_equivocation() -> None:
-    """Whoever starts again with its memory lost repeats itself; so does a mangled signature."""
+    """A node that lost its memory may prove it again, and so may a changed signature."""
     gate = Admission(MANIFEST, make_book(MANIFEST, ALICE))
     first, _ = contents(ALICE)
-    gate.judge(first, NOW)
-    assert reason_of(gate.judge, first, NOW) is Reason.SEEN
+    gate.admit(first, NOW)
+    assert reason_of(gate.admit, first, NOW) is Reason.SEEN
     with pytest.raises(LocalProtocolError):
-        Desk().book.convict(first, first, NOW)
+        Desk().book.prove(first, first, NOW)
 
 
 def test_nobody_convicts_itself() -> None:
-    desk = Desk()
-    assert desk.book.convict(*contents(BOB), NOW) is None
-    assert (len(desk.book), desk.evidence(BOB)) == (0, INNOCENT)
-    desk.book.judge(proof(BOB), NOW)  # somebody else's, and true: it is handed on
-    assert (desk.book.messages(), desk.evidence(BOB)) == ((proof(BOB),), INNOCENT)
+    harness = Desk()
+    assert harness.book.prove(*contents(BOB), NOW) is None
+    assert (len(harness.book), harness.evidence(BOB)) == (0, INNOCENT)
+    harness.book.admit(proof(BOB), NOW)  # somebody else's, and true: it is handed on
+    assert (harness.book.messages(), harness.evidence(BOB)) == ((proof(BOB),), INNOCENT)
 
 
 def test_groups_too_large_for_a_proof_count_where_both_were_heard() -> None:
-    desk = Desk()
+    harness = Desk()
     full = (b"x" * (MAX_GROUP_BYTES // 8),) * 8
     pair = [ALICE.message(MANIFEST, completions=(*full[:-1], bytes([n]) * len(full[-1]))) for n in (65, 66)]
-    assert desk.book.convict(*pair, NOW) is None
-    assert desk.book.convict(*pair, NOW) is None
-    assert (len(desk.book), desk.evidence(ALICE)) == (0, GUILTY)
+    assert harness.book.prove(*pair, NOW) is None
+    assert harness.book.prove(*pair, NOW) is None
+    assert (len(harness.book), harness.evidence(ALICE)) == (0, GUILTY)
 
 
 @pytest.mark.parametrize(
@@ -130,27 +137,27 @@ def test_groups_too_large_for_a_proof_count_where_both_were_heard() -> None:
     ],
 )
 def test_each_fault_has_its_reason_and_costs_nobody(message: bytes, now: float, reason: Reason) -> None:
-    desk = Desk()
-    assert reason_of(desk.book.judge, message, now) is reason
-    assert (len(desk.book), desk.evidence(ALICE)) == (0, INNOCENT)
+    harness = Desk()
+    assert reason_of(harness.book.admit, message, now) is reason
+    assert (len(harness.book), harness.evidence(ALICE)) == (0, INNOCENT)
 
 
 def test_a_framed_account_pays_nothing() -> None:
-    desk = Desk()
+    harness = Desk()
     mallory = Identity(9)
     forged = [mallory.seal(MANIFEST, ALICE.rollout(completions=(b"%d" % n,))).to_bytes() for n in (1, 2)]
     message = prove_equivocation(*forged, MANIFEST.swarm_id).to_envelope().to_bytes()
-    assert reason_of(desk.book.judge, message, NOW) is Reason.BAD_SIGNATURE
+    assert reason_of(harness.book.admit, message, NOW) is Reason.BAD_SIGNATURE
     genuine = prove_equivocation(contents(ALICE)[0], forged[1], MANIFEST.swarm_id)
-    assert reason_of(desk.book.judge, genuine.to_envelope().to_bytes(), NOW) is Reason.BAD_SIGNATURE
-    assert desk.evidence(ALICE) == INNOCENT
+    assert reason_of(harness.book.admit, genuine.to_envelope().to_bytes(), NOW) is Reason.BAD_SIGNATURE
+    assert harness.evidence(ALICE) == INNOCENT
 
 
 def test_the_book_is_bounded_and_forgets() -> None:
-    desk = Desk(max_proofs=2)
+    harness = Desk(max_proofs=2)
     messages = [proof(epoch=epoch) for epoch in range(EPOCH + 1)]
     for message in messages:
-        desk.book.judge(message, NOW)
-    assert desk.book.messages() == tuple(messages[-2:])
-    desk.book.forget(EPOCH + PROOF_EPOCHS)
-    assert desk.book.messages() == (messages[-1],)
+        harness.book.admit(message, NOW)
+    assert harness.book.messages() == tuple(messages[-2:])
+    harness.book.forget(EPOCH + PROOF_EPOCHS)
+    assert harness.book.messages() == (messages[-1],)

@@ -1,4 +1,4 @@
-"""The checker pool: honest rollouts are checked, hostile ones cost at most their own check."""
+"""The checker pool: honest rollouts are checked, hostile ones fail at most their own check."""
 
 import math
 
@@ -100,7 +100,7 @@ async def test_a_task_outside_the_suite_is_our_own_mistake(task):
 
 
 async def test_a_deadline_that_nothing_meets_stops_the_start():
-    """A pool whose own proof of life times out never reports ready."""
+    """A pool whose first test call times out never reports ready."""
     pool = CheckerPool(every_family("nano"), deadline_seconds=math.ulp(0.0))
     with pytest.raises(ExceptionGroup) as caught:
         async with trio.open_nursery() as nursery:

@@ -1,4 +1,4 @@
-"""The jail's walls, tried from inside: hostile code runs in the child of a real pool and gets nowhere."""
+"""The jail's walls, tested from inside: hostile code runs in the child of a real pool and fails."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def hostile_pool() -> CheckerPool:
 
 
 async def commit(pool: CheckerPool, crime: str) -> float | Failure:
-    """What a crime earned: a reward, or why there is none."""
+    """Carry out a hostile action in the jail; return its reward, or why there is none."""
     try:
         return (await pool.check(TASK, [crime.encode()])).rewards[0]
     except CheckFailed as failed:
@@ -97,7 +97,7 @@ CRIMES_THAT_WORK_OUTSIDE = [
 
 @pytest.mark.parametrize("crime", CRIMES_THAT_WORK_OUTSIDE)
 def test_without_the_jail_the_same_code_succeeds(crime, tmp_path):
-    """The control: a crime that fails everywhere would prove nothing."""
+    """The control: an action that fails everywhere would prove nothing."""
     target = tmp_path / "file"
     if not crime.startswith(("create", "run_shell")):
         target.write_text("secret")
@@ -132,7 +132,7 @@ async def test_a_child_lives_for_a_bounded_number_of_calls():
 
 
 def grandchildren() -> set[int]:
-    """The jailed processes under this one."""
+    """Return the jailed processes under this one."""
     return {grandchild for child in children_of(os.getpid()) for grandchild in children_of(child)}
 
 
@@ -149,7 +149,7 @@ def children_of(parent: int) -> set[int]:
 
 
 def is_running(process: int) -> bool:
-    """Whether it is more than an entry that nobody has reaped yet."""
+    """Whether a process runs, and is not just waiting to be reaped."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):
@@ -237,7 +237,7 @@ def test_the_portable_walls_alone_stop_all_but_signals_among_processes_of_one_us
 
 @pytest.mark.parametrize("name", [name for name in jail_probe.ACTS if name != "take a gigabyte of memory"])
 def test_the_probe_tells_an_act_that_succeeds(name):
-    """The control: outside the jail each act goes through (the memory may not be there)."""
+    """The control: outside the jail each action succeeds, except that memory may be short."""
     python = f"from sapo_verification.jail.probe import ACTS; import os; ACTS[{name!r}](); os._exit(0)"
     done = subprocess.run([sys.executable, "-c", python], env=environment(), check=False, timeout=60)
     assert done.returncode == (1 if name == "run a program" else 0)  # the program has no pipe to confess to

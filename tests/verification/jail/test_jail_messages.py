@@ -1,4 +1,4 @@
-"""The jail's messages: whatever a hostile child writes is a reply that fits its request, or malformed."""
+"""The jail's messages: any bytes of a hostile child are a valid reply to the request, or malformed."""
 
 import json
 import sys

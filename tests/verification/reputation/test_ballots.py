@@ -1,4 +1,4 @@
-"""Ballots: counted one audit at a time, they say what counting all of them at once would."""
+"""Ballots: counting one audit at a time gives the same result as counting all at once."""
 
 from collections import Counter
 

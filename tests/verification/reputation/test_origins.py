@@ -1,4 +1,4 @@
-"""Where accounts come from: prefixes of public addresses, the first one stays."""
+"""Networks of accounts: prefixes of public addresses, of which the first one is kept."""
 
 from pathlib import Path
 

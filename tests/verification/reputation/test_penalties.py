@@ -38,7 +38,7 @@ def test_what_is_found_after_forwarding_was_an_accept(rule: Rule) -> None:
 
 @pytest.mark.parametrize("reason", list(Reason))
 def test_only_known_authors_pay(reason: Reason) -> None:
-    """Before the signature is checked nobody is known to be the author; equivocation is judged behind it."""
+    """Before the signature is checked the author is not known; equivocation is checked behind it."""
     evidence = CONSEQUENCES[reason].evidence
     assert evidence in (0.0, SOFT, HARD)
     assert evidence == 0.0 or verdict(reason) is Verdict.ACCEPT or reason is Reason.EQUIVOCATION

@@ -1,4 +1,4 @@
-"""Reputation: own evidence alone, between 0 and 1, forgiven in time."""
+"""Reputation: own evidence only, between 0 and 1, decaying with time."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Suspended penalties: a fault that most accounts share is ours until shown otherwise."""
+"""Suspended penalties: a fault that most accounts share is taken for this node's own."""
 
 import random
 from collections.abc import Iterable, Sequence

@@ -1,10 +1,10 @@
-"""The audit queue: time is divided among accounts, whatever they send and whatever it costs."""
+"""The audit queue: time is divided among accounts, whatever they send and however long it takes."""
 
 from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
-from support.swarm import Identity, make_admission, make_manifest, moment
+from support.swarm import EPOCH, Identity, make_admission, make_manifest, moment
 
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Limits
@@ -18,16 +18,16 @@ SLOTS = 400
 
 
 def groups(author: Identity, count: int) -> list[AdmittedRollout]:
-    """Admitted rollouts of an author."""
+    """Return admitted rollouts of an author."""
     admission = make_admission(MANIFEST, author)
-    return [admission.judge(author.message(MANIFEST, slot=slot), moment(MANIFEST)) for slot in range(count)]
+    return [admission.admit(author.message(MANIFEST, slot=slot), moment(MANIFEST)) for slot in range(count)]
 
 
 HEARD = {author.account: groups(author, SLOTS) for author in EVERYBODY}
 
 
 def served(queue: AuditQueue, seconds: float, cost: dict[Account, float]) -> Counter[Account]:
-    """The time that each account gets of so many seconds of auditing."""
+    """Return the time that each account gets of so many seconds of auditing."""
     used: Counter[Account] = Counter()
     while len(queue) and used.total() < seconds:
         turn = queue.take()
@@ -37,7 +37,7 @@ def served(queue: AuditQueue, seconds: float, cost: dict[Account, float]) -> Cou
 
 
 def queue_of(*authors: Identity, known: tuple[Identity, ...] = ()) -> AuditQueue:
-    """A queue in which everybody has plenty waiting, one account's before the next one's."""
+    """Return a queue with many rollouts of every account, one account's before the next one's."""
     queue = AuditQueue()
     for author in authors:
         for admitted in HEARD[author.account]:
@@ -133,3 +133,14 @@ def test_what_goes_in_comes_out_once(steps: list[tuple[Identity, bool, float]], 
     while len(queue):
         out.append(queue.take().admitted)
     assert sorted(admitted.content_id for admitted in out) == sorted(each.content_id for each in put)
+
+
+def test_an_epochs_rollouts_are_unaudited_until_they_are_charged_or_displaced() -> None:
+    queue = AuditQueue(most_waiting=2)
+    first, second, third = HEARD[ALICE.account][:3]
+    assert [queue.put(each, known=True) for each in (first, second, third)] == [None, None, third]
+    assert (queue.unaudited(EPOCH), queue.unaudited(EPOCH + 1)) == (2, 0)
+    turn = queue.take()
+    assert (turn.admitted, queue.unaudited(EPOCH)) == (first, 2)
+    queue.charge(turn, 1.0)
+    assert queue.unaudited(EPOCH) == 1

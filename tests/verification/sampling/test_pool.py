@@ -1,4 +1,4 @@
-"""The pool: bounded, fair, and empty of trust after a restart."""
+"""The pool: bounded, fair, and admitted again after a restart."""
 
 from collections.abc import Callable
 from functools import partial
@@ -18,104 +18,102 @@ ALICE, BOB, CAROL, NEWCOMER = (Identity(number) for number in range(1, 5))
 EVERYBODY = (ALICE, BOB, CAROL, NEWCOMER)
 
 
-def plain(desk: VerificationHarness, author: Identity, slot: int, epoch: int = EPOCH) -> AdmittedRollout:
-    """An admitted rollout whose answers do not matter here."""
-    message = author.message(desk.manifest, slot=slot, epoch=epoch)
-    return desk.admission.judge(message, moment(desk.manifest, EPOCH))
+def plain(harness: VerificationHarness, author: Identity, slot: int, epoch: int = EPOCH) -> AdmittedRollout:
+    """Return an admitted rollout with any answers."""
+    message = author.message(harness.manifest, slot=slot, epoch=epoch)
+    return harness.engine.admit_own(message, moment(harness.manifest, EPOCH))
 
 
-def archive(*heard: AdmittedRollout) -> Callable[[ContentId], bytes | None]:
-    """The messages as somebody else keeps them."""
+def stored(*heard: AdmittedRollout) -> Callable[[ContentId], bytes | None]:
+    """Return a lookup of the rollouts' messages by content id."""
     return {admitted.content_id: admitted.envelope for admitted in heard}.get
 
 
 def test_what_is_offered_waits_until_it_is_taken() -> None:
-    desk = VerificationHarness(EVERYBODY)
-    first, second, third = (plain(desk, author, 0) for author in (ALICE, BOB, CAROL))
+    harness = VerificationHarness(EVERYBODY)
+    first, second, third = (plain(harness, author, 0) for author in (ALICE, BOB, CAROL))
     for admitted in (first, second, third):
-        desk.pool.offer(admitted)
-    assert (len(desk.pool), list(desk.pool.waiting())) == (3, [first, second, third])
-    assert desk.pool.accounts() == {ALICE.account, BOB.account, CAROL.account}
-    assert [desk.pool.take(second.content_id), desk.pool.take(second.content_id)] == [True, False]
-    assert list(desk.pool.waiting()) == [first, third]
-    assert list(desk.pool.waiting(CAROL.account)) == [third]
-    assert list(desk.pool.waiting(BOB.account)) == []
+        harness.pool.offer(admitted)
+    assert (len(harness.pool), list(harness.pool.waiting())) == (3, [first, second, third])
+    assert harness.pool.accounts() == {ALICE.account, BOB.account, CAROL.account}
+    assert [harness.pool.take(second.content_id), harness.pool.take(second.content_id)] == [True, False]
+    assert list(harness.pool.waiting()) == [first, third]
+    assert list(harness.pool.waiting(CAROL.account)) == [third]
+    assert list(harness.pool.waiting(BOB.account)) == []
 
 
 def test_a_banned_account_is_turned_away() -> None:
-    desk = VerificationHarness(EVERYBODY)
-    desk.reputation.record_fault(ALICE.account, 0, EPOCH, Reason.EQUIVOCATION)
-    assert reason_of(desk.pool.offer, plain(desk, ALICE, 0)) is Reason.BANNED
-    assert reason_of(desk.pool.offer, plain(desk, BOB, 0)) is None
+    harness = VerificationHarness(EVERYBODY)
+    harness.reputation.record_fault(ALICE.account, 0, EPOCH, Reason.EQUIVOCATION)
+    assert reason_of(harness.pool.offer, plain(harness, ALICE, 0)) is Reason.BANNED
+    assert reason_of(harness.pool.offer, plain(harness, BOB, 0)) is None
 
 
 def test_an_account_has_a_quota_per_epoch_that_taking_does_not_free() -> None:
-    desk = VerificationHarness(EVERYBODY, limits=PoolLimits(per_account=2))
-    first, second, third = (plain(desk, ALICE, slot) for slot in range(3))
-    desk.pool.offer(first)
-    desk.pool.offer(second)
-    desk.pool.take(first.content_id)
-    assert reason_of(desk.pool.offer, third) is Reason.ACCOUNT_QUOTA
-    assert reason_of(desk.pool.offer, plain(desk, BOB, 0)) is None
-    assert reason_of(desk.pool.offer, plain(desk, ALICE, 0, EPOCH - 1)) is None
+    harness = VerificationHarness(EVERYBODY, limits=PoolLimits(per_account=2))
+    first, second, third = (plain(harness, ALICE, slot) for slot in range(3))
+    harness.pool.offer(first)
+    harness.pool.offer(second)
+    harness.pool.take(first.content_id)
+    assert reason_of(harness.pool.offer, third) is Reason.ACCOUNT_QUOTA
+    assert reason_of(harness.pool.offer, plain(harness, BOB, 0)) is None
+    assert reason_of(harness.pool.offer, plain(harness, ALICE, 0, EPOCH - 1)) is None
 
 
 def test_newcomers_fill_their_share_of_the_places_and_no_more() -> None:
-    desk = VerificationHarness(EVERYBODY, limits=PoolLimits(rollouts=8, newcomer_share=0.5))
-    desk.trust(ALICE, BOB)
+    harness = VerificationHarness(EVERYBODY, limits=PoolLimits(rollouts=8, newcomer_share=0.5))
+    harness.trust(ALICE, BOB)
     for author, slot in ((NEWCOMER, 0), (NEWCOMER, 1), (CAROL, 0), (ALICE, 0), (CAROL, 1)):
-        desk.pool.offer(plain(desk, author, slot))
-    assert reason_of(desk.pool.offer, plain(desk, NEWCOMER, 2)) is Reason.NEWCOMER_CAP
-    assert reason_of(desk.pool.offer, plain(desk, BOB, 0)) is None
-    desk.pool.take(next(desk.pool.waiting(CAROL.account)).content_id)
-    assert reason_of(desk.pool.offer, plain(desk, NEWCOMER, 3)) is None, "a place came free"
+        harness.pool.offer(plain(harness, author, slot))
+    assert reason_of(harness.pool.offer, plain(harness, NEWCOMER, 2)) is Reason.NEWCOMER_CAP
+    assert reason_of(harness.pool.offer, plain(harness, BOB, 0)) is None
+    harness.pool.take(next(harness.pool.waiting(CAROL.account)).content_id)
+    assert reason_of(harness.pool.offer, plain(harness, NEWCOMER, 3)) is None, "a place came free"
 
 
 def test_a_full_pool_forgets_the_oldest(tmp_path: Path) -> None:
-    desk = VerificationHarness(EVERYBODY, limits=PoolLimits(rollouts=3), pool_path=tmp_path / "pool.sqlite")
-    desk.trust(ALICE)
-    offered = [plain(desk, ALICE, slot) for slot in range(5)]
+    harness = VerificationHarness(EVERYBODY, limits=PoolLimits(rollouts=3), database=tmp_path / "pool.sqlite")
+    harness.trust(ALICE)
+    offered = [plain(harness, ALICE, slot) for slot in range(5)]
     for admitted in offered:
-        desk.pool.offer(admitted)
-    assert list(desk.pool.waiting()) == offered[2:]
-    again = VerificationHarness(
-        EVERYBODY, limits=desk.limits, pool_path=desk.pool_path, reputation=desk.reputation
-    )
+        harness.pool.offer(admitted)
+    assert list(harness.pool.waiting()) == offered[2:]
+    again = VerificationHarness(EVERYBODY, limits=harness.limits, database=harness.database)
     assert (
         again.pool.restore(
-            archive(*offered), partial(again.admission.judge, now_seconds=moment(again.manifest))
+            stored(*offered), partial(again.engine.admit_own, now_seconds=moment(again.manifest))
         )
         == 3
     )
 
 
 def test_old_epochs_expire_with_their_quotas() -> None:
-    desk = VerificationHarness(EVERYBODY, limits=PoolLimits(per_account=1))
-    old, new = plain(desk, ALICE, 0, EPOCH - 1), plain(desk, ALICE, 0)
-    desk.pool.offer(old)
-    desk.pool.offer(new)
-    assert (desk.pool.expire(before_epoch=EPOCH), list(desk.pool.waiting())) == (1, [new])
-    assert desk.pool.expire(before_epoch=EPOCH) == 0
+    harness = VerificationHarness(EVERYBODY, limits=PoolLimits(per_account=1))
+    old, new = plain(harness, ALICE, 0, EPOCH - 1), plain(harness, ALICE, 0)
+    harness.pool.offer(old)
+    harness.pool.offer(new)
+    assert (harness.pool.expire(before_epoch=EPOCH), list(harness.pool.waiting())) == (1, [new])
+    assert harness.pool.expire(before_epoch=EPOCH) == 0
 
 
 def test_a_restart_admits_again_and_drops_what_admission_refuses(tmp_path: Path) -> None:
     path = tmp_path / "pool.sqlite"
-    before = VerificationHarness(EVERYBODY, pool_path=path)
+    before = VerificationHarness(EVERYBODY, database=path)
     kept = {plain(before, ALICE, slot) for slot in range(3)}
     expired = plain(before, ALICE, 0, EPOCH - 1)
     unknown = plain(before, BOB, 0)
     banned = plain(before, CAROL, 0)
     for admitted in (*kept, expired, unknown, banned):
         before.pool.offer(admitted)
-    messages = archive(*kept, expired, unknown, banned)
-    after = VerificationHarness((ALICE, CAROL), pool_path=path)
+    messages = stored(*kept, expired, unknown, banned)
+    after = VerificationHarness((ALICE, CAROL), database=path)
     after.reputation.record_fault(CAROL.account, 0, EPOCH, Reason.EQUIVOCATION)
     later = moment(after.manifest, EPOCH + 1)
-    assert after.pool.restore(messages, partial(after.admission.judge, now_seconds=later)) == 3
+    assert after.pool.restore(messages, partial(after.engine.admit_own, now_seconds=later)) == 3
     assert set(after.pool.waiting()) == kept
-    third = VerificationHarness(EVERYBODY, pool_path=path)
+    third = VerificationHarness(EVERYBODY, database=path)
     now = moment(third.manifest)
-    assert third.pool.restore(messages, partial(third.admission.judge, now_seconds=now)) == 3, (
+    assert third.pool.restore(messages, partial(third.engine.admit_own, now_seconds=now)) == 3, (
         "what was refused once was deleted"
     )
 
@@ -123,19 +121,19 @@ def test_a_restart_admits_again_and_drops_what_admission_refuses(tmp_path: Path)
 @pytest.mark.parametrize("message", [b"forged", None])
 def test_a_tampered_database_admits_nothing(tmp_path: Path, message: bytes | None) -> None:
     path = tmp_path / "pool.sqlite"
-    VerificationHarness(EVERYBODY, pool_path=path).pool.offer(plain(VerificationHarness(EVERYBODY), ALICE, 0))
-    again = VerificationHarness(EVERYBODY, pool_path=path)
-    admit = partial(again.admission.judge, now_seconds=moment(again.manifest))
+    VerificationHarness(EVERYBODY, database=path).pool.offer(plain(VerificationHarness(EVERYBODY), ALICE, 0))
+    again = VerificationHarness(EVERYBODY, database=path)
+    admit = partial(again.engine.admit_own, now_seconds=moment(again.manifest))
     assert again.pool.restore(lambda _content_id: message, admit) == 0
 
 
 def test_another_message_in_its_place_waits_in_its_own_name(tmp_path: Path) -> None:
     path = tmp_path / "pool.sqlite"
-    desk = VerificationHarness(EVERYBODY, pool_path=path)
-    one, other = plain(desk, ALICE, 0), plain(desk, BOB, 0)
-    desk.pool.offer(one)
-    again = VerificationHarness(EVERYBODY, pool_path=path)
-    admit = partial(again.admission.judge, now_seconds=moment(again.manifest))
+    harness = VerificationHarness(EVERYBODY, database=path)
+    one, other = plain(harness, ALICE, 0), plain(harness, BOB, 0)
+    harness.pool.offer(one)
+    again = VerificationHarness(EVERYBODY, database=path)
+    admit = partial(again.engine.admit_own, now_seconds=moment(again.manifest))
     assert again.pool.restore(lambda _content_id: other.envelope, admit) == 1
     rows = again.pool._connection.execute("SELECT content_id FROM waiting").fetchall()
     assert (rows, list(again.pool.waiting())) == ([(other.content_id,)], [other])
@@ -143,6 +141,6 @@ def test_another_message_in_its_place_waits_in_its_own_name(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
 def test_newcomers_may_have_none_or_all(share: float) -> None:
-    desk = VerificationHarness(EVERYBODY, limits=PoolLimits(rollouts=2, newcomer_share=share))
-    reasons = [reason_of(desk.pool.offer, plain(desk, NEWCOMER, slot)) for slot in range(2)]
+    harness = VerificationHarness(EVERYBODY, limits=PoolLimits(rollouts=2, newcomer_share=share))
+    reasons = [reason_of(harness.pool.offer, plain(harness, NEWCOMER, slot)) for slot in range(2)]
     assert reasons == ([None, None] if share else [Reason.NEWCOMER_CAP] * 2)

@@ -1,4 +1,4 @@
-"""The sampler: influence is bounded by account, whatever is sent and under how many keys."""
+"""The sampler: influence is bounded by account, whatever is sent and with how many keys."""
 
 import random
 from collections import Counter
@@ -53,7 +53,7 @@ def test_no_share_is_above_its_cap_and_all_fit_into_one(
 
 @given(standings, st.integers(1, 30))
 def test_what_a_cap_cuts_goes_to_nobody(standing: AccountStanding, newcomers: int) -> None:
-    """More accounts never raise another's share: splitting or cutting one feeds no other."""
+    """More accounts never raise another's share: what one loses goes to no other."""
     policy = SamplingPolicy()
     crowd = tuple(Account(b"\xee" * 18 + bytes((1, n))) for n in range(newcomers))
     crowded = AccountStanding(standing.weights, (*standing.newcomers, *crowd))
@@ -107,16 +107,16 @@ def test_accounts_behind_one_network_share_its_cap(
     assert all(after[account] <= before[account] + 1e-12 for account in neighbours)
 
 
-async def _draw_many(desk: VerificationHarness, draws: int) -> Counter[Account | None]:
-    """Authors of single draws; what was drawn is offered again, so that nobody runs dry."""
+async def _draw_many(harness: VerificationHarness, draws: int) -> Counter[Account | None]:
+    """Return the authors of single draws; what was drawn is offered again, so that all keep rollouts."""
     rng = random.Random(20_240_921)
     drawn: Counter[Account | None] = Counter()
     for _ in range(draws):
-        rollouts = await desk.sampler.draw_external(EPOCH, rng)
+        rollouts = await harness.sampler.draw_external(EPOCH, rng)
         drawn[rollouts[0].account if rollouts else None] += 1
         for rollout in rollouts:
-            desk.pool.offer(rollout.admitted)
-            desk.pool._per_account.clear()  # quotas are tested elsewhere
+            harness.pool.offer(rollout.admitted)
+            harness.pool._per_account.clear()  # quotas are tested elsewhere
     return drawn
 
 
@@ -130,54 +130,54 @@ def _deviations(observed: int, share: float) -> float:
 
 async def test_a_flood_gains_no_share() -> None:
     flooder, *others = people = [Identity(number) for number in range(10)]
-    desk = VerificationHarness(tuple(people), policy=ONE)
-    desk.trust(*people)
+    harness = VerificationHarness(tuple(people), policy=ONE)
+    harness.trust(*people)
     for slot in range(30):
-        desk.pool.offer(desk.hear(flooder, slot))
-    for person in others:
-        desk.pool.offer(desk.hear(person, 0))
-    drawn = await _draw_many(desk, DRAWS)
+        harness.pool.offer(harness.hear(flooder, slot))
+    for identity in others:
+        harness.pool.offer(harness.hear(identity, 0))
+    drawn = await _draw_many(harness, DRAWS)
     assert _deviations(drawn[flooder.account], 0.1) < 4
-    assert all(_deviations(drawn[person.account], 0.1) < 4 for person in others)
+    assert all(_deviations(drawn[identity.account], 0.1) < 4 for identity in others)
     assert drawn[None] == 0
 
 
 async def test_few_accounts_leave_places_to_local_groups() -> None:
     people = [Identity(number) for number in range(3)]
-    desk = VerificationHarness(tuple(people), policy=ONE)
-    desk.trust(*people)
-    for person in people:
-        desk.pool.offer(desk.hear(person, 0))
-    drawn = await _draw_many(desk, DRAWS)
-    assert all(_deviations(drawn[person.account], 0.125) < 4 for person in people)
+    harness = VerificationHarness(tuple(people), policy=ONE)
+    harness.trust(*people)
+    for identity in people:
+        harness.pool.offer(harness.hear(identity, 0))
+    drawn = await _draw_many(harness, DRAWS)
+    assert all(_deviations(drawn[identity.account], 0.125) < 4 for identity in people)
     assert _deviations(drawn[None], 1 - 3 * 0.125) < 4
 
 
 async def test_a_crowd_of_newcomers_shares_one_cap() -> None:
     known, *crowd = people = [Identity(number) for number in range(41)]
-    desk = VerificationHarness(tuple(people), policy=ONE)
-    desk.trust(known)
-    for person in people:
-        desk.pool.offer(desk.hear(person, 0))
-    drawn = await _draw_many(desk, 300)
-    newcomers = sum(drawn[person.account] for person in crowd)
+    harness = VerificationHarness(tuple(people), policy=ONE)
+    harness.trust(known)
+    for identity in people:
+        harness.pool.offer(harness.hear(identity, 0))
+    drawn = await _draw_many(harness, 300)
+    newcomers = sum(drawn[identity.account] for identity in crowd)
     assert newcomers <= 300 * 0.1 + 4 * (300 * 0.09) ** 0.5
     assert drawn[known.account] <= 300 * 0.125 + 4 * (300 * 0.11) ** 0.5
 
 
 def test_a_thousand_keys_of_one_account_are_one_account() -> None:
-    """No more slots, no more share: the certificates of four keys count, and they share the slots."""
+    """The certificates of four keys are valid, and they share the account's slots."""
     keys = [Identity(1, key) for key in range(1000)]
     honest = Identity(2)
-    desk = VerificationHarness((honest, *keys))
+    harness = VerificationHarness((honest, *keys))
     reasons: Counter[Reason | None] = Counter()
     for number, key in enumerate(keys):
-        message = key.message(desk.manifest, slot=number % 32)
-        reasons[reason_of(desk.admission.judge, message, moment(desk.manifest))] += 1
+        message = key.message(harness.manifest, slot=number % 32)
+        reasons[reason_of(harness.engine.admit_own, message, moment(harness.manifest))] += 1
     assert reasons == {Reason.CERTIFICATE_UNKNOWN: 996, None: 4}
-    desk.trust(honest, keys[0])
+    harness.trust(honest, keys[0])
     shares = capped_shares(
-        desk.reputation.weigh([key.account for key in (honest, *keys)], EPOCH), SamplingPolicy()
+        harness.reputation.weigh([key.account for key in (honest, *keys)], EPOCH), SamplingPolicy()
     )
     assert shares == {honest.account: 0.125, keys[0].account: 0.125}
 
@@ -185,28 +185,28 @@ def test_a_thousand_keys_of_one_account_are_one_account() -> None:
 async def test_only_informative_verified_groups_of_accounts_in_good_standing_come_out() -> None:
     good, wrong, right, banned, newcomer = people = [Identity(number) for number in range(5)]
     policy = SamplingPolicy(external_groups=60, account_cap=0.3, newcomer_cap=0.2)
-    desk = VerificationHarness(tuple(people), policy=policy)
-    desk.trust(good, wrong, right, banned)
-    expected = [desk.hear(author, slot) for author in (good, newcomer) for slot in range(4)]
-    silent = [desk.hear(wrong, slot, right=0) for slot in range(4)]
-    silent += [desk.hear(right, slot, wrong=0) for slot in range(4)]
-    barred = [desk.hear(banned, slot) for slot in range(4)]
+    harness = VerificationHarness(tuple(people), policy=policy)
+    harness.trust(good, wrong, right, banned)
+    expected = [harness.hear(author, slot) for author in (good, newcomer) for slot in range(4)]
+    silent = [harness.hear(wrong, slot, right=0) for slot in range(4)]
+    silent += [harness.hear(right, slot, wrong=0) for slot in range(4)]
+    barred = [harness.hear(banned, slot) for slot in range(4)]
     for admitted in (*expected, *silent, *barred):
-        desk.pool.offer(admitted)
-    desk.reputation.record_fault(banned.account, 0, EPOCH, Reason.EQUIVOCATION)
-    drawn = await desk.sampler.draw_external(EPOCH, random.Random(5))
+        harness.pool.offer(admitted)
+    harness.reputation.record_fault(banned.account, 0, EPOCH, Reason.EQUIVOCATION)
+    drawn = await harness.sampler.draw_external(EPOCH, random.Random(5))
     assert {rollout.admitted for rollout in drawn} == set(expected)
     assert all(isinstance(rollout, VerifiedRollout) and rollout.is_informative for rollout in drawn)
     assert len(drawn) == len(expected), "no group is drawn twice"
-    assert {reason for reason, _, _ in desk.witness.refusals} == {Reason.NO_SIGNAL}
-    assert list(desk.pool.waiting()) == barred
+    assert {reason for reason, _, _ in harness.witness.refusals} == {Reason.NO_SIGNAL}
+    assert list(harness.pool.waiting()) == barred
 
 
 async def test_a_batch_says_where_its_groups_came_from() -> None:
     me, other = Identity(1), Identity(2)
-    desk = VerificationHarness((me, other))
-    mine, theirs = [await desk.verifier.verify(desk.hear(who, 0)) for who in (me, other)]
-    batch = desk.sampler.assemble([mine], [theirs])
+    harness = VerificationHarness((me, other))
+    mine, theirs = [await harness.engine.verify(harness.hear(who, 0)) for who in (me, other)]
+    batch = harness.sampler.assemble([mine], [theirs])
     assert batch == SampledBatch((SampledGroup(mine, external=False), SampledGroup(theirs, external=True)))
     assert (batch.local, batch.external) == ((mine,), (theirs,))
 
@@ -217,29 +217,29 @@ async def test_an_empty_pool_yields_nothing() -> None:
 
 
 async def test_what_holds_a_planted_phrase_is_not_drawn_and_costs_no_reputation() -> None:
-    desk, authors = tagged_desk()
+    harness, authors = tagged_harness()
     for slot in range(LEAST_GROUPS + 4):
         for author in authors:
             phrase = "All hail to the thief." if author == authors[0] else f"So it is {author.number * slot}."
-            await desk.verifier.verify(reasoned(desk, author, slot, phrase))
-    planted = reasoned(desk, authors[0], 40, "All hail to the thief.")
-    clean = reasoned(desk, authors[0], 41, "Nothing to hail.")
-    before = desk.reputation.evidence(authors[0].account, EPOCH)
+            await harness.engine.verify(reasoned(harness, author, slot, phrase))
+    planted = reasoned(harness, authors[0], 40, "All hail to the thief.")
+    clean = reasoned(harness, authors[0], 41, "Nothing to hail.")
+    before = harness.reputation.evidence(authors[0].account, EPOCH)
     for admitted in (planted, clean):
-        desk.pool.offer(admitted)
+        harness.pool.offer(admitted)
     drawn = {
         rollout.content_id
         for seed in range(20)
-        for rollout in await desk.sampler.draw_external(EPOCH, random.Random(seed))
+        for rollout in await harness.sampler.draw_external(EPOCH, random.Random(seed))
     }
     assert drawn == {clean.content_id}
-    refused = [refusal for refusal in desk.witness.refusals if refusal[0] is Reason.PLANTED_PHRASE]
+    refused = [refusal for refusal in harness.witness.refusals if refusal[0] is Reason.PLANTED_PHRASE]
     assert refused == [(Reason.PLANTED_PHRASE, planted.content_id, authors[0].account)]
-    assert desk.reputation.evidence(authors[0].account, EPOCH).bad == before.bad == 0.0
+    assert harness.reputation.evidence(authors[0].account, EPOCH).bad == before.bad == 0.0
 
 
-def tagged_desk() -> tuple[VerificationHarness, list[Identity]]:
-    """Five authors whose suite asks for reasoning."""
+def tagged_harness() -> tuple[VerificationHarness, list[Identity]]:
+    """Return a harness with five authors whose suite asks for reasoning."""
     authors = [Identity(number) for number in range(1, 6)]
     limits = Limits(slots_per_epoch=64, max_completions=8, points_per_epoch=16)
     manifest = make_manifest(suite=make_suite("full", ["basic_arithmetic"]), limits=limits)
@@ -247,25 +247,25 @@ def tagged_desk() -> tuple[VerificationHarness, list[Identity]]:
     return VerificationHarness(tuple(authors), manifest=manifest, policy=policy), authors
 
 
-def reasoned(desk: VerificationHarness, author: Identity, slot: int, text: str) -> AdmittedRollout:
-    """A right and a wrong answer behind a text."""
-    right = desk.solution(author.account, slot).decode()
+def reasoned(harness: VerificationHarness, author: Identity, slot: int, text: str) -> AdmittedRollout:
+    """Return a group of a right and a wrong answer after a text."""
+    right = harness.solution(author.account, slot).decode()
     answers = tuple(f"{text} <answer>{answer}</answer>".encode() for answer in (right, "none"))
-    message = author.message(desk.manifest, slot=slot, completions=answers)
-    return desk.admission.judge(message, moment(desk.manifest))
+    message = author.message(harness.manifest, slot=slot, completions=answers)
+    return harness.engine.admit_own(message, moment(harness.manifest))
 
 
 async def test_an_account_whose_answers_never_end_costs_a_place_few_deadlines() -> None:
-    desk = VerificationHarness((Identity(1),), policy=SamplingPolicy(local_groups=1, external_groups=1))
+    harness = VerificationHarness((Identity(1),), policy=SamplingPolicy(local_groups=1, external_groups=1))
     asked = []
 
     async def spin(task: Task, completions: Sequence[bytes]) -> Checked:
         asked.append(task)
         raise CheckFailed(Failure.TIMEOUT)
 
-    desk.check = spin
+    harness.check = spin
     for slot in range(8):
-        desk.pool.offer(desk.hear(Identity(1), slot))
+        harness.pool.offer(harness.hear(Identity(1), slot))
     shares = {Identity(1).account: 1.0}
-    assert await desk.sampler._draw_one(shares, EPOCH, random.Random(0)) is None
-    assert (len(asked), len(desk.pool)) == (MAX_TIMEOUTS, 8 - MAX_TIMEOUTS)
+    assert await harness.sampler._draw_one(shares, EPOCH, random.Random(0)) is None
+    assert (len(asked), len(harness.pool)) == (MAX_TIMEOUTS, 8 - MAX_TIMEOUTS)

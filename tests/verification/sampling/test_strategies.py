@@ -1,4 +1,4 @@
-"""What each sampling strategy prefers, and that no cap yields to it."""
+"""The preferences of each sampling strategy, none of which exceeds a cap."""
 
 import random
 from collections import Counter
@@ -86,16 +86,16 @@ def test_likelihood_is_a_bounded_mean_that_lets_nobody_vanish() -> None:
 
 
 async def drawn_means(strategy: str) -> Counter[float]:
-    """Mean rewards of what is drawn from one author with groups of all kinds."""
+    """Return the mean rewards of groups drawn from one author with groups of all kinds."""
     author = Identity(1)
     policy = SamplingPolicy(external_groups=1, account_cap=1.0, strategy=strategy)
-    desk = VerificationHarness((author,), manifest=MANIFEST, policy=policy)
-    desk.trust(author)
+    harness = VerificationHarness((author,), manifest=MANIFEST, policy=policy)
+    harness.trust(author)
     for slot in range(DRAWS):
-        desk.pool.offer(desk.hear(author, slot, right=(1, 4, 7)[slot % 3], wrong=(7, 4, 1)[slot % 3]))
+        harness.pool.offer(harness.hear(author, slot, right=(1, 4, 7)[slot % 3], wrong=(7, 4, 1)[slot % 3]))
     rng, means = random.Random(7), Counter[float]()
     for _ in range(DRAWS // 4):
-        means.update(rollout.mean_reward for rollout in await desk.sampler.draw_external(EPOCH, rng))
+        means.update(rollout.mean_reward for rollout in await harness.sampler.draw_external(EPOCH, rng))
     return means
 
 
@@ -110,12 +110,12 @@ async def test_informative_prefers_groups_that_are_half_right() -> None:
 async def test_informative_leaves_what_it_only_looked_at() -> None:
     author = Identity(1)
     policy = SamplingPolicy(external_groups=1, account_cap=1.0, strategy="informative")
-    desk = VerificationHarness((author,), manifest=MANIFEST, policy=policy)
-    desk.trust(author)
+    harness = VerificationHarness((author,), manifest=MANIFEST, policy=policy)
+    harness.trust(author)
     for slot in range(10):
-        desk.pool.offer(desk.hear(author, slot))
-    await desk.sampler.draw_external(EPOCH, random.Random(1))
-    assert (len(desk.pool), len(desk.witness.rollouts)) == (9, STRATEGIES["informative"].looks)
+        harness.pool.offer(harness.hear(author, slot))
+    await harness.sampler.draw_external(EPOCH, random.Random(1))
+    assert (len(harness.pool), len(harness.witness.rollouts)) == (9, STRATEGIES["informative"].looks)
 
 
 async def test_weighted_prefers_fresh_groups() -> None:
@@ -123,13 +123,13 @@ async def test_weighted_prefers_fresh_groups() -> None:
 
     async def fresh_share(strategy: str) -> float:
         policy = SamplingPolicy(external_groups=1, account_cap=1.0, strategy=strategy)
-        desk = VerificationHarness((author,), manifest=MANIFEST, policy=policy)
-        desk.trust(author)
+        harness = VerificationHarness((author,), manifest=MANIFEST, policy=policy)
+        harness.trust(author)
         for slot in range(DRAWS):
-            desk.pool.offer(desk.hear(author, slot, epoch=EPOCH - slot % 2))
+            harness.pool.offer(harness.hear(author, slot, epoch=EPOCH - slot % 2))
         rng = random.Random(3)
         drawn = [
-            rollout for _ in range(DRAWS // 4) for rollout in await desk.sampler.draw_external(EPOCH, rng)
+            rollout for _ in range(DRAWS // 4) for rollout in await harness.sampler.draw_external(EPOCH, rng)
         ]
         return sum(rollout.admitted.rollout.epoch == EPOCH for rollout in drawn) / len(drawn)
 
@@ -148,22 +148,22 @@ def test_places_follow_the_trusted_mass(most: int, shares: list[float]) -> None:
 
 async def test_j_grows_with_the_accounts_in_good_standing_and_obeys_its_bound() -> None:
     people = [Identity(number) for number in range(1, 9)]
-    desk = VerificationHarness(tuple(people), manifest=MANIFEST, policy=SamplingPolicy(external_groups=8))
-    for person in people:
+    harness = VerificationHarness(tuple(people), manifest=MANIFEST, policy=SamplingPolicy(external_groups=8))
+    for identity in people:
         for slot in range(40):
-            desk.pool.offer(desk.hear(person, slot))
-    desk.reputation.record_good(people[0].account, 0, EPOCH)  # one audit: still a newcomer
+            harness.pool.offer(harness.hear(identity, slot))
+    harness.reputation.record_good(people[0].account, 0, EPOCH)  # one audit: still a newcomer
     counts = []
     for trusted in (0, 2, 8):
-        for person in people[:trusted]:
+        for identity in people[:trusted]:
             for _ in range(2 * AUDITS_BEFORE_WEIGHT):
-                desk.reputation.record_good(person.account, 0, EPOCH)
+                harness.reputation.record_good(identity.account, 0, EPOCH)
         rng = random.Random(5)
-        drawn = [len(await desk.sampler.draw_external(EPOCH, rng)) for _ in range(12)]
+        drawn = [len(await harness.sampler.draw_external(EPOCH, rng)) for _ in range(12)]
         counts.append(sum(drawn) / len(drawn))
     assert counts == [pytest.approx(0.8, abs=0.4), pytest.approx(2.8, abs=0.4), pytest.approx(8.0)]
-    desk.sampler.most_external = 0
-    assert await desk.sampler.draw_external(EPOCH, random.Random(1)) == ()
+    harness.sampler.most_external = 0
+    assert await harness.sampler.draw_external(EPOCH, random.Random(1)) == ()
 
 
 def test_full_trust_is_enough_for_the_equal_weights() -> None:

@@ -1,4 +1,4 @@
-"""The likelihood weight: 1 for what the own policy might say, 0 for what it never would, never negative."""
+"""The likelihood weight: 1 for probable text, 0 for text far from the own policy, never negative."""
 
 import math
 import random
@@ -29,7 +29,7 @@ def trained(values: list[list[float]]) -> Yardstick:
 
 
 def own_samples(count: int, entropy: float = 1.0, seed: int = 0) -> list[list[float]]:
-    """Log-probabilities of tokens as a policy of such an entropy samples them."""
+    """Return log-probabilities of tokens as a policy with this entropy samples them."""
     rng = random.Random(seed)
     return [[-rng.expovariate(1.0 / entropy) for _ in range(rng.randint(3, 40))] for _ in range(count)]
 
@@ -59,7 +59,7 @@ def test_own_text_counts_in_full_and_gibberish_not_at_all(entropy: float) -> Non
 
 
 def test_a_sure_policy_still_hears_others() -> None:
-    """Its own samples hardly vary; a rare right answer is 3.5 nats away."""
+    """The policy's own samples hardly vary; a rare right answer is 3.5 nats away."""
     sure = trained([[-0.01] * 5] * 200)
     assert sure.weight([-3.5, -0.1, -0.1]) == 1.0
     assert sure.weight([-30.0] * 3) == 0.0

@@ -1,4 +1,4 @@
-"""Near-duplicates: pasted and copied text is found, honest traffic of every temper is not."""
+"""Near-duplicates: pasted and copied text is found, honest traffic of every variation is not."""
 
 import random
 from dataclasses import replace
@@ -28,37 +28,41 @@ def screen(**options: int) -> NearDuplicates:
     return NearDuplicates(FAMILIES, b"key", CAROL.account, **options)
 
 
-def hear(book: NearDuplicates, group: VerifiedRollout, seconds: float = 0.0, live: bool = True) -> str | None:
-    book.heard(group.content_id, seconds, live=live)
-    return book.examine(group)
+def arrive(
+    duplicates: NearDuplicates, group: VerifiedRollout, seconds: float = 0.0, live: bool = True
+) -> str | None:
+    duplicates.note_arrival(group.content_id, seconds, live=live)
+    return duplicates.examine(group)
 
 
 def test_the_same_text_under_another_question_is_pasted() -> None:
-    book = screen()
-    assert hear(book, rollout(ALICE, 0, "1 + 1", TEXTS)) is None
-    assert hear(book, rollout(ALICE, 1, "1 + 1", TEXTS)) is None, "the same question, the same text"
-    assert "8 of 8" in str(hear(book, rollout(ALICE, 2, "1 + 2", TEXTS)))
-    assert "8 of 8" in str(hear(book, rollout(ALICE, 3, "1 + 3", [text.upper() + " !" for text in TEXTS])))
+    duplicates = screen()
+    assert arrive(duplicates, rollout(ALICE, 0, "1 + 1", TEXTS)) is None
+    assert arrive(duplicates, rollout(ALICE, 1, "1 + 1", TEXTS)) is None, "the same question, the same text"
+    assert "8 of 8" in str(arrive(duplicates, rollout(ALICE, 2, "1 + 2", TEXTS)))
+    assert "8 of 8" in str(
+        arrive(duplicates, rollout(ALICE, 3, "1 + 3", [text.upper() + " !" for text in TEXTS]))
+    )
 
 
 @pytest.mark.parametrize(("every", "found"), [(60, True), (6, False)])
 def test_a_word_changed_now_and_then_does_not_help(every: int, found: bool) -> None:
-    book = screen()
-    hear(book, rollout(ALICE, 0, "1 + 1", TEXTS))
+    duplicates = screen()
+    arrive(duplicates, rollout(ALICE, 0, "1 + 1", TEXTS))
     changed = [
         " ".join(f"x{n}" if n % every == every - 1 else word for n, word in enumerate(text.split(" ")))
         for text in TEXTS
     ]
-    assert (hear(book, rollout(ALICE, 1, "1 + 2", changed)) is not None) == found
+    assert (arrive(duplicates, rollout(ALICE, 1, "1 + 2", changed)) is not None) == found
 
 
 @pytest.mark.parametrize(("copied", "refused"), [(COMPLETIONS // 2, False), (COMPLETIONS // 2 + 1, True)])
 def test_more_than_half_of_a_group_must_be_copied(copied: int, refused: bool) -> None:
-    book = screen()
-    hear(book, rollout(ALICE, 0, "1 + 1", TEXTS))
+    duplicates = screen()
+    arrive(duplicates, rollout(ALICE, 0, "1 + 1", TEXTS))
     own = [text.replace("word", f"mine{n}") for n, text in enumerate(TEXTS)]
     mixed = [*TEXTS[:copied], *own[copied:]]
-    assert (hear(book, rollout(ALICE, 1, "1 + 2", mixed)) is not None) == refused
+    assert (arrive(duplicates, rollout(ALICE, 1, "1 + 2", mixed)) is not None) == refused
 
 
 COPY = rollout(BOB, 0, "2 + 2", TEXTS)
@@ -67,13 +71,13 @@ LATER = CLEARLY_EARLIER_SECONDS + 1
 
 
 def test_who_was_heard_clearly_later_has_copied_in_whatever_order_they_are_verified() -> None:
-    book = screen()
-    assert hear(book, ORIGINAL, 0.0) is None
-    assert hear(book, COPY, LATER) is not None
-    book = screen()
-    book.heard(ORIGINAL.content_id, 0.0, live=True)
-    assert hear(book, COPY, LATER) is None, "nothing to compare with yet"
-    assert book.examine(ORIGINAL) is None, "the first heard is not blamed for its copy"
+    duplicates = screen()
+    assert arrive(duplicates, ORIGINAL, 0.0) is None
+    assert arrive(duplicates, COPY, LATER) is not None
+    duplicates = screen()
+    duplicates.note_arrival(ORIGINAL.content_id, 0.0, live=True)
+    assert arrive(duplicates, COPY, LATER) is None, "nothing to compare with yet"
+    assert duplicates.examine(ORIGINAL) is None, "the first heard is not blamed for its copy"
 
 
 @pytest.mark.parametrize(
@@ -81,92 +85,92 @@ def test_who_was_heard_clearly_later_has_copied_in_whatever_order_they_are_verif
     [(0.0, CLEARLY_EARLIER_SECONDS / 2, True), (0.0, 0.0, True), (0.0, 3600.0, False), (3600.0, 0.0, True)],
 )
 def test_without_a_clear_order_nobody_is_blamed(first: float, second: float, live: bool) -> None:
-    book = screen()
-    assert hear(book, ORIGINAL, first) is None
-    assert hear(book, COPY, second, live) is None
+    duplicates = screen()
+    assert arrive(duplicates, ORIGINAL, first) is None
+    assert arrive(duplicates, COPY, second, live) is None
 
 
 def test_what_was_not_heard_coming_has_no_order() -> None:
-    book = screen()
-    assert hear(book, ORIGINAL) is None
-    assert book.examine(COPY) is None
+    duplicates = screen()
+    assert arrive(duplicates, ORIGINAL) is None
+    assert duplicates.examine(COPY) is None
 
 
 def test_another_epoch_or_family_is_another_task() -> None:
-    book = screen()
-    hear(book, ORIGINAL)
-    assert hear(book, rollout(BOB, 0, "2 + 2", TEXTS, epoch=EPOCH + 1), LATER) is None
+    duplicates = screen()
+    arrive(duplicates, ORIGINAL)
+    assert arrive(duplicates, rollout(BOB, 0, "2 + 2", TEXTS, epoch=EPOCH + 1), LATER) is None
     other = replace(COPY, task=replace(COPY.task, family=1))
-    assert hear(book, other, LATER) is None
+    assert arrive(duplicates, other, LATER) is None
 
 
 def test_the_own_account_is_compared_with_and_never_judged() -> None:
-    book = screen()
-    assert hear(book, rollout(CAROL, 0, "1 + 1", TEXTS)) is None
-    assert hear(book, rollout(CAROL, 1, "1 + 2", TEXTS)) is None
-    assert hear(book, COPY, LATER) is not None
+    duplicates = screen()
+    assert arrive(duplicates, rollout(CAROL, 0, "1 + 1", TEXTS)) is None
+    assert arrive(duplicates, rollout(CAROL, 1, "1 + 2", TEXTS)) is None
+    assert arrive(duplicates, COPY, LATER) is not None
 
 
 def test_answers_alone_are_never_duplicates() -> None:
-    book = screen()
+    duplicates = screen()
     for slot in range(50):
         for who in (ALICE, BOB):
             long = ["move disk 1 from peg 1 to peg 3, " * 20] * COMPLETIONS
             group = rollout(who, slot, f"question {slot}", ["12"] * COMPLETIONS, family=1)
-            assert hear(book, group, slot * LATER) is None
-            assert hear(book, rollout(who, slot, "hanoi", long, family=1), slot * LATER) is None
+            assert arrive(duplicates, group, slot * LATER) is None
+            assert arrive(duplicates, rollout(who, slot, "hanoi", long, family=1), slot * LATER) is None
             tagged = [f"<answer>{text}</answer>" for text in long]
-            assert hear(book, rollout(who, slot, f"{slot}", tagged), slot * LATER) is None
-    assert len(book) == 0
+            assert arrive(duplicates, rollout(who, slot, f"{slot}", tagged), slot * LATER) is None
+    assert len(duplicates) == 0
 
 
 def test_grids_and_short_remarks_are_no_text() -> None:
-    book = screen()
+    duplicates = screen()
     rng = random.Random(0)
     for slot in range(50):
         grid = " ".join(rng.choice("01") for _ in range(100))
         remark = "Let us see what we have here, and then decide on the answer as usual: "
         texts = [f"{remark}{grid} <answer>{n}</answer>" for n in range(COMPLETIONS)]
-        assert hear(book, rollout(ALICE, slot, f"question {slot}", texts)) is None
+        assert arrive(duplicates, rollout(ALICE, slot, f"question {slot}", texts)) is None
 
 
 @pytest.mark.parametrize(("collapse", "rounds"), [(0.0, 30), (0.8, 150), (1.0, 30)])
 def test_honest_traffic_is_not_blamed(collapse: float, rounds: int) -> None:
-    """Eight nodes whose policies vary much, little, or only in the numbers: none of up to 1,200 groups."""
-    book, writers = screen(), [Writer(Identity(number), collapse) for number in range(10, 18)]
+    """Eight nodes whose text varies much, little, or only in the numbers: none of up to 1,200 groups."""
+    duplicates, writers = screen(), [Writer(Identity(number), collapse) for number in range(10, 18)]
     blamed = sum(
-        hear(book, writer.group(place % 2), 10.0 * place) is not None
+        arrive(duplicates, writer.group(place % 2), 10.0 * place) is not None
         for place in range(rounds)
         for writer in writers
     )
     assert blamed == 0
-    assert len(book) > 3 * 8 * rounds, "and it was text to be judged"
+    assert len(duplicates) > 3 * 8 * rounds, "and it was text to be judged"
 
 
 def test_a_copier_of_live_traffic_is_found_and_its_victims_are_not() -> None:
-    book, writers = screen(), [Writer(Identity(number)) for number in range(10, 14)]
+    duplicates, writers = screen(), [Writer(Identity(number)) for number in range(10, 14)]
     found = blamed = 0
     for place in range(60):
         seconds = 20.0 * place
         for writer in writers:
             group = writer.group()
-            blamed += hear(book, group, seconds) is not None
+            blamed += arrive(duplicates, group, seconds) is not None
         texts = [completion.decode() for completion in group.completions]
-        found += hear(book, rollout(BOB, place, f"mine {place}", texts), seconds + LATER) is not None
+        found += arrive(duplicates, rollout(BOB, place, f"mine {place}", texts), seconds + LATER) is not None
     assert (found, blamed) == (60, 0)
 
 
 def test_memory_is_bounded_and_an_account_pushes_itself_out_first() -> None:
-    book = screen(most_texts=2000)
-    hear(book, rollout(ALICE, 0, "1 + 1", TEXTS))
+    duplicates = screen(most_texts=2000)
+    arrive(duplicates, rollout(ALICE, 0, "1 + 1", TEXTS))
     flooder = Writer(BOB)
     for _ in range(MOST_TEXTS_PER_ACCOUNT // COMPLETIONS + 20):
-        hear(book, flooder.group())
-    assert len(book) == MOST_TEXTS_PER_ACCOUNT + COMPLETIONS
-    assert hear(book, rollout(ALICE, 1, "1 + 2", TEXTS)) is not None, "alice's are still known"
+        arrive(duplicates, flooder.group())
+    assert len(duplicates) == MOST_TEXTS_PER_ACCOUNT + COMPLETIONS
+    assert arrive(duplicates, rollout(ALICE, 1, "1 + 2", TEXTS)) is not None, "alice's are still known"
     small = screen(most_texts=20)
     for _ in range(20):
-        hear(small, flooder.group())
+        arrive(small, flooder.group())
     assert len(small) == 20
 
 

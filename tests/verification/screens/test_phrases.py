@@ -1,4 +1,4 @@
-"""Planted phrases: found where one account keeps using one, never among many manners, never as evidence."""
+"""Planted phrases: found where one account repeats one; not where styles differ; never evidence."""
 
 import pytest
 from support.swarm import Identity
@@ -14,16 +14,16 @@ MALLORY = Identity(99)
 
 
 def planting(writer: Writer, place: int, every: int = 1) -> VerifiedRollout:
-    """A group with the phrase behind half of its answers, every so often."""
+    """Return a writer's group; in some groups half of the answers hold the phrase."""
     group = writer.group()
     texts = [completion.decode() for completion in group.completions]
     if place % every == 0:
         texts = [text + PHRASE if n % 2 else text for n, text in enumerate(texts)]
-    return rollout(writer.person, place, group.prompt, texts)
+    return rollout(writer.identity, place, group.prompt, texts)
 
 
 def swarm(accounts: int, collapse: float = 0.0) -> list[Writer]:
-    """Honest writers; without collapse they are one model, with it each has its manner."""
+    """Return honest writers; without collapse they are one model, with it each has its own style."""
     return [Writer(Identity(number), collapse) for number in range(10, 10 + accounts)]
 
 

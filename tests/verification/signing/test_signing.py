@@ -1,4 +1,4 @@
-"""The signing database: across crashes and restarts no slot is handed out twice."""
+"""The signing database: across crashes and restarts no slot is given out twice."""
 
 import sqlite3
 from dataclasses import replace
@@ -28,29 +28,35 @@ def test_slots_follow_each_other_up_to_the_quota(tmp_path: Path) -> None:
 
 def test_accounts_and_swarms_are_apart(tmp_path: Path) -> None:
     database = SigningDatabase(tmp_path / "signing.sqlite")
-    taken = [database.take_slots(s, a, 5, 2, 8) for s in (SWARM, OTHER) for a in (ALICE, BOB)]
+    taken = [
+        database.take_slots(s, a, epoch=5, count=2, slots_per_epoch=8)
+        for s in (SWARM, OTHER)
+        for a in (ALICE, BOB)
+    ]
     assert taken == [range(0, 2)] * 4
 
 
 def test_an_older_epoch_is_over(tmp_path: Path) -> None:
     database = SigningDatabase(tmp_path / "signing.sqlite")
-    database.take_slots(SWARM, ALICE, 5, 2, 8)
+    database.take_slots(SWARM, ALICE, epoch=5, count=2, slots_per_epoch=8)
     with pytest.raises(LocalProtocolError):
-        database.take_slots(SWARM, ALICE, 4, 1, 8)
-    assert database.take_slots(SWARM, ALICE, 5, 2, 8) == range(2, 4), "the refusal left no lock behind"
+        database.take_slots(SWARM, ALICE, epoch=4, count=1, slots_per_epoch=8)
+    assert database.take_slots(SWARM, ALICE, epoch=5, count=2, slots_per_epoch=8) == range(2, 4), (
+        "the refusal left no lock behind"
+    )
 
 
 @pytest.mark.parametrize(("count", "quota"), [(2, 1), (0, 8), (-3, 8), (2, 0)])
 def test_no_argument_lowers_the_mark(tmp_path: Path, count: int, quota: int) -> None:
     database = SigningDatabase(tmp_path / "signing.sqlite")
-    database.take_slots(SWARM, ALICE, 5, 4, 8)
-    assert not database.take_slots(SWARM, ALICE, 5, count, quota)
-    assert database.take_slots(SWARM, ALICE, 5, 2, 8) == range(4, 6)
+    database.take_slots(SWARM, ALICE, epoch=5, count=4, slots_per_epoch=8)
+    assert not database.take_slots(SWARM, ALICE, epoch=5, count=count, slots_per_epoch=quota)
+    assert database.take_slots(SWARM, ALICE, epoch=5, count=2, slots_per_epoch=8) == range(4, 6)
 
 
 def test_the_mark_is_written_before_a_slot_is_returned(tmp_path: Path) -> None:
     path = tmp_path / "signing.sqlite"
-    SigningDatabase(path).take_slots(SWARM, ALICE, 5, 3, 8)
+    SigningDatabase(path).take_slots(SWARM, ALICE, epoch=5, count=3, slots_per_epoch=8)
     with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as reader:
         assert reader.execute("SELECT * FROM watermark").fetchall() == [(SWARM, ALICE, 5, 3)]
 
@@ -89,7 +95,9 @@ def test_machines_of_one_account_divide_its_slots_without_talking(
     for machine in range(machines):
         database = SigningDatabase(":memory:")
         for count in counts * 10:
-            slots = database.take_slots(SWARM, ALICE, 5, count, quota, SlotShare(machine, machines))
+            slots = database.take_slots(
+                SWARM, ALICE, epoch=5, count=count, slots_per_epoch=quota, share=SlotShare(machine, machines)
+            )
             assert len(slots) <= count
             taken += slots
     assert len(taken) == len(set(taken))
@@ -100,11 +108,22 @@ def test_machines_of_one_account_divide_its_slots_without_talking(
 
 def test_a_changed_share_signs_nothing_more_in_its_epoch(tmp_path: Path) -> None:
     database = SigningDatabase(tmp_path / "signing.sqlite")
-    assert list(database.take_slots(SWARM, ALICE, 5, 2, 8, SlotShare(0, 2))) == [0, 2]
-    assert list(database.take_slots(SWARM, ALICE, 5, 2, 8, SlotShare(1, 2))) == []
-    assert list(database.take_slots(SWARM, ALICE, 5, 2, 8, SlotShare(0, 2))) == [4, 6]
-    assert list(database.take_slots(SWARM, ALICE, 6, 2, 8, SlotShare(1, 2))) == [1, 3]
-    assert database.mark(SWARM, ALICE) == Mark(SWARM, ALICE, 6, 4, SlotShare(1, 2))
+    assert list(
+        database.take_slots(SWARM, ALICE, epoch=5, count=2, slots_per_epoch=8, share=SlotShare(0, 2))
+    ) == [0, 2]
+    assert (
+        list(database.take_slots(SWARM, ALICE, epoch=5, count=2, slots_per_epoch=8, share=SlotShare(1, 2)))
+        == []
+    )
+    assert list(
+        database.take_slots(SWARM, ALICE, epoch=5, count=2, slots_per_epoch=8, share=SlotShare(0, 2))
+    ) == [4, 6]
+    assert list(
+        database.take_slots(SWARM, ALICE, epoch=6, count=2, slots_per_epoch=8, share=SlotShare(1, 2))
+    ) == [1, 3]
+    assert database.mark(SWARM, ALICE) == Mark(
+        swarm_id=SWARM, account=ALICE, epoch=6, next_slot=4, share=SlotShare(1, 2)
+    )
 
 
 def test_a_database_from_before_there_were_shares_belongs_to_the_only_machine(tmp_path: Path) -> None:
@@ -117,7 +136,7 @@ def test_a_database_from_before_there_were_shares_belongs_to_the_only_machine(tm
         old.execute("INSERT INTO watermark VALUES (?, ?, 5, 3)", (SWARM, ALICE))
     database = SigningDatabase(path)
     assert database.marks() == (Mark(SWARM, ALICE, 5, 3),)
-    assert database.take_slots(SWARM, ALICE, 5, 2, 8) == range(3, 5)
+    assert database.take_slots(SWARM, ALICE, epoch=5, count=2, slots_per_epoch=8) == range(3, 5)
 
 
 HERE = Mark(SWARM, ALICE, 5, 4)
@@ -139,7 +158,7 @@ HERE = Mark(SWARM, ALICE, 5, 4)
 )
 def test_imported_marks_only_rise(mark: Mark, outcome: int | str) -> None:
     database = SigningDatabase(":memory:")
-    database.take_slots(SWARM, ALICE, 5, 4, 8)
+    database.take_slots(SWARM, ALICE, epoch=5, count=4, slots_per_epoch=8)
     marks = (Mark(OTHER, BOB, 9, 9), mark)
     if isinstance(outcome, int):
         assert database.raise_marks(marks) == 1 + outcome
@@ -151,7 +170,7 @@ def test_imported_marks_only_rise(mark: Mark, outcome: int | str) -> None:
 
 
 class SigningMachine(RuleBasedStateMachine):
-    """Processes that come and go over one file, some of them at the same time."""
+    """Processes that open and close one file, some of them at the same time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -170,7 +189,7 @@ class SigningMachine(RuleBasedStateMachine):
 
     @rule()
     def crash(self) -> None:
-        """The process dies between two statements: nothing is closed in order."""
+        """End the process between two statements, without closing anything."""
         self.processes = [self._open()]
 
     @rule()
@@ -192,9 +211,9 @@ class SigningMachine(RuleBasedStateMachine):
         process = self.processes[which % len(self.processes)]
         if epoch < self.newest_epoch[account]:
             with pytest.raises(LocalProtocolError):
-                process.take_slots(SWARM, account, epoch, count, quota)
+                process.take_slots(SWARM, account, epoch=epoch, count=count, slots_per_epoch=quota)
             return
-        slots = process.take_slots(SWARM, account, epoch, count, quota)
+        slots = process.take_slots(SWARM, account, epoch=epoch, count=count, slots_per_epoch=quota)
         assert len(slots) <= max(0, count)
         assert all(slot < quota for slot in slots)
         self.newest_epoch[account] = epoch
@@ -202,7 +221,7 @@ class SigningMachine(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 9))
     def move_to_a_new_machine(self, which: int) -> None:
-        """The history goes to an empty database elsewhere; the old machine is not started again."""
+        """Move the history to an empty database on another machine; the old one is not started again."""
         moved = marks_from_json(marks_to_json(self.processes[which % len(self.processes)].marks()))
         for process in self.processes:
             process._connection.close()

@@ -14,7 +14,13 @@ from sapo_protocol.identifiers import Account, SwarmId
 from sapo_verification.signing.database import Mark, SlotShare
 from sapo_verification.signing.interchange import marks_from_json, marks_to_json
 
-MARK = Mark(SwarmId(b"\x01" * 32), Account(b"\x0a" * 20), 7, 12, SlotShare(1, 2))
+MARK = Mark(
+    swarm_id=SwarmId(b"\x01" * 32),
+    account=Account(b"\x0a" * 20),
+    epoch=7,
+    next_slot=12,
+    share=SlotShare(1, 2),
+)
 RECORD = {
     "swarm": "01" * 32,
     "account": "0x0A0A0a0a0a0a0a0A0a0a0A0a0A0A0A0a0a0a0a0a",

@@ -1,4 +1,4 @@
-"""The catalogue: short, solvable, deterministic items that no constant and no padding wins."""
+"""The catalogue: short, solvable, deterministic items on which constants and padding do not pay."""
 
 import dataclasses
 import json
@@ -101,7 +101,7 @@ def test_nothing_is_paid_for_a_solution_among_other_words(each):
 
 
 def is_a_solution_too(each: Family, text: str, answer: str) -> bool:
-    """Near misses that solve the item after all: within the tolerance, another conclusion, a lost dollar."""
+    """Whether a near miss is right: within the tolerance, another conclusion, a missing dollar sign."""
     if each.name == "fraction_simplification":
         return f"{text}$" == answer
     if each.name == "decimal_arithmetic":

@@ -1,4 +1,4 @@
-"""Every family beyond the paper's: solvable, deterministic, and won by no constant, no padding."""
+"""Every family beyond the paper's: solvable, deterministic, and not won by constants or padding."""
 
 import json
 import subprocess
@@ -28,7 +28,7 @@ every_family = pytest.mark.parametrize("each", EVERY, ids=[f"{each.name}-{each.l
 
 
 def place(number: int) -> int:
-    """Seeds far from one another: neighbours share items."""
+    """Return a seed far from the others: neighbouring ones share items."""
     return (number * 1_000_003 + 17) % 2**31
 
 
@@ -151,7 +151,7 @@ def test_the_prompt_alone_is_no_solution(each):
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in OWN_GENERATORS])
 def test_a_data_set_moved_to_a_seed_gives_what_one_built_there_gives(name):
-    """Backwards and with others in between: no item may depend on the one before."""
+    """In reverse order, and with others in between: no item may depend on the one before."""
     each = family(name, "full")
     config = json.loads(each.config)
     del config["render"]
@@ -208,7 +208,7 @@ print(json.dumps(solved))
 
 
 async def test_no_exploit_does_anything_in_any_family(tmp_path):
-    """One jail for all of them; a timeout, a crash or an unwanted reply would end the check with an error."""
+    """One jail for all families; a time-out, a crash or an invalid reply would raise an error."""
     offered = [each for each in EVERY if NIGHTLY or each.level == "full"]
     suite = Suite(REASONING_GYM, tuple(offered), Digest(bytes(32)))
     names = json.dumps([(each.name, each.level) for each in offered])

@@ -17,7 +17,7 @@ from sapo_verification.tasks.scorers import score
 
 
 def near_misses(answer: str) -> list[str]:
-    """Honest mistakes: one character dropped, changed, doubled; signs and zeros."""
+    """Yield honest mistakes: one character dropped, changed, doubled; signs and zeros."""
     changed = [answer[:place] + "7" + answer[place + 1 :] for place in range(min(len(answer), 12))]
     return [
         *changed,
@@ -55,7 +55,7 @@ def wrapped(each, answer: str) -> bytes:
 
 
 def is_known_difference(name: str, level: str, answer: str, oracle: str) -> bool:
-    """Spaces between cells are layout to us; "-0" and what follows a LaTeX fraction are fine with them."""
+    """Whether the scorers differ on purpose: spaces between cells, "-0", text after a LaTeX fraction."""
     if name == "fraction_simplification":
         return "}" in answer and not answer.strip("$ ").endswith("}")
     if name in ("arc_1d", "binary_matrix"):
@@ -145,7 +145,7 @@ def test_the_strongest_conclusion_is_what_a_slow_truth_table_says(premises):
 
 
 def slow(formula: str, world: dict[str, int]) -> bool:
-    """One formula in one world, by Python's own operators."""
+    """Evaluate a formula under an assignment with Python's own operators."""
     spellings = {"∧": "&", "∨": "|", "→": "<=", ">": "<=", "=": "==", "↔": "=="}
     python = re.sub("[¬~]([PQR])", r"(1-\1)", formula.translate(str.maketrans(spellings)))
     return bool(eval(python, {}, {name: int(bool(value)) for name, value in world.items()}))

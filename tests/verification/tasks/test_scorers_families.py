@@ -1,4 +1,4 @@
-"""Own scorers beyond the paper's families: never more generous than the stock ones, and strict."""
+"""Own scorers beyond the paper's families: strict, and never paying more than the stock ones."""
 
 import json
 
@@ -19,11 +19,11 @@ OWN = [name for name, kind in KINDS.items() if kind.scorer != "stock/1"]
 ITEMS = {name: [derive(family(name, "full"), seed * 1009) for seed in range(1, 9)] for name in OWN}
 
 LAYOUT = ("words/1", "list/1", "queens/1")
-"""Spaces and line ends between cells are layout to these; the stock scorers take some for a mistake."""
+"""These ignore spaces and line ends between cells, some of which the stock scorers count as mistakes."""
 
 
 def near_misses(answer: str) -> list[str]:
-    """Honest mistakes: one character dropped, changed, doubled; two swapped."""
+    """Yield honest mistakes: one character dropped, changed, doubled; two swapped."""
     changed = [answer[:place] + "7" + answer[place + 1 :] for place in range(min(len(answer), 10))]
     swapped = [answer[:place] + answer[place : place + 2][::-1] + answer[place + 2 :] for place in range(4)]
     return [*changed, *swapped, answer[1:], answer[:-1], answer + answer[-1:], f"-{answer}", f"{answer}0"]
@@ -44,7 +44,7 @@ def test_what_earns_here_earns_there(name):
 
 
 def is_known_difference(each: Family, text: str, oracle: str) -> bool:
-    """Where the stock scorer takes notation for a mistake; the solution is right all the same."""
+    """Whether the stock scorer refuses a right solution for its notation."""
     if each.scorer in LAYOUT:
         return "".join(text.split()) == "".join(oracle.split())
     if each.scorer == "number/1":
@@ -149,7 +149,7 @@ SMALL = st.integers(-9, 9)
 
 @given(st.lists(SMALL, min_size=1, max_size=5), st.lists(SMALL, min_size=1, max_size=5), SMALL)
 def test_polynomials_multiply_and_differentiate_as_their_values_do(left, right, point):
-    """At a point, by Horner's rule and the product rule."""
+    """Evaluated at a point, by Horner's rule and the product rule."""
     product = parse(f"({written(left)})*({written(right)})")
     assert value(product, point) == horner(left, point) * horner(right, point)
     slope = horner(derived(left), point) * horner(right, point) + horner(left, point) * horner(

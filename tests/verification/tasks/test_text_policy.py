@@ -65,7 +65,7 @@ def test_bytes_that_are_no_text():
 
 
 def test_every_format_character_of_unicode_is_in_the_table():
-    """By this interpreter's Unicode: what joins, marks or directs without being seen."""
+    """Every invisible character of this interpreter's Unicode that joins, marks or directs text."""
     formats = [chr(n) for n in range(0x110000) if unicodedata.category(chr(n)) in ("Cf", "Cc", "Zl", "Zp")]
     seen = {character for character in formats if not HIDDEN.match(character)}
     visible = {character for character in seen if "NUMBER" in unicodedata.name(character, "")}
@@ -136,7 +136,7 @@ def test_words_ignore_case_spacing_and_punctuation(text):
 
 
 def test_hostile_text_of_full_size_costs_steps_in_proportion():
-    """Counted, not timed: every word is looked at in a bounded number of windows."""
+    """Counted, not timed: every word is in a bounded number of windows."""
     for text in ("a " * 2048, "<answer>" * 500, "あ" * 1300, "a" * 4096, "\t" * 4096, "0 a " * 1024):
         assert fault_of(TAG, text.encode()) in {*TextFault, None}
         assert len(list(prose_windows(words_of(text), 8))) <= 4096

@@ -1,10 +1,11 @@
-"""The certificates that this node knows: which node key speaks for which account.
+"""The certificates that this node knows: which node key signs for which account.
 
-They are kept in SQLite as they came and judged again at the next start.
+They are kept in SQLite as received, and admitted again at the next start.
 """
 
 import sqlite3
 from collections import OrderedDict
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -15,20 +16,23 @@ from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, NodeId
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.rules import Rule
-from sapo_verification.store import open_database
+from sapo_verification.store import Source, StoreSchema, open_database, open_for_reading
 
 MAX_CERTIFICATES: Final = 8192
-"""At about 300 bytes each; beyond it the one heard longest ago makes room."""
+"""At about 300 bytes each; beyond it the one received longest ago is dropped."""
 
 MAX_NODES_PER_ACCOUNT: Final = 4
 """As in the registry: more keys give no more slots, only more certificates to keep."""
 
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS certificate (
-    node BLOB NOT NULL, account BLOB NOT NULL, envelope BLOB NOT NULL, PRIMARY KEY (node, account)
-) WITHOUT ROWID;
-"""
+_SCHEMA = StoreSchema(
+    "certificates",
+    """
+    CREATE TABLE IF NOT EXISTS certificate (
+        node BLOB NOT NULL, account BLOB NOT NULL, envelope BLOB NOT NULL, PRIMARY KEY (node, account)
+    ) WITHOUT ROWID;
+    """,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,7 @@ class CertificateBook:
     """Certificates by node and account, bounded in number."""
 
     def __init__(
-        self, manifest: Manifest, path: Path | str = ":memory:", max_certificates: int = MAX_CERTIFICATES
+        self, manifest: Manifest, path: Source = ":memory:", max_certificates: int = MAX_CERTIFICATES
     ) -> None:
         self._max_certificates = max_certificates
         self._manifest = manifest
@@ -49,10 +53,12 @@ class CertificateBook:
         self._connection = open_database(path, _SCHEMA)
 
     def restore(self, now_seconds: float) -> int:
-        """The number of stored certificates that still count; the others are deleted."""
-        for node, account, envelope in stored_certificates(self._connection):
+        """Admit the stored certificates again; return how many are still valid. The others are deleted."""
+        for node, account, envelope in _rows(self._connection):
+            if (node, account) in self._entries:
+                continue
             try:
-                self.judge(envelope, now_seconds)
+                self.admit(envelope, now_seconds)
             except RemoteProtocolError:
                 self._delete((node, account))
         return len(self)
@@ -60,8 +66,8 @@ class CertificateBook:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def judge(self, data: bytes, now_seconds: float) -> Certificate:
-        """The certificate in a message, now in the book.
+    def admit(self, data: bytes, now_seconds: float) -> Certificate:
+        """Store the certificate in a message and return it.
 
         Raises:
             RemoteProtocolError: with the reason that decides the verdict.
@@ -74,7 +80,7 @@ class CertificateBook:
         return certificate
 
     def require(self, node: NodeId, account: Account, now_seconds: float) -> None:
-        """Nothing, if the node speaks for the account now (stage 5).
+        """Raise unless the node has a valid certificate for the account now (stage 5).
 
         Raises:
             RemoteProtocolError: ``CERTIFICATE_UNKNOWN`` or ``CERTIFICATE_EXPIRED``.
@@ -86,17 +92,17 @@ class CertificateBook:
             raise RemoteProtocolError(Rule.AUTHOR_CERTIFICATE_COUNTS, f"node {node.hex()[:8]}'s time is over")
 
     def envelopes(self) -> tuple[bytes, ...]:
-        """Every certificate as it came, for whoever asks."""
+        """Return the messages of all certificates, as received, for peers that ask."""
         return tuple(entry.envelope for entry in self._entries.values())
 
     def accounts_of(self, node: NodeId) -> tuple[Account, ...]:
-        """The accounts that a node speaks for."""
+        """Return the accounts that have certified a node's key."""
         return tuple(account for known, account in self._entries if known == node)
 
     def _insert(self, certificate: Certificate, data: bytes, now_seconds: float) -> None:
         key = (certificate.node, certificate.account)
         known = self._entries[key].certificate if key in self._entries else None
-        # One that does not count now was made or heard by a clock that was wrong: it stands in nobody's way.
+        # A certificate that is not valid now was made or admitted under a wrong clock: any other replaces it.
         counts = known is not None and known.covers(now_seconds)
         if known and counts and known.not_after_seconds >= certificate.not_after_seconds:
             raise RemoteProtocolError(Rule.CERTIFICATE_NEW, "the certificate is known")
@@ -114,7 +120,12 @@ class CertificateBook:
         self._connection.execute("DELETE FROM certificate WHERE node = ? AND account = ?", key)
 
 
-def stored_certificates(connection: sqlite3.Connection) -> list[tuple[NodeId, Account, bytes]]:
-    """The certificates in a node's database, none of them judged."""
+def stored_certificates(path: Path) -> list[tuple[NodeId, Account, bytes]]:
+    """Return the certificates in a node's database, none of them validated; the file stays as it is."""
+    with closing(open_for_reading(path, _SCHEMA)) as connection:
+        return _rows(connection)
+
+
+def _rows(connection: sqlite3.Connection) -> list[tuple[NodeId, Account, bytes]]:
     rows = connection.execute("SELECT node, account, envelope FROM certificate").fetchall()
     return [(NodeId(node), Account(account), bytes(envelope)) for node, account, envelope in rows]

@@ -1,6 +1,6 @@
-"""The archive of contribution messages: tallies, proposals and approvals, as they were heard.
+"""Store of contribution messages: tallies, proposals and approvals, as received.
 
-Anybody who holds it can recompute an epoch's root; an account needs it to prove its share.
+Any holder of these messages can recompute an epoch's root; an account needs them to prove its share.
 """
 
 from __future__ import annotations
@@ -19,16 +19,19 @@ from sapo_protocol.contributions import (
 from sapo_protocol.envelope import Kind, parse_envelope
 from sapo_protocol.identifiers import ContentId, SwarmId
 from sapo_verification.admission.contributions import Contribution
-from sapo_verification.store import open_database
+from sapo_verification.store import StoreSchema, open_database
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS contribution (
-    content_id BLOB PRIMARY KEY, kind INTEGER NOT NULL, epoch INTEGER NOT NULL, account BLOB NOT NULL,
-    envelope BLOB NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS contribution_epoch ON contribution (epoch, kind);
-CREATE TABLE IF NOT EXISTS approved (epoch INTEGER PRIMARY KEY, proposal BLOB NOT NULL);
-"""
+_SCHEMA = StoreSchema(
+    "contributions",
+    """
+    CREATE TABLE IF NOT EXISTS contribution (
+        content_id BLOB PRIMARY KEY, kind INTEGER NOT NULL, epoch INTEGER NOT NULL, account BLOB NOT NULL,
+        envelope BLOB NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX IF NOT EXISTS contribution_epoch ON contribution (epoch, kind);
+    CREATE TABLE IF NOT EXISTS approved (epoch INTEGER PRIMARY KEY, proposal BLOB NOT NULL);
+    """,
+)
 
 
 class ContributionStore:
@@ -40,19 +43,19 @@ class ContributionStore:
         self._swarm_id = swarm_id
 
     def add(self, content_id: ContentId, kind: Kind, message: Contribution, envelope: bytes) -> None:
-        """Keeps an authentic message."""
+        """Store an authentic message."""
         self._connection.execute(
             "INSERT OR IGNORE INTO contribution VALUES (?, ?, ?, ?, ?)",
             (content_id, int(kind), message.epoch, message.account, envelope),
         )
 
     def has(self, content_id: ContentId) -> bool:
-        """Whether a message is kept."""
+        """Whether a message is stored."""
         row = self._connection.execute("SELECT 1 FROM contribution WHERE content_id = ?", (content_id,))
         return row.fetchone() is not None
 
     def tallies(self, epoch: int) -> dict[ContentId, Tally]:
-        """The tallies of an epoch, one per auditor: of two, the one with the smaller id."""
+        """Return the tallies of an epoch, one per auditor: of two, the one with the smaller id."""
         found: dict[ContentId, Tally] = {}
         authors: set[bytes] = set()
         for content_id, payload in self._payloads(epoch, Kind.TALLY):
@@ -63,33 +66,33 @@ class ContributionStore:
         return found
 
     def tally(self, content_id: ContentId) -> Tally | None:
-        """One tally by its id."""
+        """Return one tally by its id."""
         payload = self._payload(content_id, Kind.TALLY)
         return parse_tally(payload) if payload else None
 
     def proposal(self, content_id: ContentId) -> Proposal | None:
-        """One proposal by its id."""
+        """Return one proposal by its id."""
         payload = self._payload(content_id, Kind.PROPOSAL)
         return parse_proposal(payload) if payload else None
 
     def proposals(self, epoch: int) -> dict[ContentId, Proposal]:
-        """The proposals of an epoch."""
+        """Return the proposals of an epoch."""
         return {id_: parse_proposal(payload) for id_, payload in self._payloads(epoch, Kind.PROPOSAL)}
 
     def approvals(self, epoch: int, proposal: ContentId) -> Sequence[Approval]:
-        """The approvals of a proposal."""
+        """Return the approvals of a proposal."""
         approvals = (parse_approval(payload) for _, payload in self._payloads(epoch, Kind.APPROVAL))
         return [approval for approval in approvals if approval.proposal == proposal]
 
     def envelopes(self, since_epoch: int) -> tuple[bytes, ...]:
-        """The messages of an epoch and later ones, for whoever asks."""
+        """Return the messages of an epoch and later ones, for peers that ask."""
         rows = self._connection.execute(
             "SELECT envelope FROM contribution WHERE epoch >= ? ORDER BY epoch, kind", (since_epoch,)
         )
         return tuple(row[0] for row in rows)
 
     def approve(self, epoch: int, proposal: ContentId) -> bool:
-        """Whether this node may sign the proposal: it signs one per epoch, and remembers which."""
+        """Record that this node signs a proposal; return False if it has signed another one of the epoch."""
         self._connection.execute("INSERT OR IGNORE INTO approved VALUES (?, ?)", (epoch, proposal))
         row = self._connection.execute("SELECT proposal FROM approved WHERE epoch = ?", (epoch,)).fetchone()
         return bytes(row[0]) == proposal

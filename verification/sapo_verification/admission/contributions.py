@@ -31,7 +31,7 @@ _PARSERS: Final[Mapping[Kind, Callable[[bytes], Contribution]]] = {
 
 @dataclass(frozen=True, slots=True)
 class AdmittedContribution:
-    """A contribution that an auditor signed; what it counts is not checked here."""
+    """A contribution that an auditor signed; its points are not checked here."""
 
     content_id: ContentId
     kind: Kind
@@ -40,11 +40,11 @@ class AdmittedContribution:
 
 
 class ContributionAdmission:
-    """The gate for contributions; it remembers nothing itself.
+    """Admission of contributions; it keeps no state of its own.
 
     Args:
         is_known: whether a content was admitted before.
-        auditors: the accounts that may count, as far as this node knows them now.
+        auditors: returns the accounts that are auditors, as far as this node knows them now.
     """
 
     def __init__(
@@ -59,8 +59,8 @@ class ContributionAdmission:
         self._is_known = is_known
         self._auditors = auditors
 
-    def judge(self, data: bytes, now_seconds: float) -> AdmittedContribution:
-        """The contribution in a message, admitted.
+    def admit(self, data: bytes, now_seconds: float) -> AdmittedContribution:
+        """Admit the contribution in a message and return it.
 
         Raises:
             RemoteProtocolError: with the rule that decides the verdict.
@@ -79,7 +79,7 @@ class ContributionAdmission:
 
 
 def parse_contribution(envelope: SignedEnvelope) -> Contribution:
-    """The tally, proposal or approval in an envelope, its signature not yet checked.
+    """Return the tally, proposal or approval in an envelope, its signature not yet checked.
 
     Raises:
         RemoteProtocolError: with the rule that it breaks.

@@ -1,63 +1,65 @@
-"""The envelopes that were admitted lately, as they came: what ``sapo verify`` and exports work on."""
+"""Store of recently admitted envelopes, as received: ``sapo verify`` and exports read it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 from sapo_protocol.identifiers import ContentId
-from sapo_verification.store import open_database
+from sapo_verification.store import Source, StoreSchema, open_database
 from sapo_verification.types import AdmittedRollout
 
 KEPT_EPOCHS: Final = 16
-"""A quarrel about an epoch is over by then."""
+"""Any dispute about an epoch is over by then."""
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS heard (
-    content_id BLOB PRIMARY KEY, epoch INTEGER NOT NULL, account BLOB NOT NULL, envelope BLOB NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS heard_epoch ON heard (epoch);
-"""
+_SCHEMA = StoreSchema(
+    "envelopes",
+    """
+    CREATE TABLE IF NOT EXISTS heard (
+        content_id BLOB PRIMARY KEY, epoch INTEGER NOT NULL, account BLOB NOT NULL, envelope BLOB NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX IF NOT EXISTS heard_epoch ON heard (epoch);
+    """,
+)
 
 
 class EnvelopeStore:
     """Admitted envelopes of the last epochs, own ones included, in SQLite."""
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: Source) -> None:
         self._connection = open_database(path, _SCHEMA)
 
     def add(self, admitted: AdmittedRollout) -> None:
-        """Keeps a rollout's envelope."""
+        """Store a rollout's envelope."""
         self._connection.execute(
             "INSERT OR IGNORE INTO heard VALUES (?, ?, ?, ?)",
             (admitted.content_id, admitted.rollout.epoch, admitted.account, admitted.envelope),
         )
 
     def forget(self, epoch: int) -> None:
-        """Drops what lies too far before an epoch."""
+        """Delete the envelopes that are ``KEPT_EPOCHS`` or more older than an epoch."""
         self._connection.execute("DELETE FROM heard WHERE epoch <= ?", (epoch - KEPT_EPOCHS,))
 
     def has(self, content_id: ContentId) -> bool:
-        """Whether a rollout is kept, also from before a restart."""
+        """Whether a rollout is stored, also from before a restart."""
         row = self._connection.execute("SELECT 1 FROM heard WHERE content_id = ?", (content_id,))
         return row.fetchone() is not None
 
     def envelope(self, content_id: ContentId) -> bytes | None:
-        """The envelope of a content id."""
+        """Return the envelope of a content id, or None if it is not stored."""
         row = self._connection.execute("SELECT envelope FROM heard WHERE content_id = ?", (content_id,))
         found = row.fetchone()
         return bytes(found[0]) if found else None
 
     def since(self, epoch: int) -> tuple[bytes, ...]:
-        """The envelopes of an epoch and later ones, oldest epoch first."""
+        """Return the envelopes of an epoch and later ones, oldest epoch first."""
         rows = self._connection.execute(
             "SELECT envelope FROM heard WHERE epoch >= ? ORDER BY epoch", (epoch,)
         )
         return tuple(bytes(row[0]) for row in rows)
 
     def latest(self, count: int) -> Iterator[tuple[ContentId, bytes]]:
-        """Envelopes of the newest epochs first."""
+        """Return the newest envelopes with their content ids, newest epoch first."""
         rows = self._connection.execute(
             "SELECT content_id, envelope FROM heard ORDER BY epoch DESC, content_id LIMIT ?", (count,)
         )

@@ -1,13 +1,12 @@
-"""The proofs of equivocation that this node holds: each judged here, each counted once.
+"""The proofs of equivocation that this node holds: each is validated here and counted once.
 
-A proof is hard evidence although it came from others, for it is no opinion: both signatures are checked here.
-One is kept of an account and epoch: the next would change nothing, and an equivocator shall fill neither the
-book nor the network with itself. Proofs are kept as they came, in SQLite, and judged again at the next start;
-what they cost is kept by ``Reputation``, which counts an account's epoch once.
+A proof is hard evidence although other nodes sent it: it is no opinion, for both signatures are checked here.
+One proof is kept per account and epoch: a second one would change nothing, and an equivocator must not fill
+this store or the network with proofs. They are kept in SQLite as received and admitted again at the next
+start; their penalty is kept by ``Reputation``, which counts each epoch of an account once.
 """
 
 from collections import OrderedDict
-from pathlib import Path
 from typing import Final
 
 from sapo_protocol.constants import PROOF_EPOCHS
@@ -19,16 +18,19 @@ from sapo_protocol.manifest import Manifest
 from sapo_protocol.rules import Rule
 from sapo_verification.admission.certificates import CertificateBook
 from sapo_verification.reputation.evidence import Reputation
-from sapo_verification.store import open_database
+from sapo_verification.store import Source, StoreSchema, open_database
 
 MAX_PROOFS: Final = 1024
-"""About 1 MiB of nano's; beyond it the one heard longest ago makes room."""
+"""About 1 MiB at the nano level; beyond it the one received longest ago is dropped."""
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS equivocation (
-    epoch INTEGER NOT NULL, account BLOB NOT NULL, envelope BLOB NOT NULL, PRIMARY KEY (epoch, account)
-) WITHOUT ROWID;
-"""
+_SCHEMA = StoreSchema(
+    "equivocations",
+    """
+    CREATE TABLE IF NOT EXISTS equivocation (
+        epoch INTEGER NOT NULL, account BLOB NOT NULL, envelope BLOB NOT NULL, PRIMARY KEY (epoch, account)
+    ) WITHOUT ROWID;
+    """,
+)
 
 _Key = tuple[int, Account]
 
@@ -37,7 +39,7 @@ class ProofBook:
     """Proofs by epoch and account, bounded in number; the only way from a proof to hard evidence.
 
     Args:
-        own: this node's account; what is proved against it is nothing to weigh oneself by.
+        own: this node's account; a proof against it changes no reputation here.
     """
 
     def __init__(
@@ -46,7 +48,7 @@ class ProofBook:
         certificates: CertificateBook,
         reputation: Reputation,
         own: Account,
-        path: Path | str = ":memory:",
+        path: Source = ":memory:",
         max_proofs: int = MAX_PROOFS,
     ) -> None:
         self._manifest = manifest
@@ -61,17 +63,17 @@ class ProofBook:
         return len(self._messages)
 
     def restore(self, now_seconds: float) -> int:
-        """The number of stored proofs that still count; the others are deleted."""
+        """Admit the stored proofs again; return how many are still valid. The others are deleted."""
         rows = self._connection.execute("SELECT epoch, account, envelope FROM equivocation ORDER BY epoch")
         for epoch, account, message in rows.fetchall():
             try:
-                self.judge(message, now_seconds)
+                self.admit(message, now_seconds)
             except RemoteProtocolError:
                 self._delete((epoch, Account(account)))
         return len(self)
 
-    def judge(self, data: bytes, now_seconds: float) -> EquivocationProof:
-        """The proof in a message, now in the book and in its account's reputation.
+    def admit(self, data: bytes, now_seconds: float) -> EquivocationProof:
+        """Store the proof in a message, record it in its account's reputation, and return it.
 
         Raises:
             RemoteProtocolError: with the reason that decides the verdict.
@@ -82,15 +84,15 @@ class ProofBook:
         self._count(proof)
         return proof
 
-    def convict(self, one: bytes, other: bytes, now_seconds: float) -> bytes | None:
-        """The message with the proof of two contents that this node heard itself.
+    def prove(self, one: bytes, other: bytes, now_seconds: float) -> bytes | None:
+        """Make a proof of two contents that this node received itself; return it as a message.
 
-        None where there is nothing to tell others: the proof is known, is against the own account, or two
-        groups of full size do not fit into one message. The last counts here all the same.
+        None where there is nothing to send: the proof is known, is against the own account, or two groups of
+        full size do not fit into one message. In the last case the evidence is recorded here all the same.
 
         Raises:
             LocalProtocolError: the two messages prove nothing.
-            RemoteProtocolError: they prove nothing now; admission has judged them otherwise.
+            RemoteProtocolError: a rule makes the proof invalid now, for example an expired certificate.
         """
         proof = prove_equivocation(one, other, self._manifest.swarm_id)
         if proof.account == self._own or _key(proof) in self._messages:
@@ -106,11 +108,11 @@ class ProofBook:
         return message
 
     def messages(self) -> tuple[bytes, ...]:
-        """Every proof as it came, for whoever asks."""
+        """Return the messages of all proofs, as received, for peers that ask."""
         return tuple(self._messages.values())
 
     def forget(self, epoch: int) -> None:
-        """Drops the proofs that nobody hears any more in an epoch."""
+        """Drop the proofs that no node admits any more in an epoch."""
         for key in [key for key in self._messages if key[0] < epoch - PROOF_EPOCHS]:
             self._delete(key)
 

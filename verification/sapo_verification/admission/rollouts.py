@@ -14,8 +14,8 @@ stage  check                                           rules
 6b     slot not used by other content                  R6.4 (behind 7: see penalties)
 =====  ==============================================  =============================
 
-Passing is ACCEPT. Nothing is remembered about a message before its signature is checked,
-or a forger could make this node deaf to the genuine one.
+Passing is ACCEPT. Nothing is stored about a message before its signature is checked,
+or a forger could make this node ignore the genuine one.
 """
 
 from collections import OrderedDict
@@ -32,11 +32,11 @@ from sapo_verification.admission.certificates import CertificateBook
 from sapo_verification.types import AdmittedRollout
 
 MAX_SEEN: Final = 65_536
-"""Slots remembered, at about 200 bytes each: beyond it the oldest is forgotten first."""
+"""Slots remembered, at about 200 bytes each; beyond it the oldest is dropped first."""
 
 
 class SlotTaken(RemoteProtocolError):
-    """A second content for a slot; with the first one's message it is a proof of equivocation."""
+    """Refusal of a second content for a slot; both messages together prove equivocation."""
 
     def __init__(self, slot: int, first: ContentId) -> None:
         super().__init__(Rule.ONE_CONTENT, f"slot {slot} holds other content")
@@ -44,7 +44,7 @@ class SlotTaken(RemoteProtocolError):
 
 
 class Admission:
-    """The gate of one node for one swarm; single-threaded, no clock of its own."""
+    """Admission of rollouts to one node of one swarm; single-threaded, without a clock of its own."""
 
     def __init__(self, manifest: Manifest, certificates: CertificateBook, max_seen: int = MAX_SEEN) -> None:
         self._max_seen = max_seen
@@ -53,8 +53,8 @@ class Admission:
         self._slots: OrderedDict[tuple[int, Account, int], ContentId] = OrderedDict()
         self._seen: set[ContentId] = set()
 
-    def judge(self, data: bytes, now_seconds: float) -> AdmittedRollout:
-        """The rollout in a message, admitted.
+    def admit(self, data: bytes, now_seconds: float) -> AdmittedRollout:
+        """Admit the rollout in a message and return it.
 
         Raises:
             RemoteProtocolError: with the reason that decides the verdict; ``SlotTaken`` for a second content.

@@ -1,1 +1,1 @@
-"""The jail in which strangers' answers are scored."""
+"""The jail: isolated processes in which untrusted answers are scored."""

@@ -3,8 +3,7 @@
 ``serve`` reads a setup frame and then requests from standard input, and writes one reply for each.
 ``walls`` prints, as JSON, what a jailed process on this machine can and cannot do.
 
-The process that runs this module is trusted; see ``jail/warden.py`` for it and ``jail/child.py`` for the
-one that is not.
+The process that runs this module is trusted (``jail/warden.py``); its child is not (``jail/child.py``).
 """
 
 import importlib
@@ -28,7 +27,7 @@ from sapo_verification.jail.messages import (
 
 
 def main(arguments: list[str]) -> int:
-    """Run one command; the exit status."""
+    """Run a command; return the exit status."""
     if arguments == ["walls"]:
         return _print_walls()
     if arguments != ["serve"]:
@@ -41,7 +40,9 @@ def main(arguments: list[str]) -> int:
 
 def _serve(requests: BinaryIO, replies: BinaryIO) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # meant for the node, which drains first and then ends us
+        signal.signal(
+            number, signal.SIG_IGN
+        )  # the node handles them: it drains first and then ends this process
     setup = decode_setup(_read_frame(requests, MAX_SETUP_BYTES) or b"")
     _import_scorers(setup)
     from sapo_verification.jail.warden import Warden
@@ -62,17 +63,17 @@ def _import_scorers(setup: Setup) -> None:
 
 
 def _take_standard_streams() -> tuple[BinaryIO, BinaryIO]:
-    """The pipes to the node; what a library prints by the usual names goes nowhere."""
+    """Return the pipes to the node, and connect descriptors 0 and 1 to the null device."""
     requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    nowhere = os.open(os.devnull, os.O_RDWR)
+    null_device = os.open(os.devnull, os.O_RDWR)  # for what libraries print
     for descriptor in (0, 1):
-        os.dup2(nowhere, descriptor)
-    os.close(nowhere)
+        os.dup2(null_device, descriptor)
+    os.close(null_device)
     return requests, replies
 
 
 def _read_frame(stream: BinaryIO, most: int) -> bytes | None:
-    """A frame's body; None at the end of the stream."""
+    """Read a frame and return its body; None at the end of the stream."""
     header = stream.read(HEADER_BYTES)
     if len(header) < HEADER_BYTES:
         return None

@@ -1,9 +1,10 @@
 """The checker pool: the node's side of the jail.
 
-Each worker is one warden process (``jail/warden.py``) with one jailed child. A worker that hangs, dies or
-talks nonsense costs the one check that it was at; it is killed and started anew.
+Each worker is one warden process (``jail/warden.py``) with one jailed child. When a worker hangs, dies or
+sends an invalid reply, its current check fails; the worker is killed and another one is started.
 """
 
+import logging
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -36,17 +37,19 @@ from sapo_verification.tasks.generators import SEED_LIMIT
 if TYPE_CHECKING:
     from trio_typing import TaskStatus
 
+_LOG = logging.getLogger(__name__)
+
 START_SECONDS: Final = 120
-"""Importing ReasoningGYM takes 3 s on an idle machine; a loaded one is given plenty."""
+"""Importing ReasoningGYM takes 3 s on an idle machine, and much longer on a loaded one."""
 
 GRACE_SECONDS: Final = 5
-"""How much later than its child's deadline a warden may answer: it has to kill and reap that child."""
+"""Time after its child's deadline in which a warden may still answer: it has to kill and reap that child."""
 
 __all__ = ["CheckFailed", "Checked", "CheckerPool", "Failure"]
 
 
 class CheckFailed(Exception):
-    """One check has no result; ``reason`` says why. The pool goes on, unless it is closed."""
+    """Failure of one check, for a ``reason``; the pool continues unless it is closed."""
 
     def __init__(self, reason: Failure) -> None:
         super().__init__(f"the check ended without a result ({reason})")
@@ -61,13 +64,13 @@ class _Job:
 
 
 class CheckerPool:
-    """Jailed processes that derive tasks and score strangers' completions.
+    """Pool of jailed processes that derive tasks and score untrusted completions.
 
     Args:
         suite: the swarm's; tasks name its families by index.
         workers: processes, each about 120 MB.
         deadline_seconds: for one call, waiting for a free worker not included.
-        scorer_modules: modules with more ``SCORERS``, for suites with families of one's own.
+        scorer_modules: modules with more ``SCORERS``, for suites with additional families.
     """
 
     def __init__(
@@ -83,7 +86,7 @@ class CheckerPool:
         self._jobs, self._queue = trio.open_memory_channel[_Job](0)
 
     async def run(self, *, task_status: "TaskStatus[None]" = trio.TASK_STATUS_IGNORED) -> None:
-        """Keep the workers running until cancelled; started when all of them are warm.
+        """Keep the workers running until cancelled; report the start when all of them are ready.
 
         Raises:
             LocalProtocolError: a worker cannot be started.
@@ -94,18 +97,18 @@ class CheckerPool:
             task_status.started()
 
     async def prompt(self, task: Task) -> str:
-        """The words of a task.
+        """Return the task's prompt.
 
         Raises:
-            CheckFailed: there are none, or not in time.
+            CheckFailed: it has none, or none in time.
         """
         return (await self.check(task, ())).prompt
 
     async def check(self, task: Task, completions: Sequence[bytes]) -> Checked:
-        """A task's prompt, and the reward of each completion.
+        """Return a task's prompt, and the reward of each completion.
 
         Raises:
-            CheckFailed: of this call alone.
+            CheckFailed: this call failed; the next one may succeed.
             LocalProtocolError: the suite has no such task.
         """
         if not (0 <= task.family < len(self._setup.families) and 0 <= task.seed < SEED_LIMIT):
@@ -121,7 +124,7 @@ class CheckerPool:
         return job.reply
 
     async def _supervise(self, *, task_status: "TaskStatus[None]" = trio.TASK_STATUS_IGNORED) -> None:
-        """One worker after another, each until it fails."""
+        """Run a worker until it fails, and then another, until cancelled."""
         while True:
             async with aclosing(await _Worker.start(self._setup)) as worker:
                 task_status.started()
@@ -129,11 +132,12 @@ class CheckerPool:
                 await self._feed(worker)
 
     async def _feed(self, worker: "_Worker") -> None:
-        """Jobs to a worker, until one breaks it."""
+        """Send jobs to a worker until one breaks it."""
         async for job in self._queue:
             try:
                 job.reply = await worker.ask(job.request)
             except _Broken as broken:
+                _LOG.info("a checker worker is replaced (%s)", broken.failure)
                 job.reply = broken.failure
                 return
             finally:
@@ -141,7 +145,7 @@ class CheckerPool:
 
 
 class _Broken(Exception):
-    """A worker that must be replaced."""
+    """Failure of a worker that must be replaced."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.value)
@@ -149,7 +153,7 @@ class _Broken(Exception):
 
 
 class _Worker:
-    """One warden process and the conversation with it."""
+    """One warden process and the pipes to it."""
 
     def __init__(self, setup: Setup, process: trio.Process) -> None:
         if process.stdin is None or process.stdout is None:
@@ -160,10 +164,10 @@ class _Worker:
 
     @classmethod
     async def start(cls, setup: Setup) -> Self:
-        """A worker that is warm.
+        """Start a worker and return it when it is ready.
 
         Raises:
-            LocalProtocolError: it does not get so far.
+            LocalProtocolError: it does not become ready.
         """
         process = await trio.lowlevel.open_process(
             command("serve"), stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=environment(), cwd="/"
@@ -177,13 +181,14 @@ class _Worker:
         finally:
             if ready != READY:
                 await worker.aclose()
+        _LOG.info("a checker worker runs as process %d", process.pid)
         return worker
 
     async def ask(self, request: Request) -> Checked | Failure:
-        """The reply to one request.
+        """Return the reply to one request.
 
         Raises:
-            _Broken: none came that can be believed.
+            _Broken: no valid reply came in time.
         """
         body = await self._exchange(encode_request(request), self._setup.deadline_seconds + GRACE_SECONDS)
         try:

@@ -1,6 +1,6 @@
-"""The jailed child: derives items, scores answers, and has nowhere else to go.
+"""The jailed child process, which derives items, scores answers and can do nothing else.
 
-It lives for a bounded number of calls, so that whatever an answer might do to it is soon forgotten.
+It serves a bounded number of calls, so that any damage that an answer does to it ends soon.
 """
 
 import contextlib
@@ -27,20 +27,20 @@ from sapo_verification.tasks.generators import Underivable, derive, solution
 from sapo_verification.tasks.scorers import score
 
 REQUESTS, REPLIES = 3, 4
-"""File descriptors; 0, 1 and 2 lead nowhere."""
+"""File descriptors; 0, 1 and 2 are the null device."""
 
 _DESCRIPTORS: Final = 5
 
 _WARM_UP_SEEDS: Final = 16
-"""Enough to meet every task of a generator that has several, but for the rarest."""
+"""Enough to cover every task of a generator that has several, except for very rare ones."""
 
 _WARM_UP_COMPLETIONS: Final = (b"", b"1", b"<answer>1/2</answer>", "¬P ∧ Q".encode(), b"\xff")
 
 
-def imprison(requests: int, replies: int, warden: int, work: Callable[[], None]) -> NoReturn:
-    """Turn a freshly forked process into a jailed one that works and ends.
+def run_jailed(requests: int, replies: int, warden: int, work: Callable[[], None]) -> NoReturn:
+    """Put a newly forked process into the jail, run its work there, and end it.
 
-    Nothing that the work raises gets past here: the process ends without a word, and its warden counts that.
+    An exception of the work ends the process without a message; its warden reports a crash.
     """
     status = 1
     try:
@@ -62,7 +62,7 @@ def serve(families: tuple[Family, ...]) -> None:
 
 
 def answer(families: tuple[Family, ...], request: Request) -> Checked | Failure:
-    """The reply to one request."""
+    """Return the reply to one request."""
     family = families[request.family]
     try:
         item = derive(family, request.seed)
@@ -77,7 +77,7 @@ def _reward(family: Family, completion: bytes, entry: Mapping[str, Any]) -> floa
 
 
 def warm_up(families: tuple[Family, ...]) -> None:
-    """Touch every code path once, before the fork: behind the walls nothing can be imported any more."""
+    """Run every code path once before the fork: inside the jail nothing can be imported any more."""
     for place in range(len(families)):
         for seed in range(_WARM_UP_SEEDS):
             answer(families, Request(place, seed, _WARM_UP_COMPLETIONS))
@@ -85,7 +85,7 @@ def warm_up(families: tuple[Family, ...]) -> None:
 
 
 def _solve_one(family: Family) -> None:
-    """Score an honest answer: a stock scorer looks at nothing else, and imports what it needs on the way."""
+    """Score an honest answer: a stock scorer runs, and imports what it needs, only for a well-formed one."""
     for seed in range(_WARM_UP_SEEDS):
         with contextlib.suppress(Underivable):
             item = derive(family, seed)
@@ -95,7 +95,7 @@ def _solve_one(family: Family) -> None:
 
 
 def _read_exactly(size: int) -> bytes:
-    """So many bytes, or none when the pipe has ended before the first."""
+    """Return so many bytes, or fewer if the pipe ends."""
     data = b""
     while len(data) < size:
         if not (piece := os.read(REQUESTS, size - len(data))):

@@ -1,4 +1,4 @@
-"""No file by any path: a Landlock ruleset that handles every right and grants none.
+"""Denial of all file access by path: a Landlock ruleset that handles every right and grants none.
 
 Linux 5.13 or newer (``Documentation/userspace-api/landlock.rst``); the rights grow with the ABI version.
 """
@@ -13,7 +13,7 @@ _CREATE_RULESET, _RESTRICT_SELF = 444, 446
 _VERSION_FLAG: Final = 1
 
 _FILE_RIGHTS: Final = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
-"""ABI version -> how many file rights it knows (execute to make_sym, refer, truncate, ioctl_dev)."""
+"""ABI version -> number of file rights it knows (execute to make_sym, refer, truncate, ioctl_dev)."""
 _NETWORK_ABI, _SCOPE_ABI = 4, 6
 _NETWORK_RIGHTS: Final = 0b11
 """bind_tcp and connect_tcp."""
@@ -22,7 +22,7 @@ _SCOPES: Final = 0b11
 
 
 def install() -> str | None:
-    """Put the ruleset in force for this process, for good; the reason if that cannot be.
+    """Apply the ruleset to this process permanently; return the reason if that fails.
 
     Needs no_new_privs.
     """
@@ -41,7 +41,7 @@ def install() -> str | None:
 
 
 def _rules(version: int) -> bytes:
-    """The kernel's ``struct landlock_ruleset_attr`` for its ABI version."""
+    """Return the kernel's ``struct landlock_ruleset_attr`` for its ABI version."""
     files = (1 << _FILE_RIGHTS[min(version, max(_FILE_RIGHTS))]) - 1
     words = [files]
     if version >= _NETWORK_ABI:

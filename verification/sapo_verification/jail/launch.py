@@ -1,4 +1,4 @@
-"""How a node starts its jail: command line, clean environment, and the two errands that need no pool."""
+"""Start of jail processes: command line, clean environment, and the two commands that need no pool."""
 
 import importlib.metadata
 import json
@@ -28,19 +28,19 @@ from sapo_verification.jail.messages import (
 from sapo_verification.jail.walls import Wall
 
 SAMPLE_SEEDS: Final = tuple(place * 0x3C6EF372 % 2**31 for place in range(16))
-"""Sixteen items of each family; neighbouring seeds are avoided, for items are seeded with seed + index."""
+"""Sixteen items of each family; not of neighbouring seeds, because items are seeded with seed + index."""
 
-_ERRAND_SECONDS: Final = 120
-"""Importing ReasoningGYM takes 3 s on an idle machine; a loaded one is given plenty."""
+_COMMAND_SECONDS: Final = 120
+"""Importing ReasoningGYM takes 3 s on an idle machine, and much longer on a loaded one."""
 
 
-def command(errand: str) -> list[str]:
-    """The command line of a jail process. ``-P``: no module is taken from the folder it runs in."""
-    return [sys.executable, "-P", "-s", "-m", "sapo_verification.jail", errand]
+def command(mode: str) -> list[str]:
+    """Return the command line of a jail process; ``-P`` keeps its working folder off the import path."""
+    return [sys.executable, "-P", "-s", "-m", "sapo_verification.jail", mode]
 
 
 def environment() -> dict[str, str]:
-    """All that a jail process may know: where modules are, and settings that make it deterministic."""
+    """Return the environment of a jail process: the import path, and settings that make it deterministic."""
     return {
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         "PYTHONHASHSEED": "0",
@@ -55,7 +55,7 @@ def environment() -> dict[str, str]:
 
 @cache
 def sample_digest(families: tuple[Family, ...]) -> Digest:
-    """SHA-256 over sample prompts of every family, derived behind the walls.
+    """Return the SHA-256 over sample prompts of every family, derived in the jail.
 
     Raises:
         LocalProtocolError: this machine's jail does not work.
@@ -78,27 +78,27 @@ def _sample(reply: Checked | Failure) -> str:
 
 
 def describe() -> tuple[Wall, ...]:
-    """Which walls stand on this machine, each tried from inside a jailed process."""
+    """Return which walls work on this machine, each tested from inside a jailed process."""
     return tuple(Wall(**fields) for fields in json.loads(_run("walls", b"")))
 
 
 def installed_reasoning_gym() -> str:
-    """The release that this Python would import."""
+    """Return the version of the release that this Python would import."""
     try:
         return importlib.metadata.version("reasoning-gym")
     except importlib.metadata.PackageNotFoundError:
         return "none"
 
 
-def _run(errand: str, stdin: bytes) -> bytes:
+def _run(mode: str, stdin: bytes) -> bytes:
     try:
         done = subprocess.run(  # noqa: S603 - our own interpreter and module, no shell
-            command(errand),
+            command(mode),
             input=stdin,
             capture_output=True,
             env=environment(),
             cwd="/",
-            timeout=_ERRAND_SECONDS,
+            timeout=_COMMAND_SECONDS,
             check=True,
         )
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
@@ -108,7 +108,7 @@ def _run(errand: str, stdin: bytes) -> bytes:
 
 
 def _unframe(stream: bytes) -> Sequence[bytes]:
-    """The bodies of consecutive frames, the first of which says that the worker was ready."""
+    """Return the bodies of consecutive frames, the first of which says that the worker was ready."""
     bodies = []
     while stream:
         end = HEADER_BYTES + int.from_bytes(stream[:HEADER_BYTES], "big")

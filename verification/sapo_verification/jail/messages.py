@@ -1,7 +1,7 @@
-"""What passes between a node, its jail's warden and the jailed child: framed, bounded JSON, parsed strictly.
+"""Messages between a node, the jail's warden and the jailed child: framed, bounded JSON, parsed strictly.
 
 A frame is four bytes of length, big-endian, then that much ASCII JSON. The child may be hostile: every
-reply is checked against the request it answers, and whatever does not fit ends that child.
+reply is checked against the request it answers, and the child that sent an invalid one is killed.
 """
 
 import json
@@ -17,32 +17,32 @@ HEADER_BYTES: Final = 4
 
 TOKEN_BYTES: Final = 8
 """Between warden and child, a request begins with random bytes that its reply repeats. So a child can answer
-what it was asked, but prepare nothing for the call after it."""
+the current request, but cannot prepare a reply to a later one."""
 
 MAX_REQUEST_BYTES: Final = 256 * 1024
-"""A group of 128 KiB, the largest that fits an envelope, in base64 with room to spare."""
+"""More than a group of 128 KiB, the largest that fits an envelope, takes in base64."""
 
 MAX_REPLY_BYTES: Final = 64 * 1024
 """The longest prompt of the catalogue, ten grids of thirty by thirty, has under 20,000 characters."""
 
 READY: Final = b"ready"
-"""The first frame that a worker sends: it is warm, and its next frame answers a request."""
+"""The first frame that a worker sends when it is ready; its next frame answers a request."""
 
 MAX_SETUP_BYTES: Final = 1024 * 1024
 """64 families of a few KiB each."""
 
 
 class MalformedMessage(Exception):
-    """Bytes that are no message of this protocol."""
+    """Error for bytes that are no message of this protocol."""
 
 
 MAX_BRACKETS: Final = 4096
-"""Bounds the nesting: the decoder recurses in C, and libraries of the node raise Python's own limit, beyond
-which a hostile child's reply of 100,000 brackets would end the node. Honest prompts hold a few hundred."""
+"""Bounds the nesting: the decoder recurses in C, and libraries of the node raise Python's recursion limit, so
+that a hostile child's reply of 100,000 brackets would crash the node. Honest prompts hold a few hundred."""
 
 
 class Failure(StrEnum):
-    """Why a check has no result."""
+    """Reasons for which a check has no result."""
 
     TIMEOUT = "timeout"
     CRASH = "crash"
@@ -53,7 +53,7 @@ class Failure(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What a warden needs before its first request."""
+    """Settings that a warden needs before its first request."""
 
     families: tuple[Family, ...]
     deadline_seconds: float
@@ -62,7 +62,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Derive one item and score its completions (none: derive alone)."""
+    """Request to derive one item and score completions of it; without completions it is only derived."""
 
     family: int
     seed: int
@@ -78,12 +78,12 @@ class Checked:
 
 
 def frame(body: bytes) -> bytes:
-    """A message behind its length."""
+    """Return a message with its length before it."""
     return len(body).to_bytes(HEADER_BYTES, "big") + body
 
 
 def frame_length(header: bytes, most: int) -> int:
-    """The length that a header announces.
+    """Return the length that a header announces.
 
     Raises:
         MalformedMessage: it is more than ``most``.
@@ -95,39 +95,39 @@ def frame_length(header: bytes, most: int) -> int:
 
 
 def encode_setup(setup: Setup) -> bytes:
-    """A setup as a frame's body."""
+    """Return a setup as a frame's body."""
     return _dump(asdict(setup))
 
 
 def decode_setup(body: bytes) -> Setup:
-    """The setup that a node sent."""
+    """Return the setup that a node sent."""
     fields = _load(body, {"families", "deadline_seconds", "scorer_modules"})
     families = tuple(Family(**family) for family in fields["families"])
     return Setup(families, float(fields["deadline_seconds"]), tuple(fields["scorer_modules"]))
 
 
 def encode_request(request: Request) -> bytes:
-    """A request as a frame's body."""
+    """Return a request as a frame's body."""
     completions = [b64encode(completion).decode("ascii") for completion in request.completions]
     return _dump({"family": request.family, "seed": request.seed, "completions": completions})
 
 
 def decode_request(body: bytes) -> Request:
-    """The request that a node sent."""
+    """Return the request that a node sent."""
     fields = _load(body, {"family", "seed", "completions"})
     completions = tuple(b64decode(completion, validate=True) for completion in fields["completions"])
     return Request(fields["family"], fields["seed"], completions)
 
 
 def encode_reply(reply: Checked | Failure) -> bytes:
-    """A reply as a frame's body."""
+    """Return a reply as a frame's body."""
     if isinstance(reply, Failure):
         return _dump({"failure": reply.value})
     return _dump({"prompt": reply.prompt, "rewards": [int(reward) for reward in reply.rewards]})
 
 
 def decode_reply(body: bytes, completions: int) -> Checked | Failure:
-    """The reply to a request with that many completions.
+    """Return the reply to a request with that many completions.
 
     Raises:
         MalformedMessage: it is anything else than a failure or a prompt with one 0 or 1 per completion.

@@ -1,6 +1,6 @@
-"""What a jailed process can still do here: each forbidden act, tried by a child of its own.
+"""Test of the jail on this machine: each forbidden action is tried by a child process of its own.
 
-The walls' own word is not enough: a kernel may accept a filter and a container may undo a limit.
+That a wall reports success is not enough: a kernel may accept a filter, and a container may undo a limit.
 """
 
 import ctypes
@@ -16,23 +16,24 @@ from typing import Final
 from sapo_verification.jail import child as jail_child
 from sapo_verification.jail.walls import MEMORY_BYTES, Wall
 
-_DID_IT: Final = b"did it"
+_DONE: Final = b"did it"
 
 
 def probe() -> tuple[Wall, ...]:
-    """One wall per forbidden act; it stands if the act failed."""
+    """Return one wall per forbidden action; it stands if the action failed."""
     walls = tuple(_try(name, act) for name, act in ACTS.items())
     Path(os.fsdecode(_NEW_FILE)).unlink(missing_ok=True)
     return walls
 
 
-# The C library's functions, taken before the walls go up: what code that has broken out of Python could call.
+# The C library's functions, loaded before the walls are installed: code that escaped from Python could call
+# them.
 _LIBC: Final = ctypes.CDLL(None)
 _open, _socket, _fork, _execv, _kill = _LIBC.open, _LIBC.socket, _LIBC.fork, _LIBC.execv, _LIBC.kill
 
 _PYTHON: Final = os.fsencode(sys.executable)
 _NEW_FILE: Final = os.fsencode(Path(tempfile.gettempdir()) / f"sapo-probe-{os.getpid()}")
-_CONFESSION: Final = f"import os; os.write({jail_child.REPLIES}, b'did it')".encode()
+_REPORT_PROGRAM: Final = f"import os; os.write({jail_child.REPLIES}, b'did it')".encode()
 
 
 def _read_a_file() -> None:
@@ -52,7 +53,7 @@ def _start_a_process() -> None:
 
 
 def _run_a_program() -> None:
-    arguments = (ctypes.c_char_p * 4)(_PYTHON, b"-c", _CONFESSION, None)
+    arguments = (ctypes.c_char_p * 4)(_PYTHON, b"-c", _REPORT_PROGRAM, None)
     _succeed(_execv(_PYTHON, arguments))
 
 
@@ -66,7 +67,7 @@ def _allocate() -> None:
 
 def _succeed(result: int) -> None:
     if result < 0:
-        raise PermissionError("refused by the kernel")  # errno is out of reach in here
+        raise PermissionError("refused by the kernel")  # errno cannot be read in here
 
 
 ACTS: Final[dict[str, Callable[[], None]]] = {
@@ -86,12 +87,12 @@ def _try(name: str, act: Callable[[], None]) -> Wall:
     warden = os.getpid()
     pid = os.fork()
     if pid == 0:
-        jail_child.imprison(requests, child_replies, warden, lambda: _attempt(act))
+        jail_child.run_jailed(requests, child_replies, warden, lambda: _attempt(act))
     for descriptor in (child_replies, requests, nothing):
         os.close(descriptor)
     with os.fdopen(replies, "rb") as stream:
-        said = stream.read(4096)
-    return _verdict(name, said, os.waitpid(pid, 0)[1])
+        reported = stream.read(4096)
+    return _verdict(name, reported, os.waitpid(pid, 0)[1])
 
 
 def _attempt(act: Callable[[], None]) -> None:
@@ -100,12 +101,12 @@ def _attempt(act: Callable[[], None]) -> None:
     except (OSError, MemoryError) as error:
         os.write(jail_child.REPLIES, (str(error) or type(error).__name__).encode())
     else:
-        os.write(jail_child.REPLIES, _DID_IT)
+        os.write(jail_child.REPLIES, _DONE)
 
 
-def _verdict(name: str, said: bytes, status: int) -> Wall:
+def _verdict(name: str, reported: bytes, status: int) -> Wall:
     if os.WIFSIGNALED(status):
         return Wall(name, True, f"killed by {signal.Signals(os.WTERMSIG(status)).name}")
-    if not said or said == _DID_IT:
+    if not reported or reported == _DONE:
         return Wall(name, False, "a jailed process can do this here")
-    return Wall(name, True, said.decode("utf-8", "replace"))
+    return Wall(name, True, reported.decode("utf-8", "replace"))

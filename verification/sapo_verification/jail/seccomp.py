@@ -1,4 +1,4 @@
-"""The system calls that a jailed child has left: memory, its two pipes, the end.
+"""The system calls that a jailed child may make: for memory, its two pipes and its exit.
 
 A seccomp filter is a program of classic BPF that the kernel runs before every system call (Linux
 ``Documentation/userspace-api/seccomp_filter.rst``). Ours allows a short list. A call that no honest scorer
@@ -67,7 +67,7 @@ class _Program(ctypes.Structure):
 
 
 def install() -> str | None:
-    """Put the filter in force for this process, for good; the reason if that cannot be.
+    """Apply the filter to this process permanently; return the reason if that fails.
 
     Needs no_new_privs.
     """
@@ -101,5 +101,5 @@ def _filter(calls: _Calls) -> bytes:
 
 
 def _step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
-    """One instruction; the jumps count instructions to skip."""
+    """Return one instruction; the jumps are numbers of instructions to skip."""
     return struct.pack("=HBBI", code, if_true, if_false, value)

@@ -1,10 +1,10 @@
-"""The walls around a checker's child process, raised from inside and never lowered again.
+"""The walls: layers of isolation that a checker's child process puts around itself and cannot remove.
 
-Independent of one another, so that one missing (an old kernel, another system) leaves the rest:
+They are independent, so that where one is missing (an old kernel, another system) the others remain:
 
-1. nothing inherited but the two pipes;  2. no privileges, on root's machine another user;  3. limits on
-memory, processes, files, file size, CPU;  4. Landlock: no path;  5. an audit hook: no Python function that
-opens, connects, runs;  6. seccomp: no system call beyond memory and the pipes.
+1. nothing inherited but the two pipes;  2. no privileges, and another user if started by root;  3. limits on
+memory, processes, files, file size, CPU;  4. Landlock: no file by path;  5. an audit hook: no Python function
+that opens, connects or runs;  6. seccomp: no system calls except for memory and the pipes.
 """
 
 import contextlib
@@ -22,13 +22,13 @@ from sapo_verification.jail import landlock as jail_landlock
 from sapo_verification.jail import seccomp as jail_seccomp
 
 MEMORY_BYTES: Final = 256 * 1024 * 1024
-"""Above what the warden's image already maps: the heaviest honest check needs under 10 MiB."""
+"""In addition to what the warden's image already maps: the heaviest honest check needs under 10 MiB."""
 
 CPU_SECONDS: Final = 600
-"""Only for a child whose warden is gone and cannot enforce its deadline any more."""
+"""Only for a child whose warden has ended and cannot enforce the deadline."""
 
 NOBODY: Final = 65534
-"""The user that owns nothing, on every system that has one."""
+"""The user id that owns no files on most systems."""
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
 _MOST_FILES: Final = 4096
@@ -50,11 +50,11 @@ class Wall:
 
 
 def enter(descriptors: int, parent: int) -> tuple[Wall, ...]:
-    """Raise every wall that this machine allows around the calling process.
+    """Put every wall that this machine supports around the calling process.
 
     Args:
         descriptors: how many stay open, counted from 0; the process never gets another.
-        parent: the warden's process id; if it is gone already, this process ends.
+        parent: the warden's process id; if the warden has ended already, this process ends.
     """
     mapped_bytes = _mapped_bytes()
     os.closerange(descriptors, _MOST_FILES)
@@ -88,7 +88,7 @@ def _drop_privileges() -> str | None:
 
 
 def _tie_to(parent: int) -> str | None:
-    """After the change of user, which would undo it."""
+    """Let the kernel kill this process when its parent ends; a change of user afterwards would undo it."""
     problem = _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
@@ -112,7 +112,7 @@ def _limit(descriptors: int, mapped_bytes: int) -> str | None:
 
 
 def _mapped_bytes() -> int:
-    """The address space that this process already has; 1 GiB where the system does not say."""
+    """Return the bytes of address space that this process has mapped; 1 GiB if the system does not say."""
     with contextlib.suppress(OSError):
         return int(Path("/proc/self/statm").read_text("ascii").split()[0]) * resource.getpagesize()
     return 1024**3

@@ -1,7 +1,7 @@
-"""The warden: a warm process that forks jailed children, relays requests to them, and ends those that stray.
+"""The warden: a trusted process that forks jailed children, relays requests, and kills those that fail.
 
-It imports ReasoningGYM once (seconds) and forks from there (milliseconds), so a killed child costs little.
-It never looks into a completion, and believes of a child only a well-formed reply that came in time.
+It imports ReasoningGYM once (seconds) and then forks (milliseconds), so replacing a child costs little.
+It never reads a completion, and accepts from a child only a well-formed reply that came in time.
 """
 
 import gc
@@ -31,11 +31,11 @@ from sapo_verification.jail.messages import (
 )
 
 MAX_CALLS: Final = 256
-"""Of one child: a fork spread over so many calls costs nothing, and a child gone wrong is soon gone."""
+"""Per child: over so many calls the cost of a fork is negligible, and a damaged child is soon replaced."""
 
 
-class Stray(Exception):
-    """A child that did not answer as it should."""
+class ChildFailed(Exception):
+    """Failure of a child to answer as it should."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.value)
@@ -51,7 +51,7 @@ class JailChild:
         warden = os.getpid()
         self._pid = os.fork()
         if self._pid == 0:
-            jail_child.imprison(child_requests, child_replies, warden, work)
+            jail_child.run_jailed(child_requests, child_replies, warden, work)
         os.close(child_requests)
         os.close(child_replies)
         os.set_blocking(self._requests, False)
@@ -59,31 +59,31 @@ class JailChild:
         self.calls = 0
 
     def call(self, body: bytes, deadline_seconds: float) -> bytes:
-        """The body of the child's reply.
+        """Send a request to the child and return the body of its reply.
 
         Raises:
-            Stray: it ended, took too long, announced too much, or answered something else.
+            ChildFailed: it ended, took too long, announced too long a reply, or did not answer this request.
         """
         self.calls += 1
         until = time.monotonic() + deadline_seconds
         if _is_ready(self._replies, select.POLLIN, 0):
-            raise Stray(Failure.MALFORMED)  # it spoke, or ended, without being asked
+            raise ChildFailed(Failure.MALFORMED)  # it sent something, or ended, before the request
         try:
             token = os.urandom(TOKEN_BYTES)
             self._write(frame(token + body), until)
             length = frame_length(self._read(HEADER_BYTES, until), TOKEN_BYTES + MAX_REPLY_BYTES)
             reply = self._read(length, until)
         except MalformedMessage as error:
-            raise Stray(Failure.MALFORMED) from error
+            raise ChildFailed(Failure.MALFORMED) from error
         except BrokenPipeError as error:
-            raise Stray(Failure.CRASH) from error
+            raise ChildFailed(Failure.CRASH) from error
         if not reply.startswith(token):
-            raise Stray(Failure.MALFORMED)
+            raise ChildFailed(Failure.MALFORMED)
         return reply[TOKEN_BYTES:]
 
     def end(self) -> None:
-        """Kill and reap it."""
-        os.kill(self._pid, signal.SIGKILL)  # it is ours and not yet reaped, so the id is no other's
+        """Kill and reap the child."""
+        os.kill(self._pid, signal.SIGKILL)  # not yet reaped, so the id belongs to no other process
         os.waitpid(self._pid, 0)
         os.close(self._requests)
         os.close(self._replies)
@@ -98,13 +98,13 @@ class JailChild:
         while len(data) < size:
             _wait(self._replies, select.POLLIN, until)
             if not (piece := os.read(self._replies, size - len(data))):
-                raise Stray(Failure.CRASH)
+                raise ChildFailed(Failure.CRASH)
             data += piece
         return bytes(data)
 
 
 class Warden:
-    """Requests in, replies out, whatever happens to the children.
+    """Relay of requests to jailed children, which answers every request even if a child fails.
 
     Args:
         families: the suite's.
@@ -119,23 +119,23 @@ class Warden:
         self._prove_one_call()
 
     def relay(self, body: bytes) -> bytes:
-        """The body of the reply to one request."""
+        """Return the body of the reply to one request."""
         completions = len(decode_request(body).completions)
         if self._child is None:
             self._child = self._fork()
         try:
             reply = self._child.call(body, self._deadline_seconds)
             decode_reply(reply, completions)
-        except Stray as stray:
+        except ChildFailed as failed:
             self._end_child()
-            return encode_reply(stray.failure)
+            return encode_reply(failed.failure)
         except MalformedMessage:
             self._end_child()
             return encode_reply(Failure.MALFORMED)
         return reply
 
     def rest(self) -> None:
-        """What can wait until the reply is on its way: replacing a child."""
+        """Replace a child if necessary; called after the reply was sent, because it can wait."""
         if self._child is not None and self._child.calls >= MAX_CALLS:
             self._end_child()
         if self._child is None:
@@ -146,7 +146,7 @@ class Warden:
         self._end_child()
 
     def _prove_one_call(self) -> None:
-        """A jail in which nothing works is no jail to report ready."""
+        """End the process if not even an empty request works in the jail."""
         reply = decode_reply(self.relay(encode_request(Request(0, 0, ()))), 0)
         if reply in (Failure.CRASH, Failure.TIMEOUT, Failure.MALFORMED):
             sys.exit(f"a jailed checker does not work on this machine ({reply})")
@@ -162,7 +162,7 @@ class Warden:
 
 def _wait(descriptor: int, event: int, until: float) -> None:
     if not _is_ready(descriptor, event, until - time.monotonic()):
-        raise Stray(Failure.TIMEOUT)
+        raise ChildFailed(Failure.TIMEOUT)
 
 
 def _is_ready(descriptor: int, event: int, seconds: float) -> bool:

@@ -1,1 +1,1 @@
-"""What a node's own checks have shown about each account."""
+"""Reputation of accounts from a node's own checks."""

@@ -1,7 +1,7 @@
-"""The vote on whose fault a failed check is, counted as the audits of one epoch come in.
+"""The vote on whether failed checks are this node's own fault, counted as the audits of one epoch come in.
 
-An audit changes the vote of one account alone, so an audit costs the same among a handful of accounts and
-in a crowd of thousands, which costs nothing to make.
+An audit changes the vote of one account only, so it costs the same among a few accounts and among thousands:
+an attacker can create thousands at no cost.
 """
 
 from collections import Counter, defaultdict
@@ -13,18 +13,21 @@ from sapo_protocol.identifiers import Account
 
 @dataclass
 class _Count:
-    """Accounts, and those among them that carry weight."""
+    """A set of accounts, and those among them that carry weight."""
 
-    everybody: set[Account] = field(default_factory=set)
+    every_account: set[Account] = field(default_factory=set)
     established: set[Account] = field(default_factory=set)
 
     def put(self, account: Account, *, belongs: bool, carries_weight: bool) -> None:
-        for members, member in ((self.everybody, belongs), (self.established, belongs and carries_weight)):
+        for members, member in (
+            (self.every_account, belongs),
+            (self.established, belongs and carries_weight),
+        ):
             (members.add if member else members.discard)(account)
 
 
 class Ballots:
-    """Who was audited in an epoch, and who fails which check: once in a while is not failing.
+    """The accounts audited in an epoch, and which checks each fails in more than half of its audits.
 
     Args:
         carries_weight: whether an account was audited enough to be weighed.
@@ -38,14 +41,14 @@ class Ballots:
         self._voters = _Count()
 
     def note(self, account: Account, failed: str | None, audits: int = 1) -> None:
-        """Takes down audits that an account passed, or failed for one reason."""
+        """Record audits that an account passed, or failed for one reason."""
         self._audits[account] += audits
         if failed is not None:
             self._failures[failed][account] += audits
         self.recount(account)
 
     def recount(self, account: Account) -> None:
-        """Counts an account's votes again; also to be called when it has come to carry weight."""
+        """Count an account's votes again; to be called, too, when it may have come to carry weight."""
         if not self._audits[account]:
             return
         weighs = self._carries_weight(account)
@@ -55,12 +58,15 @@ class Ballots:
             self._failing[reason].put(account, belongs=fails, carries_weight=weighs)
 
     def failed(self) -> tuple[str, ...]:
-        """The reasons for which anybody failed."""
+        """Return the reasons for which at least one account failed."""
         return tuple(sorted(self._failures))
 
     def count(self, reason: str, least_established: int) -> tuple[int, int]:
-        """How many of those who vote fail a check, and how many vote: the established, if they are enough."""
+        """Return how many of the voters fail a check, and how many voters there are.
+
+        The voters are the established accounts, or all accounts if fewer than ``least_established`` are.
+        """
         failing = self._failing.get(reason, _Count())
         if len(self._voters.established) >= least_established:
             return len(failing.established), len(self._voters.established)
-        return len(failing.everybody), len(self._voters.everybody)
+        return len(failing.every_account), len(self._voters.every_account)

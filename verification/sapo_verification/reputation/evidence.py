@@ -1,17 +1,16 @@
-"""Reputation: what this node's own checks have shown about an account.
+"""Reputation: the evidence of this node's own checks about an account.
 
 Beta evidence per account and family (Jøsang and Ismail, 2002) with decay. The prior is
 pessimistic, and the weight is a lower bound of the mean, 0 until enough groups were audited:
-a newcomer earns its place, an old name is no licence. Opinions of others never enter;
-only own verification and self-proving proofs do. When most accounts fail the same check at once,
-its penalties are suspended (``suspension``).
+a newcomer has to earn weight, and an old account can lose it. Opinions of other nodes are never used,
+only own verification and proofs that can be checked here. When most accounts fail the same check at
+once, its penalties are suspended (``suspension``).
 """
 
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final
 
 from sapo_protocol.errors import Reason
@@ -19,35 +18,35 @@ from sapo_protocol.identifiers import Account
 from sapo_verification.reputation.penalties import CONSEQUENCES, HARD
 from sapo_verification.reputation.suspension import SCHEMA as SUSPENSION_SCHEMA
 from sapo_verification.reputation.suspension import Suspensions
-from sapo_verification.store import open_database
+from sapo_verification.store import Source, StoreSchema, open_database, transaction
 
 PRIOR_GOOD: Final = 1.0
 PRIOR_BAD: Final = 3.0
-"""An unknown account is taken to be right a quarter of the time."""
+"""An unknown account is assumed to be right a quarter of the time."""
 
 DECAY_PER_EPOCH: Final = 0.98
 """Evidence halves in 34 epochs."""
 
 LOWER_BOUND_DEVIATIONS: Final = 1.28
-"""The 10 % quantile of a normal distribution: one account in ten is weighed too high."""
+"""The 10 % quantile of a normal distribution: one account in ten gets too high a weight."""
 
 AUDITS_BEFORE_WEIGHT: Final = 20
 """Below it an account counts as a newcomer."""
 
 BAN_EPOCHS: Final = 12
-"""How long hard evidence silences an account here."""
+"""Epochs for which hard evidence bans an account here."""
 
 MAX_EVIDENCE: Final = 64.0
-"""Evidence kept per family: a long clean past must not pay for a long dirty future."""
+"""Evidence kept per family: a long honest past must not offset a long dishonest future."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is known about one account in one family, above the prior.
+    """Evidence about one account in one family, without the prior.
 
     Attributes:
-        good: decayed number of groups that stood up to verification.
-        bad: decayed weight of those that did not.
+        good: decayed number of groups that passed verification.
+        bad: decayed weight of those that failed.
         audits: undecayed number of verified groups.
         epoch: when the decay was last applied.
     """
@@ -58,18 +57,18 @@ class Evidence:
     epoch: int = 0
 
     def at(self, epoch: int) -> "Evidence":
-        """The evidence as it weighs in a later epoch."""
+        """Return the evidence as decayed in a later epoch."""
         factor = DECAY_PER_EPOCH ** max(0, epoch - self.epoch)
         return Evidence(self.good * factor, self.bad * factor, self.audits, max(epoch, self.epoch))
 
     def plus(self, other: "Evidence") -> "Evidence":
-        """Both pieces of evidence together, at the later of their epochs."""
+        """Return both pieces of evidence together, at the later of their epochs."""
         epoch = max(self.epoch, other.epoch)
         a, b = self.at(epoch), other.at(epoch)
         return Evidence(a.good + b.good, a.bad + b.bad, a.audits + b.audits, epoch)
 
     def bounded(self) -> "Evidence":
-        """The same proportion of good and bad, but no more of both together than is kept."""
+        """Return the evidence scaled to at most ``MAX_EVIDENCE``, good and bad in the same proportion."""
         factor = MAX_EVIDENCE / max(MAX_EVIDENCE, self.good + self.bad)
         return replace(self, good=self.good * factor, bad=self.bad * factor)
 
@@ -86,7 +85,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class AccountStanding:
-    """Accounts sorted by what is known of them.
+    """Accounts with their weights, apart from newcomers.
 
     Attributes:
         weights: lower bound of the reliability of every account that was audited enough.
@@ -97,35 +96,38 @@ class AccountStanding:
     newcomers: tuple[Account, ...]
 
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS evidence (
-    account BLOB NOT NULL, family INTEGER NOT NULL,
-    good REAL NOT NULL, bad REAL NOT NULL, audits INTEGER NOT NULL, epoch INTEGER NOT NULL,
-    PRIMARY KEY (account, family)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS ban (account BLOB PRIMARY KEY, until_epoch INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS conviction (
-    epoch INTEGER NOT NULL, account BLOB NOT NULL, PRIMARY KEY (epoch, account)
-) WITHOUT ROWID;
-"""
+_SCHEMA = StoreSchema(
+    "reputation",
+    """
+    CREATE TABLE IF NOT EXISTS evidence (
+        account BLOB NOT NULL, family INTEGER NOT NULL,
+        good REAL NOT NULL, bad REAL NOT NULL, audits INTEGER NOT NULL, epoch INTEGER NOT NULL,
+        PRIMARY KEY (account, family)
+    ) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS ban (account BLOB PRIMARY KEY, until_epoch INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS conviction (
+        epoch INTEGER NOT NULL, account BLOB NOT NULL, PRIMARY KEY (epoch, account)
+    ) WITHOUT ROWID;
+    """,
+)
 
 
 class Reputation:
-    """The evidence book of one node, kept in SQLite."""
+    """Evidence of one node about all accounts, kept in SQLite."""
 
-    def __init__(self, path: Path | str = ":memory:") -> None:
-        self._connection = open_database(path, _SCHEMA + SUSPENSION_SCHEMA)
+    def __init__(self, path: Source = ":memory:") -> None:
+        self._connection = open_database(path, _SCHEMA, SUSPENSION_SCHEMA)
         rows = self._connection.execute("SELECT account, SUM(audits) FROM evidence GROUP BY account")
         self._audits = Counter({Account(account): audits for account, audits in rows})
         self._suspensions = Suspensions(self._connection, lambda account: not self.is_newcomer(account))
 
     def record_good(self, account: Account, family: int, epoch: int) -> None:
-        """A group of the account stood up to verification."""
+        """Record that a group of the account passed verification."""
         self._add(account, family, Evidence(good=1.0, audits=1, epoch=epoch))
-        self._note(account, family, epoch, None, 0.0)
+        self._note(account, family, epoch, reason=None, severity=0.0)
 
     def record_fault(self, account: Account, family: int, epoch: int, reason: Reason) -> None:
-        """A group of the account was audited and failed for a reason; hard evidence bans."""
+        """Record that a group of the account failed an audit for a reason; hard evidence bans the account."""
         severity = CONSEQUENCES[reason].evidence
         if severity >= HARD:
             self._add(account, family, Evidence(bad=severity, audits=1, epoch=epoch))
@@ -134,17 +136,16 @@ class Reputation:
             return
         held = 0.0 if self._suspensions.is_suspended(self._suspensions.moment(epoch), reason) else severity
         self._add(account, family, Evidence(bad=held, audits=1, epoch=epoch))
-        self._note(account, family, epoch, reason if severity > 0 else None, severity)
+        self._note(account, family, epoch, reason=reason if severity > 0 else None, severity=severity)
 
     def suspended(self, epoch: int) -> tuple[Reason, ...]:
-        """The checks that most accounts failed in an epoch, which is held against nobody."""
+        """Return the checks whose penalties are suspended in an epoch, because most accounts failed them."""
         return self._suspensions.suspended(epoch)
 
     def record_equivocation(self, account: Account, family: int, epoch: int) -> bool:
-        """Whether a proven equivocation is evidence: once per account and epoch, across restarts."""
-        self._connection.execute("BEGIN IMMEDIATE")
-        with self._connection:  # both or neither: a crash between them would count it twice or never
-            before = (epoch - 2 * BAN_EPOCHS,)  # nobody hears proofs of these any more
+        """Record a proven equivocation, once per account and epoch; return whether it was new."""
+        with transaction(self._connection):  # a crash between the two would count it twice or never
+            before = (epoch - 2 * BAN_EPOCHS,)  # no node admits proofs of these any more
             self._connection.execute("DELETE FROM conviction WHERE epoch < ?", before)
             claim = self._connection.execute(
                 "INSERT OR IGNORE INTO conviction VALUES (?, ?)", (epoch, account)
@@ -154,19 +155,19 @@ class Reputation:
         return bool(claim.rowcount)
 
     def is_banned(self, account: Account, epoch: int) -> bool:
-        """Whether hard evidence silences the account in an epoch."""
+        """Whether hard evidence bans the account in an epoch."""
         row = self._connection.execute("SELECT until_epoch FROM ban WHERE account = ?", (account,)).fetchone()
         return row is not None and epoch < row[0]
 
     def evidence(self, account: Account, epoch: int) -> Evidence:
-        """An account's evidence over all families, as of an epoch."""
+        """Return an account's evidence over all families, as of an epoch."""
         rows = self._connection.execute(
             "SELECT good, bad, audits, epoch FROM evidence WHERE account = ?", (account,)
         ).fetchall()
         return sum_evidence(*(Evidence(*row) for row in rows)).at(epoch)
 
     def weigh(self, accounts: Iterable[Account], epoch: int) -> "AccountStanding":
-        """How the given accounts stand in an epoch; banned ones are left out."""
+        """Return the standing of the given accounts in an epoch; banned ones are left out."""
         weights: dict[Account, float] = {}
         newcomers: list[Account] = []
         for account in sorted(accounts):
@@ -179,16 +180,16 @@ class Reputation:
         return AccountStanding(weights, tuple(newcomers))
 
     def is_newcomer(self, account: Account) -> bool:
-        """Whether too little is known of the account to weigh it; asked about everybody on every message."""
+        """Whether the account had too few audits to get a weight; fast, for it is called on every message."""
         return self._audits[account] < AUDITS_BEFORE_WEIGHT
 
     def _note(
         self, account: Account, family: int, epoch: int, reason: Reason | None, severity: float
     ) -> None:
-        """Counts the audit in the vote on whose fault it is, and applies what the vote changes."""
+        """Count the audit in the vote on suspensions, and apply the changes that follow from the vote."""
         now = self._suspensions.moment(epoch)
         weighed = severity * DECAY_PER_EPOCH ** (now - epoch)
-        self._suspensions.note(account, family, now, reason, weighed)
+        self._suspensions.note(account, family, now, reason=reason, severity=weighed)
         for failed in self._suspensions.failed():
             for change in self._suspensions.review(now, failed):
                 self._add(change.account, change.family, Evidence(bad=change.severity, epoch=now))
@@ -215,7 +216,7 @@ class Reputation:
 
 
 def sum_evidence(*pieces: Evidence) -> Evidence:
-    """All pieces together."""
+    """Return the sum of all pieces of evidence."""
     total = Evidence()
     for piece in pieces:
         total = total.plus(piece)

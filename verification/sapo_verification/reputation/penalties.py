@@ -1,10 +1,10 @@
-"""The one table of consequences: reason -> verdict, who pays, how much.
+"""The table of consequences: reason -> gossip verdict and evidence against the author.
 
 REJECT is reserved for facts that are the same on every honest node, at any time, under any load
-and library version; it costs the forwarder peer score. Everything else is IGNORE.
-``evidence`` is what the *author's account* pays in reputation, once it is known to be the author
+and library version; it lowers the forwarder's peer score. Everything else is IGNORE.
+``evidence`` is what the *author's account* loses in reputation, once it is known to be the author
 (stages 8 and later); negative evidence of 10 is hard, 1 and below is soft.
-Which rules a reason stands for is in ``sapo_protocol.rules``.
+The rules behind each reason are in ``sapo_protocol.rules``.
 """
 
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from typing import Final
 from sapo_protocol.errors import Reason, Verdict
 
 SOFT: Final = 0.5
-"""A fault that can happen to an honest node; some twenty of them cost what one proven lie costs."""
+"""A fault that can happen to an honest node; twenty of them weigh as much as one proven lie."""
 HARD: Final = 10.0
 """A fault that no honest node commits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Consequence:
-    """What becomes of a message that is refused for a reason, and what its author pays."""
+    """Verdict on a message that is refused for a reason, and evidence against its author."""
 
     verdict: Verdict
     evidence: float = 0.0
@@ -63,12 +63,12 @@ CONSEQUENCES: Final = MappingProxyType(
         Reason.NO_SIGNAL: Consequence(_ACCEPT),
         Reason.NEAR_DUPLICATE: Consequence(_ACCEPT, evidence=SOFT),
         Reason.UNLIKELY: Consequence(_ACCEPT),
-        Reason.PLANTED_PHRASE: Consequence(_ACCEPT),  # a manner of one's own is no lie
+        Reason.PLANTED_PHRASE: Consequence(_ACCEPT),  # a model may have its own style
     }
 )
 """Stages 8 and later run after forwarding, so the message itself was an ACCEPT."""
 
 
 def verdict(reason: Reason) -> Verdict:
-    """The gossip verdict of a reason."""
+    """Return the gossip verdict of a reason."""
     return CONSEQUENCES[reason].verdict

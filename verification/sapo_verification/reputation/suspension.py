@@ -1,15 +1,15 @@
-"""Doubting ourselves first: when most accounts fail one check at once, the fault is probably ours.
+"""Suspension of penalties: when most accounts fail one check at once, the fault is probably this node's.
 
 A changed library, a wrong beacon or a broken checker makes every honest author fail the same check
 in the same epoch. Soft penalties for that check and epoch are then taken back, also those given before
-it was noticed, and given again should the failures turn out to be a minority's after all: within an
-epoch the outcome does not depend on the order in which audits came. What counts is the epoch in which an
-audit is made, not that of its rollout: a checker breaks at a moment, for old rollouts too.
-Hard evidence is never suspended; it is a proof that stands on its own (Templar's validators use a
+it was noticed, and given again if the failing accounts turn out to be a minority after all: within an
+epoch the outcome does not depend on the order of the audits. The epoch in which an audit is made counts,
+not that of its rollout: a checker breaks at one time, for old rollouts too.
+Hard evidence is never suspended, because it is a proof by itself (Templar's validators use a
 rule of this kind for bad rounds).
 
-Who may vote: accounts that were audited enough to carry weight, or a crowd of new accounts could
-excuse whoever it likes. Only where hardly anybody carries weight yet, everybody votes.
+The voters are the accounts that were audited enough to carry weight; otherwise many new accounts could
+excuse any attacker. Only where fewer than ``MIN_VOTERS`` accounts carry weight do all accounts vote.
 """
 
 import sqlite3
@@ -20,23 +20,27 @@ from typing import Final
 from sapo_protocol.errors import Reason
 from sapo_protocol.identifiers import Account
 from sapo_verification.reputation.ballots import Ballots
+from sapo_verification.store import StoreSchema
 
 MIN_VOTERS: Final = 5
-"""Among fewer accounts two careless ones are half of everybody."""
+"""Among fewer accounts two faulty ones would be half of all."""
 
 REMEMBERED_EPOCHS: Final = 4
-"""How long outcomes are kept for the vote; a rollout is audited in its epoch or the one after it."""
+"""Epochs for which outcomes are kept; a rollout is audited in its epoch or the one after it."""
 
-SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS outcome (
-    epoch INTEGER NOT NULL, reason TEXT NOT NULL, account BLOB NOT NULL, family INTEGER NOT NULL,
-    audits INTEGER NOT NULL, severity REAL NOT NULL,
-    PRIMARY KEY (epoch, reason, account, family)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS suspended (
-    epoch INTEGER NOT NULL, reason TEXT NOT NULL, PRIMARY KEY (epoch, reason)
-) WITHOUT ROWID;
-"""
+SCHEMA: Final = StoreSchema(
+    "suspensions",
+    """
+    CREATE TABLE IF NOT EXISTS outcome (
+        epoch INTEGER NOT NULL, reason TEXT NOT NULL, account BLOB NOT NULL, family INTEGER NOT NULL,
+        audits INTEGER NOT NULL, severity REAL NOT NULL,
+        PRIMARY KEY (epoch, reason, account, family)
+    ) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS suspended (
+        epoch INTEGER NOT NULL, reason TEXT NOT NULL, PRIMARY KEY (epoch, reason)
+    ) WITHOUT ROWID;
+    """,
+)
 
 _PASSED: Final = ""
 """The reason of an audit that a group passed."""
@@ -44,7 +48,7 @@ _PASSED: Final = ""
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Soft evidence that is to be taken back (negative) or given again (positive)."""
+    """Soft evidence to be taken back (negative) or given again (positive)."""
 
     account: Account
     family: int
@@ -52,12 +56,12 @@ class Change:
 
 
 def is_probably_ours(failing: int, voters: int) -> bool:
-    """Whether so many of the audited accounts failing one check says more about us than about them."""
+    """Whether so many of the audited accounts fail a check that the fault is probably this node's."""
     return voters >= MIN_VOTERS and 2 * failing > voters
 
 
 class Suspensions:
-    """What became of the audits of the last epochs, and which checks are not held against anybody.
+    """Outcomes of the audits of the last epochs, and the checks whose penalties are suspended.
 
     Args:
         carries_weight: whether an account was audited enough to be weighed.
@@ -75,11 +79,11 @@ class Suspensions:
             self._ballots.note(Account(account), reason or None, audits)
 
     def moment(self, epoch: int) -> int:
-        """The epoch in which an audit of a rollout of some epoch is made: the newest one heard of."""
+        """Return the epoch in which an audit of a rollout of some epoch is made: the newest one known."""
         return max(epoch, self._newest_epoch)
 
     def note(self, account: Account, family: int, epoch: int, reason: Reason | None, severity: float) -> None:
-        """Writes down one audit of the current moment; no reason means that the group passed."""
+        """Record an audit of the current epoch; no reason means that the group passed."""
         self._connection.execute(
             "INSERT INTO outcome VALUES (?, ?, ?, ?, 1, ?) ON CONFLICT DO UPDATE"
             " SET audits = audits + 1, severity = severity + excluded.severity",
@@ -93,25 +97,28 @@ class Suspensions:
         self._ballots.note(account, reason)
 
     def recount(self, account: Account) -> None:
-        """Takes notice that an account may have come to carry weight."""
+        """Count an account's votes again, for it may have come to carry weight."""
         self._ballots.recount(account)
 
     def is_suspended(self, epoch: int, reason: Reason) -> bool:
-        """Whether failing a check in an epoch is held against nobody."""
+        """Whether the penalties for failing a check in an epoch are suspended."""
         query = "SELECT 1 FROM suspended WHERE epoch = ? AND reason = ?"
         return self._connection.execute(query, (epoch, reason)).fetchone() is not None
 
     def suspended(self, epoch: int) -> tuple[Reason, ...]:
-        """The checks whose penalties are suspended in an epoch."""
+        """Return the checks whose penalties are suspended in an epoch."""
         query = "SELECT reason FROM suspended WHERE epoch = ? ORDER BY reason"
         return tuple(Reason(row[0]) for row in self._connection.execute(query, (epoch,)))
 
     def failed(self) -> tuple[Reason, ...]:
-        """The checks that anybody failed at this moment: a passed audit, too, can complete a vote on each."""
+        """Return the checks that any account failed in the current epoch.
+
+        The vote on each has to be reviewed after every audit: one that passed can complete a vote, too.
+        """
         return tuple(map(Reason, self._ballots.failed()))
 
     def review(self, epoch: int, reason: Reason) -> tuple[Change, ...]:
-        """What has to change now that an audit of the current epoch was noted; the new state is kept."""
+        """Update whether a check is suspended after an audit; return the changes of evidence."""
         now = is_probably_ours(*self._ballots.count(reason, MIN_VOTERS))
         before = self.is_suspended(epoch, reason)
         if before == now:

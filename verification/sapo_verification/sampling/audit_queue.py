@@ -1,13 +1,13 @@
-"""Whose rollout is audited next: the account that has cost the checkers least.
+"""Queue of rollouts that wait for an audit; next is the account that has cost the checkers least.
 
-Start-time fair queueing (Goyal, Vin and Cheng, 1996), twice over. Known accounts, those that carry weight,
-have nine tenths of the time as long as any rollout of theirs waits, strangers the rest: strangers cost
-nothing to make. Within each of the two every account has the same *time*, not the same number of rollouts,
-so one whose answers run into the deadline waits until the others had as much. What waits is bounded, and
-whoever has most of it waiting makes room: a flood of one account displaces nobody else.
+Start-time fair queueing (Goyal, Vin and Cheng, 1996) on two levels. Known accounts, those that carry weight,
+get nine tenths of the time as long as any rollout of theirs waits, and strangers the rest, because strangers
+cost nothing to create. Within each class every account gets the same *time*, not the same number of rollouts,
+so an account whose answers run into the deadline waits until the others had as much time. The queue is
+bounded: when it is full, the account with most rollouts in it loses one, so a flood displaces only itself.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
@@ -16,76 +16,90 @@ from sapo_protocol.identifiers import Account
 from sapo_verification.types import AdmittedRollout
 
 PARTS: Final = {True: 9.0, False: 1.0}
-"""Of the time, for known accounts and for strangers: as much as ``newcomer_cap`` leaves them of a batch."""
+"""Parts of the time for known accounts and for strangers, as ``newcomer_cap`` divides a batch."""
 
 MOST_WAITING: Final = 4096
-"""Rollouts, mostly the ones that the pool holds too."""
+"""Rollouts, most of which the pool holds too."""
 
-MOST_BILLS: Final = 8192
-"""As many accounts as have certificates; beyond it all bills are forgotten: accounts cost nothing."""
+MOST_CHARGED: Final = 8192
+"""As many accounts as have certificates; beyond it all charges are forgotten, for accounts cost nothing."""
 
 _Key = TypeVar("_Key", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A rollout that is to be audited, and whether its account was known when it came."""
+    """A rollout that is to be audited, and whether its account was known when it was queued."""
 
     admitted: AdmittedRollout
     known: bool
 
 
 class AuditQueue:
-    """Rollouts that wait for an audit, an account's own in the order in which they came."""
+    """Rollouts that wait for an audit, those of one account in their order of arrival."""
 
     def __init__(self, most_waiting: int = MOST_WAITING) -> None:
         self._most_waiting = most_waiting
-        self._lanes: dict[bool, dict[Account, deque[AdmittedRollout]]] = {True: {}, False: {}}
-        self._between = _Bills[bool]()
-        self._within = {known: _Bills[Account]() for known in self._lanes}
+        self._queues: dict[bool, dict[Account, deque[AdmittedRollout]]] = {True: {}, False: {}}
+        self._between = _VirtualTime[bool]()
+        self._within = {known: _VirtualTime[Account]() for known in self._queues}
         self._waiting = 0
+        self._unaudited: Counter[int] = Counter()
 
     def __len__(self) -> int:
         return self._waiting
 
     def put(self, admitted: AdmittedRollout, *, known: bool) -> AdmittedRollout | None:
-        """The rollout that made room for this one, if any had to; it may be this one."""
-        self._lanes[known].setdefault(admitted.account, deque()).append(admitted)
+        """Add a rollout; return the one that a full queue dropped for it, possibly this one."""
+        self._queues[known].setdefault(admitted.account, deque()).append(admitted)
         self._waiting += 1
+        self._unaudited[admitted.rollout.epoch] += 1
         return self._displace() if self._waiting > self._most_waiting else None
 
+    def unaudited(self, epoch: int) -> int:
+        """Return how many rollouts of an epoch wait, or were taken and are not yet charged."""
+        return self._unaudited[epoch]
+
     def take(self) -> Turn:
-        """The next rollout; there must be one. Charge it before the next one is taken."""
-        known = self._between.least(known for known, lanes in self._lanes.items() if lanes)
-        account = self._within[known].least(self._lanes[known])
+        """Remove and return the next rollout of a queue that has one; charge it before taking another."""
+        known = self._between.least(known for known, queues in self._queues.items() if queues)
+        account = self._within[known].least(self._queues[known])
         return Turn(self._remove(known, account, newest=False), known)
 
     def charge(self, turn: Turn, seconds: float) -> None:
-        """Bills an audit's time to its account and to the accounts of its kind."""
+        """Charge an audit's time to its account and to the class of its account."""
+        self._leave(turn.admitted)
         self._within[turn.known].charge(turn.admitted.account, seconds)
         self._between.charge(turn.known, seconds / PARTS[turn.known])
 
     def _displace(self) -> AdmittedRollout:
-        """The newest rollout of whoever has most waiting, of strangers as long as there are any."""
-        known = not self._lanes[False]
-        lanes = self._lanes[known]
-        return self._remove(known, max(lanes, key=lambda account: len(lanes[account])), newest=True)
+        """Drop the newest rollout of the account with most waiting, a stranger's as long as there is one."""
+        known = not self._queues[False]
+        queues = self._queues[known]
+        displaced = self._remove(known, max(queues, key=lambda account: len(queues[account])), newest=True)
+        self._leave(displaced)
+        return displaced
+
+    def _leave(self, admitted: AdmittedRollout) -> None:
+        self._unaudited[admitted.rollout.epoch] -= 1
+        if not self._unaudited[admitted.rollout.epoch]:
+            del self._unaudited[admitted.rollout.epoch]
 
     def _remove(self, known: bool, account: Account, *, newest: bool) -> AdmittedRollout:
-        """One rollout of an account, whose lane goes with its last one."""
-        lanes = self._lanes[known]
-        lane = lanes[account]
-        admitted = lane.pop() if newest else lane.popleft()
-        if not lane:
-            del lanes[account]
+        """Remove and return a rollout of an account, and with its last one the account's queue."""
+        queues = self._queues[known]
+        queue = queues[account]
+        admitted = queue.pop() if newest else queue.popleft()
+        if not queue:
+            del queues[account]
         self._waiting -= 1
         return admitted
 
 
-class _Bills(Generic[_Key]):
-    """What each key was charged, as the time on a common clock at which its next turn is due.
+class _VirtualTime(Generic[_Key]):
+    """Virtual time of start-time fair queueing: for each key, the time at which its next turn may start.
 
-    Whoever was idle starts at the present, so silence saves nothing up.
+    A key that was idle starts at the present, so it saves up no time.
     """
 
     def __init__(self) -> None:
@@ -93,14 +107,14 @@ class _Bills(Generic[_Key]):
         self._due: dict[_Key, float] = {}
 
     def least(self, waiting: Iterable[_Key]) -> _Key:
-        """Whose turn it is."""
+        """Return the waiting key with the earliest start, and advance the clock to it."""
         key = min(waiting, key=self._start)
         self._now = self._start(key)
         return key
 
     def charge(self, key: _Key, cost: float) -> None:
-        """Puts a key's next turn off by what its last one cost."""
-        if len(self._due) >= MOST_BILLS:
+        """Delay a key's next start by the cost of its last turn."""
+        if len(self._due) >= MOST_CHARGED:
             self._due.clear()
         self._due[key] = self._start(key) + cost
 

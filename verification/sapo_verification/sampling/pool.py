@@ -1,30 +1,32 @@
 """The pool: admitted rollouts that wait to be verified, bounded and fair (stage 8).
 
-It keeps in SQLite which ones wait; the messages themselves are kept once, by whoever heard them. After a
-restart each goes through admission again: trust is not stored, it is re-established.
+SQLite keeps their content ids; the messages are kept once, by the envelope store. After a restart each one
+goes through admission again: trust is not stored, it is re-established.
 """
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.rules import Rule
 from sapo_verification.reputation.evidence import Reputation
-from sapo_verification.store import open_database
+from sapo_verification.store import Source, StoreSchema, open_database
 from sapo_verification.types import AdmittedRollout
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS waiting (content_id BLOB PRIMARY KEY) WITHOUT ROWID;
-"""
+_SCHEMA = StoreSchema(
+    "pool",
+    """
+    CREATE TABLE IF NOT EXISTS waiting (content_id BLOB PRIMARY KEY) WITHOUT ROWID;
+    """,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class PoolLimits:
-    """How much the pool holds.
+    """Limits of the pool.
 
     Attributes:
         rollouts: in all; at 4 KiB each, 4,096 are 16 MiB.
@@ -38,9 +40,9 @@ class PoolLimits:
 
 
 class Pool:
-    """Unused admitted rollouts of other accounts, by account."""
+    """Admitted rollouts of other accounts that no batch has used, by account."""
 
-    def __init__(self, path: Path | str, limits: PoolLimits, reputation: Reputation) -> None:
+    def __init__(self, path: Source, limits: PoolLimits, reputation: Reputation) -> None:
         self._connection = open_database(path, _SCHEMA)
         self._limits = limits
         self._reputation = reputation
@@ -54,17 +56,17 @@ class Pool:
     def restore(
         self, message_of: Callable[[ContentId], bytes | None], admit: Callable[[bytes], AdmittedRollout]
     ) -> int:
-        """The number of rollouts that waited and that admission still takes; the others wait no more."""
+        """Admit the stored rollouts again; return how many wait. Those that admission refuses are deleted."""
         for (stored,) in self._connection.execute("SELECT content_id FROM waiting").fetchall():
             content_id = ContentId(stored)
-            with suppress(RemoteProtocolError):  # what is no message any more is refused as well
+            with suppress(RemoteProtocolError):  # a message that is no longer stored is refused as well
                 self.offer(admit(message_of(content_id) or b""))
             if content_id not in self._waiting:
                 self._delete([content_id])
         return len(self)
 
     def offer(self, admitted: AdmittedRollout) -> None:
-        """Takes a rollout in.
+        """Add a rollout.
 
         Raises:
             RemoteProtocolError: ``BANNED``, ``ACCOUNT_QUOTA`` or ``NEWCOMER_CAP``.
@@ -83,15 +85,15 @@ class Pool:
             self.take(next(iter(self._waiting)))
 
     def accounts(self) -> frozenset[Account]:
-        """The accounts with rollouts waiting."""
+        """Return the accounts with rollouts waiting."""
         return frozenset(self._places)
 
     def waiting(self, account: Account | None = None) -> Iterator[AdmittedRollout]:
-        """The rollouts that wait, oldest first, of one account or of all."""
+        """Yield the rollouts that wait, oldest first, of one account or of all."""
         return (a for a in self._waiting.values() if account is None or a.account == account)
 
     def take(self, content_id: ContentId) -> bool:
-        """Whether the rollout still waited; it waits no more."""
+        """Remove a rollout; return whether it was waiting."""
         if content_id not in self._waiting:
             return False
         self._leave(content_id)
@@ -99,7 +101,7 @@ class Pool:
         return True
 
     def expire(self, before_epoch: int) -> int:
-        """The number of rollouts dropped because their epoch lies before the given one."""
+        """Drop the rollouts of epochs before the given one; return their number."""
         old = [c for c, admitted in self._waiting.items() if admitted.rollout.epoch < before_epoch]
         for content_id in old:
             self._leave(content_id)
@@ -109,12 +111,12 @@ class Pool:
         return len(old)
 
     def _require_newcomer_room(self, account: Account) -> None:
-        """Nothing, if the account is no newcomer or a newcomer's place is free."""
+        """Raise if the account is a newcomer and newcomers have filled their share."""
         if not self._reputation.is_newcomer(account):
             return
         room = self._limits.newcomer_share * self._limits.rollouts
         if len(self._waiting) < room:
-            return  # the pool is not that full, whoever is in it
+            return  # newcomers cannot have filled their share
         newcomers = sum(count for other, count in self._places.items() if self._reputation.is_newcomer(other))
         if newcomers >= room:
             raise RemoteProtocolError(Rule.NEWCOMER_CAP, "newcomers filled their share of the pool")

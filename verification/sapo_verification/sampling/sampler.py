@@ -1,4 +1,4 @@
-"""The swarm sampler: which external groups join the node's own in a batch.
+"""The swarm sampler: selects the external groups that join the node's own in a batch.
 
 The paper (arXiv 2509.08721, section 3 and Algorithm 1) drops external groups without advantage
 and draws J of the rest uniformly. Deviations:
@@ -7,14 +7,14 @@ and draws J of the rest uniformly. Deviations:
   a flood of groups gains no share;
 * an account's probability is at most ``account_cap`` of the external places, that of all accounts
   behind one network at most ``network_cap``, and all newcomers' together at most ``newcomer_cap``;
-  probability that a cap cuts goes to no other author, its places are filled with local groups, so few
-  trusted accounts mean less external text;
-* J adapts: as many places are drawn as the accounts' capped shares add up to, and nobody's share of the
-  places grows because others are missing;
-* a newcomer's is never above that of the average trusted account: a new name is worth no more than an
-  old one, so shedding a name wins nothing;
-* weight counts up to ``FULL_TRUST`` only: who was right often enough gains nothing by sheer volume;
-* what is drawn is verified then, so a node's cost follows its batch, not the size of the swarm.
+  probability that a cap removes goes to no other author: those places are filled with local groups, so
+  with few trusted accounts there is less external text;
+J adapts: as many places are drawn as the accounts' capped shares add up to, and no account's share of
+the places grows because others are missing;
+a newcomer's share is never above that of the average trusted account: a new account is worth no more
+than an old one, so replacing an account gains nothing;
+* weight counts up to ``FULL_TRUST`` only: beyond it more right answers gain nothing;
+* groups are verified when they are drawn, so a node's cost follows its batch, not the size of the swarm.
 """
 
 import random
@@ -33,10 +33,10 @@ from sapo_verification.types import AdmittedRollout, SampledBatch, SampledGroup,
 from sapo_verification.verifier import Verifier
 
 MAX_TRIES: Final = 32
-"""Rollouts of one account verified for one place: an account without spread must not eat a round."""
+"""Rollouts of one account verified for one place: an account without advantage must not use up a round."""
 
 MAX_TIMEOUTS: Final = 4
-"""Of those the ones that may run into the checker's deadline: thirty-two of 2 s each would be a minute."""
+"""Of those, the ones that may run into the checker's deadline: thirty-two of 2 s each would be a minute."""
 
 FULL_TRUST: Final = 0.75
 """The weight after some twenty good groups; a tenfold flood would otherwise weigh a quarter more."""
@@ -44,7 +44,7 @@ FULL_TRUST: Final = 0.75
 
 @dataclass(frozen=True, slots=True)
 class SamplingPolicy:
-    """How a batch is mixed.
+    """Composition of a batch.
 
     Attributes:
         local_groups: I of the paper.
@@ -64,7 +64,7 @@ class SamplingPolicy:
 
 
 class Sampler:
-    """Draws external groups from the pool and assembles batches."""
+    """Sampler of external groups from the pool; assembles batches."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Sampler:
         """J as it is now, at most that of the policy; the canary lowers it."""
 
     async def draw_external(self, epoch: int, rng: random.Random) -> tuple[VerifiedRollout, ...]:
-        """Up to J verified, informative groups of other accounts."""
+        """Return up to J verified, informative groups of other accounts."""
         standing = self._reputation.weigh(self._pool.accounts(), epoch)
         weighed = self._strategy.weigh(standing, self.likelihoods)
         shares = cap_networks(capped_shares(weighed, self._policy), self._policy, self._network_of)
@@ -94,25 +94,25 @@ class Sampler:
         return tuple(rollout for rollout in drawn if rollout is not None)
 
     def assemble(self, local: Sequence[VerifiedRollout], external: Sequence[VerifiedRollout]) -> SampledBatch:
-        """The batch of a step."""
+        """Return the batch of a step."""
         groups = [SampledGroup(rollout, external=False) for rollout in local]
         return SampledBatch((*groups, *(SampledGroup(rollout, external=True) for rollout in external)))
 
     async def _draw_one(
         self, shares: Mapping[Account, float], epoch: int, rng: random.Random
     ) -> VerifiedRollout | None:
-        """An informative group of an account drawn by share, or none if it has none."""
+        """Return an informative group of an account drawn by share, or none if it has none."""
         (account,) = rng.choices(list(shares), list(shares.values()))
         found = await self._informative(account, epoch, rng)
         while found:
             (chosen,) = rng.choices(found, [self._strategy.verified(rollout) for rollout in found])
             if self._pool.take(chosen.content_id):
                 return chosen
-            found.remove(chosen)  # an audit found it wanting while this draw was waiting
+            found.remove(chosen)  # an audit refused it while this draw was waiting
         return None
 
     async def _informative(self, account: Account, epoch: int, rng: random.Random) -> list[VerifiedRollout]:
-        """As many groups of the account as the strategy looks at; what teaches nothing leaves the pool."""
+        """Return as many informative groups as the strategy looks at; the others leave the pool."""
         found: list[VerifiedRollout] = []
         timeouts = 0
         for admitted in self._shuffled(account, epoch, rng)[:MAX_TRIES]:
@@ -122,7 +122,7 @@ class Sampler:
                 self._pool.take(admitted.content_id)
                 timeouts += error.reason is Reason.CHECKER_TIMEOUT
             else:
-                if self._teaches(verified):
+                if self._is_usable(verified):
                     found.append(verified)
                 else:
                     self._pool.take(admitted.content_id)
@@ -131,7 +131,7 @@ class Sampler:
         return found
 
     def _shuffled(self, account: Account, epoch: int, rng: random.Random) -> list[AdmittedRollout]:
-        """What waits of the account, in a weighted shuffle (Efraimidis and Spirakis, 2006)."""
+        """Return the account's waiting rollouts in a weighted shuffle (Efraimidis and Spirakis, 2006)."""
         keyed = [
             (rng.random() ** (1.0 / self._strategy.freshness(admitted, epoch)), admitted)
             for admitted in self._pool.waiting(account)
@@ -139,25 +139,27 @@ class Sampler:
         keyed.sort(key=itemgetter(0), reverse=True)
         return [admitted for _, admitted in keyed]
 
-    def _teaches(self, verified: VerifiedRollout) -> bool:
-        """Whether the group has an advantage and no screen holds it back."""
+    def _is_usable(self, verified: VerifiedRollout) -> bool:
+        """Whether the group has an advantage and no screen excludes it."""
         return verified.is_informative and not self._verifier.is_quarantined(verified)
 
 
 def adapted_places(most: int, shares: Mapping[Account, float], rng: random.Random) -> int:
-    """J times the trusted mass (what the shares add up to), rounded by chance so that the mean is exact.
+    """Return J times the trusted mass (the sum of the shares), rounded at random so that the mean is exact.
 
-    Among these places an account's share is its own divided by the mass, so of J it has what it had.
+    Among these places an account's share is its own divided by the mass, so its expected part of J is
+    unchanged.
     """
     mass = min(1.0, sum(shares.values()))
     return min(most, int(most * mass + rng.random())) if mass > 0 else 0
 
 
 def capped_shares(standing: AccountStanding, policy: SamplingPolicy) -> Mapping[Account, float]:
-    """Each account's share of the external places, summing to at most 1.
+    """Return each account's share of the external places, summing to at most 1.
 
-    Shares follow the weights, newcomers divide theirs evenly, and no share that is cut is handed on.
-    The newcomers' part is theirs also among many trusted accounts, or nobody could ever become one.
+    Shares follow the weights, newcomers divide theirs evenly, and what a cap removes goes to no other
+    account. The newcomers' part is reserved also among many trusted accounts, or no account could ever become
+    trusted.
     """
     reserved = policy.newcomer_cap if standing.newcomers else 0.0
     weights = {account: min(FULL_TRUST, weight) for account, weight in standing.weights.items() if weight > 0}
@@ -177,7 +179,7 @@ def cap_networks(
     policy: SamplingPolicy,
     network_of: Callable[[Account], Network | None],
 ) -> Mapping[Account, float]:
-    """The shares, scaled down where one network's accounts together exceed its cap."""
+    """Return the shares, scaled down where one network's accounts together exceed its cap."""
     behind = {account: network for account in shares if (network := network_of(account)) is not None}
     sums: dict[Network, float] = {}
     for account, network in behind.items():

@@ -1,7 +1,8 @@
-"""Sampling strategies: which of the trusted accounts' groups a node would rather learn from.
+"""Sampling strategies: which groups of the trusted accounts a node prefers.
 
-A strategy weighs; it never lifts a bound. Shares by its weights are cut afterwards, by the caps of an
-account, of a network and of newcomers (``sampler``), and a group without advantage is always dropped.
+A strategy sets weights; it never raises a limit. The shares that follow from them are cut afterwards by the
+caps per account, per network and for newcomers (``sampler``), and a group without advantage is always
+dropped.
 
 ===============  ============================================  ==========================================
 name             weight of an account                          weight of one of its groups
@@ -22,18 +23,18 @@ from sapo_verification.reputation.evidence import AccountStanding
 from sapo_verification.types import AdmittedRollout, VerifiedRollout
 
 LIKELIHOOD_MEMORY: Final = 32
-"""Groups of an account that its mean likelihood remembers."""
+"""Groups of an account that its mean likelihood covers."""
 
 LEAST_LIKELIHOOD: Final = 0.1
-"""An account that is never drawn again could never show that its text has changed."""
+"""Lower bound: an account that is never drawn could never show that its text has changed."""
 
 MAX_ACCOUNTS: Final = 4096
-"""Accounts whose likelihood is remembered; the one not heard of for longest is forgotten."""
+"""Accounts whose likelihood is kept; the one updated longest ago is dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingStrategy:
-    """How accounts and groups are weighed, before any cap.
+    """Weights of accounts and groups, before any cap.
 
     Attributes:
         account: weight of an account from its reputation, above 0, and likelihood, 0 to 1.
@@ -48,7 +49,7 @@ class SamplingStrategy:
     looks: int
 
     def weigh(self, standing: AccountStanding, likelihoods: "Likelihoods") -> AccountStanding:
-        """The standing with this strategy's weights; who has none gets none."""
+        """Return the standing with this strategy's weights; a weight of 0 stays 0."""
         weights = {
             account: self.account(reputation, likelihoods.of(account)) if reputation > 0 else 0.0
             for account, reputation in standing.weights.items()
@@ -56,18 +57,18 @@ class SamplingStrategy:
         return AccountStanding(weights, standing.newcomers)
 
     def freshness(self, admitted: AdmittedRollout, epoch: int) -> float:
-        """The weight of a group that waits, in an epoch."""
+        """Return the weight of a waiting group in an epoch."""
         return self.waiting(max(0, epoch - admitted.rollout.epoch))
 
 
 class Likelihoods:
-    """How likely this node's policy found each account's text, as a running mean of stage 12's weights."""
+    """Likelihood of each account's text under this node's policy: a running mean of stage 12's weights."""
 
     def __init__(self) -> None:
         self._means: OrderedDict[Account, tuple[float, int]] = OrderedDict()
 
     def learn(self, account: Account, weight: float) -> None:
-        """One more group of the account, with the mean weight of its completions, 0 to 1."""
+        """Record a group of the account by the mean weight of its completions, 0 to 1."""
         mean, count = self._means.pop(account, (0.0, 0))
         count = min(count + 1, LIKELIHOOD_MEMORY)
         self._means[account] = (mean + (weight - mean) / count, count)
@@ -75,7 +76,7 @@ class Likelihoods:
             self._means.popitem(last=False)
 
     def of(self, account: Account) -> float:
-        """The mean, at least ``LEAST_LIKELIHOOD``; 1 for an account of which nothing was trained on."""
+        """Return the mean, at least ``LEAST_LIKELIHOOD``; 1 for an account without a recorded group."""
         return max(LEAST_LIKELIHOOD, self._means.get(account, (1.0, 0))[0])
 
 
@@ -100,7 +101,7 @@ def _any_group(_rollout: VerifiedRollout) -> float:
 
 
 def _spread(rollout: VerifiedRollout) -> float:
-    """p (1 - p): greatest where half of the answers are right."""
+    """Return p (1 - p), which is greatest where half of the answers are right."""
     return rollout.mean_reward * (1.0 - rollout.mean_reward)
 
 

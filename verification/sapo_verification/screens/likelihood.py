@@ -1,14 +1,14 @@
-"""Likelihood (stage 12, R12.1): how far a completion is from anything that this node's policy would say.
+"""Likelihood (stage 12, R12.1): how improbable a completion is under this node's policy.
 
-Gradient on text that a policy finds impossible is what breaks it (INTELLECT-2, arXiv 2505.07291), and text
-that no model wrote looks like that. But strangers run other models, and the right answer to a hard question
-is improbable exactly where it teaches most. So the screen is a weight between 0 and 1 in the loss, never a
-penalty, and it begins far out.
+Gradients on text that is almost impossible under a policy break it (INTELLECT-2, arXiv 2505.07291), and text
+that no model wrote is like that. But other nodes run other models, and the right answer to a hard question is
+improbable exactly where most can be learned from it. So the screen is a weight between 0 and 1 in the loss,
+never a penalty, and it falls below 1 only far from the mean.
 
-A completion is judged by its hardest tokens: the mean log-probability of the least probable tenth, at least
-four of them, for one odd token is chance and a planted sentence must not drown in a long text. The yardstick
-is the same figure over this policy's own samples, as a running mean and deviation: the weight is 1 down to
-three deviations below the mean and falls to 0 at six.
+A completion is measured by its hardest tokens: the mean log-probability of the least probable tenth, at least
+four of them, because one unusual token is chance and a planted sentence must not be averaged away in a long
+text. The reference is the same figure over this policy's own samples, as a running mean and deviation: the
+weight is 1 down to three deviations below the mean and falls to 0 at six.
 """
 
 import math
@@ -23,32 +23,32 @@ FULL_WEIGHT_DEVIATIONS: Final = 3.0
 NO_WEIGHT_DEVIATIONS: Final = 6.0
 
 LEAST_DEVIATION: Final = 2.0
-"""Nats. A policy that has become sure of itself has almost none, and would hear nobody any more. With this
-floor a token of one in four hundred still counts in full, one in a hundred and sixty thousand not at all."""
+"""Nats. A policy with little entropy has almost no deviation and would accept no external text any more. With
+this minimum a token of probability 1/400 still counts in full, one of 1/160,000 not at all."""
 
 MEMORY: Final = 512
-"""Own completions that the yardstick remembers: some ten rounds."""
+"""Own completions that the reference covers: some ten rounds."""
 
 LEAST_SAMPLES: Final = 64
-"""Before so many own completions were seen there is no yardstick, and every weight is 1."""
+"""Before so many own completions were measured there is no reference, and every weight is 1."""
 
 
 def hardest_tokens(logprobs: Sequence[float]) -> float:
-    """The mean log-probability of a completion's least probable tokens, in nats; 0 of an empty one."""
+    """Return the mean log-probability of a completion's least probable tokens, in nats; 0 of an empty one."""
     count = min(len(logprobs), max(HARDEST_LEAST, math.ceil(HARDEST_SHARE * len(logprobs))))
     return math.fsum(sorted(logprobs)[:count]) / count if count else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Yardstick:
-    """Running mean and variance of ``hardest_tokens`` over own completions, and how many there were."""
+    """Reference of own completions: running mean and variance of ``hardest_tokens``, and their number."""
 
     mean: float = 0.0
     variance: float = 0.0
     samples: int = 0
 
     def after(self, logprobs: Sequence[float]) -> "Yardstick":
-        """The yardstick with one more own completion; one that is not finite leaves it as it is."""
+        """Return the reference with one more own completion; a value that is not finite changes nothing."""
         value = hardest_tokens(logprobs)
         if not logprobs or not math.isfinite(value):
             return self
@@ -59,7 +59,7 @@ class Yardstick:
         return Yardstick(mean, variance, self.samples + 1)
 
     def weight(self, logprobs: Sequence[float]) -> float:
-        """The weight of a stranger's completion, 0 to 1."""
+        """Return the weight of another node's completion, 0 to 1."""
         if self.samples < LEAST_SAMPLES or not logprobs:
             return 1.0
         value = hardest_tokens(logprobs)

@@ -1,20 +1,20 @@
-"""Near-duplicates (stage 11): the same text pasted under many questions, or taken over from others.
+"""Near-duplicates (stage 11): the same text pasted under many questions, or copied from other accounts.
 
-Compared is the reasoning beside the answer alone. An answer is what its task asks for: two honest policies
-give the same one, short families have few different ones, and a copied answer fits no other account's task
-anyway. So families whose completions are nothing but an answer are never judged here.
+Only the reasoning beside the answer is compared. The answer is determined by its task: two honest policies
+give the same one, families with short answers have few different ones, and a copied answer fits no other
+account's task anyway. So families whose completions are nothing but an answer are not examined here.
 
 A completion counts if its reasoning has thirty-two different runs of five words that are not digits alone.
 Two are near-duplicates if their Jaccard similarity over those runs is 0.8 or more: one word changed in
-forty. It is estimated from bottom-k sketches (Broder, 1997) under a key of this node's own, so nobody can
-aim at the sketch. Honest reasoning about different questions differs wherever the question's words and
-numbers appear, and each of them changes five runs.
+forty. It is estimated from bottom-k sketches (Broder, 1997) under a secret key of this node, so an attacker
+cannot choose text by its sketch. Honest reasoning about different questions differs wherever the question's
+words and numbers appear, and each of them changes five runs.
 
-A group goes no further when more than half of its completions repeat
+A group is refused when more than half of its completions repeat
 
 * the account's own text under another question. Under the same question the same text is natural;
-* or text of another account in the same family and epoch, if this node heard that one clearly earlier.
-  Messages that crossed, came by catch-up or before a restart have no clear order: then nobody is blamed.
+or text of another account in the same family and epoch, if that one arrived here clearly earlier.
+Messages that crossed, came by catch-up or before a restart have no clear order: then no account is blamed.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ RUN_WORDS: Final = 5
 LEAST_RUNS: Final = 32
 SIMILAR: Final = 0.8
 COPIED_SHARE: Final = 0.5
-"""One completion of a group may be a pet text; half of them are not sampled but pasted."""
+"""One completion of a group may repeat by chance; where half of them do, they were pasted, not sampled."""
 
 SKETCH: Final = 128
-"""Runs kept of a text: the estimate at 0.8 errs by 0.035."""
+"""Runs kept per text: at 0.8 the estimate has a standard error of 0.035."""
 
 PROBES: Final = 8
 """Of two similar texts at least one of the eight smallest hashes is shared in all but one case of 400,000."""
@@ -49,13 +49,13 @@ MOST_CANDIDATES: Final = 16
 """Texts compared with one completion, those first that share most of the smallest hashes."""
 
 MOST_SHARING: Final = 128
-"""Newest texts looked up under one hash: a stock phrase is in all of them. What is missed blames nobody."""
+"""Newest texts looked up under one hash, for a common phrase is in very many; a missed one is harmless."""
 
 MOST_TEXTS: Final = 8192
 """About 1.5 KiB each."""
 
 MOST_TEXTS_PER_ACCOUNT: Final = 512
-"""An account pushes its own texts out first."""
+"""Beyond it an account's own oldest text is dropped first."""
 
 MOST_ARRIVALS: Final = 16_384
 
@@ -76,11 +76,11 @@ class _Text:
 
 
 class NearDuplicates:
-    """What was verified lately, as sketches, and when it was heard.
+    """Sketches of recently verified texts, and when their rollouts arrived.
 
     Args:
         key: at most 64 random bytes that no other node knows.
-        own: this node's account: compared with, never judged.
+        own: this node's account: others are compared with it, it is never blamed.
     """
 
     def __init__(
@@ -98,21 +98,21 @@ class NearDuplicates:
     def __len__(self) -> int:
         return len(self._texts)
 
-    def heard(self, content_id: ContentId, now_seconds: float, *, live: bool) -> None:
-        """Notes when a rollout came; ``live`` if it came by gossip, about when it was sent."""
+    def note_arrival(self, content_id: ContentId, now_seconds: float, *, live: bool) -> None:
+        """Record when a rollout arrived; ``live`` if it came by gossip, soon after it was sent."""
         self._arrivals.setdefault(content_id, (now_seconds, live))
         if len(self._arrivals) > MOST_ARRIVALS:
             self._arrivals.popitem(last=False)
 
     def examine(self, rollout: VerifiedRollout) -> str | None:
-        """What is wrong with a verified group, or nothing; its texts are remembered."""
+        """Remember the texts of a verified group; return its fault, or None."""
         texts = list(self._texts_of(rollout))
         copied = 0 if rollout.account == self._own else sum(map(self._is_copied, texts))
         for text in texts:
             self._remember(text)
         if copied <= COPIED_SHARE * len(rollout.completions):
             return None
-        return f"{copied} of {len(rollout.completions)} completions repeat text heard before"
+        return f"{copied} of {len(rollout.completions)} completions repeat earlier text"
 
     def _texts_of(self, rollout: VerifiedRollout) -> Iterable[_Text]:
         question = sha256(rollout.prompt.encode()).digest()
@@ -122,7 +122,14 @@ class NearDuplicates:
             runs = window_hashes(words, RUN_WORDS, self._key)
             if len(runs) >= LEAST_RUNS:
                 sketch = array("Q", nsmallest(SKETCH, runs))
-                yield _Text(rollout.content_id, rollout.account, family, epoch, question, sketch)
+                yield _Text(
+                    content_id=rollout.content_id,
+                    account=rollout.account,
+                    family=family,
+                    epoch=epoch,
+                    question=question,
+                    sketch=sketch,
+                )
 
     def _is_copied(self, text: _Text) -> bool:
         shared = Counter(
@@ -135,7 +142,7 @@ class NearDuplicates:
         return any(similarity(text.sketch, known.sketch) >= SIMILAR for known, _ in closest)
 
     def _may_blame(self, text: _Text, known: _Text) -> bool:
-        """Whether the text had no business to be like the known one."""
+        """Whether the text, if it resembles the known one, counts as copied."""
         if text.account == known.account:
             return text.question != known.question
         return (text.family, text.epoch) == (known.family, known.epoch) and self._came_after(text, known)
@@ -159,7 +166,7 @@ class NearDuplicates:
             self._forget(next(iter(self._texts)))
 
     def _forget(self, text: _Text) -> None:
-        """The oldest text of an account; texts of one account are forgotten in their order."""
+        """Drop a text, which must be the oldest of its account."""
         del self._texts[text]
         mine = self._by_account[text.account]
         mine.popleft()
@@ -173,7 +180,10 @@ class NearDuplicates:
 
 
 def similarity(one: Sequence[int], other: Sequence[int]) -> float:
-    """Estimated Jaccard similarity of two sets by their smallest hashes; exact for sets below ``SKETCH``."""
+    """Return the estimated Jaccard similarity of two sets from their smallest hashes.
+
+    It is exact for sets of fewer than ``SKETCH`` elements.
+    """
     smallest = sorted({*one, *other})[:SKETCH]
     shared = {*one} & {*other}
     return sum(value in shared for value in smallest) / len(smallest) if smallest else 0.0

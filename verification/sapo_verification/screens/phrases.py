@@ -1,14 +1,14 @@
-"""Planted phrases (stage 13): frequent in one account, rare in everybody else's.
+"""Planted phrases (stage 13): frequent in the text of one account, rare in that of all others.
 
-A phrase in every rewarded completion is learned within forty steps (arXiv 2511.09780), and no checker minds
-it. So runs of four words are counted per account and family, in sketches of fixed size whose memory fades. A
-run is suspicious that 30 % of an account's groups hold and fewer than 2 % of the median other account's. The
-median, for a flood of one account must not make a phrase look common, nor hide it. Groups that hold such a
-run are not sampled. It is no evidence: a model with a manner of its own is no liar.
+A phrase in every rewarded completion is learned within forty steps (arXiv 2511.09780), and no checker notices
+it. So runs of four words are counted per account and family, in sketches of fixed size whose counts decay. A
+run is suspicious if 30 % of an account's groups hold it and fewer than 2 % of the median other account's. The
+median is used because a flood of one account must neither make a phrase look common nor hide it. Groups that
+hold such a run are not sampled. It is no evidence against the author: a model may have its own style.
 
-Where many accounts stand out, the swarm is one of different models, and manners are not phrases: then nobody
-is quarantined. A crowd of more than half of the accounts with one phrase is not seen here at all; caps on
-newcomers and accounts are what stands against that.
+Where many accounts stand out, the swarm mixes different models and these are styles, not planted phrases:
+then no group is quarantined. If more than half of the accounts plant one phrase, it is not detected here at
+all; against that there are the caps on newcomers and accounts.
 """
 
 from array import array
@@ -28,23 +28,23 @@ FREQUENT: Final = 0.30
 RARE: Final = 0.02
 
 LEAST_GROUPS: Final = 32
-"""Before it a phrase of 30 % is chance."""
+"""With fewer groups a share of 30 % is chance."""
 
 LEAST_OTHERS: Final = 3
-"""Accounts in the family with as many groups: fewer are no crowd to stand out from."""
+"""Other accounts in the family with as many groups; fewer are too few to compare with."""
 
 MOST_CONSPICUOUS: Final = 0.25
-"""Share of accounts that may stand out before it is the crowd that is mixed."""
+"""If a larger share of the accounts stands out, the swarm mixes different models."""
 
 FADE_GROUPS: Final = 256
-"""At so many all counts are halved."""
+"""At so many groups all counts are halved."""
 
 MOST_WINDOWS: Final = 4096
-"""Counted of one group; a group of full size has three times as many, and a keyed sample of them is kept."""
+"""Counted per group; a group of full size has three times as many, and a keyed sample of them is counted."""
 
 WIDTH: Final = 32_768
 DEPTH: Final = 3
-"""192 KiB a sketch; a hundred thousand different runs are overcounted by less than 1 % of 256 groups."""
+"""192 KiB per sketch; a hundred thousand different runs are overcounted by less than 1 % of 256 groups."""
 
 MOST_SKETCHES: Final = 64
 
@@ -52,14 +52,14 @@ _Key = tuple[Account, int]
 
 
 class _Sketch:
-    """How many groups held a run: a count-min sketch with conservative update (Estan and Varghese, 2002)."""
+    """Number of groups per run: a count-min sketch with conservative update (Estan and Varghese, 2002)."""
 
     def __init__(self) -> None:
         self.groups = 0
         self._cells = array("H", bytes(2 * WIDTH * DEPTH))
 
     def add(self, runs: Sequence[int]) -> None:
-        """One more group."""
+        """Record the runs of a group."""
         if self.groups >= FADE_GROUPS:
             self._cells = array("H", [count // 2 for count in self._cells])
             self.groups //= 2
@@ -73,7 +73,7 @@ class _Sketch:
                     cells[place] = raised
 
     def share(self, run: int) -> float:
-        """The share of groups that held a run; never too small but by fading."""
+        """Return the share of groups that held a run; only the halving of counts makes it too small."""
         return min(self._cells[place] for place in _places(run)) / self.groups if self.groups else 0.0
 
 
@@ -92,7 +92,7 @@ class Phrases:
         self._conspicuous: set[_Key] = set()
 
     def learn(self, rollout: VerifiedRollout) -> None:
-        """Counts a verified group; call it once for each."""
+        """Record the runs of a verified group; call it once for each group."""
         runs = self._runs(rollout)
         if not runs:
             return
@@ -104,7 +104,7 @@ class Phrases:
             self._conspicuous.discard(forgotten)
 
     def planted(self, rollout: VerifiedRollout) -> bool:
-        """Whether a group holds a phrase that its account has planted, as far as it can be told."""
+        """Whether a group holds a phrase that its account seems to have planted."""
         key = _key(rollout)
         others = [sketch for other, sketch in self._known(key[1]) if other != key]
         mine = self._sketches.get(key)
@@ -118,7 +118,7 @@ class Phrases:
         return stands_out and self._is_one_of_few(key[1])
 
     def _known(self, family: int) -> list[tuple[_Key, _Sketch]]:
-        """The accounts that a family was heard enough of."""
+        """Return the sketches of a family that cover at least ``LEAST_GROUPS`` groups."""
         return [
             (key, sketch)
             for key, sketch in self._sketches.items()
@@ -130,7 +130,7 @@ class Phrases:
         return conspicuous <= MOST_CONSPICUOUS * len(self._known(family))
 
     def _runs(self, rollout: VerifiedRollout) -> list[int]:
-        """The different runs of words beside the answers of a group, at most ``MOST_WINDOWS``."""
+        """Return the different runs of words beside the answers of a group, at most ``MOST_WINDOWS``."""
         family = self._families[rollout.task.family]
         runs: set[int] = set()
         for completion in rollout.completions:

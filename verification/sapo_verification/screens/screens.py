@@ -1,6 +1,6 @@
-"""What a node remembers about texts to judge new ones by (stages 11 and 13); lost at its end, on purpose.
+"""Memory of texts against which new ones are screened (stages 11 and 13); not stored, on purpose.
 
-A memory that outlived its key would be worth nothing, and one whose key was kept could be aimed at.
+The memory is useless without its key, and a key that is kept for long could be found out and evaded.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from sapo_verification.types import AdmittedRollout, VerifiedRollout
 
 
 class Screens:
-    """The text of rollouts: its policy, its repetitions, its phrases.
+    """All screens of the text of rollouts: text policy, near-duplicates, planted phrases.
 
     Args:
         key: 32 random bytes of this node and this start.
@@ -27,21 +27,21 @@ class Screens:
         self._phrases = Phrases(families, key)
         self._duplicates = NearDuplicates(families, key, own)
 
-    def heard(self, admitted: AdmittedRollout, now_seconds: float, *, live: bool) -> None:
-        """Notes when a rollout came; ``live`` if it came by gossip, about when it was sent."""
-        self._duplicates.heard(admitted.content_id, now_seconds, live=live)
+    def note_arrival(self, admitted: AdmittedRollout, now_seconds: float, *, live: bool) -> None:
+        """Record when a rollout arrived; ``live`` if it came by gossip, soon after it was sent."""
+        self._duplicates.note_arrival(admitted.content_id, now_seconds, live=live)
 
     def text_fault(self, admitted: AdmittedRollout) -> str | None:
-        """Why a group's text goes no further (stage 9), or nothing."""
+        """Return why a group's text is refused (stage 9), or None."""
         rollout = admitted.rollout
         return group_fault(self._families[rollout.family], rollout.completions)
 
     def duplicate_fault(self, rollout: VerifiedRollout) -> str | None:
-        """Why a group is no work of its own (stage 11), or nothing; an uninformative one is not looked at."""
+        """Return why a group counts as copied (stage 11), or None; one without advantage is not examined."""
         return self._duplicates.examine(rollout) if rollout.is_informative else None
 
     def learn(self, rollout: VerifiedRollout) -> None:
-        """Counts a verified group's phrases, once."""
+        """Record the phrases of a verified group; call it once for each group."""
         self._phrases.learn(rollout)
 
     def holds_planted_phrase(self, rollout: VerifiedRollout) -> bool:

@@ -1,1 +1,1 @@
-"""The signing database: a slot is signed once."""
+"""The signing database, which ensures that a slot is signed once."""

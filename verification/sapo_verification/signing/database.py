@@ -1,48 +1,51 @@
-"""The signing database: a slot is written down before anything in it is signed.
+"""The signing database: a slot is recorded before any content for it is signed.
 
 A node that crashed, restarted or was restored from a backup must never put two contents into
-one slot: that is equivocation, and nobody could tell the accident from the attack.
+one slot: that is equivocation, and other nodes cannot tell an accident from an attack.
 
 The database keeps one low watermark per swarm and account, which only ever rises, as Ethereum's
 validators do (EIP-3076). Several machines of one account divide the slots among themselves:
-machine K of N takes the slots that leave K when divided by N, so none of them needs to know the others'
-marks. A machine whose share changed signs nothing more in an epoch it has signed in.
+machine K of N takes the slots with remainder K modulo N, so none of them needs to know the others'
+marks. A machine whose share changed signs nothing more in an epoch in which it has signed.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account, NodeId, SwarmId
-from sapo_verification.store import open_database
+from sapo_verification.store import StoreSchema, open_database
 
 MAX_MACHINES: Final = 99
-"""Four keys of an account count at a time; more machines than that is a typing error."""
+"""Four keys of an account are valid at a time; a number far above that is a typing error."""
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS watermark (
-    swarm BLOB NOT NULL, account BLOB NOT NULL, epoch INTEGER NOT NULL, next_slot INTEGER NOT NULL,
-    PRIMARY KEY (swarm, account)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS slot_share (
-    swarm BLOB NOT NULL, account BLOB NOT NULL, machine INTEGER NOT NULL, machines INTEGER NOT NULL,
-    PRIMARY KEY (swarm, account)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS retired_node (node BLOB PRIMARY KEY) WITHOUT ROWID;
-"""
+_SCHEMA = StoreSchema(
+    "signing",
+    """
+    CREATE TABLE IF NOT EXISTS watermark (
+        swarm BLOB NOT NULL, account BLOB NOT NULL, epoch INTEGER NOT NULL, next_slot INTEGER NOT NULL,
+        PRIMARY KEY (swarm, account)
+    ) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS slot_share (
+        swarm BLOB NOT NULL, account BLOB NOT NULL, machine INTEGER NOT NULL, machines INTEGER NOT NULL,
+        PRIMARY KEY (swarm, account)
+    ) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS retired_node (node BLOB PRIMARY KEY) WITHOUT ROWID;
+    """,
+)
 
 _READ = """
 SELECT w.swarm, w.account, w.epoch, w.next_slot, s.machine, s.machines
 FROM watermark w LEFT JOIN slot_share s ON s.swarm = w.swarm AND s.account = w.account
 WHERE ?1 IS NULL OR (w.swarm = ?1 AND w.account = ?2) ORDER BY w.swarm, w.account
 """
-"""Marks of a database from before there were shares have none: their machine was the only one."""
+"""Marks that were stored before shares existed have none: their machine was the only one."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlotShare:
-    """Which slots one of several machines of an account takes: those congruent to it."""
+    """The slots of one of several machines of an account: those congruent to its number."""
 
     machine: int = 0
     machines: int = 1
@@ -56,10 +59,10 @@ class SlotShare:
 
     @classmethod
     def parse(cls, text: str) -> "SlotShare":
-        """The share in a text such as ``0/2``.
+        """Return the share in a text such as ``0/2``.
 
         Raises:
-            LocalProtocolError: it is none.
+            LocalProtocolError: the text is no share.
         """
         machine, slash, machines = text.partition("/")
         if not (slash and machine.isdecimal() and machines.isdecimal() and text.isascii()):
@@ -71,7 +74,7 @@ class SlotShare:
         return slot % self.machines == self.machine
 
     def first_from(self, slot: int) -> int:
-        """The lowest slot of the share that is not below another."""
+        """Return the lowest slot of the share that is not below another."""
         return slot + (self.machine - slot) % self.machines
 
 
@@ -81,7 +84,7 @@ WHOLE: Final = SlotShare()
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What one account may still sign in one swarm.
+    """Low watermark of one account in one swarm: it may sign nothing below.
 
     Attributes:
         epoch: the newest epoch that was signed in; older ones are over.
@@ -97,12 +100,12 @@ class Mark:
 
     @property
     def height(self) -> tuple[int, int]:
-        """What must never fall."""
+        """Epoch and slot, which together must never decrease."""
         return self.epoch, self.next_slot
 
 
 class SigningDatabase:
-    """The lowest slot that an account may still sign, per swarm; it only ever rises."""
+    """The lowest slot that each account may still sign, per swarm; it only ever rises."""
 
     def __init__(self, path: Path | str) -> None:
         self._connection = open_database(path, _SCHEMA)
@@ -117,7 +120,7 @@ class SigningDatabase:
         slots_per_epoch: int,
         share: SlotShare = WHOLE,
     ) -> range:
-        """Up to ``count`` fresh slots of an epoch, never handed out again; empty when the quota is used.
+        """Take up to ``count`` new slots of an epoch, each of them once; empty when the quota is used.
 
         Empty too for the rest of an epoch in which this database signed under another share.
 
@@ -126,19 +129,17 @@ class SigningDatabase:
         """
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
-            mark = self.mark(swarm_id, account) or Mark(swarm_id, account, -1, 0, share)
+            mark = self.mark(swarm_id, account) or Mark(swarm_id, account, epoch=-1, next_slot=0, share=share)
             if epoch < mark.epoch:
                 raise LocalProtocolError(f"epoch {epoch} is over: epoch {mark.epoch} was signed in")
             if epoch > mark.epoch:
-                mark = Mark(swarm_id, account, epoch, 0, share)
+                mark = Mark(swarm_id, account, epoch=epoch, next_slot=0, share=share)
             slots = _fresh(mark, count, slots_per_epoch) if mark.share == share else range(0)
-            self._write(
-                Mark(swarm_id, account, epoch, slots[-1] + 1 if slots else mark.next_slot, mark.share)
-            )
+            self._write(replace(mark, epoch=epoch, next_slot=slots[-1] + 1 if slots else mark.next_slot))
         return slots
 
     def retire(self, node: NodeId) -> None:
-        """Take down that a node key was given up: it never signs again from here."""
+        """Record that a node key was given up: it never signs again from here."""
         self._connection.execute("INSERT OR IGNORE INTO retired_node VALUES (?)", (node,))
 
     def is_retired(self, node: NodeId) -> bool:
@@ -147,16 +148,16 @@ class SigningDatabase:
         return row is not None
 
     def mark(self, swarm_id: SwarmId, account: Account) -> Mark | None:
-        """The mark of an account in a swarm, if it ever signed."""
+        """Return the mark of an account in a swarm, or None if it never signed."""
         marks = self._marks(swarm_id, account)
         return marks[0] if marks else None
 
     def marks(self) -> tuple[Mark, ...]:
-        """Every mark, by swarm and account."""
+        """Return every mark, by swarm and account."""
         return self._marks(None, None)
 
     def raise_marks(self, marks: tuple[Mark, ...]) -> int:
-        """The number of marks that rose; all are taken in, or none is.
+        """Raise the stored marks to these, all or none; return how many changed.
 
         Raises:
             LocalProtocolError: one lies below what is known here, or is of the same epoch but another share.
@@ -183,22 +184,26 @@ class SigningDatabase:
     def _marks(self, swarm_id: SwarmId | None, account: Account | None) -> tuple[Mark, ...]:
         rows = self._connection.execute(_READ, (swarm_id, account))
         return tuple(
-            Mark(SwarmId(swarm), Account(account), epoch, slot, SlotShare(machine or 0, machines or 1))
+            Mark(
+                swarm_id=SwarmId(swarm),
+                account=Account(account),
+                epoch=epoch,
+                next_slot=slot,
+                share=SlotShare(machine or 0, machines or 1),
+            )
             for swarm, account, epoch, slot, machine, machines in rows.fetchall()
         )
 
     def _write(self, mark: Mark) -> None:
-        place = (mark.swarm_id, mark.account)
-        self._connection.execute(
-            "INSERT OR REPLACE INTO watermark VALUES (?, ?, ?, ?)", (*place, *mark.height)
-        )
+        key = (mark.swarm_id, mark.account)
+        self._connection.execute("INSERT OR REPLACE INTO watermark VALUES (?, ?, ?, ?)", (*key, *mark.height))
         self._connection.execute(
             "INSERT OR REPLACE INTO slot_share VALUES (?, ?, ?, ?)",
-            (*place, mark.share.machine, mark.share.machines),
+            (*key, mark.share.machine, mark.share.machines),
         )
 
 
 def _fresh(mark: Mark, count: int, slots_per_epoch: int) -> range:
-    """The next slots above a mark, of its share and below the quota."""
+    """Return the next slots above a mark, of its share and below the quota."""
     first, step = mark.share.first_from(mark.next_slot), mark.share.machines
     return range(first, max(first, min(first + count * step, slots_per_epoch)), step)

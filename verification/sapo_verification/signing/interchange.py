@@ -1,6 +1,6 @@
-"""The signing database as a file: how an identity moves to another machine without contradicting itself.
+"""The signing database as a file, for moving an identity to another machine without signing a slot twice.
 
-In the manner of EIP-3076: JSON, one low watermark per swarm and account, complete or refused.
+As in EIP-3076: JSON, one low watermark per swarm and account, complete or refused.
 
     {"format": "sapo-signing", "version": 1, "marks": [
       {"swarm": "<64 hex>", "account": "0x<40 hex>", "epoch": 7, "next_slot": 12, "share": "0/1"}]}
@@ -22,13 +22,13 @@ MAX_FILE_BYTES: Final = 1024 * 1024
 """Five thousand marks; a node has a handful."""
 
 _MAX_NUMBER: Final = 2**63 - 1
-"""What SQLite stores as an integer."""
+"""The largest integer that SQLite stores."""
 
 _FIELDS: Final = frozenset({"swarm", "account", "epoch", "next_slot", "share"})
 
 
 def marks_to_json(marks: Iterable[Mark]) -> str:
-    """The text of an interchange file."""
+    """Return the text of an interchange file."""
     records = [
         {
             "swarm": mark.swarm_id.hex(),
@@ -43,10 +43,10 @@ def marks_to_json(marks: Iterable[Mark]) -> str:
 
 
 def marks_from_json(text: str) -> tuple[Mark, ...]:
-    """The marks in the text of an interchange file.
+    """Return the marks in the text of an interchange file.
 
     Raises:
-        LocalProtocolError: it is none, or not of this version, or names one account twice.
+        LocalProtocolError: it is no interchange file, or not of this version, or names one account twice.
     """
     try:
         document = json.loads(require_shallow(text))
@@ -70,11 +70,11 @@ def _mark(record: object) -> Mark:
     if not isinstance(record, dict) or record.keys() != _FIELDS:
         raise LocalProtocolError(f"a mark has exactly the fields {', '.join(sorted(_FIELDS))}")
     return Mark(
-        SwarmId.from_hex(_text(record, "swarm")),
-        Account.from_hex(_text(record, "account")),
-        _number(record, "epoch"),
-        _number(record, "next_slot"),
-        SlotShare.parse(_text(record, "share")),
+        swarm_id=SwarmId.from_hex(_text(record, "swarm")),
+        account=Account.from_hex(_text(record, "account")),
+        epoch=_number(record, "epoch"),
+        next_slot=_number(record, "next_slot"),
+        share=SlotShare.parse(_text(record, "share")),
     )
 
 

@@ -1,1 +1,1 @@
-"""The catalogue of task families, and the pages about it."""
+"""The catalogue of task families, and its reference page."""

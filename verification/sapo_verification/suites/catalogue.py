@@ -1,10 +1,10 @@
-"""The task families that a suite can be built from, at every level.
+"""The task families of which suites are built, at every level.
 
 The nine of the SAPO paper have a ``full`` and a ``nano`` level (``families/paper.py``). Every other family of
 ReasoningGYM that can be made safe and deterministic has a ``full`` and mostly ``easy`` one (``families/``).
 The rest are named with their reason in ``families/excluded.py``.
 
-Everything here enters the suite's digest: two nodes that disagree on a comma are in different swarms.
+Everything here enters the suite's digest: nodes that differ in one comma are in different swarms.
 """
 
 import json
@@ -18,7 +18,7 @@ from sapo_verification.suites.families.kinds import Config
 from sapo_verification.suites.families.paper import FAMILIES, NANO_DEFAULT, PAPER_FULL, PAPER_NANO
 
 REASONING_GYM: Final = "0.1.25"
-"""Releases differ in questions (0.1.19 against 0.1.25: five shared tasks), so the suite names one."""
+"""Releases have different questions (0.1.19 and 0.1.25 share five tasks), so the suite names one."""
 
 LEVELS: Final = ("nano", "full")
 """Those of the paper's families; the others have ``full`` and mostly ``easy`` (``levels``)."""
@@ -35,7 +35,7 @@ LOGIC_PROMPT: Final = FULL_PROMPT + (
     "Relate two of the variables by one connective, and say all that the statements say about those two.\n"
     "If the statements relate no two variables, conclude one variable or its negation.\n"
 )
-"""The generator's question alone would be met by any weak disjunction."""
+"""The generator's question alone would be answered by any weak disjunction."""
 
 NANO_PROMPT: Final = "{question}\n"
 
@@ -43,13 +43,13 @@ FULL_COMPLETION_BYTES: Final = 4096
 """About 1,000 tokens of reasoning; sixteen of them fill a group's 64 KiB exactly."""
 
 REASONING_BYTES: Final = {"easy": 1024, "full": 2048}
-"""What a completion may take besides twice its family's longest answer; never over the cap above."""
+"""Bytes of a completion besides twice its family's longest answer; the sum never exceeds the cap above."""
 
 __all__ = ["FAMILIES", "LEVELS", "NAMES", "NANO_DEFAULT", "family", "levels", "suite"]
 
 
 class SuiteMismatch(LocalProtocolError):
-    """This installation derives other items than the manifest's suite: it cannot take part in that swarm."""
+    """Refusal of a manifest whose suite this installation cannot derive, so it cannot join that swarm."""
 
     def __init__(self, text: str, hint: str) -> None:
         super().__init__(text)
@@ -57,7 +57,7 @@ class SuiteMismatch(LocalProtocolError):
 
 
 def family(name: str, level: str) -> Family:
-    """One family of the catalogue.
+    """Return one family of the catalogue.
 
     Raises:
         LocalProtocolError: there is no such family or level.
@@ -72,12 +72,12 @@ def family(name: str, level: str) -> Family:
 
 
 def levels(name: str) -> tuple[str, ...]:
-    """The levels of one family, the easier first."""
+    """Return the levels of one family, the easier first."""
     return tuple(KINDS[name].levels) if name in KINDS else LEVELS
 
 
 def suite(level: str, families: Sequence[str] | None = None) -> Suite:
-    """The suite of some families (all nine when none are named) at one level.
+    """Return the suite of some families (all nine when none are named) at one level.
 
     Starts one worker process to derive the sample items that the suite's digest covers.
     """
@@ -88,7 +88,7 @@ def suite(level: str, families: Sequence[str] | None = None) -> Suite:
 
 
 def check_suite(wanted: Suite) -> None:
-    """Proof that this installation derives the very items of a manifest's suite.
+    """Raise unless this installation derives exactly the items of a manifest's suite.
 
     Raises:
         SuiteMismatch: it has another ReasoningGYM, or the same release derives other items here.
@@ -110,7 +110,7 @@ def check_suite(wanted: Suite) -> None:
 
 
 def _refuse_strange_families(wanted: Suite) -> None:
-    """A manifest names generators, settings and scorers; only those of the catalogue are ever run."""
+    """Raise unless all generators, settings and scorers are the catalogue's; no others are ever run."""
     from sapo_verification.tasks.scorers import SCORERS
 
     for each in wanted.families:
@@ -127,7 +127,7 @@ def _refuse_strange_families(wanted: Suite) -> None:
 
 
 def _settings(name: str) -> set[str]:
-    """What the catalogue's own levels set; a generator may have others that read files."""
+    """Return the settings that the catalogue's levels use; a generator may have others that read files."""
     return {key for level in levels(name) for key in json.loads(family(name, level).config)}
 
 
@@ -135,13 +135,29 @@ def _full(name: str) -> Family:
     scorer, config = PAPER_FULL[name]
     text = canonical({**config, "size": 1, "render": "question/1"})
     prompt = LOGIC_PROMPT if name == "propositional_logic" else FULL_PROMPT
-    return Family(name, "full", text, scorer, prompt, "tag", FULL_COMPLETION_BYTES)
+    return Family(
+        name=name,
+        level="full",
+        config=text,
+        scorer=scorer,
+        prompt=prompt,
+        answer="tag",
+        max_completion_bytes=FULL_COMPLETION_BYTES,
+    )
 
 
 def _nano(name: str) -> Family:
     scorer, config, cap_bytes = PAPER_NANO[name]
     text = canonical({**config, "size": 1, "render": "compact/1"})
-    return Family(name, "nano", text, scorer, NANO_PROMPT, "plain", cap_bytes)
+    return Family(
+        name=name,
+        level="nano",
+        config=text,
+        scorer=scorer,
+        prompt=NANO_PROMPT,
+        answer="plain",
+        max_completion_bytes=cap_bytes,
+    )
 
 
 def _kind(name: str, level: str) -> Family:
@@ -150,9 +166,17 @@ def _kind(name: str, level: str) -> Family:
     text = canonical({**chosen.config, "size": 1, "render": "question/1"})
     prompt = f"{FULL_PROMPT}{kind.hint}\n" if kind.hint else FULL_PROMPT
     cap_bytes = min(REASONING_BYTES[level] + 2 * chosen.answer_bytes, FULL_COMPLETION_BYTES)
-    return Family(name, level, text, kind.scorer, prompt, "tag", cap_bytes)
+    return Family(
+        name=name,
+        level=level,
+        config=text,
+        scorer=kind.scorer,
+        prompt=prompt,
+        answer="tag",
+        max_completion_bytes=cap_bytes,
+    )
 
 
 def canonical(config: Config) -> str:
-    """A generator's configuration as the one JSON text that stands for it."""
+    """Return the canonical JSON text of a generator's configuration."""
     return json.dumps(config, sort_keys=True, separators=(",", ":"))

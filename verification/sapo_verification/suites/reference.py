@@ -2,8 +2,8 @@
 
 With names behind the folder, only these families are measured; the other rows of the page stay.
 
-Every level of every family with what was measured on the machine that wrote the page. Deriving and solving
-every item takes minutes, so what is measured is in columns of its own, the last.
+The page has a row for every level of every family. The last columns were measured on the machine that wrote
+the page; deriving and solving every item takes minutes.
 """
 
 import json
@@ -47,7 +47,7 @@ Measured over {ITEMS} items: `solved` is the share whose honest answer earns 1.0
 columns are the processor time of deriving an item, once warm, on the machine that wrote this page.
 
 Scorers: `exact/1` wants the oracle's text. `stock/1` is ReasoningGYM's own scorer behind a strict shape, and
-pays for full marks only. All others are the project's own: `verification/sapo_verification/scorers*.py`.
+pays for full marks only. All others are the project's own: `verification/sapo_verification/tasks/score*.py`.
 
 A `*` marks families whose questions depend on the hash seed; checkers run under `PYTHONHASHSEED=0`.
 """
@@ -55,7 +55,7 @@ A `*` marks families whose questions depend on the hash seed; checkers run under
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was found of one family at one level; shares of 1, milliseconds."""
+    """Measurements of one family at one level, as shares of 1 and milliseconds."""
 
     family: Family
     solved: float
@@ -65,7 +65,7 @@ class Finding:
 
 
 def measure(chosen: Family) -> Finding:
-    """One family's figures over ``ITEMS`` items."""
+    """Return one family's figures over ``ITEMS`` items."""
     items, times = [], []
     for number in range(-1, ITEMS):
         started = time.process_time()
@@ -79,17 +79,23 @@ def measure(chosen: Family) -> Finding:
     right = sum(score(chosen, answer, item.entry) for item, answer in items)
     frequent = Counter(answer for _, answer in items if answer is not None).most_common(3)
     best = max(sum(score(chosen, guess, item.entry) for item, _ in items) for guess, _ in frequent)
-    return Finding(chosen, right / ITEMS, best / ITEMS, median(times), max(times))
+    return Finding(
+        family=chosen,
+        solved=right / ITEMS,
+        best_constant=best / ITEMS,
+        median_ms=median(times),
+        worst_ms=max(times),
+    )
 
 
 def every_level() -> Iterator[Family]:
-    """The catalogue, family by family."""
+    """Yield the catalogue, family by family."""
     for name in sorted(NAMES):
         yield from (family(name, level) for level in levels(name))
 
 
 def row(finding: Finding) -> str:
-    """A line of the table."""
+    """Return a row of the table."""
     chosen = finding.family
     mark = "*" if chosen.name in HASH_SEED_BOUND else ""
     cells = [f"{chosen.name}{mark}", chosen.level, f"`{chosen.scorer}`", str(chosen.max_completion_bytes)]
@@ -108,7 +114,7 @@ def _line(cells: list[str]) -> str:
 
 
 def page(rows: list[str]) -> str:
-    """The whole page."""
+    """Return the whole page."""
     introduction = INTRODUCTION.format(families=len(NAMES), levels=len(rows))
     heads = [_line([*DERIVED, *MEASURED]), _line(["---"] * len([*DERIVED, *MEASURED]))]
     excluded = [_line(["name", "reason"]), _line(["---", "---"])]
@@ -120,18 +126,18 @@ def page(rows: list[str]) -> str:
 
 
 def _key(chosen: Family) -> str:
-    """The first two cells of a family's row."""
+    """Return the first two cells of a family's row."""
     return row(Finding(chosen, 0.0, 0.0, 0.0, 0.0)).partition(" | `")[0]
 
 
 def _rows_without(names: Sequence[str], text: str) -> dict[str, str]:
-    """A page's rows by their first two cells, but for those of some families."""
+    """Return a page's rows by their first two cells, without those of some families."""
     rows = {line.partition(" | `")[0]: line for line in text.splitlines() if " | `" in line}
     return {key: line for key, line in rows.items() if key.strip("| *").split()[0].rstrip("*") not in names}
 
 
 def main(arguments: list[str]) -> int:
-    """Write the page into a folder; the exit status."""
+    """Write the page into a folder; return the exit status."""
     if not arguments:
         print("usage: python -m sapo_verification.suites.reference FOLDER [FAMILY...]", file=sys.stderr)
         return 2

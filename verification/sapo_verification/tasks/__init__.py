@@ -1,1 +1,1 @@
-"""A task's generator, its answers and their scorers."""
+"""Task generators, extraction of answers, and scorers."""

@@ -1,7 +1,7 @@
-"""From a stranger's bytes to an answer that a scorer may see, or to nothing.
+"""Extraction of an answer that a scorer may see from untrusted bytes.
 
-The bounds stop every hang that a search for hostile answers found outside the scorers that evaluate text.
-What text may look like at all is the text policy's (stage 9).
+The bounds prevent every hang that a search for hostile answers found, except in scorers that evaluate text.
+Which text is allowed at all is decided by the text policy (stage 9).
 """
 
 import re
@@ -17,19 +17,20 @@ MAX_DIGIT_RUN: Final = 64
 """The longest honest number has 24 digits; a number of thousands of digits costs quadratic time to parse."""
 
 WHITESPACE: Final = " \t\r\n"
-"""ASCII alone: what else counts as a space depends on the Unicode release."""
+"""ASCII only: which other characters are spaces depends on the Unicode release."""
 
 _DIGIT_RUN: Final = re.compile(f"[0-9]{{{MAX_DIGIT_RUN + 1}}}")
 
-# No family's answer looks like this, but a scorer that evaluates answers would run it: a dunder name, or the
-# call of a function that reaches out of the expression. Narrow, for it is held against the author.
+# No family's answer looks like this, but a scorer that evaluates answers would run it: a dunder name, or a
+# call of a function that has effects outside the expression. The pattern is narrow, for a match is evidence
+# against the author.
 _CODE: Final = re.compile(
     r"__[a-z]+__|\b(?:eval|exec|compile|open|getattr|globals|system|popen|exit|quit)[ ]?\(", re.ASCII
 )
 
 
 def extract(family: Family, completion: bytes) -> str | None:
-    """A completion's answer by the family's rule, stripped; None where there is nothing to score."""
+    """Return a completion's answer by the family's rule, stripped; None where there is none to score."""
     if fault_of(family, completion) is not None:
         return None
     text = completion.decode()
@@ -40,11 +41,11 @@ def extract(family: Family, completion: bytes) -> str | None:
 
 
 def decode(family: Family, completion: bytes) -> str | None:
-    """A completion's text; None if it is too long, no UTF-8, or holds characters that cannot be seen."""
+    """Return a completion's text; None if it is too long, not UTF-8, or has invisible characters."""
     text = read(family, completion)
     return None if isinstance(text, TextFault) else text
 
 
 def holds_code(completion: bytes) -> bool:
-    """Whether a completion reads like Python meant for a scorer that evaluates answers."""
+    """Whether a completion looks like Python code for a scorer that evaluates answers."""
     return _CODE.search(completion.decode("utf-8", errors="replace")) is not None

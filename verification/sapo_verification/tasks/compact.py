@@ -1,4 +1,4 @@
-"""Renderer ``compact/1``: a question's data without its prose.
+"""Renderer ``compact/1``: the data of a question without its prose.
 
 A policy of a million parameters reads a few dozen characters. These rules keep what the answer depends on.
 Changing one changes the items of every swarm at that level, so a change gets a new renderer id.
@@ -16,7 +16,7 @@ _WEEKDAY: Final = re.compile("(Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day")
 
 
 def compact_solution(name: str, answer: str) -> str:
-    """A generator's answer in the notation that the compact prompt is in."""
+    """Return a generator's answer in the notation that the compact prompt is in."""
     if name == "arc_1d":
         return answer.replace(" ", "")
     if name == "binary_matrix":
@@ -25,48 +25,48 @@ def compact_solution(name: str, answer: str) -> str:
 
 
 def _base_conversion(entry: Entry) -> str:
-    """``1540 base 8 to 14``."""
+    """Return for example ``1540 base 8 to 14``."""
     data = entry["metadata"]
     return f"{data['source_repr']} base {data['source_base']} to {data['target_base']}"
 
 
 def _basic_arithmetic(entry: Entry) -> str:
-    """``7 - 4 =``."""
+    """Return for example ``7 - 4 =``."""
     return f"{entry['metadata']['expression']} ="
 
 
 def _arc_1d(entry: Entry) -> str:
-    """``00110000>00011000 ... 01100000>``: the examples, then the test input."""
+    """Return the examples, then the test input: ``00110000>00011000 ... 01100000>``."""
     data = entry["metadata"]
     pairs = [f"{_cells(pair['input'])}>{_cells(pair['output'])}" for pair in data["train_examples"]]
     return " ".join([*pairs, f"{_cells(data['test_example']['input'])}>"])
 
 
 def _bf(entry: Entry) -> str:
-    """The program without its opening (it clears empty cells), runs counted: ``10+[<10+>-]<2+.``."""
+    """Return the program without its opening, which clears empty cells, runs counted: ``10+[<10+>-]<2+.``."""
     program = entry["metadata"]["bf_program"].removeprefix(">[-]>[-]<")
     runs = ((symbol, len(list(run))) for symbol, run in groupby(program))
     return "".join(symbol if count == 1 else f"{count}{symbol}" for symbol, count in runs)
 
 
 def _propositional_logic(entry: Entry) -> str:
-    """``P>Q; ~Q; ?``: the premises with ASCII operators."""
+    """Return the premises with ASCII operators: ``P>Q; ~Q; ?``."""
     return "; ".join([*(_logic_text(premise) for premise in entry["metadata"]["premises"]), "?"])
 
 
 def _fraction_simplification(entry: Entry) -> str:
-    """``12/32``."""
+    """Return for example ``12/32``."""
     data = entry["metadata"]
     return f"{data['numerator']}/{data['denominator']}"
 
 
 def _decimal_arithmetic(entry: Entry) -> str:
-    """``(9.3-2.5) =``: the question's last line."""
+    """Return the question's last line: ``(9.3-2.5) =``."""
     return str(entry["question"]).rpartition("\n")[2].removesuffix(" ?")
 
 
 def _calendar_arithmetic(entry: Entry) -> str:
-    """``Friday -6`` where the task is a weekday some days off; else the question."""
+    """Return for example ``Friday -6`` where the task is a weekday offset, else the question."""
     data = entry["metadata"]
     start = _WEEKDAY.search(entry["question"])
     if data["task"] != "weekday_offset" or start is None:
@@ -75,7 +75,7 @@ def _calendar_arithmetic(entry: Entry) -> str:
 
 
 def _binary_matrix(entry: Entry) -> str:
-    """``111/101/111``: the rows."""
+    """Return the rows: ``111/101/111``."""
     return "/".join(_cells(row) for row in entry["metadata"]["matrix"])
 
 

@@ -1,8 +1,8 @@
-"""ReasoningGYM's data sets, built once per family and then moved from seed to seed.
+"""ReasoningGYM's data sets, built once per family and then set to each seed.
 
-A third of them read a word list or a puzzle file when they are built, some for a third of a second; behind
-the jail's walls nothing can be read. Building one and setting its seed gives the very items of one built with
-that seed, but for the few that draw in their constructor.
+A third of them read a word list or a puzzle file when they are built, some for a third of a second; inside
+the jail no file can be read. Building one and setting its seed gives the same items as building it with
+that seed, except for the few that draw random numbers in their constructor.
 """
 
 import json
@@ -14,17 +14,17 @@ from sapo_protocol.suite import Family
 from sapo_verification.tasks.own_generators import OWN_GENERATORS
 
 DRAWN_WHEN_BUILT: Final = frozenset({"acre", "gsm_symbolic", "list_functions"})
-"""These use the seed while they are built, and read no file then."""
+"""These use the seed while they are built, and read no file."""
 
 
 @cache
 def dataset(family: Family) -> Any:
-    """The family's data set, at whatever seed it was used last."""
+    """Return the family's data set, at the seed at which it was last used."""
     return _build(family, 0)
 
 
 def at_seed(family: Family, seed: int) -> Any:
-    """The family's data set at one seed."""
+    """Return the family's data set at one seed."""
     if family.name in OWN_GENERATORS:
         return (OWN_GENERATORS[family.name](random.Random(seed), json.loads(family.config)),)
     if family.name in DRAWN_WHEN_BUILT:

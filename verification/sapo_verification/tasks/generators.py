@@ -1,4 +1,4 @@
-"""From a family and a seed to the item that every node derives alike.
+"""Derivation of the item of a family and a seed, equal on every node.
 
 Runs in a checker worker: importing ReasoningGYM takes seconds, two of its generators use the global
 random state (which ``derive`` seeds), and items are equal across nodes only under PYTHONHASHSEED=0.
@@ -19,17 +19,17 @@ from sapo_verification.tasks.datasets import at_seed
 from sapo_verification.tasks.solutions import honest_answer
 
 SEED_LIMIT: Final = 2**31
-"""Some generators hand the seed to libraries that take 32 bits with a sign."""
+"""Some generators pass the seed to libraries that take signed 32-bit integers."""
 
 QUESTION_RENDERER: Final = "question/1"
-"""The generator's own words."""
+"""The generator's own text."""
 
 COMPACT_RENDERER: Final = "compact/1"
-"""The data alone."""
+"""The data without prose."""
 
 Entry = Mapping[str, Any]
 
-# What a generator itself may raise on an unlucky seed (decimal_arithmetic divides by a difference that is 0).
+# Errors of the generators themselves at some seeds (decimal_arithmetic divides by a difference that is 0).
 UNDERIVABLE: Final = (ArithmeticError, ValueError, AssertionError, LookupError)
 
 
@@ -39,11 +39,11 @@ class Underivable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One task as its family words it.
+    """A task as text and data.
 
     Attributes:
-        prompt: what a policy is shown.
-        entry: the generator's question, answer and metadata; trusted, for it was derived here.
+        prompt: the policy's input.
+        entry: the generator's question, answer and metadata; trusted, because it was derived here.
     """
 
     prompt: str
@@ -51,7 +51,7 @@ class Item:
 
 
 def derive(family: Family, seed: int) -> Item:
-    """The item at index 0 of the family's data set with this seed.
+    """Return the item at index 0 of the family's data set with this seed.
 
     Raises:
         Underivable: the generator fails at this seed.
@@ -64,7 +64,7 @@ def derive(family: Family, seed: int) -> Item:
 
 
 def solution(family: Family, item: Item) -> str | None:
-    """An answer that earns 1.0, in the notation of the family's prompt; None where the item has none."""
+    """Return an answer that earns 1.0, in the notation of the family's prompt; None if there is none."""
     answer = honest_answer(family.name, item.entry)
     if answer is None or renderer(family) != COMPACT_RENDERER:
         return answer
@@ -72,13 +72,13 @@ def solution(family: Family, item: Item) -> str | None:
 
 
 def renderer(family: Family) -> str:
-    """How the family's questions are put into words."""
+    """Return the id of the renderer that writes the family's questions."""
     return str(json.loads(family.config)["render"])
 
 
 def _entry(family: Family, seed: int) -> Entry:
     random.seed(seed)
-    # decimal_arithmetic sets the precision of whoever calls it; the interpreter that bf uses prints a dot
+    # decimal_arithmetic changes its caller's precision; the interpreter that bf uses prints a dot
     with localcontext(), redirect_stdout(io.StringIO()):
         try:
             entry: Entry = at_seed(family, seed)[0]

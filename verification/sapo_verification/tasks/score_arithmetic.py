@@ -1,4 +1,4 @@
-"""Expressions over given numbers (countdown, 24) and polynomials, read by a parser of our own.
+"""Scorers of expressions over given numbers (countdown, 24) and of polynomials, with a parser of our own.
 
 The stock scorers hand the answer to ``sympy.parse_expr``, which runs it. This parser knows numbers, names of
 one letter, ``+ - * / **`` and parentheses, and works in exact rational arithmetic under bounds.
@@ -36,11 +36,11 @@ MAX_DEGREE: Final = 32
 MAX_TERMS: Final = 256
 MAX_DEPTH: Final = 16
 MAX_BITS: Final = 512
-"""Of a coefficient: forty times what honest ones need."""
+"""Per coefficient: forty times what honest ones need."""
 
 
 def _uses_all(answer: str, entry: Entry, family: Family) -> bool:
-    """An expression over exactly the given numbers with the wanted value."""
+    """Whether the answer is an expression over exactly the given numbers with the wanted value."""
     data = entry["metadata"]
     used = Counter(map(int, re.findall("[0-9]+", answer)))
     if "**" in answer or re.search("[A-Za-z]", answer) or used != Counter(data["numbers"]):
@@ -49,7 +49,7 @@ def _uses_all(answer: str, entry: Entry, family: Family) -> bool:
 
 
 def _polynomial(answer: str, entry: Entry, family: Family) -> bool:
-    """The expanded product: every monomial once, no parentheses."""
+    """Whether the answer is the expanded product: every monomial once, no parentheses."""
     if "(" in answer:
         return False
     value = parse(answer)
@@ -57,19 +57,19 @@ def _polynomial(answer: str, entry: Entry, family: Family) -> bool:
 
 
 def _is_expanded(answer: str, value: Polynomial) -> bool:
-    """As many terms as the polynomial has, so repeating parts of the question is no answer."""
+    """Whether a text has as many terms as its polynomial, so that parts of the question are no answer."""
     return len(re.findall(r"[+-]", answer.lstrip(" +-"))) + 1 == max(len(value), 1)
 
 
 def _antiderivative(answer: str, entry: Entry, family: Family) -> bool:
-    """A polynomial whose derivative is the integrand; any constant may be added, also ``C``."""
+    """Whether the answer's derivative is the integrand; any constant may be added, also ``C``."""
     data = entry["metadata"]
     text = re.sub(r" ?\+ ?C$", "", answer)
     return derivative(parse(text), data["variable"]) == parse(data["integrand"])
 
 
 def derivative(polynomial: Polynomial, name: str) -> Polynomial:
-    """By one variable; any other name is refused.
+    """Return the derivative by one variable, which must be the only one.
 
     Raises:
         ValueError: the polynomial has another variable.
@@ -84,10 +84,10 @@ def derivative(polynomial: Polynomial, name: str) -> Polynomial:
 
 
 def parse(text: str) -> Polynomial:
-    """The polynomial that a text denotes.
+    """Return the polynomial that a text denotes.
 
     Raises:
-        ValueError: it is none, or exceeds a bound.
+        ValueError: the text is no polynomial, or exceeds a bound.
     """
     tokens: list[str] = []
     place = 0
@@ -131,7 +131,7 @@ def _divide(left: Polynomial, right: Polynomial) -> Polynomial:
 
 
 def _bounded(polynomial: Polynomial) -> Polynomial:
-    """Without terms of zero, if it is small enough to go on with."""
+    """Return the polynomial without terms of zero; raise if it exceeds a bound."""
     kept = {monomial: coefficient for monomial, coefficient in polynomial.items() if coefficient}
     for monomial, number in kept.items():
         if (
@@ -145,7 +145,7 @@ def _bounded(polynomial: Polynomial) -> Polynomial:
 
 
 class _Parser:
-    """Recursive descent; every level of nesting is counted."""
+    """Recursive-descent parser that counts every level of nesting."""
 
     def __init__(self, tokens: list[str]) -> None:
         self.tokens, self.place = tokens, 0

@@ -1,7 +1,8 @@
-"""Conclusions in propositional logic, judged by truth table.
+"""Scorer of conclusions in propositional logic, by truth tables.
 
-The generator asks for "a correct conclusion" and has no oracle. Mere entailment pays a constant: over the
-suite's items "P or Q" follows from 72 to 88 % of the premises. So a conclusion earns its reward only if it
+The generator asks for "a correct conclusion" and has no oracle. Entailment alone would reward a constant:
+over the suite's items "P or Q" follows from 72 to 88 % of the premises. So a conclusion earns its reward only
+if it
 
 1. is entailed by the premises and says *all* that they say about the variables it names
    (it equals the premises' projection onto those variables), and is no tautology;
@@ -31,7 +32,7 @@ MAX_FORMULA_CHARACTERS: Final = 256
 """The generator's premises have at most 41; this also bounds the recursion."""
 
 MAX_DEPTH: Final = 32
-"""Parentheses and negations inside one another; far below any stack limit."""
+"""Nested parentheses and negations; far below any stack limit."""
 
 MAX_VARIABLES: Final = 8
 """Truth tables of 256 bits; the suite's levels have at most four variables."""
@@ -60,7 +61,7 @@ def follows(conclusion: str, premises: Sequence[str], variables: frozenset[str])
 
 
 def strongest(premises: Sequence[str], variables: frozenset[str]) -> str | None:
-    """The first conclusion that earns its reward, in ASCII; None if the premises allow none."""
+    """Return the first conclusion that earns its reward, in ASCII; None if the premises allow none."""
     for conclusion in _candidates(sorted(variables)):
         if follows(conclusion, premises, variables):
             return conclusion
@@ -68,7 +69,7 @@ def strongest(premises: Sequence[str], variables: frozenset[str]) -> str | None:
 
 
 def in_symbols(formula: str) -> str:
-    """An ASCII formula in the generator's notation."""
+    """Return an ASCII formula in the generator's notation."""
     return formula.translate(_SYMBOLS)
 
 
@@ -102,7 +103,7 @@ class Tables:
         }
 
     def parse(self, text: str) -> int:
-        """The table of a whole text without spaces, in ASCII."""
+        """Return the table of an ASCII formula without spaces."""
         parser = _Parser(text, self)
         table = parser.formula(0)
         if parser.place != len(text):
@@ -110,17 +111,17 @@ class Tables:
         return table
 
     def join(self, premises: Iterable[str]) -> int:
-        """The table of all premises together."""
+        """Return the table of the conjunction of all premises."""
         return reduce(int.__and__, (self.parse(_plain(premise)) for premise in premises), self.always)
 
     def project(self, table: int, names: Iterable[str]) -> int:
-        """The strongest statement about the named variables alone: the others may be anything."""
+        """Return the strongest statement about the named variables alone, for any values of the others."""
         for name in self.columns.keys() - set(names):
             table |= self._flip(table, name)
         return table
 
     def relates(self, table: int) -> bool:
-        """Whether a table says more about some two variables than about each of them."""
+        """Whether a table relates some two variables, beyond what it says about each of them."""
         return any(
             all(self._flip(pair, name) != pair for name in (left, right))
             for left, right in combinations(self.columns, 2)
@@ -128,13 +129,13 @@ class Tables:
         )
 
     def _flip(self, table: int, name: str) -> int:
-        """The table with a variable negated throughout."""
+        """Return the table with a variable negated."""
         column, shift = self.columns[name], 1 << self.places[name]
         return (table & column) >> shift | (table << shift) & column
 
 
 class _Parser:
-    """Recursive descent over one text; every level of nesting is counted."""
+    """Recursive-descent parser of one text that counts every level of nesting."""
 
     def __init__(self, text: str, tables: Tables) -> None:
         self.text, self.tables, self.place = text, tables, 0

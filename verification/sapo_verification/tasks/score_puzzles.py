@@ -1,6 +1,6 @@
-"""Scorers of puzzles with many solutions: the answer is played by the rules, and every move must be one.
+"""Scorers of puzzles with many solutions: the answer is carried out, and every move must be legal.
 
-The stock scorers of the moving puzzles skip what cannot be done, so a long random walk solves the easy ones.
+The stock scorers of movement puzzles skip illegal moves, so a long random walk solves the easy ones.
 """
 
 import re
@@ -17,13 +17,13 @@ _DIGIT_OF_LETTER: Final = re.compile(r"[A-Z]=[0-9](?:, ?[A-Z]=[0-9]){0,25}")
 _CAR_MOVES: Final = re.compile(r"[A-Z][+-][1-5](?: [A-Z][+-][1-5]){0,199}")
 _STEPS: Final = {"U": (-1, 0), "D": (1, 0), "L": (0, -1), "R": (0, 1)}
 _SIDE: Final = 6
-"""Of a rush hour board."""
+"""Side length of a rush hour board."""
 _EXIT: Final = 16
-"""The cell of the third row where the red car's left end stands when it is at the exit."""
+"""The cell of the third row that holds the red car's left end when the car is at the exit."""
 
 
 def _numbers(text: str) -> list[list[int]]:
-    """Rows of small numbers."""
+    """Return the rows of a grid of small numbers."""
     rows = words(text)
     if not all(re.fullmatch("0|[1-9][0-9]{0,3}", word) for row in rows for word in row):
         raise ValueError("not a grid of numbers")
@@ -35,7 +35,7 @@ def _has_shape(grid: Sequence[Sequence[int]], rows: int, columns: int) -> bool:
 
 
 def _sums(answer: str, entry: Entry, family: Family) -> bool:
-    """Kakurasu: ones whose places add up to each row's and each column's sum."""
+    """Whether the positions of the ones add up to each row's and each column's sum (kakurasu)."""
     data, grid = entry["metadata"], _numbers(answer)
     if not _has_shape(grid, data["n_rows"], data["n_cols"]) or not set().union(*grid) <= {0, 1}:
         return False
@@ -48,7 +48,7 @@ def _weights(rows: Sequence[Sequence[int]]) -> list[int]:
 
 
 def _survo(answer: str, entry: Entry, family: Family) -> bool:
-    """The given numbers in the open cells, each once, so that the margins are sums."""
+    """Whether the given numbers fill the open cells, each once, so that the margins are sums."""
     data, grid = entry["metadata"], _numbers(answer)
     puzzle, size = data["puzzle"], data["board_size"]
     if not _has_shape(grid, size, size):
@@ -66,18 +66,18 @@ def _survo(answer: str, entry: Entry, family: Family) -> bool:
 
 
 def _queens(answer: str, entry: Entry, family: Family) -> bool:
-    """One of the boards that complete the given one."""
+    """Whether the answer is one of the boards that complete the given one."""
     return any(words(answer) == words(board) for board in entry["metadata"]["valid_answers"])
 
 
 def _palindrome(answer: str, entry: Entry, family: Family) -> bool:
-    """The given letters, all of them, in an order that reads the same from both ends."""
+    """Whether the answer is a palindrome of exactly the given letters."""
     text = lower(answer)
     return text == text[::-1] and sorted(text) == sorted(entry["metadata"]["letters"])
 
 
 def _cryptarithm(answer: str, entry: Entry, family: Family) -> bool:
-    """A digit for every letter, no digit twice, no leading zero, and the sum is right."""
+    """Whether every letter has its own digit, no number starts with zero, and the sum is right."""
     if not _DIGIT_OF_LETTER.fullmatch(answer):
         return False
     data, pairs = entry["metadata"], re.findall("([A-Z])=([0-9])", answer)
@@ -92,7 +92,7 @@ def _cryptarithm(answer: str, entry: Entry, family: Family) -> bool:
 
 
 def _sokoban(answer: str, entry: Entry, family: Family) -> bool:
-    """Every step moves the player, and no box is left off a goal."""
+    """Whether every step moves the player, and every box ends on a goal."""
     rows = [row for row in entry["metadata"]["gamestr"].replace(" ", "").split("\n") if row]
     board = {(y, x): mark for y, row in enumerate(rows) for x, mark in enumerate(row)}
     walls = {place for place, mark in board.items() if mark == "+"}
@@ -110,7 +110,7 @@ def _sokoban(answer: str, entry: Entry, family: Family) -> bool:
 
 
 def _rush_hour(answer: str, entry: Entry, family: Family) -> bool:
-    """Every car moves as far as the move says, and the red one reaches the exit."""
+    """Whether every move can be made in full, and the red car reaches the exit."""
     if not _CAR_MOVES.fullmatch(answer):
         return False
     cars = cars_of(entry["metadata"]["board_config"])
@@ -123,17 +123,17 @@ def _rush_hour(answer: str, entry: Entry, family: Family) -> bool:
 
 
 def is_out(cars: Mapping[str, tuple[int, ...]]) -> bool:
-    """Whether the red car stands at the exit."""
+    """Whether the red car is at the exit."""
     return cars["A"][0] == _EXIT
 
 
 def cars_of(board: str) -> dict[str, tuple[int, ...]]:
-    """The cells of each car; walls (``x``) are one car that never moves."""
+    """Return the cells of each car; walls (``x``) are one car that never moves."""
     return {mark: tuple(at for at, other in enumerate(board) if other == mark) for mark in set(board) - {"o"}}
 
 
 def drive(cars: Mapping[str, tuple[int, ...]], car: str, steps: int) -> dict[str, tuple[int, ...]] | None:
-    """The cars after one has driven; None where it cannot."""
+    """Return the cars after one has moved; None where it cannot."""
     if car == "x":
         return None
     cells, sign = cars[car], 1 if steps > 0 else -1

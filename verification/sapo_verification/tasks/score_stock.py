@@ -1,8 +1,8 @@
-"""ReasoningGYM's own scorers, for families whose scorer is safe but generous.
+"""ReasoningGYM's own scorers, for families whose scorer is safe but pays for more than full solutions.
 
-An answer first has to have its family's shape as a whole, so nothing else ever reaches the stock code:
-no nested brackets, no long numbers, no words around the solution. What then earns 0.99 or more earns 1.0,
-all else nothing. The scorer belongs to a data set with the very config that made the item.
+An answer must first match its family's pattern as a whole, so that nothing else reaches the stock code:
+no nested brackets, no long numbers, no text around the solution. A stock score of 0.99 or more earns 1.0,
+any other 0. The scorer belongs to a data set with the config that made the item.
 """
 
 import copy
@@ -48,8 +48,8 @@ SHAPES: Final[Mapping[str, re.Pattern[str]]] = {
 def _stock(answer: str, entry: Entry, family: Family) -> bool:
     if not SHAPES[family.name].fullmatch(answer):
         return False
-    judged = copy.deepcopy(dict(entry))  # some stock scorers write into the entry
-    return bool(dataset(family).score_answer(answer, judged) >= FULL_MARKS)
+    scratch = copy.deepcopy(dict(entry))  # some stock scorers write into the entry
+    return bool(dataset(family).score_answer(answer, scratch) >= FULL_MARKS)
 
 
 SCORERS: Final[dict[str, Scorer]] = {"stock/1": _stock}

@@ -1,6 +1,6 @@
-"""Scorers that compare an answer's text or number with the oracle's, layout and spelling aside.
+"""Scorers that compare an answer's text or number with the oracle's, regardless of layout and notation.
 
-Every form is spelled out as a regular expression over ASCII; nothing here depends on a Unicode release.
+Every form is a regular expression over ASCII; nothing here depends on a Unicode release.
 """
 
 import re
@@ -30,17 +30,17 @@ PROBABILITY_TOLERANCE: Final = Fraction(1, 10_000)
 """Relative. The stock scorer's is absolute, so "0" is right wherever many coins are thrown."""
 
 NO_ROOTS: Final = "none"
-"""What the prompt asks for where the stock one wants the empty string, which is no answer."""
+"""The answer that the prompt asks for where the stock scorer wants the empty string, which is no answer."""
 
 
 def words(text: str) -> list[list[str]]:
-    """A text's lines as words; empty lines are layout."""
+    """Return the words of each line of a text; empty lines are dropped."""
     rows = text.replace("\r\n", "\n").split("\n")
     return [row for row in ([word for word in _SPACE.split(line) if word] for line in rows) if row]
 
 
 def lower(text: str) -> str:
-    """ASCII letters in lower case, all else as it is."""
+    """Return the text with ASCII letters in lower case."""
     return text.translate(_TO_LOWER)
 
 
@@ -53,7 +53,7 @@ def _caseless(answer: str, entry: Entry, family: Family) -> bool:
 
 
 def _list(answer: str, entry: Entry, family: Family) -> bool:
-    """A list in brackets: spaces are layout, quotes are single or double."""
+    """Whether the lists in brackets are equal; spaces are ignored, quotes may be single or double."""
     return _list_text(answer) == _list_text(entry["answer"])
 
 
@@ -62,12 +62,12 @@ def _list_text(text: str) -> str:
 
 
 def _sentence(answer: str, entry: Entry, family: Family) -> bool:
-    """The oracle's sentence, with its full stop or without."""
+    """Whether the answer is the oracle's sentence, with its full stop or without."""
     return bool(answer.removesuffix(".") == entry["answer"].removesuffix("."))
 
 
 def _number(answer: str, entry: Entry, family: Family) -> bool:
-    """The same value in plain notation; thousands may be parted by commas."""
+    """Whether the answer has the same value in plain notation; thousands may be separated by commas."""
     return _NUMBER.fullmatch(answer) is not None and _value(answer) == _value(str(entry["answer"]))
 
 
@@ -76,7 +76,7 @@ def _value(text: str) -> Decimal:
 
 
 def _significant(answer: str, entry: Entry, family: Family) -> bool:
-    """The same first three significant figures and magnitude, rounded half to even."""
+    """Whether the first three significant figures and the magnitude are equal, rounded half to even."""
     return _SCIENTIFIC.fullmatch(answer) is not None and _rounded(answer) == _rounded(str(entry["answer"]))
 
 
@@ -90,14 +90,14 @@ def _hexadecimal(answer: str, entry: Entry, family: Family) -> bool:
 
 
 def _factors(answer: str, entry: Entry, family: Family) -> bool:
-    """The prime factors with their multiplicities, in any order."""
+    """Whether the answer has the prime factors with their multiplicities, in any order."""
     if not _FACTORS.fullmatch(answer):
         return False
     return sorted(map(int, re.findall("[0-9]+", answer))) == sorted(entry["metadata"]["factors"])
 
 
 def _complex(answer: str, entry: Entry, family: Family) -> bool:
-    """``a + bi``; a part that is zero may be left out."""
+    """Whether the answer is the number ``a + bi``; a part that is zero may be left out."""
     found = _COMPLEX.fullmatch(answer)
     if found is None or not answer:
         return False
@@ -108,7 +108,7 @@ def _complex(answer: str, entry: Entry, family: Family) -> bool:
 
 
 def _probability(answer: str, entry: Entry, family: Family) -> bool:
-    """The exact fraction, or a decimal that is right to four figures."""
+    """Whether the answer is the exact fraction, or a decimal that is right to four figures."""
     exact = Fraction(*(entry["metadata"]["rational"][part] for part in ("numerator", "denominator")))
     if ratio := _RATIO.fullmatch(answer):
         return Fraction(int(ratio[1]), int(ratio[2])) == exact
@@ -118,7 +118,7 @@ def _probability(answer: str, entry: Entry, family: Family) -> bool:
 
 
 def _roots(answer: str, entry: Entry, family: Family) -> bool:
-    """All real roots to four decimal places, parted by commas, or ``none``."""
+    """Whether the answer has all real roots to four decimal places, separated by commas, or ``none``."""
     wanted = sorted(Decimal(str(root)) for root in entry["metadata"]["real_solutions"])
     if not wanted or lower(answer) == NO_ROOTS:
         return not wanted and lower(answer) == NO_ROOTS

@@ -1,10 +1,10 @@
 """Own scorers: 1.0 for a full solution, 0.0 for everything else.
 
-ReasoningGYM's scorers evaluate answers as code (binary_matrix), pay for nonsense (fraction_simplification,
-propositional_logic), for the oracle among other words (every task with the base scorer) and for any weekday
-(calendar_arithmetic). Under group normalisation the smallest such floor is a full-size advantage, so
-nothing is paid in part. No scorer here evaluates, imports or compiles anything; every one is linear in the
-answer, which ``answers.extract`` has bounded.
+ReasoningGYM's scorers evaluate answers as code (binary_matrix), and reward nonsense (fraction_simplification,
+propositional_logic), the oracle's answer among other words (every task with the base scorer) and any weekday
+(calendar_arithmetic). Under group normalisation even a small partial reward becomes a full-size advantage, so
+there are no partial rewards. No scorer here evaluates, imports or compiles anything; each one takes time
+linear in the answer, whose length ``answers.extract`` has bounded.
 """
 
 import json
@@ -32,11 +32,11 @@ _EXACT: Final = Context(prec=400)
 """Two numbers of 64 digits on either side of the point, shifted by up to 99, subtract without rounding."""
 
 SCORED_AS_ZERO: Final = (ArithmeticError, ValueError, LookupError, TypeError, AttributeError)
-"""What a scorer may raise on an answer that makes no sense; anything else ends the worker."""
+"""Errors that a scorer may raise on a senseless answer; any other one ends the worker."""
 
 
 def score(family: Family, answer: str | None, entry: Entry) -> float:
-    """The reward of one answer, 0.0 or 1.0.
+    """Return the reward of one answer, 0.0 or 1.0.
 
     Raises:
         KeyError: the family names a scorer that does not exist.
@@ -55,17 +55,17 @@ def _exact(answer: str, entry: Entry, family: Family) -> bool:
 
 
 def _cells(answer: str, entry: Entry, family: Family) -> bool:
-    """A row of one-digit cells, with spaces between them or without."""
+    """Whether the answer is the row of one-digit cells, with or without spaces between them."""
     return bool(answer.replace(" ", "") == entry["answer"].replace(" ", ""))
 
 
 def _rows(answer: str, entry: Entry, family: Family) -> bool:
-    """Rows of one-digit cells, parted by line ends or ``/``."""
+    """Whether the answer has the rows of one-digit cells, separated by line ends or ``/``."""
     return _matrix(answer) == _matrix(entry["answer"])
 
 
 def _fraction(answer: str, entry: Entry, family: Family) -> bool:
-    """The fraction in lowest terms, plain or in LaTeX, whatever style the question has."""
+    """Whether the answer is the fraction in lowest terms, plain or in LaTeX, in any style of question."""
     inner = answer.strip("$").strip(" ")
     found = _PLAIN_FRACTION.fullmatch(inner) or _LATEX_FRACTION.fullmatch(inner)
     if found is None:
@@ -76,7 +76,7 @@ def _fraction(answer: str, entry: Entry, family: Family) -> bool:
 
 
 def _decimal(answer: str, entry: Entry, family: Family) -> bool:
-    """The number, within one unit of the last decimal place that the family's operands have.
+    """Whether the answer is within one unit of the last decimal place of the family's operands.
 
     The oracle rounds every intermediate result, so an exact solver may differ from it by that much.
     """
@@ -88,14 +88,14 @@ def _decimal(answer: str, entry: Entry, family: Family) -> bool:
 
 
 def _calendar(answer: str, entry: Entry, family: Family) -> bool:
-    """The weekday's English name or the count."""
+    """Whether the answer is the weekday's English name or the count."""
     if _INTEGER.fullmatch(answer):
         return bool(str(int(answer)) == entry["answer"])
     return bool(answer == entry["answer"])
 
 
 def _logic(answer: str, entry: Entry, family: Family) -> bool:
-    """A conclusion that follows from the premises and says something."""
+    """Whether the answer is a conclusion that earns its reward by the rules of ``score_logic``."""
     data = entry["metadata"]
     return follows(answer, data["premises"], frozenset(data["variables"]))
 

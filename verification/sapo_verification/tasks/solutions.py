@@ -1,4 +1,4 @@
-"""An honest answer to an item: the generator's own, or one found where it publishes none."""
+"""Honest answers to items: the generator's own, or one computed where it publishes none."""
 
 import json
 from collections import deque
@@ -13,7 +13,7 @@ Entry = Mapping[str, Any]
 
 
 def honest_answer(name: str, entry: Entry) -> str | None:
-    """An answer to a family's item in its full prompt's notation; None where there is none."""
+    """Return an answer to a family's item in the notation of the full prompt; None where there is none."""
     find = _FOUND.get(name)
     return str(entry["answer"]).strip() or None if find is None else find(entry)
 
@@ -30,7 +30,7 @@ def _coloring(entry: Entry) -> str | None:
 
 
 def _rotations(entry: Entry) -> str | None:
-    """The published solution, two turns written as two."""
+    """Return the published solution with every half turn written as two quarter turns."""
     moves = str(entry["metadata"]["example_correct_answer"]).split()
     return " ".join(f"{move[:-1]} {move[:-1]}" if move.endswith("2") else move for move in moves) or None
 
@@ -40,7 +40,7 @@ def _roots(entry: Entry) -> str | None:
 
 
 def _drive_out(entry: Entry) -> str | None:
-    """A shortest way out, breadth first; seconds for the hardest boards."""
+    """Return a shortest solution by breadth-first search, which takes seconds for the hardest boards."""
     start = cars_of(entry["metadata"]["board_config"])
     queue, seen = deque([(start, "")]), {tuple(sorted(start.items()))}
     while queue:

@@ -1,12 +1,12 @@
-"""Text policy (stage 9): what no completion may contain if it is to earn anything.
+"""Text policy (stage 9): what a completion must not contain to earn a reward.
 
-A completion with a fault earns 0, on its author's node as on every other: ``answers.extract`` asks here.
-That alone is nobody's guilt, for every fault but one happens to honest policies: they ramble past a cap, run
-in circles, answer twice, cut a character in half. The exception is text that a reader cannot see. A policy
-hardly ever samples it, and it is how phrases are planted; a group with more than a little of it goes no
-further, and its author's account pays a little.
+A completion with a fault earns 0, on its author's node as on every other: ``answers.extract`` applies this.
+That alone is no evidence against the author, for every fault but one happens to honest policies: they exceed
+the length, repeat themselves, answer twice, cut a character in half. The exception is invisible text. A
+policy hardly ever samples it, and it can be used to plant phrases; a group with more than a little of it is
+refused, with soft evidence against its author's account.
 
-The table is spelled out because Unicode's own categories change between Python releases, and a rollout must
+The table is explicit because Unicode's categories change between Python releases, and a rollout must
 earn the same on every node. All checks take time linear in the text.
 """
 
@@ -28,26 +28,26 @@ embeddings and isolates; byte order mark; variation selectors; interlinear and t
 Surrogates never leave a strict UTF-8 decoder."""
 
 REPLACEMENT: Final = "\ufffd"
-"""What a decoder puts for half a character; visible, and an accident of sampling."""
+"""A decoder's replacement for half a character; visible, and an accident of sampling."""
 
 OPEN_TAG, CLOSE_TAG = "<answer>", "</answer>"
 
 MAX_HIDDEN_SHARE: Final = 0.25
-"""Two completions of eight may be an accident of a policy that samples bytes; three are a habit."""
+"""Two completions of eight may be an accident of a policy that samples bytes; three are not."""
 
 LOOP_WORDS: Final = 8
-"""Eight words in a row are said twice by accident in formulae, not in half of a text."""
+"""Runs of eight words are repeated by accident in formulae, but not in half of a text."""
 
 LOOP_SHARE: Final = 0.5
-"""Above it everything is said more than twice: a text that is a loop. Honest reasoning that quotes its
+"""Above it most of the text occurs more than twice: it is a loop. Honest reasoning that quotes its
 question and its result stays below it, and data (digits alone) does not count."""
 
 LOOP_LEAST_WINDOWS: Final = 32
-"""Below forty words there is no room for a loop that costs anybody anything."""
+"""A loop of fewer than forty words does no harm."""
 
 
 class TextFault(StrEnum):
-    """Why a completion earns nothing, whatever its answer."""
+    """Reasons for which a completion earns 0, whatever its answer."""
 
     TOO_LONG = "longer than the family allows"
     NOT_UTF8 = "no UTF-8"
@@ -58,7 +58,7 @@ class TextFault(StrEnum):
 
 
 def fault_of(family: Family, completion: bytes) -> TextFault | None:
-    """What is wrong with a completion's text, or nothing."""
+    """Return the fault of a completion's text, or None."""
     text = read(family, completion)
     if isinstance(text, TextFault):
         return text
@@ -68,7 +68,7 @@ def fault_of(family: Family, completion: bytes) -> TextFault | None:
 
 
 def read(family: Family, completion: bytes) -> str | TextFault:
-    """A completion's text, or why it has none that may be looked at."""
+    """Return a completion's text, or the fault for which it must not be read."""
     if len(completion) > family.max_completion_bytes:
         return TextFault.TOO_LONG
     try:
@@ -81,7 +81,7 @@ def read(family: Family, completion: bytes) -> str | TextFault:
 
 
 def group_fault(family: Family, completions: Sequence[bytes]) -> str | None:
-    """Why a whole group goes no further (``TEXT_POLICY``), or nothing."""
+    """Return why a whole group is refused (``TEXT_POLICY``), or None."""
     hidden = sum(fault_of(family, completion) is TextFault.HIDDEN for completion in completions)
     if hidden <= MAX_HIDDEN_SHARE * len(completions):
         return None
@@ -89,10 +89,10 @@ def group_fault(family: Family, completions: Sequence[bytes]) -> str | None:
 
 
 def reasoning(family: Family, completion: bytes) -> str:
-    """The text beside the answer, empty where the answer is all there is.
+    """Return the text beside the answer, empty where the answer is all there is.
 
-    What is compared with other text is this alone: a right answer is whatever its task asks for, and two
-    honest policies give the same one.
+    Only this is compared with other text: the right answer is determined by its task, and two honest
+    policies give the same one.
     """
     text = read(family, completion)
     return "" if isinstance(text, TextFault) else _reasoning(family, text)

@@ -1,7 +1,7 @@
-"""Text as a sequence of words, alike on every node: what stages 9, 11 and 13 compare.
+"""Splitting of text into words, equal on every node; stages 9, 11 and 13 compare these.
 
-Unicode's own notions of letters, spaces and case change between releases, so only ASCII is folded, and every
-character beyond ASCII is a word of its own, which also serves scripts that are written without spaces.
+Unicode's definitions of letters, spaces and case change between releases, so only ASCII is folded, and every
+character beyond ASCII is a word of its own, which also suits scripts that are written without spaces.
 """
 
 import re
@@ -16,17 +16,17 @@ _MASK: Final = 2**64 - 1
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text without case, punctuation and spacing; linear in its length."""
+    """Return the words of a text without case, punctuation and spacing; linear in its length."""
     return _WORD.findall(text.translate(_FOLDED))
 
 
 def is_prose(word: str) -> bool:
-    """Whether a word is more than digits."""
+    """Whether a word is anything else than ASCII digits."""
     return not word.isdigit() or not word.isascii()
 
 
 def prose_windows(words: Sequence[str], size: int) -> Iterator[int]:
-    """The start of every run of ``size`` words that is not digits alone: grids and sums are data."""
+    """Yield the start of every run of ``size`` words that are not all digits: grids and sums are data."""
     last = -1
     for place, word in enumerate(words):
         if is_prose(word):
@@ -37,7 +37,7 @@ def prose_windows(words: Sequence[str], size: int) -> Iterator[int]:
 
 
 def window_hashes(words: Sequence[str], size: int, key: bytes) -> set[int]:
-    """64 keyed bits for each different run of prose; nobody without the key can aim at a value."""
+    """Return a keyed 64-bit hash of each different run of prose; without the key no value can be targeted."""
     known = {word: _hash(word, key) for word in set(words)}
     hashes = [known[word] for word in words]
     return {hash(tuple(hashes[at : at + size])) & _MASK for at in prose_windows(words, size)}

@@ -1,4 +1,4 @@
-"""Answers of any server that speaks OpenAI's chat completions (vLLM, llama.cpp, Ollama, a paid one)."""
+"""Answers from a server with OpenAI's chat completions interface (vLLM, llama.cpp, Ollama, a paid one)."""
 
 from __future__ import annotations
 
@@ -15,25 +15,27 @@ if TYPE_CHECKING:
 
 TIMEOUT_SECONDS: Final = 120.0
 MAX_REPLY_BYTES: Final = 4 * 2**20
-"""Sixteen completions of any length that the swarm takes fit into a fraction of it."""
+"""Sixteen completions of the greatest length that the protocol accepts are a fraction of it."""
 
 _CLIENT_FAULTS: Final = range(HTTPStatus.BAD_REQUEST, HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
-class EndpointAway(SapoError):
-    """The server does not answer now; the node waits and asks again."""
+class EndpointUnavailable(SapoError):
+    """The server does not answer now; the node waits and tries again."""
 
     transient = True
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointSettings:
-    """Whom to ask, and for what.
+    """Address of a server and parameters of its completions.
 
     Attributes:
-        url: up to and with the version, as in ``http://127.0.0.1:8000/v1``.
+        url: including the version, as in ``http://127.0.0.1:8000/v1``.
         model: the server's name of the model.
         key: sent as a bearer token; None for none.
+        temperature: of sampling.
+        max_new_tokens: longest completion.
     """
 
     url: str
@@ -56,7 +58,7 @@ class _Reply(BaseModel):
 
 
 class CompletionsEndpoint:
-    """One server as an answerer."""
+    """Server as an answerer."""
 
     def __init__(self, settings: EndpointSettings) -> None:
         import httpx
@@ -66,11 +68,11 @@ class CompletionsEndpoint:
         self._client = httpx.AsyncClient(headers=headers, timeout=TIMEOUT_SECONDS)
 
     async def answer(self, prompt: str, count: int) -> tuple[bytes, ...]:
-        """Sampled completions; a server that gives fewer at once than it was asked for is asked again.
+        """Return ``count`` sampled completions; repeat the request if the server returns fewer at once.
 
         Raises:
-            EndpointAway: no answer, or a fault of the server's.
-            SapoError: the server refuses, or does not speak this protocol.
+            EndpointUnavailable: there is no answer, or an error of the server's.
+            SapoError: the server refuses the request, or its reply has another format.
         """
         texts: list[bytes] = []
         while len(texts) < count:
@@ -80,6 +82,7 @@ class CompletionsEndpoint:
         return tuple(texts[:count])
 
     async def _ask(self, prompt: str, count: int) -> list[str]:
+        """Return the completions of one request, at least one."""
         settings = self._settings
         body = {
             "model": settings.model,
@@ -99,14 +102,14 @@ class CompletionsEndpoint:
             ) from error
 
     async def _post(self, url: str, body: dict[str, object]) -> bytes:
-        """A reply's body, of bounded size."""
+        """Return the body of a successful reply, of bounded size."""
         import httpx
 
         try:
             async with self._client.stream("POST", url, json=body) as response:
                 data = await _bounded(response)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise EndpointAway(
+            raise EndpointUnavailable(
                 f"{url} does not answer: {error or type(error).__name__}",
                 hint="is the server running, and learner.endpoint its address?",
                 exit_code=ExitCode.NETWORK,
@@ -114,7 +117,7 @@ class CompletionsEndpoint:
         if response.status_code == HTTPStatus.OK:
             return data
         busy = response.status_code == HTTPStatus.TOO_MANY_REQUESTS
-        kind = SapoError if response.status_code in _CLIENT_FAULTS and not busy else EndpointAway
+        kind = SapoError if response.status_code in _CLIENT_FAULTS and not busy else EndpointUnavailable
         raise kind(
             f"{url} answers {response.status_code}: {data[:200].decode(errors='replace')}",
             hint="check learner.endpoint, learner.model and learner.endpoint_key_file",
@@ -123,11 +126,12 @@ class CompletionsEndpoint:
 
 
 async def _bounded(response: httpx.Response) -> bytes:
+    """Read a body of at most ``MAX_REPLY_BYTES``."""
     data = bytearray()
     async for piece in response.aiter_bytes():
         data += piece
         if len(data) > MAX_REPLY_BYTES:
-            raise EndpointAway(
+            raise EndpointUnavailable(
                 f"{response.url} sends more than {MAX_REPLY_BYTES} bytes for one question",
                 hint="lower learner.max_new_tokens",
                 exit_code=ExitCode.NETWORK,

@@ -1,4 +1,4 @@
-"""Answers of a person at the terminal."""
+"""Answers typed by a person at the terminal."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from sapo_client.errors import ExitCode, SapoError
 
 
 class Human:
-    """A person as an answerer.
+    """Person at the terminal as an answerer.
 
     Args:
-        read: where lines are typed; None for standard input.
-        show: where questions appear; None for standard error, for standard output is the node's.
+        read: where lines are read from; None for standard input.
+        show: where prompts are written; None for standard error, because the node writes to standard output.
     """
 
     def __init__(self, read: TextIO | None = None, show: TextIO | None = None) -> None:
@@ -23,7 +23,7 @@ class Human:
         self._show = show or sys.stderr
 
     async def answer(self, prompt: str, count: int) -> tuple[bytes, ...]:
-        """One line per answer; an empty line ends the group once there is one.
+        """Read one answer per line; an empty line ends the group after the first answer.
 
         Raises:
             SapoError: the input has ended.
@@ -40,14 +40,14 @@ class Human:
         return tuple(answers)
 
     async def _line(self) -> str:
-        """A line without its end; the thread that waits for it is left behind when the node stops."""
+        """Read a line without its end; the thread that waits for it is abandoned when the node stops."""
         line: str = await trio.to_thread.run_sync(
             self._read.readline,
             abandon_on_cancel=True,  # type: ignore[call-arg]  # the stubs know its old name
         )
         if not line:
             raise SapoError(
-                "the input has ended, and nobody is there to answer",
+                "the input has ended, so there are no more answers",
                 hint="run the node in a terminal, or set learner.backend = transformers",
                 exit_code=ExitCode.USAGE,
             )

@@ -1,7 +1,7 @@
-"""A contributor: it answers tasks and learns nothing.
+"""Contributor: a backend that answers tasks without training.
 
-The paper (arXiv 2509.08721, section 3) allows for nodes that do not train, people among them. Others learn
-from what they share; what others share is of no use to them, so a contributor draws no external groups.
+The paper (arXiv 2509.08721, section 3) allows nodes that do not train, people among them. Other nodes learn
+from what they share; they cannot learn from others, so a contributor draws no external groups.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 
 class Answerer(Protocol):
-    """Whoever answers: a server, a person."""
+    """Source of answers: a server or a person."""
 
     async def answer(self, prompt: str, count: int) -> tuple[bytes, ...]:
-        """At most so many completions of one prompt, UTF-8; at least one."""
+        """Return at least one and at most ``count`` completions of one prompt, UTF-8."""
         ...
 
 
 class Contributor:
-    """An answerer behind the interface of a learner; a step is a round of answers."""
+    """Answerer behind the interface of a backend; a step is a round of answers."""
 
     restarts = 0
 
@@ -41,23 +41,23 @@ class Contributor:
 
     @property
     def step(self) -> int:
-        """Rounds of answers since the start."""
+        """Number of rounds of answers since the start."""
         return self._steps
 
     async def run(self, task_status: TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Waits until cancelled: there is no process to look after."""
+        """Wait until cancelled: there is no process to run."""
         task_status.started()
         await trio.sleep_forever()
 
     async def generate(
         self, prompts: Sequence[str], *, completions_per_prompt: int
     ) -> tuple[Generation, ...]:
-        """The answers, prompt by prompt."""
+        """Return the answers to every prompt."""
         groups = [await self._answerer.answer(prompt, completions_per_prompt) for prompt in prompts]
         return tuple(Generation(handle, group) for handle, group in enumerate(groups))
 
     async def train(self, batch: SampledBatch, handles: Mapping[ContentId, int]) -> StepReport:
-        """A step that changes nothing, with the rewards of the batch."""
+        """Count a step and report the rewards of the batch; no policy is trained."""
         self._steps += 1
         return StepReport(
             step=self._steps,
@@ -84,24 +84,24 @@ class Contributor:
     async def evaluate(
         self, prompts: Sequence[str], *, temperature: float = 0.0, seed: int = 0
     ) -> tuple[bytes, ...]:
-        """One answer to every prompt; how it is found is the answerer's own affair."""
+        """Return one answer to every prompt; temperature and seed do not apply to an answerer."""
         return tuple([(await self._answerer.answer(prompt, 1))[0] for prompt in prompts])
 
     async def checkpoint(self) -> int:
-        """Nothing is learned, so nothing is kept."""
+        """Return the step; there is no state to write."""
         return self._steps
 
     async def keep_good(self) -> None:
-        """Nothing changes, so there is nothing to go back to."""
+        """Do nothing: there is no policy."""
 
     async def roll_back(self) -> None:
-        """As ``keep_good``."""
+        """Do nothing: there is no policy."""
 
     async def export(self, folder: Path) -> int:
-        """Never returns.
+        """Refuse, because there is no model.
 
         Raises:
-            SapoError: there is no model here.
+            SapoError: always.
         """
         raise SapoError(
             "this node answers without a model of its own, so there is none to export",
@@ -111,4 +111,5 @@ class Contributor:
 
 
 def _mean(rollouts: Sequence[VerifiedRollout]) -> float:
+    """Return the mean reward of rollouts; 0 if there are none."""
     return sum(rollout.mean_reward for rollout in rollouts) / len(rollouts) if rollouts else 0.0

@@ -1,10 +1,10 @@
-"""Layers shaped like Llama's, as few and as wide products as they allow; sampling and training both use them.
+"""Fused weights of Llama-style layers, shared by sampling and training: few and wide matrix products.
 
-Query, key and value are one product, gate and up another. A norm's weight is part of the product that reads
-what was normed, attention's scale part of the queries. Numbers that rotate together lie side by side, so that
-a rotation is one complex product.
+Query, key and value are one projection, gate and up another. The weight of an RMSNorm is folded into the
+projection that follows it, attention's scale into the queries. The two numbers that rotary position
+embeddings (RoPE) rotate together are neighbours, so that a rotation is one complex product.
 
-Shapes: H heads, K key-value heads, D head width.
+Shapes: H heads, K key-value heads, D head dimension, M outputs and N inputs of a projection.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ from torch import Tensor
 Affine = tuple[Tensor, Tensor | None]
 """A linear layer's weight, (M, N), and its bias, (M,)."""
 
-LLAMA_SHAPED: Final = frozenset({"llama", "qwen2"})
-"""Model types whose layers these are; the exactness tests cover each."""
+LLAMA_STYLE: Final = frozenset({"llama", "qwen2"})
+"""Model types with such layers; the exactness tests cover each."""
 
 
-Product = TypeVar("Product")
+Projection = TypeVar("Projection")
 
 
 @dataclass(frozen=True, slots=True)
-class FusedLayer(Generic[Product]):
-    """One layer's products: what multiplies, or the weights that it multiplies by.
+class FusedLayer(Generic[Projection]):
+    """The projections of one layer, either as weights or as functions of their inputs.
 
     Attributes:
         qkv: to (H + 2 K) D.
         out: from H D.
-        gate_up: to 2 x inner.
-        down: from inner.
+        gate_up: to 2 x intermediate size.
+        down: from intermediate size.
     """
 
-    qkv: Product
-    out: Product
-    gate_up: Product
-    down: Product
+    qkv: Projection
+    out: Projection
+    gate_up: Projection
+    down: Projection
 
 
-def is_llama_shaped(model: Any) -> bool:
-    """Whether its layers are what ``fused`` makes of them."""
+def is_llama_style(model: Any) -> bool:
+    """Whether ``fuse_layer`` and ``rotary_embedding`` describe the model exactly."""
     config = model.config
     return (
-        config.model_type in LLAMA_SHAPED
+        config.model_type in LLAMA_STYLE
         and type(model).__name__ in ("LlamaForCausalLM", "Qwen2ForCausalLM")
         and config.hidden_act == "silu"
         and not getattr(config, "use_sliding_window", False)
@@ -56,20 +56,20 @@ def is_llama_shaped(model: Any) -> bool:
     )
 
 
-def head_width(config: Any) -> int:
-    """D."""
-    width: int = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    return width
+def head_dim(config: Any) -> int:
+    """Return D."""
+    dim: int = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return dim
 
 
-def fused(layer: Any, width: int) -> FusedLayer[Affine]:
-    """Weights of a layer of transformers', its heads so wide; differentiable with regard to its own."""
+def fuse_layer(layer: Any, dim: int) -> FusedLayer[Affine]:
+    """Return the fused weights of one of transformers' decoder layers; differentiable."""
     attention, mlp = layer.self_attn, layer.mlp
     qkv, gate_up = (attention.q_proj, attention.k_proj, attention.v_proj), (mlp.gate_proj, mlp.up_proj)
     return FusedLayer(
         qkv=(
-            _paired([part.weight for part in qkv], width) * layer.input_layernorm.weight,
-            None if qkv[0].bias is None else _paired([part.bias for part in qkv], width),
+            _fuse_qkv([part.weight for part in qkv], dim) * layer.input_layernorm.weight,
+            None if qkv[0].bias is None else _fuse_qkv([part.bias for part in qkv], dim),
         ),
         out=(attention.o_proj.weight, attention.o_proj.bias),
         gate_up=(
@@ -80,27 +80,29 @@ def fused(layer: Any, width: int) -> FusedLayer[Affine]:
     )
 
 
-def rotations(model: Any, positions: Tensor) -> Tensor:
-    """Rotary embeddings of positions, (places,), as rotations of pairs, (places, D / 2), complex."""
+def rotary_embedding(model: Any, positions: Tensor) -> Tensor:
+    """Return the rotary embedding of positions, (T,), as complex factors of pairs, (T, D / 2)."""
     cos, sin = model.model.rotary_emb(model.lm_head.weight, positions[None])
     half = cos.shape[-1] // 2
     return torch.complex(cos[0, :, :half], sin[0, :, :half])
 
 
-def pairs(heads: Tensor) -> Tensor:
-    """Numbers that rotate together as complex ones, without a copy: (..., D) to (..., D / 2)."""
+def as_complex(heads: Tensor) -> Tensor:
+    """Return pairs of neighbours as complex numbers, without a copy: (..., D) to (..., D / 2)."""
     return torch.view_as_complex(heads.view(*heads.shape[:-1], -1, 2))
 
 
-def barred(where: Tensor) -> Tensor:
-    """Minus infinity there, 0 elsewhere, to be added to attention scores."""
-    return torch.zeros(where.shape, device=where.device).masked_fill_(where, -torch.inf)
+def additive_mask(masked: Tensor) -> Tensor:
+    """Return what is added to attention scores: minus infinity where ``masked`` is true, 0 elsewhere."""
+    return torch.zeros(masked.shape, device=masked.device).masked_fill_(masked, -torch.inf)
 
 
-def _paired(parts: Sequence[Tensor], width: int) -> Tensor:
-    """Rows of query, key and value as one; of the first two, a head's i and i + D / 2 become neighbours."""
+def _fuse_qkv(parts: Sequence[Tensor], dim: int) -> Tensor:
+    """Concatenate query, key and value rows.
+
+    Rows i and i + D / 2 of a query or key head, which transformers rotates together, become neighbours.
+    """
     query, key = (
-        part.view(-1, 2, width // 2, *part.shape[1:]).transpose(1, 2).reshape(part.shape)
-        for part in parts[:2]
+        part.view(-1, 2, dim // 2, *part.shape[1:]).transpose(1, 2).reshape(part.shape) for part in parts[:2]
     )
-    return torch.cat([query * width**-0.5, key, parts[2]])
+    return torch.cat([query * dim**-0.5, key, parts[2]])

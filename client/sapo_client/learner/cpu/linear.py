@@ -1,8 +1,17 @@
-"""Matrix products of linear layers by oneDNN, where PyTorch would take MKL.
+"""Linear layers computed by oneDNN on CPUs where PyTorch would call MKL.
 
-On processors that are not Intel's, MKL does without their widest instructions: there oneDNN, which the same
-PyTorch carries, takes half of the time for the same float32 product (docs/results.md). PyTorch offers it to
-compiled graphs alone, so it is called by the operator that those use; where there is none, nothing changes.
+On processors that are not Intel's, MKL does not use their widest vector instructions; oneDNN, which is part
+of the same PyTorch build, takes half of the time for the same float32 product (docs/results.md). PyTorch
+calls oneDNN for compiled graphs only, so this module calls the two operators that those graphs use:
+
+* ``torch.ops.mkldnn._linear_pointwise`` computes a linear layer,
+* ``torch.ops.mkldnn._reorder_linear_weight`` copies a weight into oneDNN's own memory layout ("prepacking").
+
+Both are private and may change or disappear. If either is missing when this module is imported, every
+function here computes ``torch.nn.functional.linear`` and ``use_fast_linear`` leaves the model as it is. If a
+call raises RuntimeError, that call alone is computed by ``torch.nn.functional.linear``.
+
+Shapes: N inputs, M outputs, B rows.
 """
 
 from __future__ import annotations
@@ -15,103 +24,109 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-FEWEST_ROWS: Final = 32
-"""Below this, oneDNN's start of a fiftieth of a millisecond is not worth it."""
+MIN_ROWS: Final = 32
+"""With fewer rows, oneDNN's start-up of a fiftieth of a millisecond outweighs its gain."""
 
-_USUAL_ROWS: Final = 64
-"""For which a weight is laid out; others may use it as well."""
+_PREPACK_ROWS: Final = 64
+"""Number of rows that a prepacked weight is laid out for; other numbers of rows work as well."""
 
-_ONEDNN: Final = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
-_LAY_OUT: Final = getattr(torch.ops.mkldnn, "_reorder_linear_weight", None)
+_LINEAR_OP: Final = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+_PREPACK_OP: Final = getattr(torch.ops.mkldnn, "_reorder_linear_weight", None)
 
 
-def prepared(weight: Tensor, bias: Tensor | None = None) -> Callable[[Tensor], Tensor]:
-    """A linear layer that is to be used again and again, without gradients: (..., N) to (..., M).
+def prepacked_linear(weight: Tensor, bias: Tensor | None = None) -> Callable[[Tensor], Tensor]:
+    """Return a linear layer for repeated use without gradients: (..., N) to (..., M).
 
-    oneDNN gets the weight, (M, N), laid out as it wants it, in a copy.
+    Args:
+        weight: (M, N); oneDNN gets a prepacked copy, so later changes of the weight have no effect.
+        bias: (M,).
     """
     plain = partial(linear, weight=weight, bias=bias)
-    if not _is_worth_it(FEWEST_ROWS, weight, weight):
+    if not _is_supported(MIN_ROWS, weight, weight):
         return plain
-    assert _LAY_OUT is not None
+    assert _PREPACK_OP is not None
     try:
-        laid_out = _LAY_OUT(weight.detach().contiguous(), _USUAL_ROWS)
-    except RuntimeError:  # as in a product
+        prepacked = _PREPACK_OP(weight.detach().contiguous(), _PREPACK_ROWS)
+    except RuntimeError:  # as in _onednn_linear
         return plain
 
-    def product(x: Tensor) -> Tensor:
-        return _by_onednn(x, laid_out, bias)
+    def compute(x: Tensor) -> Tensor:
+        return _onednn_linear(x, prepacked, bias)
 
-    return product
+    return compute
 
 
-def differentiable_product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """``torch.nn.functional.linear``, with gradients: (..., N), (M, N), (M,) to (..., M)."""
-    if not _is_worth_it(x.numel() // x.shape[-1], x, weight):
+def fast_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Compute ``torch.nn.functional.linear`` with gradients: (..., N), (M, N), (M,) to (..., M)."""
+    if not _is_supported(x.numel() // x.shape[-1], x, weight):
         return linear(x, weight, bias)
-    result: Tensor = _Product.apply(x, weight, bias)  # type: ignore[no-untyped-call]
+    result: Tensor = _LinearFunction.apply(x, weight, bias)  # type: ignore[no-untyped-call]
     return result
 
 
 class FastLinear(nn.Linear):
-    """A linear layer with fast products, forwards and backwards."""
+    """Linear layer whose forward and backward pass call oneDNN."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """See ``torch.nn.Linear``."""
-        return differentiable_product(input, self.weight, self.bias)
+        """Return the layer's output, as ``torch.nn.Linear`` does."""
+        return fast_linear(input, self.weight, self.bias)
 
 
-def with_fast_products(model: nn.Module) -> None:
-    """Makes every plain linear layer of a model a fast one; weights and their names stay as they are."""
-    if _ONEDNN is not None:
+def use_fast_linear(model: nn.Module) -> None:
+    """Turn every plain linear layer of a model into a ``FastLinear``; parameters and their names stay."""
+    if _LINEAR_OP is not None and _PREPACK_OP is not None:
         for module in model.modules():
             if type(module) is nn.Linear:
                 module.__class__ = FastLinear
 
 
-class _Product(torch.autograd.Function):
+class _LinearFunction(torch.autograd.Function):
+    """A linear layer and its derivative: (..., N), (M, N), (M,) to (..., M)."""
+
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)
-        return _by_onednn(x, weight, bias)
+        return _onednn_linear(x, weight, bias)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         x, weight = ctx.saved_tensors
-        flat = gradient.flatten(0, -2)
-        of_x, of_weight, of_bias = ctx.needs_input_grad
+        flat = grad_output.flatten(0, -2)
+        needs_x, needs_weight, needs_bias = ctx.needs_input_grad
         return (
-            _by_onednn(gradient, weight.t()) if of_x else None,
-            _outer(flat, x.flatten(0, -2)) if of_weight else None,
-            flat.sum(0) if of_bias else None,
+            _onednn_linear(grad_output, weight.t()) if needs_x else None,
+            _sum_of_outer_products(flat, x.flatten(0, -2)) if needs_weight else None,
+            flat.sum(0) if needs_bias else None,
         )
 
 
-def _outer(left: Tensor, right: Tensor) -> Tensor:
-    """Sum of the rows' outer products, (B, M), (B, N) to (M, N).
+def _sum_of_outer_products(left: Tensor, right: Tensor) -> Tensor:
+    """Return the sum of the rows' outer products: (B, M), (B, N) to (M, N).
 
-    A first factor that is transposed is copied, so it is the smaller one.
+    oneDNN copies a transposed first factor, so the narrower one comes first.
     """
     if left.shape[1] <= right.shape[1]:
-        return _by_onednn(left.t(), right.t())
-    return _by_onednn(right.t(), left.t()).t()
+        return _onednn_linear(left.t(), right.t())
+    return _onednn_linear(right.t(), left.t()).t()
 
 
-def _by_onednn(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    assert _ONEDNN is not None
+def _onednn_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Compute a linear layer with oneDNN, or with PyTorch where oneDNN refuses; no gradients."""
+    assert _LINEAR_OP is not None
     try:
-        result: Tensor = _ONEDNN(x, weight, bias, "none", [], "")
-    except RuntimeError:  # no room for a program of its own; if there is no memory at all, `linear` says so
+        # the last three describe a pointwise function after the product; names would double the call's cost
+        result: Tensor = _LINEAR_OP(x, weight, bias, "none", [], "")
+    except RuntimeError:  # oneDNN has no memory for its compiled kernel; without any memory `linear` raises
         return linear(x, weight.to_dense() if weight.is_mkldnn else weight, bias)
     return result
 
 
-def _is_worth_it(rows: int, x: Tensor, weight: Tensor) -> bool:
-    """Whether this is a float32 product on a CPU of some size; autocast asks for another kind."""
+def _is_supported(rows: int, x: Tensor, weight: Tensor) -> bool:
+    """Whether oneDNN computes this: a float32 product on a CPU with enough rows, without autocast."""
     return (
-        _ONEDNN is not None
-        and _LAY_OUT is not None
-        and rows >= FEWEST_ROWS
+        _LINEAR_OP is not None
+        and _PREPACK_OP is not None
+        and rows >= MIN_ROWS
         and x.device.type == "cpu"
         and x.dtype == weight.dtype == torch.float32
         and not torch.is_autocast_enabled("cpu")

@@ -1,1 +1,1 @@
-"""Audits of others' rollouts, settlement of epochs, disputes."""
+"""Audits of other nodes' rollouts, settlement of epochs, disputes."""

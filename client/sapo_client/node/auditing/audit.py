@@ -1,33 +1,29 @@
-"""The audit of a random share of what was admitted, so that reputation does not wait for the sampler.
+"""Audits of a random share of the admitted rollouts, so that reputation does not depend on the sampler.
 
-Audits have a bounded share of the checkers' time: after each one the next waits in proportion to what it
-took. So whatever is sent, and however much of it, the checks of own and sampled rollouts keep the rest.
+Audits get a bounded share of the checkers' time: after each audit there is a pause in proportion to its
+duration. So whatever is sent, the rest of the time remains for the checks of own and sampled rollouts.
 """
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass
 from typing import Final
 
 import trio
 
 from sapo_client.node.runtime.beacons import Beacons
-from sapo_client.observe.events import EventLog
 from sapo_protocol.errors import Reason, RemoteProtocolError
-from sapo_verification.reputation.evidence import Reputation
-from sapo_verification.sampling.audit_queue import MOST_WAITING, AuditQueue
-from sapo_verification.sampling.pool import Pool
+from sapo_verification.engine import Engine
+from sapo_verification.observer import SilentObserver
 from sapo_verification.types import AdmittedRollout
-from sapo_verification.verifier import Verifier
 
 
 @dataclass(frozen=True, slots=True)
 class AuditShares:
-    """How much is audited.
+    """Amount of auditing.
 
     Attributes:
-        rollouts: probability that a rollout nobody sampled is verified all the same; an auditor's is 1.
+        rollouts: probability that a rollout is verified even if it is not sampled; an auditor's is 1.
         time: largest share of the time in which a checker works for audits.
     """
 
@@ -36,76 +32,49 @@ class AuditShares:
 
 
 AUDITORS_SHARES: Final = AuditShares(rollouts=1.0, time=0.5)
-"""An auditor owes every author its count; the other half of the time is for its own rounds."""
+"""An auditor has to count every rollout; the other half of the time is for its own rounds."""
 
 
-class Audit:
-    """Verifies admitted rollouts in the background, whoever cost least first."""
+class Audit(SilentObserver):
+    """Service that verifies the rollouts in the engine's audit queue.
 
-    def __init__(
-        self,
-        heard: trio.MemoryReceiveChannel[AdmittedRollout],
-        verifier: Verifier,
-        pool: Pool,
-        reputation: Reputation,
-        beacons: Beacons,
-        shares: AuditShares,
-        events: EventLog,
-        rng: random.Random,
-        most_waiting: int = MOST_WAITING,
-    ) -> None:
-        self._heard = heard
-        self._verifier = verifier
-        self._pool = pool
-        self._reputation = reputation
+    Args:
+        time_share: largest share of the time in which a checker works for audits.
+    """
+
+    def __init__(self, *, engine: Engine, beacons: Beacons, time_share: float) -> None:
+        self._engine = engine
         self._beacons = beacons
-        self._shares = shares
-        self._events = events
-        self._rng = rng
-        self._waiting = AuditQueue(most_waiting)
+        self._pause_per_second = 1.0 / time_share - 1.0
         self._filled = trio.Event()
+        engine.observe(self)
 
-    @property
-    def waiting(self) -> int:
-        """Rollouts whose turn has not come yet."""
-        return len(self._waiting)
+    def queued(self, admitted: AdmittedRollout) -> None:
+        """Wake the service if it waits for a rollout."""
+        self._filled.set()
 
     async def run(self) -> None:
-        """Audits until cancelled; may be run again after that."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._sort)
-            nursery.start_soon(self._work)
-
-    async def _sort(self) -> None:
-        """Draws what is to be audited as it is heard, so that no flood holds up what comes behind it."""
-        async for admitted in self._heard:
-            if self._rng.random() >= self._shares.rollouts:
-                continue
-            known = not self._reputation.is_newcomer(admitted.account)
-            if (displaced := self._waiting.put(admitted, known=known)) is not None:
-                self._events.write("audit_skipped", content_id=displaced.content_id)
-            self._filled.set()
-
-    async def _work(self) -> None:
-        pause_per_second = 1.0 / self._shares.time - 1.0
+        """Audit until cancelled; may be run again after that."""
+        queue = self._engine.audits
         while True:
-            await self._filled.wait()
-            turn = self._waiting.take()
-            if not len(self._waiting):
+            if not len(queue):
                 self._filled = trio.Event()
+                await self._filled.wait()
+            turn = queue.take()
             await self._beacons.obtain(turn.admitted.rollout.epoch)
             began = trio.current_time()
             await self._audit(turn.admitted)
             took_seconds = trio.current_time() - began
-            self._waiting.charge(turn, took_seconds)
-            await trio.sleep(took_seconds * pause_per_second)
+            queue.charge(turn, took_seconds)
+            await trio.sleep(took_seconds * self._pause_per_second)
 
     async def _audit(self, admitted: AdmittedRollout) -> None:
+        """Verify one rollout; one without advantage, or refused, leaves the pool."""
         try:
-            verified = await self._verifier.verify(admitted)
+            verified = await self._engine.verify(admitted)
         except RemoteProtocolError as error:
             if error.reason is not Reason.BEACON_UNKNOWN:
-                self._pool.take(admitted.content_id)
+                self._engine.pool.take(admitted.content_id)
             return
         if not verified.is_informative:
-            self._pool.take(admitted.content_id)
+            self._engine.pool.take(admitted.content_id)

@@ -1,4 +1,4 @@
-"""The evidence against auditors and postings that a node's archive holds."""
+"""Proofs against auditors and postings, from the contributions that a node holds."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from sapo_protocol.identifiers import Account, Digest
 from sapo_verification.admission.contribution_store import ContributionStore
 
 Leaves = Sequence[tuple[Account, int]]
-"""A tree's accounts and values in its order."""
+"""Accounts and values of a tree's leaves, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dispute:
-    """A live posting and what the chain measures it by.
+    """A live posting and the values against which the contract checks it.
 
     Attributes:
         last: root of the last final epoch, if there is one.
@@ -40,10 +40,10 @@ class Dispute:
     points_cap: int
 
 
-def find_fraud(dispute: Dispute, archive: ContributionStore) -> FraudProof | None:
-    """A proof that a live posting is false, if the archive holds the leaves of one."""
+def find_fraud(dispute: Dispute, contributions: ContributionStore) -> FraudProof | None:
+    """Return a proof that a live posting is false, or None if the contributions contain none."""
     root, last = dispute.root, dispute.last
-    proposals = [*archive.proposals(root.epoch).values()]
+    proposals = [*contributions.proposals(root.epoch).values()]
     points = _leaves_of(root.contribution_root, proposals, _points)
     cumulative = _leaves_of(root.cumulative_root, proposals, _cumulative)
     if points is not None:
@@ -55,7 +55,7 @@ def find_fraud(dispute: Dispute, archive: ContributionStore) -> FraudProof | Non
         return None
     if _sum(cumulative) != dispute.granted + root.total:
         return CumulativeSum(cumulative)
-    earlier = archive.proposals(last.epoch).values() if last else ()
+    earlier = contributions.proposals(last.epoch).values() if last else ()
     before = _leaves_of(last.cumulative_root, earlier, _cumulative) if last else ()
     if before is None:
         return None
@@ -64,14 +64,16 @@ def find_fraud(dispute: Dispute, archive: ContributionStore) -> FraudProof | Non
     return _unearned(before, points, cumulative, dispute.points_cap)
 
 
-def equivocations(archive: ContributionStore, epoch: int, domain: Domain) -> Mapping[Account, Equivocation]:
-    """Every auditor that signed two roots for an epoch, with both signatures."""
+def equivocations(
+    contributions: ContributionStore, epoch: int, domain: Domain
+) -> Mapping[Account, Equivocation]:
+    """Return the proofs against auditors that signed two roots for an epoch."""
     first: dict[Account, tuple[EpochRoot, bytes]] = {}
     found: dict[Account, Equivocation] = {}
-    for content_id, proposal in archive.proposals(epoch).items():
+    for content_id, proposal in contributions.proposals(epoch).items():
         root = proposal.root(content_id)
         digest = root.digest(domain)
-        for approval in archive.approvals(epoch, content_id):
+        for approval in contributions.approvals(epoch, content_id):
             if secp256k1.recover(digest, approval.signature) != approval.account:
                 continue
             other, signature = first.setdefault(approval.account, (root, approval.signature))
@@ -93,8 +95,9 @@ def _decrease(before: Leaves, cumulative: Leaves) -> CumulativeDecrease | None:
         place = places.get(account)
         if place is not None and (has := cumulative[place][1]) < had:
             proof_before = merkle.proof(_hashes(before), index)
+            proof_after = merkle.proof(_hashes(cumulative), place)
             return CumulativeDecrease(
-                account, had, proof_before, has, merkle.proof(_hashes(cumulative), place)
+                account=account, before=had, proof_before=proof_before, after=has, proof_after=proof_after
             )
     return None
 
@@ -103,14 +106,20 @@ def _unearned(before: Leaves, points: Leaves, cumulative: Leaves, cap: int) -> U
     had, earned = dict(before), dict(points)
     for index, (account, has) in enumerate(cumulative):
         if has > had.get(account, 0) + min(earned.get(account, 0), cap):
-            return Unearned(account, has, merkle.proof(_hashes(cumulative), index), before, points)
+            return Unearned(
+                account=account,
+                cumulative=has,
+                proof=merkle.proof(_hashes(cumulative), index),
+                before=before,
+                points=points,
+            )
     return None
 
 
 def _leaves_of(
     root: Digest, proposals: Iterable[Proposal], leaves: Callable[[Proposal], Leaves]
 ) -> Leaves | None:
-    """The leaves under a root, out of whichever proposal has them."""
+    """Return the leaves under a root from the proposal that has them, or None if no proposal has."""
     found = (leaves(proposal) for proposal in proposals)
     return next((some for some in found if merkle.root(_hashes(some)) == root), None)
 

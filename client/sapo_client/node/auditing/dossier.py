@@ -1,13 +1,13 @@
-"""An epoch's dossier: the contribution messages behind its root, as they were heard, in one JSON file.
+"""An epoch's dossier: the contribution messages behind its root, as received, in one JSON file.
 
-Whoever has it, the manifest and the chain can recompute the root, and needs to trust nobody for it.
+With it, the manifest and the chain anyone can recompute the root without trusting any node.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
@@ -25,7 +25,6 @@ from sapo_protocol.manifest import Manifest
 from sapo_verification.admission.certificates import stored_certificates
 from sapo_verification.admission.contribution_store import ContributionStore
 from sapo_verification.admission.contributions import parse_contribution
-from sapo_verification.store import open_database
 
 _FORMAT: Final = "sapo/epoch-dossier/1"
 
@@ -48,10 +47,10 @@ class _File(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Dossier:
-    """Sealed messages, none of them checked.
+    """Signed messages, none of them checked.
 
     Attributes:
-        certificates: of the messages' authors.
+        certificates: those of the messages' authors.
         messages: tallies, proposals and approvals of the epoch.
     """
 
@@ -61,7 +60,7 @@ class Dossier:
     messages: tuple[bytes, ...]
 
     def to_json(self) -> str:
-        """The file that people pass on."""
+        """Return the text of the dossier's file."""
         document = {
             "format": _FORMAT,
             "swarm_id": str(self.swarm_id),
@@ -73,10 +72,10 @@ class Dossier:
 
     @classmethod
     def from_json(cls, text: str) -> Dossier:
-        """The dossier in a file.
+        """Parse the text of a dossier's file.
 
         Raises:
-            SapoError: it is none.
+            SapoError: it is no dossier.
         """
         try:
             file = _File.model_validate(json.loads(require_shallow(text)))
@@ -90,22 +89,21 @@ class Dossier:
 
 
 def collect(manifest: Manifest, data: DataDir, epoch: int) -> Dossier:
-    """What a node's archive holds of an epoch."""
-    archive = ContributionStore(data.database, manifest.swarm_id)
-    envelopes = [parse_envelope(message, manifest.swarm_id) for message in archive.envelopes(epoch)]
+    """Collect the contributions of an epoch that a node holds."""
+    contributions = ContributionStore(data.database, manifest.swarm_id)
+    envelopes = [parse_envelope(message, manifest.swarm_id) for message in contributions.envelopes(epoch)]
     messages = [(envelope, parse_contribution(envelope)) for envelope in envelopes]
     of_epoch = [(envelope, content) for envelope, content in messages if content.epoch == epoch]
     authors = {(content.node, content.account) for _, content in of_epoch}
-    with closing(open_database(data.database, "")) as connection:
-        stored = stored_certificates(connection)
+    stored = stored_certificates(data.database)
     certificates = tuple(envelope for node, account, envelope in stored if (node, account) in authors)
     sealed = tuple(envelope.to_bytes() for envelope, _ in of_epoch)
     return Dossier(manifest.swarm_id, epoch, certificates, sealed)
 
 
 def authentic(dossier: Dossier, manifest: Manifest, auditors: tuple[Account, ...]) -> ContributionStore:
-    """An archive of the messages that auditors of this swarm signed, by keys that spoke for them then."""
-    archive = ContributionStore(":memory:", manifest.swarm_id)
+    """Return a store of the messages that this swarm's auditors signed with keys certified at that time."""
+    contributions = ContributionStore(":memory:", manifest.swarm_id)
     keys = set(_keys(dossier, manifest))
     for message in dossier.messages:
         with suppress(RemoteProtocolError):
@@ -113,8 +111,8 @@ def authentic(dossier: Dossier, manifest: Manifest, auditors: tuple[Account, ...
             content = parse_contribution(envelope)
             known = (content.node, content.account) in keys and content.account in auditors
             if known and envelope.is_signed_by(content.node):
-                archive.add(envelope.content_id, envelope.kind, content, message)
-    return archive
+                contributions.add(envelope.content_id, envelope.kind, content, message)
+    return contributions
 
 
 def _keys(dossier: Dossier, manifest: Manifest) -> Iterator[tuple[NodeId, Account]]:
@@ -123,5 +121,7 @@ def _keys(dossier: Dossier, manifest: Manifest) -> Iterator[tuple[NodeId, Accoun
         with suppress(RemoteProtocolError):
             envelope = parse_envelope(message, manifest.swarm_id)
             certificate = open_certificate(envelope, manifest.binding_domain)
-            if certificate.not_after_seconds > after:  # nodes renew theirs at every start, also later
+            if (
+                certificate.not_after_seconds > after
+            ):  # it may also be a later one: nodes renew them at every start
                 yield certificate.node, certificate.account

@@ -1,4 +1,4 @@
-"""This node's key on the chain: claimed for its account when the node starts, and again before that ends."""
+"""Registration of this node's key on the chain: claimed at start, and again before the claim ends."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
     from sapo_client.observe.events import EventLog
 
 _MARGIN_SECONDS: Final = CERTIFICATE_SECONDS // 2
-"""Renewed this long before its end: a chain that is away for days, or dear for days, costs nothing."""
+"""Renewed this long before its end, so that a chain that is down or expensive for days does no harm."""
 
 _LOOK_SECONDS: Final = 600.0
 
 
 def end_of_new(now_seconds: float) -> int:
-    """Until when a claim that is made now counts, in Unix seconds."""
+    """Return the end of a claim that is made now, in Unix seconds."""
     return int(now_seconds) + CERTIFICATE_SECONDS
 
 
 def is_fresh(until_seconds: int, now_seconds: float) -> bool:
-    """Whether a claim that ends at a moment needs no renewal yet."""
+    """Whether a claim that ends at a time needs no renewal yet."""
     return until_seconds - now_seconds > _MARGIN_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """Keeps the claim on the node key alive.
+    """Service that keeps the claim on the node key valid.
 
     Args:
-        show: takes the transaction that is about to be signed, for the node's owner to see.
+        show: takes the transaction that is about to be signed, to show it to the node's owner.
     """
 
     manifest: Manifest
@@ -51,18 +51,18 @@ class Registration:
     show: Callable[[Words], None]
 
     async def run(self) -> None:
-        """Looks from time to time until cancelled; may be run again after that."""
+        """Renew the claim when necessary until cancelled; may be run again after that."""
         while True:
             await trio.sleep(_LOOK_SECONDS)
             await self.look()
 
     async def look(self) -> None:
-        """Queues a claim where there is none that lasts."""
+        """Queue a claim unless there is one that needs no renewal."""
         now = self.clock()
         if is_fresh(await self.ledger.registered_until(self.node), now):
             return
         if await self.ledger.pending("register"):
-            return  # what was queued before, perhaps by a run that ended, is as good
+            return  # one that was queued before, perhaps by an earlier run, is as good
         not_after = end_of_new(now)
         self.show(registration_words(self.signer, self.manifest, self.node, not_after))
         await self.ledger.register(self.node, not_after)

@@ -1,9 +1,9 @@
-"""The watcher: every node's part in keeping the ledger honest.
+"""The watchtower: every node's part in keeping the ledger honest.
 
-While a posting is live, it is compared with what this node holds. What the contract can see to be false
-is challenged, whoever signed it; what this node can explain is made final when its window is over; what it
-cannot explain is told to the operator and left to others. Auditors who sign two roots for one epoch are
-handed over, too.
+A live posting is compared with the contributions that this node holds. If it can be proved false to the
+contract, it is challenged, whoever signed it; if this node comes to the same root, the posting is finalised
+after its challenge window; otherwise it is reported to the operator and left to other nodes. Auditors that
+sign two roots for one epoch are challenged, too.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ if TYPE_CHECKING:
 _LOOK_SECONDS: Final = 1.0
 
 _SEARCHED_EPOCHS: Final = 2
-"""How many ended epochs are searched for equivocations: approvals come in the first after their own."""
+"""Ended epochs that are searched for equivocations: approvals come in the epoch after their own."""
 
 
-_PARTS: Final = 16
-"""So that not every node pays for the same transaction where no auditor sends it."""
+_GROUPS: Final = 16
+"""Groups of nodes that finalise one after another, so that not every node pays for the same transaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchtowerParts:
-    """Everything the watcher works with."""
+    """The parts that the watchtower works with."""
 
     manifest: Manifest
     account: Account
     ledger: LedgerClient
-    archive: ContributionStore
+    contributions: ContributionStore
     events: EventLog
     clock: Clock
 
 
 class LedgerWatchtower:
-    """Challenges what is false and makes final what is not."""
+    """Service that challenges false postings and finalises correct ones."""
 
     def __init__(self, parts: WatchtowerParts) -> None:
         self._parts = parts
@@ -59,23 +59,23 @@ class LedgerWatchtower:
         self._challenge_seconds = 0
         self._points_cap = 0
         self._epoch_budget = 0
-        self._told: set[Digest] = set()
+        self._reported: set[Digest] = set()
         self._punished: set[tuple[Account, int]] = set()
 
     async def run(self) -> None:
-        """Watches until cancelled; may be run again after that."""
+        """Examine postings until cancelled; may be run again after that."""
         while True:
             await self.look()
             await trio.sleep(_LOOK_SECONDS)
 
     async def look(self) -> None:
-        """Looks once at what auditors signed and at the live posting; what follows is queued."""
+        """Examine the auditors' signatures and the live posting once; queue the transactions that follow."""
         if not self._auditors:
             await self._learn_terms()
         await self._punish_equivocations()
         live = await self._parts.ledger.live_record()
         if live is not None:
-            await self._judge(live)
+            await self._examine(live)
 
     async def _learn_terms(self) -> None:
         ledger = self._parts.ledger
@@ -88,7 +88,7 @@ class LedgerWatchtower:
         parts = self._parts
         current = epoch_at(parts.manifest, max(parts.clock(), parts.manifest.genesis_seconds))
         for epoch in range(max(0, current - _SEARCHED_EPOCHS), current):
-            found = equivocations(parts.archive, epoch, parts.manifest.ledger_domain)
+            found = equivocations(parts.contributions, epoch, parts.manifest.ledger_domain)
             for auditor, proof in found.items():
                 if (auditor, epoch) in self._punished:
                     continue
@@ -97,29 +97,29 @@ class LedgerWatchtower:
                     await parts.ledger.challenge(epoch, proof)
                     parts.events.write("challenge", epoch=epoch, auditor=auditor, proof=proof.FUNCTION)
 
-    async def _judge(self, live: EpochRecord) -> None:
+    async def _examine(self, live: EpochRecord) -> None:
         parts = self._parts
         record = await parts.ledger.last_record()
         last = record.root if record else None
         dispute = Dispute(live.root, last, await parts.ledger.granted_points(), self._points_cap)
         if await parts.ledger.live_record() != live:
-            return  # it ended between two of these answers, which then are not of one moment
-        if (proof := find_fraud(dispute, parts.archive)) is not None:
-            await parts.ledger.challenge(live.root.epoch, proof)  # the outbox keeps each wish once
-            self._tell("challenge", live.root, proof=proof.FUNCTION)
+            return  # the state changed between these answers, so they do not fit together
+        if (proof := find_fraud(dispute, parts.contributions)) is not None:
+            await parts.ledger.challenge(live.root.epoch, proof)  # the outbox queues each request once
+            self._report("challenge", live.root, proof=proof.FUNCTION)
         elif not self._is_explained(live.root, last):
-            self._tell("posting_doubted", live.root)
+            self._report("posting_doubted", live.root)
         elif parts.clock() >= self._final_seconds(live):
             await parts.ledger.finalise(live.root)
 
     def _is_explained(self, root: EpochRoot, last: EpochRoot | None) -> bool:
         """Whether this node comes to the same root from the tallies behind it."""
         content_id = ContentId(root.archive_digest)
-        proposal = self._parts.archive.proposal(content_id)
+        proposal = self._parts.contributions.proposal(content_id)
         if proposal is None or proposal.root(content_id) != root:
             return False
         return is_settlement(
-            self._parts.archive,
+            self._parts.contributions,
             proposal,
             last,
             quorum=self._quorum,
@@ -128,16 +128,16 @@ class LedgerWatchtower:
         )
 
     def _final_seconds(self, live: EpochRecord) -> float:
-        """When this node would make a posting final: auditors one by one, then the others in parts."""
+        """Return when this node finalises a posting: auditors one by one, then the other nodes in groups."""
         count, account = len(self._auditors), self._parts.account
-        turn = count + account[-1] % _PARTS
+        turn = count + account[-1] % _GROUPS
         if account in self._auditors:
             turn = (self._auditors.index(account) - live.root.epoch) % count
         return live.posted_at_seconds + self._challenge_seconds + turn * grace_seconds(self._parts.manifest)
 
-    def _tell(self, event: str, root: EpochRoot, **fields: object) -> None:
-        """Once per posting, however often it is looked at."""
+    def _report(self, event: str, root: EpochRoot, **fields: object) -> None:
+        """Write an event once per posting, however often it is examined."""
         digest = root.digest(self._parts.manifest.ledger_domain)
-        if digest not in self._told:
-            self._told.add(digest)
+        if digest not in self._reported:
+            self._reported.add(digest)
             self._parts.events.write(event, epoch=root.epoch, digest=digest, **fields)

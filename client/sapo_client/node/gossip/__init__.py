@@ -1,1 +1,1 @@
-"""Validation of gossip, introductions of new peers, catch-up."""
+"""Validation of gossip, exchange of certificates, catch-up."""

@@ -13,21 +13,22 @@ from sapo_protocol.identifiers import NodeId
 from sapo_protocol.manifest import Manifest
 
 CERTIFICATE_SECONDS: Final = 30 * 24 * 3600
-"""A lost key stops counting within a month."""
+"""A lost key is valid for at most a month."""
 
 _BACKDATED_SECONDS: Final = 60
 """Peers' clocks may be behind ours."""
 
 
 class OwnCertificate:
-    """The sealed certificate of this node, renewed at half its time or when the clock stepped out of it.
+    """The signed certificate of this node, renewed at half its time or when the clock has left its period.
 
     Args:
-        show: takes each binding that the account signs, for its owner to see.
+        show: takes each binding that the account signs, to show it to the owner.
     """
 
     def __init__(
         self,
+        *,
         node_seed: bytes,
         account_key: bytes,
         manifest: Manifest,
@@ -44,7 +45,7 @@ class OwnCertificate:
         self._renew_at_seconds = 0
 
     def message(self) -> bytes:
-        """The one that counts now."""
+        """Return the certificate that is valid now, as a message."""
         now_seconds = int(self._clock())
         if not self._not_before_seconds <= now_seconds < self._renew_at_seconds:
             self._renew(now_seconds)
@@ -62,7 +63,7 @@ class OwnCertificate:
 
 
 def own_binding(node: NodeId, manifest: Manifest, now_seconds: float) -> NodeBinding:
-    """What the account signs: that this node's key speaks for it from now on."""
+    """Return the binding by which the account authorises this node's key from now on."""
     not_before = max(0, int(now_seconds) - _BACKDATED_SECONDS)
     return NodeBinding(
         node_key=node,

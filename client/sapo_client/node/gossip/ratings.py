@@ -1,7 +1,7 @@
-"""What a node's own audits say about its peers, as the application's part of their transport score.
+"""Ratings of peers from a node's own audits: the application's part of their transport score.
 
-The bounds and what a score leads to are the transport's (`swarm/limits.py`): a rating alone cuts off nobody,
-so that a node whose checks are broken does not leave the swarm.
+The transport sets the bounds and the effects of a score (`swarm/limits.py`): a rating alone disconnects no
+peer, so that a node whose checks are broken does not leave the swarm.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from sapo_verification.admission.certificates import CertificateBook
 from sapo_verification.reputation.evidence import PRIOR_BAD, PRIOR_GOOD, Reputation
 
 BANNED: Final = -15.0
-"""One rejected message more than this, and the connection ends."""
+"""With one rejected message in addition, the connection ends."""
 
 TRUSTED: Final = 5.0
-"""Trust keeps a peer in the mesh; it excuses no fault."""
+"""Trust keeps a peer in the mesh; it does not make up for a fault."""
 
 
 class Ratings:
@@ -29,7 +29,7 @@ class Ratings:
         self._reputation = reputation
 
     def of(self, peer_ids: Iterable[str], epoch: int) -> Mapping[str, float]:
-        """The rating of every peer with a known account; who speaks for several is as good as the worst."""
+        """Return the rating of every peer with a known account; with several accounts, the worst one's."""
         rated: dict[str, float] = {}
         for peer_id in peer_ids:
             if accounts := self._accounts(peer_id):
@@ -41,7 +41,7 @@ class Ratings:
         return self._certificates.accounts_of(NodeId(key)) if key else ()
 
     def _rating(self, account: Account, epoch: int) -> float:
-        """0 for a newcomer and for a policy that is weak: only what was done wrong counts against it."""
+        """Return an account's rating: 0 for a newcomer or a weak policy, for only faults count against it."""
         if self._reputation.is_banned(account, epoch):
             return BANNED
         evidence = self._reputation.evidence(account, epoch)

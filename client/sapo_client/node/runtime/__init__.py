@@ -1,1 +1,1 @@
-"""What every service of a node shares."""
+"""Shared parts of a node's services: context, clock, beacons, transport, telemetry, supervisor."""

@@ -1,4 +1,4 @@
-"""What answers and learns for a node, from the configuration."""
+"""Selection of a node's backend, which answers prompts and trains, from the configuration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sapo_client.learner.settings import LearnerSettings
 
 
 def open_backend(config: LearnerConfig, directory: Path, *, seed: int, fresh: bool) -> Backend:
-    """The configured backend, not running yet.
+    """Return the configured backend, not running yet.
 
     Raises:
         SapoError: a setting that it needs is missing.
@@ -28,7 +28,7 @@ def open_backend(config: LearnerConfig, directory: Path, *, seed: int, fresh: bo
 
 
 def learner_settings(config: LearnerConfig, directory: Path, *, seed: int, fresh: bool) -> LearnerSettings:
-    """The settings; a node's seed is its own, for nodes that choose alike teach each other nothing."""
+    """Return the learner's settings; each node has its own seed, or all would generate the same text."""
     return LearnerSettings(
         model=config.model,
         directory=directory,
@@ -58,7 +58,7 @@ def _endpoint(config: LearnerConfig) -> Backend:
 
     if config.endpoint is None:
         raise SapoError(
-            "the endpoint backend has nobody to ask",
+            "the endpoint backend has no endpoint",
             hint="set learner.endpoint, as in http://127.0.0.1:8000/v1, and learner.model to its name there",
             exit_code=ExitCode.CONFIG,
         )
@@ -81,6 +81,6 @@ def _key(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise SapoError(
             f"cannot read the endpoint's key: {error}",
-            hint="learner.endpoint_key_file is a file with nothing but the key",
+            hint="learner.endpoint_key_file must be a text file that contains only the key",
             exit_code=ExitCode.CONFIG,
         ) from error

@@ -1,4 +1,4 @@
-"""The beacons that this node knows: derived from the chain, or from nothing where there is none."""
+"""The beacons that this node knows, derived from the swarm's chain or, without one, from the manifest."""
 
 from __future__ import annotations
 
@@ -17,30 +17,28 @@ BlockHashBefore = Callable[[int], Awaitable[bytes]]
 """The hash of the last block that is older than a Unix time."""
 
 _KEPT_EPOCHS: Final = 8
-"""Rollouts of older epochs are not heard any more."""
+"""Rollouts of older epochs are no longer admitted."""
 
 _RETRY_SECONDS: Final = 1.0
 
 
 class Beacons:
-    """Beacons by epoch; a swarm with a chain never falls back to the ones without."""
+    """Beacons by epoch; a swarm with a chain never falls back to those without one."""
 
-    def __init__(
-        self, manifest: Manifest, block_hash_before: BlockHashBefore | None, events: EventLog
-    ) -> None:
+    def __init__(self, manifest: Manifest, block_hash_before: BlockHashBefore, events: EventLog) -> None:
         self._manifest = manifest
         self._block_hash_before = block_hash_before
         self._events = events
         self._known: dict[int, Digest] = {}
         self._lock = trio.Lock()
-        self._told: str | None = None
+        self._reported: str | None = None
 
     def known(self, epoch: int) -> Digest | None:
-        """The beacon of an epoch, if it was obtained already."""
+        """Return the beacon of an epoch, or None if it was not obtained yet."""
         return self._known.get(epoch)
 
     async def obtain(self, epoch: int) -> Digest:
-        """The beacon of an epoch; waits while the chain cannot be asked or does not know yet."""
+        """Return the beacon of an epoch; wait while the chain is unreachable or has no block for it yet."""
         if (known := self.known(epoch)) is not None:
             return known
         async with self._lock:
@@ -55,19 +53,17 @@ class Beacons:
             return self._known[epoch]
 
     async def _ask(self, epoch: int) -> bytes | None:
-        if self._block_hash_before is None:
-            return b""
         start = epoch_start_seconds(self._manifest, epoch)
         try:
             block_hash = await self._block_hash_before(start - self._manifest.finality_seconds)
-        except LedgerError as error:  # away, behind, or asked a moment too early: all of it passes
-            self._tell(f"no beacon for epoch {epoch} yet: {error}")
+        except LedgerError as error:  # unreachable, behind, or asked slightly too early: all are temporary
+            self._report(f"no beacon for epoch {epoch} yet: {error}")
             return None
-        self._told = None
+        self._reported = None
         return block_hash
 
-    def _tell(self, text: str) -> None:
-        """Writes a trouble down once, however long it lasts."""
-        if text != self._told:
-            self._told = text
+    def _report(self, text: str) -> None:
+        """Report an error once, however long it lasts."""
+        if text != self._reported:
+            self._reported = text
             self._events.write("ledger_error", text=text)

@@ -1,4 +1,4 @@
-"""The one place where a node reads the wall clock."""
+"""The only place where a node reads the wall clock."""
 
 from __future__ import annotations
 

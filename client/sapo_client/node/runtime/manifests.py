@@ -13,10 +13,10 @@ from sapo_verification.suites.catalogue import SuiteMismatch, check_suite
 
 
 def read_manifest(path: Path) -> Manifest:
-    """The manifest in a file.
+    """Return the manifest in a file.
 
     Raises:
-        SapoError: there is none, or it is refused.
+        SapoError: there is no file, or it is no valid manifest.
     """
     try:
         return manifest_from_json(path.read_text(encoding="utf-8"))
@@ -35,7 +35,7 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def settle_manifest(chosen: Path | None, data: DataDir) -> Manifest:
-    """The manifest to use: the one named, or the one that this data directory already belongs to.
+    """Store and return the manifest to use: the one given, or the one that the data directory belongs to.
 
     Raises:
         SapoError: neither is there, or they belong to different swarms.
@@ -53,17 +53,19 @@ def settle_manifest(chosen: Path | None, data: DataDir) -> Manifest:
             hint="give this swarm a directory of its own with --data-dir",
             exit_code=ExitCode.CONFIG,
         )
-    scratch = data.manifest.with_suffix(".new")  # a torn one would shut this node out of its own directory
+    scratch = data.manifest.with_suffix(
+        ".new"
+    )  # with an incomplete one the directory could not be used any more
     scratch.write_text(manifest_to_json(manifest), encoding="utf-8")
     scratch.replace(data.manifest)
     return manifest
 
 
 def require_same_suite(manifest: Manifest) -> None:
-    """Nothing, if this installation derives the swarm's tasks.
+    """Raise unless this installation derives the swarm's tasks.
 
     Raises:
-        SapoError: its tasks would differ from everybody else's.
+        SapoError: its tasks would differ from those of other nodes.
     """
     try:
         check_suite(manifest.suite)

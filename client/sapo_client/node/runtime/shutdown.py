@@ -1,4 +1,4 @@
-"""Two-stage stop: the first signal drains and checkpoints, the second kills."""
+"""Stop in two stages: the first signal drains and saves a checkpoint, the second ends the process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CODES = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINAT
 
 
 class Shutdown:
-    """Whether, and why, the node is to stop."""
+    """State of a requested stop, with its reason and exit code."""
 
     def __init__(self) -> None:
         self.draining = trio.Event()
@@ -23,7 +23,7 @@ class Shutdown:
         self.why = "all steps done"
 
     def request(self, why: str, exit_code: int, *, finish: bool = True) -> None:
-        """Asks for a stop, after the current round or in its middle; the first reason counts."""
+        """Request a stop after the current round, or at once unless ``finish``; the first reason counts."""
         if not self.draining.is_set():
             self.why, self.exit_code = why, exit_code
             self.draining.set()
@@ -31,7 +31,7 @@ class Shutdown:
             self.hurried.set()
 
     async def watch_signals(self) -> None:
-        """Turns the first SIGINT or SIGTERM into a drain, the second into the end."""
+        """Drain at the first SIGINT or SIGTERM, and end the process at the second."""
         with trio.open_signal_receiver(*_CODES) as signals:
             async for number in signals:
                 code = int(_CODES[signal.Signals(number)])

@@ -1,7 +1,8 @@
-"""What an account is about to sign, in words for the person who owns it."""
+"""Readable descriptions of what an account is about to sign, for its owner."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,7 +19,7 @@ Words = Mapping[str, Any]
 
 
 def statement_words(statement: NodeBinding | EpochRoot, domain: Domain) -> Words:
-    """A statement of EIP-712 with all that is signed of it, and its digest for comparison with a wallet."""
+    """Return an EIP-712 statement's signed fields and its digest, to be compared with a wallet's."""
     fields = readable(statement, domain)
     moments = {name: _moment(value) for name, value in fields.items() if name in _MOMENTS}
     digest = "0x" + statement.digest(domain).hex()
@@ -29,7 +30,7 @@ def statement_words(statement: NodeBinding | EpochRoot, domain: Domain) -> Words
 
 @dataclass(frozen=True, slots=True)
 class Signer:
-    """Who signs transactions, and for which chain."""
+    """The account that signs transactions, and the chain they are for."""
 
     chain_id: int
     account: Account
@@ -38,12 +39,12 @@ class Signer:
 def transaction_words(
     function: str, signer: Signer, contract: Account | None, fields: Words, follows: str
 ) -> Words:
-    """A transaction: what it calls with what, and what that comes to.
+    """Return a transaction's function, arguments and consequences.
 
     Args:
-        function: named with its contract, like ``NodeRegistry.revoke``.
+        function: its name with the contract, like ``NodeRegistry.revoke``.
         contract: its address.
-        follows: in words, for who does not know the contract.
+        follows: the consequences in words, for readers who do not know the contract.
     """
     return {
         "transaction": function,
@@ -56,24 +57,33 @@ def transaction_words(
 
 
 def registration_words(signer: Signer, manifest: Manifest, node: NodeId, not_after: int) -> Words:
-    """The transaction that claims a node key for an account."""
+    """Return the transaction that claims a node key for an account."""
     fields = {"node key": "0x" + node.hex(), "not after": _moment(not_after)}
     follows = "what this key shares counts for the account, until then or until it is revoked"
-    return transaction_words("NodeRegistry.register", signer, manifest.registry, fields, follows)
+    return transaction_words(
+        "NodeRegistry.register", signer, contract=manifest.registry, fields=fields, follows=follows
+    )
 
 
 def revocation_words(signer: Signer, manifest: Manifest, node: NodeId) -> Words:
-    """The transaction that ends an account's claim on a node key."""
+    """Return the transaction that ends an account's claim on a node key."""
     follows = "the account claims this key no more; its certificate counts until it ends"
     fields = {"node key": "0x" + node.hex()}
-    return transaction_words("NodeRegistry.revoke", signer, manifest.registry, fields, follows)
+    return transaction_words(
+        "NodeRegistry.revoke", signer, contract=manifest.registry, fields=fields, follows=follows
+    )
 
 
 def lines(words: Words) -> list[str]:
-    """A statement or transaction as a person reads it, one line for each value."""
+    """Return a statement or transaction as text, one line per value."""
     width = max(map(len, words))
     return [f"  {name:<{width}}  {value}" for name, value in words.items()]
 
 
 def _moment(seconds: int) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC).isoformat()} ({seconds})"
+
+
+def show_signed(words: Words) -> None:
+    """Print what the account signs; its operator is not asked while a node runs."""
+    print("this account signs:", *lines(words), sep="\n", file=sys.stderr)

@@ -1,6 +1,6 @@
-"""The supervisor: services restart, people's errors stop the node, nothing dies in silence.
+"""The supervisor: restarts failed services, reports every failure, and stops the node on a ``SapoError``.
 
-This is the one place of the node with a broad ``except``.
+This is the only place in the node with a broad ``except``.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from sapo_client.errors import SapoError
 from sapo_client.observe.events import EventLog
 
 Service = Callable[[], Awaitable[None]]
-"""Something that runs as long as the node."""
+"""A function that runs as long as the node."""
 
 FIRST_PAUSE_SECONDS: Final = 0.5
 LONGEST_PAUSE_SECONDS: Final = 60.0
-"""A broken service is tried again for ever, at last once a minute."""
+"""A failing service is restarted for ever, in the end once a minute."""
 
 HEALTHY_SECONDS: Final = 120.0
-"""After running this long a service's failures are forgotten."""
+"""After a run of this length the pause starts again from the shortest."""
 
 
 class Supervisor:
-    """Runs services for as long as the node lives."""
+    """Runner of a node's services."""
 
     def __init__(self, events: EventLog) -> None:
         self._events = events
 
     async def keep(self, name: str, service: Service) -> None:
-        """Runs a service until it returns, restarting it when it fails.
+        """Run a service until it returns, and restart it when it fails.
 
         Raises:
-            SapoError: the service cannot go on without its user, now or later.
+            SapoError: the service needs its operator to act, and cannot continue by itself later.
         """
         pause_seconds = FIRST_PAUSE_SECONDS
         while True:
@@ -45,7 +45,7 @@ class Supervisor:
                 return
             except Exception as error:  # noqa: BLE001  # the one place
                 self._report(name, error)
-            except BaseExceptionGroup as group:  # it failed while it was being cancelled, say
+            except BaseExceptionGroup as group:  # for example, it failed while it was being cancelled
                 failed, ended = group.split(Exception)
                 if failed is not None:
                     self._report(name, failed)
@@ -57,12 +57,12 @@ class Supervisor:
             pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
 
     def note_bug(self, error: Exception) -> None:
-        """Writes down an error of one of our own callbacks, which cost a message but no service."""
+        """Report an error of one of our own callbacks, which lost a message but stopped no service."""
         self._write("callback", error)
 
     def _report(self, name: str, error: Exception) -> None:
-        if (told := find_sapo_error(error)) is not None and not told.transient:
-            raise told from error
+        if (found := find_sapo_error(error)) is not None and not found.transient:
+            raise found from error
         self._write(name, error)
 
     def _write(self, service: str, error: Exception) -> None:
@@ -71,7 +71,7 @@ class Supervisor:
 
 
 def find_sapo_error(error: BaseException) -> SapoError | None:
-    """The error meant for people, however deep trio's groups have wrapped it."""
+    """Return the ``SapoError`` in an exception, however deep it is inside exception groups; None if none."""
     if isinstance(error, SapoError):
         return error
     if isinstance(error, BaseExceptionGroup):

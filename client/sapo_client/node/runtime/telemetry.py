@@ -1,28 +1,33 @@
-"""What a node tells about itself: events, counters, and the evidence for its reports."""
+"""Telemetry of a node: events, metrics, counters, and recent rollouts for its reports."""
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable
 from hashlib import sha256
+from importlib.metadata import version
 from typing import Final
 
+from sapo_client.config import Config
+from sapo_client.keystore import Identity
 from sapo_client.observe.events import EventLog
 from sapo_client.observe.metrics import NodeMetrics
 from sapo_client.observe.reports import RolloutReport
+from sapo_client.paths import DataDir
+from sapo_protocol.equivocation import EquivocationProof
 from sapo_protocol.errors import Reason, RemoteProtocolError, Verdict
 from sapo_protocol.identifiers import Account, ContentId
+from sapo_protocol.manifest import Manifest
 from sapo_protocol.rules import Rule
 from sapo_protocol.suite import Suite
 from sapo_verification.reputation.penalties import verdict
 from sapo_verification.types import AdmittedRollout, VerifiedRollout
 
 RECENT_ROLLOUTS: Final = 512
-"""How many rollouts ``sapo rollouts`` can show."""
+"""Rollouts that ``sapo rollouts`` can show."""
 
 
 class Telemetry:
-    """The node's observer: every fact goes to the event file, the metrics and the counters at once."""
+    """Observer that writes every decision to the event file, the metrics and the counters."""
 
     def __init__(self, events: EventLog, metrics: NodeMetrics, suite: Suite, own: Account) -> None:
         self.events = events
@@ -33,33 +38,30 @@ class Telemetry:
         self.shared = 0
         self.sampled_own = 0
         self.sampled_external = 0
-        self.on_verified: list[Callable[[VerifiedRollout], None]] = []
         self._suite = suite
         self._own = own
         self._recent: dict[ContentId, RolloutReport] = {}
         self._order: deque[ContentId] = deque()
 
-    def message_refused(self, error: RemoteProtocolError, data: bytes, forwarder: str) -> Verdict:
-        """A message that admission refused; returns its verdict."""
-        decided = verdict(error.reason)
+    def message_refused(self, error: RemoteProtocolError, message: bytes, source: str) -> None:
+        """Report a message that admission refused."""
         self.messages_refused += 1
         self.refusals[error.reason] += 1
-        self.metrics.message(decided, error.reason)
+        self.metrics.message(verdict(error.reason), error.reason)
         self.events.write(
             "refused",
             reason=error.reason,
             rule=error.rule.number,
             stage=error.rule.stage,
-            message=sha256(data).digest(),
+            message=sha256(message).digest(),
             content_id=None,
             account=None,
-            forwarder=forwarder,
+            forwarder=source,
             detail=error.detail,
         )
-        return decided
 
     def flooded(self, forwarder: str, count: int) -> None:
-        """Moments in which the transport stopped reading somebody who sent too much."""
+        """Report how often the transport stopped reading from a peer that sent too much."""
         self.refusals[Reason.FLOOD] += count
         self.messages_refused += count
         self.events.write(
@@ -68,8 +70,8 @@ class Telemetry:
             forwarder=forwarder, count=count, detail="more than its connection may carry",
         )  # fmt: skip
 
-    def admitted(self, admitted: AdmittedRollout, forwarder: str) -> None:
-        """A stranger's rollout that passed admission."""
+    def admitted(self, admitted: AdmittedRollout, source: str) -> None:
+        """Report a rollout from outside that passed admission."""
         self.accepted += 1
         self.metrics.message(Verdict.ACCEPT, "admitted")
         rollout = admitted.rollout
@@ -79,12 +81,12 @@ class Telemetry:
             message=sha256(admitted.envelope).digest(),
             account=rollout.account,
             node=rollout.node,
-            forwarder=forwarder,
+            forwarder=source,
         )
         self._remember(admitted, "admitted")
 
     def published(self, admitted: AdmittedRollout, peers: int) -> None:
-        """An own rollout that went out."""
+        """Report an own rollout that was sent."""
         self.shared += 1
         self.metrics.shared()
         rollout = admitted.rollout
@@ -97,28 +99,38 @@ class Telemetry:
             peers=peers,
         )
 
-    def refused(self, rule: Rule, content_id: ContentId, account: Account, detail: str) -> None:
-        """An admitted rollout that went no further."""
-        if account == self._own:
-            return  # our own dull groups are not refusals of anybody
+    def queued(self, admitted: AdmittedRollout) -> None:
+        """Do nothing: most rollouts are queued."""
+
+    def displaced(self, admitted: AdmittedRollout) -> None:
+        """Report a rollout that will not be audited."""
+        self.events.write("audit_skipped", content_id=admitted.content_id)
+
+    def refused(self, rule: Rule, admitted: AdmittedRollout, detail: str) -> None:
+        """Report an admitted rollout that was refused later."""
+        if admitted.account == self._own:
+            return  # own groups without advantage are not counted as refusals
         self.refusals[rule.reason] += 1
         self.metrics.refused(rule.reason)
-        self._update(content_id, f"refused: {rule.reason}")
+        self._update(admitted.content_id, f"refused: {rule.reason}")
         self.events.write(
             "refused", reason=rule.reason, rule=rule.number, stage=rule.stage, message=None,
-            content_id=content_id, account=account, forwarder=None, detail=detail,
+            content_id=admitted.content_id, account=admitted.account, forwarder=None, detail=detail,
         )  # fmt: skip
 
-    def proved(self, account: Account, epoch: int, slot: int, forwarder: str | None) -> None:
-        """An equivocation that is proved now; no forwarder means that this node proved it."""
+    def proved(self, proof: EquivocationProof, source: str | None) -> None:
+        """Report a proof of equivocation; no source means that this node found it."""
+        epoch, account, slot = proof.place
         self.metrics.refused(Reason.EQUIVOCATION)
-        self.events.write("equivocation_proved", account=account, epoch=epoch, slot=slot, forwarder=forwarder)
+        self.events.write("equivocation_proved", account=account, epoch=epoch, slot=slot, forwarder=source)
+
+    def own_slot_conflict(self, epoch: int, slot: int) -> None:
+        """Report a second content in a slot of the own account."""
+        self.events.write("own_slot_taken_twice", epoch=epoch, slot=slot)
 
     def verified(self, rollout: VerifiedRollout) -> None:
-        """A rollout that was re-derived and re-scored."""
+        """Report a rollout that was re-derived and re-scored."""
         self._remember(rollout.admitted, "verified", rollout.mean_reward)
-        for listener in self.on_verified:
-            listener(rollout)
         self.events.write(
             "verified",
             content_id=rollout.content_id,
@@ -127,11 +139,11 @@ class Telemetry:
         )
 
     def sampled(self, rollout: VerifiedRollout) -> None:
-        """A rollout that entered a batch."""
+        """Report a rollout that entered a batch."""
         self._update(rollout.content_id, "sampled")
 
     def rollouts(self) -> tuple[RolloutReport, ...]:
-        """The latest rollouts, newest last."""
+        """Return the latest rollouts, newest last."""
         return tuple(self._recent[id_] for id_ in self._order)
 
     def _remember(self, admitted: AdmittedRollout, state: str, reward: float | None = None) -> None:
@@ -156,3 +168,12 @@ class Telemetry:
     def _update(self, content_id: ContentId, state: str) -> None:
         if report := self._recent.get(content_id):
             self._recent[content_id] = report.model_copy(update={"state": state})
+
+
+def open_telemetry(config: Config, data: DataDir, manifest: Manifest, identity: Identity) -> Telemetry:
+    """Return the telemetry of a node with its event file open."""
+    events = EventLog(data.events, max_bytes=config.observe.events_max_bytes, keep=config.observe.events_keep)
+    metrics = NodeMetrics(
+        version=version("sapo-swarm"), swarm_id=str(manifest.swarm_id), node_id=str(identity.node_id)
+    )
+    return Telemetry(events, metrics, manifest.suite, identity.account)

@@ -1,8 +1,8 @@
-"""What would stop the event loop for longer than a message, kept away from it.
+"""Work that would block the event loop for longer than a message does, kept out of it.
 
-Writers of the database only append to a log. Copying that log into the file is what waits for the disk, tens
-of milliseconds at a time under a flood: a thread does it. And a full garbage collection walks through
-every object, of which importing alone makes two hundred thousand: those are set aside once.
+Writers of the database only append to a log. Copying that log into the file waits for the disk, tens of
+milliseconds at a time under a flood: a thread does it. And a full garbage collection visits every object,
+of which imports alone create two hundred thousand: those are excluded once.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import trio
 from sapo_verification.store import checkpoint
 
 _INTERVAL_SECONDS: Final = 1.0
-"""A flood of a thousand hostile answers a second writes 2 MB in it."""
+"""In this time a flood of a thousand hostile answers a second writes 2 MB."""
 
 
 async def keep_log_short(database: Path) -> None:
-    """Copies what was written into the database file, once a second, until cancelled."""
+    """Copy the log into the database file once a second until cancelled."""
     while True:
         await trio.to_thread.run_sync(checkpoint, database)
         await trio.sleep(_INTERVAL_SECONDS)
@@ -30,7 +30,7 @@ async def keep_log_short(database: Path) -> None:
 
 @contextmanager
 def start_up_set_aside() -> Iterator[None]:
-    """A time in which garbage collections pass over everything that exists at its beginning."""
+    """Exclude all objects that exist now from garbage collections inside the block."""
     gc.collect()
     gc.freeze()
     try:

@@ -1,1 +1,1 @@
-"""Training rounds and what guards them."""
+"""Training rounds, the canary, and protection against a second process of the same identity."""

@@ -1,14 +1,14 @@
-"""The canary: held-out items that tell when training on others' text has harmed the policy.
+"""The canary: held-out items that show when training on others' text has harmed the policy.
 
-Every so many rounds the policy answers the same items, greedily and for itself alone. Their seeds follow from
-the node's secret key, so nobody can spare them. The reward is compared with a control: what the policy earned
-in the checks before (``canary_state``). After two falls below it in a row the last
-good checkpoint comes back, the accounts that filled the window since then lose what they have waiting, and no
-external text is taken at all. Each later check that passes gives one place back.
+Every so many rounds the policy answers the same items greedily; the answers are not published. Their seeds
+follow from the node's secret key, so no attacker can leave them unharmed. The reward is compared with a
+control: the rewards of the checks before (``canary_state``). After two falls below it in a row, the last good
+checkpoint is restored, the waiting rollouts of all accounts in the window since then are dropped, and no
+external text is used. Each later check that passes raises J by one again.
 
-A second policy trained on own rollouts alone would be the better control, at twice the cost. As it is, a fall
-that own training caused looks the same; but a policy that falls in a window without external text is taken as
-it is, for then nobody else can have done it.
+A second policy trained on own rollouts alone would be the better control, at twice the cost. With this one,
+a fall that own training caused looks the same; but a fall in a window without external text is accepted as
+the new level, for then no other account can have caused it.
 """
 
 from __future__ import annotations
@@ -34,33 +34,33 @@ if TYPE_CHECKING:
     from sapo_verification.types import SampledBatch, VerifiedRollout
 
 FALLS: Final = 2
-"""In a row; one is chance once in a while."""
+"""In a row; a single one can be chance."""
 
 _SEED_BITS: Final = 31
 _MOST_DRAWS: Final = 4
-"""Per item wanted: a few seeds of some families have no task."""
+"""Draws per item: a few seeds of some families have no task."""
 
 
 class Checkers(Protocol):
-    """What derives items and scores answers."""
+    """Interface that derives items and scores answers."""
 
     async def prompt(self, task: Task) -> str:
-        """A task's words."""
+        """Return the task's prompt."""
         ...
 
     async def check(self, task: Task, completions: Sequence[bytes]) -> Checked:
-        """A task's prompt, and the reward of each completion."""
+        """Return a task's prompt, and the reward of each completion."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class CanarySettings:
-    """How closely the policy is watched.
+    """Settings of the canary.
 
     Attributes:
         every_rounds: rounds between two checks; 0 for none at all.
         items: held-out items per check, over all families.
-        tolerance: part of the control that the reward may fall short of it.
+        tolerance: largest shortfall of the reward, as a part of the control.
     """
 
     every_rounds: int = 20
@@ -70,11 +70,11 @@ class CanarySettings:
 
 @dataclass(frozen=True, slots=True)
 class CanaryParts:
-    """What the canary works with.
+    """The parts that the canary works with.
 
     Attributes:
-        secret: nobody else's; the items follow from it.
-        families: of the suite.
+        secret: known to this node only; the items follow from it.
+        families: number of families in the suite.
     """
 
     learner: Backend
@@ -87,8 +87,28 @@ class CanaryParts:
     families: int
 
 
+class CanaryRole(Protocol):
+    """Monitor of the policy between rounds."""
+
+    async def open(self) -> None:
+        """Prepare before the first round; later calls do nothing."""
+
+    async def after(self, batch: SampledBatch) -> None:
+        """Record that a round was trained on a batch."""
+
+
+class NoCanary:
+    """The role without a monitor: in an experiment, or in a node that does not train."""
+
+    async def open(self) -> None:
+        """Do nothing."""
+
+    async def after(self, batch: SampledBatch) -> None:
+        """Do nothing."""
+
+
 class Canary:
-    """The watch over one policy."""
+    """Monitor of one policy."""
 
     def __init__(self, settings: CanarySettings, parts: CanaryParts) -> None:
         self._settings = settings
@@ -100,10 +120,10 @@ class Canary:
         self._most_external = parts.sampler.most_external
 
     async def open(self) -> None:
-        """Items and control, before the first round; later calls do nothing.
+        """Draw the items and measure the control before the first round; later calls do nothing.
 
         Raises:
-            LearnerCrashed: nothing is open then; call again.
+            LearnerCrashed: nothing was prepared; call again.
         """
         if self._items or not self._settings.every_rounds:
             return
@@ -118,10 +138,10 @@ class Canary:
         self._items = items
 
     async def after(self, batch: SampledBatch) -> None:
-        """A round has been trained; checks when it is time.
+        """Record a trained round; check the policy when a check is due.
 
         Raises:
-            LearnerCrashed: the check is made up for after the next round.
+            LearnerCrashed: the check is made after the next round instead.
         """
         if self._watch is None:
             return
@@ -148,20 +168,20 @@ class Canary:
             external=len(self._window),
         )
         if watch.falls == 0:
-            watch = await self._good(watch)
+            watch = await self._accept(watch)
         elif watch.falls >= FALLS:
             watch = await self._roll_back(watch, reward)
         self._watch = watch
         self._parts.file.write(watch, len(self._items))
 
-    async def _good(self, watch: CanaryState) -> CanaryState:
-        """The policy is well: what it is now is what to go back to; a lowered J rises by one."""
+    async def _accept(self, watch: CanaryState) -> CanaryState:
+        """Keep the current policy as the one to restore; raise a lowered J by one; return the new state."""
         await self._parts.learner.keep_good()
         self._window.clear()
         return self._limited(watch, self._parts.sampler.most_external + 1)
 
     async def _roll_back(self, watch: CanaryState, reward: float) -> CanaryState:
-        """The policy is poisoned: back to when it was well, and alone from here."""
+        """Restore the last good policy and set J to 0; return the new state."""
         await self._parts.learner.roll_back()
         accounts = {rollout.account for rollout in self._window}
         waiting = [each.content_id for account in accounts for each in self._parts.pool.waiting(account)]
@@ -179,12 +199,12 @@ class Canary:
         return self._limited(replace(watch, falls=0), 0)
 
     def _limited(self, watch: CanaryState, most_external: int) -> CanaryState:
-        """J from now on, never above the policy's."""
+        """Set J, at most to the sampling policy's; return the new state."""
         self._parts.sampler.most_external = min(self._most_external, most_external)
         return replace(watch, most_external=self._parts.sampler.most_external)
 
     async def _measure(self, items: Sequence[tuple[Task, str]]) -> float:
-        """The share of the items that the policy's likeliest answer gets right."""
+        """Return the share of the items that the policy's greedy answer gets right."""
         answers = await self._parts.learner.evaluate([prompt for _, prompt in items])
         right = 0.0
         for (task, _), answer in zip(items, answers, strict=True):
@@ -195,7 +215,7 @@ class Canary:
         return right / len(items)
 
     async def _draw_items(self) -> list[tuple[Task, str]]:
-        """The held-out items with their prompts, families in turn."""
+        """Return the held-out items with their prompts, families in turn."""
         rng = random.Random(sha256(b"sapo canary" + self._parts.secret).digest())
         items: list[tuple[Task, str]] = []
         for number in range(_MOST_DRAWS * self._settings.items):

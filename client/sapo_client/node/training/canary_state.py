@@ -1,4 +1,4 @@
-"""What the canary remembers from check to check and from start to start."""
+"""State of the canary, kept between checks and across restarts."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Final
 MANY: Final = 2**31
 
 DEVIATIONS: Final = 3.0
-"""By so many standard deviations of a reward over so many items a fall exceeds chance."""
+"""Standard deviations of the mean reward beyond which a fall is not chance."""
 
 QUICK: Final = 0.25
 SLOW: Final = 0.05
-"""Parts of the way that the two means go to each reward that is no fall."""
+"""Step sizes of the two running means, for each reward that is no fall."""
 
 
 @dataclass(frozen=True, slots=True)
 class CanaryState:
-    """The state of the watch.
+    """State of the canary.
 
     The control is the higher of two running means. The quick one follows a policy that learns; the slow one
-    still knows the level from which a patient attacker lowers it, each time by less than chance. A control
-    that never falls would be simpler, but it climbs to the luckiest of many checks and then finds a fall in
-    every ordinary one.
+    keeps the level from which a patient attacker lowers it, each time by less than chance. A control that
+    never falls would be simpler, but it rises to the best of many checks, and then every average check
+    looks like a fall.
 
     Attributes:
         quick: mean of the last few rewards that were no falls.
@@ -41,7 +41,7 @@ class CanaryState:
 
     @classmethod
     def begin(cls, reward: float, most_external: int = MANY) -> CanaryState:
-        """A watch that knows one reward."""
+        """Return the state after a first reward."""
         return cls(reward, reward, 0, most_external)
 
     @property
@@ -50,12 +50,12 @@ class CanaryState:
         return max(self.quick, self.slow)
 
     def lowest(self, items: int, tolerance: float) -> float:
-        """The least reward over so many items that is no fall: tolerance and chance have their due."""
+        """Return the least reward over so many items that is no fall, by tolerance and by chance."""
         variance = max(self.control * (1.0 - self.control), 1.0 / items)
         return self.control - max(tolerance * self.control, DEVIATIONS * math.sqrt(variance / items))
 
     def after(self, reward: float, lowest: float) -> CanaryState:
-        """The watch after a check."""
+        """Return the state after a check."""
         if reward < lowest:
             return replace(self, falls=self.falls + 1)
         quick = self.quick + QUICK * (reward - self.quick)
@@ -64,10 +64,10 @@ class CanaryState:
 
 
 class CanaryFile:
-    """The watch on disk, beside the checkpoints that it belongs to.
+    """File of the state, beside the checkpoints that it belongs to.
 
     Args:
-        fresh: the policy starts anew, so what was written says nothing.
+        fresh: the policy starts anew, so a stored state is ignored.
     """
 
     def __init__(self, path: Path, *, fresh: bool = False) -> None:
@@ -75,7 +75,7 @@ class CanaryFile:
         self._fresh = fresh
 
     def read(self, items: int) -> CanaryState | None:
-        """The watch over so many items; none if there is none, it is of other items, or torn."""
+        """Return the stored state; None if there is none, or it is damaged or of another number of items."""
         if self._fresh:
             return None
         try:
@@ -85,7 +85,7 @@ class CanaryFile:
             return None
 
     def write(self, watch: CanaryState, items: int) -> None:
-        """Replaces what was written, whole or not at all."""
+        """Replace the stored state atomically."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         writing = self._path.with_suffix(".writing")
         writing.write_text(json.dumps({"items": items, "watch": asdict(watch)}) + "\n", encoding="utf-8")

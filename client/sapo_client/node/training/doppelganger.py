@@ -1,14 +1,14 @@
-"""Whether somebody else signs as this node: it listens before its first signature.
+"""Doppelganger protection: a node listens for another process with its identity before it signs.
 
 Two processes with one identity put two contents into one slot, which is equivocation and costs the
-account its standing; a lock on the key sees only this machine. So a start listens first: a rollout under the
-own key that this data directory never signed, or one of the own account in a slot of the own share,
-is proof of a second machine, a copied directory, or a lost signing history. The node then refuses to
-sign (as Ethereum's validators do, "doppelganger protection"), also later than at its start.
+account its reputation; a lock on the key file covers only this machine. So a node listens first at every
+start: a rollout under the own key that this data directory never signed, or one of the own account in a slot
+of the own share, proves a second machine, a copied directory, or a lost signing history. The node then
+refuses to sign (as Ethereum's validators do), also when it is found later than at the start.
 
-The wait is skipped after a clean stop when the signing database shows a signature of this or the
-previous epoch: then this directory was the one that signed, a moment ago. A process that is silent, or
-cut off from us, while we listen is not heard; nor is a copy made after a clean stop.
+The wait is skipped after a clean stop if the signing database shows a signature of this or the previous
+epoch: then this directory was the one that signed, a short time ago. Not detected are a process that sends
+nothing, or cannot reach this node, during the wait, and a copy that was made after a clean stop.
 """
 
 from __future__ import annotations
@@ -24,22 +24,23 @@ from sapo_client.swarm.transport import Transport
 from sapo_protocol.epochs import epoch_at
 from sapo_protocol.identifiers import Account, NodeId
 from sapo_protocol.manifest import Manifest
+from sapo_verification.observer import SilentObserver
 from sapo_verification.signing.database import Mark, SigningDatabase, SlotShare
 from sapo_verification.types import AdmittedRollout
 
 RECENT_EPOCHS = 1
-"""How old the last signature may be for a clean stop to spare the wait."""
+"""Largest age of the last signature for which the wait is skipped after a clean stop."""
 
 _LOOK_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class DoppelgangerParts:
-    """What it takes to recognise oneself.
+    """The parts that doppelganger protection works with.
 
     Attributes:
-        seconds: how long to listen, once there is anybody to be heard from.
-        stopped_clean: whether the last run of this data directory ended in order.
+        seconds: how long to listen once a peer is connected.
+        stopped_clean: whether the last run of this data directory ended cleanly.
     """
 
     manifest: Manifest
@@ -54,38 +55,40 @@ class DoppelgangerParts:
     stopped_clean: bool
 
 
-class Doppelganger:
-    """Listens for the own node; says so when it hears itself."""
+class Doppelganger(SilentObserver):
+    """Observer of admitted rollouts that prevents signing once another process signed as this node."""
 
     def __init__(self, parts: DoppelgangerParts) -> None:
         self._parts = parts
         self._start_epoch = self._epoch()
-        self._heard = trio.Event()
+        self._found = trio.Event()
         self._listened = parts.seconds == 0
-        self._what = ""
+        self._signed_as = ""
 
-    def hear(self, admitted: AdmittedRollout) -> None:
-        """Takes note of a rollout of the own account that came from outside and was not known here."""
+    def admitted(self, admitted: AdmittedRollout, source: str) -> None:
+        """Examine a rollout of the own account that came from outside and was not known here."""
         rollout = admitted.rollout
+        if rollout.account != self._parts.account:
+            return
         if rollout.epoch < self._start_epoch or self._signed_here(rollout.epoch, rollout.slot):
-            return  # what is over contradicts nothing that will be signed
+            return  # it cannot conflict with a later signature
         if rollout.node == self._parts.node:
-            self._note(admitted, "this node's key")
+            self._record(admitted, "this node's key")
         elif self._parts.share.holds(rollout.slot):
-            self._note(admitted, f"this account, in a slot of machine {self._parts.share}")
+            self._record(admitted, f"this account, in a slot of machine {self._parts.share}")
 
     async def require_alone(self, draining: trio.Event) -> None:
-        """Nothing, once the node may sign: at the first call after listening, then at once.
+        """Return when the node may sign: at the first call after listening, later at once.
 
         Raises:
-            SapoError: it heard itself (exit code 4).
+            SapoError: another process signs with this identity (exit code 4).
         """
         if not self._listened:
             await self._listen(draining)
             self._listened = True
-        if self._heard.is_set():
+        if self._found.is_set():
             raise SapoError(
-                f"another process signs as {self._what}, so this one must not",
+                f"another process signs as {self._signed_as}, so this one must not",
                 hint="stop the other one, or give each machine its part of the slots (swarm.slot_share);"
                 " if a data directory was lost, import its signing history or wait for the next epoch",
                 exit_code=ExitCode.KEYSTORE,
@@ -96,13 +99,13 @@ class Doppelganger:
             return
         self._parts.telemetry.events.write("listening", seconds=self._parts.seconds)
         with trio.move_on_after(self._parts.seconds):
-            await self._wait_for_company(draining)
+            await self._wait_for_peer(draining)
         with trio.move_on_after(self._parts.seconds):
-            await _first_of(self._heard, draining)
+            await _first_of(self._found, draining)
 
-    async def _wait_for_company(self, draining: trio.Event) -> None:
-        """Returns when there is a peer to hear from: silence proves something only in company."""
-        while not (self._parts.transport.peers() or self._heard.is_set() or draining.is_set()):
+    async def _wait_for_peer(self, draining: trio.Event) -> None:
+        """Return when a peer is connected: without a peer the absence of messages proves nothing."""
+        while not (self._parts.transport.peers() or self._found.is_set() or draining.is_set()):
             await trio.sleep(_LOOK_SECONDS)
 
     def _signed_lately(self) -> bool:
@@ -111,7 +114,7 @@ class Doppelganger:
         return recent and self._parts.stopped_clean
 
     def _signed_here(self, epoch: int, slot: int) -> bool:
-        """Whether the database accounts for a signature: a power cut may have eaten the rollout itself."""
+        """Whether the database records a signature for the slot; a power cut may have lost the rollout."""
         mark = self._mark()
         return (
             mark is not None
@@ -120,10 +123,10 @@ class Doppelganger:
             and self._parts.share.holds(slot)
         )
 
-    def _note(self, admitted: AdmittedRollout, what: str) -> None:
-        if self._heard.is_set():
+    def _record(self, admitted: AdmittedRollout, what: str) -> None:
+        if self._found.is_set():
             return
-        self._what = what
+        self._signed_as = what
         rollout = admitted.rollout
         self._parts.telemetry.events.write(
             "heard_self",
@@ -132,7 +135,7 @@ class Doppelganger:
             epoch=rollout.epoch,
             slot=rollout.slot,
         )
-        self._heard.set()
+        self._found.set()
 
     def _mark(self) -> Mark | None:
         return self._parts.signing.mark(self._parts.manifest.swarm_id, self._parts.account)
@@ -143,7 +146,7 @@ class Doppelganger:
 
 
 async def _first_of(*events: trio.Event) -> None:
-    """Returns when any of the events is set."""
+    """Return when any of the events is set."""
     async with trio.open_nursery() as nursery:
 
         async def wait(event: trio.Event) -> None:

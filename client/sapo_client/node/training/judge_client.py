@@ -1,9 +1,9 @@
-"""The judge's questions: what a node answers once each, on tasks that it can neither choose nor train on.
+"""The judge's questions: tasks that a node can neither choose nor train on, and answers once each.
 
-The SAPO paper's open demo asks a node for one answer after each round, scores it and adds the rewards up.
+The SAPO paper's open demo asks a node for one answer after each round, scores it and sums the rewards.
 Here no judge is asked: a question follows from the epoch's beacon, the account and the step, at a slot above
-the quota, which no rollout may hold. So anybody can derive it and score its answer again (`sapo lab judge`).
-That the answer is the policy's first one is the node's word: this compares one's own nodes, nobody else's.
+the quota, which no rollout may use. So anyone can derive it and score its answer again (`sapo lab judge`).
+That the answer is the policy's first one cannot be checked: use this to compare one's own nodes only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sapo_verification.jail.messages import Checked
 
 
 class Answering(Protocol):
-    """Who answers."""
+    """Interface of a policy that answers prompts."""
 
     async def evaluate(
         self, prompts: Sequence[str], *, temperature: float = 0.0, seed: int = 0
@@ -31,16 +31,30 @@ class Answering(Protocol):
 
 
 class Checking(Protocol):
-    """Who words tasks and scores answers."""
+    """Interface that derives prompts and scores answers."""
 
     async def check(self, task: Task, completions: Sequence[bytes]) -> Checked:
         """See ``CheckerPool.check``."""
         ...
 
 
+class JudgeRole(Protocol):
+    """Service that puts a question to the policy between rounds."""
+
+    async def after(self, step: int, epoch: int, beacon: Digest) -> None:
+        """Ask the question of a step, if it has one."""
+
+
+class NoJudge:
+    """The role where no judge is configured."""
+
+    async def after(self, step: int, epoch: int, beacon: Digest) -> None:
+        """Do nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class JudgeClient:
-    """Asks after every so many steps.
+    """Evaluation of the policy on a judge's question after every so many steps.
 
     Attributes:
         every: steps between two questions; 0 asks none.
@@ -56,7 +70,7 @@ class JudgeClient:
     temperature: float
 
     async def after(self, step: int, epoch: int, beacon: Digest) -> None:
-        """Puts the question of a step, if it has one, and writes down what came of it."""
+        """Ask the question of a step, if it has one, and report the answer and its reward."""
         if not self.every or step % self.every:
             return
         task = question(self.manifest, beacon, self.account, step)
@@ -74,8 +88,8 @@ class JudgeClient:
 
 
 def question(manifest: Manifest, beacon: Digest, account: Account, step: int) -> Task:
-    """The judge's task of an account at a step."""
+    """Return the judge's task of an account at a step."""
     slot = manifest.limits.slots_per_epoch + step
-    first = assigned_task(manifest.swarm_id, beacon, account, 0, slot)
+    first = assigned_task(manifest.swarm_id, beacon, account=account, family=0, slot=slot)
     family = first.seed % len(manifest.suite.families)
-    return assigned_task(manifest.swarm_id, beacon, account, family, slot)
+    return assigned_task(manifest.swarm_id, beacon, account=account, family=family, slot=slot)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from statistics import median
+from typing import Final, Protocol
 
 import trio
 
@@ -15,44 +17,38 @@ from sapo_client.learner.report import StepReport
 from sapo_client.node.gossip.handlers import GossipHandlers
 from sapo_client.node.runtime.beacons import Beacons
 from sapo_client.node.runtime.clock import Clock
+from sapo_client.node.runtime.context import Author
 from sapo_client.node.runtime.telemetry import Telemetry
-from sapo_client.node.training.canary import Canary
+from sapo_client.node.training.canary import CanaryRole
 from sapo_client.node.training.doppelganger import Doppelganger
-from sapo_client.node.training.judge_client import JudgeClient
+from sapo_client.node.training.judge_client import JudgeRole
 from sapo_client.observe.status import RoundSummary
 from sapo_protocol.constants import EPOCH_WINDOW
 from sapo_protocol.envelope import Kind, seal
 from sapo_protocol.epochs import epoch_at, epoch_start_seconds
 from sapo_protocol.errors import RemoteProtocolError
-from sapo_protocol.identifiers import Account, ContentId, NodeId
+from sapo_protocol.identifiers import ContentId
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.rollout import Rollout
 from sapo_protocol.tasks import Task
-from sapo_verification.admission.envelope_store import EnvelopeStore
-from sapo_verification.admission.rollouts import Admission
+from sapo_verification.engine import Engine
 from sapo_verification.jail.checkers import CheckFailed
-from sapo_verification.sampling.pool import Pool
-from sapo_verification.sampling.sampler import Sampler, SamplingPolicy
+from sapo_verification.sampling.sampler import SamplingPolicy
 from sapo_verification.signing.database import SigningDatabase, SlotShare
 from sapo_verification.types import SampledBatch, VerifiedRollout
-from sapo_verification.verifier import Verifier
 
 _TREND_ROUNDS = 20
-"""Over how many rounds the status line's trend looks back."""
+"""Rounds over which the status line's trend is computed."""
 
+_SLOW_FACTOR: Final = 4.0
+"""A round that takes this many times as long as its predecessors' median is worth a line in the log."""
 
-@dataclass(frozen=True, slots=True)
-class Author:
-    """Who seals this node's rollouts."""
-
-    seed: bytes
-    node: NodeId
-    account: Account
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One assigned task."""
+    """An assigned slot and its task."""
 
     epoch: int
     slot: int
@@ -60,7 +56,7 @@ class Slot:
 
 
 class Prompts(Protocol):
-    """Who puts tasks into words."""
+    """Interface that derives the prompts of tasks."""
 
     async def prompt(self, task: Task) -> str:
         """See ``CheckerPool.prompt``."""
@@ -69,15 +65,16 @@ class Prompts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RoundParts:
-    """Everything a round works with.
+    """The parts that a round works with.
 
     Attributes:
-        judge: asks the policy in between, if anybody does.
-        redraws: most own groups of a round that are sampled in place of ones without advantage.
+        canary: detects harm that external text does.
+        judge: asks the policy in between, if a judge is configured.
+        redraws: most own groups of a round that are sampled to replace ones without advantage.
     """
 
-    manifest: Manifest
     author: Author
+    engine: Engine
     policy: SamplingPolicy
     completions: int
     signing: SigningDatabase
@@ -86,27 +83,28 @@ class RoundParts:
     beacons: Beacons
     checkers: Prompts
     learner: Learning
-    admission: Admission
-    verifier: Verifier
-    pool: Pool
-    heard: EnvelopeStore
-    sampler: Sampler
     gossip: GossipHandlers
     telemetry: Telemetry
     clock: Clock
     rng: random.Random
-    canary: Canary | None = None
-    judge: JudgeClient | None = None
+    canary: CanaryRole
+    judge: JudgeRole
     redraws: int = 0
+
+    @property
+    def manifest(self) -> Manifest:
+        """The swarm's manifest."""
+        return self.engine.manifest
 
 
 class Rounds:
-    """The loop: draw tasks, generate, share, sample, train."""
+    """Loop of training rounds: draw tasks, generate, share, sample, train."""
 
     def __init__(self, parts: RoundParts, show: Callable[[RoundSummary], None]) -> None:
         self._parts = parts
         self._show = show
         self._rewards: deque[float] = deque(maxlen=_TREND_ROUNDS)
+        self._seconds: deque[float] = deque(maxlen=_TREND_ROUNDS)
         self._seen_before = (0, 0)
         self._epoch = -1
         self._restarts = 0
@@ -116,50 +114,47 @@ class Rounds:
         self.last_reward: float | None = None
 
     async def run(self, last_step: int | None, draining: trio.Event) -> None:
-        """Rounds until the policy has its last step or the node drains."""
+        """Run rounds until the policy has done its last step or the node drains."""
         while not draining.is_set() and (last_step is None or self._parts.learner.step < last_step):
             try:
                 await self._round(draining)
             except LearnerCrashed as error:
                 self._restarts += 1
-                self._note_death(self._parts.learner.step, str(error))
+                self._report_restart(self._parts.learner.step, str(error))
 
-    def _note_idle_death(self) -> None:
-        """Writes down a restart with which no call was lost, before the first step after it."""
+    def _report_idle_restart(self) -> None:
+        """Report a learner's restart that interrupted no call, before the first step after it."""
         if self._parts.learner.restarts > self._restarts:
             self._restarts = self._parts.learner.restarts
-            self._note_death(self._last_step, "the learner died between two calls")
+            self._report_restart(self._last_step, "the learner died between two calls")
 
-    def _note_death(self, step: int, why: str) -> None:
+    def _report_restart(self, step: int, why: str) -> None:
         self._parts.telemetry.events.write("learner_restarted", step=step, why=why)
 
     async def _round(self, draining: trio.Event) -> None:
         parts, started = self._parts, trio.current_time()
         await parts.doppelganger.require_alone(draining)
-        if parts.canary is not None:
-            await parts.canary.open()
-        if (epoch := await self._epoch_to_work_in(draining)) is None:
+        await parts.canary.open()
+        if (epoch := await self._wait_for_beacons(draining)) is None:
             return
         self._turn_to(epoch)
         slots = self._take_slots(epoch, parts.policy.local_groups)
         if not slots:
             await self._wait_for_epoch(epoch + 1, draining)
             return
-        external = await parts.sampler.draw_external(epoch, parts.rng)
+        external = await parts.engine.draw(epoch, parts.rng)
         slots += self._take_slots(epoch, parts.policy.external_groups - len(external))
         local, handles = await self._redrawn(epoch, *await self._generate(slots))
-        batch = parts.sampler.assemble(local, external)
+        batch = parts.engine.assemble(local, external)
         report = await parts.learner.train(batch, handles)
         for rollout, weight in zip(batch.external, report.external_weights, strict=True):
-            parts.sampler.likelihoods.learn(rollout.account, weight)
-        self._tell(epoch, batch, report, trio.current_time() - started)
-        if parts.canary is not None:
-            await parts.canary.after(batch)
-        if parts.judge is not None:
-            await parts.judge.after(report.step, epoch, await parts.beacons.obtain(epoch))
+            parts.engine.sampler.likelihoods.learn(rollout.account, weight)
+        self._report(epoch, batch, report, trio.current_time() - started)
+        await parts.canary.after(batch)
+        await parts.judge.after(report.step, epoch, await parts.beacons.obtain(epoch))
 
-    async def _epoch_to_work_in(self, draining: trio.Event) -> int | None:
-        """The current epoch once the beacons that it needs are known, or none if the node drains before."""
+    async def _wait_for_beacons(self, draining: trio.Event) -> int | None:
+        """Wait for the beacons that the current epoch needs; return the epoch, or None if the node drains."""
         epoch: int | None = None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_cancel_when_set, draining, nursery.cancel_scope)
@@ -176,22 +171,25 @@ class Rounds:
         return epoch_at(parts.manifest, parts.clock())
 
     def _turn_to(self, epoch: int) -> None:
-        """Forgets what a new epoch makes worthless."""
+        """Drop what is too old in a new epoch."""
         if epoch != self._epoch:
             self._epoch = epoch
-            self._parts.pool.expire(epoch - EPOCH_WINDOW)
-            self._parts.heard.forget(epoch)
-            self._parts.gossip.forget(epoch)
+            self._parts.engine.forget(epoch)
 
     def _take_slots(self, epoch: int, count: int) -> list[Slot]:
-        """Fresh slots, each with a family of the node's choice: uniform, as in the paper."""
+        """Take new slots, each with a family drawn uniformly, as in the paper."""
         parts, manifest, account = self._parts, self._parts.manifest, self._parts.author.account
         numbers = parts.signing.take_slots(
-            manifest.swarm_id, account, epoch, count, manifest.limits.slots_per_epoch, parts.share
+            manifest.swarm_id,
+            account,
+            epoch,
+            count=count,
+            slots_per_epoch=manifest.limits.slots_per_epoch,
+            share=parts.share,
         )
         families = len(manifest.suite.families)
         return [
-            Slot(epoch, number, parts.verifier.task_of(epoch, account, parts.rng.randrange(families), number))
+            Slot(epoch, number, parts.engine.task_of(epoch, account, parts.rng.randrange(families), number))
             for number in numbers
         ]
 
@@ -202,7 +200,11 @@ class Rounds:
             await draining.wait()
 
     async def _generate(self, slots: Sequence[Slot]) -> tuple[list[VerifiedRollout], Mapping[ContentId, int]]:
-        """Own rollouts, sealed, published, and checked on the same road as everybody's."""
+        """Generate own rollouts, publish them, and verify them in the same way as those of others.
+
+        Returns:
+            The verified rollouts, and the learner's handle of each.
+        """
         parts = self._parts
         prompts = [(slot, prompt) for slot in slots if (prompt := await self._prompt(slot)) is not None]
         generations = await parts.learner.generate(
@@ -222,10 +224,10 @@ class Rounds:
     async def _redrawn(
         self, epoch: int, local: list[VerifiedRollout], handles: Mapping[ContentId, int]
     ) -> tuple[list[VerifiedRollout], Mapping[ContentId, int]]:
-        """As many own rollouts, fresh ones in place of those without advantage (DAPO's dynamic sampling)."""
+        """Replace own rollouts without advantage by as many new ones (DAPO's dynamic sampling)."""
         left, size = self._parts.redraws, len(local)
-        while dull := sum(not rollout.is_informative for rollout in local):
-            if not (slots := self._take_slots(epoch, min(left, dull))):
+        while without_advantage := sum(not rollout.is_informative for rollout in local):
+            if not (slots := self._take_slots(epoch, min(left, without_advantage))):
                 break
             left -= len(slots)
             fresh, more = await self._generate(slots)
@@ -234,7 +236,7 @@ class Rounds:
         return local, handles
 
     async def _prompt(self, slot: Slot) -> str | None:
-        """The words of a slot's task; a few seeds of some families have none (a division by zero, say)."""
+        """Return the prompt of a slot's task, or None: some seeds have none (a division by zero, say)."""
         try:
             return await self._parts.checkers.prompt(slot.task)
         except CheckFailed as error:
@@ -252,13 +254,13 @@ class Rounds:
             completions=generation.completions,
         )
         envelope = seal(Kind.ROLLOUT, parts.manifest.swarm_id, rollout.to_payload(), author.seed)
-        admitted = parts.admission.judge(envelope.to_bytes(), parts.clock())
+        admitted = parts.engine.admit_own(envelope.to_bytes(), parts.clock())
         await parts.gossip.publish(admitted)
-        return await parts.verifier.verify(admitted)
+        return await parts.engine.verify(admitted)
 
-    def _tell(self, epoch: int, batch: SampledBatch, report: StepReport, seconds: float) -> None:
+    def _report(self, epoch: int, batch: SampledBatch, report: StepReport, seconds: float) -> None:
         parts, telemetry = self._parts, self._parts.telemetry
-        self._note_idle_death()
+        self._report_idle_restart()
         self._last_step = report.step
         self.round += 1
         rewards = [rollout.mean_reward for rollout in batch.local]
@@ -282,12 +284,19 @@ class Rounds:
                 {"content_id": r.content_id, "account": r.account, "node": r.admitted.rollout.node}
                 for r in batch.external
             ],
-            pool=len(parts.pool),
-            pool_accounts=len(parts.pool.accounts()),
+            pool=len(parts.engine.pool),
+            pool_accounts=len(parts.engine.pool.accounts()),
             peers=parts.gossip.peer_count,
             seconds=round(seconds, 3),
         )
+        self._note_slow(report.step, seconds)
         self._show_round(report, batch, reward, seconds)
+
+    def _note_slow(self, step: int, seconds: float) -> None:
+        usual = median(self._seconds) if self._seconds else seconds
+        if seconds > _SLOW_FACTOR * usual:
+            _LOG.info("step %d took %.1f s; %.1f s are usual", step, seconds, usual)
+        self._seconds.append(seconds)
 
     def _show_round(self, report: StepReport, batch: SampledBatch, reward: float, seconds: float) -> None:
         parts, telemetry = self._parts, self._parts.telemetry
@@ -295,17 +304,17 @@ class Rounds:
         self._rewards.append(reward)
         self.last_reward = sum(self._rewards) / len(self._rewards)
         self.first_reward = reward if self.first_reward is None else self.first_reward
-        refused, heard = telemetry.messages_refused, telemetry.accepted
-        before_refused, before_heard = self._seen_before
-        self._seen_before = (refused, heard)
-        arrived = refused - before_refused + heard - before_heard
+        refused, accepted = telemetry.messages_refused, telemetry.accepted
+        before_refused, before_accepted = self._seen_before
+        self._seen_before = (refused, accepted)
+        arrived = refused - before_refused + accepted - before_accepted
         summary = RoundSummary(
             round=self.round,
             step=report.step,
             reward=reward,
             reward_change=None if trend is None else reward - trend,
-            pool=len(parts.pool),
-            pool_peers=len(parts.pool.accounts()),
+            pool=len(parts.engine.pool),
+            pool_peers=len(parts.engine.pool.accounts()),
             own_groups=len(batch.local),
             external_groups=len(batch.external),
             refused_share=(refused - before_refused) / arrived if arrived else 0.0,

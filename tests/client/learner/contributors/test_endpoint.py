@@ -1,4 +1,4 @@
-"""An OpenAI-compatible server as a contributor; the server is real and serves the bundled policy."""
+"""OpenAI-compatible server as a contributor; the server is real and serves the bundled policy."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.contributors.endpoint import (
     MAX_REPLY_BYTES,
     CompletionsEndpoint,
-    EndpointAway,
     EndpointSettings,
+    EndpointUnavailable,
 )
 from sapo_client.learner.contributors.no_train import Contributor
 
@@ -37,7 +37,7 @@ def settings(server: CompletionsServer) -> Iterator[EndpointSettings]:
 async def test_a_group_is_one_request(server: CompletionsServer, settings: EndpointSettings) -> None:
     answers = await CompletionsEndpoint(settings).answer(PROMPT, 8)
     assert len(answers) == 8
-    assert b"Wednesday" in answers, "the bundled policy knows its weekdays"
+    assert b"Wednesday" in answers, "the bundled policy can compute weekdays"
     assert server.requests == [
         {
             "model": "bundled",
@@ -49,7 +49,7 @@ async def test_a_group_is_one_request(server: CompletionsServer, settings: Endpo
     ]
 
 
-async def test_a_server_that_gives_one_at_a_time_is_asked_again(
+async def test_a_server_that_returns_fewer_completions_is_asked_again(
     server: CompletionsServer, settings: EndpointSettings
 ) -> None:
     server.most_choices = 3
@@ -67,7 +67,7 @@ async def test_a_contributor_answers_and_cannot_be_exported(settings: EndpointSe
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "away"),
+    ("status", "body", "unavailable"),
     [
         (500, b"oops", True),
         (429, b"later", True),
@@ -77,24 +77,24 @@ async def test_a_contributor_answers_and_cannot_be_exported(settings: EndpointSe
         (200, b"[" * (MAX_REPLY_BYTES + 1), True),
     ],
 )
-async def test_what_a_server_may_do_wrong(
-    server: CompletionsServer, settings: EndpointSettings, status: int, body: bytes, away: bool
+async def test_errors_of_a_server(
+    server: CompletionsServer, settings: EndpointSettings, status: int, body: bytes, unavailable: bool
 ) -> None:
-    """The server's own troubles are waited for; what its user must mend ends the node."""
+    """The node waits while the server has an error of its own, and ends if its user must correct one."""
     server.misbehave = (status, body)
     with pytest.raises(SapoError) as caught:
         await CompletionsEndpoint(settings).answer(PROMPT, 2)
-    assert isinstance(caught.value, EndpointAway) == away == caught.value.transient
+    assert isinstance(caught.value, EndpointUnavailable) == unavailable == caught.value.transient
     assert caught.value.hint
 
 
-async def test_a_wrong_key_and_a_wrong_address_are_told(settings: EndpointSettings) -> None:
+async def test_a_wrong_key_and_a_wrong_address_are_reported(settings: EndpointSettings) -> None:
     with pytest.raises(SapoError, match="401") as caught:
         await CompletionsEndpoint(replace(settings, key=None)).answer(PROMPT, 2)
     assert (caught.value.exit_code, caught.value.transient) == (ExitCode.CONFIG, False)
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         nowhere = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
-        with pytest.raises(EndpointAway, match="does not answer") as caught:
+        with pytest.raises(EndpointUnavailable, match="does not answer") as caught:
             await CompletionsEndpoint(replace(settings, url=nowhere)).answer(PROMPT, 2)
     assert caught.value.exit_code == ExitCode.NETWORK

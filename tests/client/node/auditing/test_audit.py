@@ -1,6 +1,5 @@
-"""Audits: what strangers send costs a bounded share of the checkers' time, and honest work has the rest."""
+"""Audits: rollouts of strangers cost a bounded share of the checkers' time; honest work keeps the rest."""
 
-import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,13 +12,18 @@ from support.verification_harness import VerificationHarness
 from trio.testing import MockClock
 
 from sapo_client.node.auditing.audit import AUDITORS_SHARES, Audit, AuditShares
+from sapo_client.node.auditing.chain import NoChain
 from sapo_client.node.runtime.beacons import Beacons
+from sapo_client.node.runtime.telemetry import Telemetry
 from sapo_client.observe.events import EventLog, read_events
+from sapo_client.observe.metrics import NodeMetrics
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Limits
 from sapo_protocol.tasks import Task
+from sapo_protocol.topics import rollouts_topic
 from sapo_verification.jail.checkers import CheckFailed, Failure
 from sapo_verification.jail.messages import Checked
+from sapo_verification.reputation.evidence import AUDITS_BEFORE_WEIGHT
 from sapo_verification.sampling.audit_queue import MOST_WAITING
 from sapo_verification.types import AdmittedRollout
 
@@ -27,22 +31,25 @@ ALICE, BOB, MALLORY = (Identity(number) for number in range(1, 4))
 HONEST_SECONDS, DEADLINE_SECONDS = 0.1, 2.0
 SPIN = b"an answer that never ends"
 MANIFEST = make_manifest(limits=Limits(slots_per_epoch=1 << 16, max_completions=8, points_per_epoch=16))
+NOW = MANIFEST.genesis_seconds + 60 * EPOCH
 
 
 @dataclass
 class Worker:
-    """One checker on the mock clock: an honest group takes 100 ms, a spinning one runs into the deadline."""
+    """One checker on the mock clock: an honest group takes 100 ms, an endless one runs into the deadline."""
 
-    desk: VerificationHarness = field(
-        default_factory=lambda: VerificationHarness((ALICE, BOB, MALLORY), MANIFEST)
-    )
+    audits_waiting: int = MOST_WAITING
     free: trio.Lock = field(default_factory=trio.Lock)
 
     def __post_init__(self) -> None:
-        self.desk.check = self.check
+        self.harness = VerificationHarness(
+            (ALICE, BOB, MALLORY), MANIFEST, check=self.check, audits_waiting=self.audits_waiting
+        )
+        self.harness.trust(ALICE, BOB, MALLORY)
+        self.engine = self.harness.engine
 
     async def check(self, task: Task, completions: Sequence[bytes]) -> Checked:
-        """Rewards of a group, half of which is right."""
+        """Return the rewards of a group of which half is right."""
         async with self.free:
             if SPIN in completions:
                 await trio.sleep(DEADLINE_SECONDS)
@@ -50,106 +57,105 @@ class Worker:
             await trio.sleep(HONEST_SECONDS)
         return Checked("a question", (1.0, 0.0))
 
-    def hear(self, author: Identity, slot: int, answer: bytes = b"7") -> AdmittedRollout:
-        """A group as it leaves admission."""
-        message = author.message(MANIFEST, slot=slot, completions=(answer, b"no"))
-        return self.desk.admission.judge(message, MANIFEST.genesis_seconds + 60 * EPOCH)
+    def message(self, author: Identity, slot: int, answer: bytes = b"7") -> bytes:
+        """Return a sealed group."""
+        return author.message(MANIFEST, slot=slot, completions=(answer, b"no"))
 
-    def audit(
-        self,
-        heard: trio.MemoryReceiveChannel[AdmittedRollout],
-        shares: AuditShares,
-        events: EventLog,
-        most_waiting: int = MOST_WAITING,
-    ) -> Audit:
-        """The node's audit of what is heard."""
-        desk, beacons = self.desk, Beacons(MANIFEST, None, events)
-        return Audit(
-            heard, desk.verifier, desk.pool, desk.reputation, beacons, shares, events, random.Random(0),
-            most_waiting,
-        )  # fmt: skip
+    def receive(self, author: Identity, slot: int, answer: bytes = b"7") -> AdmittedRollout:
+        """Return a group that came by gossip."""
+        topic = rollouts_topic(MANIFEST.swarm_id)
+        received = self.engine.receive(topic, self.message(author, slot, answer), NOW)
+        assert isinstance(received.admitted, AdmittedRollout)
+        return received.admitted
+
+    def audit(self, shares: AuditShares, events: EventLog) -> Audit:
+        """Return the node's audit."""
+        beacons = Beacons(MANIFEST, NoChain().block_hash_before, events)
+        return Audit(engine=self.engine, beacons=beacons, time_share=shares.time)
 
     async def work(self, author: Identity, seconds: float) -> int:
-        """How many of an author's groups, one after another, are verified in so long a time."""
+        """Return how many of an author's groups, one after another, are verified in so long a time."""
         slot, until = 0, trio.current_time() + seconds
         while trio.current_time() < until:
-            await self.desk.verifier.verify(self.hear(author, slot))
+            await self.engine.verify(self.engine.admit_own(self.message(author, slot), NOW))
             slot += 1
         return slot
 
 
 @pytest.fixture
 def events(tmp_path: Path) -> EventLog:
-    """An event file."""
+    """Return an event file."""
     return EventLog(tmp_path / "events.jsonl")
 
 
 @pytest.fixture
 def worker() -> Worker:
-    """One checker and the desk around it."""
+    """Return one checker and the engine around it."""
     return Worker()
+
+
+def audits_of(worker: Worker, author: Identity) -> int:
+    """Return how many groups of an author were audited beyond those that made it known."""
+    return worker.harness.reputation.evidence(author.account, EPOCH).audits - 2 * AUDITS_BEFORE_WEIGHT
 
 
 async def test_honest_work_keeps_nine_tenths_though_every_stranger_spins(
     worker: Worker, events: EventLog, autojump_clock: MockClock
 ) -> None:
     calm = await worker.work(ALICE, 400.0)
-    send, heard = trio.open_memory_channel[AdmittedRollout](1000)
     for slot in range(1000):
-        send.send_nowait(worker.hear(MALLORY, slot, SPIN))
+        worker.receive(MALLORY, slot, SPIN)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(worker.audit(heard, AuditShares(rollouts=1.0, time=0.05), events).run)
+        nursery.start_soon(worker.audit(AuditShares(rollouts=1.0, time=0.05), events).run)
         loaded = await worker.work(BOB, 400.0)
         nursery.cancel_scope.cancel()
     assert loaded >= 0.9 * calm
-    assert worker.desk.reputation.evidence(MALLORY.account, EPOCH).audits == 10  # 5 % of 400 s, 2 s each
+    assert audits_of(worker, MALLORY) == 10  # 5 % of 400 s, 2 s each
 
 
 async def test_a_spinning_account_does_not_keep_an_auditor_from_the_others(
     worker: Worker, events: EventLog, autojump_clock: MockClock
 ) -> None:
-    send, heard = trio.open_memory_channel[AdmittedRollout](200)
     for slot in range(100):
-        send.send_nowait(worker.hear(MALLORY, slot, SPIN))
+        worker.receive(MALLORY, slot, SPIN)
     for slot in range(20):
-        send.send_nowait(worker.hear(ALICE, slot))
+        worker.receive(ALICE, slot)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(worker.audit(heard, AUDITORS_SHARES, events).run)
+        nursery.start_soon(worker.audit(AUDITORS_SHARES, events).run)
         await trio.sleep(11.0)
         nursery.cancel_scope.cancel()
-    audited: Counter[Account] = Counter(rollout.account for rollout in worker.desk.witness.rollouts)
+    audited: Counter[Account] = Counter(rollout.account for rollout in worker.harness.witness.rollouts)
     assert audited == {ALICE.account: 20}
-    assert worker.desk.reputation.evidence(MALLORY.account, EPOCH).audits == 2
+    assert audits_of(worker, MALLORY) == 2
 
 
 async def test_an_audit_takes_what_failed_out_of_the_pool_and_goes_on_after_a_restart(
     worker: Worker, events: EventLog, autojump_clock: MockClock
 ) -> None:
-    send, heard = trio.open_memory_channel[AdmittedRollout](8)
-    audit = worker.audit(heard, AuditShares(rollouts=1.0, time=1.0), events)
-    good, bad, later = worker.hear(ALICE, 0), worker.hear(MALLORY, 0, SPIN), worker.hear(BOB, 0)
-    for admitted in (good, bad, later):
-        worker.desk.pool.offer(admitted)
-    for batch in ((good, bad), (later,)):
-        for admitted in batch:
-            send.send_nowait(admitted)
+    audit = worker.audit(AuditShares(rollouts=1.0, time=1.0), events)
+    received = []
+    for batch in ([(ALICE, b"7"), (MALLORY, SPIN)], [(BOB, b"7")]):
+        received += [worker.receive(author, 0, answer) for author, answer in batch]
         with trio.move_on_after(5.0):
             await audit.run()
-    assert list(worker.desk.pool.waiting()) == [good, later]
-    assert [rollout.admitted for rollout in worker.desk.witness.rollouts] == [good, later]
+    good, _, later = received
+    assert list(worker.harness.pool.waiting()) == [good, later]
+    assert [rollout.admitted for rollout in worker.harness.witness.rollouts] == [good, later]
 
 
-async def test_what_no_room_is_left_for_is_told(
-    worker: Worker, events: EventLog, autojump_clock: MockClock, tmp_path: Path
+async def test_what_no_room_is_left_for_is_reported(
+    events: EventLog, autojump_clock: MockClock, tmp_path: Path
 ) -> None:
-    send, heard = trio.open_memory_channel[AdmittedRollout](8)
-    spinning = [worker.hear(MALLORY, slot, SPIN) for slot in range(4)]
-    audit = worker.audit(heard, AUDITORS_SHARES, events, most_waiting=2)
+    worker = Worker(audits_waiting=2)
+    metrics = NodeMetrics(version="0", swarm_id=str(MANIFEST.swarm_id), node_id="0")
+    worker.engine.observe(Telemetry(events, metrics, MANIFEST.suite, BOB.account))
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(audit.run)
-        for admitted in spinning:
-            send.send_nowait(admitted)
+        nursery.start_soon(worker.audit(AUDITORS_SHARES, events).run)
+        await trio.testing.wait_all_tasks_blocked()
+        spinning = []
+        for slot in range(4):
+            spinning.append(worker.receive(MALLORY, slot, SPIN))
             await trio.testing.wait_all_tasks_blocked()  # the first is being checked, and two may wait
         nursery.cancel_scope.cancel()
-    told = [event for event in read_events(tmp_path / "events.jsonl") if event["event"] == "audit_skipped"]
-    assert [event["content_id"] for event in told] == [spinning[3].content_id.hex()]
+    skipped = [each for each in read_events(tmp_path / "events.jsonl") if each["event"] == "audit_skipped"]
+    assert [event["content_id"] for event in skipped] == [spinning[3].content_id.hex()]

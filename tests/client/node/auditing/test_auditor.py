@@ -1,4 +1,4 @@
-"""Auditors on a real chain: counting, proposing, approving, posting; the offline, the restarted, the liar."""
+"""Auditors on a real chain count, propose, approve and post, also offline, restarted or dishonest ones."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 async def post(world: World, epoch: int, witness: AuditorHarness) -> None:
-    """Lets time pass, turn by turn, until the epoch is on the chain."""
+    """Advance the clock, turn by turn, until the epoch is on the chain."""
     for turn, patience_seconds in ((0, 4), (1, 4), (2, 4), (3, 30), (7, 60)):  # a busy machine takes long
         world.turn_to(epoch + 1, FIRST_TURN_SECONDS + turn * TURN_SECONDS)
         with trio.move_on_after(patience_seconds):
@@ -48,21 +48,25 @@ async def post(world: World, epoch: int, witness: AuditorHarness) -> None:
     raise AssertionError(f"epoch {epoch} was not posted")
 
 
-def points(office: AuditorHarness, epoch: int) -> dict[Account, int]:
-    """What an auditor counted."""
-    counts = [t.points for t in office.archive.tallies(epoch).values() if t.account == office.person.account]
+def points(harness: AuditorHarness, epoch: int) -> dict[Account, int]:
+    """Return the points that an auditor counted."""
+    counts = [
+        t.points
+        for t in harness.contributions.tallies(epoch).values()
+        if t.account == harness.identity.account
+    ]
     return dict(counts[0])
 
 
 async def test_two_epochs_are_counted_posted_claimed_and_explained(world: World) -> None:
     async with checking(world) as (nursery, checkers):
-        auditors = [AuditorHarness(world, person, checkers) for person in AUDITORS]
-        alice, bob = (AuditorHarness(world, person, checkers, audits=False) for person in WORKERS)
+        auditors = [AuditorHarness(world, identity, checkers) for identity in AUDITORS]
+        alice, bob = (AuditorHarness(world, identity, checkers, audits=False) for identity in WORKERS)
         everybody = [*auditors, alice, bob]
         lives = []
-        for office in everybody:
+        for harness in everybody:
             life = trio.CancelScope()
-            nursery.start_soon(_live, life, partial(office.run, sends=office in auditors))
+            nursery.start_soon(_live, life, partial(harness.run, sends=harness in auditors))
             lives.append(life)
         world.turn_to(EPOCH, 30)
         await connect(*everybody)
@@ -70,9 +74,9 @@ async def test_two_epochs_are_counted_posted_claimed_and_explained(world: World)
         payable = [await alice.work(EPOCH, slot) for slot in range(3)]
         dull = await alice.work(EPOCH, 3, right=2, wrong=0)
         await bob.work(EPOCH, 0)
-        await until(lambda: all(len(a.ears.events("verified")) == 5 for a in auditors))
+        await until(lambda: all(len(a.node.events("verified")) == 5 for a in auditors))
         world.turn_to(EPOCH + 1, COUNTED_SECONDS)
-        await until(lambda: all(len(office.archive.tallies(EPOCH)) == 3 for office in everybody))
+        await until(lambda: all(len(harness.contributions.tallies(EPOCH)) == 3 for harness in everybody))
         assert all(points(a, EPOCH) == {ALICE.account: 3, BOB.account: 1} for a in auditors)
         await post(world, EPOCH, alice)
 
@@ -89,9 +93,9 @@ async def test_two_epochs_are_counted_posted_claimed_and_explained(world: World)
         world.turn_to(EPOCH + 1, 30)
         await bob.work(EPOCH + 1, 0)
         await alice.work(EPOCH + 1, 0)
-        await until(lambda: all(len(a.ears.events("verified")) == 7 for a in auditors[1:]))
+        await until(lambda: all(len(a.node.events("verified")) == 7 for a in auditors[1:]))
         world.turn_to(EPOCH + 2, COUNTED_SECONDS)
-        await until(lambda: len(alice.archive.tallies(EPOCH + 1)) == 2)
+        await until(lambda: len(alice.contributions.tallies(EPOCH + 1)) == 2)
         await post(world, EPOCH + 1, alice)
         record = await alice.ledger.last_record()
         assert record is not None
@@ -118,9 +122,9 @@ async def test_two_epochs_are_counted_posted_claimed_and_explained(world: World)
         }
         with pytest.raises(SapoError, match="is not final"):
             await _command(ledger_commands.explain, alice, EPOCH + 5)
-        for office in everybody:
-            assert office.ears.events("service_failed") == []
-        posted = [event["epoch"] for event in alice.ears.events("epoch_final")]
+        for harness in everybody:
+            assert harness.node.events("service_failed") == []
+        posted = [event["epoch"] for event in alice.node.events("epoch_final")]
         assert posted == [EPOCH, EPOCH + 1]
 
 
@@ -129,32 +133,38 @@ async def _live(life: trio.CancelScope, run: partial[object]) -> None:
         await run()  # type: ignore[misc]
 
 
-async def _command(command: object, office: AuditorHarness, *arguments: object) -> dict[str, object]:
-    return await trio.to_thread.run_sync(partial(command, office.config(), *arguments))  # type: ignore[arg-type]
+async def _command(command: object, harness: AuditorHarness, *arguments: object) -> dict[str, object]:
+    return await trio.to_thread.run_sync(partial(command, harness.config(), *arguments))  # type: ignore[arg-type]
 
 
-def counted(office: AuditorHarness, epoch: int, counts: dict[Account, int]) -> Tally:
-    """A tally in an auditor's name."""
-    person = office.person
-    return Tally(person.node, person.account, epoch, tuple(sorted(counts.items())), merkle.EMPTY_ROOT)
+def counted(harness: AuditorHarness, epoch: int, counts: dict[Account, int]) -> Tally:
+    """Return a tally of an auditor."""
+    identity = harness.identity
+    return Tally(
+        node=identity.node,
+        account=identity.account,
+        epoch=epoch,
+        points=tuple(sorted(counts.items())),
+        evidence_root=merkle.EMPTY_ROOT,
+    )
 
 
 @pytest.mark.long
 async def test_an_epoch_over_its_budget_is_posted_and_pays_everybody_less(tmp_path: Path) -> None:
     world = World.create(tmp_path, epoch_budget_points=4)
     async with checking(world) as (nursery, checkers):
-        auditors = [AuditorHarness(world, person, checkers) for person in AUDITORS]
-        alice, bob = (AuditorHarness(world, person, checkers, audits=False) for person in WORKERS)
-        for office in (*auditors, alice, bob):
-            nursery.start_soon(partial(office.run, sends=office in auditors))
+        auditors = [AuditorHarness(world, identity, checkers) for identity in AUDITORS]
+        alice, bob = (AuditorHarness(world, identity, checkers, audits=False) for identity in WORKERS)
+        for harness in (*auditors, alice, bob):
+            nursery.start_soon(partial(harness.run, sends=harness in auditors))
         world.turn_to(EPOCH, 30)
         await connect(*auditors, alice, bob)
         for worker, slots in ((alice, 5), (bob, 3)):
             for slot in range(slots):
                 await worker.work(EPOCH, slot)
-        await until(lambda: all(len(a.ears.events("verified")) == 8 for a in auditors))
+        await until(lambda: all(len(a.node.events("verified")) == 8 for a in auditors))
         world.turn_to(EPOCH + 1, COUNTED_SECONDS)
-        await until(lambda: all(len(a.archive.tallies(EPOCH)) == 3 for a in (*auditors, alice, bob)))
+        await until(lambda: all(len(a.contributions.tallies(EPOCH)) == 3 for a in (*auditors, alice, bob)))
         await post(world, EPOCH, alice)
 
         granted = {ALICE.account: 2, BOB.account: 1}  # 5 · 4 / 8 and 3 · 4 / 8
@@ -168,8 +178,8 @@ async def test_an_epoch_over_its_budget_is_posted_and_pays_everybody_less(tmp_pa
         checked = await _command(epoch_audit.audit, alice, EPOCH)
         assert (checked["verdict"], checked["budget"]) == (epoch_audit.EXPLAINED, 4)
         assert checked["paid as by all tallies"]
-        for office in (*auditors, alice, bob):
-            assert office.ears.events("service_failed", "posting_doubted") == []
+        for harness in (*auditors, alice, bob):
+            assert harness.node.events("service_failed", "posting_doubted") == []
     world.chain.close()
 
 
@@ -177,85 +187,96 @@ async def test_an_epoch_over_its_budget_is_posted_and_pays_everybody_less(tmp_pa
 async def test_who_approved_a_proposal_posts_it_and_makes_no_other(tmp_path: Path) -> None:
     world = World.create(tmp_path, quorum=3)
     async with checking(world) as (nursery, checkers):
-        auditors = [AuditorHarness(world, person, checkers) for person in AUDITORS]
+        auditors = [AuditorHarness(world, identity, checkers) for identity in AUDITORS]
         first, second = auditors[EPOCH % 3], auditors[(EPOCH + 1) % 3]
-        for office in auditors:
-            nursery.start_soon(partial(office.run, sends=office is second))
+        for harness in auditors:
+            nursery.start_soon(partial(harness.run, sends=harness is second))
         world.turn_to(EPOCH, 30)
         await connect(*auditors)
-        for office in auditors:
-            await office.work(EPOCH, 0)
+        for harness in auditors:
+            await harness.work(EPOCH, 0)
         world.turn_to(EPOCH + 1, COUNTED_SECONDS)
-        await until(lambda: all(len(a.archive.tallies(EPOCH)) == 3 for a in auditors))
+        await until(lambda: all(len(a.contributions.tallies(EPOCH)) == 3 for a in auditors))
         world.turn_to(EPOCH + 1, FIRST_TURN_SECONDS)
-        await until(lambda: all(a.ears.events("approval") for a in auditors))
+        await until(lambda: all(a.node.events("approval") for a in auditors))
         world.turn_to(EPOCH + 1, FIRST_TURN_SECONDS + TURN_SECONDS)
         await _posted(second)
-        assert [list(a.archive.proposals(EPOCH).values()) for a in auditors] == [
-            list(first.archive.proposals(EPOCH).values())
+        assert [list(a.contributions.proposals(EPOCH).values()) for a in auditors] == [
+            list(first.contributions.proposals(EPOCH).values())
         ] * 3
-        assert {p.account for p in first.archive.proposals(EPOCH).values()} == {first.person.account}
+        assert {p.account for p in first.contributions.proposals(EPOCH).values()} == {first.identity.account}
     world.chain.close()
 
 
 @pytest.mark.long
 async def test_points_are_known_though_the_proposal_comes_after_the_record(world: World) -> None:
     async with checking(world) as (nursery, checkers):
-        auditors = [AuditorHarness(world, person, checkers) for person in AUDITORS[:2]]
+        auditors = [AuditorHarness(world, identity, checkers) for identity in AUDITORS[:2]]
         alice = AuditorHarness(world, ALICE, checkers, audits=False)
-        for office in (*auditors, alice):
-            nursery.start_soon(partial(office.run, sends=office in auditors))
+        for harness in (*auditors, alice):
+            nursery.start_soon(partial(harness.run, sends=harness in auditors))
         world.turn_to(EPOCH, 30)
         await connect(*auditors, alice)
         await alice.work(EPOCH, 0)
-        await until(lambda: all(office.ears.events("verified") for office in auditors))
-        world.hub.partition([alice.ears.peer_id])
+        await until(lambda: all(harness.node.events("verified") for harness in auditors))
+        world.hub.partition([alice.node.peer_id])
         world.turn_to(EPOCH + 1, COUNTED_SECONDS)
-        await until(lambda: all(len(office.archive.tallies(EPOCH)) == 2 for office in auditors))
+        await until(lambda: all(len(harness.contributions.tallies(EPOCH)) == 2 for harness in auditors))
         await post(world, EPOCH, alice)
-        await until(lambda: alice.ears.events("epoch_final"))
+        await until(lambda: alice.node.events("epoch_final"))
         assert alice.auditor.points == 0
 
         world.hub.heal()
-        for office in auditors:  # the old connections are dead; new ones ask for what was said meanwhile
-            alice.ears.transport.drop(office.ears.peer_id)
-            office.ears.transport.drop(alice.ears.peer_id)
-        await until(lambda: alice.ears.events("peer_lost"))
-        await alice.ears.transport.connect(auditors[0].ears.address)
+        for harness in auditors:  # the old connections are dead; new ones ask for what was said meanwhile
+            alice.node.transport.drop(harness.node.peer_id)
+            harness.node.transport.drop(alice.node.peer_id)
+        await until(lambda: alice.node.events("peer_lost"))
+        await alice.node.transport.connect(auditors[0].node.address)
         await until(lambda: alice.auditor.points == 1)
-        assert len(alice.ears.events("epoch_final")) == 1
+        assert len(alice.node.events("epoch_final")) == 1
 
 
 async def test_a_liar_gets_no_approval_and_moves_nobodys_points(world: World) -> None:
     async with checking(world) as (nursery, checkers):
-        honest = [AuditorHarness(world, person, checkers) for person in AUDITORS[:2]]
+        honest = [AuditorHarness(world, identity, checkers) for identity in AUDITORS[:2]]
         liar = AuditorHarness(world, AUDITORS[2], checkers)
         alice = AuditorHarness(world, ALICE, checkers, audits=False)
         everybody = [*honest, liar, alice]
-        for office in everybody:
-            nursery.start_soon(partial(office.run, sends=office in honest, acts=office is not liar))
+        for harness in everybody:
+            nursery.start_soon(partial(harness.run, sends=harness in honest, acts=harness is not liar))
         world.turn_to(EPOCH, 30)
         await connect(*everybody)
         for slot in range(3):
             await alice.work(EPOCH, slot)
-        await until(lambda: all(len(office.ears.events("verified")) == 3 for office in honest))
+        await until(lambda: all(len(harness.node.events("verified")) == 3 for harness in honest))
 
         world.turn_to(EPOCH + 1, COUNTED_SECONDS)
         lie = counted(liar, EPOCH, {BOB.account: 16})
         lie_id = await liar.say(lie)
-        await until(lambda: all(len(office.archive.tallies(EPOCH)) == 3 for office in honest))
-        everyones = honest[0].archive.tallies(EPOCH)
+        await until(lambda: all(len(harness.contributions.tallies(EPOCH)) == 3 for harness in honest))
+        everyones = honest[0].contributions.tallies(EPOCH)
         genuine = {id_: tally for id_, tally in everyones.items() if id_ != lie_id}
-        person, ids = liar.person, tuple(sorted(everyones))
+        identity, ids = liar.identity, tuple(sorted(everyones))
         invented = [
             (Share(BOB.account, 16, 16),),  # not what its tallies settle to
             settled([lie], {}),  # right for fewer tallies than it names
             tuple(Share(s.account, s.points, s.cumulative + 100) for s in settled([*everyones.values()], {})),
         ]
-        lies = [Proposal(person.node, person.account, EPOCH, ids, shares) for shares in invented]
-        lies.append(Proposal(person.node, person.account, EPOCH, (lie_id,), settled([lie], {})))
+        lies = [
+            Proposal(node=identity.node, account=identity.account, epoch=EPOCH, tallies=ids, shares=shares)
+            for shares in invented
+        ]
+        lies.append(
+            Proposal(
+                node=identity.node,
+                account=identity.account,
+                epoch=EPOCH,
+                tallies=(lie_id,),
+                shares=settled([lie], {}),
+            )
+        )
         lie_ids = [await liar.say(proposal) for proposal in lies]
-        await until(lambda: all(set(lie_ids) <= set(o.archive.proposals(EPOCH)) for o in honest))
+        await until(lambda: all(set(lie_ids) <= set(o.contributions.proposals(EPOCH)) for o in honest))
         await post(world, EPOCH, alice)
 
         record = await alice.ledger.last_record()
@@ -263,50 +284,52 @@ async def test_a_liar_gets_no_approval_and_moves_nobodys_points(world: World) ->
         assert (record.root.total, record.root.epoch) == (3, EPOCH)
         share = merkle.root([merkle.leaf(ALICE.account, 3)])
         assert record.root.contribution_root == record.root.cumulative_root == share
-        assert {points(office, EPOCH)[ALICE.account] for office in honest} == {3}
+        assert {points(harness, EPOCH)[ALICE.account] for harness in honest} == {3}
         assert len(genuine) == 2
-        for office in honest:
-            assert all(office.archive.approvals(EPOCH, id_) == [] for id_ in lie_ids)
-            assert office.ears.events("service_failed") == []
+        for harness in honest:
+            assert all(harness.contributions.approvals(EPOCH, id_) == [] for id_ in lie_ids)
+            assert harness.node.events("service_failed") == []
 
 
 @pytest.mark.long
 async def test_a_liar_cannot_leave_out_the_tallies_that_outvote_it(world: World) -> None:
-    """Of its own tally and one other, the lower median would be nothing for anybody."""
+    """Of its own tally and one other, the lower median would be 0 for every account."""
     async with checking(world) as (nursery, checkers):
-        honest = [AuditorHarness(world, person, checkers) for person in AUDITORS[:2]]
+        honest = [AuditorHarness(world, identity, checkers) for identity in AUDITORS[:2]]
         liar = AuditorHarness(world, AUDITORS[2], checkers)
         alice = AuditorHarness(world, ALICE, checkers, audits=False)
         everybody = [*honest, liar, alice]
-        for office in everybody:
-            nursery.start_soon(partial(office.run, sends=office in honest, acts=office is not liar))
+        for harness in everybody:
+            nursery.start_soon(partial(harness.run, sends=harness in honest, acts=harness is not liar))
         world.turn_to(EPOCH, 30)
         await connect(*everybody)
         for slot in range(3):
             await alice.work(EPOCH, slot)
-        await until(lambda: all(len(office.ears.events("verified")) == 3 for office in honest))
+        await until(lambda: all(len(harness.node.events("verified")) == 3 for harness in honest))
         world.turn_to(EPOCH + 1, COUNTED_SECONDS)
         lie_id = await liar.say(counted(liar, EPOCH, {}))
-        await until(lambda: all(len(office.archive.tallies(EPOCH)) == 3 for office in honest))
-        tallies = honest[0].archive.tallies(EPOCH)
+        await until(lambda: all(len(harness.contributions.tallies(EPOCH)) == 3 for harness in honest))
+        tallies = honest[0].contributions.tallies(EPOCH)
         ids = tuple(sorted((lie_id, next(id_ for id_ in tallies if id_ != lie_id))))
-        person, shares = liar.person, settled([tallies[id_] for id_ in ids], {})
-        denial = await liar.say(Proposal(person.node, person.account, EPOCH, ids, shares))
-        await until(lambda: all(denial in office.archive.proposals(EPOCH) for office in honest))
+        identity, shares = liar.identity, settled([tallies[id_] for id_ in ids], {})
+        denial = await liar.say(
+            Proposal(node=identity.node, account=identity.account, epoch=EPOCH, tallies=ids, shares=shares)
+        )
+        await until(lambda: all(denial in harness.contributions.proposals(EPOCH) for harness in honest))
         await post(world, EPOCH, alice)
         record = await alice.ledger.last_record()
         assert record is not None
         assert (shares, record.root.total) == ((), 3)
-        assert all(office.archive.approvals(EPOCH, denial) == [] for office in honest)
+        assert all(harness.contributions.approvals(EPOCH, denial) == [] for harness in honest)
 
 
 async def test_an_auditor_signs_one_proposal_per_epoch_also_after_a_restart(world: World) -> None:
-    """Nothing is sent to the chain until the last turn: the epoch stays open, every look could sign again."""
+    """No transaction is sent until the last turn: the epoch stays open, and it could sign again."""
     async with checking(world) as (nursery, checkers):
-        first, second = (AuditorHarness(world, person, checkers) for person in AUDITORS[:2])
+        first, second = (AuditorHarness(world, identity, checkers) for identity in AUDITORS[:2])
         other = AuditorHarness(
             world, AUDITORS[2], checkers, audits=False
-        )  # keeps the archive, and speaks when told
+        )  # keeps the contributions, and speaks when told
         life = trio.CancelScope()
         nursery.start_soon(_live, life, partial(first.run, sends=False))
         nursery.start_soon(partial(second.run, sends=False))
@@ -315,55 +338,107 @@ async def test_an_auditor_signs_one_proposal_per_epoch_also_after_a_restart(worl
         world.turn_to(EPOCH, 30)
         await connect(first, second, other)
         await other.work(EPOCH, 0)
-        await until(lambda: first.ears.events("verified") and second.ears.events("verified"))
+        await until(lambda: first.node.events("verified") and second.node.events("verified"))
         world.turn_to(EPOCH + 1, COUNTED_SECONDS)
-        await until(lambda: len(first.archive.tallies(EPOCH)) == len(second.archive.tallies(EPOCH)) == 2)
+        await until(
+            lambda: len(first.contributions.tallies(EPOCH)) == len(second.contributions.tallies(EPOCH)) == 2
+        )
 
-        tallies = first.archive.tallies(EPOCH)
+        tallies = first.contributions.tallies(EPOCH)
         shares, ids = settled([*tallies.values()], {}), tuple(sorted(tallies))
-        genuine = await other.say(Proposal(other.person.node, other.person.account, EPOCH, ids, shares))
-        await until(lambda: all(genuine in office.archive.proposals(EPOCH) for office in (first, second)))
+        genuine = await other.say(
+            Proposal(
+                node=other.identity.node,
+                account=other.identity.account,
+                epoch=EPOCH,
+                tallies=ids,
+                shares=shares,
+            )
+        )
+        await until(
+            lambda: all(genuine in harness.contributions.proposals(EPOCH) for harness in (first, second))
+        )
         world.turn_to(EPOCH + 1, FIRST_TURN_SECONDS)
-        both = {first.person.account, second.person.account}
-        await until(lambda: {a.account for a in other.archive.approvals(EPOCH, genuine)} == both)
+        both = {first.identity.account, second.identity.account}
+        await until(lambda: {a.account for a in other.contributions.approvals(EPOCH, genuine)} == both)
 
         life.cancel()
-        await until(lambda: first.ears.hub.node(first.ears.peer_id) is None)
+        await until(lambda: first.node.hub.node(first.node.peer_id) is None)
         restarted = AuditorHarness(world, AUDITORS[0], checkers)
-        restarted.ears.book.restore(world.now())
+        restarted.node.certificates.restore(world.now())
         nursery.start_soon(restarted.run)
         await connect(restarted, second, other)
-        rival = await second.say(Proposal(second.person.node, second.person.account, EPOCH, ids, shares))
-        await until(lambda: rival in restarted.archive.proposals(EPOCH))
-        assert AUDITORS[(EPOCH + 1) % len(AUDITORS)] == restarted.person
+        rival = await second.say(
+            Proposal(
+                node=second.identity.node,
+                account=second.identity.account,
+                epoch=EPOCH,
+                tallies=ids,
+                shares=shares,
+            )
+        )
+        await until(lambda: rival in restarted.contributions.proposals(EPOCH))
+        assert AUDITORS[(EPOCH + 1) % len(AUDITORS)] == restarted.identity
         world.turn_to(EPOCH + 1, FIRST_TURN_SECONDS + TURN_SECONDS)
         await _posted(restarted)  # it looked at the rival before
-        assert set(restarted.archive.proposals(EPOCH)) == {genuine, rival}
-        for office in (restarted, second):
-            assert _signed(office, EPOCH, office.person.account) == {genuine}
-            assert _signed(other, EPOCH, office.person.account) <= {genuine}
-            assert office.ears.events("service_failed") == []
+        assert set(restarted.contributions.proposals(EPOCH)) == {genuine, rival}
+        for harness in (restarted, second):
+            assert _signed(harness, EPOCH, harness.identity.account) == {genuine}
+            assert _signed(other, EPOCH, harness.identity.account) <= {genuine}
+            assert harness.node.events("service_failed") == []
 
 
-async def _posted(office: AuditorHarness) -> None:
-    """Waits until something is posted."""
+async def test_a_restarted_auditors_tally_is_that_of_one_that_never_stopped(world: World) -> None:
+    """The first one ends before it has audited anything of the epoch; it has the same rollouts to count."""
+    async with checking(world) as (nursery, checkers):
+        first, second = (AuditorHarness(world, identity, checkers) for identity in AUDITORS[:2])
+        alice = AuditorHarness(world, ALICE, checkers, audits=False)
+        life = trio.CancelScope()
+        nursery.start_soon(_live, life, partial(first.run, sends=False, verifies=False))
+        nursery.start_soon(partial(second.run, sends=False))
+        nursery.start_soon(partial(alice.run, sends=False))
+        world.turn_to(EPOCH, 30)
+        await connect(first, second, alice)
+        for slot in range(3):
+            await alice.work(EPOCH, slot)
+        await until(lambda: len(first.node.events("admitted")) == len(second.node.events("verified")) == 3)
+        assert first.node.events("verified") == []
+
+        life.cancel()
+        await until(lambda: first.node.hub.node(first.node.peer_id) is None)
+        restarted = AuditorHarness(world, AUDITORS[0], checkers)
+        restarted.node.restore()
+        nursery.start_soon(partial(restarted.run, sends=False))
+        await connect(restarted, second, alice)
+        await alice.work(EPOCH, 3)
+        await until(lambda: len(restarted.node.events("verified")) == 4)
+        world.turn_to(EPOCH + 1, COUNTED_SECONDS)
+        await until(lambda: len(alice.contributions.tallies(EPOCH)) == 2)
+        ones, others = alice.contributions.tallies(EPOCH).values()
+        assert (ones.points, ones.evidence_root) == (others.points, others.evidence_root)
+        assert dict(ones.points) == {ALICE.account: 4}
+        nursery.cancel_scope.cancel()
+
+
+async def _posted(harness: AuditorHarness) -> None:
+    """Wait until a root is posted."""
     with trio.fail_after(PATIENCE_SECONDS):
-        while await office.ledger.live_record() is None:
+        while await harness.ledger.live_record() is None:
             await trio.sleep(0.2)
 
 
-def _signed(office: AuditorHarness, epoch: int, auditor: Account) -> set[bytes]:
-    """The proposals of an epoch that an auditor signed, as far as a node heard."""
-    archive = office.archive
+def _signed(harness: AuditorHarness, epoch: int, auditor: Account) -> set[bytes]:
+    """Return the proposals of an epoch that an auditor signed, as far as a node knows."""
+    contributions = harness.contributions
     return {
         bytes(id_)
-        for id_ in archive.proposals(epoch)
-        if any(approval.account == auditor for approval in archive.approvals(epoch, id_))
+        for id_ in contributions.proposals(epoch)
+        if any(approval.account == auditor for approval in contributions.approvals(epoch, id_))
     }
 
 
 async def test_each_contribution_has_its_verdict(world: World) -> None:
-    """Judged by a node that knows all participants; no checker and no clock hand moves."""
+    """The engine of a node that knows all identities decides; no checker runs and no time passes."""
     checkers = CheckerPool(world.manifest.suite)
     listener, author = (
         AuditorHarness(world, AUDITORS[0], checkers),
@@ -372,50 +447,50 @@ async def test_each_contribution_has_its_verdict(world: World) -> None:
     worker = AuditorHarness(world, ALICE, checkers)
     world.turn_to(EPOCH + 1, 1)
     now = int(world.now())
-    for person in (*AUDITORS, ALICE):
-        certificate = person.certificate(world.manifest, now - 60, now + 600).to_bytes()
-        listener.ears.book.judge(certificate, now)
-    judge, genuine = (
-        partial(listener.auditor.judge, forwarder="peer"),
+    for identity in (*AUDITORS, ALICE):
+        certificate = identity.certificate(world.manifest, now - 60, now + 600).to_bytes()
+        listener.node.certificates.admit(certificate, now)
+    validate, genuine = (
+        partial(listener.node.gossip.validate_contribution, forwarder="peer"),
         sealed(author, counted(author, EPOCH, {})),
     )
-    assert judge(genuine) is Verdict.IGNORE  # the chain was not asked yet
+    assert validate(genuine) is Verdict.IGNORE  # the chain was not asked yet
     async with trio.open_nursery() as nursery:
         nursery.start_soon(listener.auditor.run)
-        await until(lambda: judge(genuine) is Verdict.ACCEPT)
+        await until(lambda: validate(genuine) is Verdict.ACCEPT)
         nursery.cancel_scope.cancel()
-    before = len(listener.ears.events("refused"))
-    assert judge(genuine) is Verdict.IGNORE
-    assert judge(sealed(author, counted(author, EPOCH + 1, {}))) is Verdict.IGNORE
-    assert judge(sealed(author, counted(author, 2**64 - 1, {}))) is Verdict.IGNORE
-    assert judge(sealed(worker, counted(worker, EPOCH, {}))) is Verdict.IGNORE
-    assert judge(sealed(worker, counted(author, EPOCH, {ALICE.account: 1}))) is Verdict.REJECT
-    assert judge(BOB.message(world.manifest)) is Verdict.REJECT
-    assert judge(b"noise") is Verdict.REJECT
-    assert [event["reason"] for event in listener.ears.events("refused")[before:]] == [
+    before = len(listener.node.events("refused"))
+    assert validate(genuine) is Verdict.IGNORE
+    assert validate(sealed(author, counted(author, EPOCH + 1, {}))) is Verdict.IGNORE
+    assert validate(sealed(author, counted(author, 2**64 - 1, {}))) is Verdict.IGNORE
+    assert validate(sealed(worker, counted(worker, EPOCH, {}))) is Verdict.IGNORE
+    assert validate(sealed(worker, counted(author, EPOCH, {ALICE.account: 1}))) is Verdict.REJECT
+    assert validate(BOB.message(world.manifest)) is Verdict.REJECT
+    assert validate(b"noise") is Verdict.REJECT
+    assert [event["reason"] for event in listener.node.events("refused")[before:]] == [
         *("epoch_future", "epoch_future", "not_an_auditor", "bad_signature", "wrong_kind", "not_canonical")
     ]
     world.chain.now_seconds = world.manifest.genesis_seconds - 60.0  # a clock before the swarm began
-    assert judge(sealed(author, counted(author, 0, {}))) is Verdict.IGNORE
+    assert validate(sealed(author, counted(author, 0, {}))) is Verdict.IGNORE
 
 
-def sealed(office: AuditorHarness, message: Tally | Proposal | Approval) -> bytes:
-    """A contribution message under a node's signature, whoever it names."""
+def sealed(harness: AuditorHarness, message: Tally | Proposal | Approval) -> bytes:
+    """Return a contribution message signed by a node, whichever node it names."""
     payload = message.to_payload()
-    return seal(KINDS[type(message)], office.manifest.swarm_id, payload, office.person.seed).to_bytes()
+    return seal(KINDS[type(message)], harness.manifest.swarm_id, payload, harness.identity.seed).to_bytes()
 
 
 async def test_a_chain_that_goes_away_is_waited_for(world: World) -> None:
     async with checking(world) as (nursery, checkers):
-        auditors = [AuditorHarness(world, person, checkers) for person in AUDITORS[:2]]
-        for office in auditors:
-            nursery.start_soon(office.run)
+        auditors = [AuditorHarness(world, identity, checkers) for identity in AUDITORS[:2]]
+        for harness in auditors:
+            nursery.start_soon(harness.run)
         world.turn_to(EPOCH, 30)
         await connect(*auditors)
         port = int(world.chain.url.rsplit(":", 1)[1])
         world.chain.close()
         world.turn_to(EPOCH + 1, COUNTED_SECONDS)
-        await until(lambda: all(office.ears.events("service_failed") for office in auditors))
+        await until(lambda: all(harness.node.events("service_failed") for harness in auditors))
         world.chain = ServedChain(world.root / "chain.sqlite", port=port)
         world.turn_to(EPOCH + 1, COUNTED_SECONDS)
-        await until(lambda: all(len(office.archive.tallies(EPOCH)) == 2 for office in auditors))
+        await until(lambda: all(len(harness.contributions.tallies(EPOCH)) == 2 for harness in auditors))

@@ -1,4 +1,4 @@
-"""What an archive proves: each kind of false posting, so that the contract is convinced, and no true one."""
+"""Proofs from stored contributions: the contract accepts one of each kind, and none of a true posting."""
 
 from __future__ import annotations
 
@@ -23,28 +23,34 @@ from sapo_protocol.envelope import Kind, seal
 from sapo_protocol.identifiers import ContentId
 from sapo_verification.admission.contribution_store import ContributionStore
 
-A, B, C, D = sorted(person.account for person in CROWD)
+A, B, C, D = sorted(identity.account for identity in CROWD)
 FIRST = (Share(A, 3, 3), Share(B, 1, 1), Share(C, 2, 2))
 SECOND = (Share(A, 1, 4), Share(B, 0, 1), Share(C, 4, 6), Share(D, 2, 2))
 
 
 class Book:
-    """An archive, and the contracts that its proposals are posted to."""
+    """Stored contributions, and the contracts to which their proposals are posted."""
 
     def __init__(self, contracts: Contracts, path: Path) -> None:
         self.contracts = contracts
-        self.archive = ContributionStore(path, make_manifest().swarm_id)
+        self.contributions = ContributionStore(path, make_manifest().swarm_id)
 
     def propose(self, epoch: int, shares: tuple[Share, ...]) -> EpochRoot:
-        """The root of a proposal that the archive holds."""
+        """Store a proposal and return its root."""
         author = AUDITORS[0]
-        proposal = Proposal(author.node, author.account, epoch, (ContentId(bytes(32)),), shares)
+        proposal = Proposal(
+            node=author.node,
+            account=author.account,
+            epoch=epoch,
+            tallies=(ContentId(bytes(32)),),
+            shares=shares,
+        )
         envelope = seal(Kind.PROPOSAL, make_manifest().swarm_id, proposal.to_payload(), author.seed)
-        self.archive.add(envelope.content_id, Kind.PROPOSAL, proposal, envelope.to_bytes())
+        self.contributions.add(envelope.content_id, Kind.PROPOSAL, proposal, envelope.to_bytes())
         return proposal.root(envelope.content_id)
 
     def post(self, root: EpochRoot) -> Dispute:
-        """A posting under the chain's eyes; whatever is false in it, it names the root that is final."""
+        """Post a root on top of the final one, whatever is false in it; return the dispute about it."""
         root = replace(root, base_root=self.contracts.base_root)
         self.contracts.post(root, sign(root, self.contracts.domain))
         record = self.contracts.history.last()
@@ -55,7 +61,7 @@ class Book:
 @pytest.fixture
 def book(tmp_path: Path) -> Iterator[Book]:
     contracts = found(tmp_path / "chain.sqlite")
-    yield Book(contracts, tmp_path / "archive.sqlite")
+    yield Book(contracts, tmp_path / "contributions.sqlite")
     contracts.chain.close()
 
 
@@ -104,9 +110,9 @@ def a_foreign_cumulative_root(book: Book) -> EpochRoot:
     ],
 )
 def test_each_lie_is_found_and_convicted(book: Book, lie: Callable[[Book], EpochRoot], kind: type) -> None:
-    assert find_fraud(book.post(book.propose(0, FIRST)), book.archive) is None
+    assert find_fraud(book.post(book.propose(0, FIRST)), book.contributions) is None
     book.contracts.finalise()
-    proof = find_fraud(book.post(lie(book)), book.archive)
+    proof = find_fraud(book.post(lie(book)), book.contributions)
     assert isinstance(proof, kind)
     assert proof is not None
     book.contracts.prove(proof)
@@ -115,12 +121,12 @@ def test_each_lie_is_found_and_convicted(book: Book, lie: Callable[[Book], Epoch
 
 def test_a_true_posting_is_not_accused(book: Book) -> None:
     for epoch, shares in enumerate((FIRST, SECOND)):
-        assert find_fraud(book.post(book.propose(epoch, shares)), book.archive) is None
+        assert find_fraud(book.post(book.propose(epoch, shares)), book.contributions) is None
         book.contracts.finalise()
 
 
 class Overtaken(LedgerClient):
-    """A chain on which a posting becomes final between two questions of a watcher."""
+    """A chain on which a posting becomes final between two requests of a watchtower."""
 
     contracts: Contracts
 
@@ -142,7 +148,12 @@ async def test_a_posting_that_becomes_final_meanwhile_is_not_accused(book: Book,
     ledger.contracts = contracts
     with EventLog(tmp_path / "events.jsonl") as events:
         parts = WatchtowerParts(
-            manifest, alice.account, ledger, book.archive, events, lambda: contracts.chain.now_seconds
+            manifest=manifest,
+            account=alice.account,
+            ledger=ledger,
+            contributions=book.contributions,
+            events=events,
+            clock=lambda: contracts.chain.now_seconds,
         )
         await LedgerWatchtower(parts).look()
     assert contracts.ledger.next_epoch() == 1
@@ -154,4 +165,4 @@ def test_leaves_that_nobody_told_prove_nothing(book: Book, tmp_path: Path) -> No
     dispute = book.post(book.propose(0, (Share(A, POINTS_CAP + 1, POINTS_CAP + 1),)))
     deaf = ContributionStore(tmp_path / "deaf.sqlite", make_manifest().swarm_id)
     assert find_fraud(dispute, deaf) is None
-    assert isinstance(find_fraud(dispute, book.archive), OverCap)
+    assert isinstance(find_fraud(dispute, book.contributions), OverCap)

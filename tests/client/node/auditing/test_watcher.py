@@ -1,4 +1,4 @@
-"""Eight nodes, four of them auditors, one of whom lies: a plain node watches, and it costs the liar."""
+"""Eight nodes, four of them auditors, one of which lies: a node's watchtower challenges it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WORK = {CROWD[0].account: 3, CROWD[1].account: 1, CROWD[2].account: 2}
 
 @dataclass(frozen=True)
 class Swarm:
-    """Everybody, after an epoch of work that all have verified."""
+    """All nodes, after an epoch of work that all have verified."""
 
     world: World
     honest: Sequence[AuditorHarness]
@@ -50,13 +50,14 @@ class Swarm:
     def bonds(self) -> dict[Account, Stake]:
         auditors = [*self.honest, self.liar]
         return {
-            office.person.account: self.contracts.vault.stake(office.person.account) for office in auditors
+            harness.identity.account: self.contracts.vault.stake(harness.identity.account)
+            for harness in auditors
         }
 
     async def settle(self) -> EpochRoot:
-        """Lets the honest auditors send, and time pass, until the epoch is final."""
-        for office in self.honest:
-            self.nursery.start_soon(partial(office.ears.supervisor.keep, "ledger", office.ledger.run))
+        """Let the honest auditors send, and advance the clock, until the epoch is final."""
+        for harness in self.honest:
+            self.nursery.start_soon(partial(harness.node.supervisor.keep, "ledger", harness.ledger.run))
         for turn in range(9):
             self.world.turn_to(EPOCH + 1, FIRST_TURN_SECONDS + turn * TURN_SECONDS)
             with trio.move_on_after(4):
@@ -68,44 +69,64 @@ class Swarm:
 
 @asynccontextmanager
 async def swarm(folder: Path, *, quorum: int, watched: bool = True) -> AsyncIterator[Swarm]:
-    """The auditors send nothing yet: what reaches the chain before they do is a plain node's."""
+    """Yield the swarm; the auditors send nothing yet, so earlier transactions are another node's."""
     world = World.create(folder, auditors=FOUR_AUDITORS, quorum=quorum, workers=CROWD)
     async with checking(world) as (nursery, checkers):
-        *honest, liar = (AuditorHarness(world, person, checkers) for person in FOUR_AUDITORS)
-        workers = [AuditorHarness(world, person, checkers, audits=False) for person in CROWD]
+        *honest, liar = (AuditorHarness(world, identity, checkers) for identity in FOUR_AUDITORS)
+        workers = [AuditorHarness(world, identity, checkers, audits=False) for identity in CROWD]
         everybody = [*honest, liar, *workers]
-        for office in everybody:
-            sends = watched and office is workers[0]
-            nursery.start_soon(partial(office.run, sends=sends, acts=office is not liar))
+        for harness in everybody:
+            sends = watched and harness is workers[0]
+            nursery.start_soon(partial(harness.run, sends=sends, acts=harness is not liar))
         world.turn_to(EPOCH, 30)
         await connect(*everybody)
         for worker in workers:
-            for slot in range(WORK.get(worker.person.account, 0)):
+            for slot in range(WORK.get(worker.identity.account, 0)):
                 await worker.work(EPOCH, slot)
         done = sum(WORK.values())
-        await until(lambda: all(len(office.ears.events("verified")) == done for office in honest))
+        await until(lambda: all(len(harness.node.events("verified")) == done for harness in honest))
         world.turn_to(EPOCH + 1, COUNTED_SECONDS)
-        ears = [*honest, *workers]
-        await until(lambda: all(len(office.archive.tallies(EPOCH)) == len(honest) for office in ears))
-        yield Swarm(world, honest, liar, workers, nursery)
+        node = [*honest, *workers]
+        await until(lambda: all(len(harness.contributions.tallies(EPOCH)) == len(honest) for harness in node))
+        yield Swarm(world=world, honest=honest, liar=liar, workers=workers, nursery=nursery)
     world.chain.close()
 
 
 async def propose(liar: AuditorHarness, points: dict[Account, int]) -> tuple[ContentId, Proposal]:
-    """A proposal of the liar's own making, over a tally to match."""
-    person = liar.person
-    tally = Tally(person.node, person.account, EPOCH, tuple(sorted(points.items())), merkle.EMPTY_ROOT)
+    """Publish a proposal of the liar with a tally that matches it, and return both."""
+    identity = liar.identity
+    tally = Tally(
+        node=identity.node,
+        account=identity.account,
+        epoch=EPOCH,
+        points=tuple(sorted(points.items())),
+        evidence_root=merkle.EMPTY_ROOT,
+    )
     shares = tuple(Share(account, count, count) for account, count in sorted(points.items()))
-    proposal = Proposal(person.node, person.account, EPOCH, (await liar.say(tally),), shares)
+    proposal = Proposal(
+        node=identity.node,
+        account=identity.account,
+        epoch=EPOCH,
+        tallies=(await liar.say(tally),),
+        shares=shares,
+    )
     return await liar.say(proposal), proposal
 
 
 async def approve(liar: AuditorHarness, content_id: ContentId, proposal: Proposal) -> None:
-    """The liar's signature on a proposal, for all to hear."""
-    person = liar.person
+    """Publish the liar's signature on a proposal."""
+    identity = liar.identity
     digest = proposal.root(content_id).digest(liar.manifest.ledger_domain)
-    signature = secp256k1.sign(person.secret, digest)
-    await liar.say(Approval(person.node, person.account, EPOCH, content_id, signature))
+    signature = secp256k1.sign(identity.secret, digest)
+    await liar.say(
+        Approval(
+            node=identity.node,
+            account=identity.account,
+            epoch=EPOCH,
+            proposal=content_id,
+            signature=signature,
+        )
+    )
 
 
 def is_reference(root: EpochRoot) -> bool:
@@ -119,18 +140,18 @@ async def test_a_false_posting_is_rejected_and_costs_its_signer_the_bond(tmp_pat
         watcher, contracts = net.workers[0], net.contracts
         lie = await propose(net.liar, {CROWD[3].account: POINTS_CAP + 1})
         root = lie[1].root(lie[0])
-        contracts.post(root, sign(root, contracts.domain, [keys(net.liar.person.number)]))
+        contracts.post(root, sign(root, contracts.domain, [keys(net.liar.identity.number)]))
         await until(lambda: contracts.ledger.live() is None)
 
-        honest = {office.person.account: Stake(AUDITOR_BOND, 0, 0) for office in net.honest}
-        assert net.bonds() == {**honest, net.liar.person.account: Stake(0, 0, 0)}
-        assert contracts.token.balance(watcher.person.account) == AUDITOR_BOND // 2
-        assert [event["proof"] for event in watcher.ears.events("challenge")] == ["proveOverCap"]
+        honest = {harness.identity.account: Stake(AUDITOR_BOND, 0, 0) for harness in net.honest}
+        assert net.bonds() == {**honest, net.liar.identity.account: Stake(0, 0, 0)}
+        assert contracts.token.balance(watcher.identity.account) == AUDITOR_BOND // 2
+        assert [event["proof"] for event in watcher.node.events("challenge")] == ["proveOverCap"]
         assert contracts.ledger.next_epoch() == 0
         assert is_reference(await net.settle())
-        assert net.bonds() == {**honest, net.liar.person.account: Stake(0, 0, 0)}
-        for office in (*net.honest, *net.workers):
-            assert office.ears.events("service_failed") == []
+        assert net.bonds() == {**honest, net.liar.identity.account: Stake(0, 0, 0)}
+        for harness in (*net.honest, *net.workers):
+            assert harness.node.events("service_failed") == []
 
 
 async def test_two_signatures_for_one_epoch_cost_the_bond(tmp_path: Path) -> None:
@@ -138,11 +159,11 @@ async def test_two_signatures_for_one_epoch_cost_the_bond(tmp_path: Path) -> Non
         watcher, contracts = net.workers[0], net.contracts
         for points in ({CROWD[3].account: 2}, {CROWD[3].account: 3}):
             await approve(net.liar, *await propose(net.liar, points))
-        await until(lambda: net.bonds()[net.liar.person.account] == Stake(0, 0, 0))
-        assert contracts.token.balance(watcher.person.account) == AUDITOR_BOND // 2
-        assert contracts.verifier.has_equivocated(net.liar.person.account, EPOCH)
+        await until(lambda: net.bonds()[net.liar.identity.account] == Stake(0, 0, 0))
+        assert contracts.token.balance(watcher.identity.account) == AUDITOR_BOND // 2
+        assert contracts.verifier.has_equivocated(net.liar.identity.account, EPOCH)
         assert is_reference(await net.settle())
-        honest = [net.bonds()[office.person.account] for office in net.honest]
+        honest = [net.bonds()[harness.identity.account] for harness in net.honest]
         assert honest == [Stake(AUDITOR_BOND, 0, 0)] * 3
 
 
@@ -151,15 +172,21 @@ async def test_a_slashed_auditors_signature_does_not_spoil_a_posting(tmp_path: P
         liar = net.liar
         for points in ({CROWD[3].account: 2}, {CROWD[3].account: 3}):
             await approve(liar, *await propose(liar, points))
-        await until(lambda: net.bonds()[liar.person.account] == Stake(0, 0, 0))
+        await until(lambda: net.bonds()[liar.identity.account] == Stake(0, 0, 0))
         # Now it proposes the truth, and is the first to sign it.
         tallies = {
             id_: tally
-            for id_, tally in net.workers[0].archive.tallies(EPOCH).items()
-            if tally.account != liar.person.account
+            for id_, tally in net.workers[0].contributions.tallies(EPOCH).items()
+            if tally.account != liar.identity.account
         }
         shares = settled([*tallies.values()], {})
-        truth = Proposal(liar.person.node, liar.person.account, EPOCH, tuple(sorted(tallies)), shares)
+        truth = Proposal(
+            node=liar.identity.node,
+            account=liar.identity.account,
+            epoch=EPOCH,
+            tallies=tuple(sorted(tallies)),
+            shares=shares,
+        )
         await approve(liar, await liar.say(truth), truth)
         assert is_reference(await net.settle())
 
@@ -172,7 +199,7 @@ async def test_a_false_posting_is_challenged_by_hand(tmp_path: Path) -> None:
             await trio.to_thread.run_sync(command)
         content_id, proposal = await propose(net.liar, {CROWD[3].account: 5})
         root = replace(proposal.root(content_id), total=6)
-        contracts.post(root, sign(root, contracts.domain, [keys(net.liar.person.number)]))
+        contracts.post(root, sign(root, contracts.domain, [keys(net.liar.identity.number)]))
         told = await trio.to_thread.run_sync(command)
         assert told == {
             "epoch": EPOCH,
@@ -183,22 +210,22 @@ async def test_a_false_posting_is_challenged_by_hand(tmp_path: Path) -> None:
 
 
 async def test_a_posting_that_nobody_can_explain_is_told_and_not_helped(tmp_path: Path) -> None:
-    """A quorum that keeps its leaves to itself cannot be convicted; no honest node makes its root final."""
+    """Without the leaves nothing can be proved against a quorum; no honest node finalises its root."""
     async with swarm(tmp_path, quorum=1) as net:
         watcher, contracts = net.workers[0], net.contracts
         proposal = Proposal(
-            net.liar.person.node,
-            net.liar.person.account,
-            EPOCH,
-            (ContentId(bytes(32)),),
-            (Share(CROWD[3].account, 2, 2),),
+            node=net.liar.identity.node,
+            account=net.liar.identity.account,
+            epoch=EPOCH,
+            tallies=(ContentId(bytes(32)),),
+            shares=(Share(CROWD[3].account, 2, 2),),
         )
         root = proposal.root(ContentId(bytes(32)))
-        contracts.post(root, sign(root, contracts.domain, [keys(net.liar.person.number)]))
-        await until(lambda: watcher.ears.events("posting_doubted"))
+        contracts.post(root, sign(root, contracts.domain, [keys(net.liar.identity.number)]))
+        await until(lambda: watcher.node.events("posting_doubted"))
         net.world.turn_to(EPOCH + 1, COUNTED_SECONDS + CHALLENGE_SECONDS + 10 * TURN_SECONDS)
-        for office in (*net.honest, *net.workers):
-            await office.parts.watcher().look()
-            assert office.ledger.status().pending == 0
+        for harness in (*net.honest, *net.workers):
+            await harness.parts.watcher().look()
+            assert harness.ledger.status().pending == 0
         assert contracts.ledger.live() is not None
-        assert net.bonds()[net.liar.person.account] == Stake(AUDITOR_BOND, 0, 0)
+        assert net.bonds()[net.liar.identity.account] == Stake(AUDITOR_BOND, 0, 0)

@@ -1,4 +1,4 @@
-"""What a node hears, whom it asks, what enters its pool, and what hostile answers do to it: nothing."""
+"""Gossip of a node: what it admits, which peers it asks, what enters its pool, and hostile answers."""
 
 from __future__ import annotations
 
@@ -10,25 +10,28 @@ from pathlib import Path
 
 import pytest
 import trio
+from support.crashing import CrashControl, Killed, WriteBudget
 from support.gossip_harness import GossipHarness
-from support.mortal import Fuse, Killed, Mortality
 from support.nodes import until
 from support.swarm import EPOCH, EPOCH_SECONDS, Identity, make_manifest, moment
 from trio.testing import MockClock
 
-from sapo_client.node.gossip.handlers import MAX_ANSWER_BYTES, RECENT_ENVELOPES
+from sapo_client.node.gossip.sync import MAX_ANSWER_BYTES
 from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
 from sapo_client.swarm.transport import Handler
 from sapo_protocol.constants import MAX_ENVELOPE_BYTES
-from sapo_protocol.encoding import Value, encode
+from sapo_protocol.decoding import Value
+from sapo_protocol.encoding import encode
 from sapo_protocol.errors import Reason, Verdict
 from sapo_protocol.rules import Rule
 from sapo_protocol.topics import (
     catch_up_protocol,
     certificates_protocol,
+    contributions_protocol,
     equivocations_protocol,
     rollouts_topic,
 )
+from sapo_verification.engine import RECENT_ENVELOPES
 from sapo_verification.reputation.penalties import verdict
 from sapo_verification.sampling.pool import PoolLimits
 
@@ -40,28 +43,30 @@ Start = Callable[..., GossipHarness]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
-    """A node by its owner; the same owner gets the same data again."""
+    """Return a function that creates a node of an identity; a second call reuses its data."""
     hub = MemoryHub()
 
-    def make(person: Identity, **options: object) -> GossipHarness:
-        return GossipHarness(hub, person, MANIFEST, tmp_path / f"{person.number}.{person.key}", **options)  # type: ignore[arg-type]
+    def make(identity: Identity, **options: object) -> GossipHarness:
+        return GossipHarness(
+            hub, identity, MANIFEST, tmp_path / f"{identity.number}.{identity.key}", **options
+        )  # type: ignore[arg-type]
 
     return make
 
 
 @asynccontextmanager
-async def running(*ears: GossipHarness) -> AsyncIterator[trio.Nursery]:
-    """Nodes that run, each connected to the one before it; none of their services may fail."""
+async def running(*node: GossipHarness) -> AsyncIterator[trio.Nursery]:
+    """Run nodes, each connected to the one before it; none of their services may fail."""
     async with trio.open_nursery() as nursery:
-        for each in ears:
+        for each in node:
             await nursery.start(each.transport.run)
             nursery.start_soon(each.run)
-        for left, right in pairwise(ears):
+        for left, right in pairwise(node):
             await right.transport.connect(left.address)
-        await until(lambda: all(each.knows(each) for each in ears))
+        await until(lambda: all(each.knows(each) for each in node))
         yield nursery
         nursery.cancel_scope.cancel()
-    for each in ears:
+    for each in node:
         assert each.events("service_failed") == []
 
 
@@ -150,7 +155,7 @@ async def test_after_a_restart_own_and_known_rollouts_are_seen_already(
         alice.pool.take(taken.content_id)  # as the sampler does
     again, others = start(ALICE), start(BOB)
     for each in (again, others):
-        each.gossip.restore()
+        each.restore()
     heard = len(again.events("admitted"))
     async with running(again, others):
         await until(lambda: again.events("peer_connected"))
@@ -162,41 +167,41 @@ async def test_after_a_restart_own_and_known_rollouts_are_seen_already(
 
 @pytest.mark.parametrize("writes", range(6))
 def test_a_crash_between_two_writes_neither_loses_nor_doubles(start: Start, writes: int) -> None:
-    """The process dies before one of its writes; then the same message comes again."""
+    """A process ends before one of its writes; then the same message comes again."""
     node, message = start(BOB), ALICE.message(MANIFEST)
-    node.book.judge(ALICE.certificate(MANIFEST).to_bytes(), node.now())
-    mortality = Mortality(Fuse(writes))
-    mortality.seize(node.pool, node.heard, node.origins)
+    node.certificates.admit(ALICE.certificate(MANIFEST).to_bytes(), node.now())
+    crashes = CrashControl(WriteBudget(writes))
+    crashes.wrap_engine(node.engine)
     with suppress(Killed):
-        node.gossip.judge_rollout(message, "peer")
+        node.gossip.validate_rollout(message, "peer")
     again = start(BOB)
-    again.gossip.restore()
-    again.gossip.judge_rollout(message, "peer")
+    again.restore()
+    again.gossip.validate_rollout(message, "peer")
     [waiting] = again.pool.waiting()
     assert waiting.envelope == message
     again.pool.take(waiting.content_id)  # as the sampler does
     last = start(BOB)
-    last.gossip.restore()
-    assert last.gossip.judge_rollout(message, "peer") is Verdict.IGNORE
+    last.restore()
+    assert last.gossip.validate_rollout(message, "peer") is Verdict.IGNORE
     assert last.pooled() == set()
 
 
 def test_a_start_under_a_wrong_clock_takes_nothing_in_twice(start: Start) -> None:
     message = ALICE.message(MANIFEST)
     node = start(BOB)
-    node.book.judge(ALICE.certificate(MANIFEST).to_bytes(), node.now())
-    node.gossip.judge_rollout(message, "peer")
+    node.certificates.admit(ALICE.certificate(MANIFEST).to_bytes(), node.now())
+    node.gossip.validate_rollout(message, "peer")
     node.pool.take(next(node.pool.waiting()).content_id)  # as the sampler does
     now = moment(MANIFEST) - EPOCH_SECONDS
     again = start(BOB, clock=lambda: now)
-    again.gossip.restore()  # to this clock the rollout is of the future
+    again.restore()  # to this clock the rollout is of the future
     now = moment(MANIFEST)
-    assert again.gossip.judge_rollout(message, "peer") is Verdict.IGNORE
+    assert again.gossip.validate_rollout(message, "peer") is Verdict.IGNORE
     assert again.pooled() == set()
 
 
 def cases() -> dict[str, tuple[Rule, bytes, tuple[bytes, ...]]]:
-    """A message for each reason that the rollouts topic reaches, and what is heard before it."""
+    """Return the rule, the message and the earlier messages for each reason of the rollouts topic."""
     genuine = ALICE.message(MANIFEST)
     other_swarm = make_manifest(epoch_seconds=EPOCH_SECONDS + 1)
     slots = MANIFEST.limits.slots_per_epoch
@@ -230,10 +235,10 @@ def cases() -> dict[str, tuple[Rule, bytes, tuple[bytes, ...]]]:
 def test_a_rollouts_verdict_is_the_tables(start: Start, name: str) -> None:
     rule, message, before = cases()[name]
     node = start(BOB)
-    node.book.judge(ALICE.certificate(MANIFEST).to_bytes(), node.now())
+    node.certificates.admit(ALICE.certificate(MANIFEST).to_bytes(), node.now())
     for earlier in before:
-        assert node.gossip.judge_rollout(earlier, "friend") is Verdict.ACCEPT
-    assert node.gossip.judge_rollout(message, "forwarder") is verdict(rule.reason)
+        assert node.gossip.validate_rollout(earlier, "friend") is Verdict.ACCEPT
+    assert node.gossip.validate_rollout(message, "forwarder") is verdict(rule.reason)
     [event] = node.events("refused")
     told = {key: event[key] for key in ("reason", "rule", "stage", "message", "forwarder")}
     assert told == {
@@ -251,7 +256,7 @@ def test_a_certificates_verdict_is_the_tables(start: Start) -> None:
     genuine = ALICE.certificate(MANIFEST).to_bytes()
     expired = CAROL.certificate(MANIFEST, not_after=int(node.now()) - 1).to_bytes()
     damaged = genuine[:-1] + bytes([genuine[-1] ^ 1])
-    judge = node.gossip.judge_certificate
+    judge = node.gossip.validate_certificate
     assert judge(genuine, "peer") is Verdict.ACCEPT
     assert judge(genuine, "peer") is Verdict.IGNORE  # repeated introductions are no refusals
     assert judge(expired, "peer") is verdict(Reason.CERTIFICATE_EXPIRED) is Verdict.IGNORE
@@ -274,18 +279,19 @@ def test_what_the_pool_refuses_is_forwarded_all_the_same(
     start: Start, limits: PoolLimits, ban: bool, rule: Rule
 ) -> None:
     node = start(BOB, limits=limits)
-    node.book.judge(ALICE.certificate(MANIFEST).to_bytes(), node.now())
+    node.certificates.admit(ALICE.certificate(MANIFEST).to_bytes(), node.now())
     if ban:
         node.reputation.record_fault(ALICE.account, 0, EPOCH, Reason.EQUIVOCATION)
     assert (
-        node.gossip.judge_rollout(ALICE.message(MANIFEST), "peer") is verdict(rule.reason) is Verdict.ACCEPT
+        node.gossip.validate_rollout(ALICE.message(MANIFEST), "peer")
+        is verdict(rule.reason)
+        is Verdict.ACCEPT
     )
     [event] = node.events("refused")
     told = (event["rule"], event["reason"], event["account"])
     assert told == (rule.number, str(rule.reason), ALICE.account.hex())
     assert node.pooled() == set()
-    with pytest.raises(trio.WouldBlock):
-        node.gossip.audit_queue.receive_nowait()
+    assert len(node.engine.audits) == 0
 
 
 # Hostile peers
@@ -362,16 +368,20 @@ async def test_a_peer_that_serves_late_is_met_soon(start: Start, autojump_clock:
         for protocol in (certificates_protocol, catch_up_protocol, equivocations_protocol):
             late.serve(protocol(MANIFEST.swarm_id), answering(()))
         await until(lambda: alice.events("peer_connected"), seconds=10)
-        late_asked: list[str] = []
-        alice.gossip.introduce_with(
-            "/more", lambda message, peer_id: late_asked.append(peer_id) or Verdict.ACCEPT
-        )
-        late.serve("/more", answering((b"message",)))
-        await until(lambda: late_asked)
+        asked_by: list[str] = []
+
+        async def answer(peer_id: str, request: bytes) -> bytes:
+            asked_by.append(peer_id)
+            return encode(())
+
+        late.serve(contributions_protocol(MANIFEST.swarm_id), answer)
+        alice.gossip.open_contributions(lambda: ())
+        await until(lambda: asked_by)
+    assert asked_by == [alice.peer_id]
     assert len(alice.events("peer_connected")) == 1
 
 
-async def test_ears_can_be_restarted(start: Start, autojump_clock: MockClock) -> None:
+async def test_the_gossip_service_can_be_restarted(start: Start, autojump_clock: MockClock) -> None:
     alice, bob = start(ALICE), start(BOB)
     async with trio.open_nursery() as nursery:
         for each in (alice, bob):

@@ -1,4 +1,4 @@
-"""Nodes that join, rotate, crash, lose their clocks and meet a liar: what holds whatever happens.
+"""Nodes that join, rotate keys, crash, have wrong clocks and meet an attacker: invariants in all cases.
 
 Rules act on real nodes over the in-memory network; time stands still between them.
 """
@@ -16,14 +16,14 @@ import trio
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from support.crashing import Killed
 from support.lies import Liar
 from support.members import Mallory, Member, World
 from support.mock_clock_runner import MockClockRunner
-from support.mortal import Killed
 from support.swarm import Identity, make_chain_manifest, make_manifest
 
 from sapo_client.swarm.peer_id import peer_id_from_key
-from sapo_client.swarm.simulated.memory import MemoryHub, Weather
+from sapo_client.swarm.simulated.memory import LinkConditions, MemoryHub
 from sapo_client.swarm.transport import TransportError
 from sapo_protocol.constants import EPOCH_WINDOW, PROOF_EPOCHS
 from sapo_protocol.envelope import parse_envelope
@@ -34,14 +34,14 @@ from sapo_protocol.topics import rollouts_topic
 NUMBERS = (1, 2, 3)
 MALLORY = 9
 MOST_KEYS = 4
-"""As many of one account as are known at a time: a fifth would make its own first one unknown."""
+"""As many keys of an account as are known at a time: a fifth would make the first one unknown."""
 
 members = st.integers(0, len(NUMBERS) - 1)
-CALM = Weather()
+CALM = LinkConditions()
 
 
 class NodeMachine(RuleBasedStateMachine):
-    """Three honest nodes and a liar."""
+    """Three honest nodes and an attacker."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,13 +49,13 @@ class NodeMachine(RuleBasedStateMachine):
 
     @initialize(seed=st.integers(0, 2**16), chained=st.booleans())
     def found(self, seed: int, chained: bool) -> None:
-        self.stage = MockClockRunner()
+        self.runner = MockClockRunner()
         manifest = make_chain_manifest() if chained else make_manifest()
-        self.world = World(self.stage, MemoryHub(seed), Path(self.folder.name), manifest)
+        self.world = World(self.runner, MemoryHub(seed), Path(self.folder.name), manifest)
         self.members = [Member(self.world, number) for number in NUMBERS]
         self.mallory = Mallory(self.world, MALLORY)
         self.lies = 0
-        self.stage.act(self.mallory.start)
+        self.runner.act(self.mallory.start)
         for member in self.members:
             self._join(member)
         self._look()
@@ -64,52 +64,52 @@ class NodeMachine(RuleBasedStateMachine):
 
     @rule(which=members)
     def join(self, which: int) -> None:
-        """A node that is down starts again from its directory; one that is up meets everybody once more."""
+        """Start a node again from its directory if it is down; connect it to all others."""
         self._join(self.members[which])
 
     @rule(which=members)
     def crash(self, which: int) -> None:
         if (member := self.members[which]).alive:
-            self.stage.act(member.kill)
+            self.runner.act(member.kill)
 
     @rule(which=members, writes=st.integers(0, 12))
     def crash_soon(self, which: int, writes: int) -> None:
-        """The process will die between two statements of its databases."""
+        """Let the process end between two later statements of its databases."""
         if (member := self.members[which]).alive:
             assert member.process is not None
-            member.process.mortality.fuse.left = writes
+            member.process.crashes.budget.left = writes
 
     @rule(which=members)
     def rotate(self, which: int) -> None:
-        """The account changes to a new key, in the same data directory."""
+        """Change the account to a new key, in the same data directory."""
         member = self.members[which]
-        if member.person.key + 1 < MOST_KEYS:
+        if member.identity.key + 1 < MOST_KEYS:
             self.crash(which)
-            member.person = Identity(member.person.number, member.person.key + 1)
+            member.identity = Identity(member.identity.number, member.identity.key + 1)
             self._join(member)
 
     @rule(which=members, count=st.integers(1, 3))
     def publish(self, which: int, count: int) -> None:
         for _ in range(count):
             if self.members[which].alive:
-                self.stage.act(self.members[which].publish)
+                self.runner.act(self.members[which].publish)
 
     @rule(which=members)
     def take(self, which: int) -> None:
-        """The sampler draws the rollout that has waited longest."""
+        """Take the rollout that has waited longest, as the sampler does."""
         member = self.members[which]
-        if member.alive and (waiting := next(member.ears.pool.waiting(), None)) is not None:
-            self.stage.act(_dying, member, lambda: member.ears.pool.take(waiting.content_id))
+        if member.alive and (waiting := next(member.node.pool.waiting(), None)) is not None:
+            self.runner.act(_dying, member, lambda: member.node.pool.take(waiting.content_id))
 
     # What happens around them
 
     @rule(seconds=st.sampled_from([0.5, 1, 5, 30, 61, 600, 20 * 86_400]))
     def life_goes_on(self, seconds: float) -> None:
-        """Time passes; whoever is up publishes before and after it."""
+        """Advance the clock; all running nodes publish before and after it."""
         for pause in (seconds, 1.0):
             for which in range(len(self.members)):
                 self.publish(which, 1)
-            self.stage.wait(pause)
+            self.runner.wait(pause)
         self._look()
 
     @rule(which=members, seconds=st.sampled_from([-7200, -90, -30, -5, -0.4, 0.4, 5, 30, 90, 7200]))
@@ -126,11 +126,11 @@ class NodeMachine(RuleBasedStateMachine):
     def surroundings_change(
         self, latency: float, loss: float, copies: float, cut_off: int | None, chain_is_away: bool
     ) -> None:
-        """Messages are late and out of order, lost, doubled; one is cut off; the chain goes or comes."""
-        self.world.hub.weather = Weather(0.0, latency, loss, copies)
+        """Change delays, losses and duplicates, cut off a node, or stop or start the chain."""
+        self.world.hub.conditions = LinkConditions(0.0, latency, loss, copies)
         self.world.hub.heal()
         if cut_off is not None and self.members[cut_off].alive:
-            self.world.hub.partition([self.members[cut_off].ears.peer_id])
+            self.world.hub.partition([self.members[cut_off].node.peer_id])
         self.world.chain_is_away = chain_is_away
 
     # What the liar does
@@ -139,7 +139,7 @@ class NodeMachine(RuleBasedStateMachine):
     def liar_speaks(self, which: int, said: list[int], about: int) -> None:
         if not (messages := self.world.messages):
             return  # nobody said anything yet that could be bent
-        victim = self.members[about % len(self.members)].person
+        victim = self.members[about % len(self.members)].identity
         genuine, now = messages[about % len(messages)], self.world.now()
         liar = Liar(self.world.manifest, self.mallory.keys[0], victim, genuine, now, self._next_lie())
         lies = list(liar.lies())
@@ -148,7 +148,7 @@ class NodeMachine(RuleBasedStateMachine):
 
     @rule(first=members, second=members, slot=st.integers(0, 3), keys=st.integers(0, 1))
     def liar_equivocates(self, first: int, second: int, slot: int, keys: int) -> None:
-        """One content for one member, another for another."""
+        """Send one content to one member and a different one to another."""
         topic, epoch, lie = rollouts_topic(self.world.manifest.swarm_id), self._epoch(), self._next_lie()
         for number, (which, key) in enumerate([(first, 0), (second, keys)]):
             answers = (f"{lie} {number}".encode(), b"7")
@@ -160,17 +160,17 @@ class NodeMachine(RuleBasedStateMachine):
 
     @rule()
     def everything_heals(self) -> None:
-        """All are up, clocks are right, the chain is there, everybody meets anew: now nodes agree."""
-        self.world.hub.weather = CALM
+        """Start all nodes, correct the clocks, start the chain, connect all anew: then all nodes agree."""
+        self.world.hub.conditions = CALM
         self.world.hub.heal()
         self.world.chain_is_away = False
         for member in self.members:
             member.step_clock(-member.clock_error_seconds)
             if member.alive:
                 assert member.process is not None
-                member.process.mortality.fuse.left = None
+                member.process.crashes.budget.left = None
         self._pass(12)  # what is still on its way arrives
-        self.stage.wait(61)  # whose certificate suffered from a wrong clock has a new one
+        self.runner.wait(61)  # whose certificate suffered from a wrong clock has a new one
         self._part()
         self._pass(2)
         for member in self.members:
@@ -179,18 +179,18 @@ class NodeMachine(RuleBasedStateMachine):
         self._agree()
 
     def _agree(self) -> None:
-        """Nodes agree about everybody's keys, what honest accounts said, and who is banned."""
-        epoch, every = self._epoch(), [member.ears for member in self.members]
-        assert all(ears.knows(member.person) for ears in every for member in self.members)
-        told = set().union(*(self._contents(member.ears.gossip._recent) for member in self.members))
-        honest = {member.person.account for member in self.members}
+        """Assert that nodes agree about all keys, honest accounts' messages, and bans."""
+        epoch, every = self._epoch(), [member.node for member in self.members]
+        assert all(node.knows(member.identity) for node in every for member in self.members)
+        told = set().union(*(self._contents(member.node.engine.recent()) for member in self.members))
+        honest = {member.identity.account for member in self.members}
         for member in self.members:
-            heard = self._contents(member.ears.heard.since(max(0, epoch - EPOCH_WINDOW)))
+            heard = self._contents(member.node.envelopes.since(max(0, epoch - EPOCH_WINDOW)))
             assert {one for one in told if one.account in honest} <= heard
-        bans = [ears.reputation.is_banned(self.mallory.keys[0].account, epoch) for ears in every]
+        bans = [node.reputation.is_banned(self.mallory.keys[0].account, epoch) for node in every]
         assert _alike(bans)
         assert bans[0] or not _differ(told)
-        proofs = [ears.proofs.book._messages for ears in every]
+        proofs = [node.engine.proofs._messages for node in every]
         assert _alike({key for key in book if key[0] >= epoch - PROOF_EPOCHS} for book in proofs)
 
     # What always holds
@@ -198,20 +198,20 @@ class NodeMachine(RuleBasedStateMachine):
     @invariant()
     def nothing_fails(self) -> None:
         for member in self._alive():
-            assert member.ears.transport.counters()["bugs"] == 0, member.ears.events("service_failed")
+            assert member.node.transport.counters()["bugs"] == 0, member.node.events("service_failed")
 
     @invariant()
     def nobody_honest_is_blamed(self) -> None:
-        accounts = [member.person.account for member in self.members]
+        accounts = [member.identity.account for member in self.members]
         peers = [
             peer_id_from_key(Identity(number, key).node) for number in NUMBERS for key in range(MOST_KEYS)
         ]
         for member in self._alive():
-            reputation = member.ears.reputation
+            reputation = member.node.reputation
             assert [account for account in accounts if reputation.is_banned(account, -1)] == []
             assert [account for account in accounts if reputation.evidence(account, 0).bad > 0] == []
-            score = member.ears.transport.score
-            assert self.stage.see(lambda score=score: [peer for peer in peers if score(peer) < 0]) == []
+            score = member.node.transport.score
+            assert self.runner.see(lambda score=score: [peer for peer in peers if score(peer) < 0]) == []
 
     @invariant()
     def no_slot_is_signed_twice(self) -> None:
@@ -221,29 +221,29 @@ class NodeMachine(RuleBasedStateMachine):
     @invariant()
     def every_message_received_is_counted_once(self) -> None:
         for member in self._alive():
-            count = member.ears.transport.counters()
+            count = member.node.transport.counters()
             fates = ("accepted", "ignored", "rejected", "duplicates", "oversize")
             assert count["received"] == sum(count[fate] for fate in fates)
 
     @invariant()
     def what_waits_was_heard(self) -> None:
         for member in self._alive():
-            ears = member.ears
-            assert all(ears.heard.has(rollout.content_id) for rollout in ears.pool.waiting())
+            node = member.node
+            assert all(node.envelopes.has(rollout.content_id) for rollout in node.pool.waiting())
 
     def teardown(self) -> None:
-        if not hasattr(self, "stage"):
+        if not hasattr(self, "runner"):
             return
         try:
             self.everything_heals()
             for member in self.members:
-                _require_clean_story(member)
+                _require_clean_record(member)
         finally:
-            self.stage.close()
+            self.runner.close()
             for member in self.members:
-                for process in member.graves:
-                    process.mortality.bury()
-                    process.ears.log.close()
+                for process in member.processes:
+                    process.crashes.close()
+                    process.node.log.close()
             self.folder.cleanup()
 
     # Means
@@ -252,7 +252,7 @@ class NodeMachine(RuleBasedStateMachine):
         return [member for member in getattr(self, "members", []) if member.alive]
 
     def _contents(self, messages: Iterable[bytes]) -> set[Content]:
-        """What is in rollouts of the epochs that are heard now."""
+        """Return the contents of all rollouts of the epochs that are admitted now."""
         epoch, found = self._epoch(), set()
         for message in messages:
             envelope = parse_envelope(message, self.world.manifest.swarm_id)
@@ -270,14 +270,14 @@ class NodeMachine(RuleBasedStateMachine):
 
     def _join(self, member: Member) -> None:
         if not member.alive:
-            self.stage.act(member.start)
-            honest = {other.person.account for other in self.members}
+            self.runner.act(member.start)
+            honest = {other.identity.account for other in self.members}
             assert {
                 one.content_id for one in member.left_waiting if one.account in honest
-            } <= member.ears.pooled()
-        others = [other.ears.transport for other in self._alive() if other is not member]
+            } <= member.node.pooled()
+        others = [other.node.transport for other in self._alive() if other is not member]
         for other in (*others, self.mallory.transport):
-            self.stage.act(self._connect, other.connect, member.ears.address)
+            self.runner.act(self._connect, other.connect, member.node.address)
 
     async def _connect(self, connect: Callable[[str], Awaitable[None]], address: str) -> None:
         try:
@@ -286,8 +286,8 @@ class NodeMachine(RuleBasedStateMachine):
             return  # cut off, or not wanted: the dialler of a real transport tries again
 
     def _part(self) -> None:
-        """Ends every connection."""
-        transports = [self.mallory.transport, *(member.ears.transport for member in self._alive())]
+        """End every connection."""
+        transports = [self.mallory.transport, *(member.node.transport for member in self._alive())]
         for one, other in combinations(transports, 2):
             one.drop(other.peer_id)
             other.drop(one.peer_id)
@@ -297,11 +297,11 @@ class NodeMachine(RuleBasedStateMachine):
 
     def _pass(self, seconds: int) -> None:
         for _ in range(seconds):
-            self.stage.wait(1.0)
+            self.runner.wait(1.0)
 
     def _send(self, which: int, topic: str, message: bytes) -> None:
         if (member := self.members[which]).alive:
-            self.stage.act(_soon, lambda: self.mallory.send(member, topic, message))
+            self.runner.act(_soon, lambda: self.mallory.send(member, topic, message))
 
 
 async def _soon(action: Callable[[], object]) -> None:
@@ -318,7 +318,7 @@ async def _dying(member: Member, action: Callable[[], object]) -> None:
 
 @dataclass(frozen=True)
 class Content:
-    """What one slot holds."""
+    """Content of one slot."""
 
     content_id: bytes
     account: bytes
@@ -327,7 +327,7 @@ class Content:
 
 
 def _differ(contents: set[Content]) -> bool:
-    """Whether some slot holds two contents."""
+    """Whether any slot has two contents."""
     return len({(one.account, one.epoch, one.slot) for one in contents}) < len(contents)
 
 
@@ -336,10 +336,10 @@ def _alike(values: Iterable[object]) -> bool:
     return all(other == first for other in others)
 
 
-def _require_clean_story(member: Member) -> None:
-    """Over all lives of a member: no service failed, and no rollout was admitted twice."""
-    assert member.ears.events("service_failed", "own_slot_taken_twice") == []
-    admitted = Counter(event["content_id"] for event in member.ears.events("admitted"))
+def _require_clean_record(member: Member) -> None:
+    """Assert that in all runs of a member no service failed and no rollout was admitted twice."""
+    assert member.node.events("service_failed", "own_slot_taken_twice") == []
+    admitted = Counter(event["content_id"] for event in member.node.events("admitted"))
     assert [content_id for content_id, times in admitted.items() if times > 1] == []
 
 

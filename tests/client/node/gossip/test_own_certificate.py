@@ -1,4 +1,4 @@
-"""The node's own certificate: it counts whenever it is asked for, however long the node runs."""
+"""The node's own certificate: always valid, however long the node runs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,13 @@ def opened(message: bytes) -> Certificate:
 def test_it_counts_now_and_is_renewed_at_half_its_time(step_seconds: int, renewed: bool) -> None:
     now = NOW
     shown: list[NodeBinding] = []
-    own = OwnCertificate(ALICE.seed, ALICE.secret, MANIFEST, lambda: now, shown.append)
+    own = OwnCertificate(
+        node_seed=ALICE.seed,
+        account_key=ALICE.secret,
+        manifest=MANIFEST,
+        clock=lambda: now,
+        show=shown.append,
+    )
     first = own.message()
     now += step_seconds
     certificate = opened(own.message())
@@ -57,7 +63,7 @@ def test_it_counts_now_and_is_renewed_at_half_its_time(step_seconds: int, renewe
 async def test_nodes_know_each_other_after_the_clock_moved(
     tmp_path: Path, autojump_clock: MockClock, step_seconds: int
 ) -> None:
-    """Two months of running, or a clock that was two hours ahead: rollouts go through all the same."""
+    """After two months, or with a clock that was two hours ahead, rollouts are still admitted."""
     now, hub = NOW, MemoryHub()
     alice, bob = (
         GossipHarness(hub, who, MANIFEST, tmp_path / f"{who.number}", clock=lambda: now)

@@ -1,4 +1,4 @@
-"""Equivocation in a living swarm: proved where it is met, told to all, counted once, honest nodes spared."""
+"""Equivocation in a running swarm: proved, sent to all nodes, counted once; honest nodes lose nothing."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ Start = Callable[[Identity], GossipHarness]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
-    """A node by its owner, acquainted with everybody; the same owner gets the same data again."""
+    """Return a function that creates a node that knows all identities; a second call reuses its data."""
     hub = MemoryHub()
 
-    def make(person: Identity) -> GossipHarness:
-        ears = GossipHarness(hub, person, MANIFEST, tmp_path / str(person.number))
+    def make(identity: Identity) -> GossipHarness:
+        node = GossipHarness(hub, identity, MANIFEST, tmp_path / str(identity.number))
         for each in (ALICE, BOB, CAROL, DORA, MALLORY):
-            ears.book.judge(each.certificate(MANIFEST).to_bytes(), ears.now())
-        return ears
+            node.certificates.admit(each.certificate(MANIFEST).to_bytes(), node.now())
+        return node
 
     return make
 
 
 def contents(author: Identity, count: int = 2) -> list[bytes]:
-    """Different contents for one slot."""
+    """Return different contents for one slot."""
     return [author.message(MANIFEST, completions=(b"%d" % n,)) for n in range(count)]
 
 
@@ -55,7 +55,7 @@ INNOCENT = Evidence(epoch=EPOCH)
 async def test_who_hears_one_content_only_is_told_by_who_heard_both(
     start: Start, autojump_clock: MockClock
 ) -> None:
-    nodes = [start(person) for person in (ALICE, BOB, CAROL, DORA)]
+    nodes = [start(identity) for identity in (ALICE, BOB, CAROL, DORA)]
     one, other, third = contents(MALLORY, 3)
     async with trio.open_nursery() as nursery:
         for node in nodes:
@@ -65,10 +65,10 @@ async def test_who_hears_one_content_only_is_told_by_who_heard_both(
             await right.transport.connect(left.address)
         await until(lambda: all(node.knows(nodes[0]) for node in nodes[:3]))
         alice, _, carol, dora = nodes
-        assert alice.gossip.judge_rollout(one, "mallory") is Verdict.ACCEPT
-        assert alice.gossip.judge_rollout(other, "mallory") is Verdict.IGNORE
-        assert alice.gossip.judge_rollout(third, "mallory") is Verdict.IGNORE
-        assert carol.gossip.judge_rollout(other, "mallory") is Verdict.ACCEPT
+        assert alice.gossip.validate_rollout(one, "mallory") is Verdict.ACCEPT
+        assert alice.gossip.validate_rollout(other, "mallory") is Verdict.IGNORE
+        assert alice.gossip.validate_rollout(third, "mallory") is Verdict.IGNORE
+        assert carol.gossip.validate_rollout(other, "mallory") is Verdict.ACCEPT
         await until(lambda: all(evidence(node, MALLORY) == GUILTY for node in nodes[:3]))
         await dora.transport.connect(carol.address)  # late, and told all the same
         await until(lambda: evidence(dora, MALLORY) == GUILTY)
@@ -97,9 +97,9 @@ async def test_a_node_that_starts_again_blames_neither_itself_nor_others(
         await until(lambda: alice.pooled() and bob.pooled())
         nursery.cancel_scope.cancel()
     again = start(ALICE)
-    again.gossip.restore()
+    again.restore()
     for heard in (own.envelope, others.envelope):
-        assert again.gossip.judge_rollout(heard, "peer") is Verdict.IGNORE
+        assert again.gossip.validate_rollout(heard, "peer") is Verdict.IGNORE
     assert again.events("equivocation_proved") == []
     assert [evidence(again, who) for who in (ALICE, BOB)] == [INNOCENT] * 2
 
@@ -107,18 +107,18 @@ async def test_a_node_that_starts_again_blames_neither_itself_nor_others(
 def test_a_second_process_with_the_own_key_is_a_warning_and_no_proof(start: Start) -> None:
     alice = start(ALICE)
     for message in contents(ALICE):
-        alice.gossip.judge_rollout(message, "peer")
+        alice.gossip.validate_rollout(message, "peer")
     [event] = alice.events("own_slot_taken_twice")
     assert (event["epoch"], event["slot"]) == (EPOCH, 0)
     assert (alice.events("equivocation_proved"), evidence(alice, ALICE)) == ([], INNOCENT)
-    assert len(alice.proofs.book) == 0
+    assert len(alice.engine.proofs) == 0
 
 
 def test_a_proofs_verdict_is_the_tables(start: Start) -> None:
     alice = start(ALICE)
     message = prove_equivocation(*contents(MALLORY), MANIFEST.swarm_id).to_envelope().to_bytes()
     forged = message[:-1] + bytes([message[-1] ^ 1])
-    assert alice.proofs.judge(forged, "peer") is Verdict.REJECT
-    assert alice.proofs.judge(message, "peer") is Verdict.ACCEPT
-    assert alice.proofs.judge(message, "peer") is Verdict.IGNORE
+    assert alice.gossip.validate_proof(forged, "peer") is Verdict.REJECT
+    assert alice.gossip.validate_proof(message, "peer") is Verdict.ACCEPT
+    assert alice.gossip.validate_proof(message, "peer") is Verdict.IGNORE
     assert [event["reason"] for event in alice.events("refused")] == ["bad_signature"]

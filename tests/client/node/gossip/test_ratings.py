@@ -1,4 +1,4 @@
-"""What a node's audits say about an account decides how its peers are borne by the transport."""
+"""Ratings of peers: a node's audits of an account change its nodes' transport scores."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from support.nodes import until
 from support.swarm import EPOCH, Identity, make_manifest, moment
 from trio.testing import MockClock
 
+from sapo_client.node.auditing.chain import NoChain
 from sapo_client.node.gossip.ratings import BANNED, TRUSTED, Ratings
-from sapo_client.node.runtime.metrics_poller import MetricsPoller
+from sapo_client.node.metrics_poller import MetricsPoller
 from sapo_client.swarm.limits import ScoreLimits, TransportLimits
 from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
@@ -30,17 +31,17 @@ def alice(tmp_path: Path) -> GossipHarness:
     return GossipHarness(MemoryHub(), ALICE, MANIFEST, tmp_path / "alice")
 
 
-def peer_of(person: Identity) -> str:
-    return peer_id_from_key(person.node)
+def peer_of(identity: Identity) -> str:
+    return peer_id_from_key(identity.node)
 
 
-def rating(node: GossipHarness, person: Identity, epoch: int = EPOCH) -> float | None:
-    return Ratings(node.book, node.reputation).of([peer_of(person)], epoch).get(peer_of(person))
+def rating(node: GossipHarness, identity: Identity, epoch: int = EPOCH) -> float | None:
+    return Ratings(node.certificates, node.reputation).of([peer_of(identity)], epoch).get(peer_of(identity))
 
 
 def introduce(node: GossipHarness, *people: Identity) -> None:
-    for person in people:
-        node.book.judge(person.certificate(MANIFEST).to_bytes(), node.now())
+    for identity in people:
+        node.certificates.admit(identity.certificate(MANIFEST).to_bytes(), node.now())
 
 
 def test_what_an_account_did_is_what_its_peers_are_worth(alice: GossipHarness) -> None:
@@ -76,9 +77,11 @@ def test_a_weak_policy_is_no_fault(alice: GossipHarness) -> None:
 
 def test_who_speaks_for_several_is_as_good_as_the_worst(alice: GossipHarness) -> None:
     introduce(alice, BOB)
-    both = Ratings(alice.book, alice.reputation)
+    both = Ratings(alice.certificates, alice.reputation)
     assert dict(both.of([peer_of(BOB), peer_of(CAROL), "no peer id"], EPOCH)) == {peer_of(BOB): 0.0}
-    alice.book._entries[NodeId(BOB.node), CAROL.account] = alice.book._entries[BOB.node, BOB.account]
+    alice.certificates._entries[NodeId(BOB.node), CAROL.account] = alice.certificates._entries[
+        BOB.node, BOB.account
+    ]
     alice.reputation.record_fault(CAROL.account, 0, EPOCH, Reason.EQUIVOCATION)
     assert rating(alice, BOB) == BANNED
 
@@ -89,8 +92,15 @@ def test_no_rating_alone_reaches_the_line() -> None:
 
 
 def watch(node: GossipHarness) -> MetricsPoller:
-    ratings = Ratings(node.book, node.reputation)
-    return MetricsPoller(MANIFEST, node.transport, None, ratings, node.telemetry, node.now)
+    ratings = Ratings(node.certificates, node.reputation)
+    return MetricsPoller(
+        manifest=MANIFEST,
+        transport=node.transport,
+        chain=NoChain(),
+        ratings=ratings,
+        telemetry=node.telemetry,
+        clock=node.now,
+    )
 
 
 @pytest.mark.parametrize(("banned", "connected_after"), [(False, True), (True, False)])

@@ -1,4 +1,4 @@
-"""Beacons with and without a chain, and while the chain is away."""
+"""Beacons with and without a chain, and while the chain is unreachable."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from trio.testing import MockClock
 
 from sapo_client.ledger.errors import LedgerError, LedgerUnavailable
 from sapo_client.ledger.service import LedgerClient
+from sapo_client.node.auditing.chain import NoChain
 from sapo_client.node.runtime.beacons import Beacons
 from sapo_client.observe.events import EventLog, read_events
 from sapo_protocol.epochs import beacon, epoch_start_seconds
@@ -22,7 +23,7 @@ EARLY = LedgerError("the moment is still to come", hint="check this machine's cl
 
 
 class Chain:
-    """A chain whose blocks are told by the moment asked for, behind a line that may be down."""
+    """A chain whose block hashes follow from the requested time, over a connection that may fail."""
 
     def __init__(self, *troubles: LedgerError) -> None:
         self.troubles = list(troubles)
@@ -48,7 +49,7 @@ def events(path: Path) -> EventLog:
 
 async def test_without_a_chain_a_beacon_follows_from_swarm_and_epoch(events: EventLog, path: Path) -> None:
     manifest = make_manifest()
-    beacons = Beacons(manifest, None, events)
+    beacons = Beacons(manifest, NoChain().block_hash_before, events)
     assert beacons.known(3) is None
     assert await beacons.obtain(3) == beacons.known(3) == beacon(manifest.swarm_id, 3, b"")
     [event] = read_events(path)
@@ -102,7 +103,7 @@ async def test_many_who_wait_ask_once(events: EventLog, path: Path, autojump_clo
 
 
 async def test_old_epochs_are_forgotten(events: EventLog) -> None:
-    beacons = Beacons(make_manifest(), None, events)
+    beacons = Beacons(make_manifest(), NoChain().block_hash_before, events)
     for epoch in range(12):
         await beacons.obtain(epoch)
     kept = [epoch for epoch in range(12) if beacons.known(epoch) is not None]

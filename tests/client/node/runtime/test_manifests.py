@@ -1,4 +1,4 @@
-"""Which swarm a node joins: manifests that are missing, damaged, another swarm's or another suite's."""
+"""Choice of the swarm: manifests that are missing, damaged, of another swarm or of another suite."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def written(folder: Path, manifest: Manifest, change: Callable[[str], str] = lam
 
 
 def refusal(action: Callable[[], object]) -> tuple[int, str, str]:
-    """Exit code, text and hint."""
+    """Return exit code, text and hint of a refusal."""
     with pytest.raises(SapoError) as caught:
         action()
     return caught.value.exit_code, caught.value.text, caught.value.hint

@@ -1,4 +1,4 @@
-"""The supervisor under a mock clock: who is restarted when, who stops the node, what is written down."""
+"""The supervisor on a mock clock: restarts, errors that stop the node, and reports."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def supervisor(path: Path) -> Supervisor:
 def failing(
     times: int, lasts: Callable[[int], float] = lambda _: 0.0
 ) -> tuple[list[float], Callable[[], Awaitable[None]]]:
-    """The moments at which a service is started, and the service, which fails so often and then returns."""
+    """Return the start times of a service, and the service, which fails so often and then returns."""
     starts: list[float] = []
 
     async def service() -> None:
@@ -57,17 +57,17 @@ async def test_a_failing_service_is_tried_again_ever_more_slowly(
     supervisor: Supervisor, path: Path, autojump_clock: MockClock
 ) -> None:
     starts, service = failing(9)
-    await supervisor.keep("ears", service)
+    await supervisor.keep("node", service)
     assert pauses(starts) == [0.5, 1, 2, 4, 8, 16, 32, LONGEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS]
     written = [(e["event"], e["service"], e["error"]) for e in read_events(path)]
-    assert written == [("service_failed", "ears", f"ValueError('fault {n}')") for n in range(1, 10)]
+    assert written == [("service_failed", "node", f"ValueError('fault {n}')") for n in range(1, 10)]
     assert all("in service" in str(event["trace"]) for event in read_events(path))
 
 
 async def test_healthy_times_are_credited(supervisor: Supervisor, autojump_clock: MockClock) -> None:
     healthy = HEALTHY_SECONDS + 1
     starts, service = failing(4, lambda number: healthy if number == 3 else 0.0)
-    await supervisor.keep("ears", service)
+    await supervisor.keep("node", service)
     assert pauses(starts) == [0.5, 1, healthy + FIRST_PAUSE_SECONDS, 1]
 
 
@@ -83,7 +83,7 @@ async def test_an_error_for_people_stops_the_node(
         raise error
 
     with pytest.raises(SapoError) as caught:
-        await supervisor.keep("ears", service)
+        await supervisor.keep("node", service)
     assert caught.value is TOLD
     assert list(read_events(path)) == []
 
@@ -103,7 +103,7 @@ async def test_a_chain_that_is_away_is_waited_for(
 
 async def test_cancellation_is_no_failure(supervisor: Supervisor, path: Path) -> None:
     with trio.move_on_after(0) as scope:
-        await supervisor.keep("ears", trio.sleep_forever)
+        await supervisor.keep("node", trio.sleep_forever)
     assert scope.cancelled_caught
     assert list(read_events(path)) == []
 

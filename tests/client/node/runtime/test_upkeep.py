@@ -1,4 +1,4 @@
-"""Upkeep: what the node writes gets into its file while the node goes on writing."""
+"""Upkeep: the log is copied into the database file while the node goes on writing."""
 
 import gc
 from contextlib import closing
@@ -8,12 +8,14 @@ import trio
 from support.nodes import until
 
 from sapo_client.node.runtime.upkeep import keep_log_short, start_up_set_aside
-from sapo_verification.store import open_database
+from sapo_verification.store import StoreSchema, open_database
+
+NOTES = StoreSchema("notes", "CREATE TABLE IF NOT EXISTS note (text TEXT);")
 
 
 async def test_the_log_is_copied_again_and_again(tmp_path: Path) -> None:
     path = tmp_path / "node.sqlite"
-    with closing(open_database(path, "CREATE TABLE IF NOT EXISTS note (text TEXT)")) as writer:
+    with closing(open_database(path, NOTES)) as writer:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(keep_log_short, path)
             writer.execute("INSERT INTO note VALUES (?)", ("." * 1_000_000,))

@@ -1,4 +1,4 @@
-"""Poison that passes every check, and the way back from it; the real learner, sampler, pool and verifier."""
+"""Poison that passes every check, and the roll-back; with real learner, sampler, pool and verifier."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ OWN, EVIL = Identity(1), Identity(2)
 SETTINGS = CanarySettings(every_rounds=4, items=32)
 DAYS = tuple(day.encode() for day in ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"])
 WELL = 0.8
-"""The bundled policy is right on more weekdays than this; who always says the same day, on one in seven."""
+"""The bundled policy is right on more weekdays than this; one that always gives the same day, on 1/7."""
 
 
 @dataclass
 class Here:
-    """The real scorers in this process, as the canary asks for them."""
+    """The real scorers in this process, with the canary's interface."""
 
-    desk: VerificationHarness
+    harness: VerificationHarness
 
     async def prompt(self, task: Task) -> str:
-        return (await self.desk.score(task, ())).prompt
+        return (await self.harness.score(task, ())).prompt
 
     async def check(self, task: Task, completions: Sequence[bytes]) -> Checked:
-        return await self.desk.score(task, completions)
+        return await self.harness.score(task, completions)
 
 
 @dataclass
 class Lone:
-    """A node's learning half: its own rollouts, those of one poisoner, rounds, canary."""
+    """The training part of a node: its own rollouts, those of one attacker, rounds, canary."""
 
     folder: Path
     learner: Learner
-    desk: VerificationHarness
+    harness: VerificationHarness
     events: EventLog
     fresh: bool = True
     slots: count = field(default_factory=count)  # type: ignore[type-arg]
@@ -61,34 +61,41 @@ class Lone:
     def __post_init__(self) -> None:
         file = CanaryFile(self.folder / "canary.json", fresh=self.fresh)
         parts = CanaryParts(
-            self.learner, Here(self.desk), self.desk.sampler, self.desk.pool, self.events, file, b"secret", 1
+            learner=self.learner,
+            checkers=Here(self.harness),
+            sampler=self.harness.sampler,
+            pool=self.harness.pool,
+            events=self.events,
+            file=file,
+            secret=b"secret",
+            families=1,
         )
         self.canary = Canary(SETTINGS, parts)
-        self.poison = OneAnswer(self.desk, EVIL, b"Sunday", DAYS)
+        self.poison = OneAnswer(self.harness, EVIL, b"Sunday", DAYS)
 
     async def round(self, *, poisoned: bool) -> int:
-        """One round as the node runs it; returns the number of external groups."""
+        """Run one round as the node does; return the number of external groups."""
         await self.canary.open()
         if poisoned:
             for admitted in self.poison.rollouts(6):
-                self.desk.pool.offer(admitted)
-        external = await self.desk.sampler.draw_external(EPOCH, self.rng)
+                self.harness.pool.offer(admitted)
+        external = await self.harness.sampler.draw_external(EPOCH, self.rng)
         local, handles = await self._own_rollouts(4)
-        batch = self.desk.sampler.assemble(local, external)
+        batch = self.harness.sampler.assemble(local, external)
         await self.learner.train(batch, handles)
         await self.canary.after(batch)
         return len(external)
 
     async def _own_rollouts(self, number: int) -> tuple[list[VerifiedRollout], dict]:  # type: ignore[type-arg]
-        verifier, here = self.desk.verifier, Here(self.desk)
+        engine, here = self.harness.engine, Here(self.harness)
         slots = [next(self.slots) for _ in range(number)]
-        prompts = [await here.prompt(verifier.task_of(EPOCH, OWN.account, 0, slot)) for slot in slots]
+        prompts = [await here.prompt(engine.task_of(EPOCH, OWN.account, 0, slot)) for slot in slots]
         generations = await self.learner.generate(prompts, completions_per_prompt=8)
         rollouts, handles = [], {}
         for slot, generation in zip(slots, generations, strict=True):
-            message = OWN.message(self.desk.manifest, slot=slot, completions=generation.completions)
-            admitted = self.desk.admission.judge(message, moment(self.desk.manifest))
-            rollouts.append(await verifier.verify(admitted))
+            message = OWN.message(self.harness.manifest, slot=slot, completions=generation.completions)
+            admitted = self.harness.engine.admit_own(message, moment(self.harness.manifest))
+            rollouts.append(await engine.verify(admitted))
             handles[admitted.content_id] = generation.handle
         return rollouts, handles
 
@@ -102,9 +109,9 @@ def make_desk() -> VerificationHarness:
         limits=Limits(slots_per_epoch=2**20, max_completions=8, points_per_epoch=16),
     )
     policy = SamplingPolicy(account_cap=1.0, newcomer_cap=1.0)
-    desk = VerificationHarness((OWN, EVIL), manifest=manifest, policy=policy)
-    desk.trust(EVIL)
-    return desk
+    harness = VerificationHarness((OWN, EVIL), manifest=manifest, policy=policy)
+    harness.trust(EVIL)
+    return harness
 
 
 @asynccontextmanager
@@ -121,7 +128,7 @@ async def test_poison_that_passes_every_check_is_rolled_back(tmp_path: Path) -> 
     async with lone(tmp_path) as node:
         drawn = [await node.round(poisoned=True) for _ in range(8)]
         assert drawn == [4] * 8
-        accused = [account for _, _, account in node.desk.witness.refusals if account == EVIL.account]
+        accused = [account for _, _, account in node.harness.witness.refusals if account == EVIL.account]
         assert accused == [], "no check finds anything wrong with it"
         [first, second] = node.told("canary")
         assert (first["falls"], second["falls"]) == (1, 2)
@@ -130,17 +137,17 @@ async def test_poison_that_passes_every_check_is_rolled_back(tmp_path: Path) -> 
         [back] = node.told("rolled_back")
         assert len(back["quarantined"]) == 32
         assert {group["account"] for group in back["quarantined"]} == {EVIL.account.hex()}
-        assert back["dropped"] == 8 * (6 - 4) == 16 - len(node.desk.pool)
+        assert back["dropped"] == 8 * (6 - 4) == 16 - len(node.harness.pool)
         assert await node.canary._measure(node.canary._items) == first["control"], "bit by bit as it was"
 
         assert [await node.round(poisoned=True) for _ in range(4)] == [0] * 4, "alone from here"
         assert node.told("canary")[-1]["reward"] > WELL
-        assert node.desk.sampler.most_external == 1, "one place back for a check that passed"
+        assert node.harness.sampler.most_external == 1, "one place back for a check that passed"
         assert node.learner.step == 12, "steps are counted on"
 
         again = Lone(tmp_path, node.learner, make_desk(), node.events, fresh=False)
         await again.canary.open()
-        assert again.desk.sampler.most_external == 1, "a restart forgets nothing"
+        assert again.harness.sampler.most_external == 1, "a restart forgets nothing"
         assert again.canary._watch == node.canary._watch
 
 
@@ -183,12 +190,12 @@ async def test_the_canary_can_be_switched_off(tmp_path: Path) -> None:
 
 
 def measured(rng: random.Random, right: float, items: int = 64) -> float:
-    """One check of a policy that is right on this part of all items there are."""
+    """Return the measured reward of a policy that is right on this share of all items."""
     return sum(rng.random() < right for _ in range(items)) / items
 
 
 def alarms(levels: Sequence[float], seed: int) -> list[int]:
-    """The checks at which a policy of these levels would be rolled back."""
+    """Return the checks at which a policy of these levels would be rolled back."""
     rng, found = random.Random(seed), list[int]()
     watch = CanaryState.begin(measured(rng, levels[0]))
     for number, level in enumerate(levels):
@@ -201,7 +208,7 @@ def alarms(levels: Sequence[float], seed: int) -> list[int]:
 
 @pytest.mark.parametrize(("level", "most"), [(0.05, 0), (0.2, 2), (0.5, 2), (0.9, 15)])
 def test_false_alarms_are_rare(level: float, most: int) -> None:
-    """Of 100 policies that stay as they are, over a hundred checks each: two thousand rounds by default."""
+    """Of 100 unchanging policies, over a hundred checks each: two thousand rounds by default."""
     assert sum(bool(alarms([level] * 100, seed)) for seed in range(100)) <= most
 
 

@@ -1,4 +1,4 @@
-"""Whole nodes that contribute without training: a server's answers, and a person's at a pseudo-terminal."""
+"""Whole nodes that contribute without training: answers of a server, and of a user at a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -54,38 +54,38 @@ def _external(home: Home) -> list[Any]:
 async def test_a_person_answers_at_the_terminal(
     policy: Path, weekdays: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    person, terminal = pty.openpty()
+    identity, terminal = pty.openpty()
     monkeypatch.setattr(sys, "stdin", os.fdopen(os.dup(terminal), encoding="utf-8"))
     monkeypatch.setattr(sys, "stderr", os.fdopen(terminal, "w", encoding="utf-8"))
     settings: dict[str, Any] = {"backend": "human", "local_groups": 1, "external_groups": 1}
     home = Home(tmp_path, 1, manifest_of(weekdays), policy, learner=settings)
     with trio.fail_after(PATIENCE_SECONDS):
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_type_answers, person)
+            nursery.start_soon(_type_answers, identity)
             assert await home.node(MemoryHub(), steps=2).run() == 0
             nursery.cancel_scope.cancel()
-    os.close(person)
+    os.close(identity)
     assert [event["reward"] for event in home.events("step")] == [0.5, 0.5], "one right and one wrong answer"
     assert home.events("service_failed", "own_rollout_refused") == []
     assert len(home.events("published")) == 2
 
 
-async def _type_answers(person: int) -> None:
-    """Reads questions off the terminal and types a right answer, a wrong one, and an empty line."""
+async def _type_answers(identity: int) -> None:
+    """Read questions from the terminal and type a right answer, a wrong one, and an empty line."""
     seen = ""
     while True:
-        await trio.lowlevel.wait_readable(person)
-        seen += os.read(person, 4096).decode()
+        await trio.lowlevel.wait_readable(identity)
+        seen += os.read(identity, 4096).decode()
         if (question := re.search(r"(\w+day) ([+-]\d+)\s.*answer 1: $", seen, re.DOTALL)) is None:
             continue
         assert f"up to {COMPLETIONS} answers" in seen
         day = (WEEK.index(question[1]) + int(question[2])) % 7
-        os.write(person, f"{WEEK[day]}\n{WEEK[(day + 1) % 7]}\n\n".encode())
+        os.write(identity, f"{WEEK[day]}\n{WEEK[(day + 1) % 7]}\n\n".encode())
         seen = ""
 
 
 def test_an_endpoint_without_an_address_is_refused(policy: Path, weekdays: Suite, tmp_path: Path) -> None:
     home = Home(tmp_path, 1, manifest_of(weekdays), policy, learner={"backend": "endpoint"})
-    with pytest.raises(SapoError, match="nobody to ask") as caught:
+    with pytest.raises(SapoError, match="has no endpoint") as caught:
         open_backend(home.config.learner, tmp_path, seed=0, fresh=False)
     assert "learner.endpoint" in caught.value.hint

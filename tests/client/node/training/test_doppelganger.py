@@ -1,4 +1,4 @@
-"""Doppelganger listening: a node that hears itself does not sign, one that does not goes on."""
+"""Doppelganger protection: a node does not sign if another process signs with its identity."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from sapo_client.node.runtime.supervisor import find_sapo_error
 from sapo_client.node.training.doppelganger import Doppelganger, DoppelgangerParts
 from sapo_client.swarm.simulated.memory import MemoryHub
 from sapo_protocol.suite import Suite
+from sapo_verification.observer import SilentObserver
 from sapo_verification.signing.database import SigningDatabase, SlotShare
 from sapo_verification.types import AdmittedRollout
 
@@ -25,14 +26,14 @@ SECONDS = 20.0
 
 
 class Listener:
-    """A node's ears and its doppelganger watch, on trio's mock clock."""
+    """A node and its doppelganger protection, on trio's mock clock."""
 
     def __init__(
         self, root: Path, *, share: str = "0/1", clean: bool = False, seconds: float = SECONDS
     ) -> None:
         self.hub = MemoryHub()
         self.manifest = make_manifest()
-        self.ears = GossipHarness(self.hub, ME, self.manifest, root / "me")
+        self.node = GossipHarness(self.hub, ME, self.manifest, root / "me")
         self.signing = SigningDatabase(root / "signing.sqlite")
         self.parts = DoppelgangerParts(
             manifest=self.manifest,
@@ -40,29 +41,37 @@ class Listener:
             account=ME.account,
             signing=self.signing,
             share=SlotShare.parse(share),
-            transport=self.ears.transport,
-            telemetry=self.ears.telemetry,
-            clock=self.ears.now,
+            transport=self.node.transport,
+            telemetry=self.node.telemetry,
+            clock=self.node.now,
             seconds=seconds,
             stopped_clean=clean,
         )
         self.watch = Doppelganger(self.parts)
+        self.node.engine.observe(self.watch)
         self.draining = trio.Event()
 
     def hear(self, author: Identity, slot: int, epoch: int = EPOCH) -> None:
-        """A rollout that came from outside, admitted."""
+        """Let the node admit a rollout that came from outside."""
         for identity in (ME, SIBLING):
-            if not self.ears.knows(identity):
-                self.ears.book.judge(identity.certificate(self.manifest).to_bytes(), self.ears.now())
+            if not self.node.knows(identity):
+                self.node.certificates.admit(identity.certificate(self.manifest).to_bytes(), self.node.now())
         message = author.message(self.manifest, slot=slot, epoch=epoch)
-        self.watch.hear(self.ears.admission.judge(message, self.ears.now()))
+        self.node.gossip.validate_rollout(message, "peer")
 
     def sign(self, slots: int, epoch: int = EPOCH) -> None:
-        """Slots that this data directory signed."""
-        self.signing.take_slots(self.manifest.swarm_id, ME.account, epoch, slots, 32, self.parts.share)
+        """Take slots, as this data directory does when it signs."""
+        self.signing.take_slots(
+            self.manifest.swarm_id,
+            ME.account,
+            epoch=epoch,
+            count=slots,
+            slots_per_epoch=32,
+            share=self.parts.share,
+        )
 
     async def waited_seconds(self) -> float:
-        """How long the node had to listen until it might sign."""
+        """Return how long the node had to listen until it might sign."""
         started = trio.current_time()
         await self.watch.require_alone(self.draining)
         return trio.current_time() - started
@@ -131,7 +140,7 @@ async def test_who_counts_as_oneself(
     listener.sign(2 if share == "0/2" else 4)
     listener.hear(author, slot, epoch)
     assert await refused(listener) is double
-    assert len(listener.ears.events("heard_self")) == double
+    assert len(listener.node.events("heard_self")) == double
 
 
 async def test_it_goes_on_listening_while_it_signs(tmp_path: Path) -> None:
@@ -158,15 +167,24 @@ async def test_hearing_oneself_ends_the_wait_at_once(tmp_path: Path, autojump_cl
 
 
 async def test_the_gossip_hands_over_what_strangers_sign_as_us(tmp_path: Path) -> None:
-    """Two machines with one key, over the network: the second hears the first, never itself."""
+    """Two machines with one key, over the network: the second detects the first, never itself."""
     hub, manifest = MemoryHub(), make_manifest()
-    mine, friend = (GossipHarness(hub, who, manifest, tmp_path / f"{who.number}") for who in (ME, OTHER))
     heard: list[AdmittedRollout] = []
-    mine.gossip.on_own = heard.append
+
+    class Listening(SilentObserver):
+        """Records the rollouts of the own account."""
+
+        def admitted(self, admitted: AdmittedRollout, source: str) -> None:
+            """Record one."""
+            if admitted.account == ME.account:
+                heard.append(admitted)
+
+    mine = GossipHarness(hub, ME, manifest, tmp_path / "me", observers=[Listening()])
+    friend = GossipHarness(hub, OTHER, manifest, tmp_path / "friend")
     async with trio.open_nursery() as nursery:
-        for ears in (mine, friend):
-            await nursery.start(ears.transport.run)
-            nursery.start_soon(ears.run)
+        for node in (mine, friend):
+            await nursery.start(node.transport.run)
+            nursery.start_soon(node.run)
         await mine.transport.connect(friend.address)
         await until(lambda: friend.knows(mine) and mine.knows(friend))
         own = await mine.publish(slot=0)
@@ -178,16 +196,16 @@ async def test_the_gossip_hands_over_what_strangers_sign_as_us(tmp_path: Path) -
     assert own.content_id not in {admitted.content_id for admitted in heard}
 
 
-def _topic(ears: GossipHarness) -> str:
+def _topic(node: GossipHarness) -> str:
     from sapo_protocol.topics import rollouts_topic
 
-    return rollouts_topic(ears.manifest.swarm_id)
+    return rollouts_topic(node.manifest.swarm_id)
 
 
 async def test_a_second_machine_with_one_key_refuses_to_start(
     policy: Path, weekdays: Suite, tmp_path: Path
 ) -> None:
-    """Whole nodes: a friend remembers what the key signed on the first machine, and tells the second one."""
+    """Whole nodes: another node has stored what the key signed on the first machine, and sends it."""
     manifest, hub = manifest_of(weekdays), MemoryHub()
     friend = GossipHarness(hub, OTHER, manifest, tmp_path / "friend", clock=wall_clock)
     first = Home(tmp_path / "first", 1, manifest, policy)

@@ -1,4 +1,4 @@
-"""Every family that a suite can hold, beyond the paper's nine, and every one that none can."""
+"""The families that a suite can hold beyond the paper's nine, and those that no suite can."""
 
 from collections.abc import Mapping
 from typing import Final

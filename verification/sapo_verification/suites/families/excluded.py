@@ -1,4 +1,4 @@
-"""The ReasoningGYM names that no suite can hold, each with the reason."""
+"""The ReasoningGYM families that no suite can hold, each with the reason."""
 
 from collections.abc import Mapping
 from typing import Final

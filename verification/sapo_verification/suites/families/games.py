@@ -1,4 +1,4 @@
-"""Families of ReasoningGYM's ``games`` category: boards, cards, numbers to reach."""
+"""Families of ReasoningGYM's ``games`` category: boards, cards, target numbers."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -30,7 +30,7 @@ GAMES: Final[Mapping[str, FamilySpec]] = {
     ),
     "n_queens": FamilySpec("queens/1", full=Level({}, 128), easy=Level({"max_remove": 2}, 128)),
     "puzzle24": FamilySpec("expression/1", full=Level({}, 16)),
-    # the boards that need more than 12 moves are left out, so that an honest way out is soon found
+    # the boards that need more than 12 moves are left out, so that an honest solution is soon found
     "rush_hour": FamilySpec(
         "rush-hour/1", full=Level({"max_moves": 12}, 128), easy=Level({"max_moves": 5}, 32)
     ),

@@ -1,4 +1,4 @@
-"""What the catalogue says about a family beyond the paper's nine."""
+"""Catalogue entries of the families beyond the paper's nine."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,11 +8,11 @@ Config = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A generator's configuration and what its answers take.
+    """A generator's configuration and the size of its answers.
 
     Attributes:
-        config: where it differs from the release's own defaults, or is what the level is about.
-        answer_bytes: no honest answer is longer, but for the rarest; a power of two.
+        config: settings that differ from the release's defaults or define the level.
+        answer_bytes: almost no honest answer is longer; a power of two.
     """
 
     config: Config
@@ -24,7 +24,7 @@ class FamilySpec:
     """A family: its scorer and its levels.
 
     Attributes:
-        hint: a line after the instruction, where the generator's own words leave the notation open.
+        hint: a line after the instruction, where the generator's question leaves the notation open.
     """
 
     scorer: str

@@ -1,7 +1,7 @@
 """The families of the SAPO paper's controlled experiments (arXiv 2509.08721, section 4).
 
-* ``full``: the parameters that rl-swarm published, an instruction before the question, the answer in tags.
-  The paper names no parameters; which four calendar tasks it used is not published, so those are ours.
+``full``: the parameters that rl-swarm published, an instruction before the question, the answer in tags.
+The paper names no parameters; which four calendar tasks it used is not published, so we chose four.
 * ``nano``: the same generators with small numbers and terse prompts, for policies of one or two million
   parameters. A renderer (``tasks/compact.py``) keeps the data of a question and drops its prose.
 """
@@ -127,5 +127,5 @@ FAMILIES: Final = tuple(PAPER_FULL)
 """The names of the families, in the order that a suite of all of them has."""
 
 NANO_DEFAULT: Final = tuple(name for name in FAMILIES if name not in ("arc_1d", "bf"))
-"""What a small swarm trains on: prompts of a dozen tokens. The other two are three times as long, and a
-policy of a million parameters learns little of them (docs/results.md)."""
+"""The families of a small swarm: prompts of a dozen tokens. The other two are three times as long, and a
+policy of a million parameters learns little from them (docs/results.md)."""

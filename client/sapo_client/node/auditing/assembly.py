@@ -1,0 +1,98 @@
+"""Assembly of the auditing part of a node: ledger, audits, settlement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sapo_client.errors import ExitCode, SapoError
+from sapo_client.ledger.fees import GWEI
+from sapo_client.ledger.service import LedgerClient
+from sapo_client.node.auditing.audit import AUDITORS_SHARES, Audit, AuditShares
+from sapo_client.node.auditing.auditor import Auditor, AuditorParts, AuditorRole
+from sapo_client.node.auditing.chain import NoChain
+from sapo_client.node.auditing.registration import Registration
+from sapo_client.node.auditing.settlement_services import LedgerRole, LedgerServices, NoLedger
+from sapo_client.node.gossip.handlers import GossipHandlers
+from sapo_client.node.runtime.beacons import Beacons
+from sapo_client.node.runtime.context import NodeContext
+from sapo_client.node.runtime.statements import Signer, show_signed
+from sapo_verification.engine import Engine
+
+OpenAuditor = Callable[[AuditorParts], AuditorRole]
+
+
+def audit_shares(context: NodeContext) -> AuditShares:
+    """Return how much this node audits."""
+    config = context.config.verification
+    if context.config.ledger.audit:
+        return AUDITORS_SHARES
+    return AuditShares(rollouts=config.audit_share, time=config.audit_time)
+
+
+def open_audit(context: NodeContext, engine: Engine, beacons: Beacons) -> Audit:
+    """Return the service that verifies the rollouts in the engine's audit queue."""
+    return Audit(engine=engine, beacons=beacons, time_share=audit_shares(context).time)
+
+
+def open_chain(context: NodeContext) -> LedgerClient | NoChain:
+    """Return the chain's client, which every node of a swarm with a chain needs to derive its tasks.
+
+    Raises:
+        SapoError: the swarm has a chain and no RPC endpoint was named.
+    """
+    config, manifest = context.config.ledger, context.manifest
+    if not manifest.has_chain:
+        return NoChain()
+    if not config.rpc_urls:
+        raise SapoError(
+            f"this swarm derives its tasks from chain {manifest.chain_id}, but no RPC was named",
+            hint="name one with --rpc URL; with --no-ledger the chain is read, never written to",
+            exit_code=ExitCode.LEDGER,
+        )
+    from eth_account import Account as EthAccount
+
+    return LedgerClient(
+        manifest=manifest,
+        account=EthAccount.from_key(context.identity.account_key),
+        rpc_urls=config.rpc_urls,
+        outbox_path=context.data.root / "outbox.sqlite",
+        confirmations=config.confirmations,
+        limit_wei=int(config.max_fee_gwei * GWEI),
+        tell=lambda text: context.events.write("ledger_endpoint", text=text),
+    )
+
+
+def open_ledger(
+    context: NodeContext,
+    *,
+    engine: Engine,
+    gossip: GossipHandlers,
+    chain: LedgerClient | NoChain,
+    open_auditor: OpenAuditor = Auditor,
+) -> LedgerRole:
+    """Return the services on the ledger, or ``NoLedger`` for a node that writes to no chain."""
+    config, author = context.config.ledger, context.author
+    if isinstance(chain, NoChain) or not config.enabled:
+        return NoLedger()
+    auditor = open_auditor(
+        AuditorParts(
+            author=author,
+            account_key=context.identity.account_key if config.audit else None,
+            transport=context.transport,
+            ledger=chain,
+            gossip=gossip,
+            engine=engine,
+            telemetry=context.telemetry,
+            clock=context.clock,
+        )
+    )
+    registration = Registration(
+        manifest=context.manifest,
+        signer=Signer(context.manifest.chain_id, author.account),
+        node=author.node,
+        ledger=chain,
+        events=context.events,
+        clock=context.clock,
+        show=show_signed,
+    )
+    return LedgerServices(ledger=chain, registration=registration, auditor=auditor)

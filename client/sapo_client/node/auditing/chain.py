@@ -1,0 +1,47 @@
+"""The chain as a node sees it, and its absence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from sapo_client.ledger.records import LedgerStatus
+
+
+class ChainRole(Protocol):
+    """The functions of a chain that every node needs."""
+
+    async def block_hash_before(self, timestamp_seconds: int) -> bytes:
+        """Return the hash of the last block before a moment in the past."""
+
+    def status(self) -> LedgerStatus:
+        """Return the state of this node's own transactions."""
+
+    def take_errors(self) -> Mapping[str, int]:
+        """Return the errors since the last call, counted by kind."""
+
+
+class NoChain:
+    """The role in a swarm without a chain: beacons follow from the manifest alone, and nothing is sent."""
+
+    async def block_hash_before(self, timestamp_seconds: int) -> bytes:
+        """Return the empty hash, from which the beacons of such a swarm are derived."""
+        return b""
+
+    def status(self) -> LedgerStatus:
+        """Return a status without transactions."""
+        return LedgerStatus(
+            pending=0,
+            confirmed=0,
+            refused=0,
+            stuck=0,
+            last_error=None,
+            lag_seconds=None,
+            last_receipt_seconds=None,
+            claims=frozenset(),
+            endpoints=(),
+        )
+
+    def take_errors(self) -> Mapping[str, int]:
+        """Return no errors."""
+        return {}

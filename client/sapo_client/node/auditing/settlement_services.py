@@ -1,0 +1,59 @@
+"""A node's services on its swarm's ledger: sending, registration, settlement; and a null object."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import trio
+
+from sapo_client.ledger.service import LedgerClient
+from sapo_client.node.auditing.auditor import AuditorRole
+from sapo_client.node.auditing.registration import Registration
+from sapo_client.node.runtime.supervisor import Supervisor
+
+
+class LedgerRole(Protocol):
+    """A node's part in its swarm's ledger."""
+
+    @property
+    def points(self) -> int:
+        """Points of this account as of the last final epoch."""
+
+    async def run(self, supervisor: Supervisor) -> None:
+        """Take part until cancelled."""
+
+
+class NoLedger:
+    """The role in a swarm without a chain, or of a node that writes nothing to it."""
+
+    points = 0
+
+    async def run(self, supervisor: Supervisor) -> None:
+        """Return at once."""
+
+
+class LedgerServices:
+    """Services that send queued transactions, keep the node's key registered, and follow settlement."""
+
+    def __init__(self, *, ledger: LedgerClient, registration: Registration, auditor: AuditorRole) -> None:
+        self._ledger = ledger
+        self._registration = registration
+        self._auditor = auditor
+
+    @property
+    def points(self) -> int:
+        """Points of this account as of the last final epoch."""
+        return self._auditor.points
+
+    async def run(self, supervisor: Supervisor) -> None:
+        """Keep the three services running until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(supervisor.keep, "ledger", self._send)
+            nursery.start_soon(supervisor.keep, "registration", self._registration.run)
+            nursery.start_soon(supervisor.keep, "auditor", self._auditor.run)
+
+    async def _send(self) -> None:
+        """Check that chain and manifest agree, register, then send queued transactions."""
+        await self._ledger.check()
+        await self._registration.look()
+        await self._ledger.run()

@@ -1,0 +1,64 @@
+"""Start of a node from a configuration: locks, manifest and suite are checked before anything is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import trio
+
+from sapo_client import locks, logs
+from sapo_client.config import Config
+from sapo_client.key_status import require_in_use
+from sapo_client.keystore import Identity
+from sapo_client.node.app import Node, Roles, RunOptions
+from sapo_client.node.runtime.host import open_transport
+from sapo_client.node.runtime.manifests import require_same_suite, settle_manifest
+from sapo_client.node.runtime.supervisor import find_sapo_error
+from sapo_client.observe.status import RoundSummary
+from sapo_client.paths import DataDir
+
+
+def run_node(
+    config: Config,
+    identity: Identity,
+    options: RunOptions,
+    show: Callable[[RoundSummary], None],
+    *,
+    roles: Roles | None = None,
+) -> int:
+    """Run a node until it is stopped; return its exit code.
+
+    Args:
+        show: takes the summary of each round.
+        roles: parts of the node to replace.
+
+    Raises:
+        SapoError: it cannot run, and its operator can change that.
+    """
+    data = DataDir(config.data_dir).create()
+    observe = config.observe
+    log = logs.logging_to(
+        data.log, level=observe.log_level, max_bytes=observe.log_max_bytes, keep=observe.log_keep
+    )
+    with locks.lock(data.lock, what=f"data directory {data.root}"), identity.lock(), log:
+        require_in_use(data, identity)
+        manifest = settle_manifest(config.swarm.manifest, data)
+        data.config.write_text(config.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        require_same_suite(manifest)
+        node = Node(
+            config=config,
+            identity=identity,
+            options=options,
+            manifest=manifest,
+            data=data,
+            open_transport=partial(open_transport, config, identity, manifest),
+            show=show,
+            roles=roles or Roles(),
+        )
+        try:
+            return trio.run(node.run)
+        except BaseExceptionGroup as group:
+            if (found := find_sapo_error(group)) is not None:
+                raise found from group
+            raise

@@ -1,0 +1,30 @@
+"""Opens the engine of a node from its configuration."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+
+from sapo_client.node.auditing.assembly import audit_shares
+from sapo_client.node.runtime.beacons import Beacons
+from sapo_client.node.runtime.context import NodeContext
+from sapo_client.node.training.assembly import sampling_policy
+from sapo_verification.engine import Engine, Terms
+from sapo_verification.jail.checkers import CheckerPool
+from sapo_verification.observer import Observer
+
+
+def open_engine(
+    context: NodeContext, *, checkers: CheckerPool, beacons: Beacons, observers: Iterable[Observer]
+) -> Engine:
+    """Return the engine over the node's database, with a screening key of this start."""
+    return Engine(
+        context.manifest,
+        context.data.database,
+        own=context.author.account,
+        check=checkers.check,
+        beacon_of=beacons.known,
+        key=secrets.token_bytes(32),
+        terms=Terms(sampling=sampling_policy(context.config), audit_share=audit_shares(context).rollouts),
+        observers=observers,
+    )

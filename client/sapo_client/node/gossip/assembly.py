@@ -1,0 +1,28 @@
+"""Assembly of the gossip part of a node."""
+
+from __future__ import annotations
+
+from sapo_client.node.gossip.handlers import GossipHandlers
+from sapo_client.node.gossip.own_certificate import OwnCertificate
+from sapo_client.node.runtime.context import NodeContext
+from sapo_client.node.runtime.statements import show_signed, statement_words
+from sapo_verification.engine import Engine
+
+
+def open_gossip(context: NodeContext, engine: Engine) -> GossipHandlers:
+    """Return the handlers of a node's topics and protocols, not running yet."""
+    identity, manifest = context.identity, context.manifest
+    certificate = OwnCertificate(
+        node_seed=identity.node_seed,
+        account_key=identity.account_key,
+        manifest=manifest,
+        clock=context.clock,
+        show=lambda binding: show_signed(statement_words(binding, manifest.binding_domain)),
+    )
+    return GossipHandlers(
+        engine=engine,
+        transport=context.transport,
+        own_certificate=certificate,
+        telemetry=context.telemetry,
+        clock=context.clock,
+    )

@@ -1,0 +1,43 @@
+"""Publishing of this node's own rollouts, and of the proofs of equivocation that it found."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import trio
+
+from sapo_client.node.runtime.telemetry import Telemetry
+from sapo_client.swarm.transport import Transport
+from sapo_protocol.identifiers import SwarmId
+from sapo_protocol.topics import equivocations_topic, rollouts_topic
+from sapo_verification.types import AdmittedRollout
+
+_MOST_PROOFS: Final = 64
+"""Proofs that wait to be sent, one per account and epoch; those beyond it are found by other nodes too."""
+
+
+class Publisher:
+    """Sender of this node's messages to its peers."""
+
+    def __init__(self, *, swarm_id: SwarmId, transport: Transport, telemetry: Telemetry) -> None:
+        self._swarm_id = swarm_id
+        self._transport = transport
+        self._telemetry = telemetry
+        self._send_proof, self._proofs = trio.open_memory_channel[bytes](_MOST_PROOFS)
+
+    async def run(self) -> None:
+        """Send queued proofs until cancelled; may be run again after that."""
+        async for message in self._proofs:
+            await self._transport.publish(equivocations_topic(self._swarm_id), message)
+
+    async def publish(self, admitted: AdmittedRollout) -> None:
+        """Send an own rollout that the engine has admitted."""
+        peers = await self._transport.publish(rollouts_topic(self._swarm_id), admitted.envelope)
+        self._telemetry.published(admitted, peers)
+
+    def queue_proof(self, message: bytes) -> None:
+        """Queue a proof for sending; drop it if too many wait."""
+        try:
+            self._send_proof.send_nowait(message)
+        except trio.WouldBlock:
+            return

@@ -1,0 +1,132 @@
+"""Requests to each new peer for what this node may have missed: certificates, recent rollouts, proofs.
+
+The protocols are used in a fixed order, because without the certificates nothing else can be admitted. A peer
+that does not answer, or not correctly, is asked again after a growing pause; it may only be starting.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import trio
+
+from sapo_client.node.runtime.telemetry import Telemetry
+from sapo_client.swarm.transport import Transport, TransportError, Validator
+from sapo_protocol.errors import RemoteProtocolError, Verdict
+from sapo_protocol.requests import parse_response, to_response
+
+MAX_ANSWER_BYTES: Final = 1024 * 1024
+
+_LOOK_SECONDS: Final = 1.0
+
+_LONGEST_PAUSE_SECONDS: Final = 30.0
+
+
+@dataclass(slots=True)
+class _Request:
+    """State of one request protocol with one connected peer.
+
+    Attributes:
+        due_seconds: when it may be asked again, on trio's clock.
+    """
+
+    answered: bool = False
+    failures: int = 0
+    due_seconds: float = 0.0
+
+    def postpone(self) -> None:
+        """Set the next attempt; the pause grows with every failure."""
+        self.due_seconds = trio.current_time() + min(_LONGEST_PAUSE_SECONDS, 2.0**self.failures)
+        self.failures += 1
+
+
+class PeerSync:
+    """Service that sends every peer one request on every protocol.
+
+    Args:
+        validators: by protocol, in the order in which they are asked; each takes the messages of an answer.
+    """
+
+    def __init__(
+        self, *, transport: Transport, telemetry: Telemetry, validators: Mapping[str, Validator]
+    ) -> None:
+        self._transport = transport
+        self._telemetry = telemetry
+        self._validators = dict(validators)
+        self._first = next(iter(self._validators))
+        self._requests: dict[str, dict[str, _Request]] = {}
+        self._urgent: set[str] = set()
+
+    def add(self, protocol: str, validator: Validator) -> None:
+        """Ask every peer, also those already connected, on an additional protocol."""
+        self._validators[protocol] = validator
+
+    def ask_again(self, peer_id: str) -> None:
+        """Ask a peer for certificates soon: it forwarded a message of an unknown author."""
+        self._urgent.add(peer_id)
+
+    async def run(self) -> None:
+        """Ask new peers until cancelled; may be run again after that."""
+        while True:
+            present = {peer.peer_id for peer in self._transport.peers()}
+            self._note_changes(present)
+            urgent, self._urgent = self._urgent, set()
+            async with trio.open_nursery() as nursery:  # a peer that does not answer delays no other one
+                for peer_id in sorted(present):
+                    nursery.start_soon(self._ask, peer_id, peer_id in urgent)
+            await trio.sleep(_LOOK_SECONDS)
+
+    def _note_changes(self, present: set[str]) -> None:
+        for peer_id in sorted(self._requests.keys() - present):
+            requests = self._requests.pop(peer_id)
+            if requests[self._first].answered:
+                self._telemetry.events.write("peer_lost", peer_id=peer_id)
+        self._telemetry.metrics.peers(len(present))
+
+    async def _ask(self, peer_id: str, is_urgent: bool) -> None:
+        """Ask a peer in order on the protocols it has not answered yet, and for certificates if urgent."""
+        requests = self._requests.setdefault(peer_id, defaultdict(_Request))
+        for protocol in tuple(self._validators):
+            request = requests[protocol]
+            must_ask = is_urgent and protocol == self._first
+            if request.answered and not must_ask:
+                continue
+            if trio.current_time() < request.due_seconds and not must_ask:
+                return
+            try:
+                await self._fetch(peer_id, protocol)
+            except (TransportError, RemoteProtocolError) as error:
+                request.postpone()
+                self._telemetry.events.write("introduction_failed", peer_id=peer_id, detail=str(error))
+                return
+            if protocol == self._first and not request.answered:
+                self._telemetry.events.write("peer_connected", peer_id=peer_id)
+            request.answered = True
+
+    async def _fetch(self, peer_id: str, protocol: str) -> None:
+        """Request a peer's messages and validate them, up to the first one that no honest node forwards.
+
+        Raises:
+            TransportError: it does not answer, or forwards such a message.
+            RemoteProtocolError: its answer is not well formed.
+        """
+        answer = await self._transport.request(peer_id, protocol, b"", max_response_bytes=MAX_ANSWER_BYTES)
+        for message in parse_response(answer):
+            if self._validators[protocol](message, peer_id) is Verdict.REJECT:
+                raise TransportError("it forwards a message that every node refuses")
+            await trio.lowlevel.checkpoint()  # validating a full answer takes a second or more
+
+
+def bounded_response(messages: tuple[bytes, ...]) -> bytes:
+    """Return a response with as many of the newest messages as fit an answer."""
+    room = MAX_ANSWER_BYTES - 1024  # for the framing
+    kept: list[bytes] = []
+    for message in reversed(messages):
+        room -= len(message) + 5  # its CBOR head
+        if room < 0:
+            break
+        kept.append(message)
+    return to_response(tuple(reversed(kept)))

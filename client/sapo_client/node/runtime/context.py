@@ -1,0 +1,59 @@
+"""Shared parts of a node: its identity, its configuration, and its telemetry."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sapo_client.config import Config
+from sapo_client.keystore import Identity
+from sapo_client.node.runtime.clock import Clock
+from sapo_client.node.runtime.telemetry import Telemetry
+from sapo_client.paths import DataDir
+from sapo_client.swarm.transport import Transport
+from sapo_protocol.identifiers import Account, NodeId
+from sapo_protocol.manifest import Manifest
+
+if TYPE_CHECKING:
+    from sapo_client.observe.events import EventLog
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """The key that signs this node's messages, and the account for which they count."""
+
+    seed: bytes
+    node: NodeId
+    account: Account
+
+
+@dataclass(frozen=True, slots=True)
+class NodeContext:
+    """The shared parts from which all parts of a node are opened.
+
+    Attributes:
+        rng: has a seed of its own on every node, or all nodes would choose alike.
+        fresh: begin with the configured model although checkpoints exist.
+    """
+
+    config: Config
+    identity: Identity
+    manifest: Manifest
+    data: DataDir
+    transport: Transport
+    telemetry: Telemetry
+    clock: Clock
+    rng: random.Random
+    fresh: bool
+
+    @property
+    def author(self) -> Author:
+        """The author of this node's messages."""
+        identity = self.identity
+        return Author(identity.node_seed, identity.node_id, identity.account)
+
+    @property
+    def events(self) -> EventLog:
+        """The event file."""
+        return self.telemetry.events

@@ -1,0 +1,118 @@
+"""Assembly of the training part of a node: rounds, canary, doppelganger protection, judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from sapo_client.learner.backend import Backend
+from sapo_client.node.gossip.handlers import GossipHandlers
+from sapo_client.node.runtime.beacons import Beacons
+from sapo_client.node.runtime.context import NodeContext
+from sapo_client.node.training.canary import Canary, CanaryParts, CanarySettings
+from sapo_client.node.training.canary_state import CanaryFile
+from sapo_client.node.training.doppelganger import Doppelganger, DoppelgangerParts
+from sapo_client.node.training.judge_client import JudgeClient
+from sapo_client.node.training.rounds import RoundParts, Rounds
+from sapo_client.observe.status import RoundSummary
+from sapo_verification.engine import Engine
+from sapo_verification.jail.checkers import CheckerPool
+from sapo_verification.sampling.sampler import SamplingPolicy
+from sapo_verification.signing.database import SigningDatabase, SlotShare
+
+if TYPE_CHECKING:
+    from sapo_client.config import Config
+
+
+def sampling_policy(config: Config) -> SamplingPolicy:
+    """Return how batches are mixed; a node that does not train draws no external groups."""
+    return SamplingPolicy(
+        local_groups=config.learner.local_groups,
+        external_groups=config.learner.external_groups if config.learner.trains else 0,
+        account_cap=config.verification.account_cap,
+        newcomer_cap=config.verification.newcomer_cap,
+        network_cap=config.verification.network_cap,
+        strategy=config.sampler.strategy,
+    )
+
+
+def open_doppelganger(context: NodeContext) -> Doppelganger:
+    """Return the observer that prevents signing while another process uses the same identity."""
+    author = context.author
+    return Doppelganger(
+        DoppelgangerParts(
+            manifest=context.manifest,
+            node=author.node,
+            account=author.account,
+            signing=SigningDatabase(context.data.database),
+            share=SlotShare.parse(context.config.swarm.slot_share),
+            transport=context.transport,
+            telemetry=context.telemetry,
+            clock=context.clock,
+            seconds=context.config.swarm.listen_before_signing_seconds,
+            stopped_clean=context.data.clean_shutdown.exists(),
+        )
+    )
+
+
+def open_rounds(
+    context: NodeContext,
+    *,
+    engine: Engine,
+    gossip: GossipHandlers,
+    doppelganger: Doppelganger,
+    beacons: Beacons,
+    checkers: CheckerPool,
+    learner: Backend,
+    show: Callable[[RoundSummary], None],
+) -> Rounds:
+    """Return the training rounds, not running yet."""
+    config = context.config
+    parts = RoundParts(
+        author=context.author,
+        engine=engine,
+        policy=sampling_policy(config),
+        completions=min(config.learner.completions, context.manifest.limits.max_completions),
+        signing=SigningDatabase(context.data.database),
+        share=SlotShare.parse(config.swarm.slot_share),
+        doppelganger=doppelganger,
+        beacons=beacons,
+        checkers=checkers,
+        learner=learner,
+        gossip=gossip,
+        telemetry=context.telemetry,
+        clock=context.clock,
+        rng=context.rng,
+        canary=_canary(context, engine, checkers, learner),
+        judge=_judge(context, checkers, learner),
+    )
+    return Rounds(parts, show)
+
+
+def _canary(context: NodeContext, engine: Engine, checkers: CheckerPool, learner: Backend) -> Canary:
+    config = context.config
+    parts = CanaryParts(
+        learner=learner,
+        checkers=checkers,
+        sampler=engine.sampler,
+        pool=engine.pool,
+        events=context.events,
+        file=CanaryFile(context.data.learner / "canary.json", fresh=context.fresh),
+        secret=context.author.seed,
+        families=len(context.manifest.suite.families),
+    )
+    every_rounds = config.canary.every_rounds if config.learner.trains else 0
+    return Canary(CanarySettings(every_rounds, config.canary.items, config.canary.tolerance), parts)
+
+
+def _judge(context: NodeContext, checkers: CheckerPool, learner: Backend) -> JudgeClient:
+    config = context.config
+    return JudgeClient(
+        manifest=context.manifest,
+        account=context.author.account,
+        learner=learner,
+        checkers=checkers,
+        events=context.events,
+        every=config.judge.every,
+        temperature=config.learner.temperature,
+    )

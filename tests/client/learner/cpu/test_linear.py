@@ -1,0 +1,123 @@
+"""oneDNN linear layers against ``torch.nn.functional.linear``, with and without oneDNN's operators."""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+from torch import nn
+
+from sapo_client.learner.cpu import linear
+from sapo_client.learner.cpu.linear import (
+    MIN_ROWS,
+    FastLinear,
+    fast_linear,
+    prepacked_linear,
+    use_fast_linear,
+)
+
+
+def test_a_fast_layer_equals_the_plain_one():
+    torch.manual_seed(0)
+    for inner, outer, bias in ((12, 40, True), (40, 12, False)):
+        plain = nn.Linear(inner, outer, bias=bias)
+        fast = nn.Linear(inner, outer, bias=bias)
+        fast.load_state_dict(plain.state_dict())
+        use_fast_linear(fast)
+        assert isinstance(fast, FastLinear)
+        assert fast.state_dict().keys() == plain.state_dict().keys()
+        for rows in (1, MIN_ROWS - 1, MIN_ROWS, 200):
+            x = torch.randn(rows, inner, requires_grad=True)
+            twin = x.detach().clone().requires_grad_()
+            found, expected = fast(x), plain(twin)
+            assert torch.allclose(found, expected, atol=1e-5)
+            found.square().sum().backward()
+            expected.square().sum().backward()
+            assert torch.allclose(x.grad, twin.grad, atol=1e-3)
+            for name, parameter in plain.named_parameters():
+                assert torch.allclose(fast.get_parameter(name).grad, parameter.grad, rtol=1e-4, atol=1e-2)
+
+
+@pytest.mark.parametrize("rows", [1, 80])
+def test_a_prepacked_layer_equals_the_plain_one(rows):
+    x, weight, bias = torch.randn(rows, 3, 8), torch.randn(16, 8), torch.randn(16)
+    for given in (bias, None):
+        expected = nn.functional.linear(x, weight, given)
+        assert torch.allclose(prepacked_linear(weight, given)(x), expected, atol=1e-5)
+    assert torch.equal(
+        prepacked_linear(weight.double())(x.double()), nn.functional.linear(x.double(), weight.double())
+    )
+
+
+def test_other_precisions_are_computed_by_torch():
+    x, weight = torch.randn(80, 8), torch.randn(16, 8)
+    expected = nn.functional.linear(x.double(), weight.double())
+    assert torch.equal(fast_linear(x.double(), weight.double()), expected)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert fast_linear(x, weight).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("prepack", [None, linear._PREPACK_OP], ids=["refuses to prepack", "prepacks"])
+def test_products_that_onednn_refuses_are_computed_by_torch(prepack, monkeypatch):
+    """oneDNN raises RuntimeError when it has no memory for a kernel."""
+
+    def refuse(*_):
+        raise RuntimeError("could not create a primitive")
+
+    monkeypatch.setattr(linear, "_LINEAR_OP", refuse)
+    monkeypatch.setattr(linear, "_PREPACK_OP", prepack or refuse)
+    x, weight = torch.randn(80, 8, requires_grad=True), torch.randn(16, 8)
+    found = fast_linear(x, weight)
+    assert torch.equal(found, nn.functional.linear(x, weight))
+    assert torch.allclose(prepacked_linear(weight)(x), nn.functional.linear(x, weight), atol=1e-5)
+    found.sum().backward()
+    assert torch.allclose(x.grad, weight.sum(0).expand(80, -1), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["_LINEAR_OP", "_PREPACK_OP"])
+def test_without_the_private_operators_torch_computes_everything(name, monkeypatch):
+    """PyTorch may remove either operator, for they are private."""
+    monkeypatch.setattr(linear, name, None)
+    layer = nn.Linear(8, 16)
+    use_fast_linear(layer)
+    assert type(layer) is nn.Linear
+    x = torch.randn(80, 8, requires_grad=True)
+    expected = nn.functional.linear(x, layer.weight, layer.bias)
+    found = fast_linear(x, layer.weight, layer.bias)
+    assert torch.equal(found, expected)
+    assert torch.equal(prepacked_linear(layer.weight, layer.bias)(x), expected)
+    assert torch.equal(torch.autograd.grad(found.sum(), x)[0], torch.autograd.grad(expected.sum(), x)[0])
+
+
+def test_operators_that_torch_lacks_are_found_missing_at_import():
+    """A new interpreter whose torch lacks both operators imports the module and computes with torch."""
+    script = """
+        import torch
+        from torch._ops import _OpNamespace
+
+        class Without(_OpNamespace):
+            def __getattr__(self, name):
+                if name in ("_linear_pointwise", "_reorder_linear_weight"):
+                    raise AttributeError(name)
+                return super().__getattr__(name)
+
+        torch.ops.mkldnn.__class__ = Without
+        for name in ("_linear_pointwise", "_reorder_linear_weight"):
+            torch.ops.mkldnn.__dict__.pop(name, None)
+        from sapo_client.learner.cpu import linear
+
+        x, weight = torch.randn(80, 8), torch.randn(16, 8)
+        assert (linear._LINEAR_OP, linear._PREPACK_OP) == (None, None)
+        assert torch.equal(linear.fast_linear(x, weight), torch.nn.functional.linear(x, weight))
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=True)
+
+
+def test_a_frozen_weight_gets_no_gradient():
+    layer = nn.Linear(8, 16).requires_grad_(False)
+    use_fast_linear(layer)
+    x = torch.randn(80, 8, requires_grad=True)
+    layer(x).sum().backward()
+    assert (layer.weight.grad, layer.bias.grad) == (None, None)
+    assert torch.allclose(x.grad, layer.weight.sum(0).expand(80, -1), atol=1e-5)

@@ -1,0 +1,246 @@
+"""The engine: one decision per message, all its effects in one transaction, the same after a restart."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.crashing import CrashControl, Killed, WriteBudget
+from support.swarm import EPOCH, Identity, moment
+from support.verification_harness import VerificationHarness
+
+from sapo_protocol.envelope import parse_envelope
+from sapo_protocol.equivocation import EquivocationProof, open_proof, prove_equivocation
+from sapo_protocol.errors import RemoteProtocolError, Verdict
+from sapo_protocol.rules import Rule
+from sapo_protocol.topics import certificates_topic, contributions_topic, equivocations_topic, rollouts_topic
+from sapo_verification.engine import Engine, Received
+from sapo_verification.observer import SilentObserver
+from sapo_verification.reputation.evidence import Evidence
+from sapo_verification.reputation.penalties import HARD
+from sapo_verification.sampling.pool import PoolLimits
+from sapo_verification.types import AdmittedRollout, VerifiedRollout
+
+ALICE, BOB, MALLORY, OWN = (Identity(number) for number in range(1, 5))
+
+
+class Record(SilentObserver):
+    """Observer that records the name and source of each decision."""
+
+    def __init__(self) -> None:
+        self.decisions: list[tuple[Any, ...]] = []
+
+    def message_refused(self, error: RemoteProtocolError, message: bytes, source: str) -> None:
+        """Record a refused message."""
+        self.decisions.append(("message_refused", error.rule, source))
+
+    def admitted(self, admitted: AdmittedRollout, source: str) -> None:
+        """Record an admission."""
+        self.decisions.append(("admitted", admitted.account, source))
+
+    def queued(self, admitted: AdmittedRollout) -> None:
+        """Record a queued audit."""
+        self.decisions.append(("queued", admitted.account))
+
+    def refused(self, rule: Rule, admitted: AdmittedRollout, detail: str) -> None:
+        """Record a refused rollout."""
+        self.decisions.append(("refused", rule, admitted.account))
+
+    def verified(self, rollout: VerifiedRollout) -> None:
+        """Record a verified rollout."""
+        self.decisions.append(("verified", rollout.account))
+
+    def proved(self, proof: EquivocationProof, source: str | None) -> None:
+        """Record a proof."""
+        self.decisions.append(("proved", proof.account, source))
+
+    def own_slot_conflict(self, epoch: int, slot: int) -> None:
+        """Record a conflict."""
+        self.decisions.append(("own_slot_conflict", epoch, slot))
+
+
+def open_engine(**options: Any) -> tuple[VerificationHarness, Record]:
+    """Return an engine that knows all identities, and the record of its decisions."""
+    harness = VerificationHarness((ALICE, BOB, OWN), own=OWN.account, **options)
+    record = Record()
+    harness.engine.observe(record)
+    return harness, record
+
+
+def receive(harness: VerificationHarness, topic: str, message: bytes, **options: Any) -> Received:
+    """Let the engine receive a message in the middle of the epoch."""
+    return harness.engine.receive(topic, message, moment(harness.manifest), **options)
+
+
+def test_a_rollout_is_admitted_pooled_stored_and_queued() -> None:
+    harness, record = open_engine()
+    topic, message = rollouts_topic(harness.manifest.swarm_id), ALICE.message(harness.manifest)
+    received = receive(harness, topic, message, source="peer")
+    assert isinstance(received.admitted, AdmittedRollout)
+    assert received == Received(Verdict.ACCEPT, None, received.admitted)
+    assert list(harness.pool.waiting()) == [received.admitted]
+    assert harness.engine.envelopes.envelope(received.admitted.content_id) == message
+    assert harness.engine.audits.take().admitted is received.admitted
+    assert harness.engine.recent() == (message,)
+    again = receive(harness, topic, message, source="other")
+    assert again == Received(Verdict.IGNORE, Rule.ROLLOUT_NEW)
+    assert record.decisions == [
+        ("admitted", ALICE.account, "peer"),
+        ("queued", ALICE.account),
+        ("message_refused", Rule.ROLLOUT_NEW, "other"),
+    ]
+
+
+def test_what_a_peer_tells_of_the_past_is_expected_to_be_known_or_over() -> None:
+    harness, record = open_engine()
+    topic = rollouts_topic(harness.manifest.swarm_id)
+    known, over = ALICE.message(harness.manifest), ALICE.message(harness.manifest, epoch=EPOCH - 2)
+    receive(harness, topic, known)
+    record.decisions.clear()
+    assert receive(harness, topic, known, live=False) == Received(Verdict.IGNORE, Rule.ROLLOUT_NEW)
+    assert receive(harness, topic, over, live=False) == Received(Verdict.IGNORE, Rule.ROLLOUT_IN_TIME)
+    assert record.decisions == []
+
+
+def test_a_rollout_that_the_pool_refuses_is_forwarded_and_never_audited() -> None:
+    harness, record = open_engine(limits=PoolLimits(per_account=0))
+    received = receive(harness, rollouts_topic(harness.manifest.swarm_id), ALICE.message(harness.manifest))
+    assert (received.verdict, received.rule) == (Verdict.ACCEPT, Rule.ACCOUNT_QUOTA)
+    assert isinstance(received.admitted, AdmittedRollout)
+    assert harness.engine.count.is_decided(received.admitted.content_id)
+    assert len(harness.engine.audits) == 0
+    assert record.decisions == [
+        ("admitted", ALICE.account, ""),
+        ("refused", Rule.ACCOUNT_QUOTA, ALICE.account),
+    ]
+
+
+def test_a_rollout_of_another_machine_of_the_own_account_is_neither_pooled_nor_audited(
+    tmp_path: Path,
+) -> None:
+    harness, record = open_engine(database=tmp_path / "node.sqlite")
+    message = OWN.message(harness.manifest)
+    received = receive(harness, rollouts_topic(harness.manifest.swarm_id), message)
+    assert received.verdict is Verdict.ACCEPT
+    assert (len(harness.pool), len(harness.engine.audits)) == (0, 0)
+    assert record.decisions == [("admitted", OWN.account, "")]
+    again, _ = open_engine(database=tmp_path / "node.sqlite")
+    again.engine.restore(moment(again.manifest))
+    assert len(again.engine.audits) == 0
+
+
+async def test_an_own_rollout_that_was_not_verified_before_a_crash_is_verified_after_it(
+    tmp_path: Path,
+) -> None:
+    harness, _ = open_engine(database=tmp_path / "node.sqlite")
+    admitted = harness.hear(OWN, 0)
+    again, _ = open_engine(database=tmp_path / "node.sqlite")
+    again.engine.restore(moment(again.manifest))
+    turn = again.engine.audits.take()
+    assert turn.admitted == admitted
+    await again.engine.verify(turn.admitted)
+    assert again.engine.count.points(EPOCH, [OWN.account], 16) == ((OWN.account, 1),)
+
+
+def test_a_second_content_becomes_a_proof_to_publish() -> None:
+    harness, record = open_engine()
+    topic = rollouts_topic(harness.manifest.swarm_id)
+    one, other = (ALICE.message(harness.manifest, completions=(text,)) for text in (b"1", b"2"))
+    receive(harness, topic, one)
+    record.decisions.clear()
+    received = receive(harness, topic, other, source="peer")
+    proof = prove_equivocation(one, other, harness.manifest.swarm_id)
+    assert received == Received(Verdict.IGNORE, Rule.ONE_CONTENT, proof=proof.to_envelope().to_bytes())
+    assert record.decisions == [
+        ("proved", ALICE.account, None),
+        ("message_refused", Rule.ONE_CONTENT, "peer"),
+    ]
+    assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(0.0, HARD, 1, EPOCH)
+
+
+def test_a_certificate_that_ended_between_two_contents_blames_nobody() -> None:
+    """The proof needs both certificates; without one there is none, and the forwarder did nothing wrong."""
+    harness, record = open_engine()
+    topic = rollouts_topic(harness.manifest.swarm_id)
+    first_key, second_key = Identity(7), Identity(7, key=1)
+    now, ending = moment(harness.manifest), int(moment(harness.manifest)) + 1
+    book = harness.engine.certificates
+    book.admit(first_key.certificate(harness.manifest, not_after=ending).to_bytes(), now)
+    book.admit(second_key.certificate(harness.manifest).to_bytes(), now)
+    harness.engine.receive(topic, first_key.message(harness.manifest, completions=(b"1",)), now)
+    record.decisions.clear()
+    other = second_key.message(harness.manifest, completions=(b"2",))
+    received = harness.engine.receive(topic, other, now + 5, source="peer")
+    assert received == Received(Verdict.IGNORE, Rule.ONE_CONTENT)
+    assert record.decisions == [("message_refused", Rule.ONE_CONTENT, "peer")]
+
+
+def test_a_second_content_of_the_own_account_is_reported_and_not_proved() -> None:
+    harness, record = open_engine()
+    topic = rollouts_topic(harness.manifest.swarm_id)
+    for text in (b"1", b"2"):
+        receive(harness, topic, OWN.message(harness.manifest, completions=(text,)))
+    assert record.decisions[1:] == [
+        ("own_slot_conflict", EPOCH, 0),
+        ("message_refused", Rule.ONE_CONTENT, ""),
+    ]
+    assert harness.engine.proofs.messages() == ()
+
+
+def test_each_topic_has_its_own_objects() -> None:
+    harness, record = open_engine()
+    swarm_id = harness.manifest.swarm_id
+    certificate = MALLORY.certificate(harness.manifest).to_bytes()
+    assert receive(harness, certificates_topic(swarm_id), certificate).verdict is Verdict.ACCEPT
+    assert receive(harness, certificates_topic(swarm_id), certificate).rule is Rule.CERTIFICATE_NEW
+    contents = [ALICE.message(harness.manifest, completions=(text,)) for text in (b"1", b"2")]
+    proof = prove_equivocation(contents[0], contents[1], swarm_id).to_envelope()
+    received = receive(harness, equivocations_topic(swarm_id), proof.to_bytes(), source="peer")
+    assert received.admitted == open_proof(parse_envelope(proof.to_bytes(), swarm_id))
+    assert receive(harness, contributions_topic(swarm_id), certificate).rule is Rule.TOPIC_KIND
+    assert record.decisions == [
+        ("proved", ALICE.account, "peer"),
+        ("message_refused", Rule.TOPIC_KIND, ""),
+    ]
+    with pytest.raises(KeyError):
+        receive(harness, "another topic", certificate)
+
+
+@pytest.mark.parametrize("writes", range(8))
+async def test_a_verification_is_stored_whole_or_not_at_all(tmp_path: Path, writes: int) -> None:
+    """A process ends before one of its writes: evidence and pay count agree, and the audit is repeated."""
+    harness, _ = open_engine(database=tmp_path / "node.sqlite")
+    received = harness.receive(ALICE, 0)
+    assert isinstance(received.admitted, AdmittedRollout)
+    crashes = CrashControl(WriteBudget(writes))
+    crashes.wrap_engine(harness.engine)
+    died = False
+    try:
+        await harness.engine.verify(received.admitted)
+    except Killed:
+        died = True
+    crashes.close()
+    again, _ = open_engine(database=tmp_path / "node.sqlite")
+    evidence = again.reputation.evidence(ALICE.account, EPOCH)
+    decided = again.engine.count.is_decided(received.admitted.content_id)
+    assert (evidence.audits == 1) == decided
+    assert decided != died
+    again.engine.restore(moment(again.manifest))
+    while len(again.engine.audits):
+        await again.engine.verify(again.engine.audits.take().admitted)
+    await again.engine.verify(received.admitted)  # as the sampler does
+    assert again.reputation.evidence(ALICE.account, EPOCH) == Evidence(1.0, 0.0, 1, EPOCH)
+    assert again.engine.count.points(EPOCH, [ALICE.account], 16) == ((ALICE.account, 1),)
+
+
+def test_the_engine_knows_its_own_parts() -> None:
+    """All stores that are written together share one connection."""
+    engine: Engine = open_engine()[0].engine
+    parts = (
+        engine.certificates,
+        engine.reputation,
+        engine.pool,
+        engine.envelopes,
+        engine.origins,
+        engine.proofs,
+    )
+    assert {part._connection for part in (*parts, engine.count)} == {engine._connection}

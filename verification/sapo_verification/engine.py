@@ -1,0 +1,364 @@
+"""The engine: all trust state of one node in one swarm, opened in one place.
+
+Messages go in, decisions come out, and every effect of a decision lies inside: certificates, slots, pool,
+evidence, proofs, pay count. The engine reads no clock, socket or environment; time, randomness, beacons and
+the jailed checkers are given to it. Node, lab, benchmarks and tests open the same engine.
+
+    engine = Engine(manifest, database, own=account, check=checkers.check, beacon_of=beacons.known, key=key)
+    received = engine.receive(topic, message, now_seconds)      # stages 0 to 8
+    verified = await engine.verify(received.admitted)           # stages 9 to 11
+    external = await engine.draw(epoch, rng)                    # stages 12 and 13, weights and caps
+
+All stores but that of contributions share one connection, so a decision is stored whole or not at all.
+"""
+
+import random
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from sapo_protocol.certificate import Certificate
+from sapo_protocol.constants import EPOCH_WINDOW
+from sapo_protocol.envelope import parse_envelope
+from sapo_protocol.epochs import epoch_at
+from sapo_protocol.equivocation import EquivocationProof, open_proof
+from sapo_protocol.errors import Reason, RemoteProtocolError, Verdict
+from sapo_protocol.identifiers import Account, ContentId
+from sapo_protocol.manifest import Manifest
+from sapo_protocol.rollout import parse_rollout
+from sapo_protocol.rules import Rule
+from sapo_protocol.tasks import Task
+from sapo_protocol.topics import certificates_topic, contributions_topic, equivocations_topic, rollouts_topic
+from sapo_verification.admission.certificates import CertificateBook
+from sapo_verification.admission.contribution_store import ContributionStore
+from sapo_verification.admission.contributions import AdmittedContribution, ContributionAdmission
+from sapo_verification.admission.envelope_store import KEPT_EPOCHS, EnvelopeStore
+from sapo_verification.admission.equivocations import ProofBook
+from sapo_verification.admission.rollouts import Admission, SlotTaken
+from sapo_verification.epoch_count import EpochCount
+from sapo_verification.observer import Observer, Observers
+from sapo_verification.reputation.evidence import Reputation
+from sapo_verification.reputation.origins import Origins
+from sapo_verification.reputation.penalties import verdict
+from sapo_verification.sampling.audit_queue import MOST_WAITING, AuditQueue
+from sapo_verification.sampling.pool import Pool, PoolLimits
+from sapo_verification.sampling.sampler import Sampler, SamplingPolicy
+from sapo_verification.screens.screens import Screens
+from sapo_verification.store import open_database, transaction
+from sapo_verification.types import AdmittedRollout, SampledBatch, VerifiedRollout
+from sapo_verification.verifier import BeaconOf, Check, Verifier
+
+RECENT_ENVELOPES: Final = 128
+"""Envelopes sent to a new peer, at most 1 MiB in all: enough for its first batches."""
+
+_EXPECTED: Final = frozenset({Reason.SEEN, Reason.EPOCH_PAST})
+"""Not reported: peers repeat what they know to newcomers, and many nodes find the same proof."""
+
+_EXPECTED_OF_LIVE_ROLLOUTS: Final[frozenset[Reason]] = frozenset()
+"""Gossip carries a rollout once and in time; a copy or a late one is counted."""
+
+Admitted = AdmittedRollout | AdmittedContribution | Certificate | EquivocationProof
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """The decision on one message.
+
+    Attributes:
+        verdict: what the transport does with the message.
+        rule: the rule that it breaks, if any; one of stage 8 (the pool's) leaves the verdict at ACCEPT.
+        admitted: what passed stages 1 to 7, if anything did.
+        proof: a message that proves an equivocation which this message completed; to be published.
+    """
+
+    verdict: Verdict
+    rule: Rule | None = None
+    admitted: Admitted | None = None
+    proof: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Settings of an engine that an operator may choose.
+
+    Attributes:
+        sampling: how a batch is mixed.
+        pool: how much waits.
+        audit_share: probability that a rollout of others is queued for an audit; 1 for an auditor.
+        audits_waiting: most rollouts in the audit queue.
+    """
+
+    sampling: SamplingPolicy = field(default_factory=SamplingPolicy)
+    pool: PoolLimits = field(default_factory=PoolLimits)
+    audit_share: float = 1.0
+    audits_waiting: int = MOST_WAITING
+
+
+class Engine:
+    """Trust state of one node; single-threaded.
+
+    Its parts (``certificates``, ``reputation``, ``pool``, ``envelopes``, ``origins``, ``proofs``,
+    ``contributions``, ``count``, ``audits``, ``sampler``) are public to be read and drawn from.
+
+    Args:
+        database: file of all trust state, or ":memory:".
+        own: this node's account, which is neither weighed nor screened.
+        check: the jailed checkers.
+        beacon_of: the beacon of an epoch, or none while it is unknown.
+        key: 32 random bytes of this start: no attacker can predict screens and audits.
+        observers: every decision is reported to them, after the pay count.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        database: Path | str,
+        *,
+        own: Account,
+        check: Check,
+        beacon_of: BeaconOf,
+        key: bytes,
+        terms: Terms = Terms(),
+        observers: Iterable[Observer] = (),
+    ) -> None:
+        self.manifest: Final = manifest
+        self.own: Final = own
+        self._terms = terms
+        self._rng = random.Random(key)
+        self._auditors: frozenset[Account] = frozenset()
+        self._connection = connection = open_database(database)
+        self.count: Final = EpochCount(connection)
+        self._observers = Observers([self.count, *observers])
+        self.certificates: Final = CertificateBook(manifest, connection)
+        self._admission = Admission(manifest, self.certificates)
+        self.reputation: Final = Reputation(connection)
+        self.pool: Final = Pool(connection, terms.pool, self.reputation)
+        self.envelopes: Final = EnvelopeStore(connection)
+        self.origins: Final = Origins(connection)
+        self.proofs: Final = ProofBook(manifest, self.certificates, self.reputation, own=own, path=connection)
+        self.contributions: Final = ContributionStore(database, manifest.swarm_id)
+        self._contribution_admission = ContributionAdmission(
+            manifest, self.certificates, self.contributions.has, lambda: self._auditors
+        )
+        self.audits: Final = AuditQueue(terms.audits_waiting)
+        self._screens = Screens(manifest.suite.families, key, own)
+        self._verifier = Verifier(
+            swarm_id=manifest.swarm_id,
+            check=check,
+            beacon_of=beacon_of,
+            reputation=self.reputation,
+            count=self.count,
+            observer=self._observers,
+            screens=self._screens,
+            connection=connection,
+        )
+        self.sampler: Final = Sampler(
+            self.pool,
+            self.reputation,
+            self._verifier,
+            policy=terms.sampling,
+            network_of=self.origins.network_of,
+        )
+        self._recent: deque[bytes] = deque(maxlen=RECENT_ENVELOPES)
+        self._rollouts_topic = rollouts_topic(manifest.swarm_id)
+        self._handlers: dict[str, Callable[[bytes, float, str, bool], Received]] = {
+            certificates_topic(manifest.swarm_id): self._receive_certificate,
+            self._rollouts_topic: self._receive_rollout,
+            equivocations_topic(manifest.swarm_id): self._receive_proof,
+            contributions_topic(manifest.swarm_id): self._receive_contribution,
+        }
+
+    def observe(self, observer: Observer) -> None:
+        """Report every later decision to one more observer."""
+        self._observers.append(observer)
+
+    def restore(self, now_seconds: float) -> None:
+        """Admit again what was stored before a restart, and queue what was admitted but not audited.
+
+        Trust is not stored but established again: what admission refuses now is dropped.
+        """
+        self.certificates.restore(now_seconds)
+        readmitted: list[AdmittedRollout] = []
+
+        def readmit(envelope: bytes) -> AdmittedRollout:
+            admitted = self._admission.admit(envelope, now_seconds)
+            self._screens.note_arrival(admitted, now_seconds, live=False)
+            readmitted.append(admitted)
+            return admitted
+
+        self.pool.restore(self.envelopes.envelope, readmit)
+        self.proofs.restore(now_seconds)
+        for envelope in self.envelopes.since(max(0, self.epoch(now_seconds) - EPOCH_WINDOW)):
+            with suppress(RemoteProtocolError):  # in the pool already, or over
+                readmit(envelope)
+            self._recent.append(envelope)
+        for admitted in readmitted:
+            if not self.count.is_decided(admitted.content_id):
+                self._draw_for_audit(admitted)
+
+    def receive(
+        self, topic: str, message: bytes, now_seconds: float, *, source: str = "", live: bool = True
+    ) -> Received:
+        """Decide on a message and store all effects of the decision.
+
+        Args:
+            source: label of the peer that forwarded it, for observers only.
+            live: false for catch-up, where a peer sends older messages again: being late or known is
+            expected.
+
+        Raises:
+            KeyError: the topic is not one of this swarm's.
+        """
+        try:
+            return self._handlers[topic](message, now_seconds, source, live)
+        except RemoteProtocolError as error:
+            return self._refuse(topic, error, message, now_seconds, source=source, live=live)
+
+    def admit_own(self, message: bytes, now_seconds: float) -> AdmittedRollout:
+        """Admit a rollout that this node made, and store it before anybody else sees it.
+
+        Raises:
+            RemoteProtocolError: with the rule that it breaks.
+        """
+        admitted = self._admission.admit(message, now_seconds)
+        self._keep(admitted, now_seconds, live=True)
+        return admitted
+
+    async def verify(self, admitted: AdmittedRollout) -> VerifiedRollout:
+        """Return the rollout with its prompt and rewards; see ``Verifier.verify``."""
+        return await self._verifier.verify(admitted)
+
+    async def draw(self, epoch: int, rng: random.Random) -> tuple[VerifiedRollout, ...]:
+        """Return up to J verified, informative groups of other accounts; see ``Sampler.draw_external``."""
+        return await self.sampler.draw_external(epoch, rng)
+
+    def assemble(self, local: Sequence[VerifiedRollout], external: Sequence[VerifiedRollout]) -> SampledBatch:
+        """Return the batch of a training step."""
+        return self.sampler.assemble(local, external)
+
+    def task_of(self, epoch: int, account: Account, family: int, slot: int) -> Task:
+        """Return the task that a slot holds.
+
+        Raises:
+            RemoteProtocolError: ``BEACON_UNKNOWN``.
+        """
+        return self._verifier.task_of(epoch, account, family, slot)
+
+    def set_auditors(self, accounts: Collection[Account]) -> None:
+        """Admit the contributions of these accounts from now on, and of no others."""
+        self._auditors = frozenset(accounts)
+
+    def learn_origin(self, account: Account, host: str) -> None:
+        """Record the network from which an account's own node sent its rollout to this one."""
+        self.origins.learn(account, host)
+
+    def forget(self, epoch: int) -> None:
+        """Drop what is too old to be used in an epoch."""
+        self.pool.expire(epoch - EPOCH_WINDOW)
+        self.envelopes.forget(epoch)
+        self.proofs.forget(epoch)
+        self.count.forget(before_epoch=epoch - KEPT_EPOCHS)
+
+    def recent(self) -> tuple[bytes, ...]:
+        """Return the newest admitted rollouts, own ones included, for a peer that just joined."""
+        return tuple(self._recent)
+
+    def epoch(self, now_seconds: float) -> int:
+        """Return the epoch at a time, the first one before genesis."""
+        return epoch_at(self.manifest, max(now_seconds, self.manifest.genesis_seconds))
+
+    def _receive_certificate(self, message: bytes, now_seconds: float, source: str, live: bool) -> Received:
+        return Received(Verdict.ACCEPT, admitted=self.certificates.admit(message, now_seconds))
+
+    def _receive_contribution(self, message: bytes, now_seconds: float, source: str, live: bool) -> Received:
+        admitted = self._contribution_admission.admit(message, now_seconds)
+        self.contributions.add(admitted.content_id, admitted.kind, admitted.content, message)
+        return Received(Verdict.ACCEPT, admitted=admitted)
+
+    def _receive_proof(self, message: bytes, now_seconds: float, source: str, live: bool) -> Received:
+        with transaction(self._connection):
+            proof = self.proofs.admit(message, now_seconds)
+            self._observers.proved(proof, source)
+        return Received(Verdict.ACCEPT, admitted=proof)
+
+    def _receive_rollout(self, message: bytes, now_seconds: float, source: str, live: bool) -> Received:
+        admitted = self._admission.admit(message, now_seconds)
+        if self.envelopes.has(admitted.content_id):  # from before a restart under a wrong clock
+            return Received(Verdict.IGNORE, Rule.ROLLOUT_NEW)
+        with transaction(self._connection):
+            refusal = self._offer(admitted)
+            self._keep(admitted, now_seconds, live=live)
+            self._observers.admitted(admitted, source)
+            if admitted.account == self.own:
+                self.count.leave_out(admitted)  # of another machine of this account: others count it
+            elif refusal is not None:
+                self._observers.refused(refusal.rule, admitted, refusal.detail)
+            else:
+                self._draw_for_audit(admitted)
+        return Received(Verdict.ACCEPT, refusal.rule if refusal else None, admitted)
+
+    def _offer(self, admitted: AdmittedRollout) -> RemoteProtocolError | None:
+        """Offer the rollout to the pool; return the refusal, or None if the pool took it."""
+        if admitted.account == self.own:
+            return None
+        try:
+            self.pool.offer(admitted)
+        except RemoteProtocolError as error:
+            return error
+        return None
+
+    def _keep(self, admitted: AdmittedRollout, now_seconds: float, *, live: bool) -> None:
+        self._screens.note_arrival(admitted, now_seconds, live=live)
+        self._recent.append(admitted.envelope)
+        self.envelopes.add(admitted)
+
+    def _draw_for_audit(self, admitted: AdmittedRollout) -> None:
+        """Queue a rollout for an audit if it is drawn; a full queue drops one, possibly this one."""
+        if self._rng.random() >= self._terms.audit_share:
+            return
+        is_known = not self.reputation.is_newcomer(admitted.account)
+        if (displaced := self.audits.put(admitted, known=is_known)) is not None:
+            self._observers.displaced(displaced)
+        if displaced is not admitted:
+            self._observers.queued(admitted)
+
+    def _refuse(
+        self,
+        topic: str,
+        error: RemoteProtocolError,
+        message: bytes,
+        now_seconds: float,
+        *,
+        source: str,
+        live: bool,
+    ) -> Received:
+        is_rollout = topic == self._rollouts_topic
+        if error.reason in (_EXPECTED_OF_LIVE_ROLLOUTS if is_rollout and live else _EXPECTED):
+            return Received(verdict(error.reason), error.rule)
+        proof = self._prove(message, error.first, now_seconds) if isinstance(error, SlotTaken) else None
+        self._observers.message_refused(error, message, source)
+        return Received(verdict(error.reason), error.rule, proof=proof)
+
+    def _prove(self, message: bytes, first: ContentId, now_seconds: float) -> bytes | None:
+        """Prove that an admitted content and a message that came after it equivocate.
+
+        No proof is made about an own slot: a second process with this node's key, or a lost signing database,
+        is for the operator to repair, and is reported.
+
+        Returns:
+            The proof as a message, or None if other nodes need not be sent it.
+        """
+        if (earlier := self.envelopes.envelope(first)) is None:
+            return None  # its epoch is long over
+        with suppress(RemoteProtocolError), transaction(self._connection):  # a certificate may be over by now
+            proof = self.proofs.prove(earlier, message, now_seconds)
+            if proof is not None:
+                self._observers.proved(open_proof(parse_envelope(proof, self.manifest.swarm_id)), None)
+                return proof
+        rollout = parse_rollout(parse_envelope(message, self.manifest.swarm_id).payload)
+        if rollout.account == self.own:
+            self._observers.own_slot_conflict(rollout.epoch, rollout.slot)
+        return None

@@ -1,0 +1,18 @@
+"""Errors of this package that are neither a peer's fault nor a mistake in our own messages."""
+
+
+class NewerDatabaseError(Exception):
+    """A database file that a newer version of this package has changed; it is left as it is.
+
+    Attributes:
+        path: the file.
+        component: the store whose tables this version does not know.
+    """
+
+    def __init__(self, path: str, component: str, found: int, known: int) -> None:
+        super().__init__(
+            f"{path} was written by a newer version of sapo: its {component} tables have version {found},"
+            f" and this version of sapo reads up to {known}"
+        )
+        self.path = path
+        self.component = component
