@@ -1,7 +1,7 @@
 """Files that a rollout passes from the wire to the pool, found by watching one on its way.
 
 The last part is watched: a node of the in-memory network gets a rollout, and every own file with a function
-that runs below ``Intake.take`` counts, until the pool has it. The transport's files, which work in tasks of
+that runs below ``Intake.process`` counts, until the pool has it. The transport's files, which work in tasks of
 their own before that, stand in ``TRANSPORT``.
 """
 
@@ -27,7 +27,7 @@ TRANSPORT: Final = (
     f"{_SWARM}/meter.py",
     f"{_SWARM}/token_bucket.py",
 )
-_FIRST: Final = ("client/sapo_client/swarm/intake.py", "take")
+_FIRST: Final = ("client/sapo_client/swarm/intake.py", "process")
 _LAST: Final = ("verification/sapo_verification/sampling/pool.py", "offer")
 
 
