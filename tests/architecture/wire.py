@@ -1,8 +1,8 @@
 """Files that a rollout passes from the wire to the pool, found by watching one on its way.
 
 The last part is watched: a node of the in-memory network gets a rollout, and every own file with a function
-that runs below ``Intake.process`` counts, until the pool has it. The transport's files, which work in tasks of
-their own before that, stand in ``TRANSPORT``.
+that runs below ``Intake.process`` counts, until the pool has it. The transport's files work in tasks of their
+own before that; ``TRANSPORT`` lists them.
 """
 
 import sys
