@@ -1,7 +1,7 @@
-"""What a user can set, its bounds and its defaults; `config_layers` finds the values.
+"""All settings, with bounds and defaults; `config_layers` finds their values.
 
 Learner defaults follow SAPO (arXiv 2509.08721): four own and four external groups of eight completions,
-temperature 1. The learning rate is ours, by the model's size: the published ones disagree.
+temperature 1. The learning rate is our own, by the model's size: the published ones disagree.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInf
 
 from sapo_client.paths import default_data_folder
 
-MIB = 1024 * 1024
+KIB = 1024
+MIB = 1024 * KIB
 
 _SHARE = re.compile(r"[0-9]{1,2}/[1-9][0-9]?")
 
@@ -22,7 +23,7 @@ UserPath = Annotated[Path, AfterValidator(Path.expanduser)]
 
 
 def _share(text: str) -> str:
-    """The text, if it is a share of the form K/N with K below N."""
+    """Return the text if it is a share of the form K/N with K below N."""
     machine, _, machines = text.partition("/")
     if not (_SHARE.fullmatch(text) and int(machine) < int(machines)):
         raise ValueError("machine K of N is written K/N, counted from 0: 0/2 and 1/2 are two machines")
@@ -34,7 +35,7 @@ class _Section(BaseModel):
 
 
 class SwarmConfig(_Section):
-    """Which swarm, and how this node is reached."""
+    """The swarm, and the addresses of this node."""
 
     listen: tuple[str, ...] = Field(
         default=("/ip4/0.0.0.0/tcp/0",),
@@ -42,42 +43,43 @@ class SwarmConfig(_Section):
         description="multiaddresses to listen on; port 0 takes any free one",
     )
     bootstrap: tuple[str, ...] = Field(
-        default=(), description="multiaddresses of nodes to meet first, besides those of the manifest"
+        default=(), description="multiaddresses of nodes to connect to first, besides those of the manifest"
     )
     manifest: UserPath | None = Field(
         default=None, description="manifest file of the swarm; unset: that of the data directory"
     )
     slot_share: Annotated[str, AfterValidator(_share)] = Field(
         default="0/1",
-        description="machine K of N that run for one account, as K/N counted from 0: it takes every Nth slot",
+        description="machine K of N that run for one account, as K/N counted from 0: it uses every Nth slot",
     )
     listen_before_signing_seconds: float = Field(
         default=20.0,
         ge=0,
         le=3600,
-        description="how long a start listens for another process of the same identity before it signs",
+        description="time in which a start listens for another process of the same identity before it signs",
     )
 
 
 class LearnerConfig(_Section):
-    """The policy and how it learns."""
+    """The policy and its training."""
 
     backend: str = Field(
         default="transformers",
         pattern=r"^(transformers|vllm|endpoint|human)$",
-        description="what answers: a model that is trained here (transformers, or vllm to sample with vLLM),"
-        " or without training an OpenAI-compatible server (endpoint) or a person at the terminal (human)",
+        description="what generates answers: a model that is trained here (transformers, or vllm to sample"
+        " with vLLM), or without training an OpenAI-compatible server (endpoint) or a person at the terminal"
+        " (human)",
     )
     model: str = Field(
         default="bundled",
         min_length=1,
-        description="`bundled`, `bundled-chatty`, a Hugging Face model name, or a folder of one;"
-        " an endpoint's own name",
+        description="`bundled`, `bundled-chatty`, a Hugging Face model name, or a folder that holds a model;"
+        " for an endpoint, the server's name of its model",
     )
     endpoint: str | None = Field(
         default=None,
         pattern=r"^https?://",
-        description="address of the server up to the version, as in http://127.0.0.1:8000/v1",
+        description="URL of the server including the version, as in http://127.0.0.1:8000/v1",
     )
     endpoint_key_file: UserPath | None = Field(
         default=None, description="file with the server's key, which is sent as a bearer token"
@@ -94,7 +96,7 @@ class LearnerConfig(_Section):
     local_groups: int = Field(default=4, ge=1, le=256, description="own rollouts per step (the paper's I)")
     more_external_than_own: bool = Field(
         default=False,
-        description="insist on more rollouts of others than own ones; too much text of others makes training"
+        description="allow more rollouts of others than own ones; too much text of others makes training"
         " unstable",
     )
     external_groups: int = Field(
@@ -102,21 +104,21 @@ class LearnerConfig(_Section):
         ge=0,
         le=256,
         validate_default=True,
-        description="rollouts of others per step (the paper's J), at most as many as own ones",
+        description="rollouts of others per step (the paper's J), by default at most as many as own ones",
     )
-    passes: int = Field(default=1, ge=1, le=64, description="how often each batch is gone through")
+    passes: int = Field(default=1, ge=1, le=64, description="optimisation epochs per batch (PPO's K)")
     mini_batches: int = Field(default=1, ge=1, le=1024, description="optimiser steps per pass over a batch")
     kl_weight: float = Field(
         default=0.0, ge=0, le=10, description="weight of the divergence from the starting model in the loss"
     )
     length_normalised: bool = Field(
         default=False,
-        description="mean of the loss over each completion's tokens first (GRPO), not over all (DAPO)",
+        description="average the loss over each completion's tokens first (GRPO), not over all tokens (DAPO)",
     )
     own_baseline: bool = Field(
         default=False,
-        description="measure the answers of others against this node's success in their family,"
-        " not against each other",
+        description="baseline of others' answers: this node's success rate in their family, not the mean of"
+        " their group",
     )
     bfloat16: bool | None = Field(
         default=None, description="matrix products of training in bfloat16; unset: on CUDA"
@@ -128,18 +130,18 @@ class LearnerConfig(_Section):
         description="rank of low-rank adapters (LoRA) to train instead of the model; 0 for none",
     )
     gradient_checkpointing: bool = Field(
-        default=False, description="compute activations again instead of keeping them: slower, much smaller"
+        default=False, description="recompute activations instead of storing them: slower, much less memory"
     )
     memory_gib: float | None = Field(
         default=None,
         gt=0,
         le=100_000,
-        description="memory for training beside the model, GiB; unset: what is free at the start",
+        description="memory for training besides the model, GiB; unset: what is free at the start",
     )
     temperature: float = Field(default=1.0, gt=0, le=10, description="sampling temperature")
-    max_new_tokens: int = Field(default=64, ge=1, le=8192, description="tokens per completion at most")
+    max_new_tokens: int = Field(default=64, ge=1, le=8192, description="most tokens per completion")
     threads: int = Field(default=1, ge=1, le=1024, description="CPU threads of the learner")
-    seed: int = Field(default=0, ge=0, lt=2**63, description="root of every random stream of this node")
+    seed: int = Field(default=0, ge=0, lt=2**63, description="seed of every random stream of this node")
 
     @field_validator("external_groups")
     @classmethod
@@ -147,19 +149,19 @@ class LearnerConfig(_Section):
         own = others.data.get("local_groups", external)
         if external > own and not others.data.get("more_external_than_own"):
             raise ValueError(
-                f"a step has {own} own groups, and more of others only where"
-                " learner.more_external_than_own = true insists on it"
+                f"a step has {own} own groups, and more groups of others need"
+                " learner.more_external_than_own = true"
             )
         return external
 
     @property
     def trains(self) -> bool:
-        """Whether the backend learns from what it is given."""
+        """Whether the backend trains a model."""
         return self.backend in ("transformers", "vllm")
 
 
 class SamplerConfig(_Section):
-    """Which of the trusted rollouts a batch takes; the caps of `verification` always apply after."""
+    """How a batch samples from the trusted rollouts; the caps of `verification` always apply."""
 
     strategy: str = Field(
         default="weighted",
@@ -170,69 +172,81 @@ class SamplerConfig(_Section):
 
 
 class CanaryConfig(_Section):
-    """Held-out items that tell when others' text has harmed the policy, which is rolled back then."""
+    """Held-out items that detect harm by others' text to the policy, which is then rolled back."""
 
     every_rounds: int = Field(
-        default=20, ge=0, le=100_000, description="rounds between two checks; 0 switches the canary off"
+        default=20, ge=0, le=100_000, description="rounds between two checks; 0 disables the canary"
     )
     items: int = Field(default=64, ge=1, le=4096, description="held-out items per check")
     tolerance: float = Field(
-        default=0.05, ge=0, le=1, description="part of the control that the reward may fall short of it"
+        default=0.05,
+        ge=0,
+        le=1,
+        description="share of the control's reward by which the policy's may fall short of it",
     )
 
 
 class VerificationConfig(_Section):
-    """How strangers' rollouts are checked."""
+    """How rollouts of other accounts are checked."""
 
     workers: int = Field(default=1, ge=1, le=256, description="jailed checker processes")
     audit_share: float = Field(
         default=0.25,
         ge=0,
         le=1,
-        description="share of admitted rollouts that is scored even when nobody samples it",
+        description="share of admitted rollouts that is scored even if it is not sampled",
     )
     audit_time: float = Field(
         default=0.05,
         gt=0,
         le=1,
-        description="largest share of the time in which a checker works for these audits",
+        description="largest share of a checker's time that these audits may take",
     )
     account_cap: float = Field(
-        default=0.125, gt=0, le=1, description="largest share of the external places for one account"
+        default=0.125,
+        gt=0,
+        le=1,
+        description="largest share of the external groups of a batch for one account",
     )
     newcomer_cap: float = Field(
-        default=0.1, ge=0, le=1, description="largest share of the external places for all newcomers together"
+        default=0.1,
+        ge=0,
+        le=1,
+        description="largest share of the external groups of a batch for all newcomers together",
     )
     network_cap: float = Field(
         default=0.25,
         gt=0,
         le=1,
-        description="largest share of the external places for all accounts behind one public /24 or IPv6 /48",
+        description="largest share of the external groups for all accounts behind one public /24 or IPv6 /48",
     )
 
 
 class LedgerConfig(_Section):
     """The chain on which contributions are recorded."""
 
-    enabled: bool = Field(default=True, description="take part in the ledger, where the manifest names one")
+    enabled: bool = Field(default=True, description="take part in the ledger, if the manifest names one")
     rpc_urls: tuple[str, ...] = Field(
         default=(),
-        description="JSON-RPC end points of the chain; in what matters their majority is believed",
+        description="JSON-RPC endpoints of the chain; important answers need a majority of them",
     )
     confirmations: int = Field(
         default=1,
         ge=1,
         le=1000,
-        description="blocks that settle a transaction, its own included; more on a network that reorganises",
+        description="blocks that confirm a transaction, its own included; more where the chain reorganises",
     )
     max_fee_gwei: float = Field(
-        default=100.0, gt=0, le=1_000_000, description="most that a unit of gas may cost; above it, it waits"
+        default=100.0,
+        gt=0,
+        le=1_000_000,
+        description="highest price of a unit of gas; above it, transactions wait",
     )
-    audit: bool = Field(default=False, description="count the epochs' contributions and sign their roots")
+    audit: bool = Field(default=False, description="count the contributions of epochs and sign their roots")
 
 
 class ObserveConfig(_Section):
-    """What this node tells about itself, on this machine only."""
+    """What this node reports about itself, on this machine only."""
 
     control_port: int = Field(
         default=0, ge=0, le=65535, description="loopback port of the control API; 0 takes any free one"
@@ -242,18 +256,25 @@ class ObserveConfig(_Section):
         default=64 * MIB, ge=MIB, description="size at which the event file is rotated"
     )
     events_keep: int = Field(default=5, ge=1, le=1000, description="rotated event files kept")
+    log_level: str = Field(
+        default="info",
+        pattern=r"^(debug|info|warning|error)$",
+        description="what a node logs to logs/sapo.log in its data directory: debug, info, warning or error",
+    )
+    log_max_bytes: int = Field(default=16 * MIB, ge=64 * KIB, description="size at which that log is rotated")
+    log_keep: int = Field(default=5, ge=1, le=1000, description="rotated logs kept")
 
 
 class JudgeConfig(_Section):
-    """Questions of the judge in between, on tasks that nobody chooses and nobody trains on."""
+    """Questions of the judge between steps, on tasks that no node chooses or trains on."""
 
     every: int = Field(
-        default=0, ge=0, description="steps between two questions; 0 asks none; see `sapo lab judge`"
+        default=0, ge=0, description="steps between two questions; 0 disables them; see `sapo lab judge`"
     )
 
 
 class Config(_Section):
-    """Everything a user can set."""
+    """All settings."""
 
     identity: str | None = Field(
         default=None, description="identity file: a name in the key folder, or a path"

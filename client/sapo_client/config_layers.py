@@ -1,14 +1,14 @@
-"""Where each setting comes from: flags, then the environment, then the file, then the defaults.
+"""Resolve the settings: flags, then the environment, then the file, then the defaults.
 
-Every layer is flattened to dotted names first (`learner.completions`), so that the origin of each value
-is known, an unknown name is refused in whichever layer it stands, and a flag that was not given hides
-nothing.
+Every layer is first flattened to dotted names (`learner.completions`), so that the origin of each value is
+known, an unknown name is refused in any layer, and a flag that was not given overrides nothing.
 """
 
 from __future__ import annotations
 
 import difflib
 import json
+import logging
 import os
 import tomllib
 from collections.abc import Mapping
@@ -27,10 +27,12 @@ PREFIX = "SAPO_"
 NESTING = "__"
 Flat = dict[str, Any]
 
+_LOG = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One effective value and where it came from."""
+    """An effective value and its origin."""
 
     name: str
     value: Any  # as JSON: a string, number, boolean, list or null
@@ -51,11 +53,11 @@ def resolve(
     file: Path | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Resolved:
-    """The configuration in force.
+    """Return the effective configuration.
 
     Args:
         flags: dotted name to value; `None` means that the flag was not given.
-        file: the file the user named; it must exist. Unset: the user's own, where there is one.
+        file: the file that the user named; it must exist. Unset: the user's default file, if it exists.
 
     Raises:
         SapoError: unreadable file, unknown name or refused value (exit code 3).
@@ -71,11 +73,13 @@ def resolve(
         values.update(layer)
         origins.update({name: origin.format(variable=variable_of(name)) for name in layer})
     config = _validate(values, origins)
+    for name, origin in origins.items():  # the values may be secret
+        _LOG.debug("%s is set by %s", name, origin)
     return Resolved(config, _settings(config, origins))
 
 
 def fields() -> dict[str, FieldInfo]:
-    """Every setting by its dotted name, in the order of the reference."""
+    """Return every setting by its dotted name, in the order of the reference."""
     flat: dict[str, FieldInfo] = {}
     for name, info in Config.model_fields.items():
         section = info.annotation
@@ -87,7 +91,7 @@ def fields() -> dict[str, FieldInfo]:
 
 
 def variable_of(name: str) -> str:
-    """The environment variable of a setting: `learner.seed` is `SAPO_LEARNER__SEED`."""
+    """Return the environment variable of a setting: `learner.seed` is `SAPO_LEARNER__SEED`."""
     return PREFIX + name.replace(".", NESTING).upper()
 
 
@@ -99,11 +103,11 @@ def _from_file(named: Path | None) -> tuple[Flat, str]:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise _refuse(
-            f"cannot read the configuration {path}: {error.strerror}", "make one: sapo config init"
+            f"cannot read the configuration {path}: {error.strerror}", "create one: sapo config init"
         ) from error
     except ValueError as error:  # not UTF-8, or not TOML
         raise _refuse(
-            f"{path} is not TOML: {error}", "mend that line, or start anew: sapo config init"
+            f"{path} is not TOML: {error}", "correct that line, or write a new file: sapo config init"
         ) from error
     flat = _flatten(content)
     for name in flat:
@@ -137,12 +141,12 @@ def _flatten(content: Mapping[str, Any]) -> Flat:
 
 
 def _flatten_empty(section: str) -> Flat:
-    """Nothing, for a section that exists; its bare name, for `_require_known` to refuse, otherwise."""
+    """Return no settings for a known section; its bare name, for `_require_known` to refuse, otherwise."""
     return {} if any(name.startswith(f"{section}.") for name in fields()) else {section: {}}
 
 
 def _parse_text(annotation: Any, text: str) -> Any:
-    """The value of an environment variable, by the type that the setting wants."""
+    """Parse an environment variable by the type of its setting."""
     if get_origin(annotation) is tuple:
         return text.replace(",", " ").split()
     wanted = {annotation, *get_args(annotation)}  # an optional number is a number here
@@ -151,7 +155,7 @@ def _parse_text(annotation: Any, text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
-        return text  # validation refuses it and names the type it wants
+        return text  # validation refuses it and names the expected type
 
 
 def _require_known(name: str, where: str) -> None:
@@ -182,7 +186,7 @@ def _validate(values: Flat, origins: Mapping[str, str]) -> Config:
         name = ".".join(str(part) for part in problem["loc"][:2])
         raise _refuse(
             f"{name} = {problem['input']!r} from {origins.get(name, 'flag')} is refused: {problem['msg']}",
-            f"set it right there; `sapo config schema` shows what {name} takes",
+            f"correct it there; `sapo config schema` shows the allowed values of {name}",
         ) from error
 
 

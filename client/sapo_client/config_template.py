@@ -14,12 +14,12 @@ from sapo_client.errors import ExitCode, SapoError
 
 HEADER = """\
 # Configuration of sapo. Order of precedence: flags, SAPO_ environment variables, this file, defaults.
-# Every setting below is a comment that shows its default.
+# Every setting below is commented out and shows its default.
 """
 
 
 def template() -> str:
-    """The file's text: every setting with its meaning, variable and default, commented out."""
+    """Return the file's text: every setting, commented out, with meaning, variable and default."""
     lines = [HEADER]
     section = ""
     for name, info in fields().items():
@@ -33,7 +33,7 @@ def template() -> str:
 
 
 def write_template(path: Path) -> Path:
-    """The path of the new file.
+    """Write the template to a new file, and return its path.
 
     Raises:
         SapoError: it exists or cannot be written (exit code 3).
@@ -44,7 +44,7 @@ def write_template(path: Path) -> Path:
             stream.write(template())
     except FileExistsError as error:
         raise SapoError(
-            f"{path} exists and is left as it is",
+            f"{path} already exists and was not changed",
             hint="edit it, or name another file with --config",
             exit_code=ExitCode.CONFIG,
         ) from error

@@ -1,4 +1,4 @@
-"""The one error that people see, and what each exit code means."""
+"""`SapoError`, the error that users see, and the meaning of each exit code."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ MEANINGS: dict[ExitCode, str] = {
 
 
 class SapoError(Exception):
-    """A failure told to a person: what happened, what to do about it, how the process ends.
+    """A failure reported to the user: what happened, what to do about it, and the exit code.
 
-    One that is ``transient`` ends a command, but not a running node: it waits and tries again.
+    A ``transient`` error ends a command, but not a running node, which waits and tries again.
     """
 
     transient = False

@@ -1,11 +1,11 @@
 """The identity file: one Ed25519 node key and the EVM account that is paid for its work.
 
-Both live in one JSON file, because they are one self: whoever backs up, moves or loses one backs up,
-moves or loses the other. With a passphrase the node key is sealed by argon2id and XSalsa20-Poly1305
-(libsodium's secretbox), and the account is an Ethereum keystore v3 that any wallet imports
-(`sapo keys show --ethereum` prints it). Without one both are stored as they are.
+Both are in one JSON file, because they form one identity: they are backed up, moved or lost together. With a
+passphrase the node key is encrypted with argon2id and XSalsa20-Poly1305 (libsodium's secretbox), and the
+account is an Ethereum keystore v3 that any wallet imports (`sapo keys show --ethereum` prints it). Without
+one both are stored unencrypted.
 
-The file is born with mode 0600 by an exclusive create and is never written again.
+The file is created with mode 0600 by an exclusive create and is never written again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MAX_FILE_BYTES = 64 * 1024  # a hundred times a real identity; anything larger i
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Work that one guess at the passphrase takes, alike for both halves of the file."""
+    """Cost of one passphrase guess, the same for both keys of the file."""
 
     opslimit: int
     memlimit_bytes: int
@@ -55,7 +55,7 @@ COSTS: dict[str, Cost] = {"moderate": MODERATE, "interactive": INTERACTIVE}
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """One opened identity: who a node is and who is paid."""
+    """One decrypted identity: a node key, and the account that is paid."""
 
     node_seed: bytes = field(repr=False)
     node_id: NodeId
@@ -64,7 +64,7 @@ class Identity:
     path: Path
 
     def lock(self) -> AbstractContextManager[None]:
-        """The right to run as this identity, for one process of this user at a time."""
+        """Return a lock that lets one process of this user at a time run as this identity."""
         return locks.lock(
             locks_folder() / f"{self.node_id.hex()}.lock",
             what=f"identity {self.path.name}",
@@ -95,7 +95,7 @@ class _KeystoreV3(_Model):
 
 
 class IdentityFile(_Model):
-    """What an identity file holds; everything outside the two keys is public."""
+    """Content of an identity file; everything except the two keys is public."""
 
     format: Literal["sapo-identity"] = "sapo-identity"
     version: Literal[1] = 1
@@ -107,17 +107,17 @@ class IdentityFile(_Model):
 
     @property
     def encrypted(self) -> bool:
-        """Whether opening it takes a passphrase."""
+        """Whether a passphrase is needed to open it."""
         return isinstance(self.node_key, _SealedKey) or isinstance(self.account_key, _KeystoreV3)
 
     @property
     def ethereum_keystore(self) -> Mapping[str, Any] | None:
-        """The account as an Ethereum keystore v3, where it is encrypted."""
+        """The account as an Ethereum keystore v3, if it is encrypted."""
         return self.account_key.keystore if isinstance(self.account_key, _KeystoreV3) else None
 
 
 def locate(identity: str) -> Path:
-    """The file that `--identity` means: a name in the key folder, or a path."""
+    """Return the file that `--identity` names: a name in the key folder, or a path."""
     if os.sep in identity or identity.endswith(SUFFIX):
         return Path(identity).expanduser()
     named = keys_folder() / f"{identity}{SUFFIX}"
@@ -133,7 +133,7 @@ def create(
     node_seed: bytes | None = None,
     account_key: bytes | None = None,
 ) -> Identity:
-    """A new identity, written to `path`; `None` as passphrase stores the keys as they are.
+    """Create an identity in a new file; without a passphrase the keys are stored unencrypted.
 
     Raises:
         SapoError: `path` exists or cannot be written (exit code 4).
@@ -151,11 +151,11 @@ def create(
         account_key=_to_keystore(key, passphrase, cost),
     )
     write_exclusive(path, file.model_dump_json(indent=2).encode() + b"\n")
-    return Identity(seed, node_id, key, account, path)
+    return Identity(node_seed=seed, node_id=node_id, account_key=key, account=account, path=path)
 
 
 def read(path: Path) -> IdentityFile:
-    """The identity file as it lies there, unopened.
+    """Read an identity file without decrypting it.
 
     Raises:
         SapoError: missing, readable by others, or not an identity (exit code 4).
@@ -168,13 +168,13 @@ def read(path: Path) -> IdentityFile:
         where = ".".join(str(part) for part in problem["loc"]) or "file"
         raise SapoError(
             f"{path} is not an identity of this version ({where}: {problem['msg']})",
-            hint="name the file that `sapo keys new` made, or bring back a copy with `sapo keys restore`",
+            hint="name a file that `sapo keys new` made, or restore a copy with `sapo keys restore`",
             exit_code=ExitCode.KEYSTORE,
         ) from error
 
 
 def load(path: Path, source: PassphraseSource) -> Identity:
-    """The identity in `path`; the source is asked only where the file is encrypted.
+    """Load and decrypt the identity in `path`; the source is read only if the file is encrypted.
 
     Raises:
         SapoError: missing, readable by others, damaged, or a wrong passphrase (exit code 4).
@@ -186,8 +186,14 @@ def load(path: Path, source: PassphraseSource) -> Identity:
     try:
         account = account_of(key)
     except ValueError as error:
-        raise _damaged(path, "its account key lies outside the curve") from error
-    identity = Identity(seed, NodeId(bytes(SigningKey(seed).verify_key)), key, account, path)
+        raise _damaged(path, "its account key is outside the curve's range") from error
+    identity = Identity(
+        node_seed=seed,
+        node_id=NodeId(bytes(SigningKey(seed).verify_key)),
+        account_key=key,
+        account=account,
+        path=path,
+    )
     if (identity.node_id.hex(), str(identity.account)) != (file.node_id, file.account):
         raise _damaged(path, "its public part does not belong to its keys")
     return identity
@@ -208,7 +214,7 @@ def _name(path: Path) -> str:
 def _damaged(path: Path, detail: str) -> SapoError:
     return SapoError(
         f"{path} is damaged: {detail}",
-        hint="bring back a copy with `sapo keys restore`",
+        hint="restore a copy with `sapo keys restore`",
         exit_code=ExitCode.KEYSTORE,
     )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import logging
 import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -18,12 +19,14 @@ from pathlib import Path
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.paths import PRIVATE_DIRECTORY_MODE
 
+_LOG = logging.getLogger(__name__)
+
 _held: set[Path] = set()
 
 
 @contextlib.contextmanager
 def lock(path: Path, *, what: str, exit_code: int = ExitCode.DATA) -> Iterator[None]:
-    """Exclusive hold on `path` while the context lasts; its file names the holder's pid and start."""
+    """Hold an exclusive lock on `path`; its file names the holder's pid and start time."""
     path = path.absolute()
     if path in _held:
         raise _refusal(path, what, exit_code, holder=f"this process (pid {os.getpid()})")
@@ -32,6 +35,7 @@ def lock(path: Path, *, what: str, exit_code: int = ExitCode.DATA) -> Iterator[N
         _take(descriptor, path, what, exit_code)
         _held.add(path)
         _sign(descriptor)
+        _LOG.debug("holding %s", path)
         yield
     finally:
         _held.discard(path)
@@ -39,7 +43,7 @@ def lock(path: Path, *, what: str, exit_code: int = ExitCode.DATA) -> Iterator[N
 
 
 def holder(path: Path) -> str | None:
-    """Words for whoever holds the lock `path` now, or nothing where nobody does.
+    """Describe the current holder of the lock `path`; none if it is free.
 
     Only for a process that does not hold this lock itself: closing the file would drop its own.
     """
@@ -62,7 +66,7 @@ def _open(path: Path, exit_code: int) -> int:
     except OSError as error:
         raise SapoError(
             f"cannot create the lock file {path}: {error.strerror}",
-            hint="mend the permissions of its folder, or name another one with SAPO_LOCKS_DIR",
+            hint="correct the permissions of its folder, or name another one with SAPO_LOCKS_DIR",
             exit_code=exit_code,
         ) from error
 

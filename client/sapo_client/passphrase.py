@@ -1,7 +1,7 @@
-"""Where a passphrase comes from; never the command line, never a log.
+"""Sources of a passphrase; never the command line, never a log.
 
 Order: the named file, the file in `SAPO_PASSPHRASE_FILE`, the systemd credential `sapo-passphrase`,
-a prompt where a person sits at the terminal. Without any of them the answer is an error, not a wait.
+a prompt at the terminal. Without any of them the result is an error, not a wait.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ HINT = (
 
 @dataclass(frozen=True, slots=True)
 class PassphraseSource:
-    """The first place that holds a passphrase, asked only when one is needed."""
+    """The first available source of a passphrase, read only when one is needed."""
 
     file: Path | None = None
 
     def read(self, purpose: str) -> bytes:
-        """The passphrase that opens an existing secret."""
+        """Return the passphrase that opens an existing secret."""
         path = self._file()
         if path is not None:
             return _from_file(path)
         return _prompt(f"Passphrase for {purpose}: ")
 
     def read_new(self, purpose: str) -> bytes:
-        """The passphrase of a secret about to be made; a person types it twice."""
+        """Return the passphrase for a new secret; at a terminal it is typed twice."""
         path = self._file()
         if path is not None:
             return _from_file(path)
@@ -75,7 +75,9 @@ def _from_file(path: Path) -> bytes:
 def _prompt(text: str) -> bytes:
     if not sys.stdin.isatty():
         raise SapoError(
-            "a passphrase is needed and nobody is here to type it", hint=HINT, exit_code=ExitCode.KEYSTORE
+            "a passphrase is needed, and there is no terminal to type it",
+            hint=HINT,
+            exit_code=ExitCode.KEYSTORE,
         )
     return _checked(getpass.getpass(text, stream=sys.stderr).encode(), "the terminal")
 

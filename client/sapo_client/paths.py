@@ -1,4 +1,4 @@
-"""Where things lie on this machine: the user's folders and the layout of one data directory."""
+"""Paths on this machine: the user's folders and the layout of a data directory."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ def _folder(variable: str, fallback: str) -> Path:
 
 
 def config_file() -> Path:
-    """The configuration file read when none is named (`SAPO_CONFIG` names another)."""
+    """Return the default configuration file (`SAPO_CONFIG` names another)."""
     return _folder("SAPO_CONFIG", f"{platformdirs.user_config_dir(APPLICATION)}/config.toml")
 
 
 def keys_folder() -> Path:
-    """The folder of named identities (`SAPO_KEYS_DIR` names another)."""
+    """Return the folder of named identities (`SAPO_KEYS_DIR` names another)."""
     return _folder("SAPO_KEYS_DIR", f"{platformdirs.user_config_dir(APPLICATION)}/keys")
 
 
 def locks_folder() -> Path:
-    """The folder of locks held by running nodes of this user (`SAPO_LOCKS_DIR` names another)."""
+    """Return the folder of the locks of this user's running nodes (`SAPO_LOCKS_DIR` names another)."""
     return _folder("SAPO_LOCKS_DIR", f"{platformdirs.user_state_dir(APPLICATION)}/locks")
 
 
 def default_data_folder() -> Path:
-    """The data directory used when neither flag, environment nor configuration names one."""
+    """Return the default data directory."""
     return Path(platformdirs.user_data_dir(APPLICATION), "node")
 
 
@@ -51,12 +51,17 @@ class DataDir:
 
     @property
     def events(self) -> Path:
-        """JSON-lines event file; older parts carry `.1`, `.2`, ..."""
+        """JSON-lines event file; older parts end in `.1`, `.2`, ..."""
         return self.root / "events.jsonl"
 
     @property
+    def log(self) -> Path:
+        """Log of the node; older parts carry `.1`, `.2`, ..."""
+        return self.root / "logs" / "sapo.log"
+
+    @property
     def control_token(self) -> Path:
-        """Secret that a caller of the control API presents, mode 0600."""
+        """Secret token for callers of the control API, mode 0600."""
         return self.root / "control.token"
 
     @property
@@ -81,32 +86,32 @@ class DataDir:
 
     @property
     def database(self) -> Path:
-        """SQLite file of everything durable but checkpoints."""
+        """SQLite file of all durable state except checkpoints."""
         return self.root / "node.sqlite"
 
     @property
     def clean_shutdown(self) -> Path:
-        """Empty file that lies here while the last run of the node ended in order."""
+        """Empty file that exists if the last run of the node shut down cleanly."""
         return self.root / "clean-shutdown"
 
     @property
     def learner(self) -> Path:
-        """Folder of the learner: its log and its checkpoints."""
+        """Folder of the learner's log and checkpoints."""
         return self.root / "learner"
 
     @property
     def checkpoints(self) -> Path:
-        """The learner's checkpoints in its folder."""
+        """Folder of the learner's checkpoints."""
         return self.learner / "checkpoints"
 
     def create(self) -> DataDir:
-        """The same directory, made (private to the user) where it was missing."""
+        """Create the directory, private to the user, if it is missing; return it."""
         try:
             self.root.mkdir(mode=PRIVATE_DIRECTORY_MODE, parents=True, exist_ok=True)
         except OSError as error:
             raise SapoError(
                 f"cannot use the data directory {self.root}: {error.strerror}",
-                hint="choose another one with --data-dir, or mend its permissions",
+                hint="choose another one with --data-dir, or correct its permissions",
                 exit_code=ExitCode.DATA,
             ) from error
         return self

@@ -1,4 +1,4 @@
-"""Files that only their owner reaches: born with mode 0600 by an exclusive create, never overwritten."""
+"""Files that only their owner can access: created with mode 0600 exclusively, never overwritten."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from sapo_client.paths import PRIVATE_DIRECTORY_MODE
 
 
 def refuse_existing(path: Path) -> None:
-    """Early refusal, before anybody types a passphrase; the exclusive create is what decides."""
+    """Raise early if the file exists, before a passphrase is typed; the exclusive create decides."""
     if path.exists():
         raise _already_there(path)
 
 
 def write_exclusive(path: Path, content: bytes) -> None:
-    """Content of a new private file (0600 from birth, durable on return); never an overwrite."""
+    """Write a new private file (mode 0600 from its creation, durable on return); never overwrite."""
     try:
         path.parent.mkdir(mode=PRIVATE_DIRECTORY_MODE, parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -26,7 +26,7 @@ def write_exclusive(path: Path, content: bytes) -> None:
     except OSError as error:
         raise SapoError(
             f"cannot write {path}: {error.strerror}",
-            hint="name another place, or mend the permissions of the folder",
+            hint="name another file, or correct the permissions of the folder",
             exit_code=ExitCode.KEYSTORE,
         ) from error
     try:
@@ -35,7 +35,7 @@ def write_exclusive(path: Path, content: bytes) -> None:
             stream.flush()
             os.fsync(stream.fileno())
     except OSError as error:
-        path.unlink(missing_ok=True)  # it is ours, it is torn, and it would block the next try
+        path.unlink(missing_ok=True)  # incomplete, and it would block the next attempt
         raise SapoError(
             f"cannot write {path}: {error.strerror}", hint="free some space", exit_code=ExitCode.KEYSTORE
         ) from error
@@ -51,10 +51,10 @@ def _sync_folder(folder: Path) -> None:
 
 
 def read_private(path: Path, *, most_bytes: int, missing: SapoError) -> bytes:
-    """Content of a file that only its owner reaches, up to a bound.
+    """Return the content of a file that only its owner can access, up to a limit.
 
     Raises:
-        SapoError: `missing`, or unreadable, or reachable for others (exit code 4).
+        SapoError: `missing`, or unreadable, or accessible to others (exit code 4).
     """
     try:
         with path.open("rb") as stream:
@@ -65,7 +65,7 @@ def read_private(path: Path, *, most_bytes: int, missing: SapoError) -> bytes:
     except OSError as error:
         raise SapoError(
             f"cannot read {path}: {error.strerror}",
-            hint="name a file of yours; `sapo keys list` shows your identities",
+            hint="name a file that you own; `sapo keys list` shows your identities",
             exit_code=ExitCode.KEYSTORE,
         ) from error
 
@@ -73,7 +73,7 @@ def read_private(path: Path, *, most_bytes: int, missing: SapoError) -> bytes:
 def _refuse_exposed(path: Path, mode: int) -> None:
     if mode & 0o077:
         raise SapoError(
-            f"other users of this machine may read or change {path} (mode {mode:04o})",
+            f"other users of this machine can read or change {path} (mode {mode:04o})",
             hint=f"chmod 600 {path}",
             exit_code=ExitCode.KEYSTORE,
         )
@@ -82,6 +82,6 @@ def _refuse_exposed(path: Path, mode: int) -> None:
 def _already_there(path: Path) -> SapoError:
     return SapoError(
         f"{path} exists, and keys are never overwritten",
-        hint="choose another name, or move that file away yourself",
+        hint="choose another name, or move that file yourself",
         exit_code=ExitCode.KEYSTORE,
     )

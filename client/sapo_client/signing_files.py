@@ -1,4 +1,4 @@
-"""The signing history of a data directory, to a file and back; never while a node runs on it."""
+"""Export and import of a data directory's signing history; never while a node uses it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sapo_verification.signing.interchange import MAX_FILE_BYTES, marks_from_jso
 
 
 def export_signing(data: DataDir, destination: Path) -> tuple[Mark, ...]:
-    """The marks written to a new file; the next start here listens before it signs.
+    """Write the marks to a new file and return them; the next start here listens before it signs.
 
     Raises:
         SapoError: a node runs, there is no history, or the file exists or cannot be written.
@@ -26,17 +26,17 @@ def export_signing(data: DataDir, destination: Path) -> tuple[Mark, ...]:
             exit_code=ExitCode.DATA,
         )
     with _stopped(data):
-        data.clean_shutdown.unlink(missing_ok=True)  # from now on another machine may sign too
+        data.clean_shutdown.unlink(missing_ok=True)  # from now on another machine may also sign
         marks = SigningDatabase(data.database).marks()
         _write_new(destination, marks_to_json(marks))
     return marks
 
 
 def import_signing(data: DataDir, source: Path) -> tuple[tuple[Mark, ...], int]:
-    """The marks of a file, and how many rose by them; all are taken in, or none is.
+    """Import the marks of a file, all or none; return them, and how many rose.
 
     Raises:
-        SapoError: a node runs, the file is no signing history, or it would lower a mark.
+        SapoError: a node runs, the file is not a signing history, or it would lower a mark.
     """
     marks = _read(source)
     with _stopped(data.create()):
@@ -65,13 +65,13 @@ def _read(source: Path) -> tuple[Mark, ...]:
     except OSError as error:
         raise SapoError(
             f"cannot read {source}: {error.strerror}",
-            hint="make one where the identity was used: sapo keys signing export FILE",
+            hint="export one where the identity was used: sapo keys signing export FILE",
             exit_code=ExitCode.KEYSTORE,
         ) from error
     except (LocalProtocolError, UnicodeDecodeError) as error:
         raise SapoError(
             f"{source} is refused: {error}",
-            hint="make one where the identity was used: sapo keys signing export FILE",
+            hint="export one where the identity was used: sapo keys signing export FILE",
             exit_code=ExitCode.KEYSTORE,
         ) from error
 

@@ -1,1 +1,1 @@
-"""What goes over the wire and what it means: pure functions of bytes and values."""
+"""The wire format and its meaning: pure functions of bytes and values."""

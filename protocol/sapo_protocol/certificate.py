@@ -1,7 +1,7 @@
 """The certificate: a node key and an account, each naming the other.
 
 The node signs the envelope (Ed25519), the account signs the binding (EIP-712).
-With one direction alone, somebody could claim a stranger's node or a stranger's account.
+With one direction alone, anyone could claim another's node or another's account.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from sapo_protocol.identifiers import Account, NodeId, SwarmId
 from sapo_protocol.rules import Rule
 from sapo_protocol.schema import Bound, Fields, Schema
 
-_SCHEMA = Schema(Rule.CERTIFICATE_KEYS, Rule.CERTIFICATE_TYPES, range(5))
+_SCHEMA = Schema(Rule.CERTIFICATE_KEYS, Rule.CERTIFICATE_TYPES, required=5)
 _DURATION = Bound(Rule.CERTIFICATE_DURATION, least=1, most=MAX_CERTIFICATE_SECONDS)
 _SIGNATURE = Bound(
     Rule.CERTIFICATE_SIGNATURE, least=secp256k1.SIGNATURE_BYTES, most=secp256k1.SIGNATURE_BYTES
@@ -25,7 +25,7 @@ _SIGNATURE = Bound(
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """Which account a node speaks for, and when; times are Unix seconds."""
+    """The account that a node speaks for, and for how long; times are Unix seconds."""
 
     node: NodeId
     account: Account
@@ -38,7 +38,7 @@ class Certificate:
         return self.not_before_seconds <= now_seconds < self.not_after_seconds
 
     def to_payload(self) -> bytes:
-        """The payload to seal."""
+        """Return the payload to seal."""
         return encode(
             {
                 0: bytes(self.node),
@@ -51,7 +51,7 @@ class Certificate:
 
 
 def parse_certificate(payload: bytes) -> Certificate:
-    """The certificate in a payload, its signatures not yet checked.
+    """Return the certificate in a payload, its signatures not yet checked.
 
     Raises:
         RemoteProtocolError: ``NOT_CANONICAL``, ``SCHEMA`` or ``OUT_OF_BOUNDS``.
@@ -59,12 +59,20 @@ def parse_certificate(payload: bytes) -> Certificate:
     fields = Fields(payload, _SCHEMA)
     node, account = fields.fixed(0, NodeId), fields.fixed(1, Account)
     not_before, not_after = fields.uint(2), fields.uint(3)
-    _DURATION.require(not_after - not_before)
-    return Certificate(node, account, not_before, not_after, fields.data(4, _SIGNATURE))
+    fields.require(_DURATION, not_after - not_before)
+    signature = fields.data(4, _SIGNATURE)
+    fields.require_end()
+    return Certificate(
+        node=node,
+        account=account,
+        not_before_seconds=not_before,
+        not_after_seconds=not_after,
+        account_signature=signature,
+    )
 
 
 def open_certificate(envelope: SignedEnvelope, domain: Domain) -> Certificate:
-    """The certificate of an envelope, both signatures checked (stage 5).
+    """Return the certificate of an envelope, both signatures checked (stage 5).
 
     Raises:
         RemoteProtocolError: a parsing reason, ``BAD_SIGNATURE`` (the node's) or
@@ -82,10 +90,16 @@ def open_certificate(envelope: SignedEnvelope, domain: Domain) -> Certificate:
 def issue_certificate(
     node_seed: bytes, account_secret: bytes, binding: NodeBinding, domain: Domain
 ) -> SignedEnvelope:
-    """A certificate signed in both directions."""
+    """Return a certificate signed in both directions."""
     signature = secp256k1.sign(account_secret, binding.digest(domain))
     account = secp256k1.account_of(account_secret)
-    certificate = Certificate(binding.node_key, account, binding.not_before, binding.not_after, signature)
+    certificate = Certificate(
+        node=binding.node_key,
+        account=account,
+        not_before_seconds=binding.not_before,
+        not_after_seconds=binding.not_after,
+        account_signature=signature,
+    )
     return seal(Kind.CERTIFICATE, binding.swarm_id, certificate.to_payload(), node_seed)
 
 

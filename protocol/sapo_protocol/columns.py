@@ -1,6 +1,6 @@
 """Long lists of accounts and numbers, kept as compactly as they come over the wire.
 
-A thousand Python tuples take five times the bytes of the message that held them, and anybody may send one.
+A thousand Python tuples take five times the memory of the message that held them, and any peer may send one.
 """
 
 from array import array
@@ -37,7 +37,7 @@ class Columns(Sequence[Row]):
                 column.append(value)
 
     def account(self, index: int) -> Account:
-        """The account of a row."""
+        """Return the account of a row."""
         return Account(bytes(self._accounts[index * Account.SIZE : (index + 1) * Account.SIZE]))
 
     def __len__(self) -> int:

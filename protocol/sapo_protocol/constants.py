@@ -44,10 +44,10 @@ CLOCK_SLACK_SECONDS: Final = 0.5
 """Ethereum's gossip allowance: wide enough for NTP, too narrow to precompute an epoch."""
 
 EPOCH_WINDOW: Final = 1
-"""A rollout of the previous epoch is still heard: it may have been on its way at the turn."""
+"""A rollout of the previous epoch is still accepted: it may have been on its way when the epoch ended."""
 
 PROOF_EPOCHS: Final = 12
-"""How long a proof of equivocation is heard after its own epoch: as long as it has consequences."""
+"""How many epochs after its own a proof of equivocation is accepted: as long as it has consequences."""
 
 MAX_CERTIFICATE_SECONDS: Final = 400 * 24 * 3600
 """A certificate outlives a year, not its owner's memory of it."""

@@ -14,24 +14,23 @@ from statistics import median_low
 
 from sapo_protocol import merkle, secp256k1
 from sapo_protocol.columns import Columns, Row
-from sapo_protocol.constants import MAX_ACCOUNTS_PER_EPOCH
+from sapo_protocol.constants import MAX_ACCOUNTS_PER_EPOCH, MAX_VALUES
 from sapo_protocol.eip712 import EpochRoot
-from sapo_protocol.encoding import Value, encode
-from sapo_protocol.errors import RemoteProtocolError
+from sapo_protocol.encoding import encode
 from sapo_protocol.identifiers import Account, ContentId, Digest, NodeId
 from sapo_protocol.rules import Rule
-from sapo_protocol.schema import Bound, Fields, Schema, array, uint
+from sapo_protocol.schema import Bound, Fields, Schema
 
 _MAX_AUDITORS = 64
 
-_TALLY = Schema(Rule.TALLY_KEYS, Rule.TALLY_TYPES, range(5), has_lists=True)
+_TALLY = Schema(Rule.TALLY_KEYS, Rule.TALLY_TYPES, required=5, most_values=MAX_VALUES)
 _TALLY_ENTRIES = Bound(Rule.TALLY_ENTRIES, most=MAX_ACCOUNTS_PER_EPOCH)
 _TALLY_ENTRY = Bound(Rule.TALLY_ENTRY_SIZE, least=2, most=2)
-_PROPOSAL = Schema(Rule.PROPOSAL_KEYS, Rule.PROPOSAL_TYPES, range(5), has_lists=True)
+_PROPOSAL = Schema(Rule.PROPOSAL_KEYS, Rule.PROPOSAL_TYPES, required=5, most_values=MAX_VALUES)
 _TALLIES = Bound(Rule.PROPOSAL_TALLIES, least=1, most=_MAX_AUDITORS)
 _SHARES = Bound(Rule.PROPOSAL_SHARES, most=MAX_ACCOUNTS_PER_EPOCH)
 _SHARE = Bound(Rule.PROPOSAL_SHARE_SIZE, least=3, most=3)
-_APPROVAL = Schema(Rule.APPROVAL_KEYS, Rule.APPROVAL_TYPES, range(5))
+_APPROVAL = Schema(Rule.APPROVAL_KEYS, Rule.APPROVAL_TYPES, required=5)
 _SIGNATURE = Bound(Rule.APPROVAL_SIGNATURE, least=secp256k1.SIGNATURE_BYTES, most=secp256k1.SIGNATURE_BYTES)
 
 
@@ -46,7 +45,7 @@ class Tally:
     evidence_root: Digest
 
     def to_payload(self) -> bytes:
-        """The payload to seal."""
+        """Return the payload to seal."""
         entries = tuple((bytes(account), points) for account, points in self.points)
         return encode(
             {
@@ -70,7 +69,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What one auditor proposes to post, with the tallies behind it."""
+    """The shares that one auditor proposes to post, with the tallies that they were counted from."""
 
     node: NodeId
     account: Account
@@ -79,7 +78,7 @@ class Proposal:
     shares: Sequence[Share]
 
     def to_payload(self) -> bytes:
-        """The payload to seal."""
+        """Return the payload to seal."""
         shares = tuple((bytes(share.account), share.points, share.cumulative) for share in self.shares)
         return encode(
             {
@@ -92,7 +91,7 @@ class Proposal:
         )
 
     def root(self, content_id: ContentId) -> EpochRoot:
-        """The epoch root that this proposal, under its content id, stands for."""
+        """Return the epoch root that this proposal, under its content id, stands for."""
         return EpochRoot(
             epoch=self.epoch,
             base_root=merkle.root(list(_base_leaves(self.shares))),
@@ -116,7 +115,7 @@ class Approval:
     signature: bytes
 
     def to_payload(self) -> bytes:
-        """The payload to seal."""
+        """Return the payload to seal."""
         return encode(
             {
                 0: bytes(self.node),
@@ -129,19 +128,19 @@ class Approval:
 
 
 def cumulative_leaves(shares: Sequence[Share]) -> list[Digest]:
-    """The leaves of the cumulative tree."""
+    """Return the leaves of the cumulative tree."""
     return [merkle.leaf(share.account, share.cumulative) for share in shares]
 
 
 def _base_leaves(shares: Sequence[Share]) -> Iterator[Digest]:
-    """The leaves of the cumulative tree that the shares add to: nobody ever leaves it."""
+    """Yield the leaves of the cumulative tree that the shares add to; no account ever leaves it."""
     for share in shares:
         if share.cumulative > share.points:
             yield merkle.leaf(share.account, share.cumulative - share.points)
 
 
 def earned_points(tallies: Sequence[Tally], points_per_epoch: int) -> dict[Account, int]:
-    """What every account that a tally names has earned, whatever the epoch may grant: the clipped median.
+    """Return what every account named in a tally has earned, before the epoch's budget: the clipped median.
 
     The lower median of an even number is taken: half of the auditors cannot raise a count.
     An account that a tally does not name counts zero in it.
@@ -156,7 +155,7 @@ def earned_points(tallies: Sequence[Tally], points_per_epoch: int) -> dict[Accou
 def settle(
     tallies: Sequence[Tally], previous: Mapping[Account, int], *, points_per_epoch: int, epoch_budget: int
 ) -> tuple[Share, ...]:
-    """Every account's share, ascending by account: what it has earned, added to what it had.
+    """Return every account's share, ascending by account: what it has earned, added to what it had.
 
     Where all together have earned more than the budget, each one's points shrink by the same factor and
     are rounded down: whoever splits an account never has more than whoever does not, and may have less.
@@ -176,60 +175,58 @@ def settle(
 
 
 def parse_tally(payload: bytes) -> Tally:
-    """The tally in a payload.
+    """Return the tally in a payload.
 
     Raises:
         RemoteProtocolError: ``NOT_CANONICAL``, ``SCHEMA`` or ``OUT_OF_BOUNDS``.
     """
     fields = Fields(payload, _TALLY)
-    author = _author(fields)
-    cells = _cells(fields.items(3, _TALLY_ENTRIES), _TALLY.types, _TALLY_ENTRY)
-    points = Columns(_entry, 1, cells)
-    _require_accounts_ascend(points, Rule.TALLY_ORDER)
-    return Tally(*author, points, fields.fixed(4, Digest))
+    node, account, epoch = _author(fields)
+    points = Columns(_entry, 1, fields.rows(3, _TALLY_ENTRIES, _TALLY_ENTRY))
+    _require_accounts_ascend(fields, points, Rule.TALLY_ORDER)
+    evidence_root = fields.fixed(4, Digest)
+    fields.require_end()
+    return Tally(node=node, account=account, epoch=epoch, points=points, evidence_root=evidence_root)
 
 
 def parse_proposal(payload: bytes) -> Proposal:
-    """The proposal in a payload.
+    """Return the proposal in a payload.
 
     Raises:
         RemoteProtocolError: ``NOT_CANONICAL``, ``SCHEMA`` or ``OUT_OF_BOUNDS``.
     """
     fields = Fields(payload, _PROPOSAL)
-    author = _author(fields)
-    tallies = tuple(ContentId.parse(item, _PROPOSAL.types) for item in fields.items(3, _TALLIES))
+    node, account, epoch = _author(fields)
+    tallies = fields.fixed_array(3, _TALLIES, ContentId)
     if any(a >= b for a, b in pairwise(tallies)):
-        raise RemoteProtocolError(Rule.PROPOSAL_TALLY_ORDER, "the tallies do not ascend")
-    shares = Columns(Share, 2, _cells(fields.items(4, _SHARES), _PROPOSAL.types, _SHARE))
-    _require_accounts_ascend(shares, Rule.PROPOSAL_SHARE_ORDER)
-    return Proposal(*author, tallies, shares)
+        fields.refuse(Rule.PROPOSAL_TALLY_ORDER, "the tallies do not ascend")
+    shares = Columns(Share, 2, fields.rows(4, _SHARES, _SHARE))
+    _require_accounts_ascend(fields, shares, Rule.PROPOSAL_SHARE_ORDER)
+    fields.require_end()
+    return Proposal(node=node, account=account, epoch=epoch, tallies=tallies, shares=shares)
 
 
 def parse_approval(payload: bytes) -> Approval:
-    """The approval in a payload.
+    """Return the approval in a payload.
 
     Raises:
         RemoteProtocolError: ``NOT_CANONICAL``, ``SCHEMA`` or ``OUT_OF_BOUNDS``.
     """
     fields = Fields(payload, _APPROVAL)
-    return Approval(*_author(fields), fields.fixed(3, ContentId), fields.data(4, _SIGNATURE))
+    node, account, epoch = _author(fields)
+    proposal, signature = fields.fixed(3, ContentId), fields.data(4, _SIGNATURE)
+    fields.require_end()
+    return Approval(node=node, account=account, epoch=epoch, proposal=proposal, signature=signature)
 
 
 def _author(fields: Fields) -> tuple[NodeId, Account, int]:
     return fields.fixed(0, NodeId), fields.fixed(1, Account), fields.uint(2)
 
 
-def _cells(entries: Iterator[Value], types: Rule, size: Bound) -> Iterator[tuple[Account, tuple[int, ...]]]:
-    """Each entry's account and numbers."""
-    for entry in entries:
-        account, *numbers = array(entry, types, size)
-        yield Account.parse(account, types), tuple([uint(number, types) for number in numbers])
-
-
 def _entry(account: Account, points: int) -> tuple[Account, int]:
     return account, points
 
 
-def _require_accounts_ascend(rows: Columns[Row], rule: Rule) -> None:
+def _require_accounts_ascend(fields: Fields, rows: Columns[Row], rule: Rule) -> None:
     if any(a >= b for a, b in pairwise(map(rows.account, range(len(rows))))):
-        raise RemoteProtocolError(rule, "the accounts do not ascend")
+        fields.refuse(rule, "the accounts do not ascend")

@@ -26,12 +26,12 @@ _Y_MASK: Final = (1 << 255) - 1
 
 
 def public_key(seed: bytes) -> NodeId:
-    """The node id of a 32-byte secret seed."""
+    """Return the node id of a 32-byte secret seed."""
     return NodeId(bindings.crypto_sign_seed_keypair(seed)[0])
 
 
 def sign(seed: bytes, message: bytes) -> bytes:
-    """The 64-byte signature of a message under a secret seed."""
+    """Return the 64-byte signature of a message under a secret seed."""
     secret = bindings.crypto_sign_seed_keypair(seed)[1]
     return bindings.crypto_sign(message, secret)[:SIGNATURE_BYTES]
 
@@ -71,8 +71,13 @@ _SMALL_ORDER: Final = frozenset(
 )
 """The y coordinates of the eight points of order 1, 2, 4 and 8."""
 
+_UNUSUAL_TOPS: Final = frozenset({y >> 248 for y in _SMALL_ORDER} | {_P >> 248})
+"""The highest byte, without the sign bit, of every y coordinate that is refused."""
+
 
 def _is_plain(encoded: bytes) -> bool:
     """Whether a point's y coordinate is reduced modulo p (the sign bit aside) and its order is not small."""
+    if encoded[31] & 0x7F not in _UNUSUAL_TOPS:
+        return True
     y = int.from_bytes(encoded, "little") & _Y_MASK
     return y < _P and y not in _SMALL_ORDER

@@ -1,6 +1,6 @@
 """The two statements that an account signs, as EIP-712 typed data."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -15,14 +15,14 @@ _VERSION = "1"
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """Where a statement counts: one contract on one chain."""
+    """The place where a statement is valid: one contract on one chain."""
 
     chain_id: int
     contract: Account
 
     @property
     def separator(self) -> bytes:
-        """The 32-byte domain separator."""
+        """Return the 32-byte domain separator."""
         name, version = keccak(_NAME.encode()), keccak(_VERSION.encode())
         return keccak(
             keccak(_DOMAIN_TYPE) + name + version + _word(self.chain_id) + bytes(12) + self.contract
@@ -41,19 +41,18 @@ class NodeBinding:
     not_after: int
 
     def digest(self, domain: Domain) -> Digest:
-        """The 32 bytes that the account signs."""
-        return _digest(
-            domain, self.TYPE, self.node_key, self.swarm_id, _word(self.not_before), _word(self.not_after)
-        )
+        """Return the 32 bytes that the account signs."""
+        words = (self.node_key, self.swarm_id, _word(self.not_before), _word(self.not_after))
+        return _digest(domain, self.TYPE, words)
 
 
 @dataclass(frozen=True, slots=True)
 class EpochRoot:
-    """What auditors agreed an epoch's contributions to be.
+    """The contributions of an epoch as the auditors agreed on them.
 
     Attributes:
-        base_root: the cumulative root that this one adds to. It ends the statement's worth once another epoch
-            has become final: nobody can be held to points that were counted from what is out of date.
+        base_root: the cumulative root that this one adds to. It makes the statement invalid once
+            another epoch has become final, so outdated counts of points cannot be posted.
         contribution_root: Merkle root over (account, points of this epoch).
         cumulative_root: Merkle root over (account, points of all epochs so far).
         total: the sum of this epoch's points.
@@ -73,10 +72,8 @@ class EpochRoot:
     archive_digest: Digest
 
     def digest(self, domain: Domain) -> Digest:
-        """The 32 bytes that each auditor signs."""
-        return _digest(
-            domain,
-            self.TYPE,
+        """Return the 32 bytes that each auditor signs."""
+        words = (
             _word(self.epoch),
             self.base_root,
             self.contribution_root,
@@ -84,10 +81,11 @@ class EpochRoot:
             _word(self.total),
             self.archive_digest,
         )
+        return _digest(domain, self.TYPE, words)
 
 
 def readable(statement: NodeBinding | EpochRoot, domain: Domain) -> Mapping[str, Any]:
-    """The statement as a person should see it before signing."""
+    """Return the statement in the form that a person should see before signing it."""
     fields = {
         name: value if isinstance(value, int) else "0x" + value.hex()
         for name, value in asdict(statement).items()
@@ -95,7 +93,7 @@ def readable(statement: NodeBinding | EpochRoot, domain: Domain) -> Mapping[str,
     return {"chain id": domain.chain_id, "contract": str(domain.contract), **fields}
 
 
-def _digest(domain: Domain, type_: bytes, *words: bytes) -> Digest:
+def _digest(domain: Domain, type_: bytes, words: Iterable[bytes]) -> Digest:
     struct = keccak(keccak(type_) + b"".join(words))
     return Digest(keccak(b"\x19\x01" + domain.separator + struct))
 

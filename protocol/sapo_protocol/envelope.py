@@ -5,9 +5,8 @@ so an object can be replayed in no other swarm, chain, version or role.
 The content id is the SHA-256 of the same bytes.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
-from functools import cached_property
 from hashlib import sha256
 from typing import Final
 
@@ -18,11 +17,10 @@ from sapo_protocol.errors import LocalProtocolError, RemoteProtocolError
 from sapo_protocol.identifiers import ContentId, NodeId, SwarmId
 from sapo_protocol.rules import Rule
 from sapo_protocol.schema import Bound, Fields, Schema
-from sapo_protocol.templates import read_frame
 
 
 class Kind(IntEnum):
-    """What a payload is; part of the signed tag."""
+    """The kind of a payload; part of the signed tag."""
 
     CERTIFICATE = 1
     ROLLOUT = 2
@@ -33,19 +31,19 @@ class Kind(IntEnum):
 
     @property
     def tag(self) -> bytes:
-        """The ASCII domain tag."""
+        """Return the ASCII domain tag."""
         return f"sapo/{PROTOCOL_VERSION}/{self.name.lower()}".encode()
 
 
 _KINDS = {int(kind): kind for kind in Kind}
 _TAGS = {kind: kind.tag + b"\x00" for kind in Kind}
-_SCHEMA = Schema(Rule.ENVELOPE_KEYS, Rule.ENVELOPE_TYPES, range(5))
+_SCHEMA = Schema(Rule.ENVELOPE_KEYS, Rule.ENVELOPE_TYPES, required=5)
 _SIGNATURE = Bound(Rule.ENVELOPE_SIGNATURE, least=ed25519.SIGNATURE_BYTES, most=ed25519.SIGNATURE_BYTES)
 NO_SIGNATURE: Final = bytes(ed25519.SIGNATURE_BYTES)
 """In place of a signature where the payload proves itself, so that one proof has one message."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class SignedEnvelope:
     """One message: well formed and of this swarm, its signature not yet checked."""
 
@@ -53,13 +51,17 @@ class SignedEnvelope:
     swarm_id: SwarmId
     payload: bytes
     signature: bytes
+    _content_id: ContentId | None = field(default=None, init=False, repr=False, compare=False)
 
-    @cached_property
+    @property
     def content_id(self) -> ContentId:
-        """The digest of what is signed; two signatures over one content have one id."""
-        digest = sha256(_TAGS[self.kind] + self.swarm_id)
-        digest.update(self.payload)  # not joined: a payload may be large, and is copied often enough
-        return ContentId(digest.digest())
+        """Return the digest of what is signed; two signatures over one content have one id."""
+        if (known := self._content_id) is None:
+            digest = sha256(_TAGS[self.kind] + self.swarm_id)
+            digest.update(self.payload)  # not joined: a payload may be large, and is copied often enough
+            known = ContentId(digest.digest())
+            object.__setattr__(self, "_content_id", known)  # computed once, when it is first asked for
+        return known
 
     def is_signed_by(self, node: NodeId) -> bool:
         """Whether the signature is the node's, under the strict rule of ``ed25519``."""
@@ -68,7 +70,7 @@ class SignedEnvelope:
         )
 
     def to_bytes(self) -> bytes:
-        """The bytes on the wire."""
+        """Return the bytes on the wire."""
         return encode(
             {
                 0: PROTOCOL_VERSION,
@@ -81,12 +83,12 @@ class SignedEnvelope:
 
 
 def signed_bytes(kind: Kind, swarm_id: SwarmId, payload: bytes) -> bytes:
-    """The bytes under signature and content id."""
+    """Return the bytes under signature and content id."""
     return _TAGS[kind] + swarm_id + payload
 
 
 def seal(kind: Kind, swarm_id: SwarmId, payload: bytes, seed: bytes) -> SignedEnvelope:
-    """A payload signed with a node's secret seed.
+    """Return an envelope around a payload, signed with a node's secret seed.
 
     Raises:
         LocalProtocolError: the envelope would be larger than the wire allows.
@@ -96,7 +98,7 @@ def seal(kind: Kind, swarm_id: SwarmId, payload: bytes, seed: bytes) -> SignedEn
 
 
 def enclose(kind: Kind, swarm_id: SwarmId, payload: bytes) -> SignedEnvelope:
-    """A payload that proves itself, under nobody's signature.
+    """Return an envelope around a payload that proves itself and that no node signs.
 
     Raises:
         LocalProtocolError: the envelope would be larger than the wire allows.
@@ -105,7 +107,7 @@ def enclose(kind: Kind, swarm_id: SwarmId, payload: bytes) -> SignedEnvelope:
 
 
 def parse_envelope(data: bytes, swarm_id: SwarmId) -> SignedEnvelope:
-    """The envelope in a message of this swarm (stages 0 to 2: size, encoding, version, swarm).
+    """Return the envelope in a message of this swarm (stages 0 to 2: size, encoding, version, swarm).
 
     Raises:
         RemoteProtocolError: ``OVERSIZE``, ``NOT_CANONICAL``, ``SCHEMA``, ``OUT_OF_BOUNDS``,
@@ -113,26 +115,22 @@ def parse_envelope(data: bytes, swarm_id: SwarmId) -> SignedEnvelope:
     """
     if len(data) > MAX_ENVELOPE_BYTES:
         raise RemoteProtocolError(Rule.MESSAGE_SIZE, f"{len(data)} bytes, at most {MAX_ENVELOPE_BYTES}")
-    frame = read_frame(data, swarm_id)
-    if frame is None or frame.kind not in _KINDS:
-        return _general_envelope(data, swarm_id)
-    return SignedEnvelope(_KINDS[frame.kind], swarm_id, frame.payload, frame.signature)
-
-
-def _general_envelope(data: bytes, swarm_id: SwarmId) -> SignedEnvelope:
-    """The envelope in bytes that do not follow the template, or why there is none."""
     fields = Fields(data, _SCHEMA)
     if (version := fields.uint(0)) != PROTOCOL_VERSION:
-        raise RemoteProtocolError(Rule.VERSION, f"version {version}, not {PROTOCOL_VERSION}")
+        fields.refuse(Rule.VERSION, f"version {version}, not {PROTOCOL_VERSION}")
     if (kind := fields.uint(1)) not in _KINDS:
-        raise RemoteProtocolError(Rule.KNOWN_KIND, f"kind {kind} is unknown")
-    if fields.fixed(2, SwarmId) != swarm_id:
-        raise RemoteProtocolError(Rule.SWARM, "the message belongs to another swarm")
-    return SignedEnvelope(_KINDS[kind], swarm_id, fields.data(3), fields.data(4, _SIGNATURE))
+        fields.refuse(Rule.KNOWN_KIND, f"kind {kind} is unknown")
+    if (swarm := fields.data(2)) != swarm_id:
+        if len(swarm) != SwarmId.SIZE:
+            fields.refuse(Rule.ENVELOPE_TYPES, f"a swarm id takes {SwarmId.SIZE} bytes")
+        fields.refuse(Rule.SWARM, "the message belongs to another swarm")
+    payload, signature = fields.data(3), fields.data(4, _SIGNATURE)
+    fields.require_end()
+    return SignedEnvelope(_KINDS[kind], swarm_id, payload, signature)
 
 
 def open_payload(envelope: SignedEnvelope, kind: Kind, rule: Rule = Rule.TOPIC_KIND) -> bytes:
-    """The payload, if the envelope is of the kind that its place carries (stage 2).
+    """Return the payload if the envelope is of the expected kind (stage 2).
 
     Raises:
         RemoteProtocolError: ``WRONG_KIND``.

@@ -17,7 +17,7 @@ from sapo_protocol.rules import Rule
 
 
 def epoch_at(manifest: Manifest, now_seconds: float) -> int:
-    """The epoch of a moment.
+    """Return the epoch of a moment.
 
     Raises:
         LocalProtocolError: the swarm has not begun.
@@ -28,12 +28,12 @@ def epoch_at(manifest: Manifest, now_seconds: float) -> int:
 
 
 def epoch_start_seconds(manifest: Manifest, epoch: int) -> int:
-    """The Unix time at which an epoch begins."""
+    """Return the Unix time at which an epoch begins."""
     return manifest.genesis_seconds + epoch * manifest.epoch_seconds
 
 
 def require_current(manifest: Manifest, epoch: int, now_seconds: float) -> None:
-    """Nothing, if the epoch is heard at this moment (stage 3).
+    """Raise unless rollouts of the epoch are accepted at this moment (stage 3).
 
     Raises:
         RemoteProtocolError: ``EPOCH_FUTURE`` or ``EPOCH_PAST``.
@@ -44,7 +44,7 @@ def require_current(manifest: Manifest, epoch: int, now_seconds: float) -> None:
 
 
 def require_begun(manifest: Manifest, epoch: int, now_seconds: float) -> None:
-    """Nothing, if the epoch has begun.
+    """Raise unless the epoch has begun.
 
     Raises:
         RemoteProtocolError: ``EPOCH_FUTURE``.
@@ -54,7 +54,7 @@ def require_begun(manifest: Manifest, epoch: int, now_seconds: float) -> None:
 
 
 def require_over(manifest: Manifest, epoch: int, now_seconds: float) -> None:
-    """Nothing, if the epoch is over: what it came to can be counted.
+    """Raise unless the epoch is over, so that its contributions can be counted.
 
     Raises:
         RemoteProtocolError: ``EPOCH_FUTURE``.
@@ -64,7 +64,7 @@ def require_over(manifest: Manifest, epoch: int, now_seconds: float) -> None:
 
 
 def beacon(swarm_id: SwarmId, epoch: int, block_hash: bytes) -> Digest:
-    """The randomness of an epoch.
+    """Return the beacon, which is the randomness of an epoch.
 
     Args:
         block_hash: hash of the last block that was final before the epoch began;
@@ -74,5 +74,5 @@ def beacon(swarm_id: SwarmId, epoch: int, block_hash: bytes) -> Digest:
 
 
 def tagged_digest(name: str, *parts: bytes) -> Digest:
-    """SHA-256 behind a tag that no other use shares."""
+    """Return the SHA-256 of the parts behind a tag that no other use shares."""
     return Digest(sha256(f"sapo/{PROTOCOL_VERSION}/{name}".encode() + b"\x00" + b"".join(parts)).digest())

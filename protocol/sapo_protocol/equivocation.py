@@ -1,7 +1,8 @@
 """The proof of an equivocation: two contents that one account signed for one slot.
 
-It needs no signature of its own, for nobody can make one but the account's nodes. The two envelopes stand in
-the order of their content ids and nothing says who found them, so one pair of messages has one proof.
+It needs no signature of its own: only the account's nodes can sign the two contents.
+The two envelopes stand in the order of their content ids and nothing says who found them, so one pair of
+messages has exactly one proof.
 Two signatures over one content are no equivocation: they have one content id.
 """
 
@@ -25,31 +26,31 @@ from sapo_protocol.rollout import Rollout, parse_rollout
 from sapo_protocol.rules import Rule
 from sapo_protocol.schema import Fields, Schema
 
-_SCHEMA = Schema(Rule.PROOF_KEYS, Rule.PROOF_TYPES, range(2))
+_SCHEMA = Schema(Rule.PROOF_KEYS, Rule.PROOF_TYPES, required=2)
 
 Place = tuple[int, Account, int]
-"""Epoch, account and slot: what holds one content."""
+"""Epoch, account and slot, which hold one content."""
 
 
 @dataclass(frozen=True, slots=True)
 class EquivocationProof:
-    """Two well-formed rollouts for one place, by ascending content id; signatures not yet checked."""
+    """Two well-formed rollouts for one slot, by ascending content id; signatures not yet checked."""
 
     envelopes: tuple[SignedEnvelope, SignedEnvelope]
     rollouts: tuple[Rollout, Rollout]
 
     @property
     def place(self) -> Place:
-        """The slot that holds two contents."""
+        """Return the slot that holds two contents."""
         return place_of(self.rollouts[0])
 
     @property
     def account(self) -> Account:
-        """Whose slot it is."""
+        """Return the account that owns the slot."""
         return self.rollouts[0].account
 
     def require_signatures(self) -> None:
-        """Nothing, if each rollout is signed by the node that it names (stage 7).
+        """Raise unless each rollout is signed by the node that it names (stage 7).
 
         Raises:
             RemoteProtocolError: ``BAD_SIGNATURE``.
@@ -59,7 +60,7 @@ class EquivocationProof:
                 raise RemoteProtocolError(Rule.PROOF_CONTENTS_SIGNED, "one of the two contents is forged")
 
     def to_envelope(self) -> SignedEnvelope:
-        """The proof as a message.
+        """Return the envelope that carries the proof.
 
         Raises:
             LocalProtocolError: the two do not fit into one message.
@@ -70,12 +71,12 @@ class EquivocationProof:
 
 
 def place_of(rollout: Rollout) -> Place:
-    """The place that a rollout takes."""
+    """Return the epoch, account and slot of a rollout."""
     return rollout.epoch, rollout.account, rollout.slot
 
 
 def prove_equivocation(one: bytes, other: bytes, swarm_id: SwarmId) -> EquivocationProof:
-    """The proof that two messages make together, in whatever order.
+    """Return the proof that two messages make together, in whatever order they are given.
 
     Raises:
         LocalProtocolError: they prove nothing.
@@ -89,11 +90,11 @@ def prove_equivocation(one: bytes, other: bytes, swarm_id: SwarmId) -> Equivocat
 
 
 def open_proof(envelope: SignedEnvelope) -> EquivocationProof:
-    """The proof in an envelope (stages 1, 2 and 6: closed schema, bounds, one place).
+    """Return the proof in an envelope (stages 1, 2 and 6: closed schema, bounds, one place).
 
     Raises:
         RemoteProtocolError: a parsing reason; ``OUT_OF_BOUNDS`` where the two are one content, out of order
-            or of different places; ``BAD_SIGNATURE`` where somebody signed the proof itself.
+            or of different places; ``BAD_SIGNATURE`` where the proof itself is signed.
     """
     proof = _proof(*_contents(envelope))
     if envelope.signature != NO_SIGNATURE:
@@ -102,7 +103,7 @@ def open_proof(envelope: SignedEnvelope) -> EquivocationProof:
 
 
 def require_timely(proof: EquivocationProof, manifest: Manifest, now_seconds: float) -> None:
-    """Nothing, if the proof is heard at this moment (stage 3).
+    """Raise unless the proof is accepted at this moment (stage 3).
 
     Raises:
         RemoteProtocolError: ``EPOCH_FUTURE`` or ``EPOCH_PAST``.
@@ -116,9 +117,10 @@ def require_timely(proof: EquivocationProof, manifest: Manifest, now_seconds: fl
 
 
 def _contents(envelope: SignedEnvelope) -> tuple[SignedEnvelope, SignedEnvelope]:
-    """The two messages in a proof; their bytes as they came are let go before their payloads are opened."""
+    """Return the two messages in a proof; their bytes are released before their payloads are parsed."""
     fields = Fields(open_payload(envelope, Kind.EQUIVOCATION), _SCHEMA)
     inner = [fields.data(key) for key in range(2)]
+    fields.require_end()
     first, second = (parse_envelope(data, envelope.swarm_id) for data in inner)
     return first, second
 

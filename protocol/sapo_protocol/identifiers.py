@@ -4,8 +4,7 @@ from typing import ClassVar, Self
 
 from eth_hash.auto import keccak
 
-from sapo_protocol.errors import LocalProtocolError, RemoteProtocolError
-from sapo_protocol.rules import Rule
+from sapo_protocol.errors import LocalProtocolError
 
 
 class FixedBytes(bytes):
@@ -19,19 +18,8 @@ class FixedBytes(bytes):
         return bytes.__new__(cls, value)
 
     @classmethod
-    def parse(cls, value: object, rule: Rule) -> Self:
-        """The value off the wire.
-
-        Raises:
-            RemoteProtocolError: it is not bytes of this type's length, as the rule demands.
-        """
-        if not isinstance(value, bytes) or len(value) != cls.SIZE:
-            raise RemoteProtocolError(rule, f"{cls.__name__} takes {cls.SIZE} bytes")
-        return cls(value)
-
-    @classmethod
     def from_hex(cls, text: str) -> Self:
-        """The value a person wrote, with or without ``0x``."""
+        """Return the value that a person wrote in hexadecimal, with or without ``0x``."""
         try:
             return cls(bytes.fromhex(text.removeprefix("0x")))
         except ValueError as error:
@@ -45,18 +33,18 @@ class FixedBytes(bytes):
 
 
 class NodeId(FixedBytes):
-    """An Ed25519 public key: who signs, and the root of the libp2p peer id."""
+    """An Ed25519 public key: the signer of a message, from which the libp2p peer id is derived."""
 
     SIZE = 32
 
 
 class Account(FixedBytes):
-    """An EVM address: who is paid, and the unit of every quota and cap."""
+    """An EVM address: the recipient of payments, and the unit of every quota and cap."""
 
     SIZE = 20
 
     def __str__(self) -> str:
-        """The form that wallets show and check: capitals by the hash of the digits (EIP-55)."""
+        """Return the form that wallets show and check: capitals by the hash of the digits (EIP-55)."""
         digits = self.hex()
         marks = keccak(digits.encode()).hex()
         return "0x" + "".join(

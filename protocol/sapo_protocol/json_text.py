@@ -1,4 +1,4 @@
-"""JSON from somebody else, refused before it is read where it nests too deep.
+"""JSON from others, refused before it is parsed where it nests too deep.
 
 The standard library's decoder recurses, and stops in time only while Python's recursion limit is what
 it was at the start. Libraries raise that limit on import; then deep nesting ends the process.
@@ -13,7 +13,7 @@ MAX_JSON_DEPTH: Final = 16
 
 
 def require_shallow(text: str) -> str:
-    """The text, if its brackets (those in strings aside) nest at most ``MAX_JSON_DEPTH`` deep.
+    """Return the text if its brackets (those in strings aside) nest at most ``MAX_JSON_DEPTH`` deep.
 
     Raises:
         LocalProtocolError: they nest deeper.

@@ -16,7 +16,7 @@ _NO_CONTRACT = Account(bytes(20))
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one account may do in one epoch.
+    """The limits of one account in one epoch.
 
     Attributes:
         slots_per_epoch: tasks assigned to an account, whatever the number of its keys.
@@ -33,13 +33,13 @@ class Limits:
             raise LocalProtocolError("a swarm allows at least one slot and 1 to 16 completions")
 
     def to_value(self) -> Value:
-        """The limits inside an encoded manifest."""
+        """Return the limits inside an encoded manifest."""
         return {0: self.slots_per_epoch, 1: self.max_completions, 2: self.points_per_epoch}
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """One swarm's constitution.
+    """The settings that all nodes of one swarm share.
 
     Attributes:
         name: for people; outside the digest.
@@ -71,7 +71,7 @@ class Manifest:
 
     @cached_property
     def swarm_id(self) -> SwarmId:
-        """SHA-256 of the deterministic encoding, behind a tag of its own."""
+        """Return the SHA-256 of the deterministic encoding, behind a tag of its own."""
         return SwarmId(
             sha256(f"sapo/{PROTOCOL_VERSION}/manifest".encode() + b"\x00" + self.to_bytes()).digest()
         )
@@ -83,16 +83,16 @@ class Manifest:
 
     @property
     def binding_domain(self) -> Domain:
-        """Where certificates count."""
+        """Return the EIP-712 domain of certificates."""
         return Domain(self.chain_id, self.registry or _NO_CONTRACT)
 
     @property
     def ledger_domain(self) -> Domain:
-        """Where epoch roots count."""
+        """Return the EIP-712 domain of epoch roots."""
         return Domain(self.chain_id, self.ledger or _NO_CONTRACT)
 
     def to_bytes(self) -> bytes:
-        """The encoding under the digest."""
+        """Return the encoding that the digest is taken of."""
         return encode(
             {
                 0: PROTOCOL_VERSION,

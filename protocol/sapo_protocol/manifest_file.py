@@ -1,4 +1,4 @@
-"""The manifest as a JSON file that people pass around; strict, since a typo would found another swarm."""
+"""The manifest as a JSON file that people exchange; strict, since a typo would found another swarm."""
 
 import json
 from typing import Annotated, Any
@@ -62,7 +62,7 @@ class _ManifestFile(_Strict):
 
 
 def manifest_from_json(text: str) -> Manifest:
-    """The manifest that a file holds.
+    """Return the manifest that a JSON file holds.
 
     Raises:
         LocalProtocolError: the file is no manifest, or none that has a swarm id; the message names the field.
@@ -79,7 +79,7 @@ def manifest_from_json(text: str) -> Manifest:
 
 
 def _load(text: str) -> object:
-    """The JSON document, if it says everything once."""
+    """Return the JSON document if no object in it names a field twice."""
     try:
         shallow = require_shallow(text)
         return json.loads(shallow, object_pairs_hook=_distinct, parse_constant=_refuse_constant)
@@ -110,7 +110,7 @@ def _assemble(parsed: _ManifestFile) -> Manifest:
 
 
 def manifest_to_json(manifest: Manifest) -> str:
-    """The file that holds a manifest."""
+    """Return the JSON text of a manifest."""
     suite = manifest.suite
     document = {
         "name": manifest.name,

@@ -2,7 +2,7 @@
 
 Leaf = SHA-256(0x00, account, value as uint256), node = SHA-256(0x01, smaller, larger).
 The prefixes keep a node from passing as a leaf; sorting the pair frees proofs from positions.
-An odd node is promoted unchanged; nothing at all has the root of 32 zero bytes.
+An odd node is promoted unchanged; no leaves at all have the root of 32 zero bytes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,12 +14,12 @@ EMPTY_ROOT = Digest(bytes(32))
 
 
 def leaf(account: Account, value: int) -> Digest:
-    """The leaf of an account's value."""
+    """Return the leaf of an account's value."""
     return Digest(sha256(b"\x00" + account + value.to_bytes(32, "big")).digest())
 
 
 def root(leaves: Sequence[Digest]) -> Digest:
-    """The root over leaves in the order of their accounts."""
+    """Return the root over leaves in the order of their accounts."""
     level = list(leaves)
     while len(level) > 1:
         level = _parents(level)
@@ -27,7 +27,7 @@ def root(leaves: Sequence[Digest]) -> Digest:
 
 
 def proof(leaves: Sequence[Digest], index: int) -> tuple[Digest, ...]:
-    """The siblings on the way from a leaf to the root."""
+    """Return the siblings on the way from a leaf to the root."""
     level, siblings = list(leaves), []
     while len(level) > 1:
         sibling = index ^ 1

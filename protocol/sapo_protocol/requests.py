@@ -1,20 +1,25 @@
-"""The response to a request: an array of messages, each of them judged like gossip."""
+"""The response to a request: an array of messages, each of them validated as a gossiped one."""
 
 from sapo_protocol.encoding import decode, encode
+from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.rules import Rule
-from sapo_protocol.schema import array, data
 
 
 def parse_response(response: bytes) -> tuple[bytes, ...]:
-    """The messages in a response, none of them judged yet.
+    """Return the messages in a response, none of them validated yet.
 
     Raises:
         RemoteProtocolError: ``NOT_CANONICAL``, ``SCHEMA`` or ``OUT_OF_BOUNDS``.
     """
-    items = array(decode(response), Rule.RESPONSE_TYPES)
-    return tuple(data(item, Rule.RESPONSE_TYPES) for item in items)
+    items = decode(response)
+    if not isinstance(items, tuple):
+        raise RemoteProtocolError(Rule.RESPONSE_TYPES, "not an array")
+    messages = tuple(item for item in items if isinstance(item, bytes))
+    if len(messages) < len(items):
+        raise RemoteProtocolError(Rule.RESPONSE_TYPES, "not an array of byte strings")
+    return messages
 
 
 def to_response(messages: tuple[bytes, ...]) -> bytes:
-    """The response that holds the messages."""
+    """Return the response that holds the messages."""
     return encode(messages)

@@ -16,10 +16,9 @@ from sapo_protocol.encoding import Value, encode
 from sapo_protocol.errors import LocalProtocolError, RemoteProtocolError
 from sapo_protocol.identifiers import Account, Digest, NodeId
 from sapo_protocol.rules import Rule
-from sapo_protocol.schema import Bound, Fields, Schema, data
-from sapo_protocol.templates import read_rollout
+from sapo_protocol.schema import Bound, Fields, Schema
 
-_SCHEMA = Schema(Rule.ROLLOUT_KEYS, Rule.ROLLOUT_TYPES, range(6), frozenset({6}))
+_SCHEMA = Schema(Rule.ROLLOUT_KEYS, Rule.ROLLOUT_TYPES, required=6, optional=1)
 _SLOT = Bound(Rule.ROLLOUT_SLOT, most=2**32 - 1)
 _FAMILY = Bound(Rule.ROLLOUT_FAMILY, most=MAX_FAMILIES - 1)
 _COMPLETIONS = Bound(Rule.ROLLOUT_COMPLETIONS, least=1, most=MAX_COMPLETIONS)
@@ -49,7 +48,7 @@ class Rollout:
     policy_tag: Digest | None = None
 
     def to_payload(self) -> bytes:
-        """The payload to seal.
+        """Return the payload to seal.
 
         Raises:
             LocalProtocolError: the rollout breaks a bound that every receiver enforces.
@@ -73,22 +72,13 @@ class Rollout:
 
 
 def parse_rollout(payload: bytes) -> Rollout:
-    """The rollout in a payload (stage 1: closed schema and bounds).
+    """Return the rollout in a payload (stage 1: closed schema and bounds).
 
     Raises:
         RemoteProtocolError: ``NOT_CANONICAL``, ``SCHEMA`` or ``OUT_OF_BOUNDS``.
     """
-    if (taken := read_rollout(payload)) is None:
-        return _general_rollout(payload)
-    node, account, epoch, slot, family, completions, tag = taken
-    policy_tag = None if tag is None else Digest(tag)
-    return Rollout(NodeId(node), Account(account), epoch, slot, family, completions, policy_tag)
-
-
-def _general_rollout(payload: bytes) -> Rollout:
-    """The rollout in bytes that do not follow the template, or why there is none."""
     fields = Fields(payload, _SCHEMA)
-    return Rollout(
+    rollout = Rollout(
         node=fields.fixed(0, NodeId),
         account=fields.fixed(1, Account),
         epoch=fields.uint(2),
@@ -97,19 +87,23 @@ def _general_rollout(payload: bytes) -> Rollout:
         completions=_completions(fields),
         policy_tag=fields.fixed(6, Digest) if fields.has(6) else None,
     )
+    fields.require_end()
+    return rollout
 
 
 def _completions(fields: Fields) -> tuple[bytes, ...]:
-    completions = tuple(data(item, _SCHEMA.types, _COMPLETION) for item in fields.array(5, _COMPLETIONS))
+    completions = fields.strings(5, _COMPLETIONS, _COMPLETION)
     if (total := sum(map(len, completions))) > MAX_GROUP_BYTES:
-        raise RemoteProtocolError(Rule.GROUP_SIZE, f"a group of {total} bytes")
+        fields.refuse(Rule.GROUP_SIZE, f"a group of {total} bytes")
     for completion in completions:
-        _require_utf8(completion)
+        if not completion.isascii() and not _is_utf8(completion):
+            fields.refuse(Rule.COMPLETION_UTF8, "a completion is not UTF-8")
     return completions
 
 
-def _require_utf8(completion: bytes) -> None:
+def _is_utf8(completion: bytes) -> bool:
     try:
         completion.decode()
-    except UnicodeDecodeError as error:
-        raise RemoteProtocolError(Rule.COMPLETION_UTF8, "a completion is not UTF-8") from error
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,35 +1,46 @@
-"""Typed reading of decoded maps: closed schemas, every bound checked where a field is read."""
+"""Reading of objects with a closed schema, field by field, in one pass over their bytes.
 
-from collections.abc import Iterator, Mapping
+The order of checks is part of the protocol: the whole encoding comes before the schema, and the set of
+keys before any field. A field that breaks a rule of its schema is therefore refused in two steps: the
+encoding of everything behind it is checked first, and only then is the field's own rule raised.
+"""
+
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, NoReturn, TypeVar
 
-from sapo_protocol.constants import MAX_FLAT_VALUES, MAX_UINT64, MAX_VALUES
-from sapo_protocol.encoding import Encoded, Field, Value, decode, decode_lists
+from sapo_protocol.constants import MAX_FLAT_VALUES, MAX_NESTING, MAX_UINT64
+from sapo_protocol.encoding import ARRAY, BYTES, MAP, UINT, Reader
 from sapo_protocol.errors import RemoteProtocolError
-from sapo_protocol.identifiers import FixedBytes
+from sapo_protocol.identifiers import Account, FixedBytes
 from sapo_protocol.rules import Rule
 
 Fixed = TypeVar("Fixed", bound=FixedBytes)
 
+_SHORT_STRING = 0x58
+"""First byte of the head of a byte string of 24 to 255 bytes; the second is the length."""
+
+_FIELD_DEPTH = MAX_NESTING - 1
+"""Levels of arrays and maps that a field's value may still have in it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """Which fields an object has, and the rules that say so.
+    """The fields of an object and the rules about them; keys count up from 0, the optional ones last.
 
     Attributes:
-        keys: refuses a map with other keys than the required and perhaps the optional ones.
+        keys: refuses a map with other keys.
         types: refuses a field of another type.
-        required: the integer keys that must be there.
-        optional: the integer keys that may be there.
-        has_lists: whether it holds long lists, which are read item by item.
+        required: the number of fields that must be there.
+        optional: the number of fields that may follow them.
+        most_values: how many values the encoding may have, map keys included.
     """
 
     keys: Rule
     types: Rule
-    required: range
-    optional: frozenset[int] = frozenset()
-    has_lists: bool = False
+    required: int
+    optional: int = 0
+    most_values: int = MAX_FLAT_VALUES
 
 
 class Bound(NamedTuple):
@@ -39,86 +50,194 @@ class Bound(NamedTuple):
     least: int = 0
     most: int = MAX_UINT64
 
-    def require(self, size: int) -> None:
-        """Nothing, if the size is within the bound."""
-        if not self.least <= size <= self.most:
-            raise RemoteProtocolError(self.rule, f"{size}, not {self.least} to {self.most}")
 
+class Fields(Reader):
+    """The fields of one encoded object, read one by one in the order of their keys.
 
-class Fields:
-    """The fields of one decoded object, read one by one."""
+    Every method that reads raises ``RemoteProtocolError`` with the first rule, in the order of the
+    specification, that the whole object breaks. ``require_end`` comes after the last field.
+    """
+
+    __slots__ = ("_count", "_key_read", "_schema")
 
     def __init__(self, data: bytes, schema: Schema) -> None:
-        self._types = schema.types
-        self._fields: Mapping[int, Field]
-        if schema.has_lists:
-            self._fields = _closed(decode_lists(data, MAX_VALUES, len(schema.required)), schema)
-        else:
-            self._fields = _closed(decode(data, MAX_FLAT_VALUES), schema)
+        self._data = data
+        self._left = schema.most_values
+        self._at = 0
+        self._schema = schema
+        self._key_read = -1
+        self._count = 0
+        major, count = self._head()
+        if major != MAP:
+            self._content(major, count, MAX_NESTING, kept=False)
+            self.refuse(schema.keys, "not a map")
+        self._require_items(2 * count)
+        self._count = count
+        if not 0 <= count - schema.required <= schema.optional:
+            self.refuse(schema.keys, f"{count} fields")
 
     def has(self, key: int) -> bool:
         """Whether an optional field is there."""
-        return key in self._fields
+        return key < self._count
 
     def uint(self, key: int, bound: Bound | None = None) -> int:
-        """An unsigned integer."""
-        return uint(self._fields[key], self._types, bound)
+        """Read an unsigned integer."""
+        major, value = self._field(key)
+        if major != UINT:
+            self._refuse_type(major, value)
+        if bound is not None and not bound.least <= value <= bound.most:
+            self.require(bound, value)
+        return value
 
     def data(self, key: int, bound: Bound | None = None) -> bytes:
-        """A byte string."""
-        return data(self._fields[key], self._types, bound)
+        """Read a byte string."""
+        major, length = self._field(key)
+        if major != BYTES:
+            self._refuse_type(major, length)
+        begin = self._at
+        self._at = end = begin + length
+        if end > len(self._data):
+            raise RemoteProtocolError(Rule.BYTES_THERE, "the value stops early")
+        value = self._data[begin:end]
+        if bound is not None and not bound.least <= length <= bound.most:
+            self.require(bound, length)
+        return value
 
     def fixed(self, key: int, type_: type[Fixed]) -> Fixed:
-        """A byte string of a fixed-size type."""
-        return type_.parse(self._fields[key], self._types)
+        """Read a byte string of a fixed-size type."""
+        value = self.data(key)
+        if len(value) != type_.SIZE:
+            self.refuse(self._schema.types, f"{type_.__name__} takes {type_.SIZE} bytes")
+        return bytes.__new__(type_, value)  # of the right size: the constructor would check it again
 
-    def array(self, key: int, bound: Bound | None = None) -> tuple[Value, ...]:
-        """An array."""
-        return array(self._fields[key], self._types, bound)
+    def strings(self, key: int, bound: Bound, each: Bound) -> tuple[bytes, ...]:
+        """Read an array of byte strings, each of a length within its bound."""
+        strings = []
+        behind_each = self._items(key, bound)
+        data, at, left, end, most = self._data, self._at, self._left, len(self._data), each.most
+        for behind in behind_each:
+            if left and at + 1 < end and data[at] == _SHORT_STRING and data[at + 1] > 23:
+                length = data[at + 1]  # most completions have such a head, so it is read without a call
+                at += 2
+                left -= 1
+            else:
+                self._at, self._left = at, left
+                major, length = self._head()
+                if major != BYTES:
+                    self._refuse_type(major, length, behind)
+                at, left = self._at, self._left
+            begin = at
+            at += length
+            if at > end:
+                raise RemoteProtocolError(Rule.BYTES_THERE, "the value stops early")
+            if length > most:
+                self._at, self._left = at, left
+                self.require(each, length, behind)
+            strings.append(data[begin:at])
+        self._at, self._left = at, left
+        return tuple(strings)
 
-    def items(self, key: int, bound: Bound) -> Iterator[Value]:
-        """The items of a long list, one by one."""
-        value = self._fields[key]
-        if not isinstance(value, Encoded):
-            raise RemoteProtocolError(self._types, "not an array")
-        length, items = value.items()
-        bound.require(length)
-        return items
+    def fixed_array(self, key: int, bound: Bound, type_: type[Fixed]) -> tuple[Fixed, ...]:
+        """Read an array of byte strings of a fixed-size type."""
+        return tuple([self._fixed(type_, *self._head(), behind) for behind in self._items(key, bound)])
 
+    def rows(self, key: int, bound: Bound, width: Bound) -> Iterator[tuple[Account, tuple[int, ...]]]:
+        """Yield the rows of a long list, each an account and numbers, without building the list."""
+        for behind in self._items(key, bound):
+            major, length = self._head()
+            if major != ARRAY:
+                self._refuse_type(major, length, behind)
+            self._require_items(length)
+            self.require(width, length, length, behind)
+            account = self._fixed(Account, *self._head(), length - 1, behind)
+            yield account, tuple([self._number(left, behind) for left in range(length - 2, -1, -1)])
 
-def _closed(value: object, schema: Schema) -> Mapping[int, Field]:
-    if not isinstance(value, Mapping):
-        raise RemoteProtocolError(schema.keys, "not a map")
-    keys = set(value)
-    if missing := set(schema.required) - keys:
-        raise RemoteProtocolError(schema.keys, f"fields {sorted(missing)} are missing")
-    if unknown := keys - set(schema.required) - schema.optional:
-        raise RemoteProtocolError(schema.keys, f"fields {sorted(unknown)} are unknown")
-    return value
+    def require(self, bound: Bound, size: int, *behind: int) -> None:
+        """Raise unless the size of what was read last is within its bound; ``behind`` as in ``refuse``."""
+        if not bound.least <= size <= bound.most:
+            self.refuse(bound.rule, f"{size}, not {bound.least} to {bound.most}", *behind)
 
+    def refuse(self, rule: Rule, detail: str, *behind: int) -> NoReturn:
+        """Raise the rule, unless what follows breaks one that comes before it.
 
-def uint(value: Field, types: Rule, bound: Bound | None = None) -> int:
-    """An unsigned integer within its bound, or a refusal by the rule of types or of the bound."""
-    if not isinstance(value, int):
-        raise RemoteProtocolError(types, "not an integer")
-    if bound is not None:
-        bound.require(value)
-    return value
+        Args:
+            rule: what the field that was read last breaks.
+            detail: how it breaks it.
+            behind: how many items follow in each array that is not read to its end, innermost first.
+        """
+        for depth, count in enumerate(behind, _FIELD_DEPTH - len(behind)):
+            for _ in range(count):
+                self.value(depth, kept=False)
+        self._finish(self._count - self._key_read - 1, self._key_read)
+        raise RemoteProtocolError(rule, detail)
 
+    def _finish(self, pairs: int, last: int) -> None:
+        """Raise if a pair that follows breaks a rule of the encoding, or the keys are not the schema's.
 
-def data(value: Field, types: Rule, bound: Bound | None = None) -> bytes:
-    """A byte string of a length within its bound."""
-    if not isinstance(value, bytes):
-        raise RemoteProtocolError(types, "not a byte string")
-    if bound is not None:
-        bound.require(len(value))
-    return value
+        Args:
+            pairs: how many there are.
+            last: the key before them.
+        """
+        is_closed = 0 <= self._count - self._schema.required <= self._schema.optional
+        for _ in range(pairs):
+            key = self._key(last)
+            self.value(_FIELD_DEPTH, kept=False)
+            is_closed = is_closed and key == last + 1
+            last = key
+        self.require_end()
+        if not is_closed:
+            raise RemoteProtocolError(self._schema.keys, "fields are missing or unknown")
 
+    def _field(self, key: int) -> tuple[int, int]:
+        """Read the key of the next field and the head of its value."""
+        data, at = self._data, self._at
+        if self._left < 2 or at + 2 > len(data) or data[at] != key:  # a key of a schema is one byte
+            return self._uncommon_field(key)
+        self._left -= 2
+        self._key_read = key
+        first = data[at + 1]
+        argument = first & 0x1F
+        if argument == 24 and at + 2 < len(data) and data[at + 2] > 23:
+            self._at = at + 3
+            return first >> 5, data[at + 2]
+        self._at = at + 2
+        return first >> 5, argument if argument < 24 else self._argument(argument)
 
-def array(value: Field, types: Rule, bound: Bound | None = None) -> tuple[Value, ...]:
-    """An array of a number of items within its bound."""
-    if not isinstance(value, tuple):
-        raise RemoteProtocolError(types, "not an array")
-    if bound is not None:
-        bound.require(len(value))
-    return value
+    def _uncommon_field(self, key: int) -> tuple[int, int]:
+        """Read the same where it takes more care, or raise."""
+        found = self._key(self._key_read)
+        if found != key:
+            self.value(_FIELD_DEPTH, kept=False)
+            self._finish(self._count - key - 1, found)
+            raise RemoteProtocolError(self._schema.keys, f"field {found} where {key} belongs")
+        self._key_read = key
+        return self._head()
+
+    def _items(self, key: int, bound: Bound) -> range:
+        """Read the head of an array; the numbers of items that are behind each of its items."""
+        major, length = self._field(key)
+        if major != ARRAY:
+            self._refuse_type(major, length)
+        self._require_items(length)
+        if not bound.least <= length <= bound.most:
+            self.require(bound, length, length)
+        return range(length - 1, -1, -1)
+
+    def _fixed(self, type_: type[Fixed], major: int, length: int, *behind: int) -> Fixed:
+        if major != BYTES:
+            self._refuse_type(major, length, *behind)
+        value = self._take(length)
+        if length != type_.SIZE:
+            self.refuse(self._schema.types, f"{type_.__name__} takes {type_.SIZE} bytes", *behind)
+        return type_(value)
+
+    def _number(self, *behind: int) -> int:
+        major, value = self._head()
+        if major != UINT:
+            self._refuse_type(major, value, *behind)
+        return value
+
+    def _refuse_type(self, major: int, argument: int, *behind: int) -> NoReturn:
+        """Refuse a value of another type, whose head was read."""
+        self._content(major, argument, _FIELD_DEPTH - len(behind), kept=False)
+        self.refuse(self._schema.types, f"major type {major} is another type", *behind)

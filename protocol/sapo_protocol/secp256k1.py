@@ -15,12 +15,12 @@ _HALF_ORDER: Final = 0x7FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF5D576E7357A4501DDFE92F466
 
 
 def account_of(secret: bytes) -> Account:
-    """The account of a 32-byte secret key."""
+    """Return the account of a 32-byte secret key."""
     return _account(coincurve.PrivateKey(secret).public_key)
 
 
 def sign(secret: bytes, digest: Digest) -> bytes:
-    """The 65-byte signature of a digest, v being 27 or 28."""
+    """Return the 65-byte signature of a digest, v being 27 or 28."""
     if len(secret) != 32:
         raise LocalProtocolError("an account's secret key has 32 bytes")
     signature = coincurve.PrivateKey(secret).sign_recoverable(digest, hasher=None)
@@ -28,7 +28,7 @@ def sign(secret: bytes, digest: Digest) -> bytes:
 
 
 def recover(digest: Digest, signature: bytes) -> Account | None:
-    """The account that signed a digest, or none if the signature is not a valid low-s one."""
+    """Return the account that signed a digest, or None if the signature is not a valid low-s one."""
     if len(signature) != SIGNATURE_BYTES or signature[64] not in (27, 28):
         return None
     if int.from_bytes(signature[32:64], "big") > _HALF_ORDER:

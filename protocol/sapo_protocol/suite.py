@@ -42,7 +42,7 @@ class Family:
         _require_canonical(self.config)
 
     def to_value(self) -> Value:
-        """The family inside an encoded manifest."""
+        """Return the family inside an encoded manifest."""
         return (
             self.name,
             self.level,
@@ -73,13 +73,13 @@ class Suite:
             raise LocalProtocolError(f"a suite has 1 to {MAX_FAMILIES} families")
 
     def to_value(self) -> Value:
-        """The suite inside an encoded manifest."""
+        """Return the suite inside an encoded manifest."""
         families = tuple(family.to_value() for family in self.families)
         return {0: self.reasoning_gym, 1: families, 2: bytes(self.sample_digest)}
 
 
 def canonical_json(config: Mapping[str, object]) -> str:
-    """A generator's config in its one spelling.
+    """Return a generator's config as canonical JSON.
 
     Raises:
         LocalProtocolError: it holds a number that JSON cannot write.
@@ -91,7 +91,7 @@ def canonical_json(config: Mapping[str, object]) -> str:
 
 
 def _require_canonical(config: str) -> None:
-    """Nothing, if a manifest file brings the config back as it is; another spelling is another swarm."""
+    """Raise unless the config is canonical JSON; another spelling of it would found another swarm."""
     try:
         parsed = json.loads(config)
     except ValueError:

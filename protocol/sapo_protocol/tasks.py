@@ -20,7 +20,7 @@ class Task:
 
 
 def assigned_task(swarm_id: SwarmId, beacon: Digest, account: Account, family: int, slot: int) -> Task:
-    """The task that an account's slot holds in a family, the same for all keys of the account."""
+    """Return the task that an account's slot holds in a family, the same for all keys of the account."""
     place = family.to_bytes(2, "big") + slot.to_bytes(4, "big")
     digest = tagged_digest("seed", swarm_id, beacon, account, place)
     return Task(family, int.from_bytes(digest[:8], "big") >> (64 - SEED_BITS))

@@ -1,4 +1,4 @@
-"""One policy, one suite, and one story of two nodes that several tests read."""
+"""One policy, one suite, and one run of two nodes, shared by several tests."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ def _children_find_the_sources(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a policy that is right once in seven completions."""
+    """Return a folder with a policy that is right once in seven completions."""
     return make_weekday_policy(tmp_path_factory.mktemp("policy") / "weekdays")
 
 
 @pytest.fixture(scope="session")
 def weekdays() -> Suite:
-    """The suite of the one family that the policy knows, with its genuine sample digest."""
+    """Return the suite of the only family that the policy knows, with its real sample digest."""
     return suite("nano", [FAMILY])
 
 
 @dataclass
-class Story:
+class TwoNodeRun:
     """Two nodes that trained together; then the first was stopped and started again, and meanwhile the
     second one's learner was killed.
 
     Attributes:
-        exit_codes: of the first node's two runs and of the second node.
-        reports: the first node's answers through its control API, while both ran.
+        exit_codes: exit codes of the first node's two runs and of the second node.
+        reports: the first node's reports through its control API, while both ran.
         stopped_at: the first node's step when it was stopped.
     """
 
@@ -67,18 +67,20 @@ class Story:
 
 
 @pytest.fixture(scope="session")
-def story(policy: Path, weekdays: Suite, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
-    """The story; all of it in one swarm without a chain, within one epoch."""
-    root, manifest = tmp_path_factory.mktemp("story"), manifest_of(weekdays)
+def two_nodes(
+    policy: Path, weekdays: Suite, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[TwoNodeRun]:
+    """Run both nodes in one swarm without a chain, within one epoch."""
+    root, manifest = tmp_path_factory.mktemp("two_nodes"), manifest_of(weekdays)
     first, second = (Home(root / f"{number}", number, manifest, policy) for number in (1, 2))
     interrupt = signal.getsignal(signal.SIGINT)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", SOURCES)
-        yield trio.run(_tell, first, second)
-    signal.signal(signal.SIGINT, interrupt)  # two nodes in one process do not end in the order they came
+        yield trio.run(_run_both, first, second)
+    signal.signal(signal.SIGINT, interrupt)  # two nodes in one process do not end in the order of their start
 
 
-async def _tell(first: Home, second: Home) -> Story:
+async def _run_both(first: Home, second: Home) -> TwoNodeRun:
     hub, codes = MemoryHub(), list[int]()
 
     async def run(node: Node) -> None:
@@ -98,7 +100,7 @@ async def _tell(first: Home, second: Home) -> Story:
         await until(lambda: _steps_after_the_death(second) > 1)
         await first.stop()
         await second.stop()
-    return Story(first, second, codes, reports, stopped_at)
+    return TwoNodeRun(first, second, codes, reports, stopped_at)
 
 
 def _has_learned_from_others(home: Home, since_step: int = 0) -> bool:

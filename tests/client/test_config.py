@@ -65,7 +65,7 @@ def test_flags_beat_the_environment_which_beats_the_file_which_beats_the_default
         (8, 0, False, True),
     ],
 )
-def test_more_external_groups_than_own_must_be_insisted_on(
+def test_more_external_groups_than_own_need_a_setting(
     own: int, external: int | None, insists: bool, allowed: bool
 ) -> None:
     flags = {
@@ -127,7 +127,7 @@ def test_an_unknown_name_is_refused_with_a_suggestion(
     assert (error.text, error.hint) == (f"unknown setting {name} in {file}", suggestion)
 
 
-def test_an_unknown_variable_is_refused_unless_it_may_be_somebody_elses() -> None:
+def test_an_unknown_variable_is_refused_unless_it_may_belong_to_another_program() -> None:
     assert refusal(environment={"SAPO_LEARNER__SEEED": "3"}).hint == "did you mean learner.seed?"
     assert resolve(environment={"SAPO_HOME": "/x", "SAPO_CONFIG": "/y"}).config == Config()
 

@@ -1,4 +1,4 @@
-"""The identity file: born private, never overwritten, opened only whole and with the right passphrase."""
+"""The identity file: created private, never overwritten, opened only intact and with the right passphrase."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def refusal(function: object, *arguments: object) -> SapoError:
     return caught.value
 
 
-def test_a_sealed_identity_opens_to_itself(sealed: keystore.Identity, tmp_path: Path) -> None:
+def test_an_encrypted_identity_opens_to_itself(sealed: keystore.Identity, tmp_path: Path) -> None:
     assert keystore.load(sealed.path, source(tmp_path)) == sealed
     assert bytes(SigningKey(sealed.node_seed).verify_key) == sealed.node_id
     assert stat.S_IMODE(sealed.path.stat().st_mode) == 0o600
@@ -79,7 +79,7 @@ def test_a_wrong_passphrase_is_an_error(sealed: keystore.Identity, tmp_path: Pat
     assert (error.exit_code, "wrong passphrase" in error.text) == (4, True)
 
 
-def test_a_plain_identity_asks_nobody(tmp_path: Path) -> None:
+def test_an_unencrypted_identity_needs_no_passphrase(tmp_path: Path) -> None:
     made = keystore.create(tmp_path / "plain.json", None)
     assert keystore.load(made.path, PassphraseSource()) == made
     assert not keystore.read(made.path).encrypted
@@ -97,7 +97,7 @@ def test_nothing_is_ever_overwritten(tmp_path: Path) -> None:
     assert made.path.read_bytes() == before
 
 
-def test_the_file_is_private_from_birth_under_any_umask(tmp_path: Path) -> None:
+def test_the_file_is_private_from_its_creation_under_any_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         made = keystore.create(tmp_path / "deep" / "key.json", None)
@@ -108,7 +108,7 @@ def test_the_file_is_private_from_birth_under_any_umask(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o666])
-def test_a_file_that_others_reach_is_refused_with_the_fix(tmp_path: Path, mode: int) -> None:
+def test_a_file_that_others_can_access_is_refused_with_the_fix(tmp_path: Path, mode: int) -> None:
     made = keystore.create(tmp_path / "key.json", None)
     made.path.chmod(mode)
     error = refusal(keystore.load, made.path, PassphraseSource())
@@ -148,14 +148,14 @@ def test_a_changed_byte_never_yields_another_identity(tmp_path: Path, data: st.D
 
 
 def attempt(path: Path) -> tuple[keystore.Identity | None, str]:
-    """The opened identity or what the user is told instead; any other exception is a failure."""
+    """Return the opened identity or the user's error; any other exception is a failure."""
     try:
         return keystore.load(path, PassphraseSource()), ""
     except SapoError as error:
         return None, error.text + error.hint
 
 
-def test_an_account_key_outside_the_curve_is_damage(tmp_path: Path) -> None:
+def test_an_account_key_out_of_range_is_reported_as_damage(tmp_path: Path) -> None:
     made = keystore.create(tmp_path / "key.json", None)
     text = made.path.read_text().replace(made.account_key.hex(), "f" * 64)
     write_exclusive(tmp_path / "outside.json", text.encode())
@@ -174,7 +174,7 @@ def test_names_and_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert keystore.locate("key") == named
 
 
-def test_where_a_passphrase_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sources_of_a_passphrase(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("flag", "variable", "sapo-passphrase"):
         (tmp_path / name).write_text(f"from {name}\r\n")
     assert refusal(PassphraseSource().read, "x").exit_code == 4  # nobody types in a test run

@@ -1,4 +1,4 @@
-"""Moving a signing history: whole, only upwards, and never under a running node."""
+"""Moving a signing history: complete, only upwards, and never while a node runs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_not_while_a_node_runs(tmp_path: Path) -> None:
     assert not (tmp_path / "other.json").exists()
 
 
-def test_what_is_no_history_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_history_is_refused(tmp_path: Path) -> None:
     data = used(tmp_path / "data")
     for name, content in (("text", b"hello"), ("bytes", b"\xff\xfe"), ("large", b" " * (1024 * 1024 + 1))):
         file = tmp_path / name

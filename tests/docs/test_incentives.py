@@ -1,4 +1,4 @@
-"""The page on incentives shows what the command prints."""
+"""The page on incentives shows the output of the command."""
 
 import json
 import subprocess

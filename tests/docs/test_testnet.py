@@ -1,4 +1,4 @@
-"""The page on test networks, done: every command of it, in order, on a chain that sapo does not run."""
+"""Every command of the page on test networks, in order, on a chain that sapo does not run."""
 
 import json
 import os
@@ -24,13 +24,13 @@ PATIENCE_SECONDS = 300.0
 
 
 def commands() -> list[str]:
-    """The lines of the page's shell blocks."""
+    """Return the lines of the page's shell blocks."""
     blocks = re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     return [line for block in blocks for line in block.splitlines()]
 
 
 class Reader:
-    """Somebody who types what the page says, into a shell in a folder of his own."""
+    """Runs the commands of the page in a shell, in a folder of its own."""
 
     def __init__(self, folder: Path, anvil: Anvil) -> None:
         self._folder = folder
@@ -50,7 +50,7 @@ class Reader:
         self.done: list[str] = []
 
     def type(self, line: str) -> None:
-        """A command, and what the page says around it."""
+        """Run a command, and what the page describes around it."""
         for written, meant in self._here.items():
             line = line.replace(written, meant)
         if line.startswith("export EPOCH="):
@@ -61,7 +61,7 @@ class Reader:
         elif line.startswith("sapo join "):
             self._start(line)
         elif line.startswith("sapo ledger status "):
-            assert wait_until(lambda: self._claimable(line) > 0, PATIENCE_SECONDS), self._last_words()
+            assert wait_until(lambda: self._claimable(line) > 0, PATIENCE_SECONDS), self._log_tail()
         else:
             self._run(line)
         if line.startswith("sapo keys new operator"):
@@ -78,7 +78,7 @@ class Reader:
             text=True,
             check=False,
         )
-        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}{self._last_words()}"
+        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}{self._log_tail()}"
         return done.stdout
 
     def _start(self, line: str) -> None:
@@ -95,21 +95,21 @@ class Reader:
             capture_output=True,
             check=False,
         )
-        assert all(node.exit_code() is None for node in self._nodes), self._last_words()
+        assert all(node.exit_code() is None for node in self._nodes), self._log_tail()
         return int(json.loads(done.stdout)["claimable"]) if done.returncode == 0 else 0
 
-    def _last_words(self) -> str:
-        return "\n".join(f"{node.name}:\n{node.last_words()}" for node in self._nodes)
+    def _log_tail(self) -> str:
+        return "\n".join(f"{node.name}:\n{node.log_tail()}" for node in self._nodes)
 
     def status(self, identity: str) -> dict[str, Any]:
-        """How an identity's account stands by now."""
+        """Return the ledger status of an identity's account."""
         line = "sapo ledger status --identity {0} --rpc $RPC --data-dir {0}-node --json"
         status: dict[str, Any] = json.loads(self._run(line.format(identity)))
         return status
 
     @contextmanager
     def at_work(self) -> Iterator["Reader"]:
-        """Ends the nodes that were started, whatever happens."""
+        """Stop the started nodes on every exit."""
         try:
             yield self
         finally:

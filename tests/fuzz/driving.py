@@ -12,7 +12,7 @@ PATHS = [str(ROOT / name) for name in ("tests", "protocol", "verification")]
 
 
 def drive(name: str) -> None:
-    """Fuzzes a target until it is stopped or fails."""
+    """Fuzz a target until it is stopped or fails."""
     sys.path[:0] = PATHS
     import atheris
 

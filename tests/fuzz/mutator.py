@@ -1,4 +1,4 @@
-"""Valid envelopes, and what becomes of them when somebody plays with their bytes.
+"""Valid envelopes, and mutations of their bytes.
 
 Every choice comes from one seeded generator, so a number names an envelope. The mutator keeps a list of all
 payloads that an author really signed: whatever is accepted must be on it.
@@ -36,18 +36,18 @@ class Mutator:
     last: dict[str, bytes] = field(default_factory=dict)
 
     def next(self) -> tuple[str, bytes]:
-        """The name of a mutation and its outcome."""
+        """Return the name of a mutation and its outcome."""
         name = self.random.choices(list(MUTATIONS), list(WEIGHTS))[0]
         data = MUTATIONS[name](self)
         self.recent = [*self.recent[-15:], data]
         return name, data
 
     def author(self) -> Identity:
-        """Somebody, seldom one without a certificate."""
+        """Return an author, seldom one without a certificate."""
         return self.random.choices(AUTHORS, (10, 10, 5, 1))[0]
 
     def fields(self, author: Identity) -> dict[int, Any]:
-        """A rollout that is in order."""
+        """Return a rollout that is in order."""
         fields = author.fields(
             f2=self.random.choice((2, 3)),
             f3=self.random.randrange(32),
@@ -59,18 +59,18 @@ class Mutator:
         return fields
 
     def seal(self, author: Identity, payload: bytes, kind: Kind = Kind.ROLLOUT) -> dict[int, Any]:
-        """The fields of an envelope with a genuine signature."""
+        """Return the fields of an envelope with a genuine signature."""
         self.signed.add((bytes(author.node), int(kind), payload))
         signature = ed25519.sign(author.seed, signed_bytes(kind, PLAIN.swarm_id, payload))
         return frame_fields(PLAIN, kind=int(kind), payload=payload, signature=signature)
 
     def genuine(self) -> bytes:
-        """A rollout in order, in an envelope in order."""
+        """Return a rollout in order, in an envelope in order."""
         author = self.author()
         return cbor(self.seal(author, cbor(self.fields(author))))
 
     def value(self, depth: int = 3) -> Any:
-        """Anything at all."""
+        """Return any value at all."""
         kind = self.random.randrange(7 if depth else 3)
         if kind == 0:
             return self.random.choice(NUMBERS)
@@ -101,7 +101,7 @@ def _splice(m: Mutator) -> bytes:
 
 
 def _edit(m: Mutator) -> bytes:
-    """Cuts, doubles, replaces or inserts a span."""
+    """Cut, double, replace or insert a span."""
     data = m.genuine()
     start, end = sorted(m.random.randrange(len(data) + 1) for _ in range(2))
     end = min(end, start + m.random.choice((0, 1, 4, 300)))
@@ -117,12 +117,12 @@ def _cut(m: Mutator) -> bytes:
 
 
 def _resigned(m: Mutator) -> bytes:
-    """A field of the rollout replaced, under a genuine signature."""
+    """Return a field of the rollout replaced, under a genuine signature."""
     return cbor(m.seal(*_changed(m)))
 
 
 def _unsigned(m: Mutator) -> bytes:
-    """A field of the rollout replaced behind the author's back."""
+    """Return a field of the rollout replaced behind the author's back."""
     author = m.author()
     envelope = m.seal(author, cbor(m.fields(author)))
     _, payload = _changed(m)
@@ -152,7 +152,7 @@ def _completion(m: Mutator) -> bytes:
 
 
 def _reframed(m: Mutator) -> bytes:
-    """A field of the envelope replaced, dropped or added."""
+    """Return a field of the envelope replaced, dropped or added."""
     author = m.author()
     fields = m.seal(author, cbor(m.fields(author)))
     key = m.random.randrange(6)
@@ -168,7 +168,7 @@ def _reframed(m: Mutator) -> bytes:
 
 
 def _resignature(m: Mutator) -> bytes:
-    """Another signature over the same content."""
+    """Return another signature over the same content."""
     author = m.author()
     fields = m.seal(author, cbor(m.fields(author)))
     point, scalar = fields[4][:32], int.from_bytes(fields[4][32:], "little")
@@ -188,7 +188,7 @@ def _resignature(m: Mutator) -> bytes:
 
 
 def _bomb(m: Mutator) -> bytes:
-    """A head that promises more than there is, or as much as there is."""
+    """Return a head that promises more than there is, or as much as there is."""
     data = m.genuine()
     at = m.random.randrange(len(data))
     length = m.random.choice((8192, 8193, 131_072, 2**31, 2**32 - 1, 2**32, 2**63, 2**64 - 1))
@@ -199,7 +199,7 @@ def _bomb(m: Mutator) -> bytes:
 
 
 def _respelt(m: Mutator) -> bytes:
-    """The same value in another encoding, inside and out."""
+    """Return the same value in another encoding, inside and out."""
     author = m.author()
     payload = _respell(m, m.fields(author))
     envelope = m.seal(author, cbor(payload))
@@ -228,7 +228,7 @@ def _respell(m: Mutator, fields: dict[int, Any]) -> Raw:
 
 
 def _repeated(m: Mutator) -> bytes:
-    """What was sent a moment ago, once more."""
+    """Return the message that was sent last, once more."""
     return m.random.choice(m.recent) if m.recent else m.genuine()
 
 

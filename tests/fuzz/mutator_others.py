@@ -14,7 +14,7 @@ KINDS = (Kind.TALLY, Kind.PROPOSAL, Kind.APPROVAL)
 
 
 def _fields(m: Mutator, kind: Kind, author: Identity) -> dict[int, Any]:
-    """A contribution that is in order."""
+    """Return a contribution that is in order."""
     accounts = sorted(m.random.randbytes(20) for _ in range(m.random.randrange(4)))
     numbers = [m.random.choice(NUMBERS) for _ in accounts]
     rest: dict[Kind, tuple[Any, Any]] = {
@@ -36,7 +36,7 @@ def _contribution(m: Mutator) -> bytes:
 
 
 def _edited(m: Mutator) -> bytes:
-    """A field of a contribution, or an item of its lists, replaced, under a genuine signature."""
+    """Return a field of a contribution, or an item of its lists, replaced, under a genuine signature."""
     author, kind = m.author(), m.random.choice(KINDS)
     fields = _fields(m, kind, author)
     key = m.random.randrange(6)
@@ -63,7 +63,7 @@ def _edit_item(m: Mutator, items: list[Any]) -> None:
 
 
 def _relabelled(m: Mutator) -> bytes:
-    """A contribution as another kind, of another swarm, or with a bit flipped."""
+    """Return a contribution as another kind, of another swarm, or with a bit flipped."""
     data = bytearray(_contribution(m))
     match m.random.randrange(3):
         case 0:
@@ -76,7 +76,7 @@ def _relabelled(m: Mutator) -> bytes:
 
 
 def _pair(m: Mutator) -> list[bytes]:
-    """Two contents for one slot, in their order."""
+    """Return two contents for one slot, in their order."""
     author = m.author()
     fields = m.fields(author) | {2: m.random.randrange(4)}
     second = {**fields, 5: [m.random.randbytes(4).hex().encode()]}
@@ -84,7 +84,7 @@ def _pair(m: Mutator) -> list[bytes]:
 
 
 def _ordered(messages: list[bytes]) -> list[bytes]:
-    """Messages by content id, as far as they have one."""
+    """Return messages by content id, as far as they have one."""
     try:
         return sorted(messages, key=lambda data: parse_envelope(data, PLAIN.swarm_id).content_id)
     except RemoteProtocolError:
@@ -100,7 +100,7 @@ def _proof(m: Mutator) -> bytes:
 
 
 def _proof_edited(m: Mutator) -> bytes:
-    """One of the two messages exchanged for anything that was heard, for noise, or for any value."""
+    """Exchange one of the two messages for one that was received, for noise, or for any value."""
     pair: list[Any] = list(_pair(m))
     stranger = m.recent[-1] if m.recent else m.genuine()
     pair[m.random.randrange(2)] = m.random.choice((stranger, m.random.randbytes(4), m.value(), m.genuine()))
@@ -110,7 +110,7 @@ def _proof_edited(m: Mutator) -> bytes:
 
 
 def _proof_bent(m: Mutator) -> bytes:
-    """The two the other way round, one twice, a third, a signature, a signature spoiled, a bit flipped."""
+    """Return a proof broken in one way: order, repetition, a third message, a signature, a flipped bit."""
     pair = _pair(m)
     spoiled = pair[0][:-1] + bytes((pair[0][-1] ^ 1,))
     data = bytearray(_framed(pair))

@@ -19,7 +19,7 @@ from fuzz.session import SESSION, Figures, play  # noqa: E402
 
 
 def main() -> int:
-    """Runs; the exit status."""
+    """Run and return the exit status."""
     options = _options()
     figures, began = Figures(), time.monotonic()
     number = 0

@@ -19,7 +19,7 @@ from fuzz.schedules import Ground, Outcome, play  # noqa: E402
 
 
 def main() -> int:
-    """Plays; the exit status."""
+    """Play and return the exit status."""
     options = _options()
     outcomes, began = [], time.monotonic()
     with tempfile.TemporaryDirectory() as folder:

@@ -27,12 +27,12 @@ from support.ledger import (
     node_key,
     sign,
 )
-from support.network import ForkingEngine, Network
+from support.network import ForkingChain, Network
 
 from sapo_client.founding.contracts import Deployment
 from sapo_client.ledger.artifact import load
 from sapo_client.ledger.chain import DEFAULT_CHAIN_ID
-from sapo_client.ledger.chain.engine import Genesis
+from sapo_client.ledger.chain.embedded import Genesis
 from sapo_client.ledger.chain.store import LogFilter
 from sapo_client.ledger.contract import EpochLedgerContract, Registry
 from sapo_client.ledger.errors import LedgerError
@@ -86,7 +86,7 @@ class Ground:
         self._starts = {net: net.engine.head.block_number for net in (self.network, self.foreign)}
 
     def reset(self) -> None:
-        """Everything as after the deployment."""
+        """Restore the state as after the deployment."""
         for network, head in self._starts.items():
             network.reset(head)
 
@@ -97,10 +97,10 @@ class Ground:
 
     def _open(self, path: Path, chain_id: int) -> Network:
         birth = Genesis(chain_id, tuple(sorted(map(address, FUNDED))))
-        return Network(ForkingEngine(path, birth, now=lambda: self.seconds))
+        return Network(ForkingChain(path, birth, now=lambda: self.seconds))
 
     def _use_up_nonces(self) -> None:
-        """On the other chain the account is further: a nonce from there would leave a gap here."""
+        """Use up nonces on the other chain: a nonce from there would leave a gap here."""
         for nonce in range(len(KEYS)):
             fields = {"nonce": nonce, "to": BOB.address, "value": 1, "gas": 21_000, "gasPrice": 10**12}
             signed = ALICE.sign_transaction({**fields, "chainId": DEFAULT_CHAIN_ID + 1})
@@ -109,7 +109,7 @@ class Ground:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a schedule came to; no findings is what is wanted."""
+    """The result of a schedule; a good one has no findings."""
 
     seed: int
     findings: tuple[str, ...]
@@ -138,7 +138,7 @@ class Play:
         self._start()
 
     def run(self) -> Outcome:
-        """The whole schedule, and what is wrong after it."""
+        """Return the whole schedule, and what is wrong after it."""
         for _ in range(ROUNDS):
             self._live(self._disturb)
             self._live(self._work)
@@ -154,7 +154,7 @@ class Play:
     # The node under test
 
     def _start(self) -> None:
-        """A process starts from what is on disk."""
+        """Return a process starts from what is on disk."""
         self._outbox = FaultyOutbox(self._folder / "outbox.sqlite", owner="schedule")
         self._outbox.weather = self.weather
         self._archive = ContributionStore(self._folder / "node.sqlite", SWARM)
@@ -171,7 +171,7 @@ class Play:
         )
 
     def _live(self, action: Any) -> Any:
-        """Does something; a process that ends in it is followed by another one."""
+        """Do something; a process that ends in it is followed by another one."""
         try:
             return action()
         except LedgerError:
@@ -209,7 +209,7 @@ class Play:
             self._step()
 
     def _make_wishes(self, more: int | None = None) -> None:
-        """Wishes again for all that it wished before, as a node does that starts, and for some more."""
+        """Request again all that was requested before, as a starting node does, and some more."""
         wanted = len(self._wishes) if more is None else min(self._made + more, len(self._wishes))
         for kind, key, call in self._wishes[:wanted]:
             self._outbox.add(kind, key, call)
@@ -219,7 +219,7 @@ class Play:
         return self._sender.step()
 
     def _approve(self) -> None:
-        """Signs one of two roots of an epoch, if the archive lets it."""
+        """Sign one of two roots of an epoch, if the archive lets it."""
         epoch, archive = self._rng.choice(EPOCHS), self._rng.choice((7, 8))
         root = make_root(epoch, archive=archive)
         self.weather.maybe_kill("APPROVE")
@@ -300,7 +300,7 @@ class Play:
         return words + ([f"{len(entries)} wishes kept"] if len(entries) != len(self._wishes) else [])
 
     def _records(self) -> list[str]:
-        """Everything that was wished stands on the chain, once, and nothing else does."""
+        """Yield findings unless the chain holds every request exactly once, and nothing else."""
         deployment = self._ground.deployment
         keys = [bytes(node_key(number)) for number in KEYS]
         wanted = {
@@ -315,20 +315,20 @@ class Play:
         ]
 
     def _recorded(self, contract: Account, event: str) -> list[bytes]:
-        """The keys or epochs of an event: its last topics."""
+        """Return the keys or epochs of an event: its last topics."""
         everything = LogFilter(0, self._network.engine.head.block_number, ("0x" + contract.hex(),))
         logs = [log["topics"] for log in self._network.engine.logs(everything)]
         return [bytes.fromhex(topics[-1][2:]) for topics in logs if topics[0] == _TOPICS[event]]
 
 
 def play(ground: Ground, seed: int) -> Outcome:
-    """One schedule from files of its own."""
+    """Play one schedule from files of its own."""
     with tempfile.TemporaryDirectory() as folder:
         return Play(ground, seed, Path(folder)).run()
 
 
 def _roots() -> Iterator[EpochRoot]:
-    """Each adds to the one before."""
+    """Return epoch roots, each of which adds to the one before."""
     base_root = merkle.EMPTY_ROOT
     for epoch in EPOCHS:
         root = make_root(epoch, base_root=base_root)
@@ -337,7 +337,7 @@ def _roots() -> Iterator[EpochRoot]:
 
 
 def _nonce_findings(nonce: int, signed: list[Any]) -> list[str]:
-    """What one nonce was signed for: one call, each time for a tenth more at least."""
+    """Return the requests signed with one nonce: one call, each time for at least a tenth more."""
     calls = {(one.to, one.data, one.value) for one in signed}
     ordered = sorted(signed, key=lambda one: int(one.max_fee_per_gas))
     steps = itertools.pairwise(ordered)

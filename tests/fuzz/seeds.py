@@ -24,7 +24,7 @@ TEXTS = (
 
 
 def main() -> None:
-    """Writes every seed under the digest of its bytes."""
+    """Write every seed under the digest of its bytes."""
     messages = [
         unpack(message["bytes"])
         for name in ("admission_encoding", "admission_rollout")

@@ -1,4 +1,4 @@
-"""One fuzzing session: a node, its reference, and the envelopes that both hear."""
+"""One fuzzing session: a node, its reference, and the envelopes that both receive."""
 
 import json
 import random
@@ -19,7 +19,7 @@ from sapo_protocol.manifest_file import manifest_to_json
 from sapo_verification.admission.certificates import CertificateBook
 
 SESSION = 200
-"""Envelopes that one node hears: enough for duplicates and double use of slots."""
+"""Envelopes that one node receives: enough for duplicates and double use of slots."""
 
 OTHERS_SHARE = 0.3
 """Part of the envelopes that are no rollouts."""
@@ -30,7 +30,7 @@ STRAY_SHARE = 0.05
 
 @dataclass
 class Figures:
-    """What a run found; ``failures`` are kept whole, for a vector each."""
+    """The findings of a run; ``failures`` are kept whole, for a vector each."""
 
     envelopes: int = 0
     crashes: int = 0
@@ -48,37 +48,37 @@ class Figures:
         return not (self.crashes or self.wrong_accepts or self.differences or self.disorders)
 
     def fail(self, kind: str, number: int, data: bytes, detail: str) -> None:
-        """Counts a finding and keeps its bytes."""
+        """Count a finding and keep its bytes."""
         setattr(self, kind, getattr(self, kind) + 1)
         if len(self.failures) < 20:
             self.failures.append({"kind": kind, "session": number, "bytes": data.hex(), "detail": detail})
 
 
 def play(seed: int, number: int, figures: Figures, envelopes: int = SESSION) -> None:
-    """One session: pipeline and reference side by side, then the pipeline alone in another order."""
+    """Play one session: pipeline and reference side by side, then the pipeline alone in another order."""
     mutator = Mutator(random.Random(f"{seed}:{number}"))
     node, reference = pipeline(), reference_node()
-    heard: list[tuple[str, bytes, Outcome]] = []
+    received: list[tuple[str, bytes, Outcome]] = []
     for _ in range(envelopes):
         mutation, topic, data = _next(mutator)
-        outcome = judged(node, data, topic)
+        outcome = outcome_of(node, data, topic)
         figures.envelopes += 1
         figures.mutations[mutation] += 1
         figures.outcomes[outcome[1] or outcome[0]] += 1
         figures.rules[outcome[2] or outcome[0]] += 1
-        heard.append((topic, data, outcome))
+        received.append((topic, data, outcome))
         if outcome[0] == "crash":
             figures.fail("crashes", number, data, outcome[1] or "")
             continue
         if outcome[0] == "accept" and not _is_authentic(mutator, data):
             figures.fail("wrong_accepts", number, data, mutation)
-        if (other := reference.judge(topic, data, NOW_MS)) != outcome:
+        if (other := reference.validate(topic, data, NOW_MS)) != outcome:
             figures.fail("differences", number, data, f"{mutation}: {outcome}, reference {other}")
-    _again(mutator.random, number, heard, figures)
+    _again(mutator.random, number, received, figures)
 
 
 def _next(mutator: Mutator) -> tuple[str, str, bytes]:
-    """A mutation's name, its topic and its outcome."""
+    """Return a mutation's name, its topic and its outcome."""
     if mutator.random.random() < OTHERS_SHARE:
         name = mutator.random.choice(list(OTHERS))
         topic, make = OTHERS[name]
@@ -90,10 +90,10 @@ def _next(mutator: Mutator) -> tuple[str, str, bytes]:
     return name, topic, data
 
 
-def judged(node: Pipeline, data: bytes, topic: str = "rollouts") -> Outcome:
-    """Verdict, reason and rule; ``crash`` if anything but the one exception left the pipeline."""
+def outcome_of(node: Pipeline, data: bytes, topic: str = "rollouts") -> Outcome:
+    """Return verdict, reason and rule; ``crash`` if anything but the one exception left the pipeline."""
     try:
-        return node.judge(topic, data, NOW_MS)
+        return node.validate(topic, data, NOW_MS)
     except Exception as error:
         return "crash", repr(error), None
 
@@ -113,17 +113,17 @@ def _is_authentic(mutator: Mutator, data: bytes) -> bool:
 
 
 def _again(
-    shuffler: random.Random, number: int, heard: list[tuple[str, bytes, Outcome]], figures: Figures
+    shuffler: random.Random, number: int, received: list[tuple[str, bytes, Outcome]], figures: Figures
 ) -> None:
-    """The same envelopes, doubled and in another order, to a fresh node."""
+    """Return the same envelopes, doubled and in another order, to a fresh node."""
     node = pipeline()
-    doubled = heard + shuffler.sample(heard, len(heard) // 4)
+    doubled = received + shuffler.sample(received, len(received) // 4)
     shuffler.shuffle(doubled)
-    once = {(topic, data) for topic, data, outcome in heard if outcome[0] == "accept"}
-    refused = {(topic, data) for topic, data, outcome in heard if outcome[0] == "reject"}
+    once = {(topic, data) for topic, data, outcome in received if outcome[0] == "accept"}
+    refused = {(topic, data) for topic, data, outcome in received if outcome[0] == "reject"}
     accepted: set[tuple[str, bytes]] = set()
     for topic, data, _ in doubled:
-        message, outcome = (topic, data), judged(node, data, topic)
+        message, outcome = (topic, data), outcome_of(node, data, topic)
         if outcome[0] == "accept":
             accepted.add(message)
         if (outcome[0] == "accept" and message in refused) or (outcome[0] == "reject" and message in once):
@@ -133,8 +133,8 @@ def _again(
 
 
 @cache
-def book() -> CertificateBook:
-    """A book that knows every author but the stranger; admission only reads it."""
+def certificates() -> CertificateBook:
+    """Return a store with the certificates of all authors but the stranger; admission only reads it."""
     known = CertificateBook(PLAIN)
     for author in AUTHORS:
         if author is not STRANGER:
@@ -143,13 +143,13 @@ def book() -> CertificateBook:
 
 
 def pipeline() -> Pipeline:
-    """A fresh node that knows them."""
-    return Pipeline(PLAIN, AUDITORS, book())
+    """Return a fresh node that knows them."""
+    return Pipeline(PLAIN, AUDITORS, certificates())
 
 
 def reference_node() -> ReferenceNode:
-    """A fresh reference node with the same knowledge."""
+    """Return a fresh reference node with the same knowledge."""
     node = ReferenceNode(json.loads(manifest_to_json(PLAIN)), map(bytes, AUDITORS))
-    for certificate in book().envelopes():
-        node.judge("certificates", certificate, NOW_MS)
+    for certificate in certificates().envelopes():
+        node.validate("certificates", certificate, NOW_MS)
     return node

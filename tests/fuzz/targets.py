@@ -1,11 +1,11 @@
-"""What coverage-guided fuzzing drives: bytes in, nothing out, an AssertionError where a promise breaks.
+"""Targets of coverage-guided fuzzing: bytes in, nothing out, an AssertionError where a promise breaks.
 
 The committed corpus under ``tests/corpus/`` is replayed through the same functions by an ordinary test.
 """
 
 from collections.abc import Callable, Mapping
 
-from fuzz.session import judged, pipeline, reference_node
+from fuzz.session import outcome_of, pipeline, reference_node
 from reference import cbor, derive
 from reference.refusal import Refused
 from support.verdicts import ruling_of
@@ -20,7 +20,7 @@ from sapo_verification.tasks.answers import MAX_ANSWER_CHARACTERS, WHITESPACE, e
 
 
 def decoder(data: bytes) -> None:
-    """One value, one encoding; the reference reads the same or refuses by the same rule."""
+    """Check that one value has one encoding; the reference reads the same or refuses by the same rule."""
     outcome = ruling_of(decode, data)
     if isinstance(outcome, Rule):
         assert outcome.number.startswith("R1.0.")
@@ -39,16 +39,16 @@ def _refusal(data: bytes) -> str | None:
 
 
 def messages(data: bytes) -> None:
-    """The bytes as a message and as a rollout's payload: a verdict, the reference's, and no other error."""
-    outcome = judged(pipeline(), data)
+    """Check the bytes as a message and as a rollout: the reference's verdict, and no other error."""
+    outcome = outcome_of(pipeline(), data)
     assert outcome[0] != "crash", outcome
-    assert outcome == reference_node().judge("rollouts", data, NOW_MS)
+    assert outcome == reference_node().validate("rollouts", data, NOW_MS)
     rollout = ruling_of(parse_rollout, data)
     assert isinstance(rollout, Rule) or rollout.to_payload() == data
 
 
 def trees(data: bytes) -> None:
-    """Entries of 21 bytes as a tree: the reference's root, proofs that lead there and nowhere else."""
+    """Check entries of 21 bytes as a tree: the reference's root, proofs that lead there and nowhere else."""
     entries = [(data[at : at + 20], data[at + 20]) for at in range(0, min(len(data), 21 * 40) - 20, 21)]
     leaves = [merkle.leaf(Account(account), value) for account, value in sorted(entries)]
     root = merkle.root(leaves)
@@ -63,7 +63,7 @@ def trees(data: bytes) -> None:
 
 
 def texts(data: bytes) -> None:
-    """A completion's answer: bounded, stripped, part of the text, or none."""
+    """Return a completion's answer: bounded, stripped, part of the text, or none."""
     holds_code(data)
     for family in FAMILIES:
         answer = extract(family, data)

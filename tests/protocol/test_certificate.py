@@ -25,7 +25,7 @@ GENUINE = parse_certificate(ALICE.certificate(MANIFEST).payload)
 
 
 def sealed(certificate: Certificate, signer: Identity = ALICE) -> SignedEnvelope:
-    """A certificate under a node's signature, whatever it says."""
+    """Return a certificate under a node's signature, whatever it says."""
     return seal(Kind.CERTIFICATE, MANIFEST.swarm_id, certificate.to_payload(), signer.seed)
 
 
@@ -43,7 +43,11 @@ def test_an_issued_certificate_opens(manifest: Manifest) -> None:
     envelope = ALICE.certificate(manifest)
     opened = open_certificate(envelope, manifest.binding_domain)
     assert opened == Certificate(
-        ALICE.node, ALICE.account, GENESIS_SECONDS, GENESIS_SECONDS + 86_400, opened.account_signature
+        node=ALICE.node,
+        account=ALICE.account,
+        not_before_seconds=GENESIS_SECONDS,
+        not_after_seconds=GENESIS_SECONDS + 86_400,
+        account_signature=opened.account_signature,
     )
     binding = NodeBinding(ALICE.node, manifest.swarm_id, GENESIS_SECONDS, GENESIS_SECONDS + 86_400)
     assert secp256k1.recover(binding.digest(manifest.binding_domain), opened.account_signature) == (

@@ -173,7 +173,7 @@ def _array_head(length: int) -> bytes:
 
 
 def _tuples(value: object) -> object:
-    """cbor2's value with arrays as tuples, which is what ``decode`` builds."""
+    """Return cbor2's value with arrays as tuples, which is what ``decode`` builds."""
     if isinstance(value, list | tuple):
         return tuple(map(_tuples, value))
     return {key: _tuples(item) for key, item in value.items()} if isinstance(value, dict) else value

@@ -96,7 +96,7 @@ def test_seed_by_hand() -> None:
 
 
 def test_a_new_beacon_reshuffles_everything() -> None:
-    """Nothing about an epoch's tasks is known before its beacon is."""
+    """An epoch's tasks cannot be known before its beacon."""
     tasks = {
         assigned_task(PLACE[0], beacon(PLACE[0], epoch, b""), PLACE[2], 0, slot).seed
         for epoch in range(50)

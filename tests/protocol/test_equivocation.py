@@ -31,24 +31,24 @@ MESSAGE = PROOF.to_envelope().to_bytes()
 
 
 def opened(data: bytes) -> EquivocationProof:
-    """The proof in a message with genuine signatures."""
+    """Return the proof in a message with genuine signatures."""
     proof = open_proof(parse_envelope(data, SWARM))
     proof.require_signatures()
     return proof
 
 
 def pair(*messages: bytes) -> bytes:
-    """Any messages in the form of a proof."""
+    """Return any messages in the form of a proof."""
     return enclose(Kind.EQUIVOCATION, SWARM, encode(dict(enumerate(messages)))).to_bytes()
 
 
 def ascending(*messages: bytes) -> bytes:
-    """The same, in the order that a proof has."""
+    """Return the same, in the order that a proof has."""
     return pair(*sorted(messages, key=lambda data: parse_envelope(data, SWARM).content_id))
 
 
 def forged(*changes: dict[str, object]) -> list[bytes]:
-    """Alice's rollouts under Mallory's signature."""
+    """Return Alice's rollouts under Mallory's signature."""
     return [MALLORY.seal(MANIFEST, ALICE.rollout(**change)).to_bytes() for change in changes]
 
 
@@ -68,7 +68,7 @@ def test_two_keys_of_an_account_can_equivocate() -> None:
 
 
 def resigned() -> bytes:
-    """Alice's first content under another signature."""
+    """Return Alice's first content under another signature."""
     envelope = parse_envelope(ONE, SWARM)
     return replace(envelope, signature=MALLORY.seal(MANIFEST, ALICE.rollout()).signature).to_bytes()
 

@@ -4,11 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.strategies import fixed
-from support.verdicts import reason_of
 
-from sapo_protocol.errors import LocalProtocolError, Reason
+from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account, ContentId, Digest, FixedBytes, NodeId, SwarmId
-from sapo_protocol.rules import Rule
 
 TYPES = [Account, ContentId, Digest, NodeId, SwarmId]
 
@@ -16,16 +14,10 @@ TYPES = [Account, ContentId, Digest, NodeId, SwarmId]
 @given(st.sampled_from(TYPES), st.binary(max_size=64))
 def test_only_one_length_is_taken(type_: type[FixedBytes], raw: bytes) -> None:
     if len(raw) == type_.SIZE:
-        assert type_.parse(raw, Rule.ROLLOUT_TYPES) == type_(raw) == raw
+        assert type_(raw) == raw
         return
-    assert reason_of(type_.parse, raw, Rule.ROLLOUT_TYPES) is Reason.SCHEMA
     with pytest.raises(LocalProtocolError):
         type_(raw)
-
-
-@pytest.mark.parametrize("value", [0, "00" * 32, (0,) * 32, None, bytearray(32), {}])
-def test_only_bytes_are_parsed(value: object) -> None:
-    assert reason_of(Digest.parse, value, Rule.ROLLOUT_TYPES) is Reason.SCHEMA
 
 
 @given(st.sampled_from(TYPES).flatmap(fixed))

@@ -15,7 +15,7 @@ DEEPEST = 4
 
 
 def read(data: bytes, most_values: int = MOST_VALUES) -> Any:
-    """The value of a deterministic encoding.
+    """Return the value of a deterministic encoding.
 
     Raises:
         Refused: a rule of R1.0.1 to R1.0.11.
@@ -27,7 +27,7 @@ def read(data: bytes, most_values: int = MOST_VALUES) -> Any:
 
 
 def _scan(data: bytes, most_values: int) -> None:
-    """Walks over the heads; ``open_`` holds what every array or map around this place still awaits."""
+    """Walk over the heads; ``open_`` holds what every array or map around this place still awaits."""
     place, count, open_ = 0, 0, []
     while True:
         count += 1
@@ -58,7 +58,7 @@ def _scan(data: bytes, most_values: int) -> None:
 
 
 def _head(data: bytes, place: int) -> tuple[int, int, int]:
-    """Major type, argument and the place behind them."""
+    """Return major type, argument and the place behind them."""
     require(place < len(data), "R1.0.2")
     major, short = divmod(data[place], 32)
     require(short <= 27, "R1.0.3")
@@ -73,7 +73,7 @@ def _head(data: bytes, place: int) -> tuple[int, int, int]:
 
 
 def require_utf8(raw: bytes, rule: str) -> None:
-    """Nothing, if bytes are UTF-8."""
+    """Refuse bytes that are not UTF-8."""
     try:
         raw.decode("utf-8")
     except UnicodeDecodeError as error:

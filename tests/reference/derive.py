@@ -8,17 +8,17 @@ import cbor2
 
 
 def tagged(name: str, *parts: bytes) -> bytes:
-    """``H(tag(name) || ...)``."""
+    """Return ``H(tag(name) || ...)``."""
     return sha256(b"sapo/1/" + name.encode() + b"\0" + b"".join(parts)).digest()
 
 
 def swarm_id(manifest: dict[str, Any]) -> bytes:
-    """The id of the swarm that a manifest file describes."""
+    """Return the id of the swarm that a manifest file describes."""
     return tagged("manifest", manifest_bytes(manifest))
 
 
 def manifest_bytes(manifest: dict[str, Any]) -> bytes:
-    """The CBOR form of a manifest file."""
+    """Return the CBOR form of a manifest file."""
     limits, suite = manifest["limits"], manifest["suite"]
     document = {
         0: 1,
@@ -45,43 +45,43 @@ def _family(family: dict[str, Any]) -> list[Any]:
 
 
 def unhex(text: str) -> bytes:
-    """Bytes from hexadecimal, with or without ``0x``."""
+    """Return bytes from hexadecimal, with or without ``0x``."""
     return bytes.fromhex(text.removeprefix("0x"))
 
 
 def start(manifest: dict[str, Any], epoch: int) -> int:
-    """When an epoch begins, in milliseconds."""
+    """Return when an epoch begins, in milliseconds."""
     return 1000 * (manifest["genesis_seconds"] + epoch * manifest["epoch_seconds"])
 
 
 def epoch_of(manifest: dict[str, Any], now_ms: int) -> int:
-    """The epoch of a moment."""
+    """Return the epoch of a moment."""
     return (now_ms - start(manifest, 0)) // (1000 * manifest["epoch_seconds"])
 
 
 def beacon(swarm: bytes, epoch: int, block_hash: bytes) -> bytes:
-    """The beacon of an epoch."""
+    """Return the beacon of an epoch."""
     return tagged("beacon", swarm, epoch.to_bytes(8, "big"), block_hash)
 
 
 def seed(swarm: bytes, beacon_: bytes, account: bytes, family: int, slot: int) -> int:
-    """The seed of a slot's task."""
+    """Return the seed of a slot's task."""
     digest = tagged("seed", swarm, beacon_, account, family.to_bytes(2, "big"), slot.to_bytes(4, "big"))
     return int.from_bytes(digest[:4], "big") // 2
 
 
 def leaf(account: bytes, value: int) -> bytes:
-    """A leaf of the Merkle tree."""
+    """Return a leaf of the Merkle tree."""
     return sha256(b"\0" + account + value.to_bytes(32, "big")).digest()
 
 
 def node(a: bytes, b: bytes) -> bytes:
-    """A node above two others."""
+    """Return a node above two others."""
     return sha256(b"\1" + min(a, b) + max(a, b)).digest()
 
 
 def root(leaves: list[bytes]) -> bytes:
-    """The root over leaves."""
+    """Return the root over leaves."""
     if not leaves:
         return bytes(32)
     if len(leaves) == 1:
@@ -91,7 +91,7 @@ def root(leaves: list[bytes]) -> bytes:
 
 
 def climb(leaf_: bytes, proof: list[bytes]) -> bytes:
-    """The root that a proof leads to."""
+    """Return the root that a proof leads to."""
     for sibling in proof:
         leaf_ = node(leaf_, sibling)
     return leaf_
@@ -100,7 +100,7 @@ def climb(leaf_: bytes, proof: list[bytes]) -> bytes:
 def settle(
     tallies: list[dict[str, int]], previous: dict[str, int], most: int, budget: int
 ) -> list[list[Any]]:
-    """[account, points, cumulative] of each account, by the lower median of its counts."""
+    """Return [account, points, cumulative] of each account, by the lower median of its counts."""
     earned = {}
     for account in sorted(set(previous) | {name for tally in tallies for name in tally}):
         counts = sorted(tally.get(account, 0) for tally in tallies)

@@ -42,7 +42,7 @@ def _double(p: Point) -> Point:
 
 
 def _both(s: int, k: int, a: Point) -> Point:
-    """``s·B + k·A``, both read bit by bit from the top."""
+    """Return ``s·B + k·A``, both read bit by bit from the top."""
     total, sums = ZERO, (None, BASE, a, _add(BASE, a))
     for bit in range(255, -1, -1):
         total = _double(total)
@@ -66,7 +66,7 @@ def _is_small(p: Point) -> bool:
 
 @lru_cache(maxsize=1024)
 def _unpack(encoded: bytes) -> Point | None:
-    """The point of an encoding whose y is reduced; none if there is no such point."""
+    """Return the point of an encoding whose y is reduced; none if there is no such point."""
     number = int.from_bytes(encoded, "little")
     y, odd = number % 2**255, number >> 255
     if y >= P:

@@ -15,18 +15,18 @@ Point = tuple[int, int] | None
 
 
 def keccak(data: bytes) -> bytes:
-    """Ethereum's Keccak-256."""
+    """Return Ethereum's Keccak-256."""
     return _keccak.new(digest_bits=256, data=data).digest()
 
 
 def domain(chain_id: int, contract: bytes) -> bytes:
-    """The separator of the domain ``sapo``, version ``1``."""
+    """Return the separator of the domain ``sapo``, version ``1``."""
     kind = keccak(b"EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)")
     return keccak(kind + keccak(b"sapo") + keccak(b"1") + word(chain_id) + contract.rjust(32, b"\0"))
 
 
 def node_binding(separator: bytes, node: bytes, swarm: bytes, not_before: int, not_after: int) -> bytes:
-    """The digest that an account signs for a node key."""
+    """Return the digest that an account signs for a node key."""
     kind = b"NodeBinding(bytes32 nodeKey,bytes32 swarmId,uint64 notBefore,uint64 notAfter)"
     struct = keccak(keccak(kind) + node + swarm + word(not_before) + word(not_after))
     return keccak(b"\x19\x01" + separator + struct)
@@ -41,7 +41,7 @@ def epoch_root(
     total: int,
     archive: bytes,
 ) -> bytes:
-    """The digest that an auditor signs for an epoch."""
+    """Return the digest that an auditor signs for an epoch."""
     kind = (
         b"EpochRoot(uint64 epoch,bytes32 baseRoot,bytes32 contributionRoot,bytes32 cumulativeRoot,"
         b"uint256 total,bytes32 archiveDigest)"
@@ -52,7 +52,7 @@ def epoch_root(
 
 @lru_cache(maxsize=4096)
 def signer(digest: bytes, signature: bytes) -> bytes | None:
-    """The account behind a signature with low s, or none."""
+    """Return the account behind a signature with low s, or none."""
     if len(signature) != 65 or signature[64] not in (27, 28):
         return None
     r, s = int.from_bytes(signature[:32], "big"), int.from_bytes(signature[32:64], "big")
@@ -70,7 +70,7 @@ def signer(digest: bytes, signature: bytes) -> bytes | None:
 
 
 def word(value: int) -> bytes:
-    """A number as 32 bytes."""
+    """Return a number as 32 bytes."""
     return value.to_bytes(32, "big")
 
 

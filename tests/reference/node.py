@@ -1,4 +1,4 @@
-"""Section 6: a node's ears, slow and plain. Takes bytes and a time, answers verdict, reason and rule."""
+"""Section 6: a node's admission, slow and plain. Takes bytes and a time, returns verdict, reason and rule."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -38,8 +38,8 @@ class ReferenceNode:
         self._slots: set[tuple[int, bytes, int]] = set()
         self._proved: set[tuple[int, bytes]] = set()
 
-    def judge(self, topic: str, message: bytes, now_ms: int) -> Outcome:
-        """Verdict, reason and rule of a message that came over a topic."""
+    def validate(self, topic: str, message: bytes, now_ms: int) -> Outcome:
+        """Return verdict, reason and rule of a message that came over a topic."""
         judges = {
             "rollouts": self._rollout,
             "certificates": self._certificate,

@@ -12,7 +12,7 @@ KINDS = {1: "certificate", 2: "rollout", 3: "tally", 4: "proposal", 5: "approval
 
 
 def envelope(data: bytes, swarm: bytes) -> dict[str, Any]:
-    """The envelope in a message of a swarm, with its signed bytes and content id."""
+    """Return the envelope in a message of a swarm, with its signed bytes and content id."""
     require(len(data) <= 131_072, "R0.2")
     fields = closed(cbor.read(data, cbor.FEW_VALUES), {0, 1, 2, 3, 4}, "R1.0.12")
     require(number(fields[0], "R1.0.13") == 1, "R2.1")
@@ -34,7 +34,7 @@ def envelope(data: bytes, swarm: bytes) -> dict[str, Any]:
 
 
 def certificate(payload: bytes) -> dict[str, Any]:
-    """The fields of a certificate."""
+    """Return the fields of a certificate."""
     fields = closed(cbor.read(payload, cbor.FEW_VALUES), {0, 1, 2, 3, 4}, "R1.1.1")
     read = {
         "node": fixed(fields[0], 32, "R1.1.2"),
@@ -49,7 +49,7 @@ def certificate(payload: bytes) -> dict[str, Any]:
 
 
 def rollout(payload: bytes) -> dict[str, Any]:
-    """The fields of a rollout."""
+    """Return the fields of a rollout."""
     fields = closed(cbor.read(payload, cbor.FEW_VALUES), {0, 1, 2, 3, 4, 5}, "R1.2.1", {6})
     read = _author(fields, "R1.2.2") | {"slot": number(fields[3], "R1.2.2")}
     require(read["slot"] < 2**32, "R1.2.3")
@@ -67,7 +67,7 @@ def rollout(payload: bytes) -> dict[str, Any]:
 
 
 def tally(payload: bytes) -> dict[str, Any]:
-    """The fields of a tally."""
+    """Return the fields of a tally."""
     fields = closed(cbor.read(payload), {0, 1, 2, 3, 4}, "R1.3.1")
     read = _author(fields, "R1.3.2")
     entries = array(fields[3], "R1.3.2")
@@ -81,7 +81,7 @@ def tally(payload: bytes) -> dict[str, Any]:
 
 
 def proposal(payload: bytes) -> dict[str, Any]:
-    """The fields of a proposal."""
+    """Return the fields of a proposal."""
     fields = closed(cbor.read(payload), {0, 1, 2, 3, 4}, "R1.4.1")
     read = _author(fields, "R1.4.2")
     require(1 <= len(array(fields[3], "R1.4.2")) <= 64, "R1.4.3")
@@ -98,7 +98,7 @@ def proposal(payload: bytes) -> dict[str, Any]:
 
 
 def approval(payload: bytes) -> dict[str, Any]:
-    """The fields of an approval."""
+    """Return the fields of an approval."""
     fields = closed(cbor.read(payload, cbor.FEW_VALUES), {0, 1, 2, 3, 4}, "R1.5.1")
     read = _author(fields, "R1.5.2") | {"proposal": fixed(fields[3], 32, "R1.5.2")}
     signature = string(fields[4], "R1.5.2")
@@ -107,12 +107,12 @@ def approval(payload: bytes) -> dict[str, Any]:
 
 
 def response(data: bytes) -> list[bytes]:
-    """The messages in the response to a request."""
+    """Return the messages in the response to a request."""
     return [string(item, "R1.0.15") for item in array(cbor.read(data), "R1.0.15")]
 
 
 def proof(read: dict[str, Any], swarm: bytes) -> list[dict[str, Any]]:
-    """The two rollouts in the envelope of an equivocation, each with its own envelope's fields."""
+    """Return the two rollouts in the envelope of an equivocation, each with its own envelope's fields."""
     fields = closed(cbor.read(read["payload"], cbor.FEW_VALUES), {0, 1}, "R1.6.1")
     messages = [string(fields[key], "R1.6.2") for key in (0, 1)]
     envelopes = [envelope(message, swarm) for message in messages]
@@ -139,31 +139,31 @@ PAYLOADS: dict[str, Callable[[bytes], dict[str, Any]]] = {
 def closed(
     value: Any, required: set[int], rule: str, optional: set[int] | frozenset[int] = frozenset()
 ) -> dict[int, Any]:
-    """A map with the required keys, perhaps the optional ones, and no others."""
+    """Return a map with the required keys, perhaps the optional ones, and no others."""
     require(isinstance(value, dict) and required <= set(value) <= required | optional, rule)
     return value
 
 
 def number(value: Any, rule: str) -> int:
-    """An unsigned integer."""
+    """Return an unsigned integer."""
     require(isinstance(value, int), rule)
     return value
 
 
 def fixed(value: Any, size: int, rule: str) -> bytes:
-    """A byte string of a fixed-size type."""
+    """Return a byte string of a fixed-size type."""
     require(isinstance(value, bytes) and len(value) == size, rule)
     return value
 
 
 def string(value: Any, rule: str) -> bytes:
-    """A byte string."""
+    """Return a byte string."""
     require(isinstance(value, bytes), rule)
     return value
 
 
 def array(value: Any, rule: str) -> list[Any]:
-    """An array."""
+    """Return an array."""
     require(isinstance(value, list | tuple), rule)
     return list(value)
 

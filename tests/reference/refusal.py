@@ -1,4 +1,4 @@
-"""How the reference implementation says no: section 6 of the specification, its rules up to the signature."""
+"""How the reference implementation refuses: section 6 of the specification, its rules up to the signature."""
 
 IGNORED = {
     "flood": "R0.1",
@@ -46,11 +46,11 @@ class Refused(Exception):
 
     @property
     def outcome(self) -> Outcome:
-        """Verdict, reason and rule."""
+        """Return verdict, reason and rule."""
         return (*OUTCOMES[self.rule], self.rule)
 
 
 def require(holds: bool, rule: str) -> None:
-    """Nothing, if a rule is kept."""
+    """Refuse by a rule that is not kept."""
     if not holds:
         raise Refused(rule)

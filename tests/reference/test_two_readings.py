@@ -54,7 +54,7 @@ def test_admission_vectors(name: str) -> None:
         prepare(case, document["certificates"], node)
         for message in case["messages"]:
             now_ms = case["now_ms"] + message["offset_ms"]
-            outcome = node.judge(message["topic"], unpack(message["bytes"]), now_ms)
+            outcome = node.validate(message["topic"], unpack(message["bytes"]), now_ms)
             assert outcome == (message["verdict"], message["reason"], message["rule"]), case["name"]
 
 
@@ -195,7 +195,9 @@ MESSAGES = [ALICE.rollout(), ALICE.rollout(f6=bytes(32)), BOB.rollout(f5=["é".e
     st.sampled_from(MESSAGES).flatmap(damaged) | st.sampled_from(MESSAGES).flatmap(damaged).flatmap(damaged)
 )
 def test_both_judge_damaged_rollouts_alike(data: bytes) -> None:
-    assert reference_node().judge("rollouts", data, NOW_MS) == pipeline().judge("rollouts", data, NOW_MS)
+    assert reference_node().validate("rollouts", data, NOW_MS) == pipeline().validate(
+        "rollouts", data, NOW_MS
+    )
 
 
 @given(rollouts, st.integers(-200_000, 200_000))
@@ -204,19 +206,25 @@ def test_both_judge_any_signed_rollout_alike(rollout: Any, offset_ms: int) -> No
         f2=min(rollout.epoch, 5), f3=rollout.slot, f4=rollout.family, f5=rollout.completions
     )
     data, now_ms = ALICE.signed(encode(author)), NOW_MS + offset_ms
-    assert reference_node().judge("rollouts", data, now_ms) == pipeline().judge("rollouts", data, now_ms)
+    assert reference_node().validate("rollouts", data, now_ms) == pipeline().validate(
+        "rollouts", data, now_ms
+    )
 
 
 @given(st.sampled_from([ALICE.certificate(), BOB.certificate()]).flatmap(damaged))
 def test_both_judge_damaged_certificates_alike(data: bytes) -> None:
     node = ReferenceNode(json.loads(manifest_to_json(PLAIN)))
-    assert node.judge("certificates", data, NOW_MS) == Pipeline(PLAIN).judge("certificates", data, NOW_MS)
+    assert node.validate("certificates", data, NOW_MS) == Pipeline(PLAIN).validate(
+        "certificates", data, NOW_MS
+    )
 
 
 @given(values(depth=2))
 def test_both_judge_any_signed_payload_alike(value: Any) -> None:
     data = ALICE.signed(encode(value), PLAIN, Kind.ROLLOUT)
-    assert reference_node().judge("rollouts", data, NOW_MS) == pipeline().judge("rollouts", data, NOW_MS)
+    assert reference_node().validate("rollouts", data, NOW_MS) == pipeline().validate(
+        "rollouts", data, NOW_MS
+    )
 
 
 OTHERS = [("contributions", sealed(kind)) for kind in (Kind.TALLY, Kind.PROPOSAL, Kind.APPROVAL)]
@@ -227,11 +235,11 @@ OTHERS += [("equivocations", proof()), ("equivocations", proof(BOB))]
 def test_both_judge_damaged_others_alike(other: tuple[str, bytes], data: st.DataObject) -> None:
     """Contributions and proofs."""
     topic, message = other[0], data.draw(damaged(other[1]))
-    assert reference_node().judge(topic, message, NOW_MS) == pipeline().judge(topic, message, NOW_MS)
+    assert reference_node().validate(topic, message, NOW_MS) == pipeline().validate(topic, message, NOW_MS)
 
 
 @given(st.sampled_from([Kind.TALLY, Kind.PROPOSAL, Kind.APPROVAL]), values(depth=2))
 def test_both_judge_any_signed_contribution_alike(kind: Kind, value: Any) -> None:
     data = ALICE.signed(encode(value), PLAIN, kind)
-    outcome = pipeline().judge("contributions", data, NOW_MS)
-    assert reference_node().judge("contributions", data, NOW_MS) == outcome
+    outcome = pipeline().validate("contributions", data, NOW_MS)
+    assert reference_node().validate("contributions", data, NOW_MS) == outcome

@@ -11,17 +11,17 @@ VECTORS = Path(__file__).parents[1] / "vectors"
 
 
 def load(name: str) -> dict[str, Any]:
-    """A file of vectors."""
+    """Return a file of vectors."""
     return json.loads((VECTORS / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def admission_files() -> list[str]:
-    """The names of the files with admission cases."""
+    """Return the names of the files with admission cases."""
     return sorted(path.stem for path in VECTORS.glob("admission_*.json"))
 
 
 def unpack(written: str | list[Any]) -> bytes:
-    """The bytes of a message: hexadecimal, or pieces of it and runs of one byte."""
+    """Return the bytes of a message: hexadecimal, or pieces of it and runs of one byte."""
     if isinstance(written, str):
         return bytes.fromhex(written)
     pieces = (bytes.fromhex(p) if isinstance(p, str) else bytes.fromhex(p[0]) * p[1] for p in written)
@@ -29,9 +29,9 @@ def unpack(written: str | list[Any]) -> bytes:
 
 
 def prepare(case: dict[str, Any], certificates: dict[str, Any], node: ReferenceNode) -> None:
-    """Gives a node the knowledge that a case begins with; its auditors were named when it was made."""
+    """Give a node the knowledge that a case begins with; its auditors were named when it was made."""
     for name in case["state"]["certificates"]:
         introduction = bytes.fromhex(certificates[case["manifest"]][name])
-        assert node.judge("certificates", introduction, case["now_ms"]) == ACCEPTED
+        assert node.validate("certificates", introduction, case["now_ms"]) == ACCEPTED
     for message in case["state"]["seen"]:
-        assert node.judge("rollouts", unpack(message), case["now_ms"]) == ACCEPTED
+        assert node.validate("rollouts", unpack(message), case["now_ms"]) == ACCEPTED

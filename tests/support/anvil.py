@@ -64,7 +64,7 @@ def running_anvil(folder: Path) -> Iterator[Anvil]:
     child = spawn("anvil", argv, folder=folder, log=folder / "anvil.txt")
     anvil = Anvil(f"http://127.0.0.1:{port}")
     try:
-        assert wait_until(anvil.is_ready, PATIENCE_SECONDS), child.last_words()
+        assert wait_until(anvil.is_ready, PATIENCE_SECONDS), child.log_tail()
         yield anvil
     finally:
         stop([child], PATIENCE_SECONDS)

@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from support import lying_auditor, weekday_server
 
 from sapo_client.account import epoch_audit
-from sapo_client.account.epoch_audit import Facts
 from sapo_client.config_layers import resolve
+from sapo_client.founding.defaults import LIMITS
 from sapo_client.keystore import Identity
 from sapo_client.ledger.contract import EpochLedgerContract, Token, Vault
 from sapo_client.ledger.history import History
@@ -28,8 +28,8 @@ from sapo_client.ledger.records import Stake
 from sapo_client.ledger.rpc import Rpc
 from sapo_client.observe.events import Event, read_events
 from sapo_client.testnet import bringup
-from sapo_client.testnet.bringup import Ground, Member
-from sapo_client.testnet.plan import LIMITS, Settings
+from sapo_client.testnet.bringup import Member, SwarmSetup
+from sapo_client.testnet.plan import Settings
 from sapo_client.testnet.processes import ChildProcess, kill_group, spawn, stop, wait_until
 from sapo_protocol import merkle
 from sapo_protocol.eip712 import EpochRoot
@@ -55,20 +55,20 @@ PATIENCE_SECONDS: Final = 480.0
 class Eight:
     """The swarm while it runs."""
 
-    ground: Ground
+    setup: SwarmSetup
     deployer: Identity
     lie: str
     children: dict[str, ChildProcess] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        rpc = Rpc([self.ground.rpc_url])
-        self.ledger = EpochLedgerContract(rpc, self.ground.deployment.ledger)
-        self.vault = Vault(rpc, self.ground.deployment.vault)
-        self.token = Token(rpc, self.ground.deployment.token)
+        rpc = Rpc([self.setup.rpc_url])
+        self.ledger = EpochLedgerContract(rpc, self.setup.deployment.ledger)
+        self.vault = Vault(rpc, self.setup.deployment.vault)
+        self.token = Token(rpc, self.setup.deployment.token)
 
     def member(self, name: str) -> Member:
-        """Return one of the eight."""
-        return next(member for member in self.ground.members if member.home.name == name)
+        """One of the eight."""
+        return next(member for member in self.setup.members if member.home.name == name)
 
     def account(self, name: str) -> Account:
         """Return the account of a member."""
@@ -91,8 +91,8 @@ class Eight:
         child.process.wait()
 
     def fund(self, *names: str) -> None:
-        """Send coins to nodes."""
-        bringup.fund(self.ground, self.deployer, [self.member(name).identity for name in names])
+        """Coins for nodes that had none."""
+        bringup.fund(self.setup, self.deployer, [self.member(name).identity for name in names])
 
     def stakes(self) -> dict[str, Stake]:
         """Return the bond of every auditor."""
@@ -113,13 +113,13 @@ class Eight:
     def wait(self, what: str, done: Callable[[], object]) -> None:
         """Return once a condition holds."""
         came = wait_until(lambda: bool(done()) or bool(self._dead()), PATIENCE_SECONDS)
-        dead = [f"{child.name} ended: {child.last_words()}" for child in self._dead()]
+        dead = [f"{child.name} ended: {child.log_tail()}" for child in self._dead()]
         assert (came, dead) == (True, []), (what, self._last_events())
 
     def paid(self, epoch: int) -> Counter[Account]:
         """Return the pay of a final epoch, as a worker's stored contributions explain its root."""
         config = resolve(file=self.member(WORKERS[0]).home.config, environment={}).config
-        facts: Facts = {}
+        facts: dict[str, Any] = {}
 
         def is_explained() -> bool:
             facts.update(epoch_audit.audit(config, epoch))
@@ -129,8 +129,8 @@ class Eight:
         return +Counter({Account.from_hex(row["account"]): row["posted"] for row in facts["accounts"]})
 
     def worth(self, epoch: int) -> Counter[Account]:
-        """Return the reference: what each account earned by its own event file."""
-        counts = {m.identity.account: self._worth(m.home.name, epoch) for m in self.ground.members}
+        """The reference: what each account earned by its own account of what it published."""
+        counts = {m.identity.account: self._worth(m.home.name, epoch) for m in self.setup.members}
         return +Counter(counts)
 
     def _worth(self, name: str, epoch: int) -> int:
@@ -142,7 +142,7 @@ class Eight:
         return [child for child in self.children.values() if child.exit_code() is not None]
 
     def _last_events(self) -> dict[str, list[Event]]:
-        return {m.home.name: list(read_events(m.home.data.events))[-3:] for m in self.ground.members}
+        return {m.home.name: list(read_events(m.home.data.events))[-3:] for m in self.setup.members}
 
 
 def root_of(points: Mapping[Account, int]) -> bytes:
@@ -164,11 +164,11 @@ def eight(folder: Path, *, quorum: int | None, lie: str) -> Iterator[Eight]:
         chain, rpc_url, deployer = bringup.start_chain(layout, tied=True)
         stack.callback(stop, [chain], PATIENCE_SECONDS)
         members = bringup.create_members(layout, settings.nodes, settings.auditors)
-        ground = bringup.found(settings, layout, suite, rpc_url, deployer, members)
-        bringup.write_settings(settings, layout, ground)
+        setup = bringup.found(settings, layout, suite, rpc_url, deployer, members)
+        bringup.write_settings(settings, layout, setup)
         for member in members:
             _set_up_answers(member, url)
-        net = Eight(ground, deployer, lie)
+        net = Eight(setup, deployer, lie)
         net.fund(*WORKERS)
         stack.callback(lambda: stop(net.children.values(), PATIENCE_SECONDS))
         yield net

@@ -15,7 +15,7 @@ from support.swarm import make_manifest
 from sapo_client.founding.contracts import Deployment, LedgerTerms, deploy
 from sapo_client.ledger import transactions as tx
 from sapo_client.ledger.chain import DEFAULT_CHAIN_ID
-from sapo_client.ledger.chain.engine import Engine, Genesis
+from sapo_client.ledger.chain.embedded import EmbeddedChain, Genesis
 from sapo_client.ledger.chain.methods import Methods
 from sapo_client.ledger.chain.server import ChainServer
 from sapo_client.ledger.contract import (
@@ -77,11 +77,16 @@ class ServedChain:
     """An embedded chain served from a thread of this process, with a clock that the test sets."""
 
     def __init__(
-        self, path: Path, *, port: int = 0, chain_id: int = DEFAULT_CHAIN_ID, kind: type[Engine] = Engine
+        self,
+        path: Path,
+        *,
+        port: int = 0,
+        chain_id: int = DEFAULT_CHAIN_ID,
+        kind: type[EmbeddedChain] = EmbeddedChain,
     ) -> None:
         self.now_seconds = float(NOW_SECONDS)
-        birth = Genesis(chain_id, tuple(sorted(map(address, FUNDED))))
-        self.engine = kind(path, birth, now=lambda: self.now_seconds)
+        genesis = Genesis(chain_id, tuple(sorted(map(address, FUNDED))))
+        self.engine = kind(path, genesis, now=lambda: self.now_seconds)
         self._methods = Methods(self.engine)
         self._server = ChainServer(self._methods, port)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
@@ -267,7 +272,9 @@ def deploy_contracts(chain: ServedChain, **changes: Any) -> Contracts:
     return Contracts(chain, deploy([chain.url], DEPLOYER, make_plan(**changes)))
 
 
-def found(path: Path, *, port: int = 0, kind: type[Engine] = Engine, **changes: Any) -> Contracts:
+def found(
+    path: Path, *, port: int = 0, kind: type[EmbeddedChain] = EmbeddedChain, **changes: Any
+) -> Contracts:
     """Return a new ledger on a new chain, copied from an earlier one of this process if there is one."""
     stored, deployment = _founded(make_plan(**changes))
     path.write_bytes(stored)

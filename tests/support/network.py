@@ -1,6 +1,6 @@
-"""A public network for tests: the real embedded engine behind a transaction pool, with reorganisations.
+"""A public network for tests: the real embedded chain behind a transaction pool, with reorganisations.
 
-The engine mines what it is sent at once and never reorganises. Here ordinary nodes stand before it: a
+The chain mines what it is sent at once and never reorganises. Here ordinary nodes stand before it: a
 pool that holds what waits for a nonce or pays too little, replacements for at least a tenth more, and a
 head that can be taken back by some blocks.
 """
@@ -9,53 +9,54 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import rlp
-from eth.db.schema import SchemaV1
-from eth.rlp.sedes import chain_gaps
-
-from sapo_client.ledger.chain.engine import Engine, Genesis
+from sapo_client.ledger.chain.embedded import EmbeddedChain, Genesis
 from sapo_client.ledger.chain.errors import REFUSED, RpcError
+from sapo_client.ledger.chain.evm import StateChanges
+from sapo_client.ledger.chain.header import EMPTY_TRIE_ROOT, Header
 from sapo_client.ledger.chain.methods import Methods
-from sapo_client.ledger.chain.vm import open_chain
+from sapo_client.ledger.chain.store import Block
+from sapo_client.ledger.chain.transaction import SignedTransaction
 from sapo_protocol.identifiers import Account
 
 
-class ForkingEngine(Engine):
-    """The embedded engine with what it has no use for: a way back, and blocks that hold nothing."""
+class ForkingChain(EmbeddedChain):
+    """The embedded chain with what it has no use for: a way back, and blocks that hold nothing."""
 
-    def __init__(self, path: Path, birth: Genesis, *, now: Callable[[], float]) -> None:
-        super().__init__(path, birth, now=now)
-        self._store._connection.execute("PRAGMA synchronous = OFF")  # no test cuts the power
+    def __init__(self, path: Path, genesis: Genesis, *, now: Callable[[], float]) -> None:
+        super().__init__(path, genesis, now=now)
+        self._store.connection.execute("PRAGMA synchronous = OFF")  # no test cuts the power
 
     def mine_empty(self, name: bytes) -> None:
         """Mine a block without transactions, told from others by a name."""
-        header = self._next_header().copy(extra_data=name)
-        machine = self._chain.get_vm(header)
-        filled = machine.set_block_transactions_and_withdrawals(machine.get_block(), header, [], [])
-        self._chain.chaindb.persist_block(machine.mine_block(filled).block)
-        self._store.commit()
+        state = self.state(self.head)
+        header = Header(
+            block_number=self.head.block_number + 1,
+            parent_hash=self.head.hash,
+            timestamp=self._next_timestamp(),
+            base_fee_per_gas=self.head.next_base_fee(),
+            gas_used=0,
+            state_root=self.head.state_root,
+            transactions_root=EMPTY_TRIE_ROOT,
+            receipts_root=EMPTY_TRIE_ROOT,
+            extra_data=name,
+        )
+        with self._store.transaction_of_all():
+            self._store.put(Block(header, None, StateChanges()))
+        self._remember(header, state)
+        self.head = header
 
     def rewind(self, head: int) -> list[bytes]:
         """Take the head back to a block; the dropped transactions, raw, oldest first."""
-        pairs, connection = self._store.pairs, self._store._connection
-        last, header = self.head.block_number, self.header(head)
+        last = self.head.block_number
         dropped = [
-            raw.encode()
-            for number in range(head + 1, last + 1)
-            for raw in self._chain.get_canonical_block_by_number(number).transactions
+            raw for number in range(head + 1, last + 1) if (raw := self._store.raw(number)) is not None
         ]
-        pairs[SchemaV1.make_canonical_head_hash_lookup_key()] = header.hash
-        for number in range(head + 1, last + 1):
-            del pairs[SchemaV1.make_block_number_to_hash_lookup_key(number)]
-        gapless = rlp.encode(((), head + 1), sedes=chain_gaps)
-        pairs[SchemaV1.make_header_chain_gaps_lookup_key()] = gapless
-        pairs[SchemaV1.make_chain_gaps_lookup_key()] = gapless
-        connection.execute("DELETE FROM transactions WHERE block > ?", (head,))
-        connection.execute("DELETE FROM logs WHERE block > ?", (head,))
-        self._store.commit()
-        self._chain = open_chain(pairs, self.birth.chain_id)
+        with self._store.transaction_of_all():
+            self._store.connection.execute("DELETE FROM blocks WHERE number > ?", (head,))
+            for table in ("accounts", "slots", "transactions", "logs"):
+                self._store.connection.execute(f"DELETE FROM {table} WHERE block > ?", (head,))
+        self.head = self._store.head()
         return dropped
 
 
@@ -75,11 +76,11 @@ class Network:
         seen: every transaction that anybody ever handed in, raw.
     """
 
-    def __init__(self, engine: ForkingEngine) -> None:
+    def __init__(self, engine: ForkingChain) -> None:
         self.engine = engine
         self.methods = Methods(engine)
         self.floor_wei = 0
-        self.seen: dict[bytes, Any] = {}
+        self.seen: dict[bytes, SignedTransaction] = {}
         self._pool: dict[tuple[Account, int], _Waiting] = {}
         self._filled = 0
 
@@ -96,15 +97,15 @@ class Network:
         Raises:
             RpcError: it is known, its nonce is used, or it replaces another for too little.
         """
-        parsed = self.engine._decode(raw)
-        self.seen[bytes(parsed.hash)] = parsed
+        parsed = self.engine.decode(raw)
+        self.seen[parsed.hash] = parsed
         sender = Account(parsed.sender)
-        if parsed.chain_id != self.engine.birth.chain_id:
+        if parsed.chain_id != self.engine.genesis.chain_id:
             raise RpcError(REFUSED, "invalid chain id for signer")
         if parsed.nonce < self._nonce(sender):
             raise RpcError(REFUSED, "nonce too low")
         place = (sender, parsed.nonce)
-        offer = _Waiting(raw, bytes(parsed.hash), parsed.max_priority_fee_per_gas, parsed.max_fee_per_gas)
+        offer = _Waiting(raw, parsed.hash, parsed.tip_wei, parsed.max_fee_wei)
         held = self._pool.get(place)
         if held is not None and held.digest == offer.digest:
             raise RpcError(REFUSED, "already known")
@@ -137,10 +138,10 @@ class Network:
         """Replace the last blocks by as many others; what was in them waits again, or is forgotten."""
         height = self.engine.head.block_number
         for raw in self.engine.rewind(height - blocks):
-            parsed = self.engine._decode(raw)
+            parsed = self.engine.decode(raw)
             if rng.random() < 0.5:
                 self._pool[Account(parsed.sender), parsed.nonce] = _Waiting(
-                    raw, bytes(parsed.hash), parsed.max_priority_fee_per_gas, parsed.max_fee_per_gas
+                    raw, parsed.hash, parsed.tip_wei, parsed.max_fee_wei
                 )
         self.fill(blocks)
 
@@ -154,4 +155,4 @@ class Network:
         return nonce == self._nonce(sender) and held.most >= max(self.floor_wei, base)
 
     def _nonce(self, sender: Account) -> int:
-        return int(self.engine.state(self.engine.head).get_nonce(bytes(sender)))
+        return self.engine.state(self.engine.head).account(bytes(sender)).nonce

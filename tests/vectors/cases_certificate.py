@@ -33,7 +33,7 @@ NOW = NOW_MS // 1000
 
 
 def cases() -> Iterator[Case]:
-    """Every case of this file."""
+    """Yield every case of this file."""
     yield _case("genuine", None, ALICE.certificate())
     yield _case("genuine, on a chain", None, ALICE.certificate(CHAINED), manifest="chained")
     yield from _fields()
@@ -57,7 +57,7 @@ def fields(
     manifest: Manifest = PLAIN,
     **changes: Any,
 ) -> dict[int, Any]:
-    """The fields of a certificate by key, the account's signature genuine unless it is replaced."""
+    """Return the fields of a certificate by key, the account's signature genuine unless it is replaced."""
     within = not_before < 2**64 and not_after < 2**64
     binding = NodeBinding(who.node, manifest.swarm_id, not_before, not_after)
     signature = secp256k1.sign(who.secret, binding.digest(manifest.binding_domain)) if within else bytes(65)
@@ -134,7 +134,7 @@ def _account_signatures() -> Iterator[Case]:
 
 
 def _domains() -> Iterator[Case]:
-    """The account signed for another chain, contract or swarm; the node signed for this one."""
+    """Yield the account signed for another chain, contract or swarm; the node signed for this one."""
     for signed_for, heard_in in (
         ("chained", "plain"),
         ("plain", "chained"),
@@ -204,7 +204,7 @@ def _renewals() -> Iterator[Case]:
 
 
 def _crowds() -> Iterator[Case]:
-    """An account's fifth node displaces the first; one that renews itself goes to the end."""
+    """Yield an account's fifth node displaces the first; one that renews itself goes to the end."""
     keys = [Identity("alice", key) for key in range(5)]
     heard = [Message(None, key.certificate(), "certificates", i) for i, key in enumerate(keys)]
     then = (

@@ -42,7 +42,7 @@ GENUINE: Mapping[Kind, dict[int, Any]] = {
 
 
 def cases() -> Iterator[Case]:
-    """Every case of this file."""
+    """Yield every case of this file."""
     for kind in GENUINE:
         yield _case(kind, "genuine", None)
         yield _judged(f"{_word(kind)}: genuine, on a chain", None, sealed(kind, manifest=CHAINED), "chained")
@@ -56,13 +56,13 @@ def cases() -> Iterator[Case]:
 
 
 def payload(kind: Kind, who: Identity = ALICE, **changes: Any) -> bytes:
-    """The payload of a contribution; ``f3=...`` replaces field 3."""
+    """Return the payload of a contribution; ``f3=...`` replaces field 3."""
     fields = {0: bytes(who.node), 1: bytes(who.account), 2: OVER, **GENUINE[kind]}
     return cbor(fields | {int(name[1:]): value for name, value in changes.items()})
 
 
 def sealed(kind: Kind, who: Identity = ALICE, manifest: Manifest = PLAIN, **changes: Any) -> bytes:
-    """A contribution with some fields replaced, under a genuine signature."""
+    """Return a contribution with some fields replaced, under a genuine signature."""
     return who.signed(payload(kind, who, **changes), manifest, kind)
 
 
@@ -201,7 +201,7 @@ def _judgement(kind: Kind) -> Iterator[Case]:
 
 
 def _moved(message: bytes) -> bytes:
-    """A message of another swarm, relabelled as one of this."""
+    """Return a message of another swarm, relabelled as one of this."""
     return message[:8] + bytes(PLAIN.swarm_id) + message[40:]
 
 
@@ -218,7 +218,7 @@ def _sequences(kind: Kind) -> Iterator[Case]:
 
 
 def _places() -> Iterator[Case]:
-    """Every kind on the topics that do not carry it."""
+    """Yield every kind on the topics that do not carry it."""
     messages = {_word(kind): sealed(kind) for kind in GENUINE}
     for kind, data in messages.items():
         for topic in ("rollouts", "certificates", "equivocations"):

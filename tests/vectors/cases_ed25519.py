@@ -18,7 +18,7 @@ MESSAGE = b"message"
 
 
 def signatures() -> list[dict[str, Any]]:
-    """Key, message, signature and whether they belong together."""
+    """Return key, message, signature and whether they belong together."""
     found = [
         _entry(case.name, case.key, case.message, case.signature, case.accepted) for case in edge_cases()
     ]
@@ -49,7 +49,7 @@ def _plain() -> Iterator[tuple[str, bytes, bytes, bytes, bool]]:
 
 
 def _small() -> Iterator[tuple[str, bytes, bytes, bytes, bool]]:
-    """Each of the eight points of small order, as key and as nonce, where the equation holds."""
+    """Yield each of the eight points of small order, as key and as nonce, where the equation holds."""
     genuine = ed25519.public_key(b"\x01" * 32)
     for step in range(8):
         small = (step * TORSION).encode()
@@ -63,7 +63,7 @@ def _small() -> Iterator[tuple[str, bytes, bytes, bytes, bool]]:
 
 
 def _unreduced() -> Iterator[tuple[str, bytes, bytes, bytes, bool]]:
-    """Every y coordinate from p to 2^255 - 1, with both signs."""
+    """Yield every y coordinate from p to 2^255 - 1, with both signs."""
     key, signature = bytes(ed25519.public_key(b"\x02" * 32)), ed25519.sign(b"\x02" * 32, MESSAGE)
     for y in range(P, 2**255):
         for odd in (False, True):
@@ -79,7 +79,7 @@ def _unreduced() -> Iterator[tuple[str, bytes, bytes, bytes, bool]]:
 
 
 def cases() -> Iterator[Case]:
-    """The edge cases inside rollouts and certificates."""
+    """Yield the edge cases inside rollouts and certificates."""
     payload = cbor(ALICE.fields())
     for name, signature in _crafted(ALICE, payload).items():
         data = frame(payload=payload, signature=signature)
@@ -88,7 +88,7 @@ def cases() -> Iterator[Case]:
 
 
 def _crafted(who: Identity, payload: bytes) -> dict[str, bytes]:
-    """Signatures made with the secret scalar of a genuine key and nonces of our choice."""
+    """Return signatures made with the secret scalar of a genuine key and nonces of our choice."""
     message = signed_bytes(Kind.ROLLOUT, PLAIN.swarm_id, payload)
     digest = bytearray(sha512(who.seed).digest()[:32])
     digest[0] &= 248
@@ -109,7 +109,7 @@ def _crafted(who: Identity, payload: bytes) -> dict[str, bytes]:
 
 
 def _mixed_key() -> Iterator[Case]:
-    """A node whose key has a part of order 8: taken where the equation holds without the cofactor."""
+    """Yield a node whose key has a part of order 8: taken where the equation holds without the cofactor."""
     secret, torsion = 0xA5A5_1234_5678_9ABC, 1
     key = (secret * BASE + torsion * TORSION).encode()
     account = certificate_fields(f0=key)

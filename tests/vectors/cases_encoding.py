@@ -69,7 +69,7 @@ MALFORMED = {
 
 
 def cases() -> Iterator[Case]:
-    """Every case of this file."""
+    """Yield every case of this file."""
     yield one("the largest message is read", "R1.0.11", bytes(131_072))
     yield one("a byte more is not", "R0.2", bytes(131_073))
     yield one("an oversized genuine message", "R0.2", GENUINE + bytes(131_073 - len(GENUINE)))
@@ -90,7 +90,7 @@ def _malformed() -> Iterator[Case]:
 
 
 def _heads() -> Iterator[Case]:
-    """The genuine message with one head longer than it must be."""
+    """Yield the genuine message with one head longer than it must be."""
     fields = frame_fields(payload=b"")
     for key, value in fields.items():
         number = isinstance(value, int)

@@ -31,7 +31,7 @@ SECOND = [b"9"]
 
 
 def cases() -> Iterator[Case]:
-    """Every case of this file."""
+    """Yield every case of this file."""
     yield _case("genuine", None, proof())
     yield _case("genuine, on a chain", None, proof(manifest=CHAINED), manifest="chained")
     yield from _frames()
@@ -44,18 +44,18 @@ def cases() -> Iterator[Case]:
 
 
 def proof(who: Identity = ALICE, manifest: Manifest = PLAIN, **changes: Any) -> bytes:
-    """A genuine proof against somebody, both rollouts with some fields replaced."""
+    """Return a genuine proof against an author, both rollouts with some fields replaced."""
     second = changes | {"f5": [*changes.get("f5", ())[:-1], b"9"]}
     return paired(who.rollout(manifest, **changes), who.rollout(manifest, **second), manifest)
 
 
 def paired(one_: bytes, other: bytes, manifest: Manifest = PLAIN) -> bytes:
-    """Two messages in the order of their content ids, as a proof."""
+    """Return two messages in the order of their content ids, as a proof."""
     return _raw(sorted((one_, other), key=lambda message: _content_id(message, manifest)), manifest)
 
 
 def _content_id(message: bytes, manifest: Manifest) -> bytes:
-    """Of a rollout in the usual layout: 41 bytes, the payload with its head, 67 bytes for the signature."""
+    """Return a rollout's content id: 41 bytes, the payload with its head, 67 bytes for the signature."""
     width = {0x58: 2, 0x59: 3, 0x5A: 5}[message[41]]
     return sha256(signed_bytes(Kind.ROLLOUT, manifest.swarm_id, message[41 + width : -67])).digest()
 
@@ -93,7 +93,7 @@ def _frames() -> Iterator[Case]:
 
 
 def _contents() -> Iterator[Case]:
-    """Something else than a rollout in order, as first and as second message."""
+    """Yield something else than a rollout in order, as first and as second message."""
     payload = cbor(ALICE.fields())
     faults = {
         "nothing": ("R1.0.2", b""),

@@ -1,4 +1,4 @@
-"""Responses to requests: an array of messages, each of which is judged for itself."""
+"""Responses to requests: an array of messages, each of which is validated by itself."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +11,7 @@ Rows = Iterator[tuple[str, str | None, bytes]]
 
 
 def cases() -> Rows:
-    """Every response of this file."""
+    """Yield every response of this file."""
     messages = [ALICE.certificate(), BOB.certificate()]
     yield "no messages", None, cbor([])
     yield "two messages", None, cbor(messages)

@@ -67,7 +67,7 @@ VALID_UTF8 = {
 
 
 def cases() -> Iterator[Case]:
-    """Every case of this file."""
+    """Yield every case of this file."""
     yield one("genuine", None, GENUINE)
     yield one("genuine, with a policy tag", None, ALICE.rollout(f6=bytes(32)))
     yield one("genuine, on a chain", None, ALICE.rollout(CHAINED), manifest="chained")
@@ -336,7 +336,7 @@ def _sequences() -> Iterator[Case]:
 
 
 def _flips() -> Iterator[Case]:
-    """One bit flipped, at places where the outcome is clear from the layout."""
+    """Yield one bit flipped, at places where the outcome is clear from the layout."""
     payload = cbor(ALICE.fields())
     at = GENUINE.index(payload)
     places = {

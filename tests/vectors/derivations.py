@@ -1,4 +1,4 @@
-"""What follows from values alone: ids, beacons, seeds, roots and proofs, digests, settlements."""
+"""Derivations from values alone: ids, beacons, seeds, roots and proofs, digests, settlements."""
 
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
@@ -20,7 +20,7 @@ ACCOUNTS = sorted(person.account for person in PEOPLE)
 
 
 def swarms() -> list[dict[str, Any]]:
-    """Swarm ids, with the bytes that they are digests of."""
+    """Return swarm ids, with the bytes that they are digests of."""
     return [
         {"manifest": name, "cbor": manifest.to_bytes().hex(), "swarm_id": manifest.swarm_id.hex()}
         for name, manifest in MANIFESTS.items()
@@ -28,7 +28,7 @@ def swarms() -> list[dict[str, Any]]:
 
 
 def contents() -> list[dict[str, Any]]:
-    """Content ids of messages; the signature is no part of them."""
+    """Return content ids of messages; the signature is no part of them."""
     found = []
     forged = ALICE.rollout()[:-64] + bytes(64)
     for name, data in {
@@ -45,7 +45,7 @@ def contents() -> list[dict[str, Any]]:
 
 
 def epochs() -> list[dict[str, Any]]:
-    """Epochs of moments."""
+    """Return epochs of moments."""
     found = []
     for name in ("plain", "long epochs"):
         manifest = MANIFESTS[name]
@@ -60,7 +60,7 @@ def epochs() -> list[dict[str, Any]]:
 
 
 def beacons() -> list[dict[str, Any]]:
-    """Beacons, and the seeds of slots under them."""
+    """Return beacons, and the seeds of slots under them."""
     found = []
     for name in ("plain", "chained", "other chain"):
         swarm = MANIFESTS[name].swarm_id
@@ -87,7 +87,7 @@ def _seeds(name: str, value: Digest) -> Iterator[dict[str, Any]]:
 
 
 def merkle_trees() -> list[dict[str, Any]]:
-    """Roots of trees of many sizes with every proof, and proofs that lead nowhere."""
+    """Return roots of trees of many sizes with every proof, and proofs that lead nowhere."""
     found = []
     for size in (0, 1, 2, 3, 4, 5, 6, 7, 8, 9):
         entries = [(account, 10**number) for number, account in enumerate(ACCOUNTS[:size])]
@@ -109,7 +109,7 @@ def merkle_trees() -> list[dict[str, Any]]:
 
 
 def typed_data() -> list[dict[str, Any]]:
-    """EIP-712 digests and signatures, and who signed them."""
+    """Return EIP-712 digests and signatures, and who signed them."""
     found = []
     for chain_id, contract in (
         (0, bytes(20)),
@@ -144,7 +144,7 @@ def _readable(statement: NodeBinding | EpochRoot) -> dict[str, str]:
 
 
 def settlements() -> list[dict[str, Any]]:
-    """Shares from tallies, and the epoch root that they become."""
+    """Return shares from tallies, and the epoch root that they become."""
     a, b, c, d = ACCOUNTS[:4]
     ample = 2**32 - 1
     scenes: Mapping[str, tuple[list[dict[Account, int]], dict[Account, int], int, int]] = {
@@ -172,11 +172,17 @@ def _settlement(
     name: str, counts: list[dict[Account, int]], previous: dict[Account, int], most: int, budget: int
 ) -> dict[str, Any]:
     tallies = [
-        Tally(ALICE.node, ALICE.account, 3, tuple(sorted(count.items())), Digest(bytes(32)))
+        Tally(
+            node=ALICE.node,
+            account=ALICE.account,
+            epoch=3,
+            points=tuple(sorted(count.items())),
+            evidence_root=Digest(bytes(32)),
+        )
         for count in counts
     ]
     shares = settle(tallies, previous, points_per_epoch=most, epoch_budget=budget)
-    proposal = Proposal(ALICE.node, ALICE.account, 3, (), shares)
+    proposal = Proposal(node=ALICE.node, account=ALICE.account, epoch=3, tallies=(), shares=shares)
     root = proposal.root(ContentId(sha256(name.encode()).digest()))
     return {
         "name": name,
@@ -192,9 +198,11 @@ def _settlement(
 
 
 def proposal_roots() -> list[dict[str, Any]]:
-    """Epoch roots of whole proposals, by their content ids."""
+    """Return epoch roots of whole proposals, by their content ids."""
     shares = tuple(Share(account, number % 3, number + 1) for number, account in enumerate(ACCOUNTS))
-    payload = Proposal(ALICE.node, ALICE.account, 3, (ContentId(bytes(32)),), shares).to_payload()
+    payload = Proposal(
+        node=ALICE.node, account=ALICE.account, epoch=3, tallies=(ContentId(bytes(32)),), shares=shares
+    ).to_payload()
     data = ALICE.signed(payload, CHAINED, Kind.PROPOSAL)
     envelope = parse_envelope(data, CHAINED.swarm_id)
     root = parse_proposal(envelope.payload).root(envelope.content_id)
@@ -203,7 +211,7 @@ def proposal_roots() -> list[dict[str, Any]]:
 
 
 def everything() -> dict[str, Any]:
-    """All derivations by name."""
+    """Return all derivations by name."""
     return {
         "protocol_version": PROTOCOL_VERSION,
         "now_ms": NOW_MS,

@@ -52,13 +52,13 @@ class Wrong(SystemExit):
 
 
 def main(folder: Path) -> None:
-    """Writes every file."""
+    """Write every file."""
     for name, text in files():
         (folder / name).write_text(text, encoding="utf-8")
 
 
 def check(folder: Path) -> None:
-    """Nothing, if a folder holds the very bytes that would be written, and no other file of vectors."""
+    """Raise unless a folder holds the very bytes that would be written, and no other file of vectors."""
     written = {name: text.encode() for name, text in files()}
     found = {path.name: path.read_bytes() for path in folder.glob("*.json")}
     if wrong := {name for name in written.keys() | found.keys() if written.get(name) != found.get(name)}:
@@ -66,7 +66,7 @@ def check(folder: Path) -> None:
 
 
 def files() -> Iterator[tuple[str, str]]:
-    """Names and contents of the files."""
+    """Yield names and contents of the files."""
     yield "manifests.json", _dump({name: json.loads(manifest_to_json(m)) for name, m in MANIFESTS.items()})
     for name, cases in FILES.items():
         yield f"admission_{name}.json", _dump(_document(list(cases())))
@@ -96,18 +96,18 @@ def _document(cases: list[Case]) -> dict[str, Any]:
 
 
 def _compare(case: Case, certificates: dict[str, bytes]) -> None:
-    """Nothing, if the pipeline shares the expectations of a case."""
+    """Raise unless the pipeline shares the expectations of a case."""
     node = Pipeline(MANIFESTS[case.manifest], map(Account.from_hex, case.auditors))
     known = [Message(None, certificates[name], "certificates") for name in case.certificates]
     before = [Message(None, data) for data in case.seen]
     for message in (*known, *before, *case.messages):
-        outcome = node.judge(message.topic, message.data, case.now_ms + message.offset_ms)
+        outcome = node.validate(message.topic, message.data, case.now_ms + message.offset_ms)
         if outcome != expected(message.rule):
             raise Wrong(f"{case.name}: expected {expected(message.rule)}, the pipeline says {outcome}")
 
 
 def expected(number: str | None) -> Outcome:
-    """The outcome of a message that breaks a rule, or none."""
+    """Return the outcome of a message that breaks a rule, or none."""
     if number is None:
         return "accept", None, None
     [reason] = [rule.reason for rule in Rule if rule.number == number]
@@ -155,7 +155,7 @@ def _response(name: str, rule: str | None, response: bytes) -> dict[str, Any]:
 
 
 def _bytes(data: bytes) -> str | list[Any]:
-    """Hexadecimal; with long runs of one byte, a list of hexadecimal strings and [byte, times] pairs."""
+    """Return hexadecimal, or with long runs of one byte a list of hexadecimal and [byte, times] pairs."""
     runs = [(value, sum(1 for _ in run)) for value, run in groupby(data)]
     if all(times <= LONGEST_RUN for _, times in runs):
         return data.hex()

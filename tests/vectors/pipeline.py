@@ -1,4 +1,4 @@
-"""The pipeline as one node wires it: every topic's judge, over one book of certificates."""
+"""The pipeline as one node wires it: every topic's validator, over one store of certificates."""
 
 from collections.abc import Iterable
 
@@ -19,11 +19,11 @@ _NOBODY = Account(bytes(20))
 
 
 class Pipeline:
-    """What a node of one swarm says to messages.
+    """The outcomes of messages at a node of one swarm.
 
     Args:
         auditors: the accounts that may count.
-        certificates: a book that others share; an empty one unless given.
+        certificates: a store that others share; an empty one unless given.
     """
 
     def __init__(
@@ -37,17 +37,17 @@ class Pipeline:
         accounts = frozenset(auditors)
         contributions = ContributionAdmission(manifest, book, known.__contains__, lambda: accounts)
         self._known = known
-        self._judges = {
+        self._validators = {
             "rollouts": Admission(manifest, book).admit,
             "certificates": book.admit,
             "contributions": contributions.admit,
             "equivocations": ProofBook(manifest, book, Reputation(), _NOBODY).admit,
         }
 
-    def judge(self, topic: str, message: bytes, now_ms: int) -> Outcome:
-        """The outcome of a message that came over a topic; what is accepted is known from then on."""
+    def validate(self, topic: str, message: bytes, now_ms: int) -> Outcome:
+        """Return the outcome of a message that came over a topic; what is accepted is known from then on."""
         try:
-            admitted = self._judges[topic](message, now_ms / 1000)
+            admitted = self._validators[topic](message, now_ms / 1000)
         except RemoteProtocolError as error:
             return str(verdict(error.reason)), str(error.reason), error.rule.number
         if isinstance(admitted, AdmittedContribution):

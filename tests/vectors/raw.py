@@ -12,7 +12,7 @@ class Raw:
 
 
 def head(major: int, argument: int, width: int | None = None) -> bytes:
-    """A head with its argument in ``width`` bytes (0, 1, 2, 4, 8), the fewest unless told."""
+    """Return a head with its argument in ``width`` bytes (0, 1, 2, 4, 8), the fewest by default."""
     if width is None:
         fits = ((0, 24), (1, 1 << 8), (2, 1 << 16), (4, 1 << 32), (8, 1 << 64))
         width = next(size for size, limit in fits if argument < limit)
@@ -22,7 +22,7 @@ def head(major: int, argument: int, width: int | None = None) -> bytes:
 
 
 def cbor(value: Any) -> bytes:
-    """The encoding of a value, maps in their own order, with no bound checked."""
+    """Return the encoding of a value, maps in their own order, with no bound checked."""
     match value:
         case Raw(data):
             return data
@@ -44,5 +44,5 @@ def cbor(value: Any) -> bytes:
 
 
 def pairs(*items: tuple[Any, Any]) -> Raw:
-    """A map from pairs, which may repeat a key or descend."""
+    """Return a map from pairs, which may repeat a key or descend."""
     return Raw(head(5, len(items)) + b"".join(cbor(k) + cbor(v) for k, v in items))

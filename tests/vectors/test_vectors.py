@@ -43,7 +43,7 @@ def test_the_pipeline_agrees(name: str) -> None:
         node = _prepared(case, document["certificates"][case["manifest"]])
         for message in case["messages"]:
             now_ms = case["now_ms"] + message["offset_ms"]
-            outcome = node.judge(message["topic"], unpack(message["bytes"]), now_ms)
+            outcome = node.validate(message["topic"], unpack(message["bytes"]), now_ms)
             assert outcome == (message["verdict"], message["reason"], message["rule"]), case["name"]
 
 
@@ -51,9 +51,9 @@ def _prepared(case: dict[str, Any], certificates: dict[str, str]) -> Pipeline:
     state, now_ms = case["state"], case["now_ms"]
     node = Pipeline(MANIFESTS[case["manifest"]], map(Account.from_hex, state["auditors"]))
     for name in state["certificates"]:
-        node.judge("certificates", bytes.fromhex(certificates[name]), now_ms)
+        node.validate("certificates", bytes.fromhex(certificates[name]), now_ms)
     for message in state["seen"]:
-        node.judge("rollouts", unpack(message), now_ms)
+        node.validate("rollouts", unpack(message), now_ms)
     return node
 
 

@@ -24,20 +24,28 @@ YEAR_END = GENESIS + 86_400
 
 
 def _family(name: str, config: str, scorer: str) -> Family:
-    return Family(name, "nano", config, scorer, "{question}\n", "plain", 24)
+    return Family(
+        name=name,
+        level="nano",
+        config=config,
+        scorer=scorer,
+        prompt="{question}\n",
+        answer="plain",
+        max_completion_bytes=24,
+    )
 
 
 FAMILIES = (
     _family("basic_arithmetic", '{"max_digits":1,"operators":["+","-"]}', "exact/1"),
     _family("base_conversion", '{"max_base":10,"min_base":2}', "exact/1"),
     Family(
-        "fraction_simplification",
-        "full",
-        '{"note":"\\u00e9\\ud83d\\udc38","p":0.25,"z":null}',
-        "fraction/1",
-        "Löse dies — {question}\n🐸",
-        "tag",
-        4096,
+        name="fraction_simplification",
+        level="full",
+        config='{"note":"\\u00e9\\ud83d\\udc38","p":0.25,"z":null}',
+        scorer="fraction/1",
+        prompt="Löse dies — {question}\n🐸",
+        answer="tag",
+        max_completion_bytes=4096,
     ),
 )
 
@@ -98,33 +106,33 @@ class Identity:
 
     @cached_property
     def seed(self) -> bytes:
-        """The secret seed of the node key."""
+        """Return the secret seed of the node key."""
         return sha256(f"vectors node {self.name} {self.key}".encode()).digest()
 
     @cached_property
     def secret(self) -> bytes:
-        """The secret key of the account."""
+        """Return the secret key of the account."""
         return sha256(f"vectors account {self.name}".encode()).digest()
 
     @cached_property
     def node(self) -> NodeId:
-        """The node key."""
+        """Return the node key."""
         return ed25519.public_key(self.seed)
 
     @cached_property
     def account(self) -> Account:
-        """The account."""
+        """Return the account."""
         return secp256k1.account_of(self.secret)
 
     def certificate(
         self, manifest: Manifest = PLAIN, not_before: int = GENESIS, not_after: int = YEAR_END
     ) -> bytes:
-        """A genuine certificate."""
+        """Return a genuine certificate."""
         binding = NodeBinding(self.node, manifest.swarm_id, not_before, not_after)
         return issue_certificate(self.seed, self.secret, binding, manifest.binding_domain).to_bytes()
 
     def fields(self, **changes: Any) -> dict[int, Any]:
-        """The fields of a rollout by key; ``f5=...`` replaces field 5, ``f5=None`` leaves it out."""
+        """Return the fields of a rollout by key; ``f5=...`` replaces field 5, ``f5=None`` leaves it out."""
         fields: dict[int, Any] = {
             0: bytes(self.node),
             1: bytes(self.account),
@@ -136,17 +144,17 @@ class Identity:
         return changed(fields, changes)
 
     def rollout(self, manifest: Manifest = PLAIN, **changes: Any) -> bytes:
-        """A rollout with some fields replaced, under a genuine signature."""
+        """Return a rollout with some fields replaced, under a genuine signature."""
         return self.signed(cbor(self.fields(**changes)), manifest)
 
     def signed(self, payload: bytes, manifest: Manifest = PLAIN, kind: Kind = Kind.ROLLOUT) -> bytes:
-        """An envelope over any payload under a genuine signature."""
+        """Return an envelope over any payload under a genuine signature."""
         signature = ed25519.sign(self.seed, signed_bytes(kind, manifest.swarm_id, payload))
         return frame(manifest, kind=int(kind), payload=payload, signature=signature)
 
 
 def frame(manifest: Manifest = PLAIN, **fields: Any) -> bytes:
-    """An envelope of any fields."""
+    """Return an envelope of any fields."""
     return cbor(frame_fields(manifest, **fields))
 
 
@@ -158,7 +166,7 @@ def frame_fields(
     payload: Any = b"",
     signature: Any = bytes(64),
 ) -> dict[int, Any]:
-    """The fields of an envelope by key."""
+    """Return the fields of an envelope by key."""
     return {
         0: version,
         1: kind,
@@ -169,7 +177,7 @@ def frame_fields(
 
 
 def changed(fields: dict[int, Any], changes: Mapping[str, Any]) -> dict[int, Any]:
-    """Fields after changes named ``f<key>``, in the order of their keys."""
+    """Return fields after changes named ``f<key>``, in the order of their keys."""
     merged = {**fields, **{int(name[1:]): value for name, value in changes.items()}}
     return {key: merged[key] for key in sorted(merged) if merged[key] is not None}
 
@@ -186,7 +194,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Case:
-    """A node's knowledge and the messages that it hears."""
+    """A node's knowledge and the messages that it receives."""
 
     name: str
     messages: tuple[Message, ...]
@@ -198,7 +206,7 @@ class Case:
 
 
 def one(name: str, rule: str | None, data: bytes, **options: Any) -> Case:
-    """The case of one message, on the topic of rollouts unless told."""
+    """Return the case of one message, on the topic of rollouts by default."""
     topic, offset = options.pop("topic", "rollouts"), options.pop("offset_ms", 0)
     return Case(name, (Message(rule, data, topic, offset),), **options)
 
@@ -214,7 +222,7 @@ class Introductions:
     by_name: dict[str, bytes] = field(default_factory=dict)
 
     def of(self, manifest: str) -> Iterator[tuple[str, bytes]]:
-        """Names and certificates that count in a manifest's swarm."""
+        """Yield names and certificates that count in a manifest's swarm."""
         swarm = MANIFESTS[manifest]
         start = swarm.genesis_seconds
         for who in (ALICE, BOB, MALLORY, ALICES_SECOND_KEY):

@@ -1,1 +1,1 @@
-"""Commands on an account's keys, rollouts and ledger entries; they run beside a node, not in it."""
+"""Commands on an account's keys, rollouts and ledger; they run beside a node, not inside it."""

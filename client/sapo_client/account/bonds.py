@@ -1,19 +1,18 @@
-"""``sapo ledger bond``, ``exit`` and ``withdraw``: what an auditor stakes on what it signs."""
+"""``sapo ledger bond``, ``exit`` and ``withdraw``: the tokens that an auditor stakes on its signatures."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Any, Final
 
 from sapo_client.account.ledger_session import (
     Consent,
-    Facts,
     LedgerSession,
-    moment,
-    open_books,
+    format_time,
+    open_session,
+    queued_error,
     run,
-    still_queued,
 )
 from sapo_client.account.tokens import show_tokens
 from sapo_client.config import Config
@@ -25,203 +24,215 @@ from sapo_client.paths import DataDir
 _WHOLE: Final = 10**18
 
 
-def bond(config: Config, amount: int | None, consent: Consent) -> Facts:
-    """Bonds tokens of the account, and waits for it.
+def bond(config: Config, amount: int | None, consent: Consent) -> dict[str, Any]:
+    """Bond tokens of the account, and wait until the chain has it.
 
     Args:
-        amount: in the token's smallest unit; none for what the bond lacks.
+        amount: in the token's smallest unit; none for the missing part of the bond.
 
     Raises:
-        SapoError: the account audits nothing, holds too little or lacks nothing, or its owner does not agree.
+        SapoError: the account is no auditor, holds too few tokens, needs no more, or its owner refuses.
     """
     DataDir(config.data_dir).create()
-    with open_books(config, needs_archive=False) as books:
-        return run(_bond, books, amount, consent)
+    with open_session(config, needs_archive=False) as session:
+        return run(_bond, session, amount, consent)
 
 
-def leave(config: Config, amount: int | None, consent: Consent) -> Facts:
-    """Begins to take a part of the bond out, and waits for the chain to have that.
+def leave(config: Config, amount: int | None, consent: Consent) -> dict[str, Any]:
+    """Start the exit of a part of the bond, and wait until the chain has it.
 
     Args:
-        amount: in the token's smallest unit; none for all that is bonded.
+        amount: in the token's smallest unit; none for the whole bond.
 
     Raises:
-        SapoError: less is bonded, or the owner does not agree.
+        SapoError: less is bonded, or the owner refuses.
     """
     DataDir(config.data_dir).create()
-    with open_books(config, needs_archive=False) as books:
-        return run(_leave, books, amount, consent)
+    with open_session(config, needs_archive=False) as session:
+        return run(_leave, session, amount, consent)
 
 
-def withdraw(config: Config, consent: Consent) -> Facts:
-    """Takes out what has waited for its time, and waits for it.
+def withdraw(config: Config, consent: Consent) -> dict[str, Any]:
+    """Withdraw exiting tokens whose delay is over, and wait until the chain has it.
 
     Raises:
-        SapoError: nothing is on its way out, it is too early, or the owner does not agree.
+        SapoError: no tokens are exiting, it is too early, or the owner refuses.
     """
     DataDir(config.data_dir).create()
-    with open_books(config, needs_archive=False) as books:
-        return run(_withdraw, books, consent)
+    with open_session(config, needs_archive=False) as session:
+        return run(_withdraw, session, consent)
 
 
-async def bond_facts(books: LedgerSession) -> Facts:
-    """How an account stands with the vault; a bond suffices only for who is an auditor."""
-    ledger = books.ledger
-    stake, needed, is_auditor = await ledger.stake(), await ledger.auditor_bond(), await _is_auditor(books)
+async def bond_facts(session: LedgerSession) -> dict[str, Any]:
+    """Return the account's bond; only an auditor's can suffice."""
+    ledger = session.ledger
+    stake, needed, is_auditor = await ledger.stake(), await ledger.auditor_bond(), await _is_auditor(session)
     return {
         "auditor": is_auditor,
         "tokens bonded": stake.bonded / _WHOLE,
         "bond needed": needed / _WHOLE if is_auditor else None,
         "bond suffices": stake.bonded >= needed if is_auditor else None,
         "tokens exiting": stake.exiting / _WHOLE,
-        "withdrawable from": moment(stake.withdrawable_at_seconds) if stake.exiting else None,
+        "withdrawable from": format_time(stake.withdrawable_at_seconds) if stake.exiting else None,
     }
 
 
-async def _bond(books: LedgerSession, amount: int | None, consent: Consent) -> Facts:
-    ledger = books.ledger
+async def _bond(session: LedgerSession, amount: int | None, consent: Consent) -> dict[str, Any]:
+    ledger = session.ledger
     await ledger.check()
-    if (earlier := await _finish_earlier(books, "bond")) is not None:
+    if (earlier := await _finish_pending(session, "bond")) is not None:
         return earlier
-    if not await _is_auditor(books):
+    if not await _is_auditor(session):
         raise _refusal(
-            f"account {books.account} is no auditor of this swarm: a bond of it counts for nothing",
-            "auditors are named when a swarm is founded: sapo testnet deploy --auditor ADDRESS",
+            f"account {session.account} is no auditor of this swarm: its bond would have no effect",
+            "auditors are named when a swarm is founded: sapo swarm deploy --auditor ADDRESS",
         )
     stake, needed = await ledger.stake(), await ledger.auditor_bond()
     if amount is None and stake.bonded >= needed:
         raise _refusal(
             f"{show_tokens(stake.bonded)} tokens are bonded, and {show_tokens(needed)} suffice",
-            "name an AMOUNT to bond more",
+            "give an AMOUNT to bond more",
         )
     wanted = needed - stake.bonded if amount is None else amount
     held = await ledger.balance()
     if held < wanted:
         raise _refusal(
             f"the account holds {show_tokens(held)} tokens, and {show_tokens(wanted)} are to be bonded",
-            "collect what was granted with `sapo ledger claim`, or have tokens sent to the account",
+            "claim what was granted with `sapo ledger claim`, or send tokens to the account",
         )
-    words = await _bond_words(books, wanted, stake)
-    return await _send(books, "bond", lambda: ledger.bond(wanted), words, consent)
+    words = await _bond_words(session, wanted, stake)
+    return await _send(session, "bond", queue=lambda: ledger.bond(wanted), words=words, consent=consent)
 
 
-async def _bond_words(books: LedgerSession, amount: int, stake: Stake) -> list[Words]:
-    contracts, tokens = await books.ledger.contracts(), show_tokens(amount)
+async def _bond_words(session: LedgerSession, amount: int, stake: Stake) -> list[Words]:
+    contracts, tokens = await session.ledger.contracts(), show_tokens(amount)
     allowance = {"spender": str(contracts.vault), "tokens": tokens}
     deposit = {"tokens": tokens, "bonded after it": show_tokens(stake.bonded + amount)}
     return [
         transaction_words(
-            "SapoToken.approve", books.signer, contracts.token, allowance, "the vault may take these tokens"
+            "SapoToken.approve",
+            session.signer,
+            contract=contracts.token,
+            fields=allowance,
+            follows="the vault may take these tokens",
         ),
         transaction_words(
             "StakeVault.deposit",
-            books.signer,
-            contracts.vault,
-            deposit,
-            "they are the account's bond; whoever proves a signature of it false takes all of it away",
+            session.signer,
+            contract=contracts.vault,
+            fields=deposit,
+            follows="the account's bond: a proof that it signed something false takes all of it away",
         ),
     ]
 
 
-async def _leave(books: LedgerSession, amount: int | None, consent: Consent) -> Facts:
-    ledger = books.ledger
+async def _leave(session: LedgerSession, amount: int | None, consent: Consent) -> dict[str, Any]:
+    ledger = session.ledger
     await ledger.check()
-    if (earlier := await _finish_earlier(books, "exit")) is not None:
+    if (earlier := await _finish_pending(session, "exit")) is not None:
         return earlier
     stake = await ledger.stake()
     wanted = stake.bonded if amount is None else amount
     if wanted > stake.bonded or not stake.bonded:
         raise _refusal(
-            f"account {books.account} has {show_tokens(stake.bonded)} tokens bonded",
-            "name no more than that; what is exiting already is taken out with `sapo ledger withdraw`"
+            f"account {session.account} has {show_tokens(stake.bonded)} tokens bonded",
+            "give a smaller AMOUNT; tokens that are exiting are withdrawn with `sapo ledger withdraw`"
             if stake.bonded
-            else "what is exiting already is taken out with `sapo ledger withdraw`",
+            else "tokens that are exiting are withdrawn with `sapo ledger withdraw`",
         )
     delay = await ledger.exit_seconds()
     fields = {
         "tokens": show_tokens(wanted),
         "bonded after it": show_tokens(stake.bonded - wanted),
-        "withdrawable from": f"about {moment(int(time.time()) + delay)}",
+        "withdrawable from": f"about {format_time(int(time.time()) + delay)}",
     }
-    follows = "these tokens count as a bond no more, and can be slashed until they are withdrawn"
+    follows = "these tokens no longer count as a bond, but can be slashed until they are withdrawn"
     if stake.exiting:
-        follows += f"; the {show_tokens(stake.exiting)} that are exiting already wait anew with them"
+        follows += f"; the delay of the {show_tokens(stake.exiting)} that are already exiting starts again"
     vault = (await ledger.contracts()).vault
-    words = transaction_words("StakeVault.requestExit", books.signer, vault, fields, follows)
-    return await _send(books, "exit", lambda: ledger.request_exit(wanted), [words], consent)
+    words = transaction_words(
+        "StakeVault.requestExit", session.signer, contract=vault, fields=fields, follows=follows
+    )
+    return await _send(
+        session, "exit", queue=lambda: ledger.request_exit(wanted), words=[words], consent=consent
+    )
 
 
-async def _withdraw(books: LedgerSession, consent: Consent) -> Facts:
-    ledger = books.ledger
+async def _withdraw(session: LedgerSession, consent: Consent) -> dict[str, Any]:
+    ledger = session.ledger
     await ledger.check()
-    if (earlier := await _finish_earlier(books, "withdrawal")) is not None:
+    if (earlier := await _finish_pending(session, "withdrawal")) is not None:
         return earlier
     stake = await ledger.stake()
     if not stake.exiting:
-        raise _refusal("nothing is on its way out", "`sapo ledger exit` begins to take a bond out")
+        raise _refusal("no tokens are exiting", "`sapo ledger exit` starts the exit of a bond")
     if time.time() < stake.withdrawable_at_seconds:
         raise _refusal(
-            f"{show_tokens(stake.exiting)} tokens may be withdrawn"
-            f" from {moment(stake.withdrawable_at_seconds)}",
-            "run the same command again then",
+            f"{show_tokens(stake.exiting)} tokens can be withdrawn"
+            f" from {format_time(stake.withdrawable_at_seconds)}",
+            "run the same command again after that time",
         )
     vault, fields = (await ledger.contracts()).vault, {"tokens": show_tokens(stake.exiting)}
     words = transaction_words(
-        "StakeVault.withdraw", books.signer, vault, fields, "the account holds these tokens again"
+        "StakeVault.withdraw",
+        session.signer,
+        contract=vault,
+        fields=fields,
+        follows="the account holds these tokens again",
     )
-    return await _send(books, "withdrawal", ledger.withdraw, [words], consent)
+    return await _send(session, "withdrawal", queue=ledger.withdraw, words=[words], consent=consent)
 
 
-async def _finish_earlier(books: LedgerSession, kind: str) -> Facts | None:
-    """Sees a wish through that was agreed to before and waits, of a command that was broken off perhaps.
+async def _finish_pending(session: LedgerSession, kind: str) -> dict[str, Any] | None:
+    """Finish a queued transaction of an earlier, perhaps interrupted command; none if there is none.
 
-    Each wish of these adds to the one before it, so whoever asks again may mean the one that waits.
+    Transactions of this kind add up, so a repeated command may mean the one that is still queued.
     """
-    if not await books.ledger.pending(kind):
+    if not await session.ledger.pending(kind):
         return None
-    if not await books.drain(kind):
-        raise still_queued(kind)
-    return await _standing(books, f"the {kind} that was asked for earlier, nothing new")
+    if not await session.drain(kind):
+        raise queued_error(kind)
+    return await _result(session, f"the {kind} that was requested earlier, nothing new")
 
 
 async def _send(
-    books: LedgerSession,
+    session: LedgerSession,
     kind: str,
     queue: Callable[[], Awaitable[bool]],
     words: list[Words],
     consent: Consent,
-) -> Facts:
-    """Shows, asks, queues once, and waits."""
+) -> dict[str, Any]:
+    """Show the statement, ask for consent, queue the transaction once, and wait."""
     consent(words)
-    before = await books.ledger.refused(kind)
+    before = await session.ledger.refused(kind)
     if not await queue():
         raise _refusal(
-            f"another {kind} was asked for in the meantime",
-            "`sapo ledger status` shows what waits; ask again when nothing does",
+            f"another {kind} was requested in the meantime",
+            "`sapo ledger status` shows what is queued; run the command again when nothing is",
         )
-    if not await books.drain(kind):
-        raise still_queued(kind)
-    if await books.ledger.refused(kind) > before:
+    if not await session.drain(kind):
+        raise queued_error(kind)
+    if await session.ledger.refused(kind) > before:
         raise _refusal(
-            f"the contract refuses the {kind}: the bond is not what it was when the {kind} was asked for",
-            "`sapo ledger status` shows how the account stands now",
+            f"the contract refuses the {kind}: the bond has changed since the {kind} was requested",
+            "`sapo ledger status` shows the account's bond",
         )
-    return await _standing(books, "as asked")
+    return await _result(session, "as requested")
 
 
-async def _standing(books: LedgerSession, done: str) -> Facts:
-    balance = await books.ledger.balance()
+async def _result(session: LedgerSession, done: str) -> dict[str, Any]:
+    balance = await session.ledger.balance()
     return {
-        "account": str(books.account),
+        "account": str(session.account),
         "done": done,
         "tokens": balance / _WHOLE,
-        **await bond_facts(books),
+        **await bond_facts(session),
     }
 
 
-async def _is_auditor(books: LedgerSession) -> bool:
-    auditors, _ = await books.ledger.auditors()
-    return books.account in auditors
+async def _is_auditor(session: LedgerSession) -> bool:
+    auditors, _ = await session.ledger.auditors()
+    return session.account in auditors
 
 
 def _refusal(text: str, hint: str) -> SapoError:

@@ -1,6 +1,6 @@
 """``sapo ledger audit``, ``export`` and ``verify``: an epoch's root, recomputed from the tallies behind it.
 
-No key is needed: what an auditor does, anybody can do again.
+No key is needed: anyone can repeat an auditor's computation.
 """
 
 from __future__ import annotations
@@ -26,17 +26,14 @@ from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.manifest import Manifest
 from sapo_verification.admission.contribution_store import ContributionStore
 
-Facts = dict[str, Any]
-"""What a command prints, by name."""
-
 
 @dataclass(frozen=True, slots=True)
 class Posting:
-    """An epoch as the chain holds it, and what the chain measures it by.
+    """An epoch as the chain holds it, and the limits that the chain applies to it.
 
     Attributes:
-        is_final: whether it can be challenged no more.
-        last: root of the last final epoch before it, if there is one.
+        is_final: whether it can no longer be challenged.
+        last: root of the last final epoch before it; none if there is none.
     """
 
     record: EpochRecord
@@ -48,20 +45,20 @@ class Posting:
     epoch_budget: int
 
 
-def audit(config: Config, epoch: int) -> Facts:
-    """What this node's archive says about an epoch's root."""
+def audit(config: Config, epoch: int) -> dict[str, Any]:
+    """Check an epoch's root against this node's archive."""
     manifest, data = _own(config)
     return _recompute(_posting(manifest, config, epoch), collect(manifest, data, epoch), manifest)
 
 
-def export(config: Config, epoch: int, file: Path) -> Facts:
-    """Writes an epoch's messages to a new file."""
+def export(config: Config, epoch: int, file: Path) -> dict[str, Any]:
+    """Write an epoch's messages to a new file."""
     manifest, data = _own(config)
     dossier = collect(manifest, data, epoch)
     if not dossier.messages:
         raise SapoError(
-            f"nothing of epoch {epoch} is in {data.root}",
-            hint="name an epoch that ended while this node ran, or lately: its peers tell it the last ones",
+            f"{data.root} holds no messages of epoch {epoch}",
+            hint="name an epoch that ended while this node ran, or shortly before it started",
             exit_code=ExitCode.DATA,
         )
     try:
@@ -74,8 +71,8 @@ def export(config: Config, epoch: int, file: Path) -> Facts:
     return {"file": str(file), "epoch": epoch, "messages": len(dossier.messages)}
 
 
-def verify(config: Config, file: Path) -> Facts:
-    """What an exported file says about its epoch's root."""
+def verify(config: Config, file: Path) -> dict[str, Any]:
+    """Check an epoch's root against an exported file."""
     manifest = read_manifest(config.swarm.manifest or DataDir(config.data_dir).manifest)
     try:
         dossier = Dossier.from_json(file.read_text(encoding="utf-8"))
@@ -85,7 +82,7 @@ def verify(config: Config, file: Path) -> Facts:
         ) from error
     if dossier.swarm_id != manifest.swarm_id:
         raise SapoError(
-            f"{file} is of another swarm ({dossier.swarm_id})",
+            f"{file} belongs to another swarm ({dossier.swarm_id})",
             hint="name that swarm's manifest with --manifest",
             exit_code=ExitCode.CONFIG,
         )
@@ -104,17 +101,15 @@ def _own(config: Config) -> tuple[Manifest, DataDir]:
 
 
 def _posting(manifest: Manifest, config: Config, epoch: int) -> Posting:
-    """What the chain holds of an epoch.
+    """Read an epoch from the chain.
 
     Raises:
-        SapoError: nothing, or no endpoint answers.
+        SapoError: the chain has no such epoch, or no endpoint answers.
     """
     if manifest.ledger is None:
         raise LedgerError("this swarm has no chain", hint="only a swarm with a chain posts its epochs")
     if not config.ledger.rpc_urls:
-        raise SapoError(
-            "no RPC end point is named", hint="name one with --rpc URL", exit_code=ExitCode.CONFIG
-        )
+        raise SapoError("no RPC endpoint is named", hint="name one with --rpc URL", exit_code=ExitCode.CONFIG)
     ledger = EpochLedgerContract(Rpc(config.ledger.rpc_urls, chain_id=manifest.chain_id), manifest.ledger)
     if not ledger.is_deployed():
         raise LedgerError(
@@ -134,8 +129,8 @@ def _posting(manifest: Manifest, config: Config, epoch: int) -> Posting:
     return Posting(record, final is not None, last.root if last else None, *ledger.auditors(), *limits)
 
 
-def _recompute(posting: Posting, dossier: Dossier, manifest: Manifest) -> Facts:
-    """The root against the messages behind it, and against all tallies that were heard."""
+def _recompute(posting: Posting, dossier: Dossier, manifest: Manifest) -> dict[str, Any]:
+    """Compare the root with the messages behind it, and with all tallies that were received."""
     archive = authentic(dossier, manifest, posting.auditors)
     root, tallies = posting.record.root, archive.tallies(dossier.epoch)
     proposal = archive.proposal(ContentId(root.archive_digest))
@@ -164,19 +159,19 @@ EXPLAINED = "the root follows from its tallies"
 def _verdict(posting: Posting, proposal: Proposal | None, archive: ContributionStore) -> str:
     root = posting.record.root
     if proposal is None:
-        return "unknown: the proposal behind the root is not here"
+        return "unknown: the proposal behind the root is missing here"
     if proposal.root(ContentId(root.archive_digest)) != root:
-        return "FALSE: the root is not that of the proposal behind it"
+        return "FALSE: the root does not follow from the proposal behind it"
     terms = {
         "quorum": posting.quorum, "points_cap": posting.points_cap, "epoch_budget": posting.epoch_budget,
     }  # fmt: skip
     if not is_settlement(archive, proposal, posting.last, **terms):
-        return "FALSE, or tallies are missing here: those that are here settle to something else"
+        return "FALSE, or tallies are missing here: the tallies here settle to another result"
     return EXPLAINED
 
 
-def _accounts(proposal: Proposal | None, tallies: list[Tally], posting: Posting) -> list[Facts]:
-    """Every account that was paid or counted: what was posted, and what all tallies together come to."""
+def _accounts(proposal: Proposal | None, tallies: list[Tally], posting: Posting) -> list[dict[str, Any]]:
+    """Return, for every account paid or counted, its posted points and those by all tallies together."""
     posted = {share.account: share.points for share in proposal.shares if share.points} if proposal else {}
     terms = {"points_per_epoch": posting.points_cap, "epoch_budget": posting.epoch_budget}
     settled = settle(tallies, {}, **terms)

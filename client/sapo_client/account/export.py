@@ -1,4 +1,4 @@
-"""What a user takes home from a data directory: the policy, and rollouts as they came or as a table."""
+"""Export from a data directory: the policy, and rollouts as received envelopes or as a table."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import trio
 
+from sapo_client import extras
 from sapo_client.config import Config
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.process import Learner
@@ -20,7 +21,7 @@ from sapo_verification.admission.envelope_store import EnvelopeStore
 
 
 async def export_model(config: Config, folder: Path) -> int:
-    """Writes the newest checkpoint's policy to a folder; returns its step.
+    """Write the newest checkpoint's policy to a folder; return its step.
 
     Raises:
         SapoError: there is no checkpoint.
@@ -41,7 +42,7 @@ async def export_model(config: Config, folder: Path) -> int:
 
 
 def export_rollouts(data: DataDir, folder: Path, count: int) -> int:
-    """Writes the latest admitted envelopes, each to CONTENT_ID.envelope; returns how many.
+    """Write the latest admitted envelopes, each to CONTENT_ID.envelope; return their number.
 
     Raises:
         SapoError: no node ever ran in the data directory.
@@ -56,14 +57,15 @@ def export_rollouts(data: DataDir, folder: Path, count: int) -> int:
 
 
 def export_parquet(data: DataDir, file: Path, count: int) -> int:
-    """Writes the latest admitted rollouts as a Parquet table, a row each; returns how many.
+    """Write the latest admitted rollouts as a Parquet table, one row each; return their number.
 
     Columns: content_id, node, account (EIP-55), epoch, slot, family, completions (list of text),
-    mean_reward (as this node scored it; null where it did not).
+    mean_reward (as this node scored it; null if it did not).
 
     Raises:
         SapoError: no node ever ran in the data directory.
     """
+    extras.require(extras.PARQUET)
     import pyarrow
     from pyarrow import parquet
 
@@ -102,10 +104,10 @@ def _schema() -> Any:
 
 
 def require_history(data: DataDir) -> None:
-    """Nothing, if a node ever ran in the data directory.
+    """Raise unless a node has run in the data directory.
 
     Raises:
-        SapoError: none did.
+        SapoError: none has.
     """
     if not data.database.exists():
         raise SapoError(

@@ -1,4 +1,4 @@
-"""``sapo ledger``: what an account earned and why, from the node's archive and the chain."""
+"""``sapo ledger``: an account's points and claims, from the node's archive and the chain."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sapo_client.account.bonds import bond_facts
-from sapo_client.account.ledger_session import Consent, Facts, LedgerSession, moment, open_books, run
+from sapo_client.account.ledger_session import Consent, LedgerSession, format_time, open_session, run
 from sapo_client.config import Config
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.keystore import Identity
@@ -32,89 +32,89 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Grant:
-    """Points granted in all, and the proof that the contract wants."""
+    """Points granted in total, and the proof that the contract requires."""
 
     points: int
     proof: tuple[Digest, ...]
 
 
-def status(config: Config) -> Facts:
-    """How the account stands."""
-    with open_books(config) as books:
-        return run(_status, books)
+def status(config: Config) -> dict[str, Any]:
+    """Return the account's registration, points, bond and queued transactions."""
+    with open_session(config) as session:
+        return run(_status, session)
 
 
-def register(config: Config, consent: Consent) -> Facts:
-    """Claims the node key for the account on the chain, and waits for it."""
+def register(config: Config, consent: Consent) -> dict[str, Any]:
+    """Register the node key with the account on the chain, and wait for it."""
     DataDir(config.data_dir).create()
-    with open_books(config, needs_archive=False) as books:
-        return run(_register, books, consent)
+    with open_session(config, needs_archive=False) as session:
+        return run(_register, session, consent)
 
 
-def claim(config: Config, consent: Consent) -> Facts:
-    """Claims everything that was granted and not paid yet, and waits for it."""
-    with open_books(config) as books:
-        return run(_claim, books, consent)
+def claim(config: Config, consent: Consent) -> dict[str, Any]:
+    """Claim everything that was granted and not paid yet, and wait for it."""
+    with open_session(config) as session:
+        return run(_claim, session, consent)
 
 
-def challenge(config: Config, epoch: int, consent: Consent) -> Facts:
-    """Hands in what proves an epoch's live posting, or an auditor of it, false, and waits for it."""
-    with open_books(config) as books:
-        return run(_challenge, books, epoch, consent)
+def challenge(config: Config, epoch: int, consent: Consent) -> dict[str, Any]:
+    """Submit proofs that an epoch's live posting, or an auditor of it, is false, and wait for it."""
+    with open_session(config) as session:
+        return run(_challenge, session, epoch, consent)
 
 
-def payout(config: Config, address: str, consent: Consent) -> Facts:
-    """Has claims paid to an address, or announces it, or puts an announced one in place; waits for it."""
+def payout(config: Config, address: str, consent: Consent) -> dict[str, Any]:
+    """Set, announce or apply the address that claims are paid to, and wait for it."""
     receiver = _address(address)
-    with open_books(config) as books:
-        return run(_payout, books, receiver, consent)
+    with open_session(config) as session:
+        return run(_payout, session, receiver, consent)
 
 
-def explain(config: Config, epoch: int) -> Facts:
-    """Which rollouts of an epoch counted and why others did not."""
-    with open_books(config) as books:
-        return run(_explain, books, epoch)
+def explain(config: Config, epoch: int) -> dict[str, Any]:
+    """Return which own rollouts of an epoch counted, and why others did not."""
+    with open_session(config) as session:
+        return run(_explain, session, epoch)
 
 
-def revoke(config: Config, node: NodeId, consent: Consent) -> Facts:
-    """Ends the account's claim on a node key, such as one of a machine that was lost, and waits for it."""
-    with open_books(config) as books:
-        consent([revocation_words(books.signer, books.manifest, node)])
-        return run(_exchange, books, node)
+def revoke(config: Config, node: NodeId, consent: Consent) -> dict[str, Any]:
+    """End the account's claim on a node key, such as that of a lost machine, and wait for it."""
+    with open_session(config) as session:
+        consent([revocation_words(session.signer, session.manifest, node)])
+        return run(_replace_claim, session, node)
 
 
-def registrations(config: Config, identity: Identity, *, end: NodeId, not_after: int) -> Facts:
-    """Claims an identity's node key until a moment and ends the claim on another, and waits for both."""
-    with open_books(config, identity) as books:
-        return run(_exchange, books, end, not_after)
+def registrations(config: Config, identity: Identity, *, end: NodeId, not_after: int) -> dict[str, Any]:
+    """Claim an identity's node key until a given time, end the claim on another, and wait for both."""
+    with open_session(config, identity) as session:
+        return run(_replace_claim, session, end, not_after)
 
 
-async def _status(books: LedgerSession) -> Facts:
-    await books.ledger.check()
-    settlement = await books.settlement()
+async def _status(session: LedgerSession) -> dict[str, Any]:
+    await session.ledger.check()
+    settlement = await session.settlement()
     shares = _shares(settlement[1]) if settlement else {}
-    granted = shares.get(books.account, 0)
-    claimed = await books.ledger.claimed()
-    live = await books.ledger.live_accounts()
-    posting = await books.ledger.live_record()
+    granted = shares.get(session.account, 0)
+    claimed = await session.ledger.claimed()
+    live = await session.ledger.live_accounts()
+    posting = await session.ledger.live_record()
     return {
-        "account": str(books.account),
-        "chain": books.manifest.chain_id,
-        "registered": books.account in {account for account, _ in live},
-        "claimed keys": ", ".join(sorted(node.hex() for account, node in live if account == books.account)),
+        "account": str(session.account),
+        "chain": session.manifest.chain_id,
+        "registered": session.account in {account for account, _ in live},
+        "claimed keys": ", ".join(sorted(node.hex() for account, node in live if account == session.account)),
         "last epoch": settlement[0] if settlement else None,
         "epoch in its challenge window": posting.root.epoch if posting else None,
         "points granted": granted,
         "points claimed": claimed,
         "claimable": granted - claimed,
-        "tokens": await books.ledger.balance() / 10**18,
-        **await bond_facts(books),
-        **_sending(books.ledger.status()),
+        "tokens": await session.ledger.balance() / 10**18,
+        **await bond_facts(session),
+        **_sending(session.ledger.status()),
     }
 
 
-def _sending(status: LedgerStatus) -> Facts:
-    """How far what was wished is, and by whose word all this is said."""
+def _sending(status: LedgerStatus) -> dict[str, Any]:
+    """Return the state of queued transactions, and of the endpoints that were asked."""
     receipt = status.last_receipt_seconds
     return {
         "waiting to be sent": status.pending,
@@ -126,27 +126,27 @@ def _sending(status: LedgerStatus) -> Facts:
     }
 
 
-async def _register(books: LedgerSession, consent: Consent) -> Facts:
-    await books.ledger.check()
+async def _register(session: LedgerSession, consent: Consent) -> dict[str, Any]:
+    await session.ledger.check()
     now = time.time()
     not_after = end_of_new(now)
 
     async def is_registered() -> bool:
-        return is_fresh(await books.ledger.registered_until(books.node), now)
+        return is_fresh(await session.ledger.registered_until(session.node), now)
 
-    async def wish() -> None:
-        await books.ledger.register(books.node, not_after)
+    async def submit() -> None:
+        await session.ledger.register(session.node, not_after)
 
     known = await is_registered()
     if not known:
-        consent([registration_words(books.signer, books.manifest, books.node, not_after)])
-    await books.see_through("registration", wish, is_registered)
-    return {"account": str(books.account), "node": str(books.node), "registered": True, "before": known}
+        consent([registration_words(session.signer, session.manifest, session.node, not_after)])
+    await session.submit_and_wait("registration", submit, is_registered)
+    return {"account": str(session.account), "node": str(session.node), "registered": True, "before": known}
 
 
-async def _claim(books: LedgerSession, consent: Consent) -> Facts:
-    await books.ledger.check()
-    before, granted = await books.ledger.claimed(), (await _grant(books)).points
+async def _claim(session: LedgerSession, consent: Consent) -> dict[str, Any]:
+    await session.ledger.check()
+    before, granted = await session.ledger.claimed(), (await _grant(session)).points
     if granted <= before:
         raise SapoError(
             f"nothing to claim: {granted} points granted, {before} claimed",
@@ -156,106 +156,129 @@ async def _claim(books: LedgerSession, consent: Consent) -> Facts:
     words = {
         "points": granted - before,
         "points in all": granted,
-        "paid to": str(await books.ledger.payout()),
+        "paid to": str(await session.ledger.payout()),
     }
     follows = "everything is paid that is granted when it is sent"
-    paying = (await books.ledger.contracts()).distributor
-    consent([transaction_words("RewardDistributor.claim", books.signer, paying, words, follows)])
+    paying = (await session.ledger.contracts()).distributor
+    consent(
+        [
+            transaction_words(
+                "RewardDistributor.claim", session.signer, contract=paying, fields=words, follows=follows
+            )
+        ]
+    )
 
-    async def wish() -> None:  # an epoch that becomes final meanwhile makes the proof stale
-        grant = await _grant(books)
-        await books.ledger.claim(grant.points, grant.proof)
+    async def submit() -> None:  # an epoch that becomes final meanwhile makes the proof stale
+        grant = await _grant(session)
+        await session.ledger.claim(grant.points, grant.proof)
 
     async def is_done() -> bool:
-        return await books.ledger.claimed() != before
+        return await session.ledger.claimed() != before
 
-    await books.see_through("claim", wish, is_done)
-    claimed = await books.ledger.claimed()
+    await session.submit_and_wait("claim", submit, is_done)
+    claimed = await session.ledger.claimed()
     return {
-        "account": str(books.account),
+        "account": str(session.account),
         "points claimed": claimed - before,
         "points claimed in all": claimed,
-        "tokens": await books.ledger.balance() / 10**18,
+        "tokens": await session.ledger.balance() / 10**18,
     }
 
 
-async def _challenge(books: LedgerSession, epoch: int, consent: Consent) -> Facts:
-    await books.ledger.check()
-    live = await books.ledger.live_record()
+async def _challenge(session: LedgerSession, epoch: int, consent: Consent) -> dict[str, Any]:
+    await session.ledger.check()
+    live = await session.ledger.live_record()
     root = live.root if live is not None and live.root.epoch == epoch else None
-    false = await _fraud(books, root) if root else None
+    false = await _fraud(session, root) if root else None
     liars = {
         auditor: proof
-        for auditor, proof in equivocations(books.archive, epoch, books.manifest.ledger_domain).items()
-        if not await books.ledger.has_equivocated(auditor, epoch)
+        for auditor, proof in equivocations(session.archive, epoch, session.manifest.ledger_domain).items()
+        if not await session.ledger.has_equivocated(auditor, epoch)
     }
     proofs = [*liars.values(), *([false] if false else [])]
     if not proofs:
         raise SapoError(
-            f"nothing in {books.data.root} proves epoch {epoch} false",
-            hint="only what breaks a rule of the contracts can be challenged, and only until it is final",
+            f"no message in {session.data.root} proves epoch {epoch} false",
+            hint="only what breaks the contracts' rules can be challenged, until the epoch is final",
             exit_code=ExitCode.LEDGER,
         )
-    verifier = (await books.ledger.contracts()).verifier
-    follows = "whoever signed what it proves false loses its bond, half of it to this account"
+    verifier = (await session.ledger.contracts()).verifier
+    follows = "the signers of what it proves false lose their bonds; half of each goes to this account"
     names = [f"FraudVerifier.{proof.FUNCTION}" for proof in proofs]
-    consent([transaction_words(name, books.signer, verifier, {"epoch": epoch}, follows) for name in names])
-    before = await books.ledger.balance()
+    consent(
+        [
+            transaction_words(
+                name, session.signer, contract=verifier, fields={"epoch": epoch}, follows=follows
+            )
+            for name in names
+        ]
+    )
+    before = await session.ledger.balance()
 
-    async def wish() -> None:
+    async def submit() -> None:
         for proof in proofs:
-            await books.ledger.challenge(epoch, proof)
+            await session.ledger.challenge(epoch, proof)
 
     async def is_done() -> bool:
-        punished = [await books.ledger.has_equivocated(auditor, epoch) for auditor in liars]
-        now = await books.ledger.live_record()
+        punished = [await session.ledger.has_equivocated(auditor, epoch) for auditor in liars]
+        now = await session.ledger.live_record()
         return all(punished) and not (false and now and now.root == root)
 
-    await books.see_through("challenge", wish, is_done)
+    await session.submit_and_wait("challenge", submit, is_done)
     return {
         "epoch": epoch,
         "proofs": ", ".join(proof.FUNCTION for proof in proofs),
-        "tokens earned": (await books.ledger.balance() - before) / 10**18,
+        "tokens earned": (await session.ledger.balance() - before) / 10**18,
     }
 
 
-async def _payout(books: LedgerSession, receiver: Account, consent: Consent) -> Facts:
-    await books.ledger.check()
-    announced, announced_at = await books.ledger.payout_change()
-    before = await books.ledger.payout()
+async def _payout(session: LedgerSession, receiver: Account, consent: Consent) -> dict[str, Any]:
+    await session.ledger.check()
+    announced, announced_at = await session.ledger.payout_change()
+    before = await session.ledger.payout()
     if before == receiver:
         raise SapoError(
-            f"claims go to {receiver} already", hint="nothing is left to do", exit_code=ExitCode.LEDGER
+            f"claims are already paid to {receiver}", hint="nothing to do", exit_code=ExitCode.LEDGER
         )
     is_announced = announced == receiver
     if is_announced and time.time() < announced_at:
         raise SapoError(
-            f"claims may go to {receiver} from {moment(announced_at)}",
-            hint="run the same command again then",
+            f"claims can be paid to {receiver} from {format_time(announced_at)}",
+            hint="run the same command again after that time",
             exit_code=ExitCode.LEDGER,
         )
     function = "applyPayout" if is_announced else "setPayout"
-    paying, words = (await books.ledger.contracts()).distributor, {"claims go to": str(receiver)}
-    follows = "it counts at once if it is the first address or its delay is over, else in seven days"
-    consent([transaction_words(f"RewardDistributor.{function}", books.signer, paying, words, follows)])
+    paying, words = (await session.ledger.contracts()).distributor, {"claims go to": str(receiver)}
+    follows = "it takes effect at once for a first address or after its delay, otherwise in seven days"
+    consent(
+        [
+            transaction_words(
+                f"RewardDistributor.{function}",
+                session.signer,
+                contract=paying,
+                fields=words,
+                follows=follows,
+            )
+        ]
+    )
 
-    async def wish() -> None:
+    async def submit() -> None:
         if is_announced:
-            await books.ledger.apply_payout()
+            await session.ledger.apply_payout()
         else:
-            await books.ledger.set_payout(receiver, instead_of=before, announced_seconds=announced_at)
+            await session.ledger.set_payout(receiver, instead_of=before, announced_seconds=announced_at)
 
     async def is_done() -> bool:
-        known = await books.ledger.payout(), (await books.ledger.payout_change())[0]
+        known = await session.ledger.payout(), (await session.ledger.payout_change())[0]
         return known[0] == receiver or (known[1] == receiver and not is_announced)
 
-    await books.see_through("payout address", wish, is_done)
-    announced, effective_seconds = await books.ledger.payout_change()
+    await session.submit_and_wait("payout address", submit, is_done)
+    announced, effective_seconds = await session.ledger.payout_change()
     return {
-        "account": str(books.account),
-        "claims go to": str(await books.ledger.payout()),
+        "account": str(session.account),
+        "claims go to": str(await session.ledger.payout()),
         "announced": str(announced) if effective_seconds else None,
-        "from": moment(effective_seconds) if effective_seconds else None,
+        "from": format_time(effective_seconds) if effective_seconds else None,
     }
 
 
@@ -264,89 +287,91 @@ def _address(text: str) -> Account:
         return Account.from_hex(text)
     except LocalProtocolError as error:
         raise SapoError(
-            f"{text!r} is no account",
+            f"{text!r} is not an account",
             hint="an account is 0x and 40 hexadecimal digits",
             exit_code=ExitCode.USAGE,
         ) from error
 
 
-async def _fraud(books: LedgerSession, root: EpochRoot) -> FraudProof | None:
-    """What proves a live posting false, if anything does."""
-    record = await books.ledger.last_record()
+async def _fraud(session: LedgerSession, root: EpochRoot) -> FraudProof | None:
+    """Return a proof that a live posting is false, if there is one."""
+    record = await session.ledger.last_record()
     last = record.root if record else None
-    cap = await books.ledger.points_cap()
-    dispute = Dispute(root, last, granted=await books.ledger.granted_points(), points_cap=cap)
-    return find_fraud(dispute, books.archive)
+    cap = await session.ledger.points_cap()
+    dispute = Dispute(root, last, granted=await session.ledger.granted_points(), points_cap=cap)
+    return find_fraud(dispute, session.archive)
 
 
-async def _exchange(books: LedgerSession, end: NodeId, claim_until: int | None = None) -> Facts:
-    """Ends the claim on a key; where a moment is named, claims the books' own key until then, too."""
-    await books.ledger.check()
-    live = await books.ledger.live_accounts()
-    if claim_until is None and (books.account, end) not in live:
+async def _replace_claim(
+    session: LedgerSession, end: NodeId, claim_until: int | None = None
+) -> dict[str, Any]:
+    """End the claim on a key; with `claim_until`, also claim the session's own key until then."""
+    await session.ledger.check()
+    live = await session.ledger.live_accounts()
+    if claim_until is None and (session.account, end) not in live:
         raise SapoError(
-            f"account {books.account} does not claim node key {end}",
+            f"account {session.account} does not claim node key {end}",
             hint="`sapo ledger status` lists the keys that it claims",
             exit_code=ExitCode.LEDGER,
         )
-    if claim_until is not None and (books.account, books.node) not in live:
-        await books.ledger.register(books.node, claim_until)
-    if (books.account, end) in live:
-        await books.ledger.revoke(end)
-    done = await books.drain()
+    if claim_until is not None and (session.account, session.node) not in live:
+        await session.ledger.register(session.node, claim_until)
+    if (session.account, end) in live:
+        await session.ledger.revoke(end)
+    done = await session.drain()
     keys = sorted(
-        node.hex() for account, node in await books.ledger.live_accounts() if account == books.account
+        node.hex() for account, node in await session.ledger.live_accounts() if account == session.account
     )
     return {"on the chain": "done" if done else "queued: sent when the chain answers", "claimed keys": keys}
 
 
-async def _grant(books: LedgerSession) -> _Grant:
-    """What the last final epoch grants this account in all, with the proof."""
-    settlement = await books.settlement()
+async def _grant(session: LedgerSession) -> _Grant:
+    """Return what the last final epoch grants this account in total, with the proof."""
+    settlement = await session.settlement()
     shares = settlement[1].shares if settlement else ()
     for index, share in enumerate(shares):
-        if share.account == books.account:
+        if share.account == session.account:
             return _Grant(share.cumulative, merkle.proof(cumulative_leaves(shares), index))
     return _Grant(0, ())
 
 
-async def _explain(books: LedgerSession, epoch: int) -> Facts:
-    record = await books.ledger.record(epoch)
+async def _explain(session: LedgerSession, epoch: int) -> dict[str, Any]:
+    record = await session.ledger.record(epoch)
     if record is None:
         raise SapoError(
             f"epoch {epoch} is not final",
             hint="`sapo ledger status` names the last final epoch, and the posting that can be challenged",
             exit_code=ExitCode.LEDGER,
         )
-    proposal = books.archive.proposal(ContentId(record.root.archive_digest))
+    proposal = session.archive.proposal(ContentId(record.root.archive_digest))
     shares = proposal.shares if proposal else ()
-    points = next((share.points for share in shares if share.account == books.account), 0)
-    named = [books.archive.tally(id_) for id_ in proposal.tallies] if proposal else []
+    points = next((share.points for share in shares if share.account == session.account), 0)
+    named = [session.archive.tally(id_) for id_ in proposal.tallies] if proposal else []
     tallies = [tally for tally in named if tally is not None]
-    counted = earned_points(tallies, books.manifest.limits.points_per_epoch).get(books.account, 0)
-    outcomes = _outcomes(books, epoch)
+    counted = earned_points(tallies, session.manifest.limits.points_per_epoch).get(session.account, 0)
+    outcomes = _outcomes(session, epoch)
     return {
         "epoch": epoch,
         "root": record.root.contribution_root.hex(),
         "total": record.root.total,
-        "budget": await books.ledger.epoch_budget(),
+        "budget": await session.ledger.epoch_budget(),
         "counted": counted,
         "points": points,
         "rollouts": [{"content_id": id_, "outcome": outcome} for id_, outcome in outcomes.items()],
     }
 
 
-def _outcomes(books: LedgerSession, epoch: int) -> Mapping[str, str]:
-    """What this node knows of each of its own rollouts of an epoch."""
+def _outcomes(session: LedgerSession, epoch: int) -> Mapping[str, str]:
+    """Return the outcome of each of this node's own rollouts of an epoch."""
     outcomes: dict[str, str] = {}
-    for event in read_events(books.data.events):
+    for event in read_events(session.data.events):
         id_ = str(event.get("content_id"))
         if event["event"] == "published" and event["epoch"] == epoch:
             outcomes[id_] = "shared"
         elif event["event"] == "verified" and id_ in outcomes:
             reward = float(str(event["mean_reward"]))
-            dull = "all completions earned the same: not payable"
-            outcomes[id_] = "payable" if 0 < reward < 1 else dull
+            no_signal = "all completions earned the same: not payable"
+            outcomes[id_] = "payable" if 0 < reward < 1 else no_signal
     return outcomes
 
 

@@ -1,6 +1,6 @@
-"""What a ledger command works with, and how it sees through what it wishes.
+"""An open ledger for one command: queues transactions and waits until the chain has them.
 
-The node may run meanwhile: it sends what is queued here. Where no node runs, the command sends it itself.
+If the account's node runs meanwhile, it sends what is queued here; otherwise the command sends it itself.
 """
 
 from __future__ import annotations
@@ -29,25 +29,22 @@ from sapo_protocol.identifiers import Account, ContentId, NodeId
 from sapo_protocol.manifest import Manifest
 from sapo_verification.admission.contribution_store import ContributionStore
 
-Facts = dict[str, Any]
-"""What a command prints, by name."""
-
 Consent = Callable[[Sequence[Words]], None]
-"""Shows what is to be signed, and raises unless its owner agrees."""
+"""Shows what is about to be signed, and raises unless the account's owner agrees."""
 
 PATIENCE_SECONDS: Final = 60.0
-_LOOK_SECONDS: Final = 0.5
+_POLL_SECONDS: Final = 0.5
 
-_TIDY_SECONDS: Final = 5.0
-"""For the outbox to learn that the chain has it; the next node would see it otherwise."""
+_CONFIRM_SECONDS: Final = 5.0
+"""For the outbox to see its last confirmations; otherwise the next node would see them."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerSession:
-    """An account's ledger and archive, and the swarm that they belong to.
+    """An account's open ledger and archive, and the swarm that they belong to.
 
     Attributes:
-        sends: whether this process sends what is queued: no node does.
+        sends: whether this process sends queued transactions, because no node does.
     """
 
     manifest: Manifest
@@ -60,14 +57,14 @@ class LedgerSession:
 
     @property
     def signer(self) -> Signer:
-        """Who signs what is shown."""
+        """The account and chain that statements are signed for."""
         return Signer(self.manifest.chain_id, self.account)
 
     async def settlement(self) -> tuple[int, Proposal] | None:
-        """The last final epoch and the proposal behind it, if there is one.
+        """Return the last final epoch and the proposal behind it; none before the first one.
 
         Raises:
-            SapoError: this node did not hear the proposal.
+            SapoError: this node does not have the proposal.
         """
         record = await self.ledger.last_record()
         if record is None:
@@ -76,45 +73,45 @@ class LedgerSession:
         if proposal is None:
             raise SapoError(
                 f"the settlement of epoch {record.root.epoch} is on the chain, but not in {self.data.root}",
-                hint="let the node run for a minute: its peers hold the settlement and will tell it",
+                hint="let the node run for a minute: its peers hold the settlement and send it",
                 exit_code=ExitCode.LEDGER,
             )
         return record.root.epoch, proposal
 
-    async def see_through(
-        self, name: str, wish: Callable[[], Awaitable[None]], is_done: Callable[[], Awaitable[bool]]
+    async def submit_and_wait(
+        self, name: str, submit: Callable[[], Awaitable[None]], is_done: Callable[[], Awaitable[bool]]
     ) -> None:
-        """Queues what is wished until the chain has it.
+        """Queue a transaction and wait until the chain has its effect.
 
         Args:
-            wish: called again and again; the outbox keeps each wish once.
+            submit: queues the transaction; called repeatedly, the outbox keeps each entry once.
 
         Raises:
-            SapoError: the chain does not take it in time; it stays queued.
+            SapoError: the chain does not include it in time; it stays queued.
         """
         async with self._sending():
             with trio.move_on_after(PATIENCE_SECONDS) as patience:
                 while not await is_done():
-                    await wish()
-                    await trio.sleep(_LOOK_SECONDS)
+                    await submit()
+                    await trio.sleep(_POLL_SECONDS)
             if self.sends:
-                with trio.move_on_after(_TIDY_SECONDS):
+                with trio.move_on_after(_CONFIRM_SECONDS):
                     while self.ledger.status().pending:
-                        await trio.sleep(_LOOK_SECONDS)
+                        await trio.sleep(_POLL_SECONDS)
         if patience.cancelled_caught:
-            raise still_queued(name)
+            raise queued_error(name)
 
     async def drain(self, kind: str | None = None) -> bool:
-        """Whether everything queued, of one kind if it is named, was settled in time."""
+        """Whether all queued transactions, or those of one kind, were settled in time."""
         async with self._sending():
             with trio.move_on_after(PATIENCE_SECONDS) as patience:
                 while await self.ledger.pending(kind):
-                    await trio.sleep(_LOOK_SECONDS)
+                    await trio.sleep(_POLL_SECONDS)
         return not patience.cancelled_caught
 
     @asynccontextmanager
     async def _sending(self) -> AsyncIterator[None]:
-        """A time in which somebody sends what is queued."""
+        """Send queued transactions in the background, unless a node does."""
         async with trio.open_nursery() as nursery:
             if self.sends:
                 nursery.start_soon(self.ledger.run)
@@ -122,47 +119,47 @@ class LedgerSession:
             nursery.cancel_scope.cancel()
 
 
-def still_queued(name: str) -> SapoError:
-    """What to say of a wish that the chain has not taken in time."""
+def queued_error(name: str) -> SapoError:
+    """Return the error for a transaction that the chain has not included in time."""
     return SapoError(
-        f"the {name} is queued, but the chain has not taken it yet",
+        f"the {name} is queued, but the chain has not included it yet",
         hint="it will be sent when the chain answers; watch it with: sapo ledger status",
         exit_code=ExitCode.LEDGER,
     )
 
 
-def run(command: Callable[..., Awaitable[Facts]], *arguments: object) -> Facts:
-    """A command's facts; its error for people, out of the groups that nurseries wrap it in."""
+def run(command: Callable[..., Awaitable[dict[str, Any]]], *arguments: object) -> dict[str, Any]:
+    """Run a command; unwrap its `SapoError` from the exception groups of nurseries."""
     try:
         return trio.run(command, *arguments)
     except ExceptionGroup as group:
-        if (told := find_sapo_error(group)) is not None:
-            raise told from group
+        if (error := find_sapo_error(group)) is not None:
+            raise error from group
         raise
 
 
-def moment(seconds: int) -> str:
-    """A time of the chain's, for people."""
+def format_time(seconds: int) -> str:
+    """Return a block time as text."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 @contextmanager
-def open_books(
+def open_session(
     config: Config, opened: Identity | None = None, *, needs_archive: bool = True
 ) -> Iterator[LedgerSession]:
-    """The books of a configuration's identity.
+    """Open the ledger session of a configuration's identity.
 
     Args:
-        opened: the identity, where the caller opened it and keeps every node out of the data directory.
+        opened: the identity, if the caller has opened it and holds the lock of the data directory.
 
     Raises:
-        SapoError: no identity, no end point or (where it is needed) no archive is named.
+        SapoError: no identity, no endpoint or no required archive is named.
     """
     data = DataDir(config.data_dir)
     if needs_archive and not data.database.exists():
         raise SapoError(
             f"no node ever ran in {data.root}",
-            hint="name its data directory with --data-dir: it holds the archive of what was granted",
+            hint="name its data directory with --data-dir: it holds the archive of granted points",
             exit_code=ExitCode.DATA,
         )
     manifest = settle_manifest(config.swarm.manifest, data)
@@ -182,7 +179,15 @@ def open_books(
     try:
         archive = ContributionStore(data.database, manifest.swarm_id)
         sends = opened is not None or locks.holder(data.lock) is None
-        yield LedgerSession(manifest, data, identity.node_id, identity.account, ledger, archive, sends)
+        yield LedgerSession(
+            manifest=manifest,
+            data=data,
+            node=identity.node_id,
+            account=identity.account,
+            ledger=ledger,
+            archive=archive,
+            sends=sends,
+        )
     finally:
         ledger.close()
 
@@ -195,7 +200,7 @@ def _identity(config: Config) -> Identity:
 
 def _lacking() -> SapoError:
     return SapoError(
-        "an identity and an RPC end point are needed for the ledger",
+        "an identity and an RPC endpoint are needed for the ledger",
         hint="sapo ledger ... --identity KEY --rpc URL, or the same in the configuration file",
         exit_code=ExitCode.CONFIG,
     )

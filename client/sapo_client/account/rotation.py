@@ -1,8 +1,9 @@
-"""A new node key under the same account: the old key signs nothing from then on.
+"""Replacing a node key under the same account: the old key never signs again.
 
-The order is what makes it safe to be broken off anywhere: the new identity is on disk first, then the old
-key is given up in the signing database, then the chain is told. Run again, it goes on where it stopped. The
-mark of signed slots belongs to the account, so the new key starts above all that the old one signed.
+The order makes an interruption safe at every point: first the new identity is written to disk, then the old
+key is retired in the signing database, then the chain is updated. A second run continues where the first one
+stopped. The mark of signed slots belongs to the account, so the new key starts above all slots that the old
+one signed.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sapo_client import keystore, locks
 from sapo_client.account.ledger_commands import registrations
-from sapo_client.account.ledger_session import Consent, Facts
+from sapo_client.account.ledger_session import Consent
 from sapo_client.config import Config
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.keystore import Identity
@@ -38,17 +40,17 @@ from sapo_verification.signing.database import SigningDatabase
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """From which identity to which, both of one account."""
+    """The old and the new identity of one account."""
 
     old: Identity
     new: Identity
 
 
-def rotate(config: Config, old: Path, new: Path, consent: Consent) -> Facts:
-    """A new node key, its certificate, and the end of the old key's claim; the node must be stopped.
+def rotate(config: Config, old: Path, new: Path, consent: Consent) -> dict[str, Any]:
+    """Make a new node key and certificate, and end the old key's claim; the node must be stopped.
 
     Raises:
-        SapoError: a node runs, the new file belongs to another account, or its owner does not agree.
+        SapoError: a node runs, the new file belongs to another account, or the owner refuses.
     """
     data = DataDir(config.data_dir)
     with _stopped(data):
@@ -59,33 +61,19 @@ def rotate(config: Config, old: Path, new: Path, consent: Consent) -> Facts:
             rotation = Rotation(identity, _successor(identity, new, source))
             not_after = end_of_new(time.time())
             consent(_words(manifest, rotation, not_after))
-            _switch(data, manifest, rotation)
-            told = _tell_chain(config, manifest, rotation, not_after)
+            _activate(data, manifest, rotation)
+            on_chain = _update_chain(config, manifest, rotation, not_after)
     return {
         "account": str(identity.account),
         "old node id": identity.node_id.hex(),
         "new node id": rotation.new.node_id.hex(),
         "path": str(new),
-        **told,
+        **on_chain,
     }
 
 
-def require_in_use(data: DataDir, identity: Identity) -> None:
-    """Nothing, unless the key was given up here.
-
-    Raises:
-        SapoError: it was (exit code 4).
-    """
-    if data.database.exists() and SigningDatabase(data.database).is_retired(identity.node_id):
-        raise SapoError(
-            f"the node key in {identity.path} was replaced and never signs again",
-            hint="join with the identity that `sapo keys rotate` made",
-            exit_code=ExitCode.KEYSTORE,
-        )
-
-
 def _successor(old: Identity, path: Path, source: PassphraseSource) -> Identity:
-    """The new identity: made now, or the one of a rotation that was broken off."""
+    """Return the new identity: a new one, or that of an interrupted rotation."""
     file = keystore.read(old.path)
     if not path.exists():
         passphrase = source.read(f"identity {path.stem}") if file.encrypted else None
@@ -93,7 +81,7 @@ def _successor(old: Identity, path: Path, source: PassphraseSource) -> Identity:
     new = keystore.load(path, source)
     if new.account != old.account or new.node_id == old.node_id:
         raise SapoError(
-            f"{path} is not a new key of account {old.account}",
+            f"{path} does not hold a new key of account {old.account}",
             hint="name a file that does not exist yet",
             exit_code=ExitCode.KEYSTORE,
         )
@@ -110,8 +98,8 @@ def _words(manifest: Manifest, rotation: Rotation, not_after: int) -> list[Words
     return words
 
 
-def _switch(data: DataDir, manifest: Manifest, rotation: Rotation) -> None:
-    """From here on the new key speaks for the account on this machine, and the old one does not."""
+def _activate(data: DataDir, manifest: Manifest, rotation: Rotation) -> None:
+    """Retire the old key and store the new certificate: from now on only the new key signs here."""
     signing = SigningDatabase(data.database)
     signing.retire(rotation.old.node_id)
     certificate = OwnCertificate(
@@ -123,7 +111,7 @@ def _switch(data: DataDir, manifest: Manifest, rotation: Rotation) -> None:
     CertificateBook(manifest, data.database).admit(certificate.message(), time.time())
 
 
-def _tell_chain(config: Config, manifest: Manifest, rotation: Rotation, not_after: int) -> Facts:
+def _update_chain(config: Config, manifest: Manifest, rotation: Rotation, not_after: int) -> dict[str, Any]:
     if not manifest.has_chain or not config.ledger.rpc_urls:
         return {"on the chain": "nothing: no chain, or no --rpc"}
     return registrations(config, rotation.new, end=rotation.old.node_id, not_after=not_after)

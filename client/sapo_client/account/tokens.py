@@ -1,4 +1,4 @@
-"""Tokens as people write them, and as contracts count them."""
+"""Amounts of tokens: as decimal text, and in the token's smallest unit."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from typing import Final
 from sapo_client.errors import ExitCode, SapoError
 
 _DIGITS: Final = 18
-"""Behind the point, as almost every token has them; ours does."""
+"""Decimals of the token, the usual number."""
 
 _MOST: Final = 2**96
-"""What the vault's counters hold less than."""
+"""Upper bound of the vault's counters, exclusive."""
 
 
 def parse_tokens(text: str) -> int:
-    """An amount above nothing, in the token's smallest unit.
+    """Parse a positive amount into the token's smallest unit.
 
     Raises:
-        SapoError: the text is no such amount, or one that the smallest unit cannot express.
+        SapoError: the text is not such an amount, or has too many decimals.
     """
     units = _units(text)
     if not 0 < units < _MOST:
         raise SapoError(
-            f"{text!r} is no amount of tokens",
-            hint=f"write it like 100 or 2.5, with at most {_DIGITS} digits behind the point",
+            f"{text!r} is not an amount of tokens",
+            hint=f"write it like 100 or 2.5, with at most {_DIGITS} decimals",
             exit_code=ExitCode.USAGE,
         )
     return units
 
 
 def _units(text: str) -> int:
-    """The amount in the smallest unit; 0 where it cannot be written in it."""
-    with localcontext(prec=100) as context:  # enough for every amount that a contract counts
+    """Return the amount in the smallest unit; 0 if it cannot be expressed in it."""
+    with localcontext(prec=100) as context:  # enough for every amount that a contract can count
         context.traps[Inexact] = True
         try:
             amount = Decimal(text).scaleb(_DIGITS)
@@ -42,6 +42,6 @@ def _units(text: str) -> int:
 
 
 def show_tokens(units: int) -> str:
-    """An amount in whole tokens, to its last digit."""
+    """Return an amount in whole tokens as exact decimal text."""
     whole, rest = divmod(units, 10**_DIGITS)
     return f"{whole}.{rest:0{_DIGITS}}".rstrip("0").rstrip(".")

@@ -1,9 +1,9 @@
 """``sapo verify FILE``: the admission rules and the checker on one envelope, step by step.
 
-The steps are the stages of ``verification/README.md`` as far as they make sense for a file: a file
-has no arrival time, so stage 3 is told, not judged, and stage 4 (seen before) does not apply.
-The certificate and the beacon come from the data directory of a node that heard the envelope;
-``beacon`` is the one thing that a swarm with a chain cannot derive offline.
+The steps are the stages of ``verification/README.md`` as far as they apply to a file: a file has no arrival
+time, so stage 3 (epoch window) is reported but not checked, and stage 4 (seen before) does not apply. The
+certificate and the beacon come from the data directory of a node that received the envelope; the beacon is
+the only value that cannot be derived offline in a swarm with a chain.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from sapo_verification.admission.certificates import CertificateBook, stored_cer
 from sapo_verification.jail.checkers import Checked, CheckerPool, CheckFailed
 
 _EPOCH_EVENTS = 10_000
-"""How far back a beacon is searched for in the event file."""
+"""Number of latest `epoch` events in which a beacon is searched."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerificationStep:
-    """One step's outcome; ``ok`` is none where it cannot be checked here, ``rule`` names what is broken."""
+    """Outcome of one step; ``ok`` is none if it cannot be checked here, ``rule`` is the broken rule."""
 
     name: str
     ok: bool | None
@@ -47,7 +47,7 @@ class VerificationStep:
 
 
 def steps(message: bytes, manifest_path: Path | None, data: DataDir) -> Iterator[VerificationStep]:
-    """The steps in order; the first that fails is the last.
+    """Yield the steps in order, up to the first that fails.
 
     Raises:
         SapoError: there is no usable manifest.
@@ -69,7 +69,7 @@ ADMISSION_STEPS: Final = ("envelope", "rollout", "epoch", "assignment", "signatu
 
 
 def _admission(message: bytes, manifest: Manifest, data: DataDir) -> Iterator[VerificationStep]:
-    """The steps that admission takes, in the order of their names.
+    """Yield the steps of admission, in the order of `ADMISSION_STEPS`.
 
     Raises:
         RemoteProtocolError: the next step fails.
@@ -79,16 +79,19 @@ def _admission(message: bytes, manifest: Manifest, data: DataDir) -> Iterator[Ve
     rollout = parse_rollout(open_payload(envelope, Kind.ROLLOUT))
     node = rollout.node.hex()[:12]
     yield VerificationStep("rollout", True, f"{len(rollout.completions)} completions of node {node}")
-    yield VerificationStep("epoch", True, _epoch_in_words(manifest, rollout))
+    yield VerificationStep("epoch", True, _epoch_text(manifest, rollout))
     yield _assignment(manifest, rollout)
     yield _signature(envelope, rollout)
     yield _certificate(manifest, rollout, data)
 
 
-def _epoch_in_words(manifest: Manifest, rollout: Rollout) -> str:
+def _epoch_text(manifest: Manifest, rollout: Rollout) -> str:
     start, end = (epoch_start_seconds(manifest, rollout.epoch + step) for step in (0, 1))
     try:
-        times = [datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds") for moment in (start, end)]
+        times = [
+            datetime.fromtimestamp(format_time, UTC).isoformat(timespec="seconds")
+            for format_time in (start, end)
+        ]
     except (OverflowError, ValueError):
         return f"epoch {rollout.epoch}, beyond the calendar"
     return f"epoch {rollout.epoch}, " + " to ".join(times)
@@ -122,7 +125,7 @@ def _certificate(manifest: Manifest, rollout: Rollout, data: DataDir) -> Verific
     last = epoch_start_seconds(manifest, rollout.epoch + 1 + EPOCH_WINDOW) - 1
     try:
         _require_introduced(manifest, rollout, stored, first)
-    except RemoteProtocolError:  # its author may have come while the rollout's epoch was heard
+    except RemoteProtocolError:  # its author may have joined while the rollout's epoch was accepted
         _require_introduced(manifest, rollout, stored, last)
     return VerificationStep("certificate", True, f"node and account {rollout.account} name each other")
 
@@ -137,11 +140,15 @@ def _require_introduced(manifest: Manifest, rollout: Rollout, stored: list[bytes
 
 def _checker(manifest: Manifest, rollout: Rollout, data: DataDir) -> Iterator[VerificationStep]:
     if (known := _beacon(manifest, rollout.epoch, data)) is None:
-        yield VerificationStep("beacon", None, "it is on the chain, and no node here heard it (--data-dir)")
+        yield VerificationStep(
+            "beacon", None, "it is on the chain, and no data directory here has it (--data-dir)"
+        )
         return
     yield VerificationStep("beacon", True, known.hex())
     require_same_suite(manifest)
-    task = assigned_task(manifest.swarm_id, known, rollout.account, rollout.family, rollout.slot)
+    task = assigned_task(
+        manifest.swarm_id, known, account=rollout.account, family=rollout.family, slot=rollout.slot
+    )
     try:
         checked = trio.run(_check, manifest, task, rollout.completions)
     except CheckFailed as error:

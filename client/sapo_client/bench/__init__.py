@@ -1,1 +1,1 @@
-"""Measurements of this machine: what the safety of a node costs, always as a ratio within one run."""
+"""Benchmarks on this machine: the cost of a node's safety, always as a ratio within one run."""

@@ -31,7 +31,7 @@ class AdmissionRate:
 
 
 def admission_rate(messages: int) -> AdmissionRate:
-    """Stages 0 to 7 of genuine messages against libsodium alone on the very same signatures."""
+    """Measure stages 0 to 7 of genuine messages against libsodium alone on the same signatures."""
     swarm, author = BenchSwarm(), BenchAuthor(0)
     sent = [swarm.message(author, 0, slot, [COMPLETION] * GROUP) for slot in range(messages)]
     signed = _signed(swarm, sent)
@@ -47,7 +47,7 @@ def admission_rate(messages: int) -> AdmissionRate:
 
 
 def _signed(swarm: BenchSwarm, sent: Sequence[bytes]) -> list[bytes]:
-    """Signature and signed bytes in one, as libsodium takes them."""
+    """Return signature and signed bytes in one, as libsodium takes them."""
     envelopes = [parse_envelope(message, swarm.manifest.swarm_id) for message in sent]
     return [e.signature + signed_bytes(e.kind, e.swarm_id, open_payload(e, Kind.ROLLOUT)) for e in envelopes]
 
@@ -58,7 +58,7 @@ def _verify_all(signed: Sequence[bytes], node: NodeId) -> None:
 
 
 def _seconds(work: Callable[[], object]) -> float:
-    """Processor time, which other processes on the machine do not lengthen as they do wall time."""
+    """Return processor time, which other processes on the machine do not lengthen as they do wall time."""
     gc.collect()
     began = time.process_time()
     work()

@@ -19,7 +19,7 @@ from sapo_verification.verifier import MAX_REMEMBERED
 
 HOSTILE_ANSWERS_PER_SECOND: Final = 1000
 HOSTILE_AUTHORS: Final = 256
-"""Names cost nothing."""
+"""Many, because new names cost nothing."""
 
 ROUNDS: Final = 5
 TICK_SECONDS: Final = 0.005
@@ -76,94 +76,98 @@ class LoadRate:
 
 
 async def checking_rate(rollouts: int) -> CheckingRate:
-    """The same rollouts through the jail and through the stock scorers of this process, in turn."""
-    async with open_harness() as desk:
+    """Measure the same rollouts in the jail and with the stock scorers of this process, in turn."""
+    async with open_harness() as harness:
         author = BenchAuthor(1)
-        admitted = _honest(desk, author, rollouts)
+        admitted = _honest(harness, author, rollouts)
         await _jailed_seconds(
-            desk, _honest(desk, author, rollouts)
+            harness, _honest(harness, author, rollouts)
         )  # warms up what a node that runs has warm
-        _stock_seconds(desk, author, admitted)
+        _stock_seconds(harness, author, admitted)
         in_process, jailed = [], []
         for start in range(ROUNDS):
             part = admitted[start::ROUNDS]
-            in_process.append(_stock_seconds(desk, author, part) / len(part))
-            jailed.append(await _jailed_seconds(desk, part) / len(part))
+            in_process.append(_stock_seconds(harness, author, part) / len(part))
+            jailed.append(await _jailed_seconds(harness, part) / len(part))
     cost = Spread.of_ratios(jailed, in_process)
     return CheckingRate(rollouts, Spread.of(in_process), Spread.of(jailed), cost)
 
 
-async def _jailed_seconds(desk: BenchHarness, admitted: Sequence[AdmittedRollout]) -> float:
+async def _jailed_seconds(harness: BenchHarness, admitted: Sequence[AdmittedRollout]) -> float:
     began = time.perf_counter()
     for rollout in admitted:
-        await desk.engine.verify(rollout)
+        await harness.engine.verify(rollout)
     return time.perf_counter() - began
 
 
-def _stock_seconds(desk: BenchHarness, author: BenchAuthor, admitted: Sequence[AdmittedRollout]) -> float:
+def _stock_seconds(harness: BenchHarness, author: BenchAuthor, admitted: Sequence[AdmittedRollout]) -> float:
     began = time.perf_counter()
-    _stock(desk, author, admitted)
+    _stock(harness, author, admitted)
     return time.perf_counter() - began
 
 
-def _honest(desk: BenchHarness, author: BenchAuthor, count: int) -> list[AdmittedRollout]:
-    """Admitted rollouts of every family in turn, half of each group right."""
-    gate = desk.swarm.admission([author])
-    families = desk.swarm.manifest.suite.families
+def _honest(harness: BenchHarness, author: BenchAuthor, count: int) -> list[AdmittedRollout]:
+    """Return admitted rollouts of every family in turn, half of each group right."""
+    gate = harness.swarm.admission([author])
+    families = harness.swarm.manifest.suite.families
     admitted: list[AdmittedRollout] = []
     while len(admitted) < count:
-        slot = next(desk.slots)
+        slot = next(harness.slots)
         place = slot % len(families)
-        item = _item(desk, author, place, slot)
+        item = _item(harness, author, place, slot)
         answer = item and solution(families[place], item)
         if not answer:
             continue
         group = [answer.encode() if number % 2 else b"no idea" for number in range(GROUP)]
-        message = desk.swarm.message(author, place, slot, group)
-        admitted.append(gate.admit(message, desk.swarm.now_seconds))
+        message = harness.swarm.message(author, place, slot, group)
+        admitted.append(gate.admit(message, harness.swarm.now_seconds))
     return admitted
 
 
-def _item(desk: BenchHarness, author: BenchAuthor, place: int, slot: int) -> Item | None:
-    task = desk.swarm.task(author, place, slot)
+def _item(harness: BenchHarness, author: BenchAuthor, place: int, slot: int) -> Item | None:
+    task = harness.swarm.task(author, place, slot)
     try:
-        return derive(desk.swarm.manifest.suite.families[place], task.seed)
+        return derive(harness.swarm.manifest.suite.families[place], task.seed)
     except Underivable:
         return None
 
 
-def _stock(desk: BenchHarness, author: BenchAuthor, admitted: Sequence[AdmittedRollout]) -> list[list[float]]:
-    """What a trainer without a jail does: derive the item, hand every completion to the stock scorer."""
+def _stock(
+    harness: BenchHarness, author: BenchAuthor, admitted: Sequence[AdmittedRollout]
+) -> list[list[float]]:
+    """Do what a trainer without a jail does: derive the item, hand every completion to the stock scorer."""
     from reasoning_gym.factory import create_dataset
 
-    families = desk.swarm.manifest.suite.families
+    families = harness.swarm.manifest.suite.families
     scorers: dict[str, Any] = {}
     rewards = []
     for each in admitted:
         rollout = each.rollout
         name = families[rollout.family].name
         scorer = scorers.get(name) or scorers.setdefault(name, create_dataset(name, size=1))
-        item = _item(desk, author, rollout.family, rollout.slot)
+        item = _item(harness, author, rollout.family, rollout.slot)
         texts = [completion.decode() for completion in rollout.completions]
         rewards.append([scorer.score_answer(text, item.entry) for text in texts] if item else [])
     return rewards
 
 
 async def load_rate(seconds: float) -> LoadRate:
-    """Honest verification alone and under hostile load, in turn, each time in the other order."""
+    """Measure honest verification alone and under hostile load, in turn, each time in the other order."""
     strangers = [BenchAuthor(100 + number) for number in range(HOSTILE_AUTHORS)]
-    async with open_harness(strangers) as desk:
-        honest = cycle(_honest(desk, BenchAuthor(1), MAX_REMEMBERED + 256))  # forgotten before it comes again
-        hostile, phase = iter(_hostile(desk, strangers, seconds)), seconds / ROUNDS
+    async with open_harness(strangers) as harness:
+        honest = cycle(
+            _honest(harness, BenchAuthor(1), MAX_REMEMBERED + 256)
+        )  # forgotten before it comes again
+        hostile, phase = iter(_hostile(harness, strangers, seconds)), seconds / ROUNDS
         calm, loaded, offered = [], [], [0]
-        await _measure(desk, honest, phase, iter(()), offered)  # a node that runs is warm
+        await _measure(harness, honest, phase, iter(()), offered)  # a node that runs is warm
         for number in range(ROUNDS):
             for is_loaded in (number % 2 == 0, number % 2 == 1):
                 if is_loaded:
-                    loaded.append(await _measure(desk, honest, phase, hostile, offered))
+                    loaded.append(await _measure(harness, honest, phase, hostile, offered))
                 else:
-                    await _settled(desk)
-                    calm.append(await _measure(desk, honest, phase, iter(()), offered))
+                    await _settled(harness)
+                    calm.append(await _measure(harness, honest, phase, iter(()), offered))
     calm_rates, rates = ([rate for rate, _ in phases] for phases in (calm, loaded))
     return LoadRate(
         offered[0] * len(HOSTILE) / seconds,
@@ -175,28 +179,28 @@ async def load_rate(seconds: float) -> LoadRate:
     )
 
 
-async def _settled(desk: BenchHarness) -> None:
-    """Returns when no audit of the last hostile messages is left to disturb the calm."""
-    while len(desk.engine.audits):
+async def _settled(harness: BenchHarness) -> None:
+    """Wait until no audit of hostile messages is left that would disturb the calm measurement."""
+    while len(harness.engine.audits):
         await trio.sleep(TICK_SECONDS)
 
 
 async def _measure(
-    desk: BenchHarness,
+    harness: BenchHarness,
     honest: Iterator[AdmittedRollout],
     seconds: float,
     hostile: Iterator[bytes],
     offered: list[int],
 ) -> tuple[float, float]:
-    """Rollouts verified per second, and the longest pause of the event loop meanwhile."""
+    """Return the rollouts verified per second, and the longest pause of the event loop meanwhile."""
     pauses = [0.0]
     done = 0
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_watch, pauses)
-        nursery.start_soon(_offer, desk, hostile, offered)
+        nursery.start_soon(_offer, harness, hostile, offered)
         began = time.perf_counter()
         for rollout in honest:
-            await desk.engine.verify(rollout)
+            await harness.engine.verify(rollout)
             done += 1
             if time.perf_counter() - began > seconds:
                 break
@@ -212,23 +216,23 @@ async def _watch(pauses: list[float]) -> None:
         pauses[0] = max(pauses[0], time.perf_counter() - began - TICK_SECONDS)
 
 
-def _hostile(desk: BenchHarness, strangers: Sequence[BenchAuthor], seconds: float) -> list[bytes]:
-    """Genuinely signed rollouts full of hostile answers, of many authors, enough for the time."""
-    families = len(desk.swarm.manifest.suite.families)
+def _hostile(harness: BenchHarness, strangers: Sequence[BenchAuthor], seconds: float) -> list[bytes]:
+    """Return genuinely signed rollouts with hostile answers, of many authors, enough for the time."""
+    families = len(harness.swarm.manifest.suite.families)
     count = int(2 * seconds * HOSTILE_ANSWERS_PER_SECOND / len(HOSTILE)) + 1
     return [
-        desk.swarm.message(
+        harness.swarm.message(
             strangers[number % len(strangers)], number % families, number // len(strangers), HOSTILE
         )
         for number in range(count)
     ]
 
 
-async def _offer(desk: BenchHarness, messages: Iterator[bytes], offered: list[int]) -> None:
-    """Hands messages in at the hostile rate, as the transport does, until cancelled."""
+async def _offer(harness: BenchHarness, messages: Iterator[bytes], offered: list[int]) -> None:
+    """Hand in messages at the hostile rate, as the transport does, until cancelled."""
     due = time.perf_counter()
     for message in messages:
         due += len(HOSTILE) / HOSTILE_ANSWERS_PER_SECOND
         await trio.sleep(max(0.0, due - time.perf_counter()))
-        desk.gossip.validate_rollout(message, "a stranger")
+        harness.gossip.validate_rollout(message, "a stranger")
         offered[0] += 1

@@ -1,4 +1,4 @@
-"""What the ledger costs: the real contracts on an embedded chain. Gas is the same on every machine."""
+"""Gas of the ledger: the real contracts on an embedded chain. Gas is the same on every machine."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class EpochGas:
 
     @property
     def settled(self) -> int:
-        """What the epoch costs the swarm, claims aside."""
+        """Gas that the epoch costs the swarm, without claims."""
         return self.post + self.finalise
 
 
@@ -62,8 +62,8 @@ class LedgerGas:
     """Gas by transaction.
 
     Attributes:
-        deploy: everything, bonds of the auditors included.
-        bind: an account's first to fourth node.
+        deploy: all contracts, and the bonds of the auditors.
+        bind: registration of an account's first to fourth node.
     """
 
     deploy: int
@@ -72,26 +72,28 @@ class LedgerGas:
 
 
 def ledger_gas() -> LedgerGas:
-    """The gas of a deployment, of an account's bindings, and of a few epochs."""
-    with _site() as site:
-        deployed = sum(receipt.gas_used for _, receipt in site.crew.done)
-        registry = Registry(site.rpc, site.deployment.registry)
+    """Measure the gas of a deployment, of an account's registrations, and of a few epochs."""
+    with _ledger_chain() as chain:
+        deployed = sum(receipt.gas_used for _, receipt in chain.deployer.done)
+        registry = Registry(chain.rpc, chain.deployment.registry)
         later = GENESIS_SECONDS + 10**9
         binds = [registry.register(NodeId(_digest(f"node {n}")), later) for n in range(4)]
-        bind = tuple(site.send(registry.address, data) for data in binds)
-        return LedgerGas(deployed, bind, tuple(_epochs(site)))
+        bind = tuple(chain.send(registry.address, data) for data in binds)
+        return LedgerGas(deployed, bind, tuple(_epochs(chain)))
 
 
-def _epochs(site: _Site) -> Iterator[EpochGas]:
+def _epochs(chain: _LedgerChain) -> Iterator[EpochGas]:
     previous: Mapping[Account, int] = {}
     for epoch, (accounts, points) in enumerate(SWARMS):
         shares = _shares(epoch, accounts, points, previous)
-        root = Proposal(NodeId(bytes(32)), Account(bytes(20)), epoch, (), shares).root(_id(epoch))
-        post, finalise = site.settle(root)
+        root = Proposal(
+            node=NodeId(bytes(32)), account=Account(bytes(20)), epoch=epoch, tallies=(), shares=shares
+        ).root(_id(epoch))
+        post, finalise = chain.settle(root)
         leaves = cumulative_leaves(shares)
         claimant = epoch // 2  # one account claims among few, twice, and another one among many
         proof = merkle.proof(leaves, claimant)
-        distributor = Distributor(site.rpc, site.deployment.distributor)
+        distributor = Distributor(chain.rpc, chain.deployment.distributor)
         share = shares[claimant]
         claim = distributor.claim(share.account, share.cumulative, proof)
         yield EpochGas(
@@ -99,7 +101,7 @@ def _epochs(site: _Site) -> Iterator[EpochGas]:
             rollouts=root.total,
             post=post,
             finalise=finalise,
-            claim=site.send(distributor.address, claim),
+            claim=chain.send(distributor.address, claim),
             proof=len(proof),
             first_claim=epoch % 2 == 0,
         )
@@ -107,31 +109,40 @@ def _epochs(site: _Site) -> Iterator[EpochGas]:
 
 
 def _shares(epoch: int, accounts: int, points: int, previous: Mapping[Account, int]) -> tuple[Share, ...]:
-    """What three auditors that counted alike settle to."""
-    # Ascending names: whoever claimed among few keeps its place among many.
+    """Return the settlement of three auditors with equal tallies."""
+    # Ascending accounts: an account that claims among few keeps its index among many.
     names = [Account(number.to_bytes(4, "big") + bytes(15) + b"\x01") for number in range(accounts)]
     counted = tuple((name, points) for name in names)
-    tallies = [Tally(NodeId(bytes(32)), name, epoch, counted, _digest("evidence")) for name in names[:3]]
+    tallies = [
+        Tally(
+            node=NodeId(bytes(32)),
+            account=name,
+            epoch=epoch,
+            points=counted,
+            evidence_root=_digest("evidence"),
+        )
+        for name in names[:3]
+    ]
     return settle(tallies, previous, points_per_epoch=points, epoch_budget=accounts * points)
 
 
-class _Site:
-    """A chain with the contracts, its clock, and everybody who signs."""
+class _LedgerChain:
+    """A chain with the contracts, its clock, and the keys of all signers."""
 
-    def __init__(self, clock: list[float], url: str, crew: Deployer) -> None:
+    def __init__(self, clock: list[float], url: str, deployer: Deployer) -> None:
         self.rpc = Rpc([url])
-        self.crew = crew
+        self.deployer = deployer
         self._clock = clock
         self._auditors = sorted((_keys(f"auditor {n}") for n in range(AUDITORS)), key=_address)
-        self.deployment: Deployment = deploy([url], crew, self._plan())
+        self.deployment: Deployment = deploy([url], deployer, self._plan())
         self._ledger = EpochLedgerContract(self.rpc, self.deployment.ledger)
 
     def send(self, to: Account, data: bytes) -> int:
-        """The gas of a call."""
-        return self.crew.send(self.rpc, tx.Call(to, data)).gas_used
+        """Send a call and return its gas."""
+        return self.deployer.send(self.rpc, tx.Call(to, data)).gas_used
 
     def settle(self, root: EpochRoot) -> tuple[int, int]:
-        """The gas of posting an epoch's root and of making it final."""
+        """Post an epoch's root and make it final; return the gas of both."""
         self._clock[0] = max(self._clock[0], GENESIS_SECONDS + (root.epoch + 1) * EPOCH_SECONDS)
         digest = root.digest(Domain(self.deployment.chain_id, self._ledger.address))
         signatures = [secp256k1.sign(bytes(keys.key), digest) for keys in self._auditors[:QUORUM]]
@@ -153,11 +164,11 @@ class _Site:
 
 
 @contextmanager
-def _site() -> Iterator[_Site]:
+def _ledger_chain() -> Iterator[_LedgerChain]:
     clock = [float(GENESIS_SECONDS)]
     founder = _keys("founder")
     with scratch_chain([_address(founder)], lambda: clock[0]) as url:
-        yield _Site(clock, url, Deployer(founder))
+        yield _LedgerChain(clock, url, Deployer(founder))
 
 
 def _keys(name: str) -> LocalAccount:

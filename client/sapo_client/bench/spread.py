@@ -1,4 +1,4 @@
-"""Several measurements of one thing: what is reported is the middle one, and how far they lie apart."""
+"""Several measurements of one quantity: their median and their range are reported."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from statistics import median
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The least, the middle and the greatest of several measurements."""
+    """Least, median and greatest of several measurements."""
 
     least: float
     median: float
@@ -17,10 +17,10 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
-        """The spread of at least one value."""
+        """Return the spread of at least one value."""
         return cls(min(values), median(values), max(values))
 
     @classmethod
     def of_ratios(cls, above: Sequence[float], below: Sequence[float]) -> Spread:
-        """The spread of the ratios of measurements that were made side by side."""
+        """Return the spread of the ratios of measurements made in pairs."""
         return cls.of([a / b for a, b in zip(above, below, strict=True)])

@@ -1,4 +1,4 @@
-"""A swarm to measure with: genuine keys, certificates and messages, made on the spot."""
+"""A swarm for measurements: real keys, certificates and messages, generated on demand."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sapo_verification.admission.rollouts import Admission
 from sapo_verification.suites.catalogue import NANO_DEFAULT, REASONING_GYM, family
 
 SLOTS: Final = 1 << 20
-"""No measurement runs out of slots."""
+"""Enough slots for every measurement."""
 
 GROUP: Final = 8
 """Completions of a rollout, the paper's group size."""
@@ -32,7 +32,7 @@ GROUP: Final = 8
 
 @dataclass(frozen=True)
 class BenchAuthor:
-    """Somebody with a node key, an account and a certificate; the number makes them."""
+    """An author with a node key, an account and a certificate, all derived from its number."""
 
     number: int
 
@@ -58,7 +58,7 @@ class BenchAuthor:
 
 
 class BenchSwarm:
-    """A swarm whose first epoch is now and long; every message in it is genuine."""
+    """A swarm whose first epoch starts now and is long; every message in it is valid."""
 
     def __init__(self) -> None:
         self.now_seconds = int(time.time())
@@ -82,29 +82,38 @@ class BenchSwarm:
         return beacon(self.manifest.swarm_id, 0, b"")
 
     def admission(self, authors: Sequence[BenchAuthor]) -> Admission:
-        """A gate that knows the authors and has heard nothing yet."""
+        """Return an admission that knows the authors' certificates and has received no message."""
         book = CertificateBook(self.manifest)
         for author in authors:
             book.admit(self.certificate(author), self.now_seconds)
         return Admission(self.manifest, book)
 
     def certificate(self, author: BenchAuthor) -> bytes:
-        """An author's introduction as it goes over the wire."""
+        """Return an author's certificate message."""
         begin = self.now_seconds
         binding = NodeBinding(author.node, self.manifest.swarm_id, begin, begin + 86_400)
         return issue_certificate(author.seed, author.secret, binding, self.manifest.binding_domain).to_bytes()
 
     def task(self, author: BenchAuthor, place: int, slot: int) -> Task:
-        """The task that an author's slot holds."""
-        return assigned_task(self.manifest.swarm_id, self.beacon, author.account, place, slot)
+        """Return the task of an author's slot."""
+        return assigned_task(
+            self.manifest.swarm_id, self.beacon, account=author.account, family=place, slot=slot
+        )
 
     def message(self, author: BenchAuthor, place: int, slot: int, completions: Sequence[bytes]) -> bytes:
-        """A sealed rollout as it goes over the wire."""
-        rollout = Rollout(author.node, author.account, 0, slot, place, tuple(completions))
+        """Return the message of a sealed rollout."""
+        rollout = Rollout(
+            node=author.node,
+            account=author.account,
+            epoch=0,
+            slot=slot,
+            family=place,
+            completions=tuple(completions),
+        )
         return seal(Kind.ROLLOUT, self.manifest.swarm_id, rollout.to_payload(), author.seed).to_bytes()
 
 
 def _suite() -> Suite:
-    """The nano families; no sample items are derived, for nobody joins this swarm."""
+    """Return the nano families; no sample items are derived, because no node joins this swarm."""
     families = tuple(family(name, "nano") for name in NANO_DEFAULT)
     return Suite(REASONING_GYM, families, Digest(sha256(b"bench").digest()))

@@ -1,4 +1,4 @@
-"""The command `sapo`: its root, its groups, and how it ends.
+"""The command `sapo`: its root, its command groups, and its exit codes.
 
 Commands import what they need inside their bodies: `sapo --help` loads no model library, chain or network.
 """
@@ -23,6 +23,7 @@ from sapo_client.cli import (
     keys,
     lab,
     ledger,
+    swarm,
     testnet,
     verify,
 )
@@ -42,7 +43,7 @@ app = typer.Typer(
     epilog="Every command takes --json, -q, -v, --no-progress, --data-dir and --config.",
 )
 
-# Nothing that the libraries below would send about their users is sent, unless the user asked for it.
+# Switches off the libraries' telemetry, unless the user has set these variables.
 TELEMETRY_OFF = {
     "DO_NOT_TRACK": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
@@ -73,7 +74,7 @@ def root(
 
 for module in (init, join, inspect, verify, doctor):
     module.register(app)
-for group in (keys, config, ledger, export, testnet, lab, bench):
+for group in (keys, config, ledger, export, swarm, testnet, lab, bench):
     app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
 
 

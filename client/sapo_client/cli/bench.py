@@ -1,4 +1,4 @@
-"""`sapo bench`: what safety costs on this machine."""
+"""`sapo bench`: measure what verification, the ledger and training cost on this machine."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from sapo_client.bench.memory import Peak
     from sapo_client.bench.spread import Spread
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="What safety costs on this machine.")
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Measure the cost of safety and training."
+)
 
 
 @app.callback()
 def root() -> None:
-    """What safety costs on this machine."""
+    """Measure the cost of safety and training."""
 
 
 @command(app)
@@ -33,9 +35,9 @@ def verify(
     rollouts: Annotated[int, typer.Option("--rollouts", min=10, help="Rollouts through the jail.")] = 500,
     seconds: Annotated[float, typer.Option("--seconds", min=1, help="Length of each load phase.")] = 10.0,
 ) -> None:
-    """Measure admission and verification, each against a bare form of itself in the same run.
+    """Measure admission and verification, each against its minimal form in the same run.
 
-    Nothing is sent and nothing of this node is touched; takes about a minute.
+    Sends no messages and does not touch this node's data; takes about a minute.
     """
     import trio
 
@@ -98,15 +100,15 @@ def _rows(
 
 
 def _spread(spread: Spread, form: str) -> str:
-    """The middle of several pairs, and the least and the greatest."""
+    """Return the median of several pairs, with the least and the greatest."""
     return f"{spread.median:{form}} ({spread.least:{form}} to {spread.greatest:{form}})"
 
 
 @command(app)
 def ledger(common: Common) -> None:
-    """Measure the gas of the ledger's transactions, beside the targets and what rl-swarm's cost.
+    """Measure the gas of the ledger's transactions, beside the targets and the gas of rl-swarm's.
 
-    Runs the real contracts on a chain of its own, for a few seconds.
+    Runs the real contracts on an embedded chain, for a few seconds.
     """
     from dataclasses import asdict
 
@@ -128,7 +130,7 @@ def ledger(common: Common) -> None:
 
 
 def _gas_rows(gas: LedgerGas) -> Iterator[tuple[str, ...]]:
-    """rl-swarm's column is what its nodes would send for the same: a submission of each account."""
+    """Yield the table's rows; rl-swarm's column is the gas of one submission per account."""
     from sapo_client.bench import ledger as bench
 
     yield ("deploy everything", f"{gas.deploy}", "-", "-", "-", "-")

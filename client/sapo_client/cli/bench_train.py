@@ -1,4 +1,4 @@
-"""`sapo bench train`: what a training step costs, beside a peer's."""
+"""`sapo bench train`: the cost of a training step, compared with peers."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ UNITS = {"cpu": "CPU-s", "cuda": "s"}
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the command."""
+    """Register the command."""
     command(app)(train)
 
 
 def train(
     common: Common,
     steps: Annotated[
-        int, typer.Option("--steps", min=1, help="Steps of a round; the first is not counted.")
+        int, typer.Option("--steps", min=1, help="Steps per round; the first is not counted.")
     ] = 24,
     rounds: Annotated[
-        int, typer.Option("--rounds", min=1, help="How often all contestants have their turn.")
+        int, typer.Option("--rounds", min=1, help="Rounds in which every contestant runs once.")
     ] = 3,
     informative: Annotated[
-        int, typer.Option("--informative", min=1, max=8, help="Groups of eight that have an advantage.")
+        int, typer.Option("--informative", min=1, max=8, help="Groups out of eight that have an advantage.")
     ] = 8,
     bfloat16: Annotated[
         bool, typer.Option("--bfloat16", help="Matrix products in bfloat16 instead of float32.")
@@ -41,26 +41,28 @@ def train(
         typer.Option(
             "--peers",
             metavar="A,B",
-            help="Peers to compare with, by name; empty: none; unset: trl,genrl where they can do the same.",
+            help="Peers to compare with, by name; empty: none; unset: trl,genrl if they support the options.",
         ),
     ] = None,
     device: Annotated[
-        Literal["cpu", "cuda"], typer.Option("--device", help="Where the own learner computes.")
+        Literal["cpu", "cuda"], typer.Option("--device", help="Device of the own learner.")
     ] = "cpu",
     shape: Annotated[
-        str, typer.Option("--shape", metavar="NAME", help="Of the random model: bundled or qwen2.5-0.5b.")
+        str,
+        typer.Option("--shape", metavar="NAME", help="Shape of the random model: bundled or qwen2.5-0.5b."),
     ] = "bundled",
     environments: Annotated[
         Path | None,
-        typer.Option("--environments", metavar="DIR", help="Where peers are installed, and kept."),
+        typer.Option(
+            "--environments", metavar="DIR", help="Folder into which peers are installed, and kept."
+        ),
     ] = None,
 ) -> None:
-    """Measure the processor seconds and the memory of a training step against TRL and genrl.
+    """Measure processor seconds and memory of a training step against TRL and genrl.
 
-    A peer is installed into an environment of its own from the package index: once, 2 GB and some minutes.
-    The own learner runs with its own sampler, with transformers' generate, and with vLLM where that is
-    installed. On a CPU everything is processor time, whatever else the machine does meanwhile; on a GPU it is
-    a clock's.
+    A peer is installed once into an environment of its own from the package index: 2 GB and some minutes. The
+    own learner runs with its own sampler, with transformers' generate, and with vLLM if that is installed.
+    On a CPU all times are processor time, so other load does not count; on a GPU they are wall-clock time.
     """
     from dataclasses import asdict
 
@@ -70,7 +72,9 @@ def train(
     from sapo_client.paths import APPLICATION
 
     folder = environments or Path(platformdirs.user_cache_dir(APPLICATION)) / "bench"
-    load = Load(steps, rounds, informative, bfloat16, device, shape)
+    load = Load(
+        steps=steps, rounds=rounds, informative=informative, bfloat16=bfloat16, device=device, shape=shape
+    )
     names = ("trl,genrl" if load.is_for_peers else "") if peers is None else peers
     chosen = [peer for peer in names.split(",") if peer]
     costs = train_costs(chosen, load, folder.resolve(), common.output.note)

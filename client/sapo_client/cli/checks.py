@@ -1,4 +1,4 @@
-"""What `sapo doctor` looks at on this machine, one function per check."""
+"""The checks of `sapo doctor` on this machine, one function each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_DISK_BYTES = GIB // 2  # the bundled model, its checkpoints and the event fil
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The result of one look."""
+    """Result of one check."""
 
     name: str
     state: State
@@ -30,15 +30,15 @@ class Check:
 
 
 def check_python() -> Check:
-    """The interpreter."""
+    """Check the interpreter and the operating system."""
     found = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     if sys.platform != "linux":
-        return Check("python", "warn", found, "Linux is what is tested; the checker jail is weaker elsewhere")
+        return Check("python", "warn", found, "only Linux is tested; the checker jail is weaker elsewhere")
     return Check("python", "ok", found)
 
 
 def check_disk(data: DataDir) -> Check:
-    """Room and permission where the node keeps its data."""
+    """Check free space and permission in the data directory."""
     folder = next(path for path in (data.root, *data.root.absolute().parents) if path.exists())
     free = shutil.disk_usage(folder).free
     found = f"{free / GIB:.1f} GiB free for {data.root}"
@@ -52,7 +52,7 @@ def check_disk(data: DataDir) -> Check:
 
 
 def check_identity(identity: str | None) -> Check:
-    """The identity file and its mode; it is not opened."""
+    """Check the identity file and its mode, without decrypting it."""
     from sapo_client import keystore
 
     if identity is None:
@@ -63,13 +63,13 @@ def check_identity(identity: str | None) -> Check:
         return Check("identity", "fail", error.text, error.hint)
     if not file.encrypted:
         return Check(
-            "identity", "warn", f"{identity} is stored without a passphrase", "fine on a testnet only"
+            "identity", "warn", f"{identity} is stored without a passphrase", "acceptable on a testnet only"
         )
-    return Check("identity", "ok", f"{identity}, account {file.account}, sealed")
+    return Check("identity", "ok", f"{identity}, account {file.account}, encrypted")
 
 
 def check_torch(device: str) -> Check:
-    """The library that learns, and the device it would use."""
+    """Check the training library and its device."""
     try:
         import torch
     except (ImportError, OSError) as error:
@@ -84,13 +84,13 @@ def check_torch(device: str) -> Check:
 
 
 def check_jail() -> Iterator[Check]:
-    """The walls that can be raised around the checkers on this machine."""
+    """Check each isolation layer of the checker jail on this machine."""
     from sapo_verification.jail.launch import describe
 
     for wall in describe():
         hint = (
             ""
             if wall.stands
-            else "answers of strangers are scored behind the other walls; prefer Linux 5.13+"
+            else "answers of strangers are scored behind the other layers; prefer Linux 5.13+"
         )
         yield Check(f"jail: {wall.name}", "ok" if wall.stands else "warn", wall.detail, hint)

@@ -1,4 +1,4 @@
-"""What `sapo doctor` looks at beyond this machine: the swarm, its first nodes, its chain."""
+"""The checks of `sapo doctor` beyond this machine: the swarm, its bootstrap nodes, its chain."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 CLOCK_WARN_SECONDS = 5.0  # half of the slack that peers allow at an epoch's edge
 CLOCK_FAIL_SECONDS = 60.0  # beyond it messages fall into the wrong epoch
 NETWORK_TIMEOUT_SECONDS = 5.0
-NO_CODE = ("0x", "0x0", None)  # how end points say that an address holds no contract
+NO_CODE = ("0x", "0x0", None)  # answers of endpoints for an address without a contract
 
 
 def check_manifest(config: Config) -> tuple[Manifest | None, Check]:
-    """The swarm's manifest: the one configured, or the one of the data directory."""
+    """Check the swarm's manifest: the configured one, or that of the data directory."""
     from sapo_client.node.runtime.manifests import read_manifest
 
     kept = DataDir(config.data_dir).manifest
@@ -40,7 +40,7 @@ def check_manifest(config: Config) -> tuple[Manifest | None, Check]:
 
 
 def check_suite(manifest: Manifest) -> Check:
-    """Whether this installation derives the swarm's very tasks."""
+    """Check that this installation derives the same tasks as the swarm."""
     from sapo_client.node.runtime.manifests import require_same_suite
 
     try:
@@ -52,20 +52,20 @@ def check_suite(manifest: Manifest) -> Check:
 
 
 def check_genesis(manifest: Manifest) -> Check:
-    """Whether the swarm has begun, by this machine's clock."""
+    """Check that the swarm has started, by this machine's clock."""
     ahead = manifest.genesis_seconds - time.time()
     if ahead > 0:
         return Check(
-            "genesis", "warn", f"the swarm begins in {ahead:.0f} s", "wait, or set this machine's clock"
+            "genesis", "warn", f"the swarm starts in {ahead:.0f} s", "wait, or set this machine's clock"
         )
-    return Check("genesis", "ok", f"the swarm began {-ahead / 3600:.1f} h ago")
+    return Check("genesis", "ok", f"the swarm started {-ahead / 3600:.1f} h ago")
 
 
 def check_bootstrap(addresses: tuple[str, ...]) -> Iterator[Check]:
-    """Whether the first nodes to meet accept a connection."""
+    """Check that the bootstrap nodes accept a connection."""
     if not addresses:
         hint = "name a node with --bootstrap; the first node of a swarm needs none"
-        yield Check("bootstrap", "warn", "no node to meet first is known", hint)
+        yield Check("bootstrap", "warn", "no bootstrap node is known", hint)
     for address in addresses:
         target = _tcp_target(address)
         if target is None:
@@ -74,14 +74,14 @@ def check_bootstrap(addresses: tuple[str, ...]) -> Iterator[Check]:
         try:
             socket.create_connection(target, timeout=NETWORK_TIMEOUT_SECONDS).close()
         except OSError as error:
-            hint = "ask whoever runs it, or name another one with --bootstrap"
+            hint = "ask its operator, or name another one with --bootstrap"
             yield Check("bootstrap", "fail", f"{address} does not answer: {error}", hint)
         else:
             yield Check("bootstrap", "ok", f"{address} answers")
 
 
 def check_chain(config: Config, manifest: Manifest) -> Iterator[Check]:
-    """Chain id, contracts and clock, as each RPC end point tells them."""
+    """Check chain id, contracts and clock of each RPC endpoint."""
     if not manifest.chain_id or not config.ledger.enabled:
         yield Check(
             "ledger", "ok", "off" if manifest.chain_id else "this swarm has no chain and pays nothing"
@@ -89,7 +89,7 @@ def check_chain(config: Config, manifest: Manifest) -> Iterator[Check]:
         return
     if not config.ledger.rpc_urls:
         yield Check(
-            "ledger", "warn", "no RPC end point is configured", "name one with --rpc, or use --no-ledger"
+            "ledger", "warn", "no RPC endpoint is configured", "name one with --rpc, or use --no-ledger"
         )
     for url in config.ledger.rpc_urls:
         try:
@@ -98,7 +98,7 @@ def check_chain(config: Config, manifest: Manifest) -> Iterator[Check]:
             block_seconds = int(ask("eth_getBlockByNumber", "latest", False)["timestamp"], 16)
             yield clock_check(url, block_seconds, time.time())
         except (OSError, ValueError, KeyError, TypeError) as error:
-            hint = "check the URL and the connection; training goes on without a ledger"
+            hint = "check the URL and the connection; training continues without a ledger"
             yield Check("ledger", "fail", f"{url} does not answer as a chain: {error}", hint)
 
 
@@ -109,7 +109,7 @@ def _check_contracts(url: str, manifest: Manifest, ask: Ask) -> Check:
     chain_id = int(ask("eth_chainId"), 16)
     if chain_id != manifest.chain_id:
         detail = f"{url} serves chain {chain_id}, the manifest names {manifest.chain_id}"
-        return Check("ledger", "fail", detail, "use an end point of the manifest's chain")
+        return Check("ledger", "fail", detail, "use an endpoint of the manifest's chain")
     for contract in (manifest.registry, manifest.ledger):
         if contract is not None and ask("eth_getCode", str(contract), "latest") in NO_CODE:
             detail = f"there is no contract at {contract} on chain {chain_id}"
@@ -118,7 +118,7 @@ def _check_contracts(url: str, manifest: Manifest, ask: Ask) -> Check:
 
 
 def clock_check(url: str, block_seconds: float, now_seconds: float) -> Check:
-    """The clock against the latest block: blocks may be old, but never from the future."""
+    """Compare the clock with the latest block: blocks may be old, but never from the future."""
     behind = block_seconds - now_seconds
     if behind > CLOCK_FAIL_SECONDS:
         return Check("clock", "fail", f"{behind:.0f} s behind {url}", "set the clock, for example with NTP")

@@ -1,4 +1,4 @@
-"""`sapo config`: the configuration in force, its file and its schema."""
+"""`sapo config`: the effective configuration, its file and its schema."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from sapo_client.cli.options import Common, command
 from sapo_client.cli.render import Grid
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Show, start and describe the configuration."
+    no_args_is_help=True, rich_markup_mode=None, help="Show, create and describe the configuration."
 )
 
 
 @command(app)
 def show(
     common: Common,
-    origin: Annotated[bool, typer.Option("--origin", help="Also say where each value comes from.")] = False,
+    origin: Annotated[bool, typer.Option("--origin", help="Also show where each value comes from.")] = False,
 ) -> None:
-    """Show every setting in force: flags, then SAPO_ variables, then the file, then the defaults."""
+    """Show every effective setting: flags, then SAPO_ variables, then the file, then the defaults."""
     settings = common.resolve().settings
     columns = ("setting", "value", "origin") if origin else ("setting", "value")
     document = {
@@ -32,7 +32,7 @@ def show(
 
 @command(app)
 def init(common: Common) -> None:
-    """Write a configuration file in which every setting stands as a comment with its default."""
+    """Write a configuration file that holds every setting as a comment with its default."""
     from sapo_client.config_template import write_template
     from sapo_client.paths import config_file
 

@@ -1,4 +1,4 @@
-"""What an account is about to sign, shown to its owner, who agrees or does not."""
+"""Consent: show the account's owner what is about to be signed, and ask."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Sign what is shown
 
 @dataclass(frozen=True)
 class SigningOptions(AccountOptions):
-    """Those of commands that sign for an account what its owner was shown."""
+    """Options of commands that sign for an account after showing what is signed."""
 
     yes: YesOption = False
 
     def ask(self, statements: Sequence[Mapping[str, Any]]) -> None:
-        """Shows statements and asks, as ``asker`` does."""
+        """Show statements and ask, as ``asker`` does."""
         asker(self, self.yes)(statements)
 
 
 def asker(common: Common, yes: bool) -> Callable[[Sequence[Mapping[str, Any]]], None]:
-    """Shows statements on standard error and asks once; ``--yes`` agrees, and a pipe cannot.
+    """Return a function that shows statements on standard error and asks once; ``--yes`` agrees.
 
     Raises:
-        SapoError: the owner does not agree, or nobody is here to ask.
+        SapoError: the owner refuses, or standard input is not a terminal.
     """
 
     def consent(statements: Sequence[Mapping[str, Any]]) -> None:
         from sapo_client.node.runtime.statements import lines
 
-        # who is asked must see what about, also with --quiet
+        # the question needs the statements, also with --quiet
         show = common.output.note if yes else partial(typer.echo, err=True)
         show("This account is about to sign:")
         for statement in statements:
@@ -56,7 +56,7 @@ def asker(common: Common, yes: bool) -> Callable[[Sequence[Mapping[str, Any]]], 
 def _ask() -> None:
     if not sys.stdin.isatty():
         raise SapoError(
-            "nobody is here to agree to what is signed",
+            "standard input is not a terminal, so consent cannot be asked for",
             hint="read it above, then run the command again with --yes",
             exit_code=ExitCode.USAGE,
         )

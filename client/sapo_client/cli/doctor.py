@@ -27,7 +27,7 @@ def doctor(
     manifest: ManifestOption = None,
     rpc: RpcOption = None,
 ) -> None:
-    """Check this machine for a node; exit 7 if a check fails."""
+    """Check whether this machine can run a node; exit 7 if a check fails."""
     from dataclasses import asdict
 
     from sapo_client.errors import ExitCode
@@ -46,7 +46,7 @@ def doctor(
 
 
 def _run_checks(config: Config) -> Iterator[Check]:
-    """Every check, the cheap ones first."""
+    """Yield the result of every check, the cheap ones first."""
     from sapo_client.cli import checks, checks_network
     from sapo_client.paths import DataDir
 
@@ -55,8 +55,8 @@ def _run_checks(config: Config) -> Iterator[Check]:
     yield checks.check_identity(config.identity)
     yield checks.check_torch(config.learner.device)
     yield from checks.check_jail()
-    manifest, about_manifest = checks_network.check_manifest(config)
-    yield about_manifest
+    manifest, manifest_check = checks_network.check_manifest(config)
+    yield manifest_check
     if manifest is not None:
         yield checks_network.check_suite(manifest)
         yield checks_network.check_genesis(manifest)
@@ -65,7 +65,7 @@ def _run_checks(config: Config) -> Iterator[Check]:
 
 
 def env(common: Common) -> None:
-    """Print versions and machine for a report, without secrets."""
+    """Print versions and machine data for a bug report, without secrets."""
     from sapo_client.cli.environment import environment
     from sapo_client.paths import config_file
 

@@ -1,4 +1,4 @@
-"""`sapo lab run`, `report` and `judge`: whether sharing helps, by experiment and among running nodes."""
+"""`sapo lab run`, `report` and `judge`: whether sharing helps, in experiments and among real nodes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ AgentsOption = Annotated[
     int | None, typer.Option("--agents", min=2, metavar="A", help="Agents instead of the preset's.")
 ]
 ModelOption = Annotated[
-    str | None, typer.Option("--model", metavar="M", help="Where every policy starts: as in `sapo join`.")
+    str | None, typer.Option("--model", metavar="M", help="Initial model of every policy, as in `sapo join`.")
 ]
 FamiliesOption = Annotated[
     str | None, typer.Option("--families", metavar="F,G", help="Task families instead of the preset's.")
@@ -39,10 +39,13 @@ LevelOption = Annotated[
 ]
 RateOption = Annotated[
     float | None,
-    typer.Option("--learning-rate", min=0.0, metavar="LR", help="AdamW's; unset: the preset's."),
+    typer.Option(
+        "--learning-rate", min=0.0, metavar="LR", help="Learning rate of AdamW; unset: the preset's."
+    ),
 ]
 TemperatureOption = Annotated[
-    float | None, typer.Option("--temperature", min=0.0, metavar="T", help="Of sampling and of pass@1.")
+    float | None,
+    typer.Option("--temperature", min=0.0, metavar="T", help="Temperature of sampling and of pass@1."),
 ]
 DeviceOption = Annotated[str | None, typer.Option("--device", metavar="D", help="auto, cpu or cuda.")]
 JobsOption = Annotated[
@@ -51,7 +54,7 @@ JobsOption = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the commands."""
+    """Register the commands."""
     for function in (run, report, judge):
         command(app)(function)
 
@@ -72,11 +75,11 @@ def run(
     device: DeviceOption = None,
     jobs: JobsOption = None,
 ) -> None:
-    """Measure whether sharing helps: arms that mix eight groups per update differently, over several seeds.
+    """Measure whether sharing helps: several arms mix the eight groups of an update differently.
 
-    Each run is a swarm in one process: the node's own gossip, admission, pool, verification, sampler and
-    learner on an in-memory transport and a virtual clock. The same command goes on with a killed experiment;
-    on a CPU its curves are then the same to the last bit.
+    Each run, one per arm and seed, is a swarm in one process: the node's own gossip, admission, pool,
+    verification, sampler and learner on an in-memory transport and a virtual clock. The same command resumes
+    a killed experiment; on a CPU its curves are then the same to the last bit.
     """
     from sapo_client.lab.campaign import conduct
     from sapo_client.lab.plan import ARMS, Run, arms_named, planned
@@ -111,7 +114,7 @@ def report(
     common: Common,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of an experiment.")],
 ) -> None:
-    """Write an experiment's table and pictures beside its runs; works while others of them go on."""
+    """Write an experiment's tables and plots; works while other runs continue."""
     from sapo_client.lab.report import write_report
     from sapo_client.lab.store import ExperimentStore
 
@@ -126,23 +129,28 @@ def judge(
     ],
     isolated: Annotated[
         list[Path] | None,
-        typer.Option("--isolated", metavar="DIR", help="The same of a node that trained alone; repeatable."),
+        typer.Option(
+            "--isolated", metavar="DIR", help="Data directory of a node that trained alone; repeatable."
+        ),
     ] = None,
     picture: Annotated[
         Path | None, typer.Option("--picture", metavar="FILE", help="PNG of the cumulative rewards.")
     ] = None,
 ) -> None:
-    """Score the answers that nodes gave to the judge's questions again, and compare swarm with isolated.
+    """Score nodes' answers to the judge's questions again, and compare swarm with isolated.
 
-    A node answers with `judge.every` set: once each, on tasks that follow from the beacon. Exit 7 where a
-    node wrote down another question or reward than is found here.
+    A node answers when `judge.every` is set: once per question, on tasks that follow from the beacon. Exit 7
+    if a node recorded another question or reward than this command computes.
     """
     from dataclasses import asdict
 
+    from sapo_client import extras
     from sapo_client.errors import ExitCode
     from sapo_client.lab.judge import compare, examine
     from sapo_client.lab.plot import draw_judged
 
+    if picture is not None:
+        extras.require(extras.LAB)  # before the answers are scored again, which takes long
     found = examine([*swarm, *(isolated or ())])
     ours, alone = found[: len(swarm)], found[len(swarm) :]
     verdict = compare(ours, alone)
@@ -158,7 +166,7 @@ def judge(
         **asdict(verdict),
         "nodes": [dict(zip(JUDGED_COLUMNS, row, strict=True)) for row in rows],
     }
-    common.output.emit(document, Grid(JUDGED_COLUMNS, rows), *_in_words(verdict))
+    common.output.emit(document, Grid(JUDGED_COLUMNS, rows), *_summary_lines(verdict))
     raise typer.Exit(ExitCode.VERIFICATION if any(each.refused for each in found) else ExitCode.DONE)
 
 
@@ -170,7 +178,7 @@ def _judged(group: str, node: Candidate, questions: int) -> tuple[str, str, int,
     return group, str(node.folder), questions, right, right / questions, node.refused
 
 
-def _in_words(verdict: JudgeResult) -> Iterator[str]:
+def _summary_lines(verdict: JudgeResult) -> Iterator[str]:
     for name, each in (("swarm", verdict.swarm), ("isolated", verdict.isolated)):
         if each is not None:
             width = "" if each.half_width is None else f" ± {each.half_width:.3f}"

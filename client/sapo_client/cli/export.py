@@ -1,4 +1,4 @@
-"""`sapo export`: what a user takes home."""
+"""`sapo export`: the trained model and admitted rollouts."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import typer
 from sapo_client.cli.options import Common, command
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Take home what this node made and heard."
+    no_args_is_help=True, rich_markup_mode=None, help="Export the trained model and the admitted rollouts."
 )
 
 
 @command(app)
 def model(
     common: Common,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the model is written.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write the model to.")],
 ) -> None:
-    """Write the trained policy as two lines of transformers load it; the node must be stopped."""
+    """Write the trained policy in the format of transformers; the node must be stopped."""
     import trio
 
     from sapo_client import locks
@@ -34,12 +34,10 @@ def model(
 @command(app)
 def rollouts(
     common: Common,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the envelopes are written.")],
-    last: Annotated[
-        int, typer.Option("--last", "-n", min=1, help="How many, counted from the latest.")
-    ] = 100,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write the envelopes to.")],
+    last: Annotated[int, typer.Option("--last", "-n", min=1, help="Number of latest rollouts.")] = 100,
 ) -> None:
-    """Write admitted rollouts as they came over the wire, one file each, for `sapo verify`."""
+    """Write admitted rollouts as received, one file each, for `sapo verify`."""
     from sapo_client.account.export import export_rollouts
 
     written = export_rollouts(common.data(), folder, last)
@@ -50,9 +48,7 @@ def rollouts(
 def parquet(
     common: Common,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The Parquet file to write.")],
-    last: Annotated[
-        int, typer.Option("--last", "-n", min=1, help="How many, counted from the latest.")
-    ] = 10_000,
+    last: Annotated[int, typer.Option("--last", "-n", min=1, help="Number of latest rollouts.")] = 10_000,
 ) -> None:
     """Write admitted rollouts as a table for analysis: author, epoch, family, completions, reward."""
     from sapo_client.account.export import export_parquet

@@ -1,4 +1,4 @@
-"""`sapo init`: the first minute on a machine, without questions."""
+"""`sapo init`: set up a machine without questions."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from sapo_client.cli.keys import PLAIN_WARNING, identity_card
+from sapo_client.cli.keys import PLAIN_WARNING, show_identity
 from sapo_client.cli.options import Common, PassphraseFile, command
 
 
 def register(app: typer.Typer) -> None:
-    """The command, on the root."""
+    """Register the command."""
     command(app)(init)
 
 
@@ -23,7 +23,7 @@ def init(
         bool, typer.Option("--no-passphrase", help="Store the keys unencrypted. For testnets.")
     ] = False,
 ) -> None:
-    """Make an identity, a configuration file, a data directory."""
+    """Create an identity, a configuration file and a data directory."""
     from sapo_client import keystore
     from sapo_client.config_template import write_template
     from sapo_client.passphrase import PassphraseSource
@@ -40,6 +40,6 @@ def init(
     keystore.create(path, None if no_passphrase else source.read_new(f"identity {path.stem}"))
     if no_passphrase:
         common.output.warn(PLAIN_WARNING)
-    identity_card(common, name)
-    common.output.note(f"Back it up now, a lost key is a lost self: sapo keys backup {name} FILE")
+    show_identity(common, name)
+    common.output.note(f"Back it up now, a lost key cannot be recovered: sapo keys backup {name} FILE")
     common.output.note(f"Then: sapo doctor, and: sapo join --identity {name}")

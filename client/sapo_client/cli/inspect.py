@@ -1,4 +1,4 @@
-"""`sapo status`, `peers`, `rollouts`, `stop`, `id`: a node as seen from its own machine."""
+"""`sapo status`, `peers`, `rollouts`, `stop`, `id`: inspect and stop a node on this machine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from sapo_client.cli.keys import identity_card
+from sapo_client.cli.keys import show_identity
 from sapo_client.cli.options import Common, IdentityOption, command
 from sapo_client.cli.render import Grid, Pairs
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
     Report = TypeVar("Report", bound=BaseModel)
 
-# What the event file calls a rollout's way through a node.
+# Events of a rollout in the event file.
 ROLLOUT_EVENTS = ("published", "admitted", "verified", "refused")
 
 
 def register(app: typer.Typer) -> None:
-    """The commands, on the root."""
+    """Register the commands."""
     command(app)(status)
     command(app)(peers)
     command(app)(rollouts)
@@ -34,10 +34,10 @@ def register(app: typer.Typer) -> None:
 def status(
     common: Common,
     healthy: Annotated[
-        bool, typer.Option("--healthy", help="Only the exit code: 0 if the node is up and healthy, 5 if not.")
+        bool, typer.Option("--healthy", help="Set only the exit code: 0 if the node is healthy, 5 if not.")
     ] = False,
 ) -> None:
-    """Show how the node does; where it is down, what it last said."""
+    """Show the node's status; if it is down, its last known status."""
     from sapo_client.errors import ExitCode
     from sapo_client.observe.control_client import ControlClient
 
@@ -63,9 +63,9 @@ def peers(common: Common) -> None:
 
 def rollouts(
     common: Common,
-    last: Annotated[int, typer.Option("--last", "-n", min=1, help="How many, counted from the latest.")] = 20,
+    last: Annotated[int, typer.Option("--last", "-n", min=1, help="Number of latest rollouts.")] = 20,
 ) -> None:
-    """List the latest rollouts; from the event file where it is down."""
+    """List the latest rollouts; from the event file if the node is down."""
     from sapo_client.errors import SapoError
     from sapo_client.observe.reports import RolloutsReport
 
@@ -75,7 +75,7 @@ def rollouts(
     except SapoError as error:
         if not data.events.exists():
             raise
-        common.output.note(f"{error.text}; this is what its event file says")
+        common.output.note(f"{error.text}; these rollouts are from its event file")
         _print_rollout_events(common, data, last)
         return
     latest = report.model_copy(update={"rollouts": report.rollouts[-last:]})
@@ -89,7 +89,7 @@ def stop(
     common: Common,
     finish: Annotated[bool, typer.Option("--finish", help="Let the current round end first.")] = False,
 ) -> None:
-    """Stop the running node: it drains and checkpoints."""
+    """Stop the running node after it has drained and saved a checkpoint."""
     from sapo_client.observe.control_client import ControlClient
 
     answer = ControlClient(common.data()).stop(finish=finish)
@@ -100,16 +100,16 @@ def id_(
     common: Common,
     identity: IdentityOption = None,
 ) -> None:
-    """Show who this node is: node id, peer id and account."""
+    """Show this node's identity: node id, peer id and account."""
     name = common.resolve({"identity": identity}).config.identity or "key"
-    identity_card(common, name)
+    show_identity(common, name)
 
 
 def _ask(data: DataDir, name: str, kind: type[Report]) -> Report:
-    """The running node's report, parsed.
+    """Return a parsed report of the running node.
 
     Raises:
-        SapoError: no node runs here, or it is another version (exit code 5).
+        SapoError: no node runs here, or it has another version (exit code 5).
     """
     from pydantic import ValidationError
 
@@ -120,8 +120,8 @@ def _ask(data: DataDir, name: str, kind: type[Report]) -> Report:
         return kind.model_validate_json(ControlClient(data).get_text(name))
     except ValidationError as error:
         raise SapoError(
-            f"the node's {name} report is not one that this version reads",
-            hint="restart the node after an upgrade: it and this command must be one version",
+            f"this version cannot read the node's {name} report",
+            hint="restart the node after an upgrade: it and this command must have the same version",
             exit_code=ExitCode.NETWORK,
         ) from error
 
@@ -136,7 +136,7 @@ def _status(common: Common, data: DataDir) -> StatusReport:
         kept = kept_status(data.status)
         if kept is None:
             raise
-        common.output.note(f"{error.text}; this is what it last said")
+        common.output.note(f"{error.text}; this is its last known status")
         return kept
 
 
@@ -161,7 +161,7 @@ def _status_rows(report: StatusReport) -> list[tuple[str, Any]]:
         ("refused", refused),
         ("ledger", _ledger_text(report) if ledger.enabled else "off"),
         ("ledger error", ledger.last_error),
-        ("end points", [_endpoint_text(endpoint) for endpoint in ledger.endpoints]),
+        ("endpoints", [_endpoint_text(endpoint) for endpoint in ledger.endpoints]),
     ]
 
 
@@ -175,12 +175,12 @@ def _ledger_text(report: StatusReport) -> str:
 
 def _endpoint_text(endpoint: EndpointReport) -> str:
     block = "no block yet" if endpoint.head is None else f"block {endpoint.head}"
-    denied = f", {endpoint.disagreements} answers denied by others" if endpoint.disagreements else ""
+    denied = f", {endpoint.disagreements} answers contradicted by others" if endpoint.disagreements else ""
     return f"{endpoint.name}: {endpoint.trouble or block}{denied}"
 
 
 def cell_reward(reward: float | None) -> str:
-    """A mean reward in a table."""
+    """Return a mean reward as a table cell."""
     return "-" if reward is None else f"{reward:.2f}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -16,10 +17,11 @@ from sapo_client.cli.options import Common, IdentityOption, ManifestOption, Pass
 if TYPE_CHECKING:
     from sapo_client.observe.status import RoundSummary
 
+_LOG = logging.getLogger(__name__)
 
 Bootstrap = Annotated[
     list[str] | None,
-    typer.Option("--bootstrap", metavar="MULTIADDR", help="A node to meet first; may be repeated."),
+    typer.Option("--bootstrap", metavar="MULTIADDR", help="A node to connect to first; may be repeated."),
 ]
 Listen = Annotated[
     list[str] | None,
@@ -32,21 +34,19 @@ Model = Annotated[
     ),
 ]
 Fresh = Annotated[
-    bool, typer.Option("--fresh", help="Start the policy anew instead of resuming; old checkpoints stay.")
+    bool, typer.Option("--fresh", help="Start a new policy instead of resuming; old checkpoints are kept.")
 ]
 Steps = Annotated[
-    int | None, typer.Option("--steps", min=1, metavar="N", help="End after N steps of this run.")
+    int | None, typer.Option("--steps", min=1, metavar="N", help="Stop after N steps of this run.")
 ]
-NoLedger = Annotated[
-    bool, typer.Option("--no-ledger", help="Read the chain, never write to it: learn and share without pay.")
-]
+NoLedger = Annotated[bool, typer.Option("--no-ledger", help="Read the chain but never write to it: no pay.")]
 Audit = Annotated[
     bool, typer.Option("--audit", help="Also count the epochs' contributions and sign their roots.")
 ]
 
 
 def register(app: typer.Typer) -> None:
-    """The command, on the root."""
+    """Register the command."""
     command(app)(join)
 
 
@@ -64,10 +64,10 @@ def join(
     audit: Audit = False,
     rpc: RpcOption = None,
 ) -> None:
-    """Run a node: learn, share rollouts, learn from those of others.
+    """Run a node: train, share rollouts, and train on those of others.
 
-    It resumes where it was. The first Ctrl-C finishes the round, checkpoints and exits with 130;
-    the second one ends at once.
+    It resumes from its last checkpoint. The first Ctrl-C finishes the round, saves a checkpoint and exits
+    with 130; the second one ends at once.
     """
     from sapo_client import keystore
     from sapo_client.passphrase import PassphraseSource
@@ -86,7 +86,7 @@ def join(
         }
     ).config
     opened = keystore.load(_identity_file(config.identity), PassphraseSource(config.passphrase_file))
-    common.output.detail(f"identity {opened.path}, data {config.data_dir}, model {config.learner.model}")
+    _LOG.info("identity %s, data %s, model %s", opened.path, config.data_dir, config.learner.model)
     from sapo_client.node.app import RunOptions
     from sapo_client.node.bootstrap import run_node
 
@@ -96,7 +96,7 @@ def join(
 
 
 def _show_round(common: Common, summary: RoundSummary) -> None:
-    """One line per round on standard output, JSON where it was asked for."""
+    """Print one line per round on standard output, as JSON with --json."""
     if common.as_json:
         typer.echo(json.dumps(asdict(summary)))
     elif not common.quiet:
@@ -109,7 +109,7 @@ def _identity_file(identity: str | None) -> Path:
 
     if identity is None:
         raise SapoError(
-            "no identity is named",
+            "no identity is given",
             hint="make one with `sapo keys new key`, then: sapo join --identity key",
             exit_code=ExitCode.KEYSTORE,
         )

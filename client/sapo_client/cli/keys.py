@@ -1,4 +1,4 @@
-"""`sapo keys`: identities are made, shown, backed up and brought back; never overwritten."""
+"""`sapo keys`: create, show, back up and restore identities; none is ever overwritten."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from sapo_client.keystore import IdentityFile
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Make, show, back up and bring back identities."
+    no_args_is_help=True, rich_markup_mode=None, help="Create, show, back up and restore identities."
 )
 app.add_typer(signing.app, name="signing")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A name in the key folder, or a path.")]
-PLAIN_WARNING = "the keys are stored without encryption: whoever reads the file is you, and can spend for you"
+PLAIN_WARNING = "the keys are stored without encryption: anyone who reads the file can act and spend as you"
 
 
 @command(app)
@@ -34,10 +34,10 @@ def new(
         bool, typer.Option("--no-passphrase", help="Store the keys unencrypted. For testnets.")
     ] = False,
     kdf: Annotated[
-        str, typer.Option("--kdf", help="Cost of guessing the passphrase: moderate or interactive.")
+        str, typer.Option("--kdf", help="Cost of one passphrase guess: moderate or interactive.")
     ] = "moderate",
 ) -> None:
-    """Make an identity: a node key and the account that is paid."""
+    """Create an identity: a node key and the account that is paid."""
     from sapo_client import keystore
     from sapo_client.private_files import refuse_existing
 
@@ -50,7 +50,7 @@ def new(
     if no_passphrase:
         common.output.warn(PLAIN_WARNING)
     _show(common, path, keystore.read(path))
-    common.output.note(f"Back it up now, a lost key is a lost self: sapo keys backup {name} FILE")
+    common.output.note(f"Back it up now, a lost key cannot be recovered: sapo keys backup {name} FILE")
     common.output.note(f"Then: sapo join --identity {name}")
 
 
@@ -62,7 +62,7 @@ def show(
         bool, typer.Option("--ethereum", help="Print the account's Ethereum keystore (v3), for wallets.")
     ] = False,
 ) -> None:
-    """Show the public part of an identity; no passphrase is needed."""
+    """Show the public part of an identity, without its passphrase."""
     from sapo_client import keystore
     from sapo_client.errors import ExitCode, SapoError
 
@@ -104,9 +104,9 @@ def list_(common: Common) -> None:
 def backup(
     common: Common,
     name: Name,
-    destination: Annotated[Path, typer.Argument(metavar="FILE", help="Where the copy goes; must not exist.")],
+    destination: Annotated[Path, typer.Argument(metavar="FILE", help="File to copy to; must not exist.")],
 ) -> None:
-    """Copy an identity file to a safe place, as it is: sealed if it is sealed."""
+    """Copy an identity file unchanged: it stays encrypted if it is encrypted."""
     from sapo_client import keystore
     from sapo_client.private_files import write_exclusive
 
@@ -116,7 +116,7 @@ def backup(
     if not file.encrypted:
         common.output.warn(PLAIN_WARNING)
     common.output.emit({"backup": str(destination)}, str(destination))
-    common.output.note(f"To bring it back: sapo keys restore {destination} NAME")
+    common.output.note(f"To restore it: sapo keys restore {destination} NAME")
 
 
 @command(app)
@@ -126,7 +126,7 @@ def restore(
     name: Name,
     passphrase_file: PassphraseFile = None,
 ) -> None:
-    """Bring an identity back from a backup; it is opened first, to prove that it is whole."""
+    """Restore an identity from a backup, which is opened first to prove that it is intact."""
     from sapo_client import keystore
     from sapo_client.private_files import refuse_existing, write_exclusive
 
@@ -136,14 +136,14 @@ def restore(
     write_exclusive(path, source.read_bytes())
     _show(common, path, keystore.read(path))
     common.output.warn(
-        "run one copy only: two nodes with one key contradict each other and lose their standing"
+        "run one copy only: two nodes with one key contradict each other and lose their reputation"
     )
 
 
 @command(app)
 def rotate(
     common: Common,
-    old: Annotated[str, typer.Argument(metavar="OLD", help="The identity whose node key is given up.")],
+    old: Annotated[str, typer.Argument(metavar="OLD", help="The identity whose node key is replaced.")],
     new: Annotated[str, typer.Argument(metavar="NEW", help="A new name, or a path.")],
     rpc: RpcOption = None,
     passphrase_file: PassphraseFile = None,
@@ -187,8 +187,8 @@ def _document(path: Path, file: IdentityFile) -> dict[str, Any]:
     }
 
 
-def identity_card(common: Common, identity: str) -> None:
-    """The public part of the identity that a node would run as."""
+def show_identity(common: Common, identity: str) -> None:
+    """Print the public part of an identity."""
     from sapo_client import keystore
 
     path = keystore.locate(identity)

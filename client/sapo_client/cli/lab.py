@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from sapo_client.lab.economy import EconomyRow
 
 ShareOption = Annotated[
-    float | None, typer.Option(min=0.0, max=1.0, metavar="S", help="This author's share of what is read.")
+    float | None,
+    typer.Option(min=0.0, max=1.0, metavar="S", help="Share of this author in the training text."),
 ]
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Experiments on this machine.")
@@ -30,22 +31,23 @@ def root() -> None:
 @command(app)
 def pretrain(
     common: Common,
-    out: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the policy is written.")],
+    out: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to write the policy to.")],
     start: Annotated[
         str | None,
-        typer.Option("--from", metavar="MODEL", help="Go on with a policy: as in `sapo join --model`."),
+        typer.Option("--from", metavar="MODEL", help="Initial policy, as in `sapo join --model`."),
     ] = None,
     steps: Annotated[
         int | None, typer.Option("--steps", min=1, help="Steps instead of the recipe's.")
     ] = None,
     chatty: ShareOption = None,
     guesser: ShareOption = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Root of every random stream.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of every random stream.")] = 0,
 ) -> None:
-    """Train the bundled policy anew, from nothing but generated tasks of the nano level.
+    """Train the bundled policy from scratch, on generated tasks of the nano level only.
 
-    Same command, same seed, same machine: same file. Takes about half an hour of one core. With --from, a
-    policy reads other authors for two minutes: it is then right less often, and knows hardly less.
+    The same command with the same seed on the same machine writes the same file. Takes about half an hour of
+    one core. With --from, an existing policy trains on other authors for two minutes: it then answers
+    correctly less often, but knows almost as much.
     """
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -70,26 +72,29 @@ def pretrain(
 @command(app)
 def economy(
     common: Common,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Root of the machines' luck.")] = 0,
-    epochs: Annotated[int, typer.Option("--epochs", min=1, metavar="E", help="Epochs to play.")] = 24,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of all random numbers.")] = 0,
+    epochs: Annotated[
+        int, typer.Option("--epochs", min=1, metavar="E", help="Number of simulated epochs.")
+    ] = 24,
     honest: Annotated[
-        int, typer.Option("--honest", min=1, metavar="N", help="Honest accounts besides the player's.")
+        int,
+        typer.Option("--honest", min=1, metavar="N", help="Honest accounts besides those of the strategy."),
     ] = 8,
     point: Annotated[
-        float, typer.Option("--point", min=0, help="Worth of a point, in generated rollouts.")
+        float, typer.Option("--point", min=0, help="Value of a point, in generated rollouts.")
     ] = 4.0,
     million_gas: Annotated[
         float, typer.Option("--million-gas", min=0, help="Price of a million gas, in generated rollouts.")
     ] = 100.0,
 ) -> None:
-    """Play ways of taking part, honest and not, under the rules as shipped, and show which of them pay.
+    """Simulate honest and dishonest strategies under the shipped rules, and show which are profitable.
 
-    Profit is in generated rollouts: points at their worth, less rollouts, messages and gas. Takes a second.
+    Profit is in generated rollouts: the value of points, less rollouts, messages and gas. Takes a second.
     """
     from sapo_client.lab.economy import STRATEGIES, EconomyWorld, Prices, Rules, compare
 
     rules, prices, world = Rules(), Prices(point, million_gas), EconomyWorld(honest, epochs)
-    rows = compare(STRATEGIES, rules, prices, world, seed)
+    rows = compare(STRATEGIES, rules=rules, prices=prices, world=world, seed=seed)
     document = {
         "format": "sapo/lab/economy/1",
         "seed": seed,

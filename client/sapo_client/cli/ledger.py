@@ -1,4 +1,4 @@
-"""`sapo ledger`: what this account earned, and why; and what is wrong with the ledger."""
+"""`sapo ledger`: points, claims, bonds, audits and challenges of an account."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Look at, claim, explain and check what was earned; bond; challenge what is false; give up a key.",
+    help="Show, claim, explain and audit points; bond tokens; challenge false postings; revoke a key.",
 )
 
 Epoch = Annotated[int, typer.Argument(metavar="EPOCH", min=0, help="Number of the epoch.")]
@@ -25,7 +25,7 @@ Epoch = Annotated[int, typer.Argument(metavar="EPOCH", min=0, help="Number of th
 
 @command(app)
 def status(options: AccountOptions) -> None:
-    """Show registration, points, what is claimable, the bond, and what waits to be sent."""
+    """Show registration, points, claimable points, the bond, and queued transactions."""
     from sapo_client.account import ledger_commands
 
     _print(options, ledger_commands.status(options.account_config()))
@@ -33,7 +33,7 @@ def status(options: AccountOptions) -> None:
 
 @command(app)
 def register(options: SigningOptions) -> None:
-    """Register the node key with the account, or renew that, as `sapo join` does by itself."""
+    """Register the node key with the account, or renew it, as `sapo join` does automatically."""
     from sapo_client.account import ledger_commands
 
     _print(options, ledger_commands.register(options.account_config(), options.ask))
@@ -49,7 +49,7 @@ def claim(options: SigningOptions) -> None:
 
 @command(app)
 def challenge(options: SigningOptions, epoch: Epoch) -> None:
-    """Prove an epoch's posting or one of its auditors false, from what this node heard."""
+    """Prove an epoch's posting or one of its auditors false, from messages that this node received."""
     from sapo_client.account import ledger_commands
 
     _print(options, ledger_commands.challenge(options.account_config(), epoch, options.ask))
@@ -58,9 +58,9 @@ def challenge(options: SigningOptions, epoch: Epoch) -> None:
 @command(app)
 def payout(
     options: SigningOptions,
-    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="Account that is to be paid.")],
+    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="Account that claims are paid to.")],
 ) -> None:
-    """Have claims paid to ADDRESS: at once the first time, seven days after its announcement later."""
+    """Pay claims to ADDRESS: at once for the first address, a change seven days after its announcement."""
     from sapo_client.account import ledger_commands
 
     _print(options, ledger_commands.payout(options.account_config(), address, options.ask))
@@ -70,10 +70,10 @@ def payout(
 def bond(
     options: SigningOptions,
     amount: Annotated[
-        str | None, typer.Argument(metavar="AMOUNT", help="Tokens; as many as the bond lacks if left out.")
+        str | None, typer.Argument(metavar="AMOUNT", help="Tokens; the missing part of the bond if left out.")
     ] = None,
 ) -> None:
-    """Bond an auditor's tokens, without which its signatures do not count; a false one costs all of them."""
+    """Bond an auditor's tokens: without a bond its signatures do not count, a false one costs all of it."""
     from sapo_client.account import bonds
 
     _print(options, bonds.bond(options.account_config(), _tokens(amount), options.ask))
@@ -83,10 +83,10 @@ def bond(
 def leave(
     options: SigningOptions,
     amount: Annotated[
-        str | None, typer.Argument(metavar="AMOUNT", help="Tokens; all that are bonded if left out.")
+        str | None, typer.Argument(metavar="AMOUNT", help="Tokens; the whole bond if left out.")
     ] = None,
 ) -> None:
-    """Begin to take tokens out of the bond; they can be withdrawn more than two epochs later."""
+    """Start the exit of tokens from the bond; they can be withdrawn more than two epochs later."""
     from sapo_client.account import bonds
 
     _print(options, bonds.leave(options.account_config(), _tokens(amount), options.ask))
@@ -94,7 +94,7 @@ def leave(
 
 @command(app)
 def withdraw(options: SigningOptions) -> None:
-    """Take out what `sapo ledger exit` began to, once its delay is over."""
+    """Withdraw the tokens of `sapo ledger exit` after its delay."""
     from sapo_client.account import bonds
 
     _print(options, bonds.withdraw(options.account_config(), options.ask))
@@ -110,10 +110,10 @@ def explain(options: AccountOptions, epoch: Epoch) -> None:
 
 @command(app)
 def audit(common: Common, epoch: Epoch, rpc: RpcOption = None) -> None:
-    """Recompute an epoch's root from the tallies that this node heard; exit 7 unless it follows from them."""
+    """Recompute an epoch's root from the tallies that this node received; exit 7 unless it follows."""
     from sapo_client.account import epoch_audit
 
-    _judge(common, epoch_audit.audit(_config(common, rpc), epoch))
+    _show_audit(common, epoch_audit.audit(_config(common, rpc), epoch))
 
 
 @command(app)
@@ -122,7 +122,7 @@ def export(
     epoch: Epoch,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")],
 ) -> None:
-    """Write what is behind an epoch's root to a file, for `sapo ledger verify` anywhere."""
+    """Write the messages behind an epoch's root to a file, for `sapo ledger verify` on any machine."""
     from sapo_client.account import epoch_audit
 
     _print(common, epoch_audit.export(_config(common), epoch, file))
@@ -135,18 +135,18 @@ def verify(
     manifest: ManifestOption = None,
     rpc: RpcOption = None,
 ) -> None:
-    """Recompute an epoch's root from an exported file and the chain; exit 7 unless it follows from them."""
+    """Recompute an epoch's root from an exported file and the chain; exit 7 unless it follows."""
     from sapo_client.account import epoch_audit
 
-    _judge(common, epoch_audit.verify(_config(common, rpc, manifest), file))
+    _show_audit(common, epoch_audit.verify(_config(common, rpc, manifest), file))
 
 
 @command(app)
 def revoke(
     options: SigningOptions,
-    node: Annotated[str, typer.Argument(metavar="NODE_ID", help="The node key to give up.")],
+    node: Annotated[str, typer.Argument(metavar="NODE_ID", help="The node key to revoke.")],
 ) -> None:
-    """End this account's claim on a node key, such as one of a lost machine."""
+    """End this account's claim on a node key, such as that of a lost machine."""
     from sapo_client.account import ledger_commands
     from sapo_protocol.errors import LocalProtocolError
     from sapo_protocol.identifiers import NodeId
@@ -168,7 +168,7 @@ def _config(common: Common, rpc: list[str] | None = None, manifest: Path | None 
     return common.resolve({"ledger.rpc_urls": rpc, "swarm.manifest": manifest}).config
 
 
-def _judge(common: Common, facts: dict[str, Any]) -> None:
+def _show_audit(common: Common, facts: dict[str, Any]) -> None:
     from sapo_client.account.epoch_audit import EXPLAINED
     from sapo_client.errors import ExitCode
 
@@ -179,7 +179,7 @@ def _judge(common: Common, facts: dict[str, Any]) -> None:
 
 
 def _print(common: Common, facts: dict[str, Any]) -> None:
-    """Single values as pairs; each list of records as a table below them."""
+    """Print single values as pairs, and each list of records as a table below them."""
     pairs = [(name, value) for name, value in facts.items() if not isinstance(value, list)]
     tables = [
         Grid(tuple(value[0]), [tuple(record.values()) for record in value])

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 
 import typer
 
+from sapo_client import logs
 from sapo_client.cli.render import Output
 
 if TYPE_CHECKING:
@@ -30,7 +34,7 @@ PassphraseFile = Annotated[
 ]
 RpcOption = Annotated[
     list[str] | None,
-    typer.Option("--rpc", metavar="URL", help="JSON-RPC end point of the chain; may be repeated."),
+    typer.Option("--rpc", metavar="URL", help="JSON-RPC endpoint of the chain; may be repeated."),
 ]
 
 
@@ -39,9 +43,12 @@ class Common:
     """The options that every command takes."""
 
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")] = False
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but results and errors.")] = False
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only results and errors.")] = False
     verbose: Annotated[
-        int, typer.Option("--verbose", "-v", count=True, show_default=False, help="Say more; twice: most.")
+        int,
+        typer.Option(
+            "--verbose", "-v", count=True, show_default=False, help="Log more to stderr: -v info, -vv debug."
+        ),
     ] = 0
     no_progress: Annotated[bool, typer.Option("--no-progress", help="No bars and no spinners.")] = False
     data_dir: Annotated[
@@ -54,16 +61,16 @@ class Common:
     @property
     def output(self) -> Output:
         """Where this command speaks."""
-        return Output(as_json=self.as_json, quiet=self.quiet, verbosity=self.verbose)
+        return Output(as_json=self.as_json, quiet=self.quiet)
 
     def resolve(self, flags: dict[str, Any] | None = None) -> Resolved:
-        """The configuration in force, with the flags of the command on top."""
+        """Return the effective configuration, in which the command's flags win."""
         from sapo_client.config_layers import resolve
 
         return resolve({"data_dir": self.data_dir} | (flags or {}), file=self.config)
 
     def data(self) -> DataDir:
-        """The data directory in force; it may not exist."""
+        """Return the effective data directory; it may not exist."""
         from sapo_client.paths import DataDir
 
         return DataDir(self.resolve().config.data_dir)
@@ -71,7 +78,7 @@ class Common:
 
 @dataclass(frozen=True)
 class AccountOptions(Common):
-    """Those of commands that deal with the chain for an account."""
+    """Options of commands that use the chain for an account."""
 
     identity: IdentityOption = None
     manifest: ManifestOption = None
@@ -79,7 +86,7 @@ class AccountOptions(Common):
     passphrase_file: PassphraseFile = None
 
     def account_config(self) -> Config:
-        """The configuration in force."""
+        """Return the effective configuration."""
         flags = {
             "identity": self.identity,
             "ledger.rpc_urls": self.rpc,
@@ -95,9 +102,9 @@ C = TypeVar("C", bound=Common)
 def command(
     app: typer.Typer, name: str | None = None
 ) -> Callable[[Callable[Concatenate[C, P], None]], Callable[..., None]]:
-    """A command of `app` whose function takes all shared options as its first argument, as one object.
+    """Return a decorator that registers a function whose first argument holds all shared options.
 
-    Which ones they are follows from that argument's type.
+    The type of that argument, a dataclass, declares the shared options.
     """
 
     def register(function: Callable[Concatenate[C, P], None]) -> Callable[..., None]:
@@ -105,7 +112,9 @@ def command(
 
         def run(**given: Any) -> None:
             options = shared(**{field.name: given.pop(field.name) for field in fields(shared)})
-            function(options, **given)  # type: ignore[arg-type, call-arg]
+            logs.configure(options.verbose, quiet=options.quiet)
+            with _logged(function):
+                function(options, **given)  # type: ignore[arg-type, call-arg]
 
         run.__name__, run.__doc__ = function.__name__, function.__doc__
         signature = _merged(function, shared)
@@ -117,14 +126,29 @@ def command(
     return register
 
 
+@contextmanager
+def _logged(function: Callable[..., None]) -> Iterator[None]:
+    """Log the beginning and the end of a command."""
+    log = logging.getLogger(function.__module__)
+    if log.isEnabledFor(logging.INFO):  # importing this takes milliseconds
+        from importlib.metadata import version
+
+        log.info("%s, by sapo %s", function.__name__, version("sapo-swarm"))
+    started = time.monotonic()
+    try:
+        yield
+    finally:
+        log.debug("%s took %.2f s", function.__name__, time.monotonic() - started)
+
+
 def _shared(function: Callable[..., None]) -> type[Common]:
-    """The type of a function's first parameter."""
+    """Return the type of a function's first parameter."""
     kind: type[Common] = get_type_hints(function)[next(iter(inspect.signature(function).parameters))]
     return kind
 
 
 def _merged(function: Callable[..., None], shared: type[Common]) -> inspect.Signature:
-    """The function's own parameters without the first, then the shared ones, the common ones last."""
+    """Return the signature of own parameters without the first, then shared ones, the common ones last."""
     hints = get_type_hints(function, include_extras=True)
     own = list(inspect.signature(function).parameters.values())[1:]
     shared_hints = get_type_hints(shared, include_extras=True)

@@ -1,4 +1,4 @@
-"""How commands speak: data on standard output, as tables or JSON; everything else on standard error.
+"""Output of commands: data on standard output, as tables or JSON; everything else on standard error.
 
 On a terminal tables are drawn by rich; in a pipe they are aligned plain text, one row per line.
 Colour never carries meaning alone, and `NO_COLOR` turns it off.
@@ -34,14 +34,13 @@ Block = Pairs | Grid | str
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The voice of one command."""
+    """Writer of one command's results, notes and warnings."""
 
     as_json: bool = False
     quiet: bool = False
-    verbosity: int = 0
 
     def emit(self, document: Any, *blocks: Block) -> None:
-        """The result: the document with `--json`, the blocks otherwise."""
+        """Print the result: the document with `--json`, the blocks otherwise."""
         if self.as_json:
             sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
             return
@@ -49,22 +48,17 @@ class Output:
             _print(block)
 
     def note(self, text: str) -> None:
-        """Something good to know; `--quiet` silences it."""
+        """Print a note on standard error, unless `--quiet` is given."""
         if not self.quiet:
             sys.stderr.write(text + "\n")
 
     def warn(self, text: str) -> None:
-        """Something to act on."""
+        """Print a warning on standard error."""
         sys.stderr.write(f"{styled('warning:', 'yellow', sys.stderr)} {text}\n")
-
-    def detail(self, text: str) -> None:
-        """Something for the curious; `--verbose` asks for it."""
-        if self.verbosity:
-            sys.stderr.write(text + "\n")
 
 
 def print_error(text: str, hint: str) -> None:
-    """An error as people see it."""
+    """Print an error and its hint on standard error."""
     sys.stderr.write(f"{styled('error:', 'red', sys.stderr)} {text}\n")
     sys.stderr.write(f"{styled('hint:', 'cyan', sys.stderr)} {hint}\n")
 
@@ -73,19 +67,19 @@ ANSI = {"red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
 def styled(text: str, colour: str, stream: TextIO) -> str:
-    """The text in bold colour where the stream is a terminal that wants it."""
+    """Return the text in bold colour if the stream is a terminal with colour."""
     if not wants_colour(stream):
         return text
     return f"\x1b[1;{ANSI[colour]}m{text}\x1b[0m"
 
 
 def wants_colour(stream: TextIO) -> bool:
-    """Whether the stream is a terminal and nothing speaks against colour."""
+    """Whether the stream is a terminal with colour, and `NO_COLOR` is not set."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def cell(value: Any) -> str:
-    """A value in a table: nothing as a dash, lists with commas."""
+    """Return a value as a table cell: empty values as a dash, lists with commas."""
     match value:
         case None | "":
             return "-"

@@ -1,4 +1,4 @@
-"""The bar of `sapo lab run`: the rounds of all runs, and an estimate of the time that is left."""
+"""The progress bar of `sapo lab run`: the rounds of all runs, and an estimate of the remaining time."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ SPEED_SECONDS: Final = 1800.0
 def rounds_bar(
     runs: Mapping[Run, int], *, is_hidden: bool, get_time: Callable[[], float] = time.monotonic
 ) -> Iterator[tuple[Progress, Callable[[Run, int], None]]]:
-    """The bar, and what tells it how many rounds of a run are done.
+    """Yield the bar, and a function that sets how many rounds of a run are done.
 
     Args:
-        runs: with the rounds that are done already. They took no time of this start, so the estimate leaves
-            them out.
+        runs: all runs, each with its rounds done in earlier starts, which the estimate leaves out.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn

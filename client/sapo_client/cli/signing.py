@@ -1,4 +1,4 @@
-"""`sapo keys signing`: what a node has signed moves with its identity."""
+"""`sapo keys signing`: move the signing history together with its identity."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Move the signing history, which keeps an identity from contradicting itself.",
+    help="Move the signing history, which prevents an identity from contradicting itself.",
 )
 
 
@@ -42,7 +42,7 @@ def import_(
     common: Common,
     source: Annotated[Path, typer.Argument(metavar="FILE", help="A file that `signing export` made.")],
 ) -> None:
-    """Take a signing history in; marks only rise, and the node must be stopped."""
+    """Import a signing history; marks can only rise, and the node must be stopped."""
     from sapo_client.signing_files import import_signing
 
     marks, risen = import_signing(common.data(), source)

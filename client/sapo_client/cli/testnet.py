@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sapo_client.cli import founding
+from sapo_client.cli import swarm
 from sapo_client.cli.options import Common, command
 from sapo_client.cli.render import Grid
 from sapo_client.errors import ExitCode, SapoError
@@ -21,9 +21,9 @@ app = typer.Typer(
     help="Run a whole swarm on this machine: chain, contracts, nodes, attackers.",
 )
 
-founding.register(app)
+swarm.register_deprecated(app, "testnet")
 
-LOG_COLUMNS = 160  # a file has no edge, and tables must not break in it
+LOG_COLUMNS = 160  # width of tables in a file or pipe: wide enough that no row wraps
 
 
 @command(app)
@@ -32,40 +32,42 @@ def up(
     nodes: Annotated[int, typer.Option("--nodes", min=2, max=64, metavar="N", help="Honest nodes.")] = 4,
     auditors: Annotated[
         int | None,
-        typer.Option("--auditors", min=1, metavar="N", help="Nodes that audit; else three of them."),
+        typer.Option("--auditors", min=1, metavar="N", help="Nodes that audit; three by default."),
     ] = None,
     quorum: Annotated[
         int | None,
-        typer.Option("--quorum", min=1, metavar="Q", help="Auditors that must agree; else a majority."),
+        typer.Option("--quorum", min=1, metavar="Q", help="Auditors that must agree; a majority by default."),
     ] = None,
     attackers: Annotated[
         int, typer.Option("--attackers", min=0, max=8, metavar="A", help="Attacking processes.")
     ] = 1,
     epochs: Annotated[int, typer.Option("--epochs", min=2, metavar="E", help="Epochs to run.")] = 3,
     report: Annotated[
-        Path, typer.Option("--report", metavar="DIR", help="Where tables and plot are written.")
+        Path, typer.Option("--report", metavar="DIR", help="Folder for the tables and the plot.")
     ] = Path("testnet-report"),
     epoch_seconds: Annotated[
         int, typer.Option("--epoch-seconds", min=10, metavar="S", help="Length of an epoch.")
     ] = 50,
-    seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Root of the nodes' chance.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", min=0, metavar="N", help="Seed of the nodes' random generators.")
+    ] = 0,
     model: Annotated[
-        str, typer.Option("--model", metavar="M", help="Where every node's policy starts: as in `sapo join`.")
+        str, typer.Option("--model", metavar="M", help="Initial model of every node, as in `sapo join`.")
     ] = "bundled",
     keep: Annotated[
         bool, typer.Option("--keep", help="Leave the swarm running at the end; see `status` and `down`.")
     ] = False,
 ) -> None:
-    """Start a swarm, attack it, watch it learn, and judge it.
+    """Start a swarm on this machine, attack it, watch it learn, and check the results.
 
     Exit 0: every node learned from verified rollouts of others, the ledger holds every epoch, a reward was
-    paid, every attack was refused for its reason, and no answer created a file. Exit 7: not so; the report
-    names what failed.
+    paid, every attack was refused for the right reason, and no answer created a file. Exit 7: one of these
+    conditions does not hold; the report names it.
     """
-    from sapo_client.testnet import plan
+    from sapo_client.founding.defaults import AUDITORS
     from sapo_client.testnet.plan import Settings
 
-    auditing = min(plan.AUDITORS, nodes) if auditors is None else auditors
+    auditing = min(AUDITORS, nodes) if auditors is None else auditors
     _require_at_most("auditors", auditing, nodes, "nodes")
     _require_at_most("quorum", quorum or 1, auditing, "auditors")
     settings = Settings(
@@ -88,7 +90,10 @@ def up(
 def _run(common: Common, settings: Settings) -> int:
     from rich.console import Console
 
+    from sapo_client import extras
     from sapo_client.testnet.run import up as run
+
+    extras.require(extras.TESTNET)
 
     console = Console(stderr=True, quiet=common.quiet)
     if not console.is_terminal:
@@ -101,12 +106,12 @@ def _run(common: Common, settings: Settings) -> int:
 
 @command(app)
 def status(common: Common) -> None:
-    """Show what runs in a testnet's directory, how far it is, and the line that starts it again."""
+    """Show the processes of a testnet, their training step, and the command that starts each again."""
     from sapo_client.testnet import state
 
     layout = _layout(common)
     found = state.read(layout)
-    rows = [state.life(entry, layout) for entry in found.entries]
+    rows = [state.process_status(entry, layout) for entry in found.entries]
     document = {
         "format": "sapo/testnet-status/1",
         "rpc_url": found.rpc_url,
@@ -121,7 +126,7 @@ def status(common: Common) -> None:
 
 @command(app)
 def down(common: Common) -> None:
-    """End a testnet that was left running."""
+    """Stop a testnet that was left running."""
     from sapo_client.testnet import state
 
     layout = _layout(common)

@@ -1,4 +1,4 @@
-"""`sapo verify`: one envelope from a file, step by numbered step, without a network."""
+"""`sapo verify`: verify one envelope from a file in numbered steps, without a network."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from sapo_client.cli.render import styled
 if TYPE_CHECKING:
     from sapo_client.account.verify_file import VerificationStep
 
-MAX_FILE_BYTES = 1024 * 1024  # eight times the largest message; what is larger is no envelope
-WORDS = {True: ("ok", "green"), False: ("fail", "red"), None: ("skip", "yellow")}
+MAX_FILE_BYTES = 1024 * 1024  # eight times the largest message
+LABELS = {True: ("ok", "green"), False: ("fail", "red"), None: ("skip", "yellow")}
 
 
 def register(app: typer.Typer) -> None:
-    """The command, on the root."""
+    """Register the command."""
     command(app)(verify)
 
 
 def verify(
     common: Common,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="An envelope as it came over the wire.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="An envelope as received.")],
     manifest: ManifestOption = None,
 ) -> None:
-    """Verify an envelope step by step; exit 7 where a step fails.
+    """Verify an envelope step by step; exit 7 if a step fails.
 
-    The author's certificate, and on a chain the beacon, come from the data directory of a node that heard
-    the envelope; a step that lacks them is skipped and says so.
+    The author's certificate, and with a chain the beacon, come from the data directory of a node that
+    received the envelope; without them the step is skipped, and a warning says so.
     """
     from dataclasses import asdict
 
@@ -51,12 +51,14 @@ def verify(
         numbered = [{"number": number} | asdict(step) for number, step in enumerate(taken, 1)]
         common.output.emit({"format": "sapo/verify/1", "verified": not failed, "steps": numbered})
     if skipped and not failed:
-        common.output.warn(f"verified but for what could not be looked up here: {', '.join(skipped)}")
+        common.output.warn(
+            f"verified, except for steps that need data that is missing here: {', '.join(skipped)}"
+        )
     raise typer.Exit(ExitCode.VERIFICATION if failed else ExitCode.DONE)
 
 
 def _print_step(number: int, step: VerificationStep) -> None:
-    word, colour = WORDS[step.ok]
+    word, colour = LABELS[step.ok]
     mark = styled(f"{word:<4}", colour, sys.stdout)
     sys.stdout.write(f"{number:>2}  {mark}  {step.name:<12}  {step.detail}\n")
     sys.stdout.flush()  # the next step may take seconds

@@ -1,1 +1,1 @@
-"""Founding a swarm on a chain that others run."""
+"""Founding a swarm on a chain: deploy the contracts and write the manifest."""

@@ -1,4 +1,4 @@
-"""Putting the contracts on a chain, and serving newcomers from the faucet; for whoever starts a swarm.
+"""Deploying the contracts on a chain, and sending coins to newcomers from the faucet.
 
 Every function blocks: call it in a worker thread.
 """
@@ -22,26 +22,26 @@ from sapo_protocol.identifiers import Account
 _TOKEN: Final = 10**18
 
 _FAUCET_REFUSALS: Final = {
-    "TooEarly": ("served this account within the last day", "wait, or send it coins yourself"),
-    "Empty": ("is empty", "send it coins: anyone may, and its address is in deployment.json"),
+    "TooEarly": ("served this account within the last day", "wait, or send coins to the account yourself"),
+    "Empty": ("is empty", "send coins to its address in deployment.json: anyone may"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerTerms:
-    """What a new ledger is to be.
+    """Terms of a new ledger.
 
     Attributes:
-        auditors: whose signatures count.
-        quorum: how many of them a posting needs.
-        challenge_seconds: how long a posting can be challenged; shorter than an epoch.
+        auditors: accounts whose signatures count.
+        quorum: number of auditors that must sign a posting.
+        challenge_seconds: time in which a posting can be challenged; shorter than an epoch.
         epoch_budget_points: most points that one epoch may grant.
         points_cap: most points that it may grant to one account.
-        auditor_bond: what an auditor must have bonded, in the token's smallest unit. The deployer bonds it
-            for the first auditors, and theirs it is.
+        auditor_bond: tokens that an auditor must have bonded, in the smallest unit. The deployer bonds them
+            for the first auditors, who own them.
         tokens_per_point: in the token's smallest unit.
-        reward_tokens: what the distributor is given, in the smallest unit; likewise the faucet's.
-        faucet_wei: coins that the faucet is given, out of the deployer's.
+        reward_tokens: tokens that the distributor receives, in the smallest unit; likewise `faucet_tokens`.
+        faucet_wei: coins that the faucet receives from the deployer.
     """
 
     auditors: tuple[Account, ...]
@@ -63,7 +63,7 @@ class LedgerTerms:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """Where the contracts came to lie."""
+    """Addresses of the deployed contracts."""
 
     chain_id: int
     token: Account
@@ -76,7 +76,7 @@ class Deployment:
 
 
 def deploy(rpc_urls: Sequence[str], deployer: LocalAccount | Deployer, plan: LedgerTerms) -> Deployment:
-    """Deploy everything, fund distributor, faucet and bonds, and check the code that lies on the chain.
+    """Deploy all contracts, fund distributor, faucet and bonds, and check the code on the chain.
 
     Raises:
         LedgerError: a transaction fails, or the code is not what was sent.
@@ -89,10 +89,10 @@ def deploy(rpc_urls: Sequence[str], deployer: LocalAccount | Deployer, plan: Led
     ledger = EpochLedgerContract(rpc, _create(rpc, deployer, "EpochLedger", _terms(plan, token.address)))
     faucet = Faucet(rpc, _create_faucet(rpc, deployer, plan, token.address))
     distributor, verifier, vault = ledger.distributor(), ledger.verifier(), ledger.vault()
-    _require_code(token, registry, ledger, faucet, distributor, verifier, vault)
+    _require_code((token, registry, ledger, faucet, distributor, verifier, vault))
     deployer.send(rpc, tx.Call(token.address, token.transfer(distributor.address, plan.reward_tokens)))
     deployer.send(rpc, tx.Call(token.address, token.transfer(faucet.address, plan.faucet_tokens)))
-    bonds = _bond_auditors(rpc, deployer, plan, token, vault)
+    bonds = _bond_auditors(rpc, deployer, plan=plan, token=token, vault=vault)
     if token.balance(holder) != plan.supply_tokens - plan.reward_tokens - plan.faucet_tokens - bonds:
         raise LedgerError("the token does not add up after the deployment", hint="deploy to a fresh chain")
     return Deployment(
@@ -108,10 +108,10 @@ def deploy(rpc_urls: Sequence[str], deployer: LocalAccount | Deployer, plan: Led
 
 
 def fund(rpc_urls: Sequence[str], payer: LocalAccount, faucet: Account, receiver: Account) -> None:
-    """Have the faucet serve a newcomer, at the payer's cost in gas.
+    """Send coins and tokens from the faucet to a newcomer; the payer pays the gas.
 
     Raises:
-        LedgerError: the faucet is empty or has served the account lately.
+        LedgerError: the faucet is empty, or has served the account within a day.
     """
     rpc = Rpc(rpc_urls)
     try:
@@ -124,16 +124,16 @@ def fund(rpc_urls: Sequence[str], payer: LocalAccount, faucet: Account, receiver
 
 
 def send_coins(rpc_urls: Sequence[str], payer: LocalAccount, receiver: Account, wei: int) -> None:
-    """Send native coins, as much as named.
+    """Send native coins.
 
     Raises:
-        LedgerError: the payer does not hold them.
+        LedgerError: the payer holds too few.
     """
     Deployer(payer).send(Rpc(rpc_urls), tx.Call(receiver, b"", wei))
 
 
 def _terms(plan: LedgerTerms, token: Account) -> tuple[object, ...]:
-    """The ledger's only argument, in the order of its struct."""
+    """Return the constructor argument of the ledger, in the order of its struct."""
     return (
         [to_checksum_address(auditor) for auditor in sorted(plan.auditors)],
         plan.quorum,
@@ -149,7 +149,7 @@ def _terms(plan: LedgerTerms, token: Account) -> tuple[object, ...]:
 
 
 def _bond_auditors(rpc: Rpc, deployer: Deployer, plan: LedgerTerms, token: Token, vault: Vault) -> int:
-    """Bonds what each auditor needs; returns what that is in all."""
+    """Bond tokens for each auditor; return their sum."""
     bonds = plan.auditor_bond * len(plan.auditors)
     if bonds:
         deployer.send(rpc, tx.Call(token.address, token.approve(vault.address, bonds)))
@@ -164,8 +164,8 @@ def _create_faucet(rpc: Rpc, deployer: Deployer, plan: LedgerTerms, token: Accou
 
 
 def _create(rpc: Rpc, deployer: Deployer, name: str, *arguments: object, value_wei: int = 0) -> Account:
-    artefact = load(name)
-    contract = Web3().eth.contract(abi=list(artefact.abi), bytecode=artefact.bytecode)
+    artifact = load(name)
+    contract = Web3().eth.contract(abi=list(artifact.abi), bytecode=artifact.bytecode)
     data = contract.constructor(*arguments).data_in_transaction
     receipt = deployer.send(rpc, tx.Call(None, bytes.fromhex(str(data)[2:]), value_wei))
     if receipt.created is None:
@@ -173,10 +173,10 @@ def _create(rpc: Rpc, deployer: Deployer, name: str, *arguments: object, value_w
     return receipt.created
 
 
-def _require_code(*contracts: Contract) -> None:
+def _require_code(contracts: Sequence[Contract]) -> None:
     for contract in contracts:
         if not contract.is_deployed():
             raise LedgerError(
                 f"the code at {contract.address} is not {contract.NAME}",
-                hint="the chain altered what was sent: do not use it",
+                hint="the chain changed the code that was sent: do not use this chain",
             )

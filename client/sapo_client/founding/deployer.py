@@ -1,9 +1,10 @@
-"""Who sends the transactions of a deployment: one after the other, each when the last one is mined.
+"""The sender of a deployment's transactions: one at a time, each after the previous one is mined.
 
-With an outbox every one of them is kept before it is sent. The same deployment, begun again after any end,
-then finds the transactions that it has sent already and goes on behind them.
+With an outbox every transaction is stored before it is sent. The same deployment, run again after any
+interruption, then finds the transactions that it has already sent and continues after them.
 """
 
+import logging
 import time
 from typing import Final
 
@@ -16,18 +17,20 @@ from sapo_client.ledger.rpc import Rpc
 from sapo_client.ledger.sender import Sender
 from sapo_protocol.identifiers import Account
 
+_LOG = logging.getLogger(__name__)
+
 _POLL_SECONDS: Final = 0.5
-"""Between two looks for a receipt: a fraction of the fastest public block time."""
+"""Between two queries for a receipt: a fraction of the fastest public block time."""
 _RECEIPT_SECONDS: Final = 180
-"""A public test network that takes longer is stuck, and a person should look."""
+"""A public test network that takes longer is stuck, and the operator should look."""
 _KIND: Final = "deploy"
 
 
 class Deployer:
-    """An account at work; blocking.
+    """An account that sends transactions; blocking.
 
     Attributes:
-        done: every call so far, with its receipt.
+        done: all calls so far, with their receipts.
     """
 
     def __init__(self, account: LocalAccount, outbox: Outbox | None = None) -> None:
@@ -41,13 +44,14 @@ class Deployer:
         return str(self._account.address)
 
     def send(self, rpc: Rpc, call: tx.Call) -> tx.Receipt:
-        """The receipt of the next call.
+        """Send a call, wait until it is mined, and return its receipt.
 
         Raises:
             LedgerError: it fails, or is not mined in time.
         """
         receipt = self._send(rpc, call) if self._outbox is None else self._resume(rpc, call, self._outbox)
         self.done.append((call, receipt))
+        _LOG.info("transaction %d of the deployment is mined", len(self.done))
         return receipt
 
     def _send(self, rpc: Rpc, call: tx.Call) -> tx.Receipt:
@@ -75,8 +79,8 @@ class Deployer:
             sender.step()
             if sender.last_error is not None or time.monotonic() > deadline:
                 raise LedgerError(
-                    f"the deployment stands at its transaction {key}: {sender.last_error or 'not mined yet'}",
-                    hint="run the same command again: it goes on from there",
+                    f"the deployment stopped at transaction {key}: {sender.last_error or 'not mined yet'}",
+                    hint="run the same command again: it continues from there",
                 )
             if entry.state is EntryState.SIGNED and outbox.entries(EntryState.SIGNED):
                 time.sleep(_POLL_SECONDS)
@@ -84,8 +88,8 @@ class Deployer:
         mined = next((receipt for receipt in receipts if receipt is not None), None)
         if mined is None:
             raise LedgerError(
-                f"the chain does not know transaction {key} of this deployment any more",
-                hint="run the same command again; on another chain, deploy anew, into another folder",
+                f"the chain no longer knows transaction {key} of this deployment",
+                hint="run the same command again; for another chain, deploy into another folder",
             )
         return mined
 
@@ -94,7 +98,7 @@ def _entry(outbox: Outbox, key: str, call: tx.Call) -> OutboxEntry:
     (entry,) = (entry for entry in outbox.entries() if (entry.kind, entry.key) == (_KIND, key))
     if entry.call != call:
         raise LedgerError(
-            f"transaction {key} of this deployment was another one when it was begun",
-            hint="give the settings that it was begun with, or deploy into another folder",
+            f"transaction {key} of this deployment differs from the one that was planned at its start",
+            hint="repeat the settings that it was started with, or deploy into another folder",
         )
     return entry

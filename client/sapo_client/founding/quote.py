@@ -1,4 +1,4 @@
-"""What a deployment will sign and cost, before anything is sent: it is rehearsed on a chain of its own."""
+"""Transactions and cost of a deployment before anything is sent: it is rehearsed on an embedded chain."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ from sapo_client.ledger.rpc import Rpc
 from sapo_protocol.identifiers import Account
 
 _MAIN_NETWORKS: Final = frozenset({1, 10, 56, 100, 137, 324, 8453, 42161, 43114, 59144})
-"""Where coins are money: the contracts are not audited, and their token is a test token."""
+"""Networks whose coins are money: the contracts are not audited, and their token is a test token."""
 
 _GAS_MARGIN: Final = 1.25
-"""A transaction is signed with more gas than it is estimated to use, and its sender must hold as much."""
+"""A transaction is signed with more gas than it is estimated to use, and its sender must hold that much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,12 @@ class QuotedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """A deployment's transactions, at the fees that the chain asks for now.
+    """A deployment's transactions, at the chain's current fees.
 
     Attributes:
-        fee_wei: most that a unit of gas may cost; the chain commonly takes half of it.
-        balance_wei: what the account holds.
-        unsent: transactions that are not mined yet; all, when nothing was begun.
+        fee_wei: highest price of a unit of gas; the chain usually takes half of it.
+        balance_wei: balance of the account.
+        unsent: number of transactions that are not mined yet.
     """
 
     chain_id: int
@@ -51,16 +51,16 @@ class Quote:
 
     @property
     def most_wei(self) -> int:
-        """What is still to be paid at most, coins for the faucet included."""
+        """Most that remains to be paid, coins for the faucet included."""
         left = self.steps[len(self.steps) - self.unsent :]
         return sum(int(step.gas * _GAS_MARGIN) * self.fee_wei + step.value_wei for step in left)
 
 
 def quote(rpc_urls: Sequence[str], deployer: LocalAccount, plan: LedgerTerms, *, mined: int = 0) -> Quote:
-    """What a deployment takes.
+    """Return the transactions and the cost of a deployment.
 
     Args:
-        mined: how many of its transactions are on the chain already.
+        mined: number of its transactions that are on the chain already.
 
     Raises:
         LedgerError: no endpoint answers, or the chain is one on which coins are money.
@@ -74,7 +74,7 @@ def quote(rpc_urls: Sequence[str], deployer: LocalAccount, plan: LedgerTerms, *,
 
 
 def test_chain_id(rpc: Rpc) -> int:
-    """The chain's number.
+    """Return the chain's id.
 
     Raises:
         LedgerError: no endpoint answers, or coins are money on this chain.
@@ -89,7 +89,7 @@ def test_chain_id(rpc: Rpc) -> int:
 
 
 def require_coins(wanted: Quote, account: Account) -> None:
-    """Nothing, if the account can pay for it.
+    """Raise unless the account can pay for it.
 
     Raises:
         LedgerError: it cannot.
@@ -98,32 +98,32 @@ def require_coins(wanted: Quote, account: Account) -> None:
         raise LedgerError(
             f"{account} holds {coins(wanted.balance_wei)} coins on chain {wanted.chain_id}; "
             f"up to {coins(wanted.most_wei)} are needed",
-            hint="send it coins of this test network, or give the faucet fewer, and run the command again",
+            hint="send it coins of this test network, or lower --faucet-coins, and run the command again",
         )
 
 
 def rehearse(deployer: LocalAccount, plan: LedgerTerms) -> tuple[QuotedTransaction, ...]:
-    """The transactions of a deployment, from doing it on a chain that is thrown away."""
-    crew = Deployer(deployer)
+    """Deploy on a temporary embedded chain, and return the transactions that it took."""
+    recorder = Deployer(deployer)
     with scratch_chain([Account.from_hex(deployer.address)], lambda: plan.genesis_seconds) as url:
-        deploy([url], crew, plan)
+        deploy([url], recorder, plan)
     return tuple(
-        QuotedTransaction(_does(call), receipt.gas_used, call.value_wei) for call, receipt in crew.done
+        QuotedTransaction(_does(call), receipt.gas_used, call.value_wei) for call, receipt in recorder.done
     )
 
 
 def coins(wei: int) -> str:
-    """An amount in whole coins, for people."""
+    """Return an amount in whole coins as text."""
     return f"{wei / 10**18:.6f}".rstrip("0").rstrip(".")
 
 
 def _does(call: tx.Call) -> str:
-    """A call in words, by the interfaces of our contracts."""
+    """Return a description of a call, by the interfaces of our contracts."""
     for name in CONTRACTS:
-        artefact = load(name)
-        if call.to is None and call.data.startswith(artefact.bytecode):
+        artifact = load(name)
+        if call.to is None and call.data.startswith(artifact.bytecode):
             return f"create {name}"
-        functions = [entry for entry in artefact.abi if entry["type"] == "function" and call.to is not None]
+        functions = [entry for entry in artifact.abi if entry["type"] == "function" and call.to is not None]
         for function in functions:
             if call.data.startswith(function_abi_to_4byte_selector(function)):
                 return f"call {name}.{function['name']}"

@@ -1,11 +1,11 @@
-"""Founding a swarm on a chain that others run: contracts, and the manifest by which strangers join.
+"""Founding a swarm on a chain that others run: its contracts, and the manifest that nodes join with.
 
-A founding has a folder, and may be begun again after any end:
+A founding has a folder, and can be resumed after any interruption:
 
-plan.json         what is to be deployed: written first, and never changed
+plan.json         what will be deployed: written first, and never changed
 outbox.sqlite     the transactions, signed and sent
-deployment.json   where the contracts came to lie
-manifest.json     what everybody who joins needs; written last
+deployment.json   the addresses of the contracts
+manifest.json     what every node needs to join; written last
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sapo_client import locks
 from sapo_client.errors import ExitCode, SapoError
-from sapo_client.founding import contracts
+from sapo_client.founding import contracts, defaults
 from sapo_client.founding.deployer import Deployer
 from sapo_client.founding.quote import Quote, quote, test_chain_id
 from sapo_client.ledger.outbox import EntryState, Outbox
 from sapo_client.ledger.rpc import Rpc
-from sapo_client.testnet import plan
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
@@ -42,14 +41,15 @@ _COIN: Final = 10**18
 
 @dataclass(frozen=True, slots=True)
 class SwarmTerms:
-    """What whoever founds a swarm asks for.
+    """Settings that the founder of a swarm chooses.
 
     Attributes:
-        auditors: whose signatures count.
-        quorum: how many of them a posting needs.
-        bootstrap: multiaddrs of nodes to meet first.
-        finality_seconds: how old a block of this chain must be to be relied on.
-        faucet_coins: what the faucet is given, and what it gives each newcomer.
+        auditors: accounts whose signatures count.
+        quorum: number of auditors that must sign a posting.
+        bootstrap: multiaddrs of the first nodes to connect to.
+        finality_seconds: age at which a block of this chain counts as final.
+        faucet_coins: coins that the faucet receives.
+        coins_per_drip: coins that the faucet sends to each newcomer.
     """
 
     name: str
@@ -63,7 +63,7 @@ class SwarmTerms:
 
 
 def safe_quorum(auditors: int) -> int:
-    """The fewest tallies behind a proposal with which a minority of the auditors bends no median.
+    """Return the smallest quorum with which a minority of the auditors cannot change a median.
 
     Auditors may be silent. Of k tallies, the lower median stays between honest counts while at most
     (k - 1) / 2 are lies, rounded down; a minority of n auditors is at most (n - 1) / 2 of them.
@@ -73,39 +73,39 @@ def safe_quorum(auditors: int) -> int:
 
 
 class Founding:
-    """A founding's folder, and how far it is; one process at a time.
+    """The folder of a founding, and its progress; for one process at a time.
 
     Args:
-        rpc_urls: of one chain, the same at every beginning.
+        rpc_urls: endpoints of one chain, the same one at every run.
 
     Raises:
         LedgerError: no endpoint answers, or coins are money on this chain.
     """
 
     def __init__(
-        self, folder: Path, rpc_urls: Sequence[str], founder: LocalAccount, wish: SwarmTerms
+        self, folder: Path, rpc_urls: Sequence[str], founder: LocalAccount, terms: SwarmTerms
     ) -> None:
         self.chain_id = test_chain_id(Rpc(rpc_urls))
         self._folder = folder
         self._rpc_urls = rpc_urls
         self._founder = founder
-        self._wish = wish
+        self._terms = terms
 
     def finished(self) -> Manifest | None:
-        """The manifest, if this was carried out before.
+        """Return the manifest if the founding is complete, none otherwise.
 
         Raises:
-            SapoError: the founding was begun with other settings, or on another chain.
+            SapoError: the founding was started with other settings, or on another chain.
         """
         path = self._folder / "manifest.json"
         with self._open():
             return manifest_from_json(path.read_text(encoding="utf-8")) if path.exists() else None
 
     def quote(self) -> Quote:
-        """What is still to be signed and paid.
+        """Return what remains to be signed and paid.
 
         Raises:
-            SapoError: the founding was begun with other settings, or on another chain.
+            SapoError: the founding was started with other settings, or on another chain.
         """
         with self._open() as (wanted, outbox):
             return quote(
@@ -113,10 +113,10 @@ class Founding:
             )
 
     def carry_out(self, suite: Suite) -> Manifest:
-        """The manifest of a swarm with these tasks, when all contracts lie on the chain.
+        """Deploy all contracts, and return the manifest of a swarm with these tasks.
 
         Raises:
-            SapoError: a transaction fails, or is not mined in time; it can be begun again.
+            SapoError: a transaction fails, or is not mined in time; it can be resumed.
         """
         with self._open() as (wanted, outbox):
             deployment = contracts.deploy(self._rpc_urls, Deployer(self._founder, outbox), wanted)
@@ -129,16 +129,16 @@ class Founding:
         self, deployment: contracts.Deployment, wanted: contracts.LedgerTerms, suite: Suite
     ) -> Manifest:
         return Manifest(
-            name=self._wish.name,
-            bootstrap=self._wish.bootstrap,
+            name=self._terms.name,
+            bootstrap=self._terms.bootstrap,
             chain_id=deployment.chain_id,
             registry=deployment.registry,
             ledger=deployment.ledger,
-            finality_seconds=self._wish.finality_seconds,
+            finality_seconds=self._terms.finality_seconds,
             genesis_seconds=wanted.genesis_seconds,
             epoch_seconds=wanted.epoch_seconds,
             suite=suite,
-            limits=plan.LIMITS,
+            limits=defaults.LIMITS,
         )
 
     @contextmanager
@@ -153,45 +153,45 @@ class Founding:
                 outbox.close()
 
     def _settled_plan(self) -> contracts.LedgerTerms:
-        """The plan that this founding was begun with, begun now if it was not."""
+        """Return the plan of this founding; write it if this is the first run."""
         path = self._folder / "plan.json"
         if not path.exists():
             _write(path, _to_json(self._settings(int(time.time()))))
-        begun = json.loads(path.read_text(encoding="utf-8"))
-        wanted = json.loads(_to_json(self._settings(begun["genesis_seconds"])))
-        if differing := [name for name in wanted if begun[name] != wanted[name]]:
+        started = json.loads(path.read_text(encoding="utf-8"))
+        wanted = json.loads(_to_json(self._settings(started["genesis_seconds"])))
+        if differing := [name for name in wanted if started[name] != wanted[name]]:
             raise SapoError(
-                f"the founding in {self._folder} was begun with another {differing[0].replace('_', ' ')}: "
-                f"{begun[differing[0]]}, not {wanted[differing[0]]}",
-                hint=f"give the settings of {path}, or name another folder",
+                f"the founding in {self._folder} was started with another {differing[0].replace('_', ' ')}: "
+                f"{started[differing[0]]}, not {wanted[differing[0]]}",
+                hint=f"repeat the settings in {path}, or name another folder",
                 exit_code=ExitCode.CONFIG,
             )
-        return self._plan(begun["genesis_seconds"])
+        return self._plan(started["genesis_seconds"])
 
     def _settings(self, genesis_seconds: int) -> dict[str, Any]:
         origin = {"chain_id": self.chain_id, "founder": str(self._founder.address)}
-        return origin | {"genesis_seconds": genesis_seconds} | asdict(self._wish)
+        return origin | {"genesis_seconds": genesis_seconds} | asdict(self._terms)
 
     def _plan(self, genesis_seconds: int) -> contracts.LedgerTerms:
-        wish = self._wish
+        terms = self._terms
         return contracts.LedgerTerms(
-            auditors=wish.auditors,
-            quorum=wish.quorum,
+            auditors=terms.auditors,
+            quorum=terms.quorum,
             genesis_seconds=genesis_seconds,
-            epoch_seconds=wish.epoch_seconds,
-            challenge_seconds=plan.challenge_seconds(wish.epoch_seconds),
-            epoch_budget_points=plan.EPOCH_BUDGET_POINTS,
-            points_cap=plan.LIMITS.points_per_epoch,
-            faucet_wei=round(wish.faucet_coins * _COIN),
-            wei_per_drip=round(wish.coins_per_drip * _COIN),
+            epoch_seconds=terms.epoch_seconds,
+            challenge_seconds=defaults.challenge_seconds(terms.epoch_seconds),
+            epoch_budget_points=defaults.EPOCH_BUDGET_POINTS,
+            points_cap=defaults.LIMITS.points_per_epoch,
+            faucet_wei=round(terms.faucet_coins * _COIN),
+            wei_per_drip=round(terms.coins_per_drip * _COIN),
         )
 
 
 def faucet_of(folder: Path) -> Account:
-    """The faucet of a swarm that was founded in a folder.
+    """Return the faucet's address of a swarm that was founded in a folder.
 
     Raises:
-        SapoError: none was.
+        SapoError: no swarm was founded there.
     """
     path = folder / DEPLOYMENT_FILE
     try:
@@ -199,7 +199,7 @@ def faucet_of(folder: Path) -> Account:
     except (OSError, ValueError, KeyError, LocalProtocolError) as error:
         raise SapoError(
             f"no swarm was founded in {folder}: {path.name} is missing or damaged",
-            hint="name the folder that `sapo testnet deploy` was given",
+            hint="name the folder that was given to `sapo swarm deploy`",
             exit_code=ExitCode.CONFIG,
         ) from error
 
@@ -209,7 +209,7 @@ def _to_json(facts: dict[str, Any]) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """A whole file or none, whenever this process ends."""
+    """Write a file atomically."""
     draft = path.with_suffix(".new")
     draft.write_text(text, encoding="utf-8")
     draft.replace(path)

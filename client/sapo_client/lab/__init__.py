@@ -1,1 +1,1 @@
-"""Experiments that need no network: the bundled policy's pretraining and the swarm's controls."""
+"""Experiments without a network: pretraining of the bundled policy, and controlled swarm experiments."""

@@ -1,4 +1,4 @@
-"""All runs of an experiment, one worker process per core with one thread of arithmetic each."""
+"""All runs of an experiment: one worker process per core, with one compute thread each."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from sapo_client.lab.plan import Run
 from sapo_client.lab.store import ExperimentStore
 
 ENVIRONMENT: Final = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
-"""Items are equal across processes under this hash seed alone; more threads on one core are slower."""
+"""Items are equal across processes only under this hash seed; more threads on one core are slower."""
 
 Progress = Callable[[Run, int], None]
-"""Takes a run and how many of its rounds are done; called from several threads."""
+"""Takes a run and its number of finished rounds; called from several threads."""
 
 
 def conduct(store: ExperimentStore, runs: Sequence[Run], jobs: int, progress: Progress) -> None:
-    """Does the runs that are not whole yet, the first of them first.
+    """Execute the unfinished runs, in order.
 
     Raises:
-        SapoError: one of them cannot be done; those before it are kept.
+        SapoError: one of them fails; the results of finished runs are kept.
     """
     waiting: SimpleQueue[Run] = SimpleQueue()
     for run in runs:
@@ -54,12 +54,12 @@ def _raise_first(futures: list[Future[None]]) -> None:
 
 @contextmanager
 def _ended(processes: list[subprocess.Popen[str]], waiting: SimpleQueue[Run]) -> Iterator[None]:
-    """Ends the workers, however it is left; then their threads end as well."""
+    """Kill the workers on any exit, so that their threads end as well."""
     try:
         yield
     finally:
         while _next(waiting) is not None:
-            pass  # a worker that starts this moment finds nothing to do
+            pass  # a worker that starts now finds no run
         for process in processes:
             process.kill()
 
@@ -71,7 +71,7 @@ def _serve(
     processes: list[subprocess.Popen[str]],
     progress: Progress,
 ) -> None:
-    """One worker, from the first run that waits to the last."""
+    """Drive one worker until no run is waiting."""
     log = store.root / f"worker-{number}.log"
     with log.open("w", encoding="utf-8") as errors, _worker(store.root, errors) as process:
         processes.append(process)
@@ -98,22 +98,22 @@ def _next(waiting: SimpleQueue[Run]) -> Run | None:
 
 
 def _do(process: subprocess.Popen[str], run: Run, log: Path, progress: Callable[[int], None]) -> None:
-    """One run, to its end."""
-    for message in _conversation(process, {"arm": run.arm.name, "seed": run.seed}):
+    """Let a worker execute one run to its end."""
+    for message in _request(process, {"arm": run.arm.name, "seed": run.seed}):
         if "error" in message:
             raise SapoError(message["error"], hint=message["hint"], exit_code=message["exit_code"])
         if "done" in message:
             return
         progress(message["round"])
     raise SapoError(
-        f"the worker died in {run.name}: {_last_line(log)}",
-        hint=f"its log is {log}; the same command goes on where it stopped",
+        f"the worker exited during {run.name}: {_last_line(log)}",
+        hint=f"its log is {log}; the same command resumes the experiment",
         exit_code=ExitCode.BUG,
     )
 
 
-def _conversation(process: subprocess.Popen[str], request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The worker's answers to a request, until it ends."""
+def _request(process: subprocess.Popen[str], request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Send a request to the worker, and yield its replies until it exits."""
     assert process.stdin is not None
     assert process.stdout is not None
     try:

@@ -1,7 +1,7 @@
-"""The checkers without their jail, for answers that come from this experiment's own policies.
+"""The checkers without their jail, for answers of this experiment's own policies.
 
-It calls the very function that the jailed child calls (a test compares the two on every family), in a process
-that has the child's PYTHONHASHSEED. What a jail adds is safety from strangers, a deadline, and a pipe's time.
+It calls the same function as the jailed child (a test compares the two on every family), in a process with
+the child's PYTHONHASHSEED. A jail would add protection from strangers, a deadline, and the delay of a pipe.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from sapo_verification.jail.checkers import CheckFailed
 from sapo_verification.jail.child import answer
 from sapo_verification.jail.messages import Checked, Failure, Request
 
-REMEMBERED: Final = 4096
-"""Every agent scores every rollout: once is enough for all of them."""
+CACHE_SIZE: Final = 4096
+"""Every agent scores every rollout: one computation serves all of them."""
 
 
 class LocalChecker:
-    """What a node asks of its `CheckerPool`, answered in this process."""
+    """The interface of `CheckerPool`, computed in this process."""
 
     def __init__(self, families: tuple[Family, ...]) -> None:
-        self._answer = lru_cache(REMEMBERED)(lambda request: answer(families, request))
+        self._answer = lru_cache(CACHE_SIZE)(lambda request: answer(families, request))
 
     async def prompt(self, task: Task) -> str:
         """See ``CheckerPool.prompt``."""

@@ -1,8 +1,8 @@
 """Documents for the bundled policy's pretraining: nano items with answers of three kinds of author.
 
-A pretrained language model knows more than it says: its corpus holds right answers, guesses, and right
-answers in a form that a checker does not read. The corpus here has the same three authors, so that what
-reinforcement learning finds is there to be found:
+A pretrained language model knows more than it shows: its corpus holds right answers, guesses, and right
+answers in a form that a checker cannot read. This corpus has the same three authors, so that reinforcement
+learning has the right answers to find:
 
 * the *careful* author writes the answer and stops;
 * the *chatty* author writes the answer inside a phrase, which scores 0;
@@ -27,7 +27,7 @@ PHRASES: Final = ("= {}", "{}.", "it is {}", "{} {}", "answer {}", "I say {}!")
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One item's prompt with the answer that solves it."""
+    """An item's prompt with its solution."""
 
     family: str
     prompt: str
@@ -36,10 +36,10 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Authors:
-    """Shares of the corpus; the careful author writes the rest.
+    """Shares of the authors in the corpus; the careful author writes the rest.
 
     Raises:
-        SapoError: they add up to more than the corpus.
+        SapoError: their sum is above 1.
     """
 
     chatty: float
@@ -49,13 +49,13 @@ class Authors:
         if self.chatty + self.guesser > 1:
             raise SapoError(
                 f"shares of {self.chatty} and {self.guesser} are more than the whole corpus",
-                hint="--chatty and --guesser together are at most 1; the careful author writes the rest",
+                hint="--chatty and --guesser must add up to at most 1; the careful author writes the rest",
                 exit_code=ExitCode.USAGE,
             )
 
 
 def documents(families: Sequence[Family], per_family: int, seed: int) -> dict[str, list[Document]]:
-    """Solved items of every family, ``per_family`` each, at seeds drawn from one root seed."""
+    """Return ``per_family`` solved items of every family, at seeds drawn from one root seed."""
     return {family.name: _of_family(family, per_family, seed) for family in families}
 
 
@@ -76,7 +76,7 @@ def _of_family(family: Family, count: int, seed: int) -> list[Document]:
 def completion(
     document: Document, siblings: Sequence[Document], authors: Authors, draw: random.Random
 ) -> str:
-    """What one of the authors writes under a document's prompt."""
+    """Return the answer of a randomly chosen author to a document's prompt."""
     place = draw.random()
     if place < authors.chatty:
         return draw.choice(PHRASES).replace("{}", document.answer)

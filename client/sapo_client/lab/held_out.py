@@ -18,21 +18,21 @@ SEED_BITS: Final = 31
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """Items that answers are asked for and nothing is trained on.
+    """Items for evaluation only.
 
-    Families of the nano level are small, so most of these items are met in training as well.
+    Families of the nano level are small, so most of these items also occur in training.
     """
 
     items: tuple[tuple[Family, Item], ...]
 
     @classmethod
     def of(cls, families: Sequence[Family], per_family: int) -> HeldOut:
-        """So many items of every family."""
+        """Return a set with ``per_family`` items of every family."""
         draw = random.Random("held out")
         return cls(tuple(fresh_item(family, draw) for family in families for _ in range(per_family)))
 
     def pass_at_1(self, service: Service, temperature: float, seed: int) -> dict[str, float]:
-        """The share of right answers by family, one answer each, sampled by a seed."""
+        """Return the share of right answers by family, with one answer per item, sampled by a seed."""
         prompts = [item.prompt for _, item in self.items]
         answers = service.evaluate(prompts, temperature, seed)["completions"]
         rewards: dict[str, list[float]] = {}
@@ -42,7 +42,7 @@ class HeldOut:
 
 
 def fresh_item(family: Family, draw: random.Random) -> tuple[Family, Item]:
-    """A family with an item at a random seed."""
+    """Return a family with an item at a random seed."""
     while True:
         try:
             return family, derive(family, draw.getrandbits(SEED_BITS))

@@ -1,8 +1,8 @@
-"""What one agent said and did, step by step: the curve of a run, and how a killed run comes back.
+"""The journal of one agent, step by step: the curve of a run, and the data to resume a killed run.
 
-A run's swarm is a function of what its learners say. So the learner alone is checkpointed, after its journal
-is written. After a kill the swarm around it is played again with the words of the journal until the
-checkpoint's step; what the journal holds beyond it is forgotten and done anew.
+A run's swarm is a function of its learners' outputs. Therefore only the learner is checkpointed, after its
+journal is written. After a kill the swarm is replayed with the completions of the journal up to the
+checkpoint's step; later entries of the journal are dropped and computed again.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.report import StepReport
 
 Calls = tuple[tuple[tuple[str, ...], ...], ...]
-"""The completions of every group of every call of the sampler in one round."""
+"""Completions by call of the sampler and by group, in one round."""
 
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """One agent's round: the curve's point.
+    """One agent's round: a point of the curve.
 
     Attributes:
-        batch: mean reward of everything in the batch, external groups included (the paper's figure).
-        local: mean reward of all own completions of the round, also those that were not trained.
+        batch: mean reward of all groups in the batch, external ones included (the paper's measure).
+        local: mean reward of all own completions of the round, trained or not.
         informative: share of own groups that have an advantage.
-        external: external groups in the batch.
-        generated_tokens: sampled in the round.
+        external: number of external groups in the batch.
+        generated_tokens: tokens sampled in the round.
         trained_tokens: completion tokens with an advantage.
-        entropy: mean surprise of own sampled tokens in nats.
+        entropy: mean negative log-probability of own sampled tokens, in nats.
         seconds: the learner's processor time for sampling and training.
         held_out: share of right answers on the held-out set by family, sampled once at the training
             temperature (pass@1); None between evaluations.
-        greedy: the same with the likeliest answers.
+        greedy: the same with greedy decoding.
     """
 
     round: int
@@ -58,7 +58,7 @@ class JournalEntry:
     """One step of one agent.
 
     Attributes:
-        batch: digest of what was trained, by which a replay knows that it is on the same road.
+        batch: digest of the training batch, by which a replay detects that it has diverged.
     """
 
     row: CurvePoint
@@ -76,10 +76,10 @@ class Journal:
         path.touch()
 
     def rewind(self, step: int) -> list[JournalEntry]:
-        """The entries up to a step; those after it are forgotten.
+        """Truncate the journal after a step, and return the entries up to it.
 
         Raises:
-            SapoError: there are fewer.
+            SapoError: the journal has fewer entries.
         """
         lines = self._path.read_bytes().splitlines(keepends=True)[:step]
         if len(lines) < step or not all(line.endswith(b"\n") for line in lines):
@@ -92,12 +92,12 @@ class Journal:
         return [_entry(json.loads(line)) for line in lines]
 
     def append(self, entry: JournalEntry) -> None:
-        """One more entry, by one write."""
+        """Append an entry with one write."""
         with self._path.open("ab") as file:
             file.write(json.dumps(asdict(entry), ensure_ascii=False).encode() + b"\n")
 
     def rows(self) -> list[CurvePoint]:
-        """The curve so far."""
+        """Return the curve so far."""
         return [_entry(json.loads(line)).row for line in self._path.read_bytes().splitlines()]
 
 

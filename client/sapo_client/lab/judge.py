@@ -1,8 +1,8 @@
-"""`sapo lab judge`: answers to the judge's questions, scored again and added up, swarm against isolated.
+"""`sapo lab judge`: score answers to the judge's questions again, and compare swarm with isolated nodes.
 
-The paper's open demo (arXiv 2509.08721, Figure 3) adds up the reward of one answer per round. Here the
-question of every answer that a node wrote down is derived anew, and the answer is scored in the jail; a line
-that says otherwise is refused. Nodes are compared after as many questions as each of them has answered.
+The paper's open demo (arXiv 2509.08721, Figure 3) accumulates the reward of one answer per round. Here the
+question of every answer that a node recorded is derived again, and the answer is scored in the jail; an entry
+that differs is refused. Nodes are compared after a number of questions that all of them have answered.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from sapo_protocol.manifest import Manifest
 from sapo_verification.jail.checkers import CheckerPool, CheckFailed
 
 DEADLINE_SECONDS: Final = 30.0
-"""Nobody waits for these checks, and a busy machine must not make an answer wrong."""
+"""These checks are not urgent, and a busy machine must not make an answer wrong."""
 
 
 class _Judged(BaseModel):
-    """The line of an event file; it may be a stranger's."""
+    """A `judged` event; the event file may come from a stranger."""
 
     step: NonNegativeInt
     epoch: NonNegativeInt
@@ -46,11 +46,11 @@ class _Judged(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One node's answers.
+    """Answers of one node.
 
     Attributes:
-        rewards: in the order of its answers, each scored here.
-        refused: answers whose question or reward is not what the node wrote down.
+        rewards: rewards in the order of its answers, each scored here.
+        refused: number of answers whose recorded question or reward is wrong.
     """
 
     folder: Path
@@ -58,17 +58,17 @@ class Candidate:
     refused: int
 
     def pass_at_1(self, questions: int) -> float:
-        """The share of its first answers that are right."""
+        """Return the share of right answers among its first ``questions``."""
         return sum(self.rewards[:questions]) / questions
 
     def cumulative(self, questions: int) -> list[float]:
-        """The sum of rewards after each of its first questions."""
+        """Return the cumulative reward after each of its first ``questions``."""
         return list(accumulate(self.rewards[:questions]))
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeResult:
-    """Both groups' pass@1 after equally many questions; nodes are the repetition."""
+    """Both groups' pass@1 after the same number of questions; nodes are the repetitions."""
 
     questions: int
     swarm: Estimate | None
@@ -76,10 +76,10 @@ class JudgeResult:
 
 
 def examine(folders: Sequence[Path]) -> list[Candidate]:
-    """The answers in data directories of one swarm, scored again.
+    """Score the answers in data directories of one swarm again.
 
     Raises:
-        SapoError: one of them has none, or is another swarm's.
+        SapoError: one of them has none, or belongs to another swarm.
     """
     manifest = read_manifest(DataDir(folders[0]).manifest)
     for folder in folders[1:]:
@@ -93,7 +93,7 @@ def examine(folders: Sequence[Path]) -> list[Candidate]:
     found = trio.run(_examine, manifest, folders)
     if silent := [each.folder for each in found if not each.rewards]:
         raise SapoError(
-            f"{silent[0]} holds no answer to the judge that stands",
+            f"{silent[0]} holds no valid answer to the judge",
             hint="let its node run with SAPO_JUDGE__EVERY=1",
             exit_code=ExitCode.DATA,
         )
@@ -101,7 +101,7 @@ def examine(folders: Sequence[Path]) -> list[Candidate]:
 
 
 def compare(swarm: Sequence[Candidate], isolated: Sequence[Candidate]) -> JudgeResult:
-    """Who answers better."""
+    """Compare pass@1 of both groups."""
     questions = min(len(each.rewards) for each in (*swarm, *isolated))
     ours, theirs = (
         estimate([each.pass_at_1(questions) for each in group]) if group else None
@@ -120,7 +120,7 @@ async def _examine(manifest: Manifest, folders: Sequence[Path]) -> list[Candidat
 
 
 async def _candidate(manifest: Manifest, folder: Path, pool: CheckerPool) -> Candidate:
-    """A node's first answer to every question."""
+    """Score a node's first answer to every question."""
     answered: dict[str, Event] = {}
     for event in read_events(DataDir(folder).events):
         if event["event"] == "judged":
@@ -136,19 +136,19 @@ async def _candidate(manifest: Manifest, folder: Path, pool: CheckerPool) -> Can
 
 
 async def _rescored(manifest: Manifest, event: Event, pool: CheckerPool) -> float | None:
-    """The reward of an answer, or None if its node wrote another question or reward down.
+    """Return the reward of an answer, or None if its node recorded another question or reward.
 
-    The beacon of a swarm with a chain is the node's word: it is in the chain for whoever wants to look.
+    With a chain the beacon is taken from the node's record; it can be checked on the chain.
     """
     try:
         line = _Judged.model_validate(event)
-        told, account = Digest.from_hex(line.beacon), Account.from_hex(line.account)
+        claimed_beacon, account = Digest.from_hex(line.beacon), Account.from_hex(line.account)
         answer = bytes.fromhex(line.answer)
     except (ValueError, LocalProtocolError):
         return None
-    if not manifest.has_chain and told != beacon(manifest.swarm_id, line.epoch, b""):
+    if not manifest.has_chain and claimed_beacon != beacon(manifest.swarm_id, line.epoch, b""):
         return None
-    task = question(manifest, told, account, line.step)
+    task = question(manifest, claimed_beacon, account, line.step)
     if manifest.suite.families[task.family].name != line.family:
         return None
     try:

@@ -1,4 +1,4 @@
-"""A learner for experiments: the node's own, in this process, on virtual time, with a journal."""
+"""The learner of experiments: the node's own service, in this process, in virtual time, with a journal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sapo_verification.types import SampledBatch, VerifiedRollout
 
 GENERATE_SECONDS: Final = 1.0
 TRAIN_SECONDS: Final = 1.0
-"""Of virtual time, whatever the machine: every agent's messages arrive between two of its draws."""
+"""In virtual time on every machine: every agent's messages arrive between two of its draws."""
 
 ROUND_SECONDS: Final = GENERATE_SECONDS + TRAIN_SECONDS
 
@@ -33,7 +33,7 @@ Groups = tuple[tuple[str, ...], ...]
 
 @dataclass(slots=True)
 class _Round:
-    """What the current round came to so far."""
+    """Results of the current round so far."""
 
     calls: list[Groups]
     own: list[VerifiedRollout]
@@ -42,10 +42,10 @@ class _Round:
 
 
 class LocalLearner:
-    """What `Rounds` asks of a learner: a `Service`, or up to its checkpoint's step the journal.
+    """The learner interface of `Rounds`: replays the journal up to the checkpoint, then runs a `Service`.
 
     Args:
-        tell: takes every finished round.
+        on_round: called with every finished round.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class LocalLearner:
         service: Service,
         journal: Journal,
         held_out: HeldOut,
-        tell: Callable[[CurvePoint], None],
+        on_round: Callable[[CurvePoint], None],
     ) -> None:
         self.step = 0
         self.restarts = 0
@@ -64,13 +64,13 @@ class LocalLearner:
         self._service = service
         self._journal = journal
         self._held_out = held_out
-        self._tell = tell
-        self._past = journal.rewind(service.about()["step"])
+        self._on_round = on_round
+        self._replayed = journal.rewind(service.about()["step"])
         self._handles = count(1)
         self._round = _Round([], [])
 
     def see(self, own: VerifiedRollout) -> None:
-        """Takes note of an own rollout that was scored, trained or not."""
+        """Record an own rollout that was scored, trained or not."""
         self._round.own.append(own)
 
     async def generate(
@@ -79,8 +79,8 @@ class LocalLearner:
         """See ``Learner.generate``."""
         await trio.sleep(GENERATE_SECONDS)
         handles = [next(self._handles) for _ in prompts]
-        if self._is_past:
-            groups = self._past[self.step].calls[len(self._round.calls)]
+        if self._is_replaying:
+            groups = self._replayed[self.step].calls[len(self._round.calls)]
         else:
             groups = self._generate(list(prompts), completions_per_prompt, handles)
         self._round.calls.append(groups)
@@ -91,19 +91,19 @@ class LocalLearner:
         """See ``Learner.train``."""
         await trio.sleep(TRAIN_SECONDS)
         digest = _digest(batch)
-        if self._is_past:
-            entry = self._past[self.step]
-            self._require_same_road(entry, digest)
+        if self._is_replaying:
+            entry = self._replayed[self.step]
+            self._require_same_path(entry, digest)
         else:
             entry = self._train(batch, handles, digest)
         self.step += 1
         self._round = _Round([], [])
-        self._tell(entry.row)
+        self._on_round(entry.row)
         return entry.report
 
     @property
-    def _is_past(self) -> bool:
-        return self.step < len(self._past)
+    def _is_replaying(self) -> bool:
+        return self.step < len(self._replayed)
 
     def _generate(self, prompts: list[str], completions: int, handles: list[int]) -> Groups:
         started = time.process_time()
@@ -113,7 +113,7 @@ class LocalLearner:
         return tuple(tuple(text.decode() for text in group) for group in sampled["completions"])
 
     def _train(self, batch: SampledBatch, handles: Mapping[ContentId, int], digest: str) -> JournalEntry:
-        """A step, written down, and after it a checkpoint if one is due."""
+        """Train a step and append it to the journal; save a checkpoint if one is due."""
         groups = [group_message(group, handles.get(group.rollout.content_id)) for group in batch.groups]
         started = time.process_time()
         report = StepReport(**self._service.train(groups))
@@ -146,11 +146,11 @@ class LocalLearner:
         seed = self._run.evaluation_seed(self._agent, step)
         return self._held_out.pass_at_1(self._service, temperature, seed)
 
-    def _require_same_road(self, entry: JournalEntry, digest: str) -> None:
+    def _require_same_path(self, entry: JournalEntry, digest: str) -> None:
         if entry.batch != digest:
             raise SapoError(
-                f"agent {self._agent}'s batch of step {entry.report.step} is not the one in its journal",
-                hint="it was begun by another version: remove the run's folder, and it starts over",
+                f"agent {self._agent}'s batch of step {entry.report.step} differs from its journal",
+                hint="another version started this run: remove its folder to start it again",
                 exit_code=ExitCode.DATA,
             )
 

@@ -1,7 +1,7 @@
 """What `sapo lab run` compares: arms, presets, and one run of one arm at one seed.
 
-Arms keep the size of an update, I + J groups. As in the paper nobody in them is distrusted: every account is
-the experiment's own, so the caps of the network's sampler are open, which `sapo join` never does.
+All arms have the same update size, I + J groups. As in the paper, every account is trusted, because all are
+the experiment's own: the caps of the network's sampler are open, which `sapo join` never allows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sapo_verification.suites.catalogue import FAMILIES, NANO_DEFAULT, family
 
 OPEN_CAP: Final = 1.0
 OPEN_NEWCOMER_CAP: Final = 0.5
-"""Of the places, while some accounts carry weight already and others do not yet; both kinds get a part."""
+"""Share of external groups for newcomers while some accounts already have weight; both kinds get a part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class Arm:
 
     Attributes:
         local: own groups, I of the paper.
-        external: groups of others, J of the paper.
-        redraws: most own groups per round that are sampled again because they have no advantage.
-        sampler: name of the strategy by which external groups are chosen.
+        external: external groups, J of the paper.
+        redraws: most own groups per round that may be sampled again because they have no advantage.
+        sampler: name of the sampling strategy for external groups.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Arm:
 BASELINE: Final = "8/0"
 OURS: Final = "sapo+"
 RIVAL: Final = "4/4"
-"""What the network's sampler must beat: the same mixture, chosen without looking."""
+"""What the network's sampler must beat: the same mixture, sampled uniformly."""
 
 ARMS: Final[Mapping[str, Arm]] = {
     arm.name: arm
@@ -71,21 +71,21 @@ ARMS: Final[Mapping[str, Arm]] = {
         Arm(OURS, 4, 4, sampler="weighted"),
     )
 }
-"""The paper's four, a control that may throw own groups without advantage away, and the network's sampler."""
+"""The paper's four, a control that may discard own groups without advantage, and the network's sampler."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExperimentPlan:
-    """What all arms and seeds of an experiment share.
+    """Settings that all arms and seeds of an experiment share.
 
     Attributes:
-        model: what every agent starts from.
-        level: of the task families.
-        learning_rate: AdamW's; None chooses by the model's size.
+        model: initial model of every agent.
+        level: level of the task families.
+        learning_rate: learning rate of AdamW; None chooses by the model's size.
         evaluate_every: rounds between two evaluations on the held-out set.
-        held_out_per_family: its items.
-        rounds_per_epoch: how long a beacon lasts; what is older than the epoch before is sampled no more.
-        checkpoint_every: rounds that a killed run loses at most.
+        held_out_per_family: items of that set per family.
+        rounds_per_epoch: length of an epoch; rollouts older than the previous epoch are not sampled.
+        checkpoint_every: rounds between checkpoints, the most that a killed run loses.
     """
 
     model: str
@@ -107,14 +107,14 @@ class ExperimentPlan:
     def __post_init__(self) -> None:
         if self.agents < 2 or self.rounds < 1:
             raise SapoError(
-                f"{self.agents} agents and {self.rounds} rounds make no swarm",
+                f"{self.agents} agents and {self.rounds} rounds are too few",
                 hint="take at least two agents and one round",
                 exit_code=ExitCode.USAGE,
             )
         if self.temperature <= 0 or (self.learning_rate is not None and self.learning_rate <= 0):
             raise SapoError(
-                "nothing is learned at a temperature or a learning rate of zero",
-                hint="leave --temperature and --learning-rate out for the preset's",
+                "temperature and learning rate must be above zero",
+                hint="leave --temperature and --learning-rate out to use the preset's",
                 exit_code=ExitCode.USAGE,
             )
         if self.device not in get_args(DeviceChoice):
@@ -125,12 +125,12 @@ class ExperimentPlan:
             )
 
     def to_json(self) -> dict[str, Any]:
-        """The plan in plain values."""
+        """Return the plan as plain values."""
         return {**asdict(self), "families": list(self.families)}
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> ExperimentPlan:
-        """The plan that ``to_json`` wrote."""
+        """Parse the plan that ``to_json`` returned."""
         return cls(**{**document, "families": tuple(document["families"])})
 
 
@@ -158,7 +158,7 @@ PRESETS: Final[Mapping[str, ExperimentPlan]] = {
         bfloat16=True,
     ),
 }
-"""All arms and five seeds of `quick` fit 90 minutes of two cores (docs/results.md); `paper` wants a GPU."""
+"""All arms and five seeds of `quick` fit 90 minutes of two cores (docs/results.md); `paper` needs a GPU."""
 
 SEEDS: Final = 5
 
@@ -173,25 +173,25 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Its folder below the experiment's."""
+        """Its folder inside the experiment's."""
         return f"{self.arm.name.replace('/', '-')}/seed-{self.seed}"
 
-    def author(self, number: int) -> Person:
-        """The identity of an agent: the same in every arm, so arms of one seed share their tasks."""
-        return Person(f"{self.seed}/{number}")
+    def author(self, number: int) -> AgentKeys:
+        """Return an agent's keys: the same in every arm, so arms of one seed share their tasks."""
+        return AgentKeys(f"{self.seed}/{number}")
 
     def evaluation_seed(self, number: int, round_: int) -> int:
-        """What an agent's answers on the held-out set are sampled by after a round.
+        """Return the seed of an agent's sampled answers on the held-out set after a round.
 
-        The same in every arm, which makes differences sharper. No two agents or seeds of an experiment share
-        one: their means would keep the luck of one draw, and no interval over seeds would show it.
+        It is the same in every arm, which reduces the noise of differences. Agents and seeds of an experiment
+        never share one: the error of a shared draw would stay in all means, hidden from intervals over seeds.
         """
         return sampling_seed(f"lab evaluation {self.seed}/{number}/{round_}")
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
-    """Both secrets of an agent, from its name; worth nothing outside an experiment."""
+class AgentKeys:
+    """Both secret keys of an agent, derived from its name; only for experiments."""
 
     name: str
 
@@ -212,15 +212,15 @@ class Person:
 
     @property
     def account(self) -> Account:
-        """Who it is."""
+        """The account."""
         return secp256k1.account_of(self.account_key)
 
 
 def planned(preset: str, **changes: Any) -> ExperimentPlan:
-    """A preset with the changes that are not None.
+    """Return a preset with the changes that are not None.
 
     Raises:
-        SapoError: there is no such preset, family or level, or what it is changed to is no swarm.
+        SapoError: there is no such preset, family or level, or the changed plan is invalid.
     """
     if preset not in PRESETS:
         raise SapoError(
@@ -245,7 +245,7 @@ def _require_level(name: str, level: str) -> None:
 
 
 def arms_named(names: list[str]) -> tuple[Arm, ...]:
-    """The arms of these names.
+    """Return the arms of these names.
 
     Raises:
         SapoError: there is no such arm.

@@ -1,11 +1,11 @@
-"""`sapo lab pretrain`: the bundled policy, from nothing but generated nano items.
+"""`sapo lab pretrain`: train the bundled policy from scratch on generated nano items.
 
-A Qwen2 of about a million parameters learns to continue prompts of the suite's nano level with what the
-corpus's authors write (``corpus.py``). The same command with the same seed on the same machine makes the
-same file. The loss covers completions and their end token only: prompts are noise by construction.
+A Qwen2 of about a million parameters learns to continue prompts of the suite's nano level with the answers of
+the corpus's authors (``corpus.py``). The same command with the same seed on the same machine writes the same
+file. The loss covers completions and their end token only: prompts are noise by construction.
 
-A policy that is there already may go on with other authors: in minutes it is right less often, and knows
-hardly less. So starts of an experiment are made.
+An existing policy may continue with other authors: in minutes it answers correctly less often, but knows
+almost as much. The initial policies of experiments are made this way.
 """
 
 from __future__ import annotations
@@ -28,35 +28,35 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 IGNORED: Final = -100
-"""The label that torch's cross entropy leaves out."""
+"""The label that torch's cross entropy ignores."""
 
 BATCH: Final = 128
 CHUNK: Final = 32
-"""Lines per pass; sorted by length, short lines are not padded to the longest of the batch."""
+"""Lines per forward pass; lines are sorted by length, so short ones are not padded to the batch's longest."""
 
 Line = tuple[list[int], list[int]]
-"""A prompt's tokens and a completion's tokens."""
+"""Tokens of a prompt and tokens of a completion."""
 
 WARMUP_STEPS: Final = 50
 DOCUMENTS_PER_FAMILY: Final = 8000
 
 LONG: Final = frozenset({"arc_1d"})
 LONG_WEIGHT: Final = 0.3
-"""Its lines are four times as long as the others' and hardly learned at this size, so it gets fewer."""
+"""Its lines are four times as long as the others' and hardly learned at this size, so it gets fewer lines."""
 
 CAREFUL: Final = Authors(chatty=0.0, guesser=0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How a policy is made.
+    """Settings of a pretraining.
 
     Attributes:
-        families: whose nano level it reads.
-        authors: who writes the last part of what it reads; before, answers alone, for noise slows learning.
-        mixed_share: that part of the steps.
-        peak_learning_rate: AdamW's, after the warm-up.
-        start: the policy that is gone on with, as in `sapo join --model`; None begins with a random one.
+        families: task families, at the nano level.
+        authors: authors of the last part of the training; before it only the careful one, as noise slows it.
+        mixed_share: share of the steps in that last part.
+        peak_learning_rate: learning rate of AdamW after the warm-up.
+        start: initial policy, as in `sapo join --model`; None for a random one.
     """
 
     families: tuple[str, ...]
@@ -67,16 +67,29 @@ class Recipe:
     start: str | None = None
 
 
-FROM_NOTHING: Final = Recipe(FAMILIES, 2200, Authors(chatty=0.45, guesser=0.20), 0.15, 2e-3)
-"""The bundled policy's."""
+FROM_NOTHING: Final = Recipe(
+    families=FAMILIES,
+    steps=2200,
+    authors=Authors(chatty=0.45, guesser=0.20),
+    mixed_share=0.15,
+    peak_learning_rate=2e-3,
+)
+"""The recipe of the bundled policy."""
 
-FROM_A_POLICY: Final = Recipe(NANO_DEFAULT, 200, Authors(chatty=0.97, guesser=0.025), 1.0, 1e-3, "bundled")
-"""A start at which most groups have no advantage (docs/results.md)."""
+FROM_A_POLICY: Final = Recipe(
+    families=NANO_DEFAULT,
+    steps=200,
+    authors=Authors(chatty=0.97, guesser=0.025),
+    mixed_share=1.0,
+    peak_learning_rate=1e-3,
+    start="bundled",
+)
+"""The recipe of an initial policy with which most groups have no advantage (docs/results.md)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One step's state: loss in nats per token."""
+    """Progress after a step: loss in nats per token."""
 
     step: int
     steps: int
@@ -91,10 +104,10 @@ def pretrain(
     documents_per_family: int = DOCUMENTS_PER_FAMILY,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> None:
-    """A policy saved to ``out`` in half precision with its tokenizer.
+    """Train a policy and save it to ``out`` in half precision, with its tokenizer.
 
     Raises:
-        SapoError: the policy to go on with cannot be loaded.
+        SapoError: the initial policy cannot be loaded.
     """
     torch.manual_seed(seed)
     corpus = documents([family(name, "nano") for name in recipe.families], documents_per_family, seed)
@@ -123,7 +136,7 @@ def _start(
 
 
 def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, out: Path) -> None:
-    """Weights in half precision and the tokenizer, as transformers loads them."""
+    """Save weights in half precision and the tokenizer, in the format of transformers."""
     out.mkdir(parents=True, exist_ok=True)
     model.to(torch.float16).save_pretrained(out)
     tokenizer.save_pretrained(out)
@@ -150,11 +163,11 @@ SHAPES: Final[Mapping[str, Mapping[str, Any]]] = {
         "rope_parameters": {"rope_type": "default", "rope_theta": 1_000_000.0},
     },
 }
-"""Of random models, by name; a vocabulary is that of the tokenizer unless a shape has its own."""
+"""Shapes of random models, by name; the vocabulary is the tokenizer's unless a shape has its own."""
 
 
 def new_model(vocabulary: int, end: int, pad: int, shape: str = "bundled") -> PreTrainedModel:
-    """A random Qwen2."""
+    """Return a Qwen2 with random weights."""
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
     sizes = {"vocab_size": vocabulary, **SHAPES[shape]}
@@ -171,7 +184,7 @@ def new_model(vocabulary: int, end: int, pad: int, shape: str = "bundled") -> Pr
 
 
 def _schedule(step: int, steps: int) -> float:
-    """Linear warm-up, then linear decay to a tenth."""
+    """Return the factor of the learning rate: linear warm-up, then linear decay to a tenth."""
     return min(step / WARMUP_STEPS, 1.0 - 0.9 * step / steps)
 
 
@@ -190,7 +203,7 @@ def _batch(
     draw: random.Random,
     tokenizer: PreTrainedTokenizerBase,
 ) -> list[Line]:
-    """Tokenized prompts and completions, shortest first."""
+    """Return tokenized prompts and completions, shortest first."""
     names = draw.choices(list(corpus), [LONG_WEIGHT if name in LONG else 1.0 for name in corpus], k=BATCH)
     chosen = [draw.choice(corpus[name]) for name in names]
     prompts = tokenizer([document.prompt for document in chosen])["input_ids"]
@@ -202,7 +215,7 @@ def _batch(
 
 
 def _padded(lines: list[Line]) -> tuple[Tensor, Tensor]:
-    """Right-padded tokens and labels, both (lines, longest)."""
+    """Return right-padded tokens and labels, both (lines, longest)."""
     width = max(len(prompt) + len(answer) for prompt, answer in lines)
     tokens = torch.zeros((len(lines), width), dtype=torch.long)
     labels = torch.full((len(lines), width), IGNORED)
@@ -214,7 +227,7 @@ def _padded(lines: list[Line]) -> tuple[Tensor, Tensor]:
 
 
 def _update(model: PreTrainedModel, optimizer: torch.optim.Optimizer, lines: list[Line]) -> float:
-    """One AdamW step in bfloat16 matrix products; the mean loss per token before it."""
+    """Do one AdamW step with bfloat16 matrix products; return the mean loss per token before it."""
     optimizer.zero_grad()
     count = sum(len(answer) for _, answer in lines)
     total = 0.0

@@ -1,4 +1,4 @@
-"""One run: a swarm of agents in one process and in virtual time."""
+"""One run: a swarm of agents in one process, in virtual time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sapo_client.lab.plan import ExperimentPlan, Run
 from sapo_client.learner.service import Service
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.node.runtime.supervisor import find_sapo_error
-from sapo_client.swarm.simulated.memory import MemoryHub, Weather
+from sapo_client.swarm.simulated.memory import LinkConditions, MemoryHub
 from sapo_protocol.manifest import Limits, Manifest
 from sapo_verification.suites.catalogue import suite
 
@@ -28,7 +28,7 @@ LATENCY_SECONDS: Final = 0.05
 """The same for every message, so that the order of arrival is a function of the order of sending."""
 
 INTRODUCTION_SECONDS: Final = 4
-"""Of virtual time before the first round: by then every certificate has reached everybody."""
+"""Virtual time before the first round: by then every certificate has reached every agent."""
 
 GENESIS_SECONDS: Final = 1_800_000_000
 SLOTS: Final = 65_536
@@ -38,31 +38,36 @@ Progress = Callable[[int], None]
 
 
 def simulate(run: Run, manifest: Manifest, folder: Path, progress: Progress) -> list[CurvePoint]:
-    """The rows of all agents, by round.
+    """Execute a run, and return the rows of all agents, by round.
 
     Args:
-        folder: of checkpoints and journals; what a killed run left there is gone on with.
+        folder: folder of checkpoints and journals; a killed run is resumed from it.
 
     Raises:
-        SapoError: the model cannot be loaded, or the folder is another run's.
+        SapoError: the model cannot be loaded, or the folder belongs to another run.
     """
     main = partial(_simulate, run, manifest, folder, progress)
     try:
         return trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
     except BaseExceptionGroup as group:
-        if (told := find_sapo_error(group)) is not None:
-            raise told from group
+        if (error := find_sapo_error(group)) is not None:
+            raise error from group
         raise
 
 
 async def _simulate(run: Run, manifest: Manifest, folder: Path, progress: Progress) -> list[CurvePoint]:
     bugs: list[Exception] = []
-    weather = Weather(min_latency_seconds=LATENCY_SECONDS, max_latency_seconds=LATENCY_SECONDS)
+    conditions = LinkConditions(min_latency_seconds=LATENCY_SECONDS, max_latency_seconds=LATENCY_SECONDS)
     begin = manifest.genesis_seconds - trio.current_time()
     world = LabWorld(
-        run, manifest, MemoryHub(run.seed, weather), LocalChecker(manifest.suite.families),
-        lambda: begin + trio.current_time(), _fresh(folder / "events"), bugs.append,
-    )  # fmt: skip
+        run=run,
+        manifest=manifest,
+        hub=MemoryHub(run.seed, conditions),
+        checker=LocalChecker(manifest.suite.families),
+        clock=lambda: begin + trio.current_time(),
+        folder=_fresh(folder / "events"),
+        say_bug=bugs.append,
+    )
     rows: list[CurvePoint] = []
     agents = _agents(world, folder, partial(_collect, rows, run.plan.agents, progress))
     async with trio.open_nursery() as nursery:
@@ -80,20 +85,27 @@ async def _simulate(run: Run, manifest: Manifest, folder: Path, progress: Progre
     return sorted(rows, key=lambda row: (row.round, row.agent))
 
 
-def _agents(world: LabWorld, folder: Path, tell: Callable[[CurvePoint], None]) -> list[Agent]:
-    """The agents, each knowing those before it."""
+def _agents(world: LabWorld, folder: Path, on_round: Callable[[CurvePoint], None]) -> list[Agent]:
+    """Return the agents; each one connects to those before it."""
     held_out = HeldOut.of(world.manifest.suite.families, world.run.plan.held_out_per_family)
     agents: list[Agent] = []
     for number in range(world.run.plan.agents):
         home = folder / f"agent-{number}"
         service = Service(settings_of(world.run, number, home))
-        learner = LocalLearner(world.run, number, service, Journal(home / "journal.jsonl"), held_out, tell)
+        learner = LocalLearner(
+            run=world.run,
+            agent=number,
+            service=service,
+            journal=Journal(home / "journal.jsonl"),
+            held_out=held_out,
+            on_round=on_round,
+        )
         agents.append(Agent(world, number, learner, tuple(agent.address for agent in agents)))
     return agents
 
 
 def manifest_of(plan: ExperimentPlan) -> Manifest:
-    """The swarm of an experiment: no chain, and more slots than anybody fills; starts a process."""
+    """Return the manifest of an experiment: no chain, more slots than any agent fills; starts a process."""
     return Manifest(
         name="lab",
         bootstrap=(),
@@ -109,7 +121,7 @@ def manifest_of(plan: ExperimentPlan) -> Manifest:
 
 
 def settings_of(run: Run, number: int, home: Path) -> LearnerSettings:
-    """An agent's learner: the same at the start of every arm, but for its place."""
+    """Return the settings of an agent's learner: the same in every arm, except for its folder."""
     plan = run.plan
     return LearnerSettings(
         model=plan.model,

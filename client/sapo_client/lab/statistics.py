@@ -1,7 +1,7 @@
-"""What an experiment's curves say: figures of a run, means over seeds, paired differences against 8/0.
+"""Statistics of an experiment: figures of a run, means over seeds, paired differences against 8/0.
 
-Seeds are the only repetition: the agents of one swarm learn from each other, so they count as one. A
-difference is taken seed by seed, for arms of one seed share tasks and start.
+Only seeds are repetitions: the agents of one swarm learn from each other, so they count as one. A difference
+is taken seed by seed, because arms of one seed share tasks and initial policy.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ LAST_SHARE: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One round of a run, meaned over its agents; tokens and seconds are summed from the first round on.
+    """One round of a run, averaged over its agents; tokens and seconds are cumulative.
 
     Attributes:
-        held_out: pass@1 on the held-out set, over all families alike; None between evaluations.
+        held_out: pass@1 on the held-out set, averaged over families; None between evaluations.
     """
 
     round: int
@@ -54,7 +54,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean over seeds with its 95 % interval; of one seed there is no interval."""
+    """A mean over seeds with its 95 % interval; a single seed has no interval."""
 
     mean: float
     half_width: float | None
@@ -62,13 +62,13 @@ class Estimate:
 
     @property
     def is_significant(self) -> bool:
-        """Whether the interval leaves zero out."""
+        """Whether the interval excludes zero."""
         return self.half_width is not None and abs(self.mean) > self.half_width
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What every run spent at least, per agent: where arms of different cost can be compared."""
+    """Cost that every run reached, per agent: at this point arms of different cost can be compared."""
 
     tokens: float
     seconds: float
@@ -93,18 +93,18 @@ FIGURES: Final[Mapping[str, Figure]] = {
     "tokens": lambda points, _: points[-1].tokens,
     "seconds": lambda points, _: points[-1].seconds,
 }
-"""By name; ``total`` is the paper's, and ``batch`` the same per agent and round."""
+"""Figures by name; ``total`` is the paper's measure, ``batch`` the same per agent and round."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One arm.
+    """Statistics of one arm.
 
     Attributes:
-        values: of every figure.
-        differences: against the baseline, over the seeds that both have; empty for the baseline.
-        gain: of the paper's figure over the baseline's, as a share of that, seed by seed; None for the
-            baseline, and where it earned nothing in some seed.
+        values: estimate of every figure.
+        differences: differences to the baseline, over the seeds that both have; empty for the baseline.
+        gain: relative difference of the paper's measure to the baseline's, seed by seed; None for the
+            baseline, and if the baseline's is zero for some seed.
     """
 
     arm: str
@@ -115,11 +115,11 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """What all curves come to.
+    """Statistics of all curves.
 
     Attributes:
-        ours: differences of the network's sampler against the same mixture without it, over the seeds that
-            both have.
+        ours: differences of the network's sampler to the same mixture without it, over the seeds that both
+            have.
     """
 
     arms: Sequence[Summary]
@@ -128,11 +128,11 @@ class Results:
 
 
 BySeed = Mapping[int, Mapping[str, float]]
-"""The figures of an arm's runs."""
+"""Figures of an arm's runs, by seed."""
 
 
 def points_of(rows: Sequence[CurvePoint]) -> list[Point]:
-    """A run's rounds."""
+    """Return the rounds of a run."""
     rounds = [list(group) for _, group in groupby(rows, key=lambda row: row.round)]
     tokens = accumulate(_mean(group, lambda row: row.generated_tokens) for group in rounds)
     seconds = accumulate(_mean(group, lambda row: row.seconds) for group in rounds)
@@ -154,7 +154,7 @@ def points_of(rows: Sequence[CurvePoint]) -> list[Point]:
 
 
 def summarise(curves: Sequence[Curve]) -> Results:
-    """Every arm that has runs, and what is compared."""
+    """Return the statistics of every arm that has runs, and the comparisons."""
     points = {(curve.run.arm.name, curve.run.seed): points_of(curve.rows) for curve in curves}
     budget = budget_of(points.values())
     values: dict[str, dict[int, dict[str, float]]] = {}
@@ -169,13 +169,13 @@ def summarise(curves: Sequence[Curve]) -> Results:
 
 
 def budget_of(runs: Iterable[Sequence[Point]]) -> Budget:
-    """What the cheapest run spent."""
+    """Return the cost of the cheapest run."""
     ends = [points[-1] for points in runs]
     return Budget(min(end.tokens for end in ends), min(end.seconds for end in ends))
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """Mean and 95 % interval by Student's t."""
+    """Return the mean and its 95 % interval by Student's t."""
     mean = statistics.fmean(values)
     if len(values) < 2:
         return Estimate(mean, None, len(values))
@@ -184,7 +184,7 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 
 def held_out_at(points: Sequence[Point], spent: float, axis: Callable[[Point], float]) -> float:
-    """Held-out pass@1 at a place of an axis, between two evaluations on the straight line."""
+    """Return held-out pass@1 at a position of an axis, linearly interpolated between evaluations."""
     known = [(axis(point), point.held_out) for point in points if point.held_out is not None]
     before = max((pair for pair in known if pair[0] <= spent), default=known[0])
     after = min((pair for pair in known if pair[0] >= spent), default=known[-1])
@@ -194,18 +194,18 @@ def held_out_at(points: Sequence[Point], spent: float, axis: Callable[[Point], f
 
 
 def oscillation(values: Sequence[float]) -> float:
-    """Root mean square change from one round to the next."""
+    """Return the root mean square change from one round to the next."""
     squares = [(after - before) ** 2 for before, after in pairwise(values)]
     return math.sqrt(statistics.fmean(squares)) if squares else 0.0
 
 
 def window_of(rounds: int) -> int:
-    """The paper's window, or a tenth of a shorter run, but no less than makes a mean."""
+    """Return the window of the moving average: the paper's, or a tenth of a shorter run, at least five."""
     return min(PAPER_WINDOW, max(LEAST_WINDOW, rounds // 10))
 
 
 def smooth(values: Sequence[float], window: int) -> list[float]:
-    """The mean of the last ``window`` values at every place, of fewer at the start."""
+    """Return the mean of the last ``window`` values at every position, of fewer at the start."""
     sums = [0.0, *accumulate(values)]
     firsts = [max(0, place - window) for place in range(1, len(sums))]
     return [(sums[i] - sums[first]) / (i - first) for i, first in enumerate(firsts, 1)]
@@ -221,7 +221,7 @@ def _summary(arm: str, values: BySeed, baseline: BySeed) -> Summary:
 
 
 def _differences(values: BySeed, others: BySeed) -> dict[str, Estimate]:
-    """Of every figure, over the seeds that both have; empty if there are none."""
+    """Return the differences of every figure, over the seeds that both have; empty if there are none."""
     both = sorted(values.keys() & others.keys())
     return {
         name: estimate([values[seed][name] - others[seed][name] for seed in both]) for name in FIGURES if both
@@ -240,6 +240,6 @@ def _mean(rows: Sequence[CurvePoint], of: Callable[[CurvePoint], float]) -> floa
 
 
 def _over_families(evaluations: Iterable[Mapping[str, float] | None]) -> float | None:
-    """The mean over agents and families; None in a round without evaluation."""
+    """Return the mean over agents and families; None in a round without evaluation."""
     known = [statistics.fmean(by_family.values()) for by_family in evaluations if by_family]
     return statistics.fmean(known) if known else None

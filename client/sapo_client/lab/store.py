@@ -1,10 +1,10 @@
 """The folder of an experiment.
 
-experiment.json            the plan, with the versions that began it
-manifest.json              the swarm that all runs are
-ARM/seed-N/run.json        arm, seed, versions, processor seconds; there once the run is whole
+experiment.json            the plan, with the versions that started it
+manifest.json              the manifest of all runs
+ARM/seed-N/run.json        arm, seed, versions, processor seconds; exists once the run is finished
 ARM/seed-N/rounds.jsonl    its curve: one line per round and agent
-ARM/seed-N/work/           checkpoints and journals, until the run is whole
+ARM/seed-N/work/           checkpoints and journals, until the run is finished
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PACKAGES: Final = ("sapo-swarm", "torch", "transformers", "reasoning-gym", "nump
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A whole run."""
+    """A finished run."""
 
     run: Run
     rows: tuple[CurvePoint, ...]
@@ -43,7 +43,7 @@ class ExperimentStore:
     root: Path
 
     def create(self, plan: ExperimentPlan, manifest: Callable[[], Manifest]) -> None:
-        """The folder of this plan, new or as it was left.
+        """Create the folder of this plan, or open it again.
 
         Raises:
             SapoError: it holds another experiment.
@@ -55,12 +55,12 @@ class ExperimentStore:
         elif self.plan() != plan:
             raise SapoError(
                 f"{self.root} holds an experiment with another plan",
-                hint="name another folder with --out, or give the options that it was begun with",
+                hint="name another folder with --out, or repeat the options that it was started with",
                 exit_code=ExitCode.DATA,
             )
 
     def plan(self) -> ExperimentPlan:
-        """What its runs share.
+        """Return the plan that its runs share.
 
         Raises:
             SapoError: there is no experiment.
@@ -68,7 +68,7 @@ class ExperimentStore:
         return ExperimentPlan.from_json(self.document()["plan"])
 
     def document(self) -> dict[str, Any]:
-        """`experiment.json`.
+        """Return the content of `experiment.json`.
 
         Raises:
             SapoError: there is none of this format.
@@ -80,29 +80,29 @@ class ExperimentStore:
         if document.get("format") != FORMAT:
             raise SapoError(
                 f"there is no experiment in {self.root}",
-                hint="`sapo lab run --out DIR` makes one",
+                hint="`sapo lab run --out DIR` creates one",
                 exit_code=ExitCode.DATA,
             )
         return document
 
     def manifest(self) -> Manifest:
-        """The swarm of its runs."""
+        """Return the manifest of its runs."""
         return manifest_from_json((self.root / "manifest.json").read_text(encoding="utf-8"))
 
     def is_whole(self, run: Run) -> bool:
-        """Whether a run has ended."""
+        """Whether a run is finished."""
         return (self.folder(run) / "run.json").exists()
 
     def folder(self, run: Run) -> Path:
-        """A run's place."""
+        """Return the folder of a run."""
         return self.root / run.name
 
     def work(self, run: Run) -> Path:
-        """Where a run keeps what it goes on with after a kill."""
+        """Return the folder of a run's state that it resumes from after a kill."""
         return self.folder(run) / "work"
 
     def finish(self, run: Run, rows: Iterable[CurvePoint], cpu_seconds: float) -> None:
-        """Writes a whole run down, and removes its work."""
+        """Write the results of a finished run, and remove its work folder."""
         folder = self.folder(run)
         write_whole(folder / "rounds.jsonl", "".join(json.dumps(asdict(row)) + "\n" for row in rows))
         about = {
@@ -115,7 +115,7 @@ class ExperimentStore:
         shutil.rmtree(self.work(run))
 
     def curves(self) -> list[Curve]:
-        """The whole runs, arms in their order, seeds rising."""
+        """Return the finished runs, in the order of arms and seeds."""
         plan, found = self.plan(), []
         for arm in ARMS.values():
             folders = (self.root / Run(plan, arm, 0).name).parent.glob("seed-*")
@@ -135,7 +135,7 @@ class ExperimentStore:
 
 
 def versions() -> dict[str, str]:
-    """What the figures depend on, beside the plan."""
+    """Return the versions that the figures depend on besides the plan."""
     return {
         **{name: version(name) for name in PACKAGES},
         "python": platform.python_version(),
@@ -144,7 +144,7 @@ def versions() -> dict[str, str]:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """A file that is there in full or not at all."""
+    """Write a file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.writing")
     beside.write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The bundled policy's tokenizer: Qwen2's rules for splitting text, merges of its own."""
+"""The bundled policy's tokenizer: Qwen2's rules for splitting text, with its own merges."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
 
 END: Final = "<|im_end|>"
 PAD: Final = "<|endoftext|>"
-"""Qwen2's own names: its class adds this one to any vocabulary that lacks it, beyond the embedding's rows."""
+"""Qwen2's name: its class adds this token to a vocabulary without it, beyond the embedding's rows."""
 
 VOCABULARY: Final = 512
-"""The 256 bytes, two specials and the merges that nano prompts need; the head costs as much as its rows."""
+"""256 bytes, two special tokens and the merges that nano prompts need; the head's cost grows with it."""
 
 
 def train_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
-    """A tokenizer for texts like these; a digit is always a token of its own, so sums go by column.
+    """Train a tokenizer on texts; every digit is a token of its own, so sums align by column.
 
-    The splitting rules must be Qwen2's: whatever a folder's ``tokenizer.json`` says, transformers gives every
-    model of that architecture its ``Qwen2Tokenizer``, made anew from vocabulary and merges alone.
+    The splitting rules must be Qwen2's: for a model of that architecture transformers ignores the rules in
+    ``tokenizer.json`` and builds its ``Qwen2Tokenizer`` from vocabulary and merges alone.
     """
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
     from transformers import Qwen2Tokenizer

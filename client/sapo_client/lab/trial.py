@@ -1,7 +1,7 @@
-"""A swarm of learners in one process: the learner's own sampler and trainer, no network, no clock.
+"""A swarm of learners in one process: the learner's own sampler and trainer, without network and clock.
 
-Every round each agent draws tasks at random, samples a group for each, trains on its own groups and on
-informative groups that the others sampled in the same round. `python -m sapo_client.lab.trial --help`.
+In every round each agent draws tasks at random, samples a group for each, and trains on its own groups and on
+informative groups of the others from the same round. `python -m sapo_client.lab.trial --help`.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ HELD_OUT_PER_FAMILY: Final = 24
 
 @dataclass(frozen=True, slots=True)
 class TrialPlan:
-    """One arm of an experiment.
+    """Settings of one arm.
 
     Attributes:
-        model: what every agent starts from.
+        model: initial model of every agent.
         local: own groups per round, I of the paper.
         external: groups of others per round, J of the paper.
-        learning_rate: AdamW's.
+        learning_rate: learning rate of AdamW.
     """
 
     model: str
@@ -63,12 +63,12 @@ class TrialPlan:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round's means over the agents.
+    """Means of one round over the agents.
 
     Attributes:
         local: reward of own groups.
-        batch: reward of everything that was trained, as the paper plots it.
-        held_out: greedy answers right on a fixed set, or None between evaluations.
+        batch: reward of all trained groups, as the paper plots it.
+        held_out: share of right greedy answers on a fixed set, or None between evaluations.
         by_family: the same per family.
         skipped: share of groups without advantage.
         seconds: wall time per agent.
@@ -113,7 +113,7 @@ class TrialAgent:
         self._draw = random.Random(f"{plan.seed}/{number}")
 
     def sample(self) -> list[_Sampled]:
-        """Own groups of a round."""
+        """Sample the own groups of a round."""
         tasks = [fresh_item(self._draw.choice(self._families), self._draw) for _ in range(self._plan.local)]
         groups = self._generator.sample(
             [self._policy.encode_prompt(item.prompt) for _, item in tasks],
@@ -128,7 +128,7 @@ class TrialAgent:
         ]
 
     def train(self, own: Sequence[_Sampled], others: Sequence[_Sampled]) -> tuple[float, float, float, float]:
-        """Local reward, batch reward, entropy and the share of groups without advantage."""
+        """Train; return local reward, batch reward, entropy and the share of groups without advantage."""
         informative = [sampled for sampled in others if len(set(sampled.rewards)) > 1]
         drawn = self._draw.sample(informative, min(self._plan.external, len(informative)))
         groups = [self._own(sampled) for sampled in own] + [self._external(sampled) for sampled in drawn]
@@ -136,7 +136,7 @@ class TrialAgent:
         return report.local_reward, report.mean_reward, report.entropy, report.skipped_groups / len(groups)
 
     def evaluate(self, held_out: Sequence[tuple[Family, Item]]) -> list[float]:
-        """Rewards of the likeliest answers."""
+        """Return the rewards of greedy answers."""
         prompts = [self._policy.encode_prompt(item.prompt) for _, item in held_out]
         groups = self._generator.sample(
             prompts,
@@ -168,7 +168,7 @@ class TrialAgent:
 
 
 def run(plan: TrialPlan) -> Iterator[Round]:
-    """The rounds of one arm, as they happen."""
+    """Execute one arm, and yield its rounds."""
     families = [catalogue.family(name, plan.level) for name in plan.families]
     agents = [TrialAgent(plan, families, number) for number in range(plan.agents)]
     draw = random.Random("held out")  # the same for every seed and arm
@@ -185,11 +185,20 @@ def run(plan: TrialPlan) -> Iterator[Round]:
         wanted = number == 1 or number % plan.evaluate_every == 0
         by_family = _held_out(agents, held_out) if wanted else {}
         mean = sum(by_family.values()) / len(by_family) if by_family else None
-        yield Round(number, local, batch, mean, by_family, entropy, skipped, seconds)
+        yield Round(
+            number=number,
+            local=local,
+            batch=batch,
+            held_out=mean,
+            by_family=by_family,
+            entropy=entropy,
+            skipped=skipped,
+            seconds=seconds,
+        )
 
 
 def reward(family: Family, item: Item, text: str) -> float:
-    """What the checker pays for a text."""
+    """Return the checker's reward for a text."""
     return score(family, extract(family, text.encode("utf-8", errors="replace")), item.entry)
 
 
@@ -202,7 +211,7 @@ def _held_out(agents: Sequence[TrialAgent], held_out: Sequence[tuple[Family, Ite
 
 
 def main() -> None:
-    """One arm from the command line; JSON lines on standard output."""
+    """Execute one arm from the command line; JSON lines on standard output."""
     parser = argparse.ArgumentParser(description=__doc__)
     defaults = TrialPlan(model="bundled", families=catalogue.FAMILIES)
     parser.add_argument("--families", default=",".join(defaults.families))

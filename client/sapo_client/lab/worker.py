@@ -1,8 +1,8 @@
-"""`python -m sapo_client.lab.worker EXPERIMENT`: one run after another, as its standard input names them.
+"""`python -m sapo_client.lab.worker EXPERIMENT`: execute the runs that standard input names, one by one.
 
-Each input line is an arm and a seed. What it answers, one JSON object a line: rounds as they end, then the
-end of the run or its error. It dies with its master, at the latest when a round ends, for then its output
-leads nowhere; the run's lock keeps a new worker waiting until then.
+Each input line is an arm and a seed. Each output line is a JSON object: a finished round, the end of the run,
+or its error. The worker exits with its parent, at the latest at the end of a round, when its output pipe is
+closed; the run's lock makes a new worker wait until then.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from sapo_client.lab.store import ExperimentStore
 
 
 def main() -> None:
-    """Runs until there is no more input."""
+    """Execute runs until the input ends."""
     replies = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
-    os.dup2(2, 1)  # what libraries print belongs into the log
+    os.dup2(2, 1)  # output of libraries goes to the log
     store = ExperimentStore(Path(sys.argv[1]))
     for line in sys.stdin:
         wanted = json.loads(line)
@@ -52,7 +52,7 @@ def _simulate(store: ExperimentStore, run: Run, replies: TextIO) -> None:
 
 @contextmanager
 def _held(path: Path) -> Iterator[None]:
-    """Exclusive hold of a run; waits for a worker whose master was killed to notice."""
+    """Hold the exclusive lock of a run; waits until a worker whose parent was killed has exited."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

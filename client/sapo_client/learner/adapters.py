@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from sapo_client import extras
 from sapo_client.errors import ExitCode, SapoError
 
 
@@ -16,6 +17,7 @@ def add_adapters(model: Any, rank: int) -> Any:
     Raises:
         SapoError: the architecture has no such layers.
     """
+    extras.require(extras.LORA, exit_code=ExitCode.CONFIG)
     from peft import LoraConfig, get_peft_model
 
     config = LoraConfig(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -23,6 +24,8 @@ from sapo_verification.types import SampledBatch, SampledGroup
 
 if TYPE_CHECKING:
     from trio_typing import TaskStatus
+
+_LOG = logging.getLogger(__name__)
 
 MAX_DEATHS: Final = 3
 """Deaths in a row without a step between them, after which the learner is given up."""
@@ -108,6 +111,7 @@ class Learner:
             settings = replace(settings, fresh=False)  # a restart must resume the checkpoints
             self.restarts += 1
             self._deaths += 1
+            _LOG.warning("the learner died, %d times without a step: %s", self._deaths, self._last_log_line())
             if self._deaths >= MAX_DEATHS:
                 raise SapoError(
                     f"the learner died {MAX_DEATHS} times without a step: {self._last_log_line()}",
@@ -188,6 +192,7 @@ class Learner:
                 except LearnerCrashed:
                     pass  # the reader sets `ended` at the end of the pipe
                 else:
+                    _LOG.info("the learner is ready: %s", self._about)
                     self._ready.set()
                     task_status.started()
                 await ended.wait()
@@ -207,6 +212,7 @@ class Learner:
                 stderr=log,
                 start_new_session=True,  # so that the terminal's Ctrl-C reaches the node only
             )
+        _LOG.info("the learner runs as process %d and logs to %s", process.pid, self._log_path)
         try:
             yield process
         finally:

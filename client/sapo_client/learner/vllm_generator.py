@@ -21,6 +21,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
+from sapo_client import extras
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.adapters import merge_adapters
 from sapo_client.learner.generate import Completion
@@ -152,12 +153,13 @@ def _engine(policy: Policy, dtype: str, seed: int) -> Any:
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # one process, so that weights are copied in memory
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    extras.require(extras.VLLM, exit_code=ExitCode.CONFIG)
     try:
         from vllm import LLM
     except ImportError as error:
         raise SapoError(
             f"vLLM cannot be loaded: {error}",
-            hint="pip install 'sapo-swarm[vllm]', or use learner.backend = transformers",
+            hint=f"{extras.VLLM.command}, or use learner.backend = transformers",
             exit_code=ExitCode.CONFIG,
         ) from error
     on_cpu = policy.device.type == "cpu"

@@ -1,6 +1,7 @@
 """One address of the chain: how it is asked, and what it was found to be."""
 
 import json
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -11,6 +12,8 @@ from eth_typing import URI
 from web3 import HTTPProvider, Web3
 from web3.exceptions import BadResponseFormat, TooManyRequests
 from web3.middleware import ExtraDataToPOAMiddleware
+
+_LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -152,6 +155,7 @@ class RpcEndpoint:
     def _fell_silent(self, reason: str) -> None:
         self._chain_id = None  # another server may answer next time
         self._silence = self._told(self._silence, f"no answer ({reason})")
+        _LOG.info("%s: no answer (%s); it rests for %.0f s", self.name, reason, self._rest_seconds)
         self._rests_until = self._clock() + self._rest_seconds
         self._rest_seconds = min(2 * self._rest_seconds, _LONGEST_REST_SECONDS)
 

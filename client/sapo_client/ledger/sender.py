@@ -1,5 +1,6 @@
 """Moving the outbox's entries onto the chain, one step at a time; blocking, for a worker thread."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from sapo_client.ledger.outbox import EntryState, Outbox, OutboxEntry
 from sapo_client.ledger.rpc import Rpc
 from sapo_client.ledger.settlement import Fate, Settled, fate, is_lost, settled_refusal
 from sapo_protocol.identifiers import Account
+
+_LOG = logging.getLogger(__name__)
 
 _NEEDLESS: Final = frozenset(
     {
@@ -155,6 +158,7 @@ class Sender:
         except (LedgerError, Web3Exception) as error:  # a busy endpoint has many words for "later"
             self._errors.note(error)
             self.last_error = f"{entry.kind} {entry.key}: {error}"
+            _LOG.warning("later again: %s", self.last_error)
             self._postpone(entry)
 
     def _dispatch(self, entry: OutboxEntry) -> None:
@@ -180,6 +184,7 @@ class Sender:
             self._errors.note(refused)
             self._outbox.refuse(entry, str(refused.error))
             self.last_error = f"{entry.kind} {entry.key}: {refused}"
+            _LOG.warning("refused for good: %s", self.last_error)
 
     def _may_change(self, entry: OutboxEntry) -> bool:
         """Whether a wish of ours is still to come that may be what this one waits for."""
@@ -207,6 +212,7 @@ class Sender:
     def _settle(self, entry: OutboxEntry, settled: Settled) -> None:
         if settled.receipt.succeeded:
             self._outbox.confirm(entry, at_seconds=settled.block_seconds)
+            _LOG.info("%s %s is on the chain", entry.kind, entry.key)
             self._delays.pop(entry.id, None)
         else:
             # Somebody was faster. The next estimate tells whether it is needless or worth another try.
@@ -227,6 +233,7 @@ class Sender:
         return better
 
     def _send_signed(self, entry: OutboxEntry, signed: tx.Signed) -> None:
+        _LOG.info("sending %s %s with nonce %d", entry.kind, entry.key, signed.nonce)
         try:
             tx.send(self._rpc, signed)
         except tx.NonceUsed:

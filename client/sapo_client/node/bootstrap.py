@@ -7,9 +7,9 @@ from functools import partial
 
 import trio
 
-from sapo_client import locks
-from sapo_client.account.rotation import require_in_use
+from sapo_client import locks, logs
 from sapo_client.config import Config
+from sapo_client.key_status import require_in_use
 from sapo_client.keystore import Identity
 from sapo_client.node.app import Node, Roles, RunOptions
 from sapo_client.node.runtime.host import open_transport
@@ -37,7 +37,11 @@ def run_node(
         SapoError: it cannot run, and its operator can change that.
     """
     data = DataDir(config.data_dir).create()
-    with locks.lock(data.lock, what=f"data directory {data.root}"), identity.lock():
+    observe = config.observe
+    log = logs.logging_to(
+        data.log, level=observe.log_level, max_bytes=observe.log_max_bytes, keep=observe.log_keep
+    )
+    with locks.lock(data.lock, what=f"data directory {data.root}"), identity.lock(), log:
         require_in_use(data, identity)
         manifest = settle_manifest(config.swarm.manifest, data)
         data.config.write_text(config.model_dump_json(indent=2) + "\n", encoding="utf-8")

@@ -1,14 +1,15 @@
-"""The control API: what a node tells and takes from its own machine, over loopback HTTP.
+"""The control API: a node's status and commands for its own machine, over loopback HTTP.
 
-Loopback is no wall by itself: other users of the machine and web pages in a local browser reach it too.
-So every request must carry the token of the data directory, whose file only its owner reads, and name
-this host (a rebound DNS name does not). Requests are small, few at a time, and have a deadline.
+Loopback alone is no protection: other users of the machine and web pages in a local browser can reach it.
+Therefore every request must carry the token of the data directory, whose file only its owner can read, and
+name this host (a rebound DNS name does not). Requests are small, few at a time, and have a deadline.
 """
 
 from __future__ import annotations
 
 import hmac
 import json
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -25,8 +26,10 @@ from sapo_client.paths import DataDir
 if TYPE_CHECKING:
     from trio_typing import TaskStatus
 
+_LOG = logging.getLogger(__name__)
+
 MAX_HEADER_BYTES = 8 * 1024
-MAX_BODY_BYTES = 1024  # the one body there is takes 20 bytes
+MAX_BODY_BYTES = 1024  # the only request body takes 20 bytes
 RECEIVE_BYTES = 4096
 REQUEST_SECONDS = 10.0  # for one request and its answer; a caller on the same machine needs milliseconds
 MAX_CONNECTIONS = 16
@@ -34,7 +37,7 @@ MAX_CONNECTIONS = 16
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """What the node offers: reports by name (`status` is `GET /status`) and the three fixed end points."""
+    """The node's side: reports by name (`status` is `GET /status`) and the three fixed endpoints."""
 
     reports: Mapping[str, Callable[[], JSON]]
     is_draining: Callable[[], bool]
@@ -71,7 +74,7 @@ async def serve(
     port: int = 0,
     task_status: TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """The control API until cancelled; starts with its port, which the data directory names meanwhile.
+    """Serve the control API until cancelled; starts with its port, which is in the data directory meanwhile.
 
     Raises:
         SapoError: the port is taken (exit code 5).
@@ -87,6 +90,7 @@ async def serve(
         ) from error
     actual = int(listeners[0].socket.getsockname()[1])
     _announce(data, actual)
+    _LOG.info("the control API listens on %s:%d", HOST, actual)
     try:
         async with trio.open_nursery() as nursery:
             await nursery.start(trio.serve_listeners, api.handle, listeners)
@@ -102,7 +106,7 @@ def _announce(data: DataDir, port: int) -> None:
 
 
 class _Api:
-    """Routes of one node and the connections that use them."""
+    """Routes and connections of one node's API."""
 
     def __init__(self, handlers: Handlers, token: str) -> None:
         self._handlers = handlers
@@ -110,12 +114,12 @@ class _Api:
         self._free = trio.Semaphore(MAX_CONNECTIONS)
 
     async def handle(self, stream: trio.SocketStream) -> None:
-        """One connection: one request, one answer, whatever the caller does."""
+        """Serve one connection: one request and one response."""
         async with stream:
             try:
                 self._free.acquire_nowait()
             except trio.WouldBlock:
-                return  # hung up on at once: a flood of callers must not eat the node's file descriptors
+                return  # closed at once: a flood of callers must not exhaust the node's file descriptors
             try:
                 with trio.move_on_after(REQUEST_SECONDS):
                     await self._exchange(stream)
@@ -166,7 +170,7 @@ class _Api:
 
 
 async def _receive(connection: h11.Connection, stream: trio.SocketStream) -> _Call | None:
-    """The request; nothing where its body is over the limit."""
+    """Return the request; none if its body exceeds the limit."""
     request: h11.Request | None = None
     body = b""
     while True:

@@ -1,4 +1,4 @@
-"""The caller's side of the control API: blocking, for commands that ask a running node."""
+"""The client of the control API: blocking, for commands that query a running node."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from sapo_client.paths import DataDir
 
 HOST = "127.0.0.1"  # never another: the API may stop the node
 TOKEN_BYTES = 32
-TIMEOUT_SECONDS = 10.0  # a healthy node answers in milliseconds; a step may hold it for a while
+TIMEOUT_SECONDS = 10.0  # a healthy node answers in milliseconds; a training step may delay it
 MAX_REPLY_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class ControlClient:
-    """A running node, as seen from the same machine through its data directory."""
+    """Client of a running node on this machine, found through its data directory."""
 
     data: DataDir
 
     def get(self, name: str) -> JSON:
-        """The answer of `GET /name`.
+        """Return the response of `GET /name`, parsed.
 
         Raises:
             SapoError: no node runs here, or it refuses (exit code 5).
@@ -35,15 +35,15 @@ class ControlClient:
         return self._parse(self._call("GET", name))
 
     def get_text(self, name: str) -> str:
-        """The answer of `GET /name` as text, for `/metrics`."""
+        """Return the response of `GET /name` as text, for `/metrics`."""
         return self._call("GET", name).decode("utf-8", "replace")
 
     def stop(self, *, finish: bool) -> JSON:
-        """The answer to a stop; `finish` lets the current round end first."""
+        """Stop the node and return its response; `finish` lets the current round end first."""
         return self._parse(self._call("POST", "stop", json.dumps({"finish": finish})))
 
     def health(self) -> bool:
-        """Whether the node says that it is healthy."""
+        """Whether the node reports that it is healthy."""
         try:
             self._call("GET", "health")
         except SapoError as error:
@@ -77,7 +77,7 @@ class ControlClient:
 
 
 def read_port(data: DataDir) -> int:
-    """The port of the running node's control API."""
+    """Return the port of the running node's control API."""
     try:
         _, _, port = data.control_address.read_text().strip().rpartition(":")
         return int(port)
@@ -86,7 +86,7 @@ def read_port(data: DataDir) -> int:
 
 
 def read_token(data: DataDir) -> str:
-    """The secret that callers present."""
+    """Return the token of the control API."""
     try:
         return data.control_token.read_text().strip()
     except OSError as error:
@@ -94,7 +94,7 @@ def read_token(data: DataDir) -> str:
 
 
 def keep_token(data: DataDir) -> str:
-    """The secret that callers present, made (private from birth) where there is none yet."""
+    """Return the token of the control API; create it, private to the user, if there is none."""
     token = secrets.token_hex(TOKEN_BYTES)
     try:
         descriptor = os.open(data.control_token, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -111,7 +111,7 @@ def _kept_token(path: Path) -> str:
     if exposed or len(token) != 2 * TOKEN_BYTES:
         raise SapoError(
             f"the control token {path} is damaged or readable by others",
-            hint=f"delete it, the next start makes a new one: rm {path}",
+            hint=f"delete it, the next start creates a new one: rm {path}",
             exit_code=ExitCode.DATA,
         )
     return token
@@ -128,6 +128,6 @@ def _not_running(data: DataDir) -> SapoError:
 def _no_answer(text: str) -> SapoError:
     return SapoError(
         text,
-        hint="try again in a moment; if it stays so, restart the node (it resumes where it was)",
+        hint="try again in a moment; if that fails, restart the node (it resumes from its checkpoint)",
         exit_code=ExitCode.NETWORK,
     )

@@ -1,14 +1,15 @@
-"""The event file: one JSON object per line, the node's diary for people and programs.
+"""The event file: one JSON object per line, the node's history for people and programs.
 
 Every line has `time` (UTC, ISO 8601), `seq` (rises by one, also across restarts) and `event`.
-Lines are appended by one write each and never synced: losing the last second of a diary on a power cut
-is fine, making each round wait for the disk is not. A line torn by a crash is closed off at the next
-start and skipped by readers.
+Each line is appended by one write and never synced: losing the last second in a power failure is acceptable,
+making each round wait for the disk is not. A line left incomplete by a crash is terminated at the next start
+and skipped by readers.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import threading
 import time
@@ -19,15 +20,44 @@ from typing import Any
 
 from sapo_client.observe.plain import JSON, to_json
 
+_LOG = logging.getLogger(__name__)
+
+_WARNINGS = frozenset(
+    {
+        "checkpoint_failed",
+        "heard_self",
+        "learner_restarted",
+        "ledger_endpoint",
+        "ledger_error",
+        "own_rollout_refused",
+        "own_slot_taken_twice",
+        "rolled_back",
+        "service_failed",
+    }
+)
+_MESSAGES = frozenset(
+    {
+        "admitted",
+        "audit_skipped",
+        "introduction_failed",
+        "published",
+        "refused",
+        "slot_skipped",
+        "step",
+        "verified",
+    }
+)
+"""What happens many times a minute; every other event happens a few times an epoch."""
+
 DEFAULT_MAX_BYTES = 64 * 1024 * 1024
 DEFAULT_KEEP = 5
-TAIL_BYTES = 1024 * 1024  # the last whole line lies well within it: envelopes are at most 128 KiB
+TAIL_BYTES = 1024 * 1024  # surely holds the last whole line: envelopes are at most 128 KiB
 
 Event = dict[str, JSON]
 
 
 class EventLog:
-    """The open event file of a running node; safe to use from several threads."""
+    """The open event file of a running node; thread-safe."""
 
     def __init__(
         self,
@@ -46,7 +76,8 @@ class EventLog:
         self._descriptor, self._size = _open_append(path)
 
     def write(self, event: str, **fields: object) -> None:
-        """One more line; bytes are written as hexadecimal."""
+        """One more line; bytes are written as hexadecimal. The log hears of it too."""
+        _log(event, fields)
         with self._guard:
             stamp = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="milliseconds")
             record = {"time": stamp, "seq": self._next_seq, "event": event} | fields
@@ -58,7 +89,7 @@ class EventLog:
             self._next_seq += 1
 
     def close(self) -> None:
-        """The end of writing; closing twice is fine."""
+        """Close the file; closing twice is allowed."""
         with self._guard:
             if self._descriptor >= 0:
                 os.close(self._descriptor)
@@ -80,14 +111,22 @@ class EventLog:
         self._descriptor, self._size = _open_append(self._path)
 
 
+def _log(event: str, fields: dict[str, object]) -> None:
+    usual = logging.DEBUG if event in _MESSAGES else logging.INFO
+    level = logging.WARNING if event in _WARNINGS else usual
+    if _LOG.isEnabledFor(level):
+        shown = {name: to_json(value) for name, value in fields.items() if name != "trace"}
+        _LOG.log(level, "%s %s", event, json.dumps(shown))
+
+
 def read_events(path: Path) -> Iterator[Event]:
-    """Every whole event, the rotated parts first; torn lines are skipped."""
+    """Yield every whole event, the rotated parts first; incomplete lines are skipped."""
     for part in [*reversed(_rotated(path)), path]:
         yield from _events_in(part)
 
 
 def last_events(path: Path, event: str, count: int) -> list[Event]:
-    """The latest `count` events of one name, the oldest of them first."""
+    """Return the latest `count` events of one name, oldest first."""
     found: list[Event] = []
     for part in [path, *_rotated(path)]:
         matching = [record for record in _events_in(part) if record["event"] == event]
@@ -102,7 +141,7 @@ def _part(path: Path, age: int) -> Path:
 
 
 def _rotated(path: Path) -> list[Path]:
-    """The rotated parts, the youngest first."""
+    """Return the rotated parts, newest first."""
     parts: list[Path] = []
     while (part := _part(path, len(parts) + 1)).exists():
         parts.append(part)
@@ -131,7 +170,7 @@ def _parse(line: bytes) -> Event | None:
 
 
 def _open_append(path: Path) -> tuple[int, int]:
-    """Descriptor and size of the file; a torn last line is closed off first."""
+    """Open the file and return its descriptor and size; an incomplete last line is terminated first."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     size = os.fstat(descriptor).st_size
     if size and os.pread(descriptor, 1, size - 1) != b"\n":
@@ -140,7 +179,7 @@ def _open_append(path: Path) -> tuple[int, int]:
 
 
 def _last_seq(path: Path) -> int:
-    """The highest sequence number written so far, 0 in a new directory."""
+    """Return the highest sequence number written so far, 0 in a new directory."""
     for part in [path, *_rotated(path)]:
         if not part.exists():
             continue

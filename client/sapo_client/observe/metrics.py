@@ -1,4 +1,4 @@
-"""The node's Prometheus metrics; the names are an interface and never change meaning."""
+"""The node's Prometheus metrics; the names are an interface and never change their meaning."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROUND_BUCKETS_SECONDS = (0.3, 1, 3, 10, 30, 60, 120, 300, 600)
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric as the reference lists it."""
+    """One metric, as listed in the reference."""
 
     name: str
     kind: str
@@ -26,7 +26,7 @@ class Metric:
 
 
 class NodeMetrics:
-    """Every metric of one node, in a registry of its own; made when a node starts."""
+    """All metrics of one node, in a registry of their own."""
 
     def __init__(self, *, version: str, swarm_id: str, node_id: str) -> None:
         from prometheus_client import CollectorRegistry, Histogram, Info
@@ -39,19 +39,19 @@ class NodeMetrics:
         self._rounds = self._counter("sapo_rounds", "Rounds finished since the start.")
         self._step = self._gauge("sapo_step", "Optimiser steps of the policy, over all starts.")
         self._reward = self._gauge("sapo_reward_mean", "Mean reward of the last round's own completions.")
-        self._pool = self._gauge("sapo_pool_rollouts", "Rollouts of others that wait to be verified.")
+        self._pool = self._gauge("sapo_pool_rollouts", "Rollouts of others that wait for verification.")
         self._peers = self._gauge("sapo_peers", "Connected peers.")
         self._messages = self._counter(
             "sapo_messages", "Messages from the network by verdict and reason.", "verdict", "reason"
         )
         self._shared = self._counter("sapo_rollouts_shared", "Own rollouts sent to the swarm.")
         self._refused = self._counter(
-            "sapo_rollouts_refused", "Admitted rollouts that verification dropped, by reason.", "reason"
+            "sapo_rollouts_refused", "Admitted rollouts that verification refused, by reason.", "reason"
         )
         self._sampled = self._counter("sapo_groups_sampled", "Groups trained on, by origin.", "origin")
         self._outbox = self._gauge("sapo_ledger_outbox_entries", "Ledger transactions not yet confirmed.")
         self._ledger_errors = self._counter(
-            "sapo_ledger_errors", "Questions to the chain and transactions that failed, by kind.", "kind"
+            "sapo_ledger_errors", "Failed queries to the chain and failed transactions, by kind.", "kind"
         )
         self._receipt = self._gauge(
             "sapo_ledger_last_receipt_timestamp_seconds", "Unix time of the last confirmed transaction."
@@ -77,7 +77,7 @@ class NodeMetrics:
         return Gauge(name, text, registry=self._registry)
 
     def round(self, summary: RoundSummary) -> None:
-        """A round has ended."""
+        """Record the end of a round."""
         self._rounds.inc()
         self._step.set(summary.step)
         self._reward.set(summary.reward)
@@ -87,37 +87,37 @@ class NodeMetrics:
         self._seconds.observe(summary.round_seconds)
 
     def message(self, verdict: str, reason: str) -> None:
-        """A message was judged at admission."""
+        """Record the verdict of admission on a message."""
         self._messages.labels(verdict, reason).inc()
 
     def refused(self, reason: str) -> None:
-        """An admitted rollout was dropped by verification."""
+        """Record that verification refused an admitted rollout."""
         self._refused.labels(reason).inc()
 
     def shared(self) -> None:
-        """An own rollout was sent."""
+        """Record that an own rollout was sent."""
         self._shared.inc()
 
     def peers(self, connected: int) -> None:
-        """The number of connected peers changed."""
+        """Set the number of connected peers."""
         self._peers.set(connected)
 
     def ledger(self, *, outbox: int, last_receipt_seconds: float | None) -> None:
-        """The ledger's outbox changed."""
+        """Set the state of the ledger's outbox."""
         self._outbox.set(outbox)
         if last_receipt_seconds is not None:
             self._receipt.set(last_receipt_seconds)
 
     def ledger_errors(self, kind: str, count: int) -> None:
-        """Questions to the chain or transactions have failed."""
+        """Record failed queries to the chain or failed transactions."""
         self._ledger_errors.labels(kind).inc(count)
 
     def described(self) -> tuple[Metric, ...]:
-        """Every metric as the reference lists it."""
+        """Return all metrics, as listed in the reference."""
         return tuple(self._described)
 
     def render(self) -> bytes:
-        """All of it in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         from prometheus_client import generate_latest
 
         return generate_latest(self._registry)

@@ -1,4 +1,4 @@
-"""Any value of the node as JSON: what the event file, the control API and `--json` share."""
+"""Conversion of values to JSON, shared by the event file, the control API and `--json`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ JSON = dict[str, "JSON"] | list["JSON"] | str | int | float | bool | None
 
 
 def to_json(value: object) -> JSON:
-    """The value in JSON's own types: bytes as hexadecimal, sets sorted, numbers JSON lacks as text."""
+    """Return the value in JSON types: bytes as hexadecimal, sets sorted, non-finite numbers as text."""
     match value:
         case None | bool() | int():
             return value

@@ -1,4 +1,4 @@
-"""What a node says about itself through the control API: the published schema of `--json`."""
+"""A node's reports through the control API: the published schema of `--json`."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ class _Report(BaseModel):
 
 
 class EndpointReport(_Report):
-    """One RPC address, without what may be secret in it."""
+    """One RPC endpoint, without the secret parts of its URL."""
 
     name: str
-    head: int | None = None  # number of the last block that it told
-    trouble: str | None = None  # why it is passed over
-    disagreements: int = 0  # answers that others denied
+    head: int | None = None  # number of the last block that it reported
+    trouble: str | None = None  # why it is not used
+    disagreements: int = 0  # answers that other endpoints contradicted
 
 
 class LedgerReport(_Report):
-    """How the chain stands."""
+    """State of the ledger and of this account on it."""
 
     enabled: bool = False
     chain_id: int | None = None
     registered: bool = False  # the account claims this node's key on the chain
     outbox: int = 0  # transactions not yet confirmed
-    stuck: int = 0  # of these, the ones that wait for a block for too long
+    stuck: int = 0  # those of them that have waited for a block for too long
     points: int = 0  # recorded for this account in final epochs
     last_receipt: str | None = None  # time of its block, UTC, ISO 8601
     last_error: str | None = None
@@ -38,7 +38,7 @@ class LedgerReport(_Report):
 
 
 class StatusReport(_Report):
-    """How a node does; the answer of `GET /status`."""
+    """Status of a node; the response of `GET /status`."""
 
     format: Literal["sapo/status/1"] = "sapo/status/1"
     state: State
@@ -69,7 +69,7 @@ class StatusReport(_Report):
 
 
 class PeerReport(_Report):
-    """One connected peer, in the answer of `GET /peers`."""
+    """One connected peer, in the response of `GET /peers`."""
 
     peer_id: str
     node_id: str | None = None  # known after its certificate
@@ -82,7 +82,7 @@ class PeerReport(_Report):
 
 
 class RolloutReport(_Report):
-    """One rollout, in the answer of `GET /rollouts`."""
+    """One rollout, in the response of `GET /rollouts`."""
 
     content_id: str
     node_id: str
@@ -97,28 +97,28 @@ class RolloutReport(_Report):
 
 
 class PeersReport(_Report):
-    """The answer of `GET /peers`."""
+    """The response of `GET /peers`."""
 
     format: Literal["sapo/peers/1"] = "sapo/peers/1"
     peers: tuple[PeerReport, ...]
 
 
 class RolloutsReport(_Report):
-    """The answer of `GET /rollouts`: the latest last."""
+    """The response of `GET /rollouts`: the latest last."""
 
     format: Literal["sapo/rollouts/1"] = "sapo/rollouts/1"
     rollouts: tuple[RolloutReport, ...]
 
 
 def keep_status(path: Path, report: StatusReport) -> None:
-    """The report where `sapo status` finds it when the node is down; replaced as a whole."""
+    """Write the report atomically to where `sapo status` reads it while the node is down."""
     scratch = path.with_suffix(".new")
     scratch.write_text(report.model_dump_json(indent=2) + "\n", encoding="utf-8")
     scratch.replace(path)
 
 
 def kept_status(path: Path) -> StatusReport | None:
-    """The last report of a node that is down; nothing where none (of this version) was kept."""
+    """Return the last report of a node that is down; none if there is none of this version."""
     try:
         report = StatusReport.model_validate_json(path.read_bytes())
     except (OSError, ValidationError):

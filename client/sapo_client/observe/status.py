@@ -1,4 +1,4 @@
-"""The one calm line that a node prints per round."""
+"""The status line that a node prints per round."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RoundSummary:
-    """What one round came to."""
+    """Results of one round."""
 
     round: int
     step: int
     reward: float  # mean over the node's own completions, 0..1
     reward_change: float | None  # against the trend so far; none in the first round
-    pool: int  # verified rollouts of others at hand
+    pool: int  # verified rollouts of others in the pool
     pool_peers: int  # their authors
     own_groups: int
     external_groups: int
@@ -21,7 +21,7 @@ class RoundSummary:
     round_seconds: float
 
     def line(self) -> str:
-        """The status line; its fields never change places."""
+        """Return the status line; the order of its fields never changes."""
         change = "first" if self.reward_change is None else f"{self.reward_change:+.2f}"
         peers = "1 peer" if self.pool_peers == 1 else f"{self.pool_peers} peers"
         return "  ".join(

@@ -1,8 +1,8 @@
-"""Whom to dial, where and when. Pure; clock and chance are passed in.
+"""Decides which peers to dial, at which address and when. Pure; clock and random generator are passed in.
 
 Bootstrap peers are dialled for ever, with a back-off that doubles up to a ceiling. Peers learned from
-others are dialled only while more peers are wanted, and forgotten after some failures: what others
-say about addresses is hearsay.
+others are dialled only while more peers are wanted, and dropped after some failures: addresses that
+others send are unverified.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ class _Entry:
 class AddressBook:
     """Known peers with their addresses and the state of their back-off."""
 
-    def __init__(self, own_peer_id: str, limits: DialLimits, chance: random.Random) -> None:
+    def __init__(self, own_peer_id: str, limits: DialLimits, rng: random.Random) -> None:
         self._own_peer_id = own_peer_id
         self._limits = limits
-        self._chance = chance
+        self._rng = rng
         self._entries: dict[str, _Entry] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def add_bootstrap(self, address: PeerAddress) -> None:
-        """Keep a peer for ever."""
-        self._note(address, bootstrap=True)
+        """Add a peer that is never dropped."""
+        self._add(address, bootstrap=True)
 
     def learn(self, addresses: Iterable[PeerAddress]) -> None:
-        """Note what somebody said; the newest address of a peer is tried first."""
+        """Add addresses that a peer sent; the newest address of a peer is tried first."""
         for address in addresses:
-            self._note(address, bootstrap=False)
+            self._add(address, bootstrap=False)
 
-    def _note(self, address: PeerAddress, *, bootstrap: bool) -> None:
+    def _add(self, address: PeerAddress, *, bootstrap: bool) -> None:
         if address.peer_id == self._own_peer_id or address.unspecified:
             return
         entry = self._entries.get(address.peer_id)
@@ -59,16 +59,16 @@ class AddressBook:
             del entry.addresses[self._limits.max_addresses_per_peer :]
 
     def addresses_of(self, peer_id: str) -> tuple[PeerAddress, ...]:
-        """Known addresses, the one to dial next first."""
+        """Return the known addresses of a peer, the one to dial next first."""
         entry = self._entries.get(peer_id)
         return tuple(entry.addresses) if entry else ()
 
     def addresses(self) -> tuple[PeerAddress, ...]:
-        """One address of everybody known."""
+        """Return one address of each known peer."""
         return tuple(entry.addresses[0] for entry in self._entries.values() if entry.addresses)
 
     def due(self, connected: Collection[str], now_seconds: float) -> tuple[PeerAddress, ...]:
-        """Addresses to dial now: every lost bootstrap peer, others up to the wanted number."""
+        """Return the addresses to dial now: every lost bootstrap peer, others up to the target number."""
         ready = [
             (peer_id, entry)
             for peer_id, entry in self._entries.items()
@@ -77,21 +77,21 @@ class AddressBook:
         lost = [entry.addresses[0] for _, entry in ready if entry.bootstrap]
         others = [entry.addresses[0] for _, entry in ready if not entry.bootstrap]
         wanted = max(0, self._limits.target_peers - len(connected) - len(lost))
-        self._chance.shuffle(others)  # nodes that learned the same list spread over it
+        self._rng.shuffle(others)  # nodes that learned the same list dial different peers of it
         return tuple(lost + others[:wanted])
 
     def dialling(self, peer_id: str, now_seconds: float) -> None:
-        """A dial starts: none other for this peer until it ended."""
+        """Record that a dial starts: no other for this peer until it ended."""
         self._entries[peer_id].next_dial_seconds = now_seconds + self._limits.dial_timeout_seconds * 2
 
     def reached(self, peer_id: str, now_seconds: float) -> None:
-        """A connection opened."""
+        """Record that a connection opened."""
         entry = self._entries.get(peer_id)
         if entry is not None:
             entry.reached_seconds = now_seconds
 
     def lost(self, peer_id: str, now_seconds: float) -> None:
-        """A connection ended: dial again soon, unless the peer only opened it to close it."""
+        """Record that a connection ended: dial again soon, unless it ended at once, as a refusal does."""
         entry = self._entries.get(peer_id)
         if entry is None:
             return
@@ -102,7 +102,7 @@ class AddressBook:
         entry.next_dial_seconds = now_seconds + self._backoff_seconds(0)
 
     def failed(self, peer_id: str, now_seconds: float) -> None:
-        """A dial failed: wait longer, try the next address; give up on hearsay in the end."""
+        """Record that a dial failed: wait longer, try the next address; drop a learned peer in the end."""
         entry = self._entries.get(peer_id)
         if entry is None:
             return
@@ -115,4 +115,4 @@ class AddressBook:
 
     def _backoff_seconds(self, failures: int) -> float:
         doubled = self._limits.first_backoff_seconds * 2.0 ** min(failures, 30)
-        return min(self._limits.max_backoff_seconds, doubled) * self._chance.uniform(0.5, 1.0)
+        return min(self._limits.max_backoff_seconds, doubled) * self._rng.uniform(0.5, 1.0)

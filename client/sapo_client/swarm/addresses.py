@@ -18,7 +18,7 @@ _UNSPECIFIED: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104  compared, neve
 
 @dataclass(frozen=True, slots=True)
 class PeerAddress:
-    """Where to dial whom."""
+    """Address of one peer: host, port and peer id."""
 
     kind: str
     host: str
@@ -30,18 +30,18 @@ class PeerAddress:
 
     @property
     def unspecified(self) -> bool:
-        """Whether the host part says "all interfaces" and so nothing to a dialler."""
+        """Whether the host part means "all interfaces", which cannot be dialled."""
         return self.host in _UNSPECIFIED
 
     def seen_from(self, host: str) -> PeerAddress:
-        """The same with an unspecified host replaced by the IP that we saw the peer come from."""
+        """Return the address with an unspecified host replaced by the IP that the peer connected from."""
         if not self.unspecified:
             return self
         return PeerAddress("ip6" if ":" in host else "ip4", host, self.port, self.peer_id)
 
 
 def parse_address(text: str) -> PeerAddress | None:
-    """Address in a full multiaddr over TCP that ends in an Ed25519 peer id, or nothing."""
+    """Return the address in a full TCP multiaddr that ends in an Ed25519 peer id, or None."""
     found = _FORM.fullmatch(text) if len(text) <= _MAX_ADDRESS_CHARACTERS else None
     if found is None or not 0 < int(found["port"]) < 2**16 or key_from_peer_id(found["peer_id"]) is None:
         return None

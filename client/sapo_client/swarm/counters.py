@@ -1,4 +1,4 @@
-"""What the transport received, dropped and refused."""
+"""Counts of what the transport received, dropped and refused."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 @dataclass(slots=True)
 class TransportCounters:
-    """Plain counts since the start; read by metrics, written by one task at a time."""
+    """Counts since the start; read by metrics, written by one task at a time."""
 
     published: int = 0
     received: int = 0
@@ -29,5 +29,5 @@ class TransportCounters:
     dials_failed: int = 0
 
     def snapshot(self) -> dict[str, int]:
-        """Counts by name."""
+        """Return the counts by name."""
         return asdict(self)

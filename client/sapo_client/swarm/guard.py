@@ -1,9 +1,11 @@
-"""The one place of this room that catches everything.
+"""The only place of this package that catches every exception.
 
 py-libp2p raises arbitrary errors on hostile frames (`KeyError`, `ValueError`, protobuf's
 `DecodeError`, an `AssertionError`, ...), and any of them, unhandled, ends its service and with it the
-process. Our own callbacks run inside the same tasks, so a bug in one would do the same. What passes
-through here is reported, never swallowed; cancellation and other `BaseException`s go on.
+process. Our own callbacks run inside the same tasks, so a bug in one would do the same. Every
+exception caught here is reported, never swallowed; cancellation and other `BaseException`s pass.
+
+`tests/test_architecture.py` lists every use, with its reason.
 """
 
 from __future__ import annotations
@@ -12,8 +14,8 @@ from collections.abc import Callable
 from types import TracebackType
 
 
-class Contained:
-    """Block whose errors go to `report` and no further."""
+class ContainExceptions:
+    """Block whose exceptions are passed to `report` and end there."""
 
     def __init__(self, report: Callable[[Exception], None]) -> None:
         self._report = report

@@ -1,9 +1,9 @@
-"""What happens to one message between the wire and the node: once, in this order.
+"""Steps that every message passes between the wire and the node, in this order.
 
-1. oversize or on a topic we did not join: dropped (oversize blames the peer that sent it);
-2. known id: dropped; a copy of a message that we rejected blames each peer that hands it on;
+1. oversize or on a topic we did not join: dropped (oversize blames the forwarder);
+2. known id: dropped; a copy of a message that we rejected blames each peer that forwards it;
 3. validated, once;
-4. ACCEPT: the caller forwards it. IGNORE: dropped, nobody is blamed, and the same message may be
+4. ACCEPT: the caller forwards it. IGNORE: dropped without blame, and the same message may be
    validated again a few seconds later. REJECT: dropped, and the forwarder is blamed.
 
 The id covers the whole message: a copy with one byte changed is another message, so an invalid copy
@@ -18,7 +18,7 @@ from collections import Counter
 
 from sapo_client.swarm.counters import TransportCounters
 from sapo_client.swarm.discipline import Discipline
-from sapo_client.swarm.guard import Contained
+from sapo_client.swarm.guard import ContainExceptions
 from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.peer_score import Severity
 from sapo_client.swarm.seen import SeenIds
@@ -27,12 +27,12 @@ from sapo_protocol.errors import ProtocolError, Verdict
 
 
 def message_id(topic: str, data: bytes) -> bytes:
-    """SHA-256 over topic and data: 32 bytes."""
+    """Return the SHA-256 of topic and data, 32 bytes."""
     return hashlib.sha256(topic.encode() + b"\x00" + data).digest()
 
 
 class Intake:
-    """Validates messages and remembers which ones it saw; knows no network."""
+    """Validates each message once and stores the ids of known ones; does no networking."""
 
     def __init__(
         self, limits: TransportLimits, discipline: Discipline, counters: TransportCounters, on_bug: BugReport
@@ -42,18 +42,18 @@ class Intake:
         self._counters = counters
         self._on_bug = on_bug
         self._validators: dict[str, Validator] = {}
-        self._seen = self._memory(limits.seen_seconds)
-        self._rejected = self._memory(limits.seen_seconds)
-        self._ignored = self._memory(limits.ignored_seconds)
+        self._seen = self._new_store(limits.seen_seconds)
+        self._rejected = self._new_store(limits.seen_seconds)
+        self._ignored = self._new_store(limits.ignored_seconds)
         self.received_by_peer: Counter[str] = Counter()
         self.rejected_by_peer: Counter[str] = Counter()
 
-    def _memory(self, lifetime_seconds: float) -> SeenIds:
+    def _new_store(self, lifetime_seconds: float) -> SeenIds:
         return SeenIds(max_ids=self._limits.seen_messages, lifetime_seconds=lifetime_seconds)
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """Topics with a validator."""
+        """Return the topics that have a validator."""
         return tuple(self._validators)
 
     def subscribe(self, topic: str, validator: Validator) -> None:
@@ -68,20 +68,20 @@ class Intake:
         self.rejected_by_peer.pop(peer_id, None)
 
     def knows(self, identity: bytes, now_seconds: float) -> bool:
-        """Whether asking others for this message would be pointless now."""
-        memories = (self._seen, self._rejected, self._ignored)
-        return any(memory.has(identity, now_seconds) for memory in memories)
+        """Whether the message is known, so that it need not be requested."""
+        stores = (self._seen, self._rejected, self._ignored)
+        return any(store.has(identity, now_seconds) for store in stores)
 
     def remember_own(self, topic: str, data: bytes, now_seconds: float) -> bool:
-        """Note a message that we publish ourselves; whether it is new."""
+        """Store the id of our own message; return whether it is new."""
         identity = message_id(topic, data)
         if self._seen.has(identity, now_seconds):
             return False
         self._seen.add(identity, now_seconds)
         return True
 
-    def take(self, topic: str, data: bytes, forwarder: str, now_seconds: float) -> bool:
-        """Whether to forward the message: it is new and was accepted."""
+    def process(self, topic: str, data: bytes, forwarder: str, now_seconds: float) -> bool:
+        """Process one message; return whether to forward it: it is new and was accepted."""
         validator = self._validators.get(topic)
         if validator is None:
             return False
@@ -106,8 +106,8 @@ class Intake:
         return True
 
     def _validate(self, validator: Validator, data: bytes, forwarder: str) -> Verdict:
-        verdict = Verdict.IGNORE  # our own bug blames nobody
-        with Contained(self._report_bug):
+        verdict = Verdict.IGNORE  # a bug of ours blames no peer
+        with ContainExceptions(self._report_bug):
             try:
                 verdict = validator(data, forwarder)
             except ProtocolError:

@@ -9,7 +9,7 @@ from sapo_protocol.constants import MAX_ENVELOPE_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A sustained rate and the burst above it that is forgiven."""
+    """A sustained rate and the burst above it that is allowed."""
 
     per_second: float
     burst: float
@@ -22,10 +22,12 @@ class ScoreLimits:
     disconnect_below: float = -20.0
     ban_below: float = -50.0
     floor: float = -100.0  # a fatal fault; three half-lives away from being dialled again
-    lowest_rating: float = -15.0  # above the line: what an account is worth alone cuts off nobody ...
-    highest_rating: float = 5.0  # ... it decides whom the mesh keeps, and how many faults are borne
+    lowest_rating: float = -15.0  # above the line: a rating alone disconnects no peer ...
+    highest_rating: float = (
+        5.0  # ... it decides which peers the mesh keeps, and how many faults are tolerated
+    )
     half_life_seconds: float = 600.0
-    ban_seconds: float = 600.0  # temporary: peer ids are free, a longer ban only hurts the mistaken
+    ban_seconds: float = 600.0  # temporary: peer ids are free, so a longer ban only hurts honest mistakes
     max_peers: int = 4096  # about 1 MiB of memory, far above any connection limit
 
 
@@ -35,14 +37,16 @@ class TransportLimits:
 
     max_message_bytes: int = MAX_ENVELOPE_BYTES
     rpc_overhead_bytes: int = 16 * 1024  # topic names, subscriptions, control lists around one message
-    messages: Rate = Rate(per_second=200, burst=800)  # per connection; an honest relay carries all accounts
+    messages: Rate = Rate(
+        per_second=200, burst=800
+    )  # per connection; an honest relay forwards the messages of all accounts
     bytes: Rate = Rate(per_second=4 * 2**20, burst=16 * 2**20)  # per connection; 200 messages of 20 KiB
     flood_pause_seconds: float = 0.2  # reading stops that long: at most five penalties a second
-    requests: Rate = Rate(per_second=5, burst=20)  # per peer; catch-up asks a few times at the start
+    requests: Rate = Rate(per_second=5, burst=20)  # per peer; a new node asks a few times at its start
     max_request_bytes: int = 64 * 1024
     max_requests_at_once: int = 32  # answered at the same time, all peers together
     request_timeout_seconds: float = 10.0
-    max_connections: int = 64  # gossip needs a dozen; the rest is room for newcomers
+    max_connections: int = 64  # gossip needs a dozen; the rest is for new peers
     max_streams_per_connection: int = 64  # an honest peer holds two gossip streams and a few requests
     max_buffered_bytes_per_connection: int = 4 * 2**20
     outbound_queue: int = 512  # RPCs waiting for one slow peer
@@ -54,16 +58,16 @@ class TransportLimits:
 
 @dataclass(frozen=True, slots=True)
 class DialLimits:
-    """How eagerly peers are looked for."""
+    """Limits and intervals of peer discovery."""
 
-    target_peers: int = 8  # enough for a mesh of degree six with two spare
+    target_peers: int = 8  # enough for a mesh of degree six, and two more
     first_backoff_seconds: float = 0.5
     max_backoff_seconds: float = 60.0
     tick_seconds: float = 0.5  # the dialler only looks at a few deadlines each time
     dial_timeout_seconds: float = 10.0
-    first_exchange_seconds: float = 1.0  # a young swarm learns of its members quickly ...
-    max_exchange_seconds: float = 30.0  # ... an old one asks rarely; also the probe of silent connections
+    first_exchange_seconds: float = 1.0  # a new swarm exchanges its members quickly ...
+    max_exchange_seconds: float = 30.0  # ... an old one rarely; this also detects silent connections
     max_known_peers: int = 1024
     max_addresses_per_peer: int = 4
-    settled_seconds: float = 10.0  # a connection that ends sooner was a refusal: its back-off grows
+    settled_seconds: float = 10.0  # a connection that ends sooner counts as a refusal: its back-off grows
     max_failures: int = 8  # a learned peer is forgotten after that; a bootstrap peer never

@@ -1,4 +1,4 @@
-"""How much each peer may send, whatever the number of its streams and connections. Pure."""
+"""Rate limits per peer, whatever the number of its streams and connections. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class _Buckets:
 
 
 class Meter:
-    """Token buckets by peer id, kept beyond a disconnection: coming back refills nothing."""
+    """Token buckets by peer id, kept after a disconnection: reconnecting refills nothing."""
 
     def __init__(self, limits: TransportLimits) -> None:
         self._limits = limits
@@ -24,7 +24,7 @@ class Meter:
         self._buckets: OrderedDict[str, _Buckets] = OrderedDict()
 
     def take(self, peer_id: str, messages: int, size_bytes: int, now_seconds: float) -> bool:
-        """Whether the peer was within its rates; what it sent is counted against both if so."""
+        """Whether the peer is within both rates; if so, what it sent is counted."""
         buckets = self._of(peer_id, now_seconds)
         within_bytes = buckets.bytes.take(size_bytes, now_seconds)
         within_messages = buckets.messages.take(messages, now_seconds)

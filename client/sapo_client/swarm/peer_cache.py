@@ -1,4 +1,4 @@
-"""Optional file of addresses that were reached before, so that a node outlives its bootstrap peers."""
+"""Optional file of addresses that were reached before: a start without bootstrap peers needs it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MAX_LINES: Final = 256
 
 
 def load(path: Path) -> tuple[PeerAddress, ...]:
-    """Addresses in the file; none where it is missing, unreadable lines are skipped."""
+    """Return the addresses in the file, none if it is missing; unreadable lines are skipped."""
     try:
         lines = path.read_text(encoding="ascii", errors="replace").splitlines()[:_MAX_LINES]
     except FileNotFoundError:

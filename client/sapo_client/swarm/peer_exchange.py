@@ -1,7 +1,7 @@
 """Payload of the peer exchange: full multiaddrs, one per line. Pure.
 
-A request tells the asker's own addresses, a response the addresses of the peers that the asked one is
-connected with or was told of. Both are hearsay: Noise proves who answers at an address.
+A request holds the asker's own addresses, a response the addresses of peers that the other side is
+connected with or knows of. Both are unverified: Noise proves which peer answers at an address.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ MAX_PAYLOAD_BYTES: Final = 16 * 1024  # 64 addresses of 250 characters
 
 
 def encode(addresses: Iterable[PeerAddress]) -> bytes:
-    """Payload of at most `MAX_ADDRESSES` addresses."""
+    """Return the payload for at most `MAX_ADDRESSES` addresses."""
     return "\n".join(str(address) for address in list(addresses)[:MAX_ADDRESSES]).encode()
 
 
 def decode(payload: bytes) -> tuple[PeerAddress, ...]:
-    """The addresses that we could dial; lines of another form are skipped, not every client is ours."""
+    """Return the addresses that we can dial; other lines are skipped, for other clients may send them."""
     lines = payload.decode("ascii", errors="replace").split("\n")[:MAX_ADDRESSES]
     parsed = (parse_address(line) for line in lines)
     return tuple(address for address in parsed if address is not None)

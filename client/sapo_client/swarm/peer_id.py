@@ -15,14 +15,14 @@ _MAX_TEXT: Final = 64  # an Ed25519 peer id has 52 characters; longer text is re
 
 
 def peer_id_from_key(node_key: bytes) -> str:
-    """Peer id of a 32-byte Ed25519 public key."""
+    """Return the peer id of a 32-byte Ed25519 public key."""
     if len(node_key) != _KEY_BYTES:
         raise ValueError(f"an Ed25519 public key has {_KEY_BYTES} bytes, not {len(node_key)}")
     return _base58_encode(_PREFIX + node_key)
 
 
 def key_from_peer_id(peer_id: str) -> bytes | None:
-    """The 32-byte Ed25519 public key inside a peer id, or nothing where it holds another key or none."""
+    """Return the 32-byte Ed25519 public key inside a peer id; None for another key type or text."""
     decoded = _base58_decode(peer_id)
     if decoded is None or not decoded.startswith(_PREFIX) or len(decoded) != len(_PREFIX) + _KEY_BYTES:
         return None

@@ -1,9 +1,9 @@
-"""Own score of each peer's behaviour on the wire. Pure; the clock is passed in.
+"""Score of each peer's behaviour on the wire. Pure; the clock is passed in.
 
 A score starts at zero and only falls: by a fault's severity, down to a floor. It recovers by
-half-life, so a mistake is forgotten and a habit is not. It says nothing about the usefulness of a
+half-life: a single mistake is forgotten, repeated faults are not. It does not measure the usefulness of a
 peer (that is reputation, kept per account, which `Discipline` adds), is never shared with others, and
-outlives a disconnection: leaving and coming back washes nothing off.
+is kept after a disconnection: a peer that reconnects has the same score.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sapo_client.swarm.limits import ScoreLimits
 
 
 class Severity(Enum):
-    """What one fault costs, named by how many of them are tolerated (as in Lighthouse)."""
+    """Cost of one fault, named by how many of them are tolerated (as in Lighthouse)."""
 
     FATAL = -100.0  # one is enough for a ban
     LOW = -10.0  # low tolerance: five in a row are a ban
@@ -24,7 +24,7 @@ class Severity(Enum):
 
 
 class PeerStanding(Enum):
-    """What the score allows a peer."""
+    """Status of a peer, derived from its score."""
 
     GOOD = "good"
     DISCONNECTED = "disconnected"
@@ -49,7 +49,7 @@ class PeerScores:
         return len(self._records)
 
     def penalise(self, peer_id: str, severity: Severity, now_seconds: float) -> PeerStanding:
-        """Standing after one more fault."""
+        """Lower the peer's score by one fault and return its new standing."""
         record = self._current(peer_id, now_seconds)
         score = max(self._limits.floor, record.score + severity.value)
         record = replace(record, score=score)
@@ -60,11 +60,11 @@ class PeerScores:
         return self._standing(record, now_seconds)
 
     def score(self, peer_id: str, now_seconds: float) -> float:
-        """Zero or less."""
+        """Return the peer's score: zero or less."""
         return self._current(peer_id, now_seconds).score
 
     def standing(self, peer_id: str, now_seconds: float) -> PeerStanding:
-        """Whether we talk to this peer now."""
+        """Return whether the peer is accepted, disconnected or banned now."""
         return self._standing(self._current(peer_id, now_seconds), now_seconds)
 
     def _standing(self, record: _Record, now_seconds: float) -> PeerStanding:
@@ -79,13 +79,13 @@ class PeerScores:
         if record is None:
             return _Record(score=0.0, updated_seconds=now_seconds, banned_until_seconds=-float("inf"))
         elapsed_seconds = now_seconds - record.updated_seconds
-        if elapsed_seconds <= 0:  # a clock that steps back forgives nothing
+        if elapsed_seconds <= 0:  # a clock that steps back does not raise the score
             return record
         decay = 0.5 ** (elapsed_seconds / self._limits.half_life_seconds)
         return replace(record, score=record.score * decay, updated_seconds=now_seconds)
 
     def _bound(self, now_seconds: float) -> None:
-        """Forget the most harmless quarter when the table is full: fresh ids cannot flush out a ban."""
+        """Drop the quarter with the best scores when the table is full: new ids cannot push out a ban."""
         if len(self._records) <= self._limits.max_peers:
             return
         by_harm = sorted(self._records, key=lambda peer_id: self._harm(peer_id, now_seconds))

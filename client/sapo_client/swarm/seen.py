@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 
 class SeenIds:
-    """Ids remembered for a time, oldest forgotten first when full."""
+    """Ids stored for a limited time; when full, the oldest is dropped first."""
 
     def __init__(self, *, max_ids: int, lifetime_seconds: float) -> None:
         self._max_ids = max_ids
@@ -17,14 +17,14 @@ class SeenIds:
         return len(self._added_seconds)
 
     def add(self, message_id: bytes, now_seconds: float) -> None:
-        """Remember from now on; a known id is not renewed."""
+        """Store an id; the lifetime of a known id is not renewed."""
         if self.has(message_id, now_seconds):
             return
         self._added_seconds[message_id] = now_seconds
         self._forget(now_seconds)
 
     def has(self, message_id: bytes, now_seconds: float) -> bool:
-        """Whether the id is remembered."""
+        """Whether the id is stored and not expired."""
         added_seconds = self._added_seconds.get(message_id)
         if added_seconds is None:
             return False

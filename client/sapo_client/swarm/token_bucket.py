@@ -6,7 +6,7 @@ from sapo_client.swarm.limits import Rate
 
 
 class TokenBucket:
-    """Starts full, refills steadily, never holds more than its burst."""
+    """Bucket that starts full, refills steadily and never holds more than its burst."""
 
     __slots__ = ("_rate", "_tokens", "_updated_seconds")
 
@@ -16,7 +16,7 @@ class TokenBucket:
         self._updated_seconds = now_seconds
 
     def take(self, amount: float, now_seconds: float) -> bool:
-        """Whether `amount` tokens were there; they are gone then. A refusal costs nothing."""
+        """Take `amount` tokens and return True, or take none and return False."""
         self._refill(now_seconds)
         if amount > self._tokens:
             return False
@@ -24,13 +24,13 @@ class TokenBucket:
         return True
 
     def available(self, now_seconds: float) -> float:
-        """Tokens at this moment."""
+        """Return the number of tokens at this moment."""
         self._refill(now_seconds)
         return self._tokens
 
     def _refill(self, now_seconds: float) -> None:
         elapsed_seconds = now_seconds - self._updated_seconds
-        if elapsed_seconds <= 0:  # a clock that steps back gives nothing
+        if elapsed_seconds <= 0:  # a clock that steps back adds no tokens
             return
         self._tokens = min(self._rate.burst, self._tokens + elapsed_seconds * self._rate.per_second)
         self._updated_seconds = now_seconds

@@ -1,4 +1,4 @@
-"""What the node sees of the network: publish, subscribe with a validator, request, serve, peers."""
+"""Interface of the network for a node: publish, subscribe with a validator, request, serve, peers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TransportError(Exception):
 
 
 class Direction(StrEnum):
-    """Who opened the connection."""
+    """Which side opened the connection."""
 
     INBOUND = "inbound"
     OUTBOUND = "outbound"
@@ -43,8 +43,8 @@ class Direction(StrEnum):
 class PeerInfo:
     """One connected peer as this node sees it.
 
-    `connected_since_seconds` is how long the connection stands, `score` is zero or less.
-    `addresses` are what it says of itself, `remote_host` is the IP address that we see it at.
+    `connected_since_seconds` is the age of the connection, `score` is zero or less.
+    `addresses` are those that it announces, `remote_host` is the IP address from which it is connected.
     """
 
     peer_id: str
@@ -59,42 +59,42 @@ class PeerInfo:
 
 
 class Transport(Protocol):
-    """A node's place in the swarm."""
+    """Connection of one node to the swarm."""
 
     @property
     def peer_id(self) -> str:
-        """Own peer id, derived from the node key."""
+        """Return the own peer id, derived from the node key."""
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Full multiaddrs, `/p2p/` included, under which others can dial this node."""
+        """Return the full multiaddrs, `/p2p/` included, at which others can dial this node."""
 
     async def run(self, *, task_status: TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Listen, dial and forward until cancelled; started once the node listens."""
 
     async def publish(self, topic: str, data: bytes) -> int:
-        """Number of peers that the message was handed to; 0 means: not connected yet, try again."""
+        """Send a message; return the number of receiving peers, 0 if not connected yet: then try again."""
 
     def subscribe(self, topic: str, validator: Validator) -> None:
-        """Hand each new message that others send on `topic` to `validator`, and forward those it accepts."""
+        """Pass each new message that others send on `topic` to `validator`; forward those it accepts."""
 
     def peers(self) -> tuple[PeerInfo, ...]:
-        """Connected peers, ordered by peer id."""
+        """Return the connected peers, ordered by peer id."""
 
     def counters(self) -> Mapping[str, int]:
-        """What was received, dropped and why, since the start."""
+        """Return what was received and dropped, and why, since the start."""
 
     def rate(self, ratings: Mapping[str, float]) -> None:
-        """Replace what the application thinks of peers, by peer id; bounded by `ScoreLimits`."""
+        """Replace the application's ratings of peers, by peer id; bounded by `ScoreLimits`."""
 
     def take_floods(self) -> Mapping[str, int]:
-        """Moments since the last call in which a peer sent more than it may, by peer id."""
+        """Return how often each peer exceeded its rate since the last call, by peer id."""
 
     async def request(self, peer_id: str, protocol: str, payload: bytes, *, max_response_bytes: int) -> bytes:
-        """Response of a connected peer, or `TransportError`."""
+        """Return the response of a connected peer, or raise `TransportError`."""
 
     def serve(self, protocol: str, handler: Handler) -> None:
         """Answer requests on `protocol` with `handler`."""
 
     async def connect(self, multiaddr: str) -> None:
-        """Connect to the peer at a full multiaddr, or `TransportError`."""
+        """Connect to the peer at a full multiaddr, or raise `TransportError`."""

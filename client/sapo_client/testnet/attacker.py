@@ -1,9 +1,9 @@
 """`python -m sapo_client.testnet.attacker`: a peer that breaks every rule, one at a time.
 
-It listens with one identity that never misbehaves, and mounts each kind of attack with another: a peer
-of its own, introduced by a certificate like anybody else, that connects to the honest nodes, says what it
-came to say and leaves. Everything stays on loopback; counts and times are bounded. Each message that was
-handed to at least one peer is written to `attacks.jsonl` before the next one is sent.
+It listens with one identity that never breaks a rule, and runs each kind of attack with another one: a peer
+with a certificate, like any other, that connects to the honest nodes, sends its messages and disconnects.
+Everything stays on loopback; counts and times are bounded. Each message that reached at least one peer is
+written to `attacks.jsonl` before the next one is sent.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from sapo_client.testnet.attacks import (
     ATTACKS,
     FLOOD_FRAME_MESSAGES,
     Attack,
-    Hearing,
+    AttackContext,
     Key,
     Message,
     ObservedRollout,
-    Workshop,
+    ObservedRollouts,
 )
-from sapo_client.testnet.plan import AttackerHome
+from sapo_client.testnet.plan import LISTENER, AttackerHome
 from sapo_protocol.certificate import issue_certificate
 from sapo_protocol.eip712 import NodeBinding
 from sapo_protocol.encoding import encode
@@ -61,31 +61,31 @@ if TYPE_CHECKING:
     from sapo_client.swarm.p2p.libp2p_transport import Libp2pTransport
     from sapo_client.swarm.transport import Transport
 
-MOUTHS: Final = 2
-"""Attacks under way at the same time: the machine belongs to the honest nodes."""
+CONCURRENT_ATTACKS: Final = 2
+"""Attacks that run at the same time: the honest nodes need most of the machine."""
 
 INTRODUCTION_SECONDS: Final = 15.0
-"""A node on a busy machine asks a new peer for its certificate within a few seconds."""
+"""A node on a busy machine requests a new peer's certificate within a few seconds."""
 
 SETTLE_SECONDS: Final = 1.0
-"""From handing out a certificate to its being judged."""
+"""From serving a certificate to its admission."""
 
 MESSAGE_PAUSE_SECONDS: Final = 0.5
 LINGER_SECONDS: Final = 2.0
-"""A message leaves its queue while its sender is still there."""
+"""Time for queued messages to be sent before their sender disconnects."""
 
 FLOOD_LINGER_SECONDS: Final = 6.0
-"""A node that is flooded pauses its reading; the rest waits in our queue."""
+"""A flooded node pauses its reading; the rest waits in our queue."""
 
 RETRY_SECONDS: Final = 2.0
-"""Between two looks whether an attack's time has come."""
+"""Between two checks whether an attack can start."""
 
 CERTIFICATE_SECONDS: Final = 24 * 3600
 
 
 @dataclass(frozen=True, slots=True)
 class Campaign:
-    """What one attacker was told."""
+    """Arguments of one attacker."""
 
     home: AttackerHome
     manifest: Manifest
@@ -94,11 +94,11 @@ class Campaign:
     offset: int
 
     def identity(self, kind: str) -> Identity:
-        """The identity of a kind of attack."""
+        """Return the identity that runs a kind of attack."""
         return keystore.load(self.home.identities / f"{kind}.json", PassphraseSource(None))
 
     def order(self) -> list[Attack]:
-        """The attacks, beginning at this attacker's own place in the table."""
+        """Return the attacks, starting at this attacker's offset in the table."""
         at = self.offset % len(ATTACKS)
         return [*ATTACKS[at:], *ATTACKS[:at]]
 
@@ -109,26 +109,26 @@ class Attacker:
     def __init__(self, campaign: Campaign) -> None:
         self._campaign = campaign
         self._rng = random.Random(f"{campaign.seed}:{campaign.home.name}")
-        self._hearing = Hearing()
+        self._observed = ObservedRollouts()
         self._honest = {key_from_peer_id(target.rpartition("/")[2]) for target in campaign.targets}
         self._pending = campaign.order()
         self._log = campaign.home.attacks.open("a", encoding="utf-8", buffering=1)
 
     async def run(self) -> None:
-        """Attacks with every kind once, then listens until it is stopped."""
+        """Run every kind of attack once, then listen until stopped."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._leave_on_signal, nursery.cancel_scope)
+            nursery.start_soon(self._stop_on_signal, nursery.cancel_scope)
             await trio.sleep(max(0.0, self._campaign.manifest.genesis_seconds - time.time()))
-            async with self._peer("ear", hears=True, certified=True):
-                async with trio.open_nursery() as mouths:
-                    for _ in range(MOUTHS):
-                        mouths.start_soon(self._work)
-                _say("every kind of attack was mounted")
+            async with self._peer(LISTENER, listens=True, certified=True):
+                async with trio.open_nursery() as workers:
+                    for _ in range(CONCURRENT_ATTACKS):
+                        workers.start_soon(self._work)
+                _say("every kind of attack was run")
                 await trio.sleep_forever()
 
     async def _work(self) -> None:
         while self._pending:
-            ready = (attack for attack in self._pending if attack.make(self._workshop(attack)))
+            ready = (attack for attack in self._pending if attack.make(self._context(attack)))
             if (attack := next(ready, None)) is None:
                 await trio.sleep(RETRY_SECONDS)
                 continue
@@ -137,7 +137,7 @@ class Attacker:
 
     async def _mount(self, attack: Attack) -> None:
         async with self._peer(attack.name, certified=attack.certified, targets=attack.targets) as peer:
-            messages = list(attack.make(self._workshop(attack)))
+            messages = list(attack.make(self._context(attack)))
             if attack.burst:
                 await self._flood(attack, peer, messages)
             else:
@@ -153,7 +153,7 @@ class Attacker:
         await trio.sleep(MESSAGE_PAUSE_SECONDS)
 
     async def _flood(self, attack: Attack, peer: Libp2pTransport, messages: Sequence[Message]) -> None:
-        """Sends full frames past our own transport, whose queues are made to be polite."""
+        """Write full frames directly to the streams: the transport's own queues would limit the rate."""
         from libp2p.pubsub.pb import rpc_pb2
 
         gossip = peer._gossip
@@ -181,22 +181,22 @@ class Attacker:
         }
         self._log.write(json.dumps(entry) + "\n")
 
-    def _workshop(self, attack: Attack) -> Workshop:
+    def _context(self, attack: Attack) -> AttackContext:
         identity = self._campaign.identity(attack.name)
-        return Workshop(
+        return AttackContext(
             manifest=self._campaign.manifest,
             key=Key(identity.node_seed, identity.node_id, identity.account),
             rng=self._rng,
             now_seconds=time.time(),
-            heard=self._hearing.all(),
+            observed=self._observed.all(),
             markers=self._campaign.home.markers,
         )
 
     @asynccontextmanager
     async def _peer(
-        self, kind: str, *, certified: bool, hears: bool = False, targets: int | None = None
+        self, kind: str, *, certified: bool, listens: bool = False, targets: int | None = None
     ) -> AsyncIterator[Libp2pTransport]:
-        """A running peer that every target has met, and knows the certificate of."""
+        """Yield a running peer whose certificate every target has."""
         from sapo_client.swarm.p2p.libp2p_transport import Libp2pTransport
 
         identity, manifest = self._campaign.identity(kind), self._campaign.manifest
@@ -208,48 +208,48 @@ class Attacker:
             dial=DialLimits(target_peers=len(chosen)),
         )
         certificate = _certificate(identity, manifest)
-        met = _Introductions((certificate,) if certified else ())
-        peer.serve(certificates_protocol(manifest.swarm_id), met.tell)
-        peer.serve(catch_up_protocol(manifest.swarm_id), _nothing)
-        peer.serve(contributions_protocol(manifest.swarm_id), _nothing)
-        if hears:
-            peer.subscribe(rollouts_topic(manifest.swarm_id), self._hear)
+        certificate_server = _CertificateServer((certificate,) if certified else ())
+        peer.serve(certificates_protocol(manifest.swarm_id), certificate_server.serve)
+        peer.serve(catch_up_protocol(manifest.swarm_id), _serve_nothing)
+        peer.serve(contributions_protocol(manifest.swarm_id), _serve_nothing)
+        if listens:
+            peer.subscribe(rollouts_topic(manifest.swarm_id), self._observe)
         async with trio.open_nursery() as nursery:
             await nursery.start(peer.run)
             with trio.move_on_after(INTRODUCTION_SECONDS):
-                await met.by(len(chosen))
+                await certificate_server.by(len(chosen))
             if certified:
                 await peer.publish(certificates_topic(manifest.swarm_id), certificate)
             await trio.sleep(SETTLE_SECONDS)
             yield peer
             nursery.cancel_scope.cancel()
 
-    def _hear(self, data: bytes, _forwarder: str) -> Verdict:
-        """Keeps an honest rollout; never forwards, for whoever forwards rubbish is blamed for it."""
+    def _observe(self, data: bytes, _forwarder: str) -> Verdict:
+        """Store an honest rollout; never forward it, for a forwarder is punished for invalid messages."""
         try:
             envelope = parse_envelope(data, self._campaign.manifest.swarm_id)
             rollout = parse_rollout(open_payload(envelope, Kind.ROLLOUT))
         except RemoteProtocolError:
             return Verdict.IGNORE
         if rollout.node in self._honest:
-            self._hearing.add(ObservedRollout(time.time(), data, envelope, rollout))
+            self._observed.add(ObservedRollout(time.time(), data, envelope, rollout))
         return Verdict.IGNORE
 
-    async def _leave_on_signal(self, scope: trio.CancelScope) -> None:
+    async def _stop_on_signal(self, scope: trio.CancelScope) -> None:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async for _ in signals:
                 scope.cancel()
 
 
-class _Introductions:
-    """Who has asked for our certificate."""
+class _CertificateServer:
+    """Serves the own certificate, and counts the peers that requested it."""
 
     def __init__(self, certificates: Sequence[bytes]) -> None:
         self._answer = encode(tuple(certificates))
         self._peers: set[str] = set()
         self._news = trio.Event()
 
-    async def tell(self, peer_id: str, _request: bytes) -> bytes:
+    async def serve(self, peer_id: str, _request: bytes) -> bytes:
         self._peers.add(peer_id)
         self._news.set()
         return self._answer
@@ -260,7 +260,7 @@ class _Introductions:
             await self._news.wait()
 
 
-async def _nothing(_peer_id: str, _request: bytes) -> bytes:
+async def _serve_nothing(_peer_id: str, _request: bytes) -> bytes:
     return encode(())
 
 
@@ -285,11 +285,13 @@ def _parse(arguments: Sequence[str] | None) -> Campaign:
     given = parser.parse_args(arguments)
     home = AttackerHome(given.home.name, given.home)
     manifest = manifest_from_json(given.manifest.read_text(encoding="utf-8"))
-    return Campaign(home, manifest, tuple(given.target), given.seed, given.offset)
+    return Campaign(
+        home=home, manifest=manifest, targets=tuple(given.target), seed=given.seed, offset=given.offset
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Attack until told to stop; the exit code."""
+    """Attack until stopped; return the exit code."""
     trio.run(Attacker(_parse(arguments)).run)
     return 0
 

@@ -1,8 +1,8 @@
-"""The kinds of attack: a name, the reason that honest nodes must refuse it for, and how it is made.
+"""The kinds of attack: a name, the reason for which honest nodes must refuse it, and how it is made.
 
-Each kind breaks one rule and keeps all the others, so that the refusal names that rule. It is sent by an
-identity of its own: a kind that gets its sender disconnected must not silence the next one.
-Making a message is pure but for the clock and the random generator, which are passed in.
+Each kind breaks one rule and keeps all others, so that the refusal names that rule. It is sent by an
+identity of its own: a kind whose sender is disconnected must not prevent the next one.
+Making a message is pure: the clock reading and the random generator are passed in.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from sapo_protocol.rollout import Rollout
 from sapo_protocol.topics import contributions_topic, rollouts_topic
 
 SEEN_SECONDS: Final = 121.0
-"""Just beyond the wire's memory of messages: a byte-identical copy gets as far as admission again."""
+"""Just longer than the transport remembers message ids: a byte-identical copy reaches admission again."""
 
 SETTLED_SECONDS: Final = 3.0
-"""A message this old has reached every node: a copy of it cannot overtake it."""
+"""A message this old has reached every node: a copy of it cannot arrive first."""
 
 FLOOD_MESSAGES: Final = 1600
-"""At once; a connection may burst 800 and then send 200 per second."""
+"""Sent at once; a connection may burst 800 and then send 200 per second."""
 
 FLOOD_FRAME_MESSAGES: Final = 100
-"""Messages per frame: a frame costs the flooded node little, its messages are what is metered."""
+"""Messages per frame: a frame costs the flooded node little; the limit counts its messages."""
 
 
 def marker(manifest: Manifest) -> str:
-    """Name of the files that answers try to create; the swarm's own, and short enough for any family."""
+    """Return the name of the files that answers try to create; one per swarm, short enough for any family."""
     return f"pwn{manifest.swarm_id.hex()[:6]}"
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedRollout:
-    """An honest rollout off the wire."""
+    """An honest rollout that was received from the network."""
 
     at_seconds: float
     data: bytes
@@ -53,29 +53,29 @@ class ObservedRollout:
     rollout: Rollout
 
 
-class Hearing:
-    """What an attacker heard: the first rollouts, which are replayed late, and the latest ones."""
+class ObservedRollouts:
+    """Rollouts that an attacker received: the first ones, which are replayed late, and the latest ones."""
 
     def __init__(self, *, first: int = 8, latest: int = 256) -> None:
         self._first: list[ObservedRollout] = []
         self._room = first
         self._latest: deque[ObservedRollout] = deque(maxlen=latest)
 
-    def add(self, heard: ObservedRollout) -> None:
-        """Keeps one more rollout."""
+    def add(self, observed: ObservedRollout) -> None:
+        """Add a rollout; the oldest of the latest ones makes room for it."""
         if len(self._first) < self._room:
-            self._first.append(heard)
+            self._first.append(observed)
         else:
-            self._latest.append(heard)
+            self._latest.append(observed)
 
     def all(self) -> tuple[ObservedRollout, ...]:
-        """Everything that is kept, oldest first."""
+        """Return all stored rollouts, oldest first."""
         return *self._first, *self._latest
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message to send; bait is the harmless half of an attack that takes two."""
+    """One message to send; bait is the valid first message of an attack that takes two."""
 
     topic: str
     data: bytes
@@ -85,7 +85,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """Who signs."""
+    """Keys and names of the signer."""
 
     seed: bytes
     node: NodeId
@@ -93,12 +93,12 @@ class Key:
 
 
 @dataclass(slots=True)
-class Workshop:
-    """Everything that attacks are made of.
+class AttackContext:
+    """Everything that an attack needs to make its messages.
 
     Attributes:
         now_seconds: a reading of the clock.
-        heard: honest rollouts, oldest first.
+        observed: honest rollouts, oldest first.
         markers: an existing folder in which answers try to create files.
     """
 
@@ -106,7 +106,7 @@ class Workshop:
     key: Key
     rng: random.Random
     now_seconds: float
-    heard: Sequence[ObservedRollout]
+    observed: Sequence[ObservedRollout]
     markers: Path
     next_slot: int = 0
 
@@ -116,7 +116,7 @@ class Workshop:
         return epoch_at(self.manifest, self.now_seconds)
 
     def rollout(self, *completions: str, family: int | None = None) -> Rollout:
-        """A flawless rollout of the own account in a slot of its own."""
+        """Return a valid rollout of the own account in an unused slot."""
         slot = self.next_slot
         self.next_slot = (slot + 1) % self.manifest.limits.slots_per_epoch
         limit = self.manifest.limits.max_completions
@@ -131,12 +131,12 @@ class Workshop:
         )
 
     def sealed(self, rollout: Rollout, swarm_id: SwarmId | None = None) -> Message:
-        """A rollout as the message that carries it, signed correctly."""
+        """Return the correctly signed message that carries a rollout."""
         envelope = seal(Kind.ROLLOUT, swarm_id or self.manifest.swarm_id, rollout.to_payload(), self.key.seed)
         return self.message(envelope.to_bytes(), envelope.content_id)
 
     def message(self, data: bytes, content_id: ContentId | None = None) -> Message:
-        """Bytes for the rollouts topic."""
+        """Return a message for the rollouts topic."""
         return Message(rollouts_topic(self.manifest.swarm_id), data, content_id)
 
 
@@ -146,148 +146,160 @@ class Attack:
 
     Attributes:
         expected: the reasons that count as the right refusal.
-        make: the messages of one round, in order; none while the time for them has not come.
-        certified: whether the sender introduces itself with a certificate first.
-        targets: nodes to connect to; all of them where it is none.
-        may_be_right: whether chance can make it a valid contribution, which is then no failure.
+        make: returns the messages of one round, in order; none while it is too early for them.
+        certified: whether the sender publishes its certificate first.
+        targets: number of nodes to connect to; none for all of them.
+        may_be_right: whether chance can make it a valid contribution, which is then not a failure.
         burst: whether the messages are sent at once, many to a frame.
     """
 
     name: str
     expected: frozenset[Reason]
-    make: Callable[[Workshop], Sequence[Message]]
+    make: Callable[[AttackContext], Sequence[Message]]
     certified: bool = True
     targets: int | None = None
     may_be_right: bool = False
     burst: bool = False
 
 
-def bad_signature(shop: Workshop) -> Sequence[Message]:
-    """A flipped bit in the signature, a changed completion under the old one, another key's signature."""
-    swarm_id, key = shop.manifest.swarm_id, shop.key
-    first, second, third = (shop.rollout().to_payload() for _ in range(3))
+def bad_signature(context: AttackContext) -> Sequence[Message]:
+    """Make three forgeries: a flipped signature bit, a changed completion, another key's signature."""
+    swarm_id, key = context.manifest.swarm_id, context.key
+    first, second, third = (context.rollout().to_payload() for _ in range(3))
     flipped = seal(Kind.ROLLOUT, swarm_id, first, key.seed)
-    flipped = replace(flipped, signature=_flip_bit(flipped.signature, shop.rng))
-    changed = replace(seal(Kind.ROLLOUT, swarm_id, second, key.seed), payload=shop.rollout("!").to_payload())
-    stranger = seal(Kind.ROLLOUT, swarm_id, third, shop.rng.randbytes(32))
+    flipped = replace(flipped, signature=_flip_bit(flipped.signature, context.rng))
+    changed = replace(
+        seal(Kind.ROLLOUT, swarm_id, second, key.seed), payload=context.rollout("!").to_payload()
+    )
+    stranger = seal(Kind.ROLLOUT, swarm_id, third, context.rng.randbytes(32))
     return [
-        shop.message(envelope.to_bytes(), envelope.content_id) for envelope in (flipped, changed, stranger)
+        context.message(envelope.to_bytes(), envelope.content_id) for envelope in (flipped, changed, stranger)
     ]
 
 
-def epoch_past(shop: Workshop) -> Sequence[Message]:
-    """Rollouts of an epoch that is over; none before there is one."""
-    safe = epoch_at(shop.manifest, shop.now_seconds - CLOCK_SLACK_SECONDS - 1.0) if shop.epoch else 0
+def epoch_past(context: AttackContext) -> Sequence[Message]:
+    """Make rollouts of a past epoch; none before there is one."""
+    safe = epoch_at(context.manifest, context.now_seconds - CLOCK_SLACK_SECONDS - 1.0) if context.epoch else 0
     past = safe - EPOCH_WINDOW - 1
     if past < 0:
         return []
-    return [shop.sealed(replace(shop.rollout(), epoch=past)) for _ in range(3)]
+    return [context.sealed(replace(context.rollout(), epoch=past)) for _ in range(3)]
 
 
-def epoch_future(shop: Workshop) -> Sequence[Message]:
-    """Rollouts prepared ahead of their beacon."""
-    return [shop.sealed(replace(shop.rollout(), epoch=shop.epoch + ahead)) for ahead in (2, 3, 1000)]
+def epoch_future(context: AttackContext) -> Sequence[Message]:
+    """Make rollouts of epochs whose beacon is not known yet."""
+    return [context.sealed(replace(context.rollout(), epoch=context.epoch + ahead)) for ahead in (2, 3, 1000)]
 
 
-def replay(shop: Workshop) -> Sequence[Message]:
-    """Somebody's genuine rollouts once more, their signature mangled so that the wire takes them for new."""
-    settled = [heard for heard in shop.heard if heard.at_seconds + SETTLED_SECONDS < shop.now_seconds]
-    recent = [heard for heard in settled if heard.rollout.epoch == shop.epoch]
-    return [shop.message(_with_other_signature(heard, shop.rng), None) for heard in recent[-3:]]
+def replay(context: AttackContext) -> Sequence[Message]:
+    """Repeat honest rollouts with a changed signature, so that the transport takes them for new messages."""
+    settled = [one for one in context.observed if one.at_seconds + SETTLED_SECONDS < context.now_seconds]
+    recent = [one for one in settled if one.rollout.epoch == context.epoch]
+    return [context.message(_with_other_signature(one, context.rng), None) for one in recent[-3:]]
 
 
-def late_replay(shop: Workshop) -> Sequence[Message]:
-    """Somebody's genuine rollouts once more, byte for byte, after the wire has forgotten them."""
-    old = [heard for heard in shop.heard if heard.at_seconds + SEEN_SECONDS < shop.now_seconds]
-    return [shop.message(heard.data, heard.envelope.content_id) for heard in old[:3]]
+def late_replay(context: AttackContext) -> Sequence[Message]:
+    """Repeat honest rollouts byte for byte, after the transport has forgotten their message ids."""
+    old = [one for one in context.observed if one.at_seconds + SEEN_SECONDS < context.now_seconds]
+    return [context.message(one.data, one.envelope.content_id) for one in old[:3]]
 
 
-def copied_answers(shop: Workshop) -> Sequence[Message]:
-    """Somebody's answers under the own name and slot: the likeliest to agree with each other first."""
-    ranked = sorted(shop.heard[-64:], key=lambda heard: len(set(heard.rollout.completions)))
+def copied_answers(context: AttackContext) -> Sequence[Message]:
+    """Submit another author's answers in own slots, those that agree most with each other first."""
+    ranked = sorted(context.observed[-64:], key=lambda observed: len(set(observed.rollout.completions)))
     return [
-        shop.sealed(replace(shop.rollout(family=h.rollout.family), completions=h.rollout.completions))
+        context.sealed(replace(context.rollout(family=h.rollout.family), completions=h.rollout.completions))
         for h in ranked[:3]
     ]
 
 
-def foreign_swarm(shop: Workshop) -> Sequence[Message]:
-    """Rollouts signed for another swarm."""
-    return [shop.sealed(shop.rollout(), SwarmId(shop.rng.randbytes(32))) for _ in range(3)]
+def foreign_swarm(context: AttackContext) -> Sequence[Message]:
+    """Make rollouts signed for another swarm."""
+    return [context.sealed(context.rollout(), SwarmId(context.rng.randbytes(32))) for _ in range(3)]
 
 
-def malformed(shop: Workshop) -> Sequence[Message]:
-    """Garbage, a message cut off, and one that says the same in a longer encoding."""
-    whole = shop.sealed(shop.rollout()).data
-    cut = shop.sealed(shop.rollout()).data
+def malformed(context: AttackContext) -> Sequence[Message]:
+    """Make random bytes, a truncated message, and a valid message in a longer encoding."""
+    whole = context.sealed(context.rollout()).data
+    cut = context.sealed(context.rollout()).data
     return [
-        shop.message(b"\xff" + shop.rng.randbytes(shop.rng.randrange(16, 512))),
-        shop.message(cut[: shop.rng.randrange(1, len(cut) - 1)]),
-        shop.message(whole[:2] + b"\x18\x01" + whole[3:]),  # the version, a 1, in two bytes instead of one
+        context.message(b"\xff" + context.rng.randbytes(context.rng.randrange(16, 512))),
+        context.message(cut[: context.rng.randrange(1, len(cut) - 1)]),
+        context.message(whole[:2] + b"\x18\x01" + whole[3:]),  # the version, a 1, in two bytes instead of one
     ]
 
 
-def claimed_reward(shop: Workshop) -> Sequence[Message]:
-    """A rollout that brings its own reward along, in a field that the schema does not have."""
-    fields = decode(shop.rollout().to_payload())
+def claimed_reward(context: AttackContext) -> Sequence[Message]:
+    """Make rollouts that carry a reward in a field that the schema does not have."""
+    fields = decode(context.rollout().to_payload())
     assert isinstance(fields, dict)
     payloads = [encode({**fields, field: 1}) for field in (7, 8, 99)]
-    envelopes = [seal(Kind.ROLLOUT, shop.manifest.swarm_id, payload, shop.key.seed) for payload in payloads]
-    return [shop.message(envelope.to_bytes(), envelope.content_id) for envelope in envelopes]
+    envelopes = [
+        seal(Kind.ROLLOUT, context.manifest.swarm_id, payload, context.key.seed) for payload in payloads
+    ]
+    return [context.message(envelope.to_bytes(), envelope.content_id) for envelope in envelopes]
 
 
-def stranger(shop: Workshop) -> Sequence[Message]:
-    """Rollouts of a key that no certificate introduced."""
-    return [shop.sealed(shop.rollout()) for _ in range(3)]
+def stranger(context: AttackContext) -> Sequence[Message]:
+    """Make rollouts of a key without a certificate."""
+    return [context.sealed(context.rollout()) for _ in range(3)]
 
 
-def over_quota(shop: Workshop) -> Sequence[Message]:
-    """Rollouts in slots that no account has."""
-    first = shop.manifest.limits.slots_per_epoch
-    return [shop.sealed(replace(shop.rollout(), slot=slot)) for slot in (first, first + 1, 2**32 - 1)]
+def over_quota(context: AttackContext) -> Sequence[Message]:
+    """Make rollouts in slots beyond the quota."""
+    first = context.manifest.limits.slots_per_epoch
+    return [context.sealed(replace(context.rollout(), slot=slot)) for slot in (first, first + 1, 2**32 - 1)]
 
 
-def unknown_family(shop: Workshop) -> Sequence[Message]:
-    """A rollout for a task that the suite does not have."""
-    return [shop.sealed(shop.rollout(family=MAX_FAMILIES - 1))]
+def unknown_family(context: AttackContext) -> Sequence[Message]:
+    """Make a rollout of a task family that the suite does not have."""
+    return [context.sealed(context.rollout(family=MAX_FAMILIES - 1))]
 
 
-def equivocation(shop: Workshop) -> Sequence[Message]:
-    """Two different contents in one slot; the first one is the bait."""
-    first = shop.rollout()
+def equivocation(context: AttackContext) -> Sequence[Message]:
+    """Make two different contents for one slot; the first one is the bait."""
+    first = context.rollout()
     second = replace(first, completions=tuple(text + b"!" for text in first.completions))
-    return [replace(shop.sealed(first), bait=True), shop.sealed(second)]
+    return [replace(context.sealed(first), bait=True), context.sealed(second)]
 
 
-def code_in_answer(shop: Workshop) -> Sequence[Message]:
-    """Answers that create files, exhaust the machine or end the process, if anybody evaluates them."""
-    families = list(range(len(shop.manifest.suite.families)))
-    shop.rng.shuffle(families)
-    return [shop.sealed(shop.rollout(*_hostile_texts(shop), family=family)) for family in families[:3]]
+def code_in_answer(context: AttackContext) -> Sequence[Message]:
+    """Make answers that create files, exhaust memory or end the process if they are evaluated as code."""
+    families = list(range(len(context.manifest.suite.families)))
+    context.rng.shuffle(families)
+    return [
+        context.sealed(context.rollout(*_hostile_texts(context), family=family)) for family in families[:3]
+    ]
 
 
-def false_tally(shop: Workshop) -> Sequence[Message]:
-    """An auditor's count by somebody who is none, in the own favour; none before an epoch has ended."""
-    if shop.epoch == 0:
+def false_tally(context: AttackContext) -> Sequence[Message]:
+    """Make a tally in the own favour by an account that is no auditor; none before an epoch has ended."""
+    if context.epoch == 0:
         return []
-    key, shares = shop.key, ((shop.key.account, 1_000_000),)
-    tally = Tally(key.node, key.account, shop.epoch - 1, shares, Digest(shop.rng.randbytes(32)))
-    envelope = seal(Kind.TALLY, shop.manifest.swarm_id, tally.to_payload(), key.seed)
-    topic = contributions_topic(shop.manifest.swarm_id)
+    key, shares = context.key, ((context.key.account, 1_000_000),)
+    tally = Tally(
+        node=key.node,
+        account=key.account,
+        epoch=context.epoch - 1,
+        points=shares,
+        evidence_root=Digest(context.rng.randbytes(32)),
+    )
+    envelope = seal(Kind.TALLY, context.manifest.swarm_id, tally.to_payload(), key.seed)
+    topic = contributions_topic(context.manifest.swarm_id)
     return [Message(topic, envelope.to_bytes(), envelope.content_id)]
 
 
-def flood(shop: Workshop) -> Sequence[Message]:
-    """Far more messages than a connection may send; all of one harmless and cheap kind."""
-    base = replace(shop.rollout("?"), epoch=shop.epoch + 2)
-    envelope = seal(Kind.ROLLOUT, shop.manifest.swarm_id, base.to_payload(), shop.key.seed)
-    signatures = (shop.rng.randbytes(64) for _ in range(FLOOD_MESSAGES))
-    return [shop.message(replace(envelope, signature=signature).to_bytes()) for signature in signatures]
+def flood(context: AttackContext) -> Sequence[Message]:
+    """Make far more messages than a connection may send; all of one harmless and cheap kind."""
+    base = replace(context.rollout("?"), epoch=context.epoch + 2)
+    envelope = seal(Kind.ROLLOUT, context.manifest.swarm_id, base.to_payload(), context.key.seed)
+    signatures = (context.rng.randbytes(64) for _ in range(FLOOD_MESSAGES))
+    return [context.message(replace(envelope, signature=signature).to_bytes()) for signature in signatures]
 
 
-def _hostile_texts(shop: Workshop) -> list[str]:
-    name = marker(shop.manifest)
-    path = shop.markers / name
+def _hostile_texts(context: AttackContext) -> list[str]:
+    name = marker(context.manifest)
+    path = context.markers / name
     return [
         f"__import__('os').system('touch {path}')",
         f"open({str(path)!r}, 'w').close()",
@@ -300,8 +312,8 @@ def _hostile_texts(shop: Workshop) -> list[str]:
     ]
 
 
-def _with_other_signature(heard: ObservedRollout, rng: random.Random) -> bytes:
-    return replace(heard.envelope, signature=_flip_bit(heard.envelope.signature, rng)).to_bytes()
+def _with_other_signature(observed: ObservedRollout, rng: random.Random) -> bytes:
+    return replace(observed.envelope, signature=_flip_bit(observed.envelope.signature, rng)).to_bytes()
 
 
 def _flip_bit(data: bytes, rng: random.Random) -> bytes:
@@ -329,9 +341,9 @@ ATTACKS: Final = (
     Attack("unknown_family", _only(Reason.UNKNOWN_FAMILY), unknown_family),
     Attack("false_tally", _only(Reason.NOT_AN_AUDITOR), false_tally),
     Attack("epoch_past", _only(Reason.EPOCH_PAST), epoch_past),
-    # a swarm with long epochs still hears that epoch, and knows the rollout
+    # a swarm with long epochs still accepts that epoch, and knows the rollout
     Attack("late_replay", _only(Reason.EPOCH_PAST, Reason.SEEN), late_replay),
 )
-"""In the order in which an attacker goes through them: those that must wait for something come last."""
+"""In the order in which an attacker runs them: those that must wait for something come last."""
 
 BY_NAME: Final = {attack.name: attack for attack in ATTACKS}

@@ -1,4 +1,4 @@
-"""Bringing a swarm up: identities, chain, contracts, coins, manifest, settings; no node runs yet."""
+"""Preparing a swarm: identities, chain, contracts, coins, manifest, settings; no node runs yet."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from sapo_client import keystore
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.founding import defaults
 from sapo_client.keystore import Identity
 from sapo_client.ledger.chain import DEFAULT_CHAIN_ID, ENDPOINT_FILE
 from sapo_client.swarm.peer_id import peer_id_from_key
@@ -28,13 +29,10 @@ if TYPE_CHECKING:
     from sapo_client.founding.contracts import Deployment
 
 CHAIN_START_SECONDS: Final = 60
-"""Importing py-evm takes three seconds on an idle machine."""
+"""Importing the execution specification takes a second or two on an idle machine."""
 
 LISTEN_SECONDS: Final = 2.0
-"""These identities are minutes old and all on this machine, where a lock guards each of them."""
-
-EAR: Final = "ear"
-"""The identity under which an attacker listens and never attacks."""
+"""These identities are new and all on this machine, where a lock protects each of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +46,18 @@ class Member:
 
     @property
     def peer_id(self) -> str:
-        """Its name in libp2p."""
+        """Its libp2p peer id."""
         return peer_id_from_key(self.identity.node_id)
 
     @property
     def address(self) -> str:
-        """Where others reach it."""
+        """Multiaddress at which others reach it."""
         return f"{self.listen}/p2p/{self.peer_id}"
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
-    """What the nodes stand on."""
+class SwarmSetup:
+    """Everything that the nodes need before they start."""
 
     rpc_url: str
     manifest: Manifest
@@ -68,7 +66,7 @@ class Ground:
 
 
 def create_members(layout: Layout, count: int, auditors: int) -> tuple[Member, ...]:
-    """Honest nodes with new keys and free loopback ports; the first ones are the auditors."""
+    """Create honest nodes with new keys and free loopback ports; the first ones are the auditors."""
     names = plan.names(plan.NODE_NAMES, count)
     homes = [layout.node(name) for name in names]
     return tuple(
@@ -78,21 +76,21 @@ def create_members(layout: Layout, count: int, auditors: int) -> tuple[Member, .
 
 
 def create_attackers(layout: Layout, count: int) -> dict[str, list[Identity]]:
-    """The identities of each attacker: one to listen with, one per kind of attack."""
+    """Create the identities of each attacker: one that listens, and one per kind of attack."""
     created = {}
     for name in plan.names(plan.ATTACKER_NAMES, count):
         home = layout.attacker(name)
         home.markers.mkdir(parents=True)
-        kinds = (EAR, *(attack.name for attack in ATTACKS))
+        kinds = (plan.LISTENER, *(attack.name for attack in ATTACKS))
         created[name] = [keystore.create(home.identities / f"{kind}.json", None) for kind in kinds]
     return created
 
 
 def start_chain(layout: Layout, *, tied: bool) -> tuple[ChildProcess, str, Identity]:
-    """The embedded chain, its URL, and the account that is rich from its first block.
+    """Start the embedded chain; return it, its URL, and the account that holds coins from its first block.
 
     Raises:
-        SapoError: it does not come up.
+        SapoError: it does not start.
     """
     deployer = keystore.create(layout.deployer, None)
     argv = python("sapo_client.ledger.chain", "--data", str(layout.chain), "--fund", str(deployer.account))
@@ -101,18 +99,11 @@ def start_chain(layout: Layout, *, tied: bool) -> tuple[ChildProcess, str, Ident
     wait_until(lambda: endpoint.exists() or chain.exit_code() is not None, CHAIN_START_SECONDS)
     if not endpoint.exists():
         raise SapoError(
-            f"the chain did not start: {chain.last_words() or 'it said nothing'}",
+            f"the chain did not start: {chain.log_tail() or 'its log is empty'}",
             hint=f"its log is {layout.chain_log}",
             exit_code=ExitCode.LEDGER,
         )
     return chain, endpoint.read_text().strip(), deployer
-
-
-def nano_suite() -> Suite:
-    """The tasks that a policy of a million parameters can learn within minutes."""
-    from sapo_verification.suites import catalogue
-
-    return catalogue.suite("nano", catalogue.NANO_DEFAULT)
 
 
 def found(
@@ -122,8 +113,8 @@ def found(
     rpc_url: str,
     deployer: Identity,
     members: tuple[Member, ...],
-) -> Ground:
-    """The contracts on the chain and the manifest that names them."""
+) -> SwarmSetup:
+    """Deploy the contracts, and write the manifest that names them."""
     from eth_account import Account as EthAccount
 
     from sapo_client.founding.contracts import LedgerTerms, deploy
@@ -135,9 +126,9 @@ def found(
         quorum=settings.quorum or len(auditors) // 2 + 1,
         genesis_seconds=genesis_seconds,
         epoch_seconds=settings.epoch_seconds,
-        challenge_seconds=plan.challenge_seconds(settings.epoch_seconds),
-        epoch_budget_points=plan.EPOCH_BUDGET_POINTS,
-        points_cap=plan.LIMITS.points_per_epoch,
+        challenge_seconds=defaults.challenge_seconds(settings.epoch_seconds),
+        epoch_budget_points=defaults.EPOCH_BUDGET_POINTS,
+        points_cap=defaults.LIMITS.points_per_epoch,
     )
     deployment = deploy([rpc_url], EthAccount.from_key(deployer.account_key), contracts)
     manifest = Manifest(
@@ -146,30 +137,30 @@ def found(
         chain_id=DEFAULT_CHAIN_ID,
         registry=deployment.registry,
         ledger=deployment.ledger,
-        finality_seconds=0,  # every block of the embedded chain is final when it is mined
+        finality_seconds=0,  # a block of the embedded chain is final as soon as it is mined
         genesis_seconds=genesis_seconds,
         epoch_seconds=settings.epoch_seconds,
         suite=suite,
-        limits=plan.LIMITS,
+        limits=defaults.LIMITS,
     )
     layout.manifest.write_text(manifest_to_json(manifest), encoding="utf-8")
-    return Ground(rpc_url, manifest, members, deployment)
+    return SwarmSetup(rpc_url, manifest, members, deployment)
 
 
-def fund(ground: Ground, deployer: Identity, receivers: Sequence[Identity]) -> None:
-    """Coins and tokens for every account, from the faucet."""
+def fund(setup: SwarmSetup, deployer: Identity, receivers: Sequence[Identity]) -> None:
+    """Send coins and tokens from the faucet to every account."""
     from eth_account import Account as EthAccount
 
     from sapo_client.founding import contracts as deploy
 
     payer = EthAccount.from_key(deployer.account_key)
     for receiver in receivers:
-        deploy.fund([ground.rpc_url], payer, ground.deployment.faucet, receiver.account)
+        deploy.fund([setup.rpc_url], payer, setup.deployment.faucet, receiver.account)
 
 
-def write_settings(settings: Settings, layout: Layout, ground: Ground) -> None:
-    """Each node's config file: everything that its `sapo join` line does not say."""
-    for index, member in enumerate(ground.members):
+def write_settings(settings: Settings, layout: Layout, setup: SwarmSetup) -> None:
+    """Write each node's configuration file: all settings that are not on its `sapo join` command line."""
+    for index, member in enumerate(setup.members):
         member.home.config.write_text(
             _toml(
                 {
@@ -180,7 +171,7 @@ def write_settings(settings: Settings, layout: Layout, ground: Ground) -> None:
                         "listen_before_signing_seconds": LISTEN_SECONDS,
                     },
                     "learner": {"model": settings.model, "seed": settings.seed + index, "threads": 1},
-                    "ledger": {"rpc_urls": [ground.rpc_url], "audit": member.audit},
+                    "ledger": {"rpc_urls": [setup.rpc_url], "audit": member.audit},
                 }
             ),
             encoding="utf-8",
@@ -188,7 +179,7 @@ def write_settings(settings: Settings, layout: Layout, ground: Ground) -> None:
 
 
 def join_line(home: NodeHome) -> tuple[str, ...]:
-    """The command that starts a node, and starts it again where it was after any end."""
+    """Return the command that starts a node, and resumes it after any exit."""
     return sapo("join", "--identity", str(home.identity), "--config", str(home.config))
 
 
@@ -201,7 +192,7 @@ def _toml(sections: dict[str, dict[str, object]]) -> str:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Free loopback ports, all different: every one is held until the last is found."""
+    """Return free loopback ports, all different: each is held open until the last is found."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:
@@ -210,10 +201,10 @@ def _free_ports(count: int) -> list[int]:
 
 
 def fresh_directory(directory: Path) -> Layout:
-    """The layout of a directory that holds nothing yet.
+    """Return the layout of a new or empty directory.
 
     Raises:
-        SapoError: something is there.
+        SapoError: the directory is not empty.
     """
     if directory.exists() and any(directory.iterdir()):
         raise SapoError(

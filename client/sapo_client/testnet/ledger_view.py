@@ -1,4 +1,4 @@
-"""The ledger at the end: what the chain holds, and whether the auditors' own counts lead to it."""
+"""The ledger after a run: what the chain holds, and whether the auditors' tallies lead to it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from sapo_client.testnet.story import Story
+from sapo_client.testnet.node_record import NodeRecord
 from sapo_protocol import merkle
 from sapo_protocol.contributions import Tally, settle
 from sapo_protocol.identifiers import Account, Digest, NodeId
@@ -27,7 +27,7 @@ class EpochRow:
     """One epoch on the ledger.
 
     Attributes:
-        points: every account's points; none if no quorum of the tallies that were seen leads to the root.
+        points: every account's points; none if no quorum of the known tallies leads to the root.
     """
 
     epoch: int
@@ -39,10 +39,10 @@ class EpochRow:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A reward that was asked for and paid.
+    """A claim of a reward, with the balances before and after it.
 
     Attributes:
-        error: why it was not, if it was not.
+        error: why the claim failed; none if it succeeded.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Claim:
 
 
 class ChainView:
-    """The swarm's contracts, read from outside."""
+    """Read-only view of the swarm's contracts."""
 
     def __init__(self, rpc_url: str, manifest: Manifest) -> None:
         from sapo_client.ledger.contract import EpochLedgerContract
@@ -69,24 +69,24 @@ class ChainView:
         self._points_per_epoch = manifest.limits.points_per_epoch
 
     def block(self) -> int:
-        """The number of the last block."""
+        """Return the number of the last block."""
         from sapo_client.ledger.transactions import head_block
 
         return head_block(self._rpc)
 
     def next_epoch(self) -> int:
-        """The lowest epoch that can still become final."""
+        """Return the lowest epoch that can still become final."""
         return self._ledger.next_epoch()
 
-    def epochs(self, stories: Sequence[Story]) -> list[EpochRow]:
-        """Every final epoch."""
+    def epochs(self, records: Sequence[NodeRecord]) -> list[EpochRow]:
+        """Return every final epoch."""
         rows = []
         budget = self._ledger.epoch_budget()
         for root in (record.root for record in self._history.all()):
             points = explain_root(
                 root.contribution_root,
                 root.epoch,
-                stories,
+                records,
                 points_per_epoch=self._points_per_epoch,
                 epoch_budget=budget,
             )
@@ -95,21 +95,21 @@ class ChainView:
         return rows
 
     def paid(self, account: Account) -> tuple[int, int]:
-        """Points that an account was paid for, and the tokens that it holds, in the smallest unit."""
+        """Return the points that an account was paid for, and its tokens in the smallest unit."""
         distributor: Distributor = self._ledger.distributor()
         token: Token = distributor.token()
         return distributor.claimed(account), token.balance(account)
 
 
 def explain_root(
-    root: Digest, epoch: int, stories: Sequence[Story], *, points_per_epoch: int, epoch_budget: int
+    root: Digest, epoch: int, records: Sequence[NodeRecord], *, points_per_epoch: int, epoch_budget: int
 ) -> Points | None:
-    """The points behind a contribution root: the settlement of some of the auditors' tallies.
+    """Return the points behind a contribution root: the settlement of some of the auditors' tallies.
 
-    Each auditor wrote its own count into its event file; which of them the proposer held is not told, so
-    every choice is tried. There are a handful of auditors.
+    Each auditor wrote its own tally into its event file. Which tallies the proposer used is not recorded, so
+    every subset is tried; auditors are few.
     """
-    tallies = [_tally(story, epoch) for story in stories if epoch in story.tallies]
+    tallies = [_tally(record, epoch) for record in records if epoch in record.tallies]
     for size in range(len(tallies), 0, -1):
         for chosen in combinations(tallies, size):
             shares = settle(chosen, {}, points_per_epoch=points_per_epoch, epoch_budget=epoch_budget)
@@ -120,12 +120,18 @@ def explain_root(
 
 
 def points_of(rows: Sequence[EpochRow], account: str) -> int:
-    """An account's points over all epochs that could be explained."""
+    """Return an account's points over all epochs that could be explained."""
     return sum(row.points.get(account, 0) for row in rows if row.points)
 
 
-def _tally(story: Story, epoch: int) -> Tally:
-    counted = {Account.from_hex(account): points for account, points in story.tallies[epoch].items()}
+def _tally(record: NodeRecord, epoch: int) -> Tally:
+    counted = {Account.from_hex(account): points for account, points in record.tallies[epoch].items()}
     nobody = NodeId(bytes(32))
-    account = Account.from_hex(story.account)
-    return Tally(nobody, account, epoch, tuple(sorted(counted.items())), Digest(bytes(32)))
+    account = Account.from_hex(record.account)
+    return Tally(
+        node=nobody,
+        account=account,
+        epoch=epoch,
+        points=tuple(sorted(counted.items())),
+        evidence_root=Digest(bytes(32)),
+    )

@@ -1,8 +1,8 @@
-"""What a testnet consists of and where each piece lies: one directory, readable by people.
+"""Settings of a testnet, and the layout of its directory.
 
 chain/            the embedded chain and the key that deployed the contracts
-manifest.json     the swarm's constitution
-testnet.json      what runs: processes, addresses, the lines that started them
+manifest.json     the swarm's manifest
+testnet.json      running processes: addresses, and the command lines that started them
 nodes/ada/        identity.json, config.toml, data/, log.txt
 attackers/mallory/  identities/, markers/, attacks.jsonl, log.txt
 """
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from sapo_client.founding.defaults import AUDITORS
 from sapo_client.paths import DataDir
-from sapo_protocol.manifest import Limits
 
 NODE_NAMES: Final = (
     "ada", "bo", "cleo", "dov", "eli", "fay", "gus", "hana", "ivo", "june",
@@ -22,42 +22,24 @@ NODE_NAMES: Final = (
 )  # fmt: skip
 ATTACKER_NAMES: Final = ("mallory", "eve", "trudy", "oscar", "sybil", "craig", "judas", "chuck")
 
-AUDITORS: Final = 3
-"""A majority of two then outvotes one auditor that lies or is down."""
-
-MAX_NODES: Final = 64
-"""Each node is a Python process with its own policy: about 700 MiB and a share of a core."""
-
-MAX_ATTACKERS: Final = 8
-
-LIMITS: Final = Limits(slots_per_epoch=1024, max_completions=8, points_per_epoch=512)
-"""More slots than a small policy fills in a short epoch: a testnet is not about waiting for quota."""
-
-EPOCH_BUDGET_POINTS: Final = LIMITS.points_per_epoch * MAX_NODES
-"""Every node may earn its cap."""
-
-CHALLENGE_SHARE: Final = 0.1
-"""Part of an epoch in which a posting can be challenged: every watcher looks each second."""
-
-MIN_NODES: Final = 2
-MIN_EPOCHS: Final = 2
-"""Nodes are born during epoch 0, so the first epoch that counts as whole is the second."""
+LISTENER: Final = "listener"
+"""The identity under which an attacker listens and never attacks."""
 
 LEAD_SECONDS: Final = 15
-"""From the choice of a genesis time to that moment: contracts are deployed and nodes started in between."""
+"""From the choice of a genesis time to that time: contracts are deployed and nodes started in between."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the user asked for.
+    """Options of `sapo testnet up`.
 
     Attributes:
-        auditors: how many of the nodes audit, at most all of them.
-        quorum: how many of them must agree on a root, at most all of them; none is a majority.
-        model: `bundled`, a Hugging Face model, or a folder of one; every node starts from it.
-        directory: where it lives and what stays there; a passing one where it is none.
+        auditors: number of nodes that audit, at most all of them.
+        quorum: number of auditors that must agree on a root; none for a majority.
+        model: `bundled`, a Hugging Face model, or a folder that holds one; every node starts from it.
+        directory: the testnet's directory, which is kept; none for a temporary one.
         keep: leave the swarm running at the end.
-        progress: show a live view, where standard error is a terminal.
+        progress: show a live view if standard error is a terminal.
     """
 
     nodes: int
@@ -76,7 +58,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class NodeHome:
-    """Where one honest node lives."""
+    """Files of one honest node."""
 
     name: str
     root: Path
@@ -98,13 +80,13 @@ class NodeHome:
 
     @property
     def log(self) -> Path:
-        """What it printed."""
+        """File that holds its output."""
         return self.root / "log.txt"
 
 
 @dataclass(frozen=True, slots=True)
 class AttackerHome:
-    """Where one attacker lives."""
+    """Files of one attacker."""
 
     name: str
     root: Path
@@ -116,17 +98,17 @@ class AttackerHome:
 
     @property
     def markers(self) -> Path:
-        """Where its answers would create files, if anybody executed them."""
+        """Folder in which its answers would create files if they were executed."""
         return self.root / "markers"
 
     @property
     def attacks(self) -> Path:
-        """JSON lines: each message that it sent."""
+        """JSON lines with each message that it sent."""
         return self.root / "attacks.jsonl"
 
     @property
     def log(self) -> Path:
-        """What it printed."""
+        """File that holds its output."""
         return self.root / "log.txt"
 
 
@@ -143,7 +125,7 @@ class Layout:
 
     @property
     def chain_log(self) -> Path:
-        """What the chain printed."""
+        """File that holds the chain's output."""
         return self.chain / "log.txt"
 
     @property
@@ -158,24 +140,19 @@ class Layout:
 
     @property
     def state(self) -> Path:
-        """What runs, for `sapo testnet status` and `down`."""
+        """State file of `sapo testnet status` and `down`."""
         return self.root / "testnet.json"
 
     def node(self, name: str) -> NodeHome:
-        """The home of an honest node."""
+        """Return the home of an honest node."""
         return NodeHome(name, self.root / "nodes" / name)
 
     def attacker(self, name: str) -> AttackerHome:
-        """The home of an attacker."""
+        """Return the home of an attacker."""
         return AttackerHome(name, self.root / "attackers" / name)
 
 
 def names(base: tuple[str, ...], count: int) -> tuple[str, ...]:
-    """Friendly names, always the same ones; a number is added when they run out."""
+    """Return fixed names; a number is appended when they run out."""
     rounds = range(1, count // len(base) + 2)
     return tuple(name if turn == 1 else f"{name}-{turn}" for turn in rounds for name in base)[:count]
-
-
-def challenge_seconds(epoch_seconds: int) -> int:
-    """How long a posting can be challenged."""
-    return max(1, round(CHALLENGE_SHARE * epoch_seconds))

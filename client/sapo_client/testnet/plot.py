@@ -1,4 +1,4 @@
-"""The picture of a run: reward per step of every node, and what share of its batches came from others."""
+"""Plot of a run: reward per step of every node, and the share of its batches that came from others."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from sapo_client.testnet.story import Story
+from sapo_client import extras
+from sapo_client.testnet.node_record import NodeRecord
 
 SMOOTHING: Final = 0.15
-"""Weight of a new step in the running mean: a step is a few dozen answers, and noisy."""
+"""Weight of a new step in the running mean: a step is a few dozen answers, so its reward is noisy."""
 
 DPI: Final = 150
 
 
 def smooth(values: Sequence[float], weight: float = SMOOTHING) -> list[float]:
-    """The exponential running mean, unbiased at its start."""
+    """Return the exponential running mean, with bias correction at its start."""
     smoothed, mean, mass = [], 0.0, 0.0
     for value in values:
         mean = (1 - weight) * mean + weight * value
@@ -24,14 +25,19 @@ def smooth(values: Sequence[float], weight: float = SMOOTHING) -> list[float]:
     return smoothed
 
 
-def external_shares(story: Story) -> list[float]:
-    """Per step, the share of groups in the batch that others wrote."""
-    sizes = ((len(step.external), step.local) for step in story.steps)
+def external_shares(record: NodeRecord) -> list[float]:
+    """Return, per step, the share of groups in the batch that others wrote."""
+    sizes = ((len(step.external), step.local) for step in record.steps)
     return [external / (external + local) if external + local else 0.0 for external, local in sizes]
 
 
-def draw(stories: Sequence[Story], path: Path, title: str) -> None:
-    """A PNG with both curves of every node."""
+def draw(records: Sequence[NodeRecord], path: Path, title: str) -> None:
+    """Write a PNG with both curves of every node.
+
+    Raises:
+        SapoError: the extra ``testnet`` is missing.
+    """
+    extras.require(extras.TESTNET)
     import matplotlib
 
     matplotlib.use("Agg")
@@ -40,10 +46,10 @@ def draw(stories: Sequence[Story], path: Path, title: str) -> None:
     figure, (upper, lower) = pyplot.subplots(
         2, 1, figsize=(9, 6.5), sharex=True, height_ratios=(2.2, 1), layout="constrained"
     )
-    for index, story in enumerate(stories):
+    for index, record in enumerate(records):
         colour = f"C{index % 10}"
-        _curve(upper, story, list(story.rewards), colour, raw=True)
-        _curve(lower, story, external_shares(story), colour, raw=False)
+        _curve(upper, record, list(record.rewards), colour, raw=True)
+        _curve(lower, record, external_shares(record), colour, raw=False)
     _label(upper, title, "reward of own answers (mean)", None)
     _label(lower, None, "share of others' groups", "training step")
     figure.legend(*upper.get_legend_handles_labels(), loc="outside lower center", ncols=8, frameon=False)
@@ -51,11 +57,11 @@ def draw(stories: Sequence[Story], path: Path, title: str) -> None:
     pyplot.close(figure)
 
 
-def _curve(axes: Any, story: Story, values: list[float], colour: str, *, raw: bool) -> None:
-    steps = [step.step for step in story.steps]
+def _curve(axes: Any, record: NodeRecord, values: list[float], colour: str, *, raw: bool) -> None:
+    steps = [step.step for step in record.steps]
     if raw:
         axes.plot(steps, values, color=colour, alpha=0.18, linewidth=0.8)
-    axes.plot(steps, smooth(values), color=colour, linewidth=1.8, label=story.name)
+    axes.plot(steps, smooth(values), color=colour, linewidth=1.8, label=record.name)
 
 
 def _label(axes: Any, title: str | None, y: str, x: str | None) -> None:

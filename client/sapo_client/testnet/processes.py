@@ -1,9 +1,10 @@
-"""Child processes that never outlive the testnet: logged, noticed when they die, stopped in order."""
+"""Child processes that never outlive the testnet: logged, watched, and stopped in order."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import logging
 import os
 import signal
 import subprocess
@@ -13,6 +14,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+_LOG = logging.getLogger(__name__)
 
 _PR_SET_PDEATHSIG: Final = 1
 """From linux/prctl.h."""
@@ -40,11 +43,11 @@ class ChildProcess:
         return self.process.pid
 
     def exit_code(self) -> int | None:
-        """How it ended, or none while it runs."""
+        """Return its exit code; none while it runs."""
         return self.process.poll()
 
-    def last_words(self) -> str:
-        """The end of its log."""
+    def log_tail(self) -> str:
+        """Return the end of its log."""
         with contextlib.suppress(OSError), self.log.open("rb") as stream:
             stream.seek(max(0, self.log.stat().st_size - _LOG_TAIL_BYTES))
             return stream.read().decode(errors="replace").strip()
@@ -52,12 +55,12 @@ class ChildProcess:
 
 
 def python(module: str, *arguments: str) -> tuple[str, ...]:
-    """The command line of a module under this very interpreter."""
+    """Return the command line of a module under this interpreter."""
     return sys.executable, "-m", module, *arguments
 
 
 def sapo(*arguments: str) -> tuple[str, ...]:
-    """The command line of `sapo` as installed beside this interpreter."""
+    """Return the command line of `sapo` as installed beside this interpreter."""
     script = Path(sys.executable).with_name("sapo")
     if script.exists():
         return str(script), *arguments
@@ -65,7 +68,7 @@ def sapo(*arguments: str) -> tuple[str, ...]:
 
 
 def spawn(name: str, argv: Sequence[str], *, folder: Path, log: Path, tied: bool = True) -> ChildProcess:
-    """A running child in a process group of its own, so that Ctrl-C reaches it through us, in order.
+    """Start a child in a process group of its own, so that Ctrl-C reaches it only through us, in order.
 
     Must be called from the main thread: the kernel ties the child to the thread that started it.
 
@@ -84,11 +87,12 @@ def spawn(name: str, argv: Sequence[str], *, folder: Path, log: Path, tied: bool
             start_new_session=True,
             preexec_fn=_tie_to_parent() if tied else None,
         )
+    _LOG.info("%s runs as process %d and logs to %s", name, process.pid, log)
     return ChildProcess(name, tuple(argv), log, process)
 
 
 def stop(children: Iterable[ChildProcess], patience_seconds: float) -> None:
-    """Ends children: politely all at once, then whatever is left of their process groups."""
+    """Stop children: SIGTERM to all of them, then SIGKILL to what is left of their process groups."""
     running = [child for child in children if child.exit_code() is None]
     for child in running:
         _signal(child.pid, signal.SIGTERM)
@@ -97,17 +101,17 @@ def stop(children: Iterable[ChildProcess], patience_seconds: float) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.process.wait(max(0.0, deadline - time.monotonic()))
         kill_group(child.pid)
-        child.process.wait()
+        _LOG.info("%s ended with code %s", child.name, child.process.wait())
 
 
 def kill_group(pid: int) -> None:
-    """The end of a process group; fine if there is none."""
+    """Kill a process group, if it exists."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 
 
 def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
-    """Whether a condition came true in time; for files and processes, which cannot be awaited."""
+    """Whether a condition became true in time; for files and processes, which cannot be awaited."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -117,9 +121,9 @@ def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
 
 
 def started_at(pid: int) -> str | None:
-    """When a process began, in the kernel's own words: with the pid it names one process for ever.
+    """Return the start time of a process as the kernel writes it; with the pid it identifies one process.
 
-    None where there is no such process, or nothing of it but an exit code that nobody has fetched.
+    None if there is no such process, or only a zombie of it.
     """
     if not Path("/proc/self/stat").exists():
         return _started_by_ps(pid)
@@ -127,12 +131,12 @@ def started_at(pid: int) -> str | None:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
-    fields = stat.rpartition(")")[2].split()  # from field 3 on, behind the name, which may hold spaces
+    fields = stat.rpartition(")")[2].split()  # field 3 and later: after the name, which may hold spaces
     return None if fields[0] == "Z" else fields[19]
 
 
 def _started_by_ps(pid: int) -> str | None:
-    """The same where there is no /proc."""
+    """Return the start time by `ps`, where there is no /proc."""
     command = ("ps", "-o", "state=,lstart=", "-p", str(pid))
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     state, _, start = done.stdout.strip().partition(" ")
@@ -160,7 +164,7 @@ def _tie_to_parent() -> Callable[[], None] | None:
 
     def tie() -> None:
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != parent:  # it died in between
+        if os.getppid() != parent:  # the parent died in between
             os._exit(1)
 
     return tie

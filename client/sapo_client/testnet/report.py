@@ -1,4 +1,4 @@
-"""The end of a testnet: tables for people, report.md, report.json and a plot."""
+"""Results of a testnet run: tables on the terminal, report.md, report.json and a plot."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from sapo_client.observe.plain import to_json
 from sapo_client.testnet import plot, tables
+from sapo_client.testnet.node_record import NodeRecord, trend
 from sapo_client.testnet.plan import Settings
-from sapo_client.testnet.story import Story, trend
 from sapo_client.testnet.verdict import RunOutcome, failures
 
 if TYPE_CHECKING:
@@ -19,12 +19,12 @@ PLOT = "reward.png"
 
 
 def all_tables(outcome: RunOutcome) -> list[tables.Table]:
-    """The tables of a run, those without a row left out."""
+    """Return the tables of a run that have rows."""
     made = [
-        tables.node_table(outcome.stories, outcome.ledger),
-        tables.refusal_table(outcome.stories),
+        tables.node_table(outcome.records, outcome.ledger),
+        tables.refusal_table(outcome.records),
         tables.attack_table(outcome.attacks, outcome.files),
-        tables.ledger_table(outcome.ledger, outcome.stories),
+        tables.ledger_table(outcome.ledger, outcome.records),
     ]
     if outcome.claim is not None:
         made.append(tables.claim_table(outcome.claim))
@@ -32,7 +32,7 @@ def all_tables(outcome: RunOutcome) -> list[tables.Table]:
 
 
 def write(outcome: RunOutcome, settings: Settings, swarm_id: str) -> None:
-    """Everything that is left of a run, in its report directory."""
+    """Write all results of a run into its report directory."""
     settings.report.mkdir(parents=True, exist_ok=True)
     title = ", ".join(
         _count(number, word)
@@ -42,7 +42,7 @@ def write(outcome: RunOutcome, settings: Settings, swarm_id: str) -> None:
             (settings.epochs, "epoch"),
         )
     )
-    plot.draw(outcome.stories, settings.report / PLOT, title)
+    plot.draw(outcome.records, settings.report / PLOT, title)
     (settings.report / "report.md").write_text(markdown(outcome, title, swarm_id), encoding="utf-8")
     document = json.dumps(as_json(outcome, settings, swarm_id), indent=2)
     (settings.report / "report.json").write_text(document + "\n", encoding="utf-8")
@@ -53,7 +53,7 @@ def _count(number: int, word: str) -> str:
 
 
 def markdown(outcome: RunOutcome, title: str, swarm_id: str) -> str:
-    """The report for people."""
+    """Return the report as Markdown."""
     body = [table.markdown() for table in all_tables(outcome)]
     return "\n".join(
         [f"# {title}\n", f"Swarm `{swarm_id}`.\n", *_result(failures(outcome)), f"![reward]({PLOT})\n", *body]
@@ -67,13 +67,13 @@ def _result(failed: Sequence[str]) -> list[str]:
 
 
 def as_json(outcome: RunOutcome, settings: Settings, swarm_id: str) -> dict[str, Any]:
-    """The report for programs."""
+    """Return the report as plain values for JSON."""
     return {
         "format": "sapo/testnet-report/1",
         "swarm_id": swarm_id,
         "settings": to_json(settings),
         "failures": failures(outcome),
-        "nodes": [_node(story) for story in outcome.stories],
+        "nodes": [_node(record) for record in outcome.records],
         "attacks": to_json([*outcome.attacks]),
         "files_created": list(outcome.files),
         "ledger": to_json([*outcome.ledger]),
@@ -82,28 +82,28 @@ def as_json(outcome: RunOutcome, settings: Settings, swarm_id: str) -> dict[str,
     }
 
 
-def _node(story: Story) -> dict[str, Any]:
+def _node(record: NodeRecord) -> dict[str, Any]:
     return {
-        "name": story.name,
-        "account": story.account,
-        "peer_id": story.peer_id,
-        "starts": story.starts,
-        "rounds": len(story.steps),
-        "rewards": list(story.rewards),
-        "trend": to_json(trend(story.rewards)),
-        "peers": story.peers,
-        "shared": len(story.published),
-        "accepted": len(story.admitted),
-        "sampled": story.sampled,
-        "unproven": list(story.unproven),
-        "service_failures": story.service_failures,
-        "ledger_errors": story.ledger_errors,
-        "refused": dict(sorted(story.refused.items())),
+        "name": record.name,
+        "account": record.account,
+        "peer_id": record.peer_id,
+        "starts": record.starts,
+        "rounds": len(record.steps),
+        "rewards": list(record.rewards),
+        "trend": to_json(trend(record.rewards)),
+        "peers": record.peers,
+        "shared": len(record.published),
+        "accepted": len(record.admitted),
+        "sampled": record.sampled,
+        "unproven": list(record.unproven),
+        "service_failures": record.service_failures,
+        "ledger_errors": record.ledger_errors,
+        "refused": dict(sorted(record.refused.items())),
     }
 
 
 def show(outcome: RunOutcome, settings: Settings, console: Console) -> None:
-    """The tables and the result on a terminal."""
+    """Print the tables and the result on a terminal."""
     for table in all_tables(outcome):
         console.print(table.rich())
     for failure in failures(outcome):

@@ -1,4 +1,4 @@
-"""`testnet.json`: what runs in a testnet's directory, for whoever looks at it or ends it later."""
+"""`testnet.json`: the processes of a testnet's directory, for `sapo testnet status` and `down`."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ Role = Literal["testnet", "chain", "node", "attacker"]
 FORMAT: Final = "sapo/testnet/1"
 
 PATIENCE_SECONDS: Final = 60.0
-"""A node ends its round and saves its policy before it goes."""
+"""A node ends its round and saves its policy before it exits."""
 
 _ORDER: Final[tuple[Role, ...]] = ("testnet", "attacker", "node", "chain")
-"""Who drives goes first, and the chain last: whoever drains may still have something to post."""
+"""The driver stops first and the chain last: a node that drains may still have something to post."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessEntry:
-    """One process; pid and start together name it, however often pids are used again."""
+    """One process; pid and start time together identify it, even if the pid is reused."""
 
     name: str
     role: Role
@@ -41,25 +41,25 @@ class ProcessEntry:
 
     @property
     def runs(self) -> bool:
-        """Whether this very process is alive."""
+        """Whether this process, and not a later one with its pid, is alive."""
         return self.started is not None and started_at(self.pid) == self.started
 
 
 @dataclass(frozen=True, slots=True)
 class TestnetState:
-    """A testnet as its directory remembers it."""
+    """A testnet as the state file in its directory describes it."""
 
     rpc_url: str
     entries: tuple[ProcessEntry, ...]
 
     def of(self, role: Role) -> tuple[ProcessEntry, ...]:
-        """The entries of one role."""
+        """Return the entries of one role."""
         return tuple(entry for entry in self.entries if entry.role == role)
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
-    """How one process does, in words."""
+class ProcessStatus:
+    """State of one process, for display."""
 
     name: str
     role: Role
@@ -68,30 +68,45 @@ class Life:
     command: str
 
 
-def life(entry: ProcessEntry, layout: Layout) -> Life:
-    """How a process does; a node that somebody started again by hand counts as itself."""
+def process_status(entry: ProcessEntry, layout: Layout) -> ProcessStatus:
+    """Return the state of a process; a node that was started again by hand counts as the same node."""
     node = layout.node(entry.name) if entry.role == "node" else None
     steps = last_events(node.data.events, "step", 1) if node else []
     step = steps[0]["step"] if steps else None
     if entry.runs:
-        words = f"pid {entry.pid}"
+        shown = f"pid {entry.pid}"
     else:
-        words = "started again" if node and is_up(node.data.root) else "down"
-    return Life(entry.name, entry.role, words, step if isinstance(step, int) else None, " ".join(entry.argv))
+        shown = "started again" if node and is_up(node.data.root) else "down"
+    return ProcessStatus(
+        name=entry.name,
+        role=entry.role,
+        state=shown,
+        step=step if isinstance(step, int) else None,
+        command=" ".join(entry.argv),
+    )
 
 
 def entry_of(child: ChildProcess, role: Role) -> ProcessEntry:
-    """A child as an entry."""
-    return ProcessEntry(child.name, role, child.pid, started_at(child.pid), child.argv, str(child.log))
+    """Return the entry of a child process."""
+    return ProcessEntry(
+        name=child.name,
+        role=role,
+        pid=child.pid,
+        started=started_at(child.pid),
+        argv=child.argv,
+        log=str(child.log),
+    )
 
 
 def own_entry() -> ProcessEntry:
-    """This process, which drives the testnet."""
-    return ProcessEntry("testnet", "testnet", os.getpid(), started_at(os.getpid()), (), "")
+    """Return the entry of this process, which drives the testnet."""
+    return ProcessEntry(
+        name="testnet", role="testnet", pid=os.getpid(), started=started_at(os.getpid()), argv=(), log=""
+    )
 
 
 def keep(layout: Layout, state: TestnetState) -> None:
-    """The state on disk, replaced as a whole."""
+    """Write the state file atomically."""
     scratch = layout.state.with_suffix(".new")
     document = {"format": FORMAT, "rpc_url": state.rpc_url, "processes": [asdict(e) for e in state.entries]}
     scratch.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
@@ -99,7 +114,7 @@ def keep(layout: Layout, state: TestnetState) -> None:
 
 
 def read(layout: Layout) -> TestnetState:
-    """The state of a directory.
+    """Read the state file of a directory.
 
     Raises:
         SapoError: it holds no testnet.
@@ -117,7 +132,7 @@ def read(layout: Layout) -> TestnetState:
 
 
 def end(layout: Layout, state: TestnetState) -> list[str]:
-    """The names of what was running and is not any more."""
+    """Stop all processes of a testnet, and return the names of those that were running."""
     ended = []
     for role in _ORDER:
         running = [entry for entry in state.of(role) if entry.runs]
@@ -135,12 +150,12 @@ def _end_all(entries: Iterable[ProcessEntry]) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
     for entry in entries:
         wait_until(lambda entry=entry: not entry.runs, max(0.0, deadline - time.monotonic()))  # type: ignore[misc]
-        if entry.role != "testnet":  # whose group is the user's shell
+        if entry.role != "testnet":  # the driver's group is the user's shell
             kill_group(entry.pid)
 
 
 def _end_restarted(layout: Layout, nodes: Iterable[ProcessEntry]) -> list[str]:
-    """Nodes that somebody started again by hand: they answer, though we did not start them."""
+    """Stop nodes that were started again by hand: their control API answers."""
     ended = [node.name for node in nodes if stop_by_control(layout.node(node.name).data.root)]
     wait_until(lambda: not any(is_up(layout.node(name).data.root) for name in ended), PATIENCE_SECONDS)
     return ended

@@ -1,4 +1,4 @@
-"""Tables as plain data, printed to a terminal or written as Markdown from the same cells."""
+"""Tables as plain data: the same cells are printed to a terminal or written as Markdown."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sapo_client.testnet.battle import AttackRow
+from sapo_client.testnet.attack_results import AttackRow
 from sapo_client.testnet.ledger_view import Claim, EpochRow, points_of
-from sapo_client.testnet.story import Story, trend
+from sapo_client.testnet.node_record import NodeRecord, trend
 from sapo_protocol.errors import Reason
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
 _NODE_NOTE = (
-    "Peers: most at once, attackers included. Rollouts a node shared, accepted from others (authentic, in "
-    "time), found dull (all answers earned the same; auditors look at every rollout, others at those that "
-    "they draw), sampled into its own training, refused; points that the ledger grants its account."
+    "Peers: most at one time, attackers included. Rollouts: shared by the node; accepted from others "
+    "(authentic, in time); without signal (all answers earned the same reward; auditors check every rollout, "
+    "other nodes only those they draw); sampled into its own training; refused. Points: what the ledger "
+    "grants its account."
 )
 _REFUSED_NOTE = "Each reason is a rule of verification/README.md."
 TOKEN_UNIT = 10**18
@@ -25,7 +26,7 @@ TOKEN_UNIT = 10**18
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A titled table of text with a line on how to read it; numbers are right-aligned by column."""
+    """A titled table of text with a note on how to read it; columns of numbers are right-aligned."""
 
     title: str
     columns: tuple[str, ...]
@@ -33,14 +34,14 @@ class Table:
     note: str = ""
 
     def markdown(self) -> str:
-        """The table in Markdown."""
+        """Return the table in Markdown."""
         rule = tuple("---:" if self._is_numeric(i) else "---" for i in range(len(self.columns)))
         lines = ("| " + " | ".join(cells) + " |" for cells in (self.columns, rule, *self.rows))
         note = f"\n{self.note}\n" if self.note else ""
         return f"## {self.title}\n\n" + "\n".join(lines) + "\n" + note
 
     def rich(self) -> RichTable:
-        """The table for a terminal."""
+        """Return the table for a terminal."""
         from rich.box import SIMPLE_HEAD
         from rich.table import Table as RichTable
 
@@ -63,42 +64,42 @@ class Table:
         return bool(cells) and all(cell[0].isdigit() for cell in cells)
 
 
-def node_table(stories: Sequence[Story], ledger: Sequence[EpochRow]) -> Table:
-    """What each honest node did."""
+def node_table(records: Sequence[NodeRecord], ledger: Sequence[EpochRow]) -> Table:
+    """Return what each honest node did."""
     columns = (
         "node", "rounds", "reward start", "reward end", "peers",
-        "shared", "accepted", "dull", "sampled", "refused", "points",
+        "shared", "accepted", "no signal", "sampled", "refused", "points",
     )  # fmt: skip
-    return Table("Nodes", columns, tuple(_node_row(story, ledger) for story in stories), _NODE_NOTE)
+    return Table("Nodes", columns, tuple(_node_row(record, ledger) for record in records), _NODE_NOTE)
 
 
-def _node_row(story: Story, ledger: Sequence[EpochRow]) -> tuple[str, ...]:
-    change = trend(story.rewards)
+def _node_row(record: NodeRecord, ledger: Sequence[EpochRow]) -> tuple[str, ...]:
+    change = trend(record.rewards)
     return (
-        story.name,
-        str(len(story.steps)),
+        record.name,
+        str(len(record.steps)),
         f"{change.start:.3f}" if change else "",
         f"{change.end:.3f}" if change else "",
-        str(story.most_peers),
-        str(len(story.published)),
-        str(len(story.admitted)),
-        str(story.dull),
-        str(story.sampled),
-        str(story.refusals),
-        str(points_of(ledger, story.account)),
+        str(record.most_peers),
+        str(len(record.published)),
+        str(len(record.admitted)),
+        str(record.without_advantage),
+        str(record.sampled),
+        str(record.refusals),
+        str(points_of(ledger, record.account)),
     )
 
 
-def refusal_table(stories: Sequence[Story]) -> Table:
-    """How often each honest node refused something, by reason."""
-    reasons = sorted({reason for story in stories for reason in story.refused} - {Reason.NO_SIGNAL})
-    rows = ((reason, *(str(story.refused[reason]) for story in stories)) for reason in reasons)
-    columns = ("reason", *(story.name for story in stories))
+def refusal_table(records: Sequence[NodeRecord]) -> Table:
+    """Return how often each honest node refused something, by reason."""
+    reasons = sorted({reason for record in records for reason in record.refused} - {Reason.NO_SIGNAL})
+    rows = ((reason, *(str(record.refused[reason]) for record in records)) for reason in reasons)
+    columns = ("reason", *(record.name for record in records))
     return Table("Refused, by reason", columns, tuple(rows), _REFUSED_NOTE)
 
 
 def attack_table(attacks: Sequence[AttackRow], files: Sequence[str]) -> Table:
-    """What became of each kind of attack."""
+    """Return the result of each kind of attack."""
     columns = ("attack", "sent", "to be refused for", "refused for", "by nodes", "files created")
     return Table("Attacks", columns, tuple(_attack_row(row, files) for row in attacks))
 
@@ -109,14 +110,14 @@ def _attack_row(row: AttackRow, files: Sequence[str]) -> tuple[str, ...]:
     return row.kind, str(row.sent), " or ".join(row.expected), refused, str(len(row.nodes)), created
 
 
-def ledger_table(ledger: Sequence[EpochRow], stories: Sequence[Story]) -> Table:
-    """What the chain holds of each epoch, with every node's points where the tallies explain them."""
-    columns = ("epoch", "points", *(story.name for story in stories), "contribution root")
+def ledger_table(ledger: Sequence[EpochRow], records: Sequence[NodeRecord]) -> Table:
+    """Return what the chain holds of each epoch, with every node's points if the tallies explain them."""
+    columns = ("epoch", "points", *(record.name for record in records), "contribution root")
     rows = (
         (
             str(row.epoch),
             str(row.total),
-            *(str(row.points.get(story.account, 0)) if row.points else "?" for story in stories),
+            *(str(row.points.get(record.account, 0)) if row.points else "?" for record in records),
             row.contribution_root[:16],
         )
         for row in ledger
@@ -125,7 +126,7 @@ def ledger_table(ledger: Sequence[EpochRow], stories: Sequence[Story]) -> Table:
 
 
 def claim_table(claim: Claim) -> Table:
-    """The reward that was paid at the end."""
+    """Return the reward that was paid at the end."""
     columns = ("claim of", "points paid before", "after", "tokens before", "after")
     tokens = (f"{amount / TOKEN_UNIT:,.0f}" for amount in (claim.tokens_before, claim.tokens_after))
     row = (claim.name, str(claim.points_before), str(claim.points_after), *tokens)

@@ -1,4 +1,4 @@
-"""Reading a growing event file: what is new since the last look, whole lines only, through rotations."""
+"""Follow a growing event file: new whole lines since the last read, across rotations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sapo_client.observe.events import Event
 
 
 class EventTail:
-    """One event file, read once from its beginning and then as it grows."""
+    """An event file, read from its beginning and then as it grows."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -20,11 +20,11 @@ class EventTail:
         self._rest = b""
 
     def new_events(self) -> list[Event]:
-        """The events that were written since the last call."""
+        """Return the events that were written since the last call."""
         return [event for part in self._parts() for event in self._read(part)]
 
     def _parts(self) -> list[Path]:
-        """The file, after the part that it was rotated into if that was read half."""
+        """Return the file, preceded by its rotated part if that part was not read to its end."""
         rotated = self._path.with_name(self._path.name + ".1")
         moved = self._inode and rotated.exists() and rotated.stat().st_ino == self._inode
         return [rotated, self._path] if moved else [self._path]
@@ -50,6 +50,6 @@ class EventTail:
 def _parse(line: bytes) -> Event | None:
     try:
         record: Any = json.loads(line)
-    except ValueError:  # torn by a crash
+    except ValueError:  # incomplete after a crash
         return None
     return record if isinstance(record, dict) and isinstance(record.get("event"), str) else None

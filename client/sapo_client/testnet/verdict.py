@@ -1,28 +1,28 @@
-"""Whether the testnet did what it is for: every condition, and the ones that failed by name; pure."""
+"""The conditions that a successful testnet run meets, and the names of those that failed; pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sapo_client.testnet.battle import AttackRow
+from sapo_client.testnet.attack_results import AttackRow
 from sapo_client.testnet.ledger_view import Claim, EpochRow
-from sapo_client.testnet.story import Story, trend
+from sapo_client.testnet.node_record import NodeRecord, trend
 
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """Everything that a run is judged by.
+    """Everything that the success of a run is decided by.
 
     Attributes:
-        epochs: epochs that were to be finished.
-        dead: nodes and attackers that ended by themselves and were not running at the end.
+        epochs: number of epochs that the run had to finish.
+        dead: nodes and attackers that exited by themselves and were not running at the end.
         files: files that answers created.
-        attackers: how many there were.
+        attackers: number of attackers.
     """
 
     epochs: int
-    stories: Sequence[Story]
+    records: Sequence[NodeRecord]
     attacks: Sequence[AttackRow]
     ledger: Sequence[EpochRow]
     claim: Claim | None
@@ -32,13 +32,13 @@ class RunOutcome:
 
 
 def failures(outcome: RunOutcome) -> list[str]:
-    """The conditions that do not hold, in words; empty if the run succeeded."""
+    """Return one sentence per condition that does not hold; empty if the run succeeded."""
     return [
-        *(f"{name} ended by itself" for name in outcome.dead),
-        *(failure for story in outcome.stories for failure in learning_failures(story)),
+        *(f"{name} exited by itself" for name in outcome.dead),
+        *(failure for record in outcome.records for failure in learning_failures(record)),
         *(
-            f"{s.name} had a fault of its own: {s.service_failures[0]}"
-            for s in outcome.stories
+            f"{s.name} had an internal fault: {s.service_failures[0]}"
+            for s in outcome.records
             if s.service_failures
         ),
         *_ledger_failures(outcome),
@@ -47,19 +47,19 @@ def failures(outcome: RunOutcome) -> list[str]:
     ]
 
 
-def learning_failures(story: Story) -> list[str]:
-    """Why one node did not learn from others' verified rollouts."""
-    name = story.name
-    if not story.steps:
-        return [f"{name} made no step"]
+def learning_failures(record: NodeRecord) -> list[str]:
+    """Return the reasons why one node did not learn from others' verified rollouts."""
+    name = record.name
+    if not record.steps:
+        return [f"{name} made no training step"]
     found = []
-    if not story.sampled:
+    if not record.sampled:
         found.append(f"{name} trained on no rollout of others")
-    if story.unproven:
-        found.append(f"{name} trained on {len(story.unproven)} rollouts that it had not verified")
-    change = trend(story.rewards)
+    if record.unproven:
+        found.append(f"{name} trained on {len(record.unproven)} rollouts that it had not verified")
+    change = trend(record.rewards)
     if change is None:
-        found.append(f"{name} made one step only")
+        found.append(f"{name} made only one training step")
     elif not change.rose:
         found.append(f"{name}'s reward did not rise: {change.start:.3f} to {change.end:.3f}")
     return found

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
+from sapo_client.testnet.node_record import NodeRecord
 from sapo_client.testnet.plot import smooth
-from sapo_client.testnet.story import Story
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -19,18 +19,18 @@ SPARKS: Final = "▁▂▃▄▅▆▇█"
 SPARKLINE_WIDTH: Final = 16
 
 PLAIN_SECONDS: Final = 15.0
-"""Between two lines where nobody can watch a table move."""
+"""Between two blocks of lines where the output is not a terminal."""
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """The swarm at one moment.
+class SwarmSnapshot:
+    """State of the swarm at one moment.
 
     Attributes:
-        phase: what is going on, in words.
-        block: head of the chain, if it was asked.
-        points: on the ledger so far, by account.
-        notes: what went wrong and when, the latest last.
+        phase: name of the current phase.
+        block: head of the chain; none before the first query.
+        points: points on the ledger so far, by account.
+        notes: failures so far, the latest last.
     """
 
     phase: str
@@ -38,13 +38,13 @@ class Moment:
     epochs: int
     seconds_left: float
     block: int | None
-    stories: Sequence[Story]
+    records: Sequence[NodeRecord]
     points: Mapping[str, int]
     notes: Sequence[str] = ()
 
 
 def sparkline(values: Sequence[float], width: int = SPARKLINE_WIDTH) -> str:
-    """A run of numbers from 0 to 1 as a line of blocks: smoothed, then one block per part of the run."""
+    """Return numbers from 0 to 1 as a line of block characters: smoothed, one block per part of the run."""
     if not values:
         return ""
     curve = smooth(values)
@@ -54,30 +54,30 @@ def sparkline(values: Sequence[float], width: int = SPARKLINE_WIDTH) -> str:
     return "".join(SPARKS[min(top, max(0, round(value * top)))] for value in picked)
 
 
-def headline(moment: Moment) -> str:
-    """One line about the whole swarm."""
-    epoch = "before epoch 0" if moment.epoch is None else f"epoch {moment.epoch} of {moment.epochs}"
-    block = "" if moment.block is None else f"  block {moment.block}"
-    return f"{moment.phase}  {epoch}{block}  {max(0.0, moment.seconds_left):.0f} s left"
+def headline(snapshot: SwarmSnapshot) -> str:
+    """Return one line on the state of the whole swarm."""
+    epoch = "before epoch 0" if snapshot.epoch is None else f"epoch {snapshot.epoch} of {snapshot.epochs}"
+    block = "" if snapshot.block is None else f"  block {snapshot.block}"
+    return f"{snapshot.phase}  {epoch}{block}  {max(0.0, snapshot.seconds_left):.0f} s left"
 
 
-def plain_lines(moment: Moment) -> list[str]:
-    """The moment where no table can be drawn: a headline and a line per node."""
-    return [headline(moment), *(f"  {_plain(story, moment.points)}" for story in moment.stories)]
+def plain_lines(snapshot: SwarmSnapshot) -> list[str]:
+    """Return the snapshot as plain text: a headline and one line per node."""
+    return [headline(snapshot), *(f"  {_plain(record, snapshot.points)}" for record in snapshot.records)]
 
 
-def _plain(story: Story, points: Mapping[str, int]) -> str:
-    if not story.steps:
-        return f"{story.name}: {'started' if story.starts else 'starting'}"
+def _plain(record: NodeRecord, points: Mapping[str, int]) -> str:
+    if not record.steps:
+        return f"{record.name}: {'started' if record.starts else 'starting'}"
     return (
-        f"{story.name}: step {story.steps[-1].step}  reward {smooth(story.rewards)[-1]:.2f}"
-        f"  peers {story.peers}  pool {story.pool}  sampled {story.sampled}"
-        f"  refused {story.refusals}  points {points.get(story.account, 0)}"
+        f"{record.name}: step {record.steps[-1].step}  reward {smooth(record.rewards)[-1]:.2f}"
+        f"  peers {record.peers}  pool {record.pool}  sampled {record.sampled}"
+        f"  refused {record.refusals}  points {points.get(record.account, 0)}"
     )
 
 
-def table(moment: Moment) -> RenderableType:
-    """The moment as a table."""
+def table(snapshot: SwarmSnapshot) -> RenderableType:
+    """Return the snapshot as a table."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Group
     from rich.table import Table
@@ -86,28 +86,28 @@ def table(moment: Moment) -> RenderableType:
     drawn = Table(box=SIMPLE_HEAD)
     for column in ("node", "step", "reward", "", "peers", "pool", "sampled", "refused", "points"):
         drawn.add_column(column, justify="left" if column in ("node", "") else "right")
-    for story in moment.stories:
-        drawn.add_row(*_cells(story, moment.points))
-    return Group(Text(headline(moment)), drawn, *map(Text, moment.notes[-3:]))
+    for record in snapshot.records:
+        drawn.add_row(*_cells(record, snapshot.points))
+    return Group(Text(headline(snapshot)), drawn, *map(Text, snapshot.notes[-3:]))
 
 
-def _cells(story: Story, points: Mapping[str, int]) -> tuple[str, ...]:
-    rewards = story.rewards
+def _cells(record: NodeRecord, points: Mapping[str, int]) -> tuple[str, ...]:
+    rewards = record.rewards
     return (
-        story.name,
-        str(story.steps[-1].step) if story.steps else "…",
+        record.name,
+        str(record.steps[-1].step) if record.steps else "…",
         f"{smooth(rewards)[-1]:.2f}" if rewards else "",
         sparkline(rewards),
-        str(story.peers),
-        str(story.pool),
-        str(story.sampled),
-        str(story.refusals),
-        str(points.get(story.account, 0)),
+        str(record.peers),
+        str(record.pool),
+        str(record.sampled),
+        str(record.refusals),
+        str(points.get(record.account, 0)),
     )
 
 
 class View(AbstractContextManager["View"]):
-    """Where the swarm is shown: a table that moves on a terminal, a few lines now and then elsewhere."""
+    """Live output: a table that is redrawn on a terminal, a few lines now and then elsewhere."""
 
     def __init__(self, console: Console, *, moving: bool) -> None:
         self._console = console
@@ -130,14 +130,14 @@ class View(AbstractContextManager["View"]):
             self._live.stop()
 
     def say(self, text: str) -> None:
-        """One line that stays."""
+        """Print one permanent line."""
         self._console.print(text, markup=False, highlight=False)
 
-    def show(self, moment: Moment, now_seconds: float) -> None:
-        """The swarm as it is now."""
+    def show(self, snapshot: SwarmSnapshot, now_seconds: float) -> None:
+        """Show the current state of the swarm."""
         if self._live is not None:
-            self._live.update(table(moment), refresh=True)
+            self._live.update(table(snapshot), refresh=True)
         elif now_seconds >= self._next_plain_seconds:
             self._next_plain_seconds = now_seconds + PLAIN_SECONDS
-            for line in plain_lines(moment):
+            for line in plain_lines(snapshot):
                 self.say(line)

@@ -1,10 +1,11 @@
-"""`sapo ledger bond`, `exit` and `withdraw`: what an auditor stakes, loses, stakes again and takes out."""
+"""`sapo ledger bond`, `exit` and `withdraw`: an auditor's bond is made, slashed, renewed and withdrawn."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -22,7 +23,7 @@ from support.ledger import (
 
 from sapo_client.account.bonds import bond, leave, withdraw
 from sapo_client.account.ledger_commands import status
-from sapo_client.account.ledger_session import Facts, moment
+from sapo_client.account.ledger_session import format_time
 from sapo_client.config import Config
 from sapo_client.errors import SapoError
 from sapo_client.ledger import transactions as tx
@@ -45,7 +46,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 @pytest.fixture
-def office(world: World) -> AuditorHarness:
+def harness(world: World) -> AuditorHarness:
     return AuditorHarness(world, AUDITOR, CheckerPool(world.manifest.suite))
 
 
@@ -55,13 +56,13 @@ def give(world: World, tokens: int) -> None:
 
 
 def slash(world: World) -> None:
-    """The auditor signs two roots for one epoch, and somebody proves it."""
+    """Let the auditor sign two roots for one epoch, and prove it."""
     a, b = make_root(EPOCH), make_root(EPOCH, archive=8)
     (of_a,), (of_b,) = (sign(root, world.contracts.domain, [keys(AUDITOR.number)]) for root in (a, b))
     world.contracts.prove(Equivocation(a, b, of_a, of_b))
 
 
-def standing(*, tokens: int, bonded: int, exiting: int = 0, until: int | None = None) -> Facts:
+def standing(*, tokens: int, bonded: int, exiting: int = 0, until: int | None = None) -> dict[str, Any]:
     return {
         "tokens": tokens / WHOLE,
         "auditor": True,
@@ -69,26 +70,26 @@ def standing(*, tokens: int, bonded: int, exiting: int = 0, until: int | None = 
         "bond needed": AUDITOR_BOND / WHOLE,
         "bond suffices": bonded >= AUDITOR_BOND,
         "tokens exiting": exiting / WHOLE,
-        "withdrawable from": None if until is None else moment(until),
+        "withdrawable from": None if until is None else format_time(until),
     }
 
 
-def done(done: str = "as asked", **known: int) -> Facts:
+def done(done: str = "as requested", **known: int) -> dict[str, Any]:
     return {"account": str(AUDITOR.account), "done": done, **standing(**known)}
 
 
 def test_a_slashed_auditor_bonds_again_and_its_signature_counts_again(
-    world: World, office: AuditorHarness
+    world: World, harness: AuditorHarness
 ) -> None:
-    contracts, config = world.contracts, office.config()
+    contracts, config = world.contracts, harness.config()
     root = make_root(EPOCH + 1)
     signatures = sign(root, contracts.domain, [keys(person.number) for person in AUDITORS[:2]])
     slash(world)
     assert contracts.vault.stake(AUDITOR.account) == Stake(0, 0, 0)
     assert refused_as(lambda: contracts.post(root, signatures)) == "NotBonded"
     give(world, AUDITOR_BOND + 7)
-    told = status(config)
-    assert {name: told[name] for name in standing(tokens=0, bonded=0)} == standing(tokens=108, bonded=0)
+    result = status(config)
+    assert {name: result[name] for name in standing(tokens=0, bonded=0)} == standing(tokens=108, bonded=0)
 
     shown: list[Words] = []
     assert bond(config, None, shown.extend) == done(tokens=7, bonded=AUDITOR_BOND)
@@ -102,8 +103,8 @@ def test_a_slashed_auditor_bonds_again_and_its_signature_counts_again(
     assert live.root == root
 
 
-def test_what_is_bonded_is_taken_out_after_its_delay(world: World, office: AuditorHarness) -> None:
-    config, vault = office.config(), world.contracts.vault
+def test_a_bond_is_withdrawn_after_its_delay(world: World, harness: AuditorHarness) -> None:
+    config, vault = harness.config(), world.contracts.vault
     assert leave(config, 40, agree)["bond suffices"] is False
     assert leave(config, None, agree)["tokens bonded"] == 0
     until = world.chain.engine.head.timestamp + EXIT_SECONDS
@@ -114,37 +115,37 @@ def test_what_is_bonded_is_taken_out_after_its_delay(world: World, office: Audit
     assert bond(config, 1, agree) == done(tokens=0, bonded=AUDITOR_BOND)
 
 
-def test_what_is_exiting_is_not_withdrawn_too_early(world: World, office: AuditorHarness) -> None:
-    config = office.config()
+def test_exiting_tokens_are_not_withdrawn_too_early(world: World, harness: AuditorHarness) -> None:
+    config = harness.config()
     world.chain.now_seconds = time.time() + 60  # the command reads today's clock
-    told = leave(config, 40, agree)
+    result = leave(config, 40, agree)
     until = world.chain.engine.head.timestamp + EXIT_SECONDS
-    assert told == done(tokens=0, bonded=AUDITOR_BOND - 40, exiting=40, until=until)
-    with pytest.raises(SapoError, match=f"may be withdrawn from {moment(until)}") as refusal:
+    assert result == done(tokens=0, bonded=AUDITOR_BOND - 40, exiting=40, until=until)
+    with pytest.raises(SapoError, match=f"can be withdrawn from {format_time(until)}") as refusal:
         withdraw(config, refuse)
-    assert "again then" in refusal.value.hint
+    assert "again after that time" in refusal.value.hint
 
 
-REFUSED: dict[str, Callable[[Config], Facts]] = {
+REFUSED: dict[str, Callable[[Config], dict[str, Any]]] = {
     "0.000000000000000101 suffice": lambda config: bond(config, None, refuse),
     "holds 0 tokens, and 0.000000000000000005 are to be": lambda config: bond(config, 5, refuse),
     "has 0.000000000000000101 tokens bonded": lambda config: leave(config, AUDITOR_BOND + 1, refuse),
-    "nothing is on its way out": lambda config: withdraw(config, refuse),
+    "no tokens are exiting": lambda config: withdraw(config, refuse),
     "nothing was signed": lambda config: leave(config, 1, refuse),
 }
 
 
-def test_what_cannot_be_done_is_said_and_nothing_is_queued(world: World, office: AuditorHarness) -> None:
+def test_an_impossible_request_is_refused_and_queues_nothing(world: World, harness: AuditorHarness) -> None:
     nonce = tx.next_nonce(world.chain.rpc, AUDITOR.account)
     for text, command in REFUSED.items():
         with pytest.raises(SapoError, match=text) as refusal:
-            command(office.config())
+            command(harness.config())
         assert refusal.value.hint
-    assert trio.run(office.ledger.pending) == 0
+    assert trio.run(harness.ledger.pending) == 0
     assert tx.next_nonce(world.chain.rpc, AUDITOR.account) == nonce
 
 
-def test_a_bond_of_somebody_who_does_not_audit_is_refused(world: World) -> None:
+def test_a_bond_of_an_account_that_is_no_auditor_is_refused(world: World) -> None:
     worker = AuditorHarness(world, WORKERS[0], CheckerPool(world.manifest.suite), audits=False)
     with pytest.raises(SapoError, match="is no auditor of this swarm"):
         bond(worker.config(), 5, refuse)
@@ -152,21 +153,21 @@ def test_a_bond_of_somebody_who_does_not_audit_is_refused(world: World) -> None:
         leave(worker.config(), None, refuse)
 
 
-def test_a_bond_that_was_broken_off_is_seen_through_once(world: World, office: AuditorHarness) -> None:
-    """Nothing new is signed by the second command: what the first one queued is what was agreed to."""
+def test_an_interrupted_bond_is_finished_once(world: World, harness: AuditorHarness) -> None:
+    """The second command signs nothing new: it finishes the transaction that the first one queued."""
     slash(world)
     give(world, 300)
-    assert trio.run(office.ledger.bond, AUDITOR_BOND)
-    assert not trio.run(office.ledger.bond, AUDITOR_BOND)
-    office.ledger.close()  # nobody sends it: the process has ended
-    finished = "the bond that was asked for earlier, nothing new"
-    assert bond(office.config(), None, refuse) == done(finished, tokens=199, bonded=AUDITOR_BOND)
-    assert bond(office.config(), AUDITOR_BOND, agree) == done(tokens=98, bonded=2 * AUDITOR_BOND)
+    assert trio.run(harness.ledger.bond, AUDITOR_BOND)
+    assert not trio.run(harness.ledger.bond, AUDITOR_BOND)
+    harness.ledger.close()  # nobody sends it: the process has ended
+    finished = "the bond that was requested earlier, nothing new"
+    assert bond(harness.config(), None, refuse) == done(finished, tokens=199, bonded=AUDITOR_BOND)
+    assert bond(harness.config(), AUDITOR_BOND, agree) == done(tokens=98, bonded=2 * AUDITOR_BOND)
 
 
-def test_an_exit_that_a_slash_overtakes_is_refused_for_good(world: World, office: AuditorHarness) -> None:
+def test_an_exit_that_a_slash_overtakes_is_refused_for_good(world: World, harness: AuditorHarness) -> None:
     slash_first = lambda _: slash(world)  # noqa: E731  # between the look at the stake and the transaction
     with pytest.raises(SapoError, match="the contract refuses the exit") as refusal:
-        leave(office.config(), 40, slash_first)
+        leave(harness.config(), 40, slash_first)
     assert "sapo ledger status" in refusal.value.hint
-    assert trio.run(office.ledger.pending) == 0
+    assert trio.run(harness.ledger.pending) == 0

@@ -1,4 +1,4 @@
-"""An epoch's root, recomputed by a stranger: from an archive, from a file; whole, incomplete, bent."""
+"""An epoch's root, recomputed from an archive and from a file; complete, incomplete and forged."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ CAP = POINTS_CAP
 EVIDENCE = Digest(bytes(32))
 
 
-class Desk:
-    """A data directory with what a node heard, and the posting that came of it."""
+class EpochHarness:
+    """A data directory with the messages that a node received, and the posting that follows from them."""
 
     def __init__(self, root: Path, world: World) -> None:
         self.world, self.manifest = world, world.manifest
@@ -49,21 +49,23 @@ class Desk:
 
     @property
     def config(self) -> Config:
-        """For commands in this directory."""
+        """Return the configuration of commands in this directory."""
         urls = LedgerConfig(rpc_urls=(self.world.chain.url,))
         return Config(data_dir=self.data.root, ledger=urls)
 
     def hear(self, person: Funded, message: Tally | Proposal | Approval) -> ContentId:
-        """A message that somebody signed."""
+        """Store a signed message."""
         kind = KINDS[type(message)]
         envelope = seal(kind, self.manifest.swarm_id, message.to_payload(), person.seed)
         self._archive.add(envelope.content_id, kind, message, envelope.to_bytes())
         return envelope.content_id
 
     def tally(self, person: Funded, alice: int, bob: int) -> tuple[ContentId, Tally]:
-        """An auditor's count."""
+        """Store an auditor's tally."""
         points = tuple(sorted(((ALICE, alice), (BOB, bob))))
-        tally = Tally(person.node, person.account, EPOCH, points, EVIDENCE)
+        tally = Tally(
+            node=person.node, account=person.account, epoch=EPOCH, points=points, evidence_root=EVIDENCE
+        )
         return self.hear(person, tally), tally
 
     def post(
@@ -73,11 +75,13 @@ class Desk:
         *,
         budget: int = BUDGET_POINTS,
     ) -> ContentId:
-        """The posting of a proposal by the first auditor, signed by a quorum."""
+        """Post a proposal of the first auditor, signed by a quorum."""
         proposer = AUDITORS[0]
         settled = settle([tally for _, tally in taken], {}, points_per_epoch=CAP, epoch_budget=budget)
         ids = tuple(sorted(id_ for id_, _ in taken))
-        proposal = Proposal(proposer.node, proposer.account, EPOCH, ids, shares or settled)
+        proposal = Proposal(
+            node=proposer.node, account=proposer.account, epoch=EPOCH, tallies=ids, shares=shares or settled
+        )
         content_id = self.hear(proposer, proposal)
         contracts = self.world.contracts
         root = proposal.root(content_id)
@@ -93,20 +97,20 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, world: World) -> Desk:
-    return Desk(tmp_path, world)
+def harness(tmp_path: Path, world: World) -> EpochHarness:
+    return EpochHarness(tmp_path, world)
 
 
 def row(account: Account, posted: int, by_all: int, *counts: int) -> dict[str, object]:
     return {"account": str(account), "posted": posted, "all tallies": by_all, "counts": list(counts)}
 
 
-def test_a_root_is_explained_by_the_tallies_behind_it(desk: Desk, tmp_path: Path) -> None:
-    tallies = dict(desk.tally(person, 5, 2 + index) for index, person in enumerate(AUDITORS))
-    desk.post(list(tallies.items()))
-    told = audit(desk.config, EPOCH)
+def test_a_root_is_explained_by_the_tallies_behind_it(harness: EpochHarness, tmp_path: Path) -> None:
+    tallies = dict(harness.tally(person, 5, 2 + index) for index, person in enumerate(AUDITORS))
+    harness.post(list(tallies.items()))
+    result = audit(harness.config, EPOCH)
     heard = [tallies[id_] for id_ in sorted(tallies)]
-    assert {**told, "root": "", "accounts": sorted(told["accounts"], key=str)} == {
+    assert {**result, "root": "", "accounts": sorted(result["accounts"], key=str)} == {
         "epoch": EPOCH,
         "state": "can be challenged",
         "root": "",
@@ -122,40 +126,42 @@ def test_a_root_is_explained_by_the_tallies_behind_it(desk: Desk, tmp_path: Path
             (row(a, n, n, *(dict(t.points)[a] for t in heard)) for a, n in ((ALICE, 5), (BOB, 3))), key=str
         ),
     }
-    desk.world.contracts.finalise()
-    assert audit(desk.config, EPOCH) == {**told, "state": "final"}
+    harness.world.contracts.finalise()
+    assert audit(harness.config, EPOCH) == {**result, "state": "final"}
 
 
-def test_a_stranger_comes_to_the_same_from_a_file(desk: Desk, tmp_path: Path) -> None:
-    desk.post([desk.tally(person, 5, 3) for person in AUDITORS])
+def test_an_exported_file_gives_the_same_result(harness: EpochHarness, tmp_path: Path) -> None:
+    harness.post([harness.tally(person, 5, 3) for person in AUDITORS])
     file = tmp_path / "epoch.json"
-    assert export(desk.config, EPOCH, file) == {"file": str(file), "epoch": EPOCH, "messages": 4}
+    assert export(harness.config, EPOCH, file) == {"file": str(file), "epoch": EPOCH, "messages": 4}
     stranger = Config(
         data_dir=tmp_path / "nowhere",
-        swarm=SwarmConfig(manifest=desk.data.manifest),
-        ledger=desk.config.ledger,
+        swarm=SwarmConfig(manifest=harness.data.manifest),
+        ledger=harness.config.ledger,
     )
-    assert verify(stranger, file) == audit(desk.config, EPOCH)
+    assert verify(stranger, file) == audit(harness.config, EPOCH)
     with pytest.raises(SapoError, match="cannot write"):
-        export(desk.config, EPOCH, file)
-    with pytest.raises(SapoError, match="nothing of epoch 9"):
-        export(desk.config, 9, tmp_path / "other.json")
+        export(harness.config, EPOCH, file)
+    with pytest.raises(SapoError, match="holds no messages of epoch 9"):
+        export(harness.config, 9, tmp_path / "other.json")
     with pytest.raises(SapoError, match="no node ever ran"):
         audit(stranger, EPOCH)
 
 
-def test_what_is_missing_or_forged_in_a_file_explains_nothing(desk: Desk, tmp_path: Path) -> None:
-    taken = [desk.tally(person, 5, 3) for person in AUDITORS]
-    content_id = desk.post(taken)
+def test_a_file_with_missing_or_forged_messages_does_not_verify(
+    harness: EpochHarness, tmp_path: Path
+) -> None:
+    taken = [harness.tally(person, 5, 3) for person in AUDITORS]
+    content_id = harness.post(taken)
     file = tmp_path / "epoch.json"
-    export(desk.config, EPOCH, file)
+    export(harness.config, EPOCH, file)
     document = json.loads(file.read_text())
-    proposal = next(m for m in document["messages"] if content_id == _id(desk, m))
+    proposal = next(m for m in document["messages"] if content_id == _id(harness, m))
     tallies = [m for m in document["messages"] if m != proposal]
 
     def verdict(**changes: object) -> str:
         file.write_text(json.dumps({**document, **changes}))
-        return str(verify(desk.config, file)["verdict"])
+        return str(verify(harness.config, file)["verdict"])
 
     assert verdict() == EXPLAINED
     assert verdict(messages=tallies).startswith("unknown")
@@ -170,45 +176,45 @@ def test_what_is_missing_or_forged_in_a_file_explains_nothing(desk: Desk, tmp_pa
         verdict(swarm_id="00" * 32)
 
 
-def _id(desk: Desk, message: str) -> ContentId:
-    return parse_envelope(bytes.fromhex(message), desk.manifest.swarm_id).content_id
+def _id(harness: EpochHarness, message: str) -> ContentId:
+    return parse_envelope(bytes.fromhex(message), harness.manifest.swarm_id).content_id
 
 
-def test_tallies_that_a_proposer_left_out_are_seen(desk: Desk) -> None:
+def test_tallies_that_a_proposer_left_out_are_detected(harness: EpochHarness) -> None:
     liar, *honest = AUDITORS
-    denied, (counted, _) = desk.tally(liar, 0, 3), [desk.tally(person, 5, 3) for person in honest]
-    desk.post([denied, counted])
-    told = audit(desk.config, EPOCH)
-    assert (told["verdict"], told["paid as by all tallies"]) == (EXPLAINED, False)
-    assert sorted((t["taken"], t["points"]) for t in told["tallies"]) == [(False, 8), (True, 3), (True, 8)]
-    paid = {each["account"]: (each["posted"], each["all tallies"]) for each in told["accounts"]}
+    denied, (counted, _) = harness.tally(liar, 0, 3), [harness.tally(person, 5, 3) for person in honest]
+    harness.post([denied, counted])
+    result = audit(harness.config, EPOCH)
+    assert (result["verdict"], result["paid as by all tallies"]) == (EXPLAINED, False)
+    assert sorted((t["taken"], t["points"]) for t in result["tallies"]) == [(False, 8), (True, 3), (True, 8)]
+    paid = {each["account"]: (each["posted"], each["all tallies"]) for each in result["accounts"]}
     assert paid == {str(ALICE): (0, 5), str(BOB): (3, 3)}
 
 
-def test_who_is_no_auditor_is_not_counted(desk: Desk) -> None:
-    taken = [desk.tally(person, 5, 3) for person in AUDITORS]
-    desk.tally(STRANGER, 16, 0)
-    desk.post(taken)
-    told = audit(desk.config, EPOCH)
-    assert (told["verdict"], len(told["tallies"])) == (EXPLAINED, 3)
+def test_a_tally_of_an_account_that_is_no_auditor_is_not_counted(harness: EpochHarness) -> None:
+    taken = [harness.tally(person, 5, 3) for person in AUDITORS]
+    harness.tally(STRANGER, 16, 0)
+    harness.post(taken)
+    result = audit(harness.config, EPOCH)
+    assert (result["verdict"], len(result["tallies"])) == (EXPLAINED, 3)
 
 
-def test_shares_that_do_not_follow_are_called_false(desk: Desk) -> None:
-    taken = [desk.tally(person, 5, 3) for person in AUDITORS]
+def test_shares_that_do_not_follow_are_reported_as_false(harness: EpochHarness) -> None:
+    taken = [harness.tally(person, 5, 3) for person in AUDITORS]
     tallies = [tally for _, tally in taken]
     first, second = settle(tallies, {}, points_per_epoch=CAP, epoch_budget=BUDGET_POINTS)
-    desk.post(taken, (replace(first, points=9, cumulative=9), second))
-    assert audit(desk.config, EPOCH)["verdict"].startswith("FALSE, or tallies are missing")
+    harness.post(taken, (replace(first, points=9, cumulative=9), second))
+    assert audit(harness.config, EPOCH)["verdict"].startswith("FALSE, or tallies are missing")
 
 
-def test_an_epoch_that_was_not_posted_or_another_chain_is_said(desk: Desk) -> None:
+def test_an_epoch_that_was_not_posted_and_another_chain_are_errors(harness: EpochHarness) -> None:
     with pytest.raises(SapoError, match="nothing was posted for epoch 3"):
-        audit(desk.config, EPOCH)
-    with pytest.raises(SapoError, match="no RPC end point"):
-        audit(Config(data_dir=desk.data.root), EPOCH)
-    other = ServedChain(desk.data.root / "other.sqlite", chain_id=99)
+        audit(harness.config, EPOCH)
+    with pytest.raises(SapoError, match="no RPC endpoint"):
+        audit(Config(data_dir=harness.data.root), EPOCH)
+    other = ServedChain(harness.data.root / "other.sqlite", chain_id=99)
     with pytest.raises(SapoError, match="99"):
-        audit(Config(data_dir=desk.data.root, ledger=LedgerConfig(rpc_urls=(other.url,))), EPOCH)
+        audit(Config(data_dir=harness.data.root, ledger=LedgerConfig(rpc_urls=(other.url,))), EPOCH)
     other.close()
 
 
@@ -225,8 +231,8 @@ async def test_a_key_is_registered_without_a_node(world: World, tmp_path: Path) 
     facts = {"account": str(STRANGER.account), "node": str(STRANGER.node), "registered": True}
     shown: list[Words] = []
     for before in (False, True):
-        told = await trio.to_thread.run_sync(ledger_commands.register, config, shown.extend)
-        assert told == facts | {"before": before}
+        result = await trio.to_thread.run_sync(ledger_commands.register, config, shown.extend)
+        assert result == facts | {"before": before}
     assert world.contracts.registry.live_nodes(STRANGER.account) == (STRANGER.node,)
     (words,) = shown  # what is registered already is not signed again
     assert (words["transaction"], words["node key"]) == ("NodeRegistry.register", f"0x{STRANGER.node.hex()}")

@@ -1,4 +1,4 @@
-"""`sapo ledger payout`: where claims go, and how long another address has to wait."""
+"""`sapo ledger payout`: the address that claims are paid to, and the delay of a change."""
 
 from __future__ import annotations
 
@@ -24,62 +24,62 @@ DELAY_SECONDS = 7 * 24 * 3600
 
 
 @pytest.fixture
-def office(tmp_path: Path) -> Iterator[AuditorHarness]:
+def harness(tmp_path: Path) -> Iterator[AuditorHarness]:
     world = World.create(tmp_path)
     yield AuditorHarness(world, ALICE, CheckerPool(world.manifest.suite), audits=False)
     world.chain.close()
 
 
-def told(office: AuditorHarness) -> tuple[Account, tuple[Account, int]]:
-    paying = office.world.contracts.distributor
+def payout_state(harness: AuditorHarness) -> tuple[Account, tuple[Account, int]]:
+    paying = harness.world.contracts.distributor
     return paying.payout(ALICE.account), paying.payout_change(ALICE.account)
 
 
-def test_the_first_address_counts_at_once_and_every_other_after_its_delay(office: AuditorHarness) -> None:
-    config, chain = office.config(), office.world.chain
+def test_the_first_address_takes_effect_at_once_and_later_ones_after_a_delay(harness: AuditorHarness) -> None:
+    config, chain = harness.config(), harness.world.chain
     nobody = Account(bytes(20)), 0
     assert payout(config, str(BOB.account), agree) == {
         "account": str(ALICE.account), "claims go to": str(BOB.account), "announced": None, "from": None,
     }  # fmt: skip
-    assert told(office) == (BOB.account, nobody)
+    assert payout_state(harness) == (BOB.account, nobody)
     with pytest.raises(SapoError, match="already"):
         payout(config, BOB.account.hex(), agree)
 
     chain.now_seconds = time.time() + 60  # announced by today's clock, as the command reads it
     answer = payout(config, str(THIRD), agree)
     effective = chain.engine.head.timestamp + DELAY_SECONDS
-    assert told(office) == (BOB.account, (THIRD, effective))
+    assert payout_state(harness) == (BOB.account, (THIRD, effective))
     assert (answer["claims go to"], answer["announced"]) == (str(BOB.account), str(THIRD))
     with pytest.raises(SapoError, match="from 2"):
         payout(config, str(THIRD), agree)
-    assert told(office) == (BOB.account, (THIRD, effective))
+    assert payout_state(harness) == (BOB.account, (THIRD, effective))
 
 
-def test_an_announced_address_is_put_in_place(office: AuditorHarness) -> None:
-    config, chain = office.config(), office.world.chain
+def test_an_announced_address_is_applied(harness: AuditorHarness) -> None:
+    config, chain = harness.config(), harness.world.chain
     payout(config, str(BOB.account), agree)
     payout(config, str(THIRD), agree)  # by the test chain's clock, years ago
     chain.now_seconds = chain.engine.head.timestamp + DELAY_SECONDS
     answer = payout(config, str(THIRD), agree)
     assert (answer["claims go to"], answer["announced"]) == (str(THIRD), None)
-    assert told(office) == (THIRD, (Account(bytes(20)), 0))
+    assert payout_state(harness) == (THIRD, (Account(bytes(20)), 0))
 
 
-async def test_a_wish_that_is_repeated_after_the_chain_has_it_announces_nothing(
-    office: AuditorHarness,
+async def test_a_repeated_payout_request_announces_nothing_once_the_chain_has_it(
+    harness: AuditorHarness,
 ) -> None:
-    wish = partial(office.ledger.set_payout, BOB.account, instead_of=ALICE.account, announced_seconds=0)
+    submit = partial(harness.ledger.set_payout, BOB.account, instead_of=ALICE.account, announced_seconds=0)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(office.ledger.run)
+        nursery.start_soon(harness.ledger.run)
         for _ in range(2):
-            await wish()
-            await until(lambda: not office.ledger.status().pending)
+            await submit()
+            await until(lambda: not harness.ledger.status().pending)
         nursery.cancel_scope.cancel()
-    assert office.ledger.status().confirmed == 1
-    assert told(office) == (BOB.account, (Account(bytes(20)), 0))
+    assert harness.ledger.status().confirmed == 1
+    assert payout_state(harness) == (BOB.account, (Account(bytes(20)), 0))
 
 
 @pytest.mark.parametrize("text", ["", "0x12", "zz" * 20, "12" * 21])
-def test_what_is_no_account_is_refused(office: AuditorHarness, text: str) -> None:
-    with pytest.raises(SapoError, match="is no account"):
-        payout(office.config(), text, refuse)
+def test_an_invalid_account_is_refused(harness: AuditorHarness, text: str) -> None:
+    with pytest.raises(SapoError, match="is not an account"):
+        payout(harness.config(), text, refuse)

@@ -11,9 +11,10 @@ from support.ledger import address, keys
 
 from sapo_client import keystore, locks
 from sapo_client.account import ledger_commands
-from sapo_client.account.rotation import require_in_use, rotate
+from sapo_client.account.rotation import rotate
 from sapo_client.config import Config, LedgerConfig
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.key_status import require_in_use
 from sapo_client.keystore import Identity
 from sapo_client.node.runtime.statements import Words
 from sapo_client.passphrase import PassphraseSource
@@ -46,10 +47,12 @@ def old(tmp_path: Path) -> Identity:
 
 @pytest.fixture
 def data(world: World, tmp_path: Path) -> DataDir:
-    """The data directory of a node that has signed before."""
+    """Return the data directory of a node that has signed before."""
     made = DataDir(tmp_path / "data").create()
     made.manifest.write_text(manifest_to_json(world.manifest), encoding="utf-8")
-    SigningDatabase(made.database).take_slots(world.manifest.swarm_id, HERE, 5, 4, 100)
+    SigningDatabase(made.database).take_slots(
+        world.manifest.swarm_id, HERE, epoch=5, count=4, slots_per_epoch=100
+    )
     return made
 
 
@@ -94,7 +97,7 @@ def test_a_rotation_switches_the_key_everywhere(
     )
 
 
-def test_the_old_key_never_signs_again_and_the_new_one_goes_on_above_it(
+def test_the_old_key_never_signs_again_and_the_new_one_continues_above_it(
     world: World, data: DataDir, old: Identity, tmp_path: Path
 ) -> None:
     require_in_use(data, old)
@@ -105,13 +108,15 @@ def test_the_old_key_never_signs_again_and_the_new_one_goes_on_above_it(
     assert refusal.value.exit_code == ExitCode.KEYSTORE
     require_in_use(data, new)
     signing = SigningDatabase(data.database)
-    assert signing.take_slots(world.manifest.swarm_id, new.account, 5, 2, 100) == range(4, 6)
+    assert signing.take_slots(
+        world.manifest.swarm_id, new.account, epoch=5, count=2, slots_per_epoch=100
+    ) == range(4, 6)
     book = CertificateBook(world.manifest, data.database)
     assert book.restore(time.time()) == 1
     assert book.accounts_of(new.node_id) == (new.account,)
 
 
-def test_a_rotation_that_was_broken_off_goes_on(
+def test_an_interrupted_rotation_continues(
     world: World, data: DataDir, old: Identity, tmp_path: Path
 ) -> None:
     path = tmp_path / "new.json"
@@ -131,7 +136,7 @@ def test_another_accounts_identity_is_no_successor(
 ) -> None:
     other = keystore.create(tmp_path / "other.json", None)
     for path in (other.path, old.path):
-        with pytest.raises(SapoError, match="is not a new key of account"):
+        with pytest.raises(SapoError, match="does not hold a new key of account"):
             rotate(config(world, data), old.path, path, agree)
 
 
@@ -144,7 +149,7 @@ def test_not_while_a_node_runs(world: World, data: DataDir, old: Identity, tmp_p
     assert not (tmp_path / "new.json").exists()
 
 
-def test_a_key_of_a_lost_machine_is_given_up_and_may_come_back(
+def test_a_key_of_a_lost_machine_is_revoked_and_may_register_again(
     world: World, data: DataDir, old: Identity
 ) -> None:
     settings = config(world, data, old.path)
@@ -161,7 +166,9 @@ def test_a_key_of_a_lost_machine_is_given_up_and_may_come_back(
         ledger_commands.revoke(settings, stranger, agree)
 
 
-def test_the_status_tells_keys_endpoints_and_what_waits(world: World, data: DataDir, old: Identity) -> None:
+def test_the_status_shows_keys_endpoints_and_queued_transactions(
+    world: World, data: DataDir, old: Identity
+) -> None:
     url, silent = world.chain.url, "http://127.0.0.1:9"
     ledger = LedgerConfig(rpc_urls=(silent, url))
     facts = ledger_commands.status(Config(identity=str(old.path), data_dir=data.root, ledger=ledger))

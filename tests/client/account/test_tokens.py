@@ -1,4 +1,4 @@
-"""Amounts of tokens: what people write, what contracts count."""
+"""Amounts of tokens: as text, and in the smallest unit."""
 
 import pytest
 from hypothesis import given
@@ -18,17 +18,17 @@ from sapo_client.errors import SapoError
         (" 7 ", 7 * 10**18),
     ],
 )
-def test_an_amount_is_read_to_its_last_digit(text: str, units: int) -> None:
+def test_an_amount_is_parsed_to_its_last_digit(text: str, units: int) -> None:
     assert parse_tokens(text) == units
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "x", "nan", "inf", "1e-19", "1 000", "1e99999999"])
-def test_what_is_no_amount_is_refused_with_a_hint(text: str) -> None:
-    with pytest.raises(SapoError, match="is no amount of tokens") as refusal:
+def test_an_invalid_amount_is_refused_with_a_hint(text: str) -> None:
+    with pytest.raises(SapoError, match="is not an amount of tokens") as refusal:
         parse_tokens(text)
     assert "2.5" in refusal.value.hint
 
 
 @given(st.integers(1, 2**96 - 1))
-def test_what_is_shown_reads_back(units: int) -> None:
+def test_a_shown_amount_parses_back(units: int) -> None:
     assert parse_tokens(show_tokens(units)) == units

@@ -1,4 +1,4 @@
-"""One envelope, step by step: a genuine one passes, one with any byte changed fails at a named step."""
+"""One envelope, step by step: a valid one passes, one with any changed byte fails at a named step."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ ALICE = Identity(1)
 
 
 @pytest.fixture(scope="module")
-def heard(story: Any) -> tuple[DataDir, bytes]:
-    """A node's data directory, and an envelope of the other node that it heard."""
-    home: Home = story.first
-    others = {event["content_id"] for event in story.second.events("published")}
+def received(two_nodes: Any) -> tuple[DataDir, bytes]:
+    """A node's data directory, and an envelope of the other node that it received."""
+    home: Home = two_nodes.first
+    others = {event["content_id"] for event in two_nodes.second.events("published")}
     envelopes = {id_.hex(): envelope for id_, envelope in EnvelopeStore(home.data.database).latest(1000)}
     return home.data, next(envelope for id_, envelope in envelopes.items() if id_ in others)
 
@@ -38,7 +38,7 @@ def taken(message: bytes, data: DataDir) -> list[VerificationStep]:
 
 
 def sapo_verify(tmp_path: Path, message: bytes, data: DataDir, *flags: str) -> tuple[int, str]:
-    """Exit code and output of the real command."""
+    """Return exit code and output of the real command."""
     import subprocess
 
     file = tmp_path / "envelope"
@@ -48,18 +48,18 @@ def sapo_verify(tmp_path: Path, message: bytes, data: DataDir, *flags: str) -> t
     return done.returncode, done.stdout
 
 
-def test_an_envelope_that_a_node_heard_passes_every_step(
-    heard: tuple[DataDir, bytes], tmp_path: Path
+def test_an_envelope_that_a_node_received_passes_every_step(
+    received: tuple[DataDir, bytes], tmp_path: Path
 ) -> None:
-    data, envelope = heard
+    data, envelope = received
     code, output = sapo_verify(tmp_path, envelope, data, "--json")
-    told = json.loads(output)
-    assert [(step["name"], step["ok"]) for step in told["steps"]] == [(name, True) for name in ALL_STEPS]
-    assert (code, told["verified"]) == (0, True)
+    result = json.loads(output)
+    assert [(step["name"], step["ok"]) for step in result["steps"]] == [(name, True) for name in ALL_STEPS]
+    assert (code, result["verified"]) == (0, True)
 
 
-def test_a_changed_byte_ends_in_exit_code_7(heard: tuple[DataDir, bytes], tmp_path: Path) -> None:
-    data, envelope = heard
+def test_a_changed_byte_ends_in_exit_code_7(received: tuple[DataDir, bytes], tmp_path: Path) -> None:
+    data, envelope = received
     place = len(envelope) // 2
     changed = envelope[:place] + bytes([envelope[place] ^ 0x20]) + envelope[place + 1 :]
     code, output = sapo_verify(tmp_path, changed, data)
@@ -69,8 +69,10 @@ def test_a_changed_byte_ends_in_exit_code_7(heard: tuple[DataDir, bytes], tmp_pa
 
 
 @given(place=st.integers(min_value=0), mask=st.integers(1, 255))
-def test_any_changed_byte_fails_at_a_named_step(heard: tuple[DataDir, bytes], place: int, mask: int) -> None:
-    data, envelope = heard
+def test_any_changed_byte_fails_at_a_named_step(
+    received: tuple[DataDir, bytes], place: int, mask: int
+) -> None:
+    data, envelope = received
     place %= len(envelope)
     changed = envelope[:place] + bytes([envelope[place] ^ mask]) + envelope[place + 1 :]
     *passed, last = taken(changed, data)
@@ -79,33 +81,33 @@ def test_any_changed_byte_fails_at_a_named_step(heard: tuple[DataDir, bytes], pl
     assert last.detail
 
 
-def test_every_place_is_covered_by_some_step(heard: tuple[DataDir, bytes]) -> None:
-    data, envelope = heard
+def test_every_byte_is_covered_by_some_step(received: tuple[DataDir, bytes]) -> None:
+    data, envelope = received
     for place in range(len(envelope)):
         changed = envelope[:place] + bytes([envelope[place] ^ 1]) + envelope[place + 1 :]
         assert taken(changed, data)[-1].ok is False, place
 
 
 @given(cut=st.integers(min_value=0), tail=st.binary(max_size=9))
-def test_cut_and_lengthened_envelopes_fail_at_the_first_step(
-    heard: tuple[DataDir, bytes], cut: int, tail: bytes
+def test_truncated_and_extended_envelopes_fail_at_the_first_step(
+    received: tuple[DataDir, bytes], cut: int, tail: bytes
 ) -> None:
-    data, envelope = heard
+    data, envelope = received
     for changed in (envelope[: cut % len(envelope)], envelope + b"\x00" + tail):
         [last] = taken(changed, data)
         assert (last.name, last.ok) == ("envelope", False)
 
 
-def test_an_envelope_of_another_swarm_fails_at_the_first_step(story: Any) -> None:
-    home: Home = story.first
+def test_an_envelope_of_another_swarm_fails_at_the_first_step(two_nodes: Any) -> None:
+    home: Home = two_nodes.first
     other = replace(home.manifest, epoch_seconds=home.manifest.epoch_seconds + 1)
     [last] = taken(ALICE.message(other), home.data)
     assert (last.name, last.ok) == ("envelope", False)
     assert "swarm" in last.detail
 
 
-def test_a_certificate_is_no_rollout(story: Any) -> None:
-    home: Home = story.first
+def test_a_certificate_is_no_rollout(two_nodes: Any) -> None:
+    home: Home = two_nodes.first
     certificate = ALICE.certificate(home.manifest).to_bytes()
     assert [(step.name, step.ok) for step in taken(certificate, home.data)] == [
         ("envelope", True),
@@ -118,14 +120,14 @@ MANIFEST = make_manifest()
 
 @pytest.fixture
 def data(tmp_path: Path) -> DataDir:
-    """A directory that names a swarm, and in which no node ran."""
+    """Return a directory that names a swarm, and in which no node ran."""
     made = DataDir(tmp_path / "data").create()
     made.manifest.write_text(manifest_to_json(MANIFEST))
     return made
 
 
 def last_of_admission(message: bytes, data: DataDir) -> tuple[str, bool | None]:
-    """The outcome before anything is scored."""
+    """Return the steps before anything is scored."""
     *_, last = [step for step, _ in zip(steps(message, None, data), ADMISSION_STEPS, strict=False)]
     return last.name, last.ok
 
@@ -141,7 +143,7 @@ def test_rollouts_beyond_the_swarms_limits_fail_at_their_assignment(data: DataDi
 
 
 @pytest.mark.parametrize("epoch", [10**9, 2**40, 2**64 - 1])
-def test_an_epoch_beyond_the_calendar_is_told_in_words(data: DataDir, epoch: int) -> None:
+def test_an_epoch_beyond_the_calendar_is_reported(data: DataDir, epoch: int) -> None:
     message = ALICE.message(MANIFEST, epoch=epoch)
     third = [step for step, _ in zip(steps(message, None, data), range(3), strict=False)][-1]
     assert (third.name, third.ok) == ("epoch", True)
@@ -150,7 +152,7 @@ def test_an_epoch_beyond_the_calendar_is_told_in_words(data: DataDir, epoch: int
 
 
 @pytest.mark.parametrize(("since", "until", "ok"), [(-60, 60, True), (10, 9000, True), (9000, 9999, False)])
-def test_a_certificate_must_have_counted_while_the_epoch_was_heard(
+def test_a_certificate_must_have_been_valid_while_the_epoch_was_accepted(
     data: DataDir, since: int, until: int, ok: bool
 ) -> None:
     start = MANIFEST.genesis_seconds + 3 * MANIFEST.epoch_seconds

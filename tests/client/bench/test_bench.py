@@ -11,7 +11,7 @@ from sapo_client.cli.bench import _document, _rows
 from sapo_verification.tasks.answers import holds_code
 
 
-def test_a_spread_is_of_what_was_measured_side_by_side() -> None:
+def test_a_spread_of_ratios_pairs_its_measurements() -> None:
     assert Spread.of([3.0, 1.0, 2.0]) == Spread(1.0, 2.0, 3.0)
     assert Spread.of_ratios([2.0, 9.0, 3.0], [1.0, 3.0, 3.0]) == Spread(1.0, 2.0, 3.0)
 

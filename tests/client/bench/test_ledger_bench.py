@@ -1,4 +1,4 @@
-"""The ledger's bench: real transactions, whose gas does not depend on how much was learned."""
+"""The ledger's benchmark: real transactions, whose gas does not depend on the number of rollouts."""
 
 from sapo_client.bench.ledger import BIND_TARGET, CLAIM_TARGET, EPOCH_TARGET, SWARMS, ledger_gas
 from sapo_client.cli.bench import _gas_rows
@@ -8,7 +8,7 @@ SAME_GAS = 200 + 32 * 12
 """Zero bytes cost less than others: some in a root or a signature, and all that the first root adds to."""
 
 
-def test_an_epoch_costs_the_same_whatever_the_swarm() -> None:
+def test_an_epoch_costs_the_same_in_every_swarm() -> None:
     gas = ledger_gas()
     assert [(epoch.accounts, epoch.rollouts) for epoch in gas.epochs] == [(a, a * p) for a, p in SWARMS]
     assert [(epoch.proof, epoch.first_claim) for epoch in gas.epochs] == [

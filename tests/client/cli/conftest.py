@@ -12,14 +12,14 @@ from support.sapo_process import SAPO, TIMEOUT_SECONDS, Run
 
 @pytest.fixture
 def home(tmp_path: Path) -> dict[str, str]:
-    """The environment of a user who has nothing yet."""
+    """Return the environment of a user without any files."""
     keep = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
     return keep | {"HOME": str(tmp_path / "home"), "OMP_NUM_THREADS": "1"}
 
 
 @pytest.fixture
 def sapo(home: dict[str, str], tmp_path: Path) -> Run:
-    """Run `sapo` without a terminal; returns exit code, output and errors."""
+    """Return a function that runs `sapo` without a terminal, and returns exit code, output and errors."""
 
     def run(*arguments: object, input: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -1,4 +1,4 @@
-"""`sapo doctor` on real faults, and its look at a real chain."""
+"""`sapo doctor` on real faults, and its checks of a real chain."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_faults_are_named_with_hints_and_the_exit_code_is_7(sapo: Run, tmp_path:
     assert done.stderr.count("suite: ") == 1
 
 
-def test_a_first_node_that_answers_and_one_that_does_not() -> None:
+def test_a_bootstrap_node_that_answers_and_one_that_does_not() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         alive = f"/ip4/127.0.0.1/tcp/{server.getsockname()[1]}/p2p/12D3KooWA"
         assert states(check_bootstrap((alive, "/unix/x"))) == [("bootstrap", "ok"), ("bootstrap", "warn")]
@@ -92,6 +92,6 @@ def test_a_clock_behind_the_chain_is_noticed(ahead: int, state: str) -> None:
     assert clock_check("http://chain", now + ahead, now).state == state
 
 
-def test_a_swarm_that_has_not_begun() -> None:
+def test_a_swarm_that_has_not_started() -> None:
     assert check_genesis(make_manifest(genesis_seconds=int(time.time()) + 600)).state == "warn"
     assert check_genesis(make_manifest(genesis_seconds=1)).state == "ok"

@@ -44,7 +44,7 @@ def test_help_names_every_command(sapo: Run) -> None:
         if line.startswith("  ")
     }
     assert {"init", "join", "status", "peers", "rollouts", "stop", "id", "verify", "doctor", "env"} <= listed
-    assert {"keys", "config", "ledger"} <= listed
+    assert {"keys", "config", "ledger", "export", "swarm", "testnet", "lab", "bench"} <= listed
 
 
 def test_version(sapo: Run) -> None:
@@ -63,7 +63,7 @@ def test_version(sapo: Run) -> None:
         ["verify"],
     ],
 )
-def test_wrong_usage_is_2_and_says_so_on_standard_error(sapo: Run, arguments: list[str]) -> None:
+def test_wrong_usage_is_exit_code_2_with_a_message_on_standard_error(sapo: Run, arguments: list[str]) -> None:
     done = sapo(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert "Error:" in done.stderr
@@ -89,8 +89,8 @@ def test_wrong_usage_is_2_and_says_so_on_standard_error(sapo: Run, arguments: li
         (["ledger", "register"], 3),
         (["testnet", "up", "--nodes", "2", "--auditors", "3"], 2),
         (["testnet", "up", "--auditors", "3", "--quorum", "4"], 2),
-        (["testnet", "deploy", "swarm", "--rpc", "http://127.0.0.1:1", "--key", "nobody"], 4),
-        (["testnet", "faucet", "swarm", "0x1", "--rpc", "http://127.0.0.1:1", "--key", "nobody"], 4),
+        (["swarm", "deploy", "swarm", "--rpc", "http://127.0.0.1:1", "--key", "nobody"], 4),
+        (["swarm", "faucet", "swarm", "0x1", "--rpc", "http://127.0.0.1:1", "--key", "nobody"], 4),
         (["keys", "show", "nobody"], 4),
         (["keys", "backup", "nobody", "b.json"], 4),
         (["keys", "restore", "missing.json", "a"], 4),
@@ -113,7 +113,7 @@ def test_every_error_is_on_standard_error_with_a_hint_and_its_code(
         ("[ledger]\nrpc_url = ['http://x']\n", "ledger.rpc_urls"),
     ],
 )
-def test_a_typo_in_a_section_is_3_with_the_right_name(
+def test_a_typo_in_a_section_is_exit_code_3_with_the_right_name(
     sapo: Run, tmp_path: Path, text: str, suggestion: str
 ) -> None:
     (tmp_path / "sapo.toml").write_text(text)
@@ -123,7 +123,7 @@ def test_a_typo_in_a_section_is_3_with_the_right_name(
         assert f"hint: did you mean {suggestion}?" in done.stderr
 
 
-def test_config_show_tells_origins(sapo: Run) -> None:
+def test_config_show_prints_origins(sapo: Run) -> None:
     made = sapo("config", "init")
     assert made.returncode == 0
     assert Path(made.stdout.strip()).is_file()
@@ -144,7 +144,7 @@ def test_a_pipe_gets_aligned_text_without_escapes(sapo: Run) -> None:
     assert len(starts) == 1
 
 
-def test_a_bug_says_that_it_is_one(tmp_path: Path) -> None:
+def test_a_bug_is_reported_as_a_bug(tmp_path: Path) -> None:
     crash = "import sapo_client.cli.app as app; app.app = lambda **options: 1 / 0; app.main()"
     done = subprocess.run([sys.executable, "-c", crash], capture_output=True, text=True, check=False)
     assert done.returncode == 1

@@ -89,7 +89,7 @@ async def test_status_of_a_running_node(home: dict[str, str], data: DataDir) -> 
     assert "ledger error  connection refused" in shown
 
 
-async def test_status_of_a_node_that_is_down_is_what_it_last_said(
+async def test_status_of_a_node_that_is_down_is_its_last_known_status(
     home: dict[str, str], data: DataDir
 ) -> None:
     assert (await ask(home, data, "status")).returncode == 5
@@ -125,7 +125,7 @@ async def test_rollouts_of_a_node_that_is_down_come_from_its_event_file(
         ("published", "01" * 32),
         ("refused", "02" * 32),
     ]
-    assert b"this is what its event file says" in done.stderr
+    assert b"these rollouts are from its event file" in done.stderr
 
 
 async def test_stop_asks_the_node(home: dict[str, str], data: DataDir) -> None:

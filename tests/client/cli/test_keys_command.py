@@ -34,7 +34,7 @@ def key_file(home: dict[str, str], name: str) -> Path:
     return Path(home["HOME"], ".config", "sapo", "keys", f"{name}.json")
 
 
-def test_a_key_is_born_private_under_umask_0(home: dict[str, str]) -> None:
+def test_a_new_key_is_private_under_umask_0(home: dict[str, str]) -> None:
     done = subprocess.run(
         [SAPO, "keys", "new", "k", "--no-passphrase"],
         env=home,
@@ -50,7 +50,7 @@ def test_a_key_is_born_private_under_umask_0(home: dict[str, str]) -> None:
     assert "sapo keys backup k FILE" in done.stderr
 
 
-def test_new_twice_refuses_and_leaves_the_file(sapo: Run, home: dict[str, str]) -> None:
+def test_new_refuses_an_existing_file_and_does_not_change_it(sapo: Run, home: dict[str, str]) -> None:
     assert sapo("keys", "new", "k", "--no-passphrase").returncode == 0
     before = key_file(home, "k").read_bytes()
     for again in (["keys", "new", "k", "--no-passphrase"], ["init", "k", "--no-passphrase"]):
@@ -60,7 +60,7 @@ def test_new_twice_refuses_and_leaves_the_file(sapo: Run, home: dict[str, str]) 
     assert key_file(home, "k").read_bytes() == before
 
 
-def test_a_sealed_key_opens_with_its_passphrase_only(
+def test_an_encrypted_key_opens_only_with_its_passphrase(
     sapo: Run, home: dict[str, str], secret: Path, tmp_path: Path
 ) -> None:
     made = sapo("keys", "new", "k", "--kdf", "interactive", "--passphrase-file", secret, "--json")
@@ -74,12 +74,12 @@ def test_a_sealed_key_opens_with_its_passphrase_only(
     assert json.loads(sapo("keys", "show", "k", "--ethereum").stdout)["version"] == 3
 
 
-def test_no_terminal_and_no_passphrase_is_4_and_no_hang(sapo: Run, secret: Path) -> None:
+def test_no_terminal_and_no_passphrase_is_exit_code_4_and_no_hang(sapo: Run, secret: Path) -> None:
     new = sapo("keys", "new", "other", input="typed\ntyped\n")
-    assert (new.returncode, "nobody is here to type it" in new.stderr) == (4, True)
+    assert (new.returncode, "there is no terminal to type it" in new.stderr) == (4, True)
     assert sapo("keys", "new", "k", "--kdf", "interactive", "--passphrase-file", secret).returncode == 0
     join = sapo("join", "--identity", "k", input="open sesame\n")
-    assert (join.returncode, "nobody is here to type it" in join.stderr) == (4, True)
+    assert (join.returncode, "there is no terminal to type it" in join.stderr) == (4, True)
 
 
 def test_an_exposed_key_is_refused(sapo: Run, home: dict[str, str]) -> None:
@@ -113,7 +113,7 @@ def test_list_and_id_show_public_parts(sapo: Run) -> None:
     assert card["node_id"] in sapo("id", "--identity", "key").stdout
 
 
-def test_init_makes_everything(sapo: Run, home: dict[str, str]) -> None:
+def test_init_creates_identity_configuration_and_data_directory(sapo: Run, home: dict[str, str]) -> None:
     done = sapo("init", "--no-passphrase", "--json")
     assert json.loads(done.stdout)["name"] == "key"
     data = Path(home["HOME"], ".local", "share", "sapo", "node")
@@ -122,7 +122,7 @@ def test_init_makes_everything(sapo: Run, home: dict[str, str]) -> None:
 
 
 def on_a_terminal(home: dict[str, str], answers: dict[str, str], *arguments: str) -> tuple[int, str]:
-    """Exit code and everything shown when a person sits at a terminal and answers prompts."""
+    """Return exit code and output of a command at a terminal whose prompts are answered."""
     controller, terminal = os.openpty()
     with subprocess.Popen(
         [SAPO, *arguments],
@@ -154,9 +154,7 @@ def _converse(controller: int, answers: dict[str, str]) -> str:
     return shown
 
 
-def test_a_person_types_a_new_passphrase_twice_and_it_is_not_shown(
-    home: dict[str, str], secret: Path
-) -> None:
+def test_a_new_passphrase_is_typed_twice_and_not_shown(home: dict[str, str], secret: Path) -> None:
     new = ("keys", "new", "k", "--kdf", "interactive")
     code, shown = on_a_terminal(home, {"New passphrase": "open sesame", "same again": "open barley"}, *new)
     assert (code, "the two passphrases differ" in shown) == (4, True)
@@ -165,7 +163,7 @@ def test_a_person_types_a_new_passphrase_twice_and_it_is_not_shown(
     assert keystore.load(key_file(home, "k"), PassphraseSource(secret)).account
 
 
-def test_colour_is_for_terminals_that_want_it(home: dict[str, str]) -> None:
+def test_colour_is_used_only_on_terminals_that_allow_it(home: dict[str, str]) -> None:
     on_a_terminal(home, {}, "keys", "new", "k", "--no-passphrase")
     for arguments in (("keys", "list"), ("keys", "show", "nobody")):
         _, coloured = on_a_terminal(home, {}, *arguments)
@@ -175,7 +173,7 @@ def test_colour_is_for_terminals_that_want_it(home: dict[str, str]) -> None:
         assert "\x1b[1;" not in plain
 
 
-def test_a_signing_history_moves_by_the_command_line(sapo: Run, tmp_path: Path) -> None:
+def test_a_signing_history_is_exported_and_imported(sapo: Run, tmp_path: Path) -> None:
     data, file = DataDir(tmp_path / "old").create(), tmp_path / "history.json"
     SigningDatabase(data.database).take_slots(SwarmId(b"\x01" * 32), Account(b"\x0a" * 20), 5, 4, 100)
     exported = sapo("keys", "signing", "export", str(file), "--data-dir", str(data.root), "--json")
@@ -190,7 +188,7 @@ def test_a_signing_history_moves_by_the_command_line(sapo: Run, tmp_path: Path) 
     assert "hint:" in again.stderr
 
 
-def test_a_rotation_shows_what_is_signed_and_wants_consent(
+def test_a_rotation_shows_what_is_signed_and_needs_consent(
     sapo: Run, home: dict[str, str], tmp_path: Path
 ) -> None:
     data = DataDir(tmp_path / "data").create()

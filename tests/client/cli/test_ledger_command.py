@@ -1,4 +1,4 @@
-"""`sapo ledger`: what a command signs is shown, and signed only if its owner agrees."""
+"""`sapo ledger`: a command shows what it signs, and signs only with consent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 @pytest.fixture
 def account(world: World, tmp_path: Path) -> list[object]:
-    """The options that name a newcomer and its swarm."""
+    """Return the options that name a newcomer and its swarm."""
     key, manifest = tmp_path / "key.json", tmp_path / "manifest.json"
     keystore.create(key, None, node_seed=NEWCOMER.seed, account_key=NEWCOMER.secret)
     manifest.write_text(manifest_to_json(world.manifest), encoding="utf-8")
@@ -35,11 +35,13 @@ def account(world: World, tmp_path: Path) -> list[object]:
     ]
 
 
-def test_nothing_is_signed_in_a_pipe_but_with_yes(sapo: Run, world: World, account: list[object]) -> None:
+def test_without_a_terminal_nothing_is_signed_except_with_yes(
+    sapo: Run, world: World, account: list[object]
+) -> None:
     registry = world.contracts.registry
     asked = sapo("ledger", "register", *account)
     assert asked.returncode == 2
-    for text in ("NodeRegistry.register", str(registry.address), "nobody is here to agree", "--yes"):
+    for text in ("NodeRegistry.register", str(registry.address), "consent cannot be asked for", "--yes"):
         assert text in asked.stderr
     assert registry.live_nodes(NEWCOMER.account) == ()
 
@@ -50,9 +52,9 @@ def test_nothing_is_signed_in_a_pipe_but_with_yes(sapo: Run, world: World, accou
     assert registry.live_nodes(NEWCOMER.account) == (NEWCOMER.node,)
 
 
-def test_a_bond_names_its_amount_and_its_auditor(sapo: Run, account: list[object]) -> None:
+def test_a_bond_needs_a_valid_amount_and_an_auditor(sapo: Run, account: list[object]) -> None:
     wrong = sapo("ledger", "bond", "lots", *account)
-    assert (wrong.returncode, "is no amount of tokens" in wrong.stderr) == (2, True)
+    assert (wrong.returncode, "is not an amount of tokens" in wrong.stderr) == (2, True)
     stranger = sapo("ledger", "bond", "2.5", *account, "--yes")
     assert (stranger.returncode, "is no auditor of this swarm" in stranger.stderr) == (6, True)
     assert "hint:" in stranger.stderr

@@ -1,4 +1,4 @@
-"""The generated reference is what the program says now."""
+"""The generated reference agrees with the program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The estimate of `sapo lab run`, by a clock of its own."""
+"""The time estimate of `sapo lab run`, with a fake clock."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ PLAN = ExperimentPlan("bundled", "nano", ("calendar_arithmetic",), agents=2, rou
 WHOLE, NEW = (Run(PLAN, ARMS["8/0"], seed) for seed in (0, 1))
 
 
-def test_what_was_done_before_does_not_make_the_estimate_shorter() -> None:
+def test_rounds_of_earlier_starts_do_not_shorten_the_estimate() -> None:
     now = [0.0]
     with rounds_bar({WHOLE: 40, NEW: 0}, is_hidden=True, get_time=lambda: now[0]) as (bar, show):
         [task] = bar.tasks
@@ -22,7 +22,7 @@ def test_what_was_done_before_does_not_make_the_estimate_shorter() -> None:
         assert task.time_remaining == 37 * 90.0
 
 
-def test_a_whole_experiment_is_finished() -> None:
+def test_a_finished_experiment_shows_no_remaining_time() -> None:
     with rounds_bar({WHOLE: 40}, is_hidden=True) as (bar, show):
         show(WHOLE, 40)
         assert bar.finished

@@ -1,4 +1,4 @@
-"""`sapo verify` and `export rollouts`: an envelope's steps, whole and with one byte flipped."""
+"""`sapo verify` and `export rollouts`: the steps of a valid envelope, and of changed ones."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def manifest_file(manifest: Manifest, tmp_path: Path) -> Path:
 
 
 def verify(sapo: Run, file: Path, *more: object) -> tuple[int, list[tuple[str, bool | None]]]:
-    """Exit code, and each step with its outcome."""
+    """Return the exit code, and each step with its outcome."""
     done = sapo("verify", file, "--json", *more)
     return done.returncode, [(step["name"], step["ok"]) for step in json.loads(done.stdout)["steps"]]
 
 
-def test_a_whole_envelope_passes_every_step_that_can_be_looked_up(
+def test_a_valid_envelope_passes_every_step_whose_data_is_here(
     sapo: Run, manifest: Manifest, manifest_file: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "whole.envelope"
@@ -82,7 +82,7 @@ def test_each_flaw_fails_at_its_own_step(
         assert all(step["ok"] and step["rule"] is None for step in passed), name
 
 
-def test_a_node_that_heard_the_envelope_knows_its_certificate(
+def test_a_node_that_received_the_envelope_has_its_certificate(
     sapo: Run, manifest: Manifest, tmp_path: Path
 ) -> None:
     data, now, envelope = DataDir(tmp_path / "node").create(), moment(manifest), AUTHOR.message(manifest)
@@ -98,7 +98,7 @@ def test_a_node_that_heard_the_envelope_knows_its_certificate(
     assert verify(sapo, file, "--data-dir", data.root) == (0, [(name, True) for name in STEPS])
 
 
-def test_nothing_to_export_or_no_manifest_is_told(sapo: Run, tmp_path: Path) -> None:
+def test_nothing_to_export_or_no_manifest_is_an_error(sapo: Run, tmp_path: Path) -> None:
     assert sapo("export", "rollouts", tmp_path / "taken").returncode == 8
     (tmp_path / "noise").write_bytes(b"\xff" * 100)
     done = sapo("verify", tmp_path / "noise")

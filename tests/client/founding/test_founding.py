@@ -1,4 +1,4 @@
-"""Founding a swarm on a chain: what it shows, what it refuses, and that it goes on where it was ended."""
+"""Founding a swarm on a chain: its quote, its refusals, and its continuation after an interruption."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,13 +11,13 @@ from support.ledger import AUDITORS, DEPLOYER, STRANGER, ServedChain, address
 
 from sapo_client.errors import SapoError
 from sapo_client.founding.contracts import fund
+from sapo_client.founding.defaults import LIMITS
 from sapo_client.founding.quote import Quote, QuotedTransaction, coins, require_coins
 from sapo_client.founding.swarm import Founding, SwarmTerms, faucet_of, safe_quorum
 from sapo_client.ledger import transactions as tx
 from sapo_client.ledger.contract import EpochLedgerContract, Token
 from sapo_client.ledger.errors import LedgerError, LedgerUnavailable
 from sapo_client.ledger.outbox import Outbox
-from sapo_client.testnet import plan
 from sapo_protocol.identifiers import Account, Digest
 from sapo_protocol.manifest_file import manifest_from_json
 from sapo_protocol.suite import Suite
@@ -27,7 +27,7 @@ NEWCOMER = Account(bytes(19) + b"\x07")
 SUITE = Suite(catalogue.REASONING_GYM, (catalogue.family("basic_arithmetic", "nano"),), Digest(bytes(32)))
 """One family without samples: deriving a whole suite's takes longer than everything else here."""
 
-WISH = SwarmTerms(
+TERMS = SwarmTerms(
     name="here",
     auditors=tuple(map(address, AUDITORS)),
     quorum=3,
@@ -46,11 +46,11 @@ def chain(tmp_path: Path) -> Iterator[ServedChain]:
     served.close()
 
 
-def begin(chain: ServedChain, folder: Path, wish: SwarmTerms = WISH) -> Founding:
-    return Founding(folder, [chain.url], DEPLOYER, wish)
+def begin(chain: ServedChain, folder: Path, terms: SwarmTerms = TERMS) -> Founding:
+    return Founding(folder, [chain.url], DEPLOYER, terms)
 
 
-def test_what_is_quoted_is_what_is_sent(chain: ServedChain, tmp_path: Path) -> None:
+def test_the_quote_matches_the_sent_transactions(chain: ServedChain, tmp_path: Path) -> None:
     begun = begin(chain, tmp_path / "swarm")
     quoted = begun.quote()
     assert (quoted.chain_id, quoted.unsent) == (begun.chain_id, len(quoted.steps))
@@ -64,16 +64,16 @@ def test_what_is_quoted_is_what_is_sent(chain: ServedChain, tmp_path: Path) -> N
     assert manifest_from_json((tmp_path / "swarm" / "manifest.json").read_text()) == manifest
 
 
-def test_the_manifest_names_what_lies_on_the_chain(chain: ServedChain, tmp_path: Path) -> None:
+def test_the_manifest_names_the_deployed_contracts(chain: ServedChain, tmp_path: Path) -> None:
     manifest = begin(chain, tmp_path / "swarm").carry_out(SUITE)
     assert manifest.ledger is not None
     ledger = EpochLedgerContract(chain.rpc, manifest.ledger)
     assert ledger.clock() == (manifest.genesis_seconds, manifest.epoch_seconds)
-    assert ledger.auditors() == (WISH.auditors, WISH.quorum)
+    assert ledger.auditors() == (TERMS.auditors, TERMS.quorum)
     assert (manifest.name, manifest.bootstrap, manifest.limits) == (
         "here",
-        WISH.bootstrap,
-        plan.LIMITS,
+        TERMS.bootstrap,
+        LIMITS,
     )
 
 
@@ -96,10 +96,10 @@ def balance(chain: ServedChain, holder: str) -> int:
 
 
 @pytest.mark.parametrize("sent", [0, pytest.param(2, marks=pytest.mark.long), 5])
-def test_an_ended_founding_goes_on_behind_what_it_has_sent(
+def test_an_interrupted_founding_continues_after_its_sent_transactions(
     chain: ServedChain, tmp_path: Path, sent: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The end comes when the chain has a transaction and the outbox does not know it yet."""
+    """The interruption comes when the chain has a transaction that the outbox does not know yet."""
     begun = begin(chain, tmp_path / "swarm")
     planned = len(begun.quote().steps)
     with monkeypatch.context() as patch:
@@ -126,14 +126,14 @@ def _end_at(number: int) -> object:
 
 def test_other_settings_are_another_swarm(chain: ServedChain, tmp_path: Path) -> None:
     begin(chain, tmp_path / "swarm").quote()
-    for wish, told in (
-        (replace(WISH, epoch_seconds=61), "another epoch seconds: 60, not 61"),
-        (replace(WISH, quorum=2), "another quorum: 3, not 2"),
+    for terms, told in (
+        (replace(TERMS, epoch_seconds=61), "another epoch seconds: 60, not 61"),
+        (replace(TERMS, quorum=2), "another quorum: 3, not 2"),
     ):
         with pytest.raises(SapoError, match=told):
-            begin(chain, tmp_path / "swarm", wish).quote()
+            begin(chain, tmp_path / "swarm", terms).quote()
     with pytest.raises(SapoError, match="another founder"):
-        Founding(tmp_path / "swarm", [chain.url], STRANGER, WISH).carry_out(SUITE)
+        Founding(tmp_path / "swarm", [chain.url], STRANGER, TERMS).carry_out(SUITE)
 
 
 def test_another_chain_is_refused(chain: ServedChain, tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_main_network_is_refused(tmp_path: Path) -> None:
     mainnet.close()
 
 
-def test_who_cannot_pay_is_told_how_much_is_missing() -> None:
+def test_an_account_that_cannot_pay_gets_an_error_with_the_missing_amount() -> None:
     poor = Quote(
         5, (QuotedTransaction("create X", 1000, 10**18),), fee_wei=10**12, balance_wei=10**17, unsent=1
     )
@@ -164,7 +164,7 @@ def test_who_cannot_pay_is_told_how_much_is_missing() -> None:
 
 
 @given(st.integers(1, 64))
-def test_a_safe_quorum_leaves_a_minority_without_the_median(auditors: int) -> None:
+def test_with_a_safe_quorum_a_minority_cannot_change_the_median(auditors: int) -> None:
     quorum, minority = safe_quorum(auditors), (auditors - 1) // 2
     assert quorum <= auditors
     honest = quorum - minority  # at least so many of the chosen tallies, however they are chosen

@@ -1,4 +1,4 @@
-"""`sapo testnet deploy` against a chain that sapo does not run, killed on its way."""
+"""`sapo swarm deploy` against a chain that sapo does not run, killed on its way."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def test_a_killed_deployment_is_finished_and_nothing_is_sent_twice(anvil: Anvil,
     founder = keystore.create(tmp_path / "founder.json", None)
     account, folder = str(founder.account), tmp_path / "swarm"
     argv = sapo(
-        "testnet", "deploy", str(folder), "--rpc", anvil.url, "--key", str(founder.path), "--json", "--yes"
+        "swarm", "deploy", str(folder), "--rpc", anvil.url, "--key", str(founder.path), "--json", "--yes"
     )
     poor = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert (poor.returncode, poor.stdout, anvil.nonce(account)) == (6, "", 0)
@@ -56,10 +56,10 @@ def test_a_killed_deployment_is_finished_and_nothing_is_sent_twice(anvil: Anvil,
     }
 
 
-def test_it_signs_nothing_unasked(anvil: Anvil, tmp_path: Path) -> None:
+def test_it_signs_nothing_without_consent(anvil: Anvil, tmp_path: Path) -> None:
     founder = keystore.create(tmp_path / "founder.json", None)
     anvil.give(str(founder.account), 10**18)
-    argv = sapo("testnet", "deploy", str(tmp_path / "s"), "--rpc", anvil.url, "--key", str(founder.path))
+    argv = sapo("swarm", "deploy", str(tmp_path / "s"), "--rpc", anvil.url, "--key", str(founder.path))
     done = subprocess.run(argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     assert (done.returncode, done.stdout) == (2, "")
     assert "create EpochLedger" in done.stderr

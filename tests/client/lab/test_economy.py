@@ -1,4 +1,4 @@
-"""The economy of a swarm: known outcomes on a fixed seed, and what no strategy may gain."""
+"""The economy of a swarm: known outcomes on a fixed seed, and bounds on what strategies gain."""
 
 from dataclasses import replace
 
@@ -82,9 +82,9 @@ def test_a_flood_costs_and_earns_nothing(seed: int, flood: int) -> None:
     assert flooded.against_honest < 0
 
 
-@given(seed=st.integers(0, 999), heard=st.floats(0, 0.99))
-def test_withholding_never_gains(seed: int, heard: float) -> None:
-    withheld = row(EarningStrategy("withhold", heard=heard), seed=seed)
+@given(seed=st.integers(0, 999), delivered=st.floats(0, 0.99))
+def test_withholding_never_gains(seed: int, delivered: float) -> None:
+    withheld = row(EarningStrategy("withhold", delivered=delivered), seed=seed)
     assert withheld.outcome.points <= row(HONEST, seed=seed).outcome.points
     assert withheld.others_lose == 0
 
@@ -105,8 +105,8 @@ def test_half_of_the_auditors_can_take_and_a_majority_can_also_give(seed: int, l
     assert most.outcome.points == RULES.points_per_epoch * SMALL.epochs
 
 
-def test_where_honest_work_does_not_pay_best_is_known() -> None:
-    """What the rules do not stop is in this list and in docs/incentives.md, and nothing else."""
+def test_the_strategies_that_beat_honest_work_are_listed() -> None:
+    """This list, and docs/incentives.md, hold all strategies that the rules do not stop."""
     rows = compare(STRATEGIES, RULES, PRICES, EconomyWorld(), seed=0)
     better = {each.outcome.strategy for each in rows if each.against_honest > 0}
     harmful = {each.outcome.strategy for each in rows if each.others_lose > 0}

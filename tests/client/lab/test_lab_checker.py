@@ -1,4 +1,4 @@
-"""Scoring in the experiment's own process is the jail's scoring."""
+"""Scoring in the experiment's own process gives the same results as the jail."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SEEDS = range(100, 108)
 
 
 def answers(chosen: Family, seed: int) -> tuple[bytes, ...]:
-    """Right, wrong, malformed and empty completions of a task."""
+    """Return right, wrong, malformed and empty completions of a task."""
     try:
         text = solution(chosen, derive(chosen, seed)) or "0"
     except Underivable:
@@ -27,7 +27,7 @@ def answers(chosen: Family, seed: int) -> tuple[bytes, ...]:
 
 
 @pytest.mark.parametrize("level", ["nano", "full"])
-async def test_both_find_the_same(level: str) -> None:
+async def test_both_give_the_same_result(level: str) -> None:
     chosen = suite(level)
     local, found = LocalChecker(chosen.families), dict[Task, Checked | Failure]()
     tasks = [Task(index, seed) for index in range(len(FAMILIES)) for seed in SEEDS]
@@ -50,7 +50,7 @@ async def outcome(checker: CheckerPool | LocalChecker, chosen: Suite, task: Task
         return failed.reason
 
 
-async def test_the_prompt_is_the_checks() -> None:
+async def test_the_prompt_equals_that_of_a_check() -> None:
     checker = LocalChecker((family("calendar_arithmetic", "nano"),))
     checked = await checker.check(Task(0, 3), (b"x",))
     assert await checker.prompt(Task(0, 3)) == checked.prompt

@@ -1,4 +1,4 @@
-"""`sapo lab run` and `report` as a person uses them."""
+"""`sapo lab run` and `report` as commands."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def test_an_unknown_arm_makes_no_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_what_a_preset_holds_can_be_changed(tmp_path: Path) -> None:
-    """Refused for its model alone, at the first run: the folder then holds the plan."""
+def test_options_override_a_preset(tmp_path: Path) -> None:
+    """Only the model is refused, at the first run: the folder then holds the plan."""
     from sapo_client.lab.plan import PRESETS
 
     options = [
@@ -73,7 +73,7 @@ def test_what_a_preset_holds_can_be_changed(tmp_path: Path) -> None:
         (("--temperature", "0"), "zero"),
     ],
 )
-def test_what_cannot_be_run_is_said_before_anything_is_written(
+def test_an_invalid_plan_is_refused_before_anything_is_written(
     options: tuple[str, str], complaint: str, tmp_path: Path
 ) -> None:
     result = CliRunner().invoke(app, ["lab", "run", *options, "--out", str(tmp_path / "none")])
@@ -93,7 +93,7 @@ def test_the_paper_preset_is_the_papers_set_up() -> None:
     assert {arm.local + arm.external for arm in ARMS.values()} == {8}
 
 
-def test_the_quick_preset_begins_where_success_is_rare() -> None:
+def test_the_quick_preset_starts_where_success_is_rare() -> None:
     from sapo_client.lab.plan import PRESETS
     from sapo_client.learner.policy import BUNDLED_CHATTY
     from sapo_verification.suites.catalogue import NANO_DEFAULT

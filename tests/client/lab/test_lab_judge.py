@@ -1,4 +1,4 @@
-"""The judge's questions: asked by a real node, answered once, scored again by whoever reads its diary."""
+"""The judge's questions: answered once by a real node, and scored again from its event file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STEPS = 6
 
 @pytest.fixture(scope="module")
 def home(plan: ExperimentPlan, tmp_path_factory: pytest.TempPathFactory) -> Home:
-    """A node that answered after every second step."""
+    """Return a node that answered after every second step."""
     manifest = manifest_of(suite("nano", [FAMILY]))
     made = Home(tmp_path_factory.mktemp("judged"), 1, manifest, Path(plan.model), judge_every=2)
 
@@ -42,7 +42,7 @@ def home(plan: ExperimentPlan, tmp_path_factory: pytest.TempPathFactory) -> Home
 
 @pytest.fixture
 def diary(home: Home, tmp_path: Path) -> Callable[..., Path]:
-    """Copies the node's directory with changes in the line of one of its answers."""
+    """Return a function that copies the node's directory with a changed answer."""
 
     def change(step: int, /, **changes: Any) -> Path:
         events = [dict(event) for event in home.events()]
@@ -83,7 +83,7 @@ def test_answers_are_scored_again(home: Home) -> None:
         {"account": "0x12"},
     ],
 )
-def test_a_line_that_says_otherwise_is_refused(
+def test_an_entry_that_differs_is_refused(
     home: Home, diary: Callable[..., Path], changes: dict[str, Any]
 ) -> None:
     [candidate] = examine([diary(4, **changes)])
@@ -91,14 +91,14 @@ def test_a_line_that_says_otherwise_is_refused(
     assert (candidate.rewards, candidate.refused) == ((told[0], told[2]), 1)
 
 
-def test_a_refused_line_ends_the_command_with_an_error(diary: Callable[..., Path]) -> None:
+def test_a_refused_entry_ends_the_command_with_an_error(diary: Callable[..., Path]) -> None:
     folder = diary(4, reward=0.5)
     result = CliRunner().invoke(app, ["lab", "judge", "--swarm", str(folder), "--json"])
     assert result.exit_code == 7
     assert json.loads(result.stdout)["nodes"][0]["refused"] == 1
 
 
-def test_a_second_answer_counts_for_nothing(home: Home, diary: Callable[..., Path]) -> None:
+def test_a_second_answer_is_ignored(home: Home, diary: Callable[..., Path]) -> None:
     told = [float(str(event["reward"])) for event in home.events("judged")]
     folder = diary(4, step=2)
     assert examine([folder]) == [Candidate(folder, (told[0], told[2]), refused=0)]
@@ -123,7 +123,7 @@ def test_the_command_shows_both_groups(home: Home, tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_node_that_was_never_asked_is_told(home: Home, tmp_path: Path) -> None:
+def test_a_node_without_answers_is_an_error(home: Home, tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text(home.data.manifest.read_text())
-    with pytest.raises(SapoError, match="holds no answer"):
+    with pytest.raises(SapoError, match="holds no valid answer"):
         examine([tmp_path])

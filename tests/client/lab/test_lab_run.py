@@ -1,4 +1,4 @@
-"""Runs of real swarms, tiny ones: what is mixed, and that a killed run comes to the same curve."""
+"""Runs of tiny real swarms: their mixtures, and that a killed run ends with the same curve."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ ALL_ARMS = ("8/0", "2/6", "8/0-dynamic")
 
 
 def timeless(rows: tuple[CurvePoint, ...]) -> list[CurvePoint]:
-    """The curve without the machine's part in it."""
+    """Return the curve without its timings."""
     return [replace(row, seconds=0.0) for row in rows]
 
 
 @pytest.fixture(scope="module")
 def store(plan: ExperimentPlan, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExperimentStore]:
-    """A whole experiment of three arms, two workers at a time."""
+    """Return a finished experiment of three arms, run by two workers."""
     made = ExperimentStore(tmp_path_factory.mktemp("experiment"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
@@ -62,7 +62,7 @@ def test_every_agent_has_every_round(store: ExperimentStore, plan: ExperimentPla
         assert evaluated == [1, 5, 10, 12]
 
 
-def test_arms_mix_as_they_say(store: ExperimentStore) -> None:
+def test_arms_have_their_mixture(store: ExperimentStore) -> None:
     assert {row.external for row in rows_of(store, "8/0")} == {0}
     shared = [row.external for row in rows_of(store, "2/6")]
     assert shared[:2] == [0, 0], "nobody has anything to share before the first round"
@@ -72,10 +72,10 @@ def test_arms_mix_as_they_say(store: ExperimentStore) -> None:
     assert tokens["2/6"] < tokens["8/0"] < tokens["8/0-dynamic"]
 
 
-def test_evaluations_share_their_luck_with_other_arms_alone(
+def test_evaluation_seeds_are_shared_between_arms_only(
     plan: ExperimentPlan, store: ExperimentStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One draw for all agents and seeds would move every mean together, and intervals would not show it."""
+    """One shared draw would shift all means together, hidden from intervals over seeds."""
     seen: list[int] = []
     evaluate = Service.evaluate
 
@@ -96,7 +96,7 @@ def test_evaluations_share_their_luck_with_other_arms_alone(
     assert len(set(every)) == len(every) == 2 * 2 * 2  # seeds, agents, rounds
 
 
-def test_alone_the_batch_is_what_was_sampled(store: ExperimentStore) -> None:
+def test_without_sharing_the_batch_is_the_own_sample(store: ExperimentStore) -> None:
     for row in rows_of(store, "8/0"):
         assert row.batch == pytest.approx(row.local)
 
@@ -106,7 +106,7 @@ def test_resampling_shows_in_the_batch_and_not_in_the_own_reward(store: Experime
     assert sum(row.batch for row in rows) > sum(row.local for row in rows) * 1.05
 
 
-def test_what_is_whole_is_not_done_again(store: ExperimentStore, plan: ExperimentPlan) -> None:
+def test_a_finished_run_is_not_repeated(store: ExperimentStore, plan: ExperimentPlan) -> None:
     before = {path: path.stat().st_mtime_ns for path in store.root.rglob("rounds.jsonl")}
     conduct(store, [Run(plan, ARMS["8/0"], 0)], 1, lambda _run, _rounds: None)
     assert {path: path.stat().st_mtime_ns for path in store.root.rglob("rounds.jsonl")} == before
@@ -136,7 +136,7 @@ def live(done):
 
 simulate(run, store.manifest(), store.work(run), live)
 """
-"""A run that is killed when a round has ended; its last agents have gone on already, or not."""
+"""A run that is killed at the end of a round; some agents may already be in the next one."""
 
 
 @pytest.mark.long
@@ -160,10 +160,10 @@ def journals(store: ExperimentStore, run: Run) -> list[Journal]:
 
 
 @pytest.mark.long
-def test_a_worker_that_is_killed_anywhere_leaves_what_can_be_gone_on_with(
+def test_a_worker_killed_at_any_point_leaves_a_run_that_can_be_resumed(
     store: ExperimentStore, plan: ExperimentPlan, tmp_path: Path
 ) -> None:
-    """From outside, wherever it is after a round; on a busy machine it may have ended by then."""
+    """It is killed from outside after a round; on a busy machine it may have finished by then."""
     killed, run = ExperimentStore(tmp_path), Run(plan, ARMS["8/0-dynamic"], 0)
     killed.create(plan, store.manifest)
     command = [sys.executable, "-m", "sapo_client.lab.worker", str(tmp_path)]
@@ -180,7 +180,7 @@ def test_a_worker_that_is_killed_anywhere_leaves_what_can_be_gone_on_with(
     assert timeless(rows_of(killed, run.arm.name)) == timeless(rows_of(store, run.arm.name))
 
 
-def test_a_journal_of_another_road_is_refused(
+def test_a_journal_with_another_batch_is_refused(
     plan: ExperimentPlan, store: ExperimentStore, tmp_path: Path
 ) -> None:
     run = Run(replace(plan, rounds=4), ARMS["8/0"], 0)
@@ -203,7 +203,7 @@ def test_a_short_journal_is_refused(plan: ExperimentPlan, store: ExperimentStore
 
 
 @pytest.mark.long
-def test_a_missing_model_is_told(plan: ExperimentPlan, tmp_path: Path, store: ExperimentStore) -> None:
+def test_a_missing_model_is_an_error(plan: ExperimentPlan, tmp_path: Path, store: ExperimentStore) -> None:
     bad = replace(plan, model=str(tmp_path / "nowhere"))
     other = ExperimentStore(tmp_path / "experiment")
     other.create(bad, lambda: store.manifest())

@@ -1,4 +1,4 @@
-"""Figures, intervals and the page, from curves made by hand."""
+"""Figures, intervals and the page, from hand-made curves."""
 
 from __future__ import annotations
 
@@ -29,7 +29,20 @@ from sapo_client.lab.store import Curve, ExperimentStore
 
 
 def row(number: int, agent: int, reward: float, held_out: dict[str, float] | None = None) -> CurvePoint:
-    return CurvePoint(number, agent, reward + 0.25, reward, 0.5, 2, 10, 8, 1.0, 0.5, held_out, held_out)
+    return CurvePoint(
+        round=number,
+        agent=agent,
+        batch=reward + 0.25,
+        local=reward,
+        informative=0.5,
+        external=2,
+        generated_tokens=10,
+        trained_tokens=8,
+        entropy=1.0,
+        seconds=0.5,
+        held_out=held_out,
+        greedy=held_out,
+    )
 
 
 def rows(start: float, rise: float) -> tuple[CurvePoint, ...]:
@@ -51,9 +64,42 @@ def curve(arm: str, seed: int, start: float, rise: float) -> Curve:
 
 def test_points_are_means_and_sums() -> None:
     assert points_of(rows(0.25, 0.125)) == [
-        Point(1, 0.5, 0.25, 0.5, 2, 10, 0.5, 0.125, 0.125, 2),
-        Point(2, 0.625, 0.375, 0.5, 2, 20, 1.0, None, None, 2),
-        Point(3, 0.75, 0.5, 0.5, 2, 30, 1.5, 0.4375, 0.4375, 2),
+        Point(
+            round=1,
+            batch=0.5,
+            local=0.25,
+            informative=0.5,
+            external=2,
+            tokens=10,
+            seconds=0.5,
+            held_out=0.125,
+            greedy=0.125,
+            agents=2,
+        ),
+        Point(
+            round=2,
+            batch=0.625,
+            local=0.375,
+            informative=0.5,
+            external=2,
+            tokens=20,
+            seconds=1.0,
+            held_out=None,
+            greedy=None,
+            agents=2,
+        ),
+        Point(
+            round=3,
+            batch=0.75,
+            local=0.5,
+            informative=0.5,
+            external=2,
+            tokens=30,
+            seconds=1.5,
+            held_out=0.4375,
+            greedy=0.4375,
+            agents=2,
+        ),
     ]
 
 
@@ -68,7 +114,7 @@ def test_an_estimate_is_a_mean_and_its_interval() -> None:
 
 
 def test_differences_are_taken_seed_by_seed() -> None:
-    """Seeds differ a lot, arms by a tenth in every seed: only the paired difference sees it."""
+    """Seeds differ a lot, arms by a tenth in every seed: only the paired difference shows it."""
     curves = [
         curve(arm, seed, 0.2 * seed + more, 0.0)
         for arm, more in (("8/0", 0.0), ("4/4", 0.1))
@@ -94,12 +140,12 @@ def test_the_gain_is_a_share_of_the_baselines_total_seed_by_seed() -> None:
     assert shared.gain == estimate([0.5, 1.0])
 
 
-def test_nothing_is_no_measure_of_a_gain() -> None:
+def test_a_baseline_of_zero_has_no_gain() -> None:
     curves = [curve("8/0", 0, -0.25, 0.0), curve("4/4", 0, 0.5, 0.0)]
     assert [each.gain for each in summarise(curves).arms] == [None, None]
 
 
-def test_our_sampler_is_held_against_the_same_mixture_without_it() -> None:
+def test_our_sampler_is_compared_with_the_same_mixture_without_it() -> None:
     curves = [
         *(curve("4/4", seed, 0.25, 0.0) for seed in (0, 1, 2)),
         *(curve("sapo+", seed, 0.25 + 0.125 * seed, 0.0) for seed in (0, 1)),
@@ -115,7 +161,7 @@ def test_the_budget_is_the_cheapest_runs() -> None:
     assert budget_of([dear, cheap]) == Budget(tokens=20, seconds=1.0)
 
 
-def test_held_out_lies_on_the_line_between_evaluations() -> None:
+def test_held_out_is_interpolated_between_evaluations() -> None:
     points = points_of(rows(0.25, 0.125))
     along = [held_out_at(points, tokens, lambda point: point.tokens) for tokens in (5, 10, 15, 20, 30, 99)]
     assert along == [0.125, 0.125, 0.203125, 0.28125, 0.4375, 0.4375]
@@ -165,6 +211,6 @@ def test_the_page_shows_what_was_measured(tmp_path: Path) -> None:
     }
 
 
-def test_a_folder_without_an_experiment_is_told(tmp_path: Path) -> None:
+def test_a_folder_without_an_experiment_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SapoError, match="there is no experiment"):
         write_report(ExperimentStore(tmp_path))

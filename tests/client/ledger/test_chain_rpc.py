@@ -19,7 +19,7 @@ from sapo_client.errors import SapoError
 from sapo_client.founding.contracts import send_coins
 from sapo_client.ledger import transactions as tx
 from sapo_client.ledger.chain import DEFAULT_CHAIN_ID
-from sapo_client.ledger.chain.engine import Engine, Genesis
+from sapo_client.ledger.chain.embedded import EmbeddedChain, Genesis
 from sapo_client.ledger.chain.errors import ChainClosed
 from sapo_client.ledger.chain.methods import Methods
 from sapo_client.ledger.chain.server import MAX_BATCH, MAX_REQUEST_BYTES
@@ -200,13 +200,13 @@ def test_the_last_block_before_a_moment_is_found(chain: ServedChain) -> None:
 
 def test_a_chain_is_only_reopened_as_what_it_is(tmp_path: Path) -> None:
     born = Genesis(5, (address(ALICE),))
-    Engine(tmp_path / "c", born).close()
-    reopened = Engine(tmp_path / "c", Genesis(5, ()))
-    assert reopened.birth == born
+    EmbeddedChain(tmp_path / "c", born).close()
+    reopened = EmbeddedChain(tmp_path / "c", Genesis(5, ()))
+    assert reopened.genesis == born
     reopened.close()
     for other in (Genesis(6, ()), Genesis(5, (address(keys(50)),))):
         with pytest.raises(SapoError, match="other accounts or another id"):
-            Engine(tmp_path / "c", other)
+            EmbeddedChain(tmp_path / "c", other)
 
 
 class StoppedClock:
@@ -226,7 +226,7 @@ def test_the_file_closes_after_the_call_under_way(tmp_path: Path) -> None:
     raw, clock = _signed(chain), StoppedClock()
     chain.close()
     clock.go_on.set()
-    methods = Methods(Engine(tmp_path / "c", Genesis(DEFAULT_CHAIN_ID, ()), now=clock))
+    methods = Methods(EmbeddedChain(tmp_path / "c", Genesis(DEFAULT_CHAIN_ID, ()), now=clock))
     clock.asked.clear()
     clock.go_on.clear()
     with ThreadPoolExecutor(2) as threads:

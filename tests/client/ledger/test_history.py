@@ -21,7 +21,7 @@ from support.ledger import (
     make_root,
     sign,
 )
-from support.network import ForkingEngine, Network
+from support.network import ForkingChain, Network
 
 from sapo_client.ledger.contract import EpochLedgerContract, Tip
 from sapo_client.ledger.errors import Disagreement, RecordHidden
@@ -69,7 +69,7 @@ class Site:
         self.contracts = contracts
         self.told: list[str] = []
         engine = contracts.chain.engine
-        assert isinstance(engine, ForkingEngine)
+        assert isinstance(engine, ForkingChain)
         self.engine = engine
         self.network = Network(engine)
 
@@ -104,7 +104,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Contracts, int]]:
-    contracts = found(tmp_path_factory.mktemp("forking") / "chain.sqlite", kind=ForkingEngine)
+    contracts = found(tmp_path_factory.mktemp("forking") / "chain.sqlite", kind=ForkingChain)
     yield contracts, contracts.chain.engine.head.block_number
     contracts.chain.close()
 

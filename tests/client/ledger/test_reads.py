@@ -16,7 +16,7 @@ from support.ledger import (
 )
 
 from sapo_client.ledger.contract import Distributor, FraudVerifierContract, Token, Vault
-from sapo_client.ledger.contract import LedgerClient as EpochLedger
+from sapo_client.ledger.contract import EpochLedgerContract as EpochLedger
 from sapo_client.ledger.errors import Disagreement
 from sapo_client.ledger.history import History
 from sapo_client.ledger.rpc import Rpc

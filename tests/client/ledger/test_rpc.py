@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from support.faulty import FaultyEndpoint, Mode, Weather, connected
 from support.ledger import FUNDED, NOW_SECONDS, address
-from support.network import ForkingEngine, Network
+from support.network import ForkingChain, Network
 from web3 import Web3
 from web3.types import BlockIdentifier
 
 from sapo_client.ledger.chain import DEFAULT_CHAIN_ID
-from sapo_client.ledger.chain.engine import Genesis
+from sapo_client.ledger.chain.embedded import Genesis
 from sapo_client.ledger.endpoints import EndpointStatus
 from sapo_client.ledger.errors import Disagreement, LedgerUnavailable, WrongChain
 from sapo_client.ledger.rpc import Rpc
@@ -67,7 +67,7 @@ class Bench:
 
     def _network(self, path: Path, chain_id: int) -> Network:
         birth = Genesis(chain_id, tuple(sorted(map(address, FUNDED))))
-        return Network(ForkingEngine(path, birth, now=lambda: self.now))
+        return Network(ForkingChain(path, birth, now=lambda: self.now))
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from fuzz.schedules import CONFIRMATIONS, LATER, Ground
 from support.faulty import FaultyEndpoint, Mode, Weather, connected
 from support.ledger import ALICE, BOB, CHALLENGE_SECONDS, address, make_root, node_key, sign
-from support.network import ForkingEngine, Network
+from support.network import ForkingChain, Network
 
 from sapo_client.ledger import transactions as tx
 from sapo_client.ledger.chain import DEFAULT_CHAIN_ID
@@ -42,7 +42,7 @@ def ground(opened: Ground) -> Ground:
 def fork(ground: Ground, tmp_path: Path) -> Iterator[Network]:
     """A branch of the same chain on which somebody else has posted the epoch and made it final."""
     shutil.copy(ground.folder / "chain.sqlite", tmp_path / "fork.sqlite")
-    engine = ForkingEngine(tmp_path / "fork.sqlite", ground.network.engine.birth, now=lambda: ground.seconds)
+    engine = ForkingChain(tmp_path / "fork.sqlite", ground.network.engine.genesis, now=lambda: ground.seconds)
     network = Network(engine)
     network.reset(ground.network.engine.head.block_number)
     rpc = Rpc(("fork",), connect=lambda _: connected(FaultyEndpoint(network, network, CALM)))

@@ -20,7 +20,7 @@ from sapo_client.paths import DataDir
 
 @dataclass
 class Node:
-    """What the API under test tells and takes."""
+    """Reports and commands of the API under test."""
 
     draining: bool = False
     stops: list[bool] = field(default_factory=list)
@@ -109,7 +109,7 @@ async def test_a_node_that_is_down_is_an_error_with_a_hint(data: DataDir) -> Non
         ("GET", "/status?x=1", None, {"Authorization": "TOKEN"}, 200),
     ],
 )
-async def test_what_is_not_a_proper_request_is_refused(
+async def test_an_improper_request_is_refused(
     data: DataDir, method: str, path: str, body: bytes | None, headers: dict[str, str], status: int
 ) -> None:
     node = Node()
@@ -123,7 +123,7 @@ async def test_what_is_not_a_proper_request_is_refused(
     assert node.stops == []
 
 
-async def test_noise_and_early_leavers_do_no_harm(data: DataDir) -> None:
+async def test_noise_and_early_disconnects_do_no_harm(data: DataDir) -> None:
     async with serving(data, Node()) as port:
         for noise in (
             b"\x16\x03\x01\x02\x00",
@@ -136,7 +136,7 @@ async def test_noise_and_early_leavers_do_no_harm(data: DataDir) -> None:
         assert await call(lambda: ControlClient(data).get("status")) == {"round": 3}
 
 
-async def test_a_silent_crowd_is_hung_up_on(data: DataDir) -> None:
+async def test_too_many_silent_connections_are_closed(data: DataDir) -> None:
     hung_up: list[bytes] = []
     async with serving(data, Node()) as port, trio.open_nursery() as nursery:
 
@@ -152,7 +152,7 @@ async def test_a_silent_crowd_is_hung_up_on(data: DataDir) -> None:
     assert hung_up == [b""]
 
 
-def test_the_token_is_private_from_birth_and_kept(data: DataDir) -> None:
+def test_the_token_is_private_from_its_creation_and_kept(data: DataDir) -> None:
     token = keep_token(data)
     assert stat.S_IMODE(data.control_token.stat().st_mode) == 0o600
     assert keep_token(data) == token

@@ -1,4 +1,4 @@
-"""The event file: order, torn lines, rotation, odd values."""
+"""The event file: order, incomplete lines, rotation, unusual values."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_an_event_is_one_line_with_time_and_sequence(tmp_path: Path) -> None:
 
 
 @given(torn=st.binary(min_size=1, max_size=60).filter(lambda tail: b"\n" not in tail))
-def test_a_torn_last_line_is_skipped_and_the_sequence_goes_on(
+def test_an_incomplete_last_line_is_skipped_and_the_sequence_continues(
     tmp_path_factory: pytest.TempPathFactory, torn: bytes
 ) -> None:
     path = tmp_path_factory.mktemp("torn") / "events.jsonl"
@@ -73,7 +73,7 @@ def test_rotation_keeps_the_order_and_drops_the_oldest(tmp_path: Path) -> None:
     assert [event["seq"] for event in read_events(path)][-2:] == [20, 21]
 
 
-def test_threads_do_not_tear_each_others_lines(tmp_path: Path) -> None:
+def test_threads_do_not_mix_their_lines(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     with EventLog(path, max_bytes=20_000, keep=100) as log:
         writers = [

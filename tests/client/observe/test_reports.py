@@ -10,7 +10,18 @@ from sapo_client.observe.metrics import NodeMetrics
 from sapo_client.observe.reports import StatusReport, keep_status, kept_status
 from sapo_client.observe.status import RoundSummary
 
-SUMMARY = RoundSummary(128, 130, 0.61, 0.04, 340, 12, 4, 4, 0.02, 38.1)
+SUMMARY = RoundSummary(
+    round=128,
+    step=130,
+    reward=0.61,
+    reward_change=0.04,
+    pool=340,
+    pool_peers=12,
+    own_groups=4,
+    external_groups=4,
+    refused_share=0.02,
+    round_seconds=38.1,
+)
 REPORT = StatusReport(
     state="running",
     updated="2026-01-01T00:00:00+00:00",
@@ -41,7 +52,18 @@ def test_the_status_line() -> None:
     assert SUMMARY.line() == (
         "round 128  step 130  reward 0.61 (+0.04)  pool 340 from 12 peers  sampled 4+4  refused 2 %  38.1 s"
     )
-    first = RoundSummary(1, 1, 0.0, None, 0, 1, 4, 0, 0.0, 0.4)
+    first = RoundSummary(
+        round=1,
+        step=1,
+        reward=0.0,
+        reward_change=None,
+        pool=0,
+        pool_peers=1,
+        own_groups=4,
+        external_groups=0,
+        refused_share=0.0,
+        round_seconds=0.4,
+    )
     assert first.line() == (
         "round 1  step 1  reward 0.00 (first)  pool 0 from 1 peer  sampled 4+0  refused 0 %  0.4 s"
     )

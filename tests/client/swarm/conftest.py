@@ -17,7 +17,7 @@ from sapo_protocol.rules import Rule
 TOPIC = "sapo/1/test/rollouts"
 PATIENCE_SECONDS = 30.0  # for conditions that take milliseconds on an idle machine
 
-# The same behaviour as in the field, on the time scale of a test.
+# The same behaviour as in production, on the time scale of a test.
 QUICK_DIAL = DialLimits(
     target_peers=16,
     first_backoff_seconds=0.05,
@@ -29,7 +29,7 @@ QUICK_DIAL = DialLimits(
 
 
 def validate_by_first_byte(data: bytes, _forwarder: str) -> Verdict:
-    """A validator whose verdict the author chooses: the tests' rule for what is valid."""
+    """Return the verdict that the first bytes of the message ask for."""
     if data.startswith(b"raise"):
         raise RemoteProtocolError(Rule.ENVELOPE_KEYS, "as asked for")
     if data.startswith(b"bug"):
@@ -46,13 +46,13 @@ async def eventually(condition: Callable[[], bool]) -> None:
 
 @dataclass
 class Member:
-    """One running transport, what its validator accepted, and how to stop it."""
+    """One running transport, with the messages that its validator accepted."""
 
     transport: Any
     validator: Validator
     scope: trio.CancelScope
     stopped: trio.Event
-    heard: list[bytes] = field(default_factory=list)
+    accepted: list[bytes] = field(default_factory=list)
 
     @property
     def peer_id(self) -> str:
@@ -64,10 +64,10 @@ class Member:
     def validate(self, data: bytes, forwarder: str) -> Verdict:
         verdict = self.validator(data, forwarder)
         if verdict is Verdict.ACCEPT:
-            self.heard.append(data)
+            self.accepted.append(data)
         return verdict
 
-    async def say(self, data: bytes) -> int:
+    async def publish(self, data: bytes) -> int:
         return int(await self.transport.publish(TOPIC, data))
 
     async def stop(self) -> None:
@@ -76,7 +76,7 @@ class Member:
 
 
 @dataclass
-class Colony:
+class LoopbackSwarm:
     """Starts members in one nursery; `bugs` collects what our own callbacks raised."""
 
     nursery: trio.Nursery
@@ -107,21 +107,21 @@ class Colony:
         await self.nursery.start(_run, member)
         return member
 
-    async def ring_of_strangers(self, count: int, **options: Any) -> list[Member]:
-        """Members that know one bootstrap peer and nobody else."""
+    async def start_members(self, count: int, **options: Any) -> list[Member]:
+        """Start members that know one bootstrap peer and no other."""
         members = [await self.start(1, **options)]
         for number in range(2, count + 1):
             members.append(await self.start(number, bootstrap=members[0].transport.addresses, **options))
         return members
 
-    async def acquaint(self, members: list[Member]) -> None:
-        """Wait until everyone is connected and subscribed with everyone."""
+    async def wait_until_connected(self, members: list[Member]) -> None:
+        """Wait until every member is connected and subscribed with every other."""
         await eventually(lambda: all(len(member.transport.peers()) == len(members) - 1 for member in members))
-        await eventually(lambda: all(listeners(member) == len(members) - 1 for member in members))
+        await eventually(lambda: all(subscribed_peers(member) == len(members) - 1 for member in members))
 
 
-def listeners(member: Member) -> int:
-    """Peers that a message of this member would go to."""
+def subscribed_peers(member: Member) -> int:
+    """Return how many peers a message of this member would go to."""
     gossip = member.transport._gossip
     return len(gossip.peer_topics.get(TOPIC, set()) & set(gossip.peers))
 
@@ -133,14 +133,14 @@ async def _run(member: Member, task_status: Any = trio.TASK_STATUS_IGNORED) -> N
 
 
 @pytest.fixture
-async def colony() -> Any:
+async def swarm() -> Any:
     async with trio.open_nursery() as nursery:
-        yield Colony(nursery)
+        yield LoopbackSwarm(nursery)
         nursery.cancel_scope.cancel()
 
 
-class Rogue:
-    """A peer with a proven identity that speaks gossip without any manners."""
+class HostilePeer:
+    """A peer with a proven identity that writes arbitrary bytes."""
 
     def __init__(self, host: Any) -> None:
         self._host = host
@@ -169,7 +169,7 @@ class Rogue:
 
 
 @pytest.fixture
-async def rogue() -> Any:
+async def hostile() -> Any:
     from sapo_client.swarm.p2p.host import build_host
 
     host = build_host(
@@ -181,12 +181,12 @@ async def rogue() -> Any:
         report=lambda _: None,
     )
     async with host.run([]):
-        yield Rogue(host)
+        yield HostilePeer(host)
 
 
 @pytest.fixture
 def make_transport() -> Callable[..., Any]:
-    """A transport that does not run, for looking at one part of it."""
+    """Return a function that builds a transport which does not run, to test one part of it."""
     from sapo_client.swarm.p2p.libp2p_transport import Libp2pTransport
 
     def make(number: int = 1, **options: Any) -> Any:
@@ -201,7 +201,7 @@ def _raise(error: Exception) -> None:
 
 @pytest.fixture
 def tools() -> Any:
-    """The helpers of this file, for tests that cannot import it."""
+    """Return the helpers of this file, which tests cannot import."""
     return Tools()
 
 
@@ -210,6 +210,6 @@ class Tools:
     PATIENCE_SECONDS = PATIENCE_SECONDS
     QUICK_DIAL = QUICK_DIAL
     eventually: Callable[[Callable[[], bool]], Awaitable[None]] = staticmethod(eventually)
-    listeners = staticmethod(listeners)
+    subscribed_peers = staticmethod(subscribed_peers)
     validate = staticmethod(validate_by_first_byte)
     replace = staticmethod(replace)

@@ -1,4 +1,4 @@
-"""Whom to dial and when."""
+"""Which peers are dialled, and when."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_bootstrap_is_dialled_for_ever_with_growing_pauses() -> None:
     assert max(pauses[:3]) < LIMITS.max_backoff_seconds / 4 < min(pauses[-5:])
 
 
-def test_a_peer_that_hangs_up_at_once_is_dialled_ever_more_rarely() -> None:
+def test_a_peer_that_disconnects_at_once_is_dialled_more_and_more_rarely() -> None:
     book, boot = _book(), _address(1)
     book.add_bootstrap(boot)
     for number in range(12):
@@ -62,7 +62,7 @@ def test_a_settled_peer_that_is_lost_is_dialled_soon() -> None:
     assert book.due((), 100.0 + LIMITS.first_backoff_seconds) == (boot,)
 
 
-def test_hearsay_is_forgotten_after_some_failures() -> None:
+def test_a_learned_peer_is_dropped_after_some_failures() -> None:
     book = _book()
     book.learn([_address(2)])
     for _ in range(LIMITS.max_failures):
@@ -96,10 +96,10 @@ def test_next_address_is_tried_after_a_failure() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 255), st.integers(1, 65535)), max_size=300))
-def test_bounded_and_never_ourselves(told: list[tuple[int, int]]) -> None:
+def test_the_book_is_bounded_and_never_holds_the_own_peer(learned: list[tuple[int, int]]) -> None:
     limits = DialLimits(max_known_peers=16, target_peers=1000)
     book = _book(limits)
-    book.learn(_address(number, port) for number, port in told)
+    book.learn(_address(number, port) for number, port in learned)
     assert len(book) <= 16
     due = book.due((), 0.0)
     assert OWN.peer_id not in {address.peer_id for address in due}

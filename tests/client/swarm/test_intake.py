@@ -19,9 +19,9 @@ class IntakeHarness:
     """An intake whose validator looks its verdicts up and records its calls."""
 
     def __init__(self, verdicts: dict[bytes, Any], limits: TransportLimits | None = None) -> None:
-        self.counters, self.bugs, self.expelled = TransportCounters(), list[Exception](), list[str]()
+        self.counters, self.bugs, self.disconnected = TransportCounters(), list[Exception](), list[str]()
         self.scores = PeerScores()
-        discipline = Discipline(self.scores, self.counters, self.expelled.append)
+        discipline = Discipline(self.scores, self.counters, self.disconnected.append)
         self.intake = Intake(limits or TransportLimits(), discipline, self.counters, self.bugs.append)
         self.verdicts, self.validated = verdicts, list[tuple[bytes, str]]()
         self.intake.subscribe("topic", self.validate)
@@ -33,13 +33,13 @@ class IntakeHarness:
             raise verdict
         return Verdict(verdict)
 
-    def take(self, data: bytes, forwarder: str = "peer", now: float = 0.0, topic: str = "topic") -> bool:
-        return self.intake.take(topic, data, forwarder, now)
+    def process(self, data: bytes, forwarder: str = "peer", now: float = 0.0, topic: str = "topic") -> bool:
+        return self.intake.process(topic, data, forwarder, now)
 
 
 def test_an_accepted_message_is_validated_and_forwarded_once() -> None:
     harness = IntakeHarness({b"good": Verdict.ACCEPT})
-    assert [harness.take(b"good"), harness.take(b"good", "another"), harness.take(b"good")] == [
+    assert [harness.process(b"good"), harness.process(b"good", "another"), harness.process(b"good")] == [
         True,
         False,
         False,
@@ -48,27 +48,27 @@ def test_an_accepted_message_is_validated_and_forwarded_once() -> None:
     assert harness.scores.score("another", 0.0) == 0.0
 
 
-def test_every_message_received_has_one_fate() -> None:
+def test_every_received_message_is_counted_once_by_outcome() -> None:
     """A copy of a rejected message blames its forwarder, but is no second rejection."""
     limits = TransportLimits(max_message_bytes=4)
     harness = IntakeHarness(
         {b"good": Verdict.ACCEPT, b"bad": Verdict.REJECT, b"late": Verdict.IGNORE}, limits
     )
     for data in (b"good", b"good", b"bad", b"bad", b"bad", b"late", b"too long"):
-        harness.take(data)
-    harness.take(b"good", topic="a topic of others")
+        harness.process(data)
+    harness.process(b"good", topic="a topic of others")
     counted = {name: count for name, count in harness.counters.snapshot().items() if count}
-    fates = {"accepted": 1, "ignored": 1, "rejected": 1, "duplicates": 3, "oversize": 1}
-    assert counted == {"received": sum(fates.values()), **fates}
+    outcomes = {"accepted": 1, "ignored": 1, "rejected": 1, "duplicates": 3, "oversize": 1}
+    assert counted == {"received": sum(outcomes.values()), **outcomes}
     assert harness.scores.score("peer", 0.0) == 4 * Severity.MID.value
 
 
 def test_an_ignored_message_blames_nobody_and_is_validated_again_later() -> None:
     harness = IntakeHarness({b"early": Verdict.IGNORE})
-    assert not harness.take(b"early")
-    assert not harness.take(b"early", now=4.9)
+    assert not harness.process(b"early")
+    assert not harness.process(b"early", now=4.9)
     harness.verdicts[b"early"] = Verdict.ACCEPT
-    assert harness.take(b"early", now=5.0)
+    assert harness.process(b"early", now=5.0)
     assert harness.validated == [(b"early", "peer")] * 2
     assert harness.scores.score("peer", 5.0) == 0.0
 
@@ -76,60 +76,60 @@ def test_an_ignored_message_blames_nobody_and_is_validated_again_later() -> None
 @pytest.mark.parametrize("verdict", [Verdict.REJECT, RemoteProtocolError(Rule.ENVELOPE_KEYS, "no")])
 def test_a_rejected_message_blames_every_forwarder_and_is_validated_once(verdict: Any) -> None:
     harness = IntakeHarness({b"bad": verdict})
-    assert not harness.take(b"bad", "first")
-    assert not harness.take(b"bad", "second")
+    assert not harness.process(b"bad", "first")
+    assert not harness.process(b"bad", "second")
     assert harness.validated == [(b"bad", "first")]
     penalty = Severity.MID.value
     assert [harness.scores.score(peer, 0.0) for peer in ("first", "second")] == [penalty, penalty]
 
 
-def test_a_peer_that_keeps_sending_rejected_messages_is_expelled() -> None:
+def test_a_peer_that_keeps_sending_rejected_messages_is_disconnected() -> None:
     harness = IntakeHarness({bytes([number]): Verdict.REJECT for number in range(10)})
     for number in range(10):
-        harness.take(bytes([number]))
-    assert harness.expelled == ["peer"] * 7  # from the fourth on: four times five is the line
+        harness.process(bytes([number]))
+    assert harness.disconnected == ["peer"] * 7  # from the fourth on: four times five is the threshold
     assert harness.counters.bans == 1
 
 
 def test_a_bug_of_the_validator_is_reported_and_blames_nobody() -> None:
     bug = KeyError("ours")
     harness = IntakeHarness({b"odd": bug})
-    assert not harness.take(b"odd")
+    assert not harness.process(b"odd")
     assert harness.bugs == [bug]
     assert (harness.counters.bugs, harness.scores.score("peer", 0.0)) == (1, 0.0)
 
 
 def test_an_invalid_copy_does_not_shadow_the_valid_message() -> None:
     harness = IntakeHarness({b"message": Verdict.ACCEPT, b"messagf": Verdict.REJECT})
-    assert not harness.take(b"messagf")
-    assert harness.take(b"message")
+    assert not harness.process(b"messagf")
+    assert harness.process(b"message")
 
 
 def test_a_copy_on_the_wrong_topic_does_not_shadow_the_valid_message() -> None:
     harness = IntakeHarness({b"message": Verdict.ACCEPT})
     harness.intake.subscribe("other", lambda *_: Verdict.REJECT)
-    assert not harness.take(b"message", topic="other")
-    assert harness.take(b"message")
+    assert not harness.process(b"message", topic="other")
+    assert harness.process(b"message")
 
 
 def test_an_oversize_message_is_refused_before_it_is_validated() -> None:
     harness = IntakeHarness({}, TransportLimits(max_message_bytes=4))
-    assert not harness.take(b"12345")
+    assert not harness.process(b"12345")
     assert harness.validated == []
     assert harness.counters.oversize == 1
     assert harness.scores.score("peer", 0.0) == Severity.MID.value
 
 
-def test_unknown_topics_leave_no_trace() -> None:
+def test_unknown_topics_are_not_counted() -> None:
     harness = IntakeHarness({})
-    assert not harness.take(b"x", topic="invented")
+    assert not harness.process(b"x", topic="invented")
     assert harness.counters == TransportCounters()
 
 
 def test_own_messages_come_back_as_duplicates() -> None:
     harness = IntakeHarness({})
     assert harness.intake.remember_own("topic", b"mine", 0.0)
-    assert not harness.take(b"mine")
+    assert not harness.process(b"mine")
     assert harness.validated == []
     assert harness.intake.knows(message_id("topic", b"mine"), 1.0)
 

@@ -1,4 +1,4 @@
-"""Every kind of attack, judged by the real admission, verifier and auditor's gate."""
+"""Every kind of attack against the real admission, verifier and auditor."""
 
 import random
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from sapo_client.testnet.attacks import (
     ATTACKS,
     BY_NAME,
     SEEN_SECONDS,
-    Hearing,
+    AttackContext,
     Key,
     Message,
     ObservedRollout,
-    Workshop,
+    ObservedRollouts,
 )
 from sapo_protocol import secp256k1
 from sapo_protocol.certificate import issue_certificate
@@ -69,7 +69,7 @@ def manifest() -> Manifest:
 
 
 def introduce(book: CertificateBook, manifest: Manifest, number: int) -> Key:
-    """A key that the book knows from its certificate."""
+    """Return a key whose certificate the book holds."""
     signer, secret = key(number)
     binding = NodeBinding(signer.node, manifest.swarm_id, GENESIS, GENESIS + 86_400)
     book.admit(issue_certificate(signer.seed, secret, binding, manifest.binding_domain).to_bytes(), NOW)
@@ -86,7 +86,7 @@ def honest_rollout(
 
 
 class Bench:
-    """An honest node's gate, and an attacker's workshop that heard what went through it."""
+    """An honest node's admission, and the context of an attacker that observed what it admitted."""
 
     def __init__(self, manifest: Manifest, tmp_path: Path, seed: int) -> None:
         self.manifest = manifest
@@ -95,18 +95,18 @@ class Bench:
         author = introduce(self.certificates, manifest, 1)
         old = NOW - SEEN_SECONDS - 5
         old_epoch = int(old - GENESIS) // EPOCH_SECONDS
-        heard = [honest_rollout(manifest, author, old_epoch, slot, old) for slot in range(3)]
-        heard += [honest_rollout(manifest, author, 5, slot, NOW - 5) for slot in range(4)]
-        for message in heard:
+        observed = [honest_rollout(manifest, author, old_epoch, slot, old) for slot in range(3)]
+        observed += [honest_rollout(manifest, author, 5, slot, NOW - 5) for slot in range(4)]
+        for message in observed:
             self.admission.admit(message.data, message.at_seconds)
         self.attacker = introduce(self.certificates, manifest, 2)
-        self.shop = Workshop(manifest, self.attacker, random.Random(seed), NOW, heard, tmp_path)
+        self.context = AttackContext(manifest, self.attacker, random.Random(seed), NOW, observed, tmp_path)
 
     def make(self, name: str) -> Sequence[Message]:
         attack = BY_NAME[name]
         if not attack.certified:
-            self.shop.key = key(3)[0]
-        return attack.make(self.shop)
+            self.context.key = key(3)[0]
+        return attack.make(self.context)
 
     def judge(self, message: Message) -> Reason | None:
         try:
@@ -137,16 +137,14 @@ def test_admission_refuses_every_message_for_the_expected_reason(
     assert all(message.topic == rollouts_topic(manifest.swarm_id) for message in messages)
 
 
-def test_a_flood_is_of_messages_that_cost_their_sender_nothing_else(
-    manifest: Manifest, tmp_path: Path
-) -> None:
+def test_a_flood_breaks_no_other_rule(manifest: Manifest, tmp_path: Path) -> None:
     bench = Bench(manifest, tmp_path, 0)
     messages = bench.make("flood")
     assert len({message.data for message in messages}) == len(messages) == 1600
     assert {bench.judge(message) for message in messages} == {Reason.EPOCH_FUTURE}
 
 
-def test_a_false_tally_is_authentic_but_for_the_office(manifest: Manifest, tmp_path: Path) -> None:
+def test_a_false_tally_is_authentic_but_its_author_is_no_auditor(manifest: Manifest, tmp_path: Path) -> None:
     bench = Bench(manifest, tmp_path, 0)
     (message,) = bench.make("false_tally")
     envelope = parse_envelope(message.data, manifest.swarm_id)
@@ -190,25 +188,25 @@ async def test_code_and_copies_pass_admission_and_earn_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_must_wait_for_something_is_not_made_before(manifest: Manifest, tmp_path: Path) -> None:
+def test_an_attack_that_must_wait_makes_no_message_before(manifest: Manifest, tmp_path: Path) -> None:
     bench = Bench(manifest, tmp_path, 0)
-    bench.shop.now_seconds = GENESIS + 1.0
-    bench.shop.heard = ()
-    waiting = {attack.name for attack in ATTACKS if not attack.make(bench.shop)}
+    bench.context.now_seconds = GENESIS + 1.0
+    bench.context.observed = ()
+    waiting = {attack.name for attack in ATTACKS if not attack.make(bench.context)}
     assert waiting == {"epoch_past", "late_replay", "replay", "copied_answers", "false_tally"}
 
 
 def test_the_first_and_the_latest_rollouts_are_kept(manifest: Manifest) -> None:
-    hearing = Hearing(first=2, latest=3)
-    heard = [honest_rollout(manifest, key(1)[0], 5, slot, NOW) for slot in range(9)]
-    for one in heard:
+    hearing = ObservedRollouts(first=2, latest=3)
+    observed = [honest_rollout(manifest, key(1)[0], 5, slot, NOW) for slot in range(9)]
+    for one in observed:
         hearing.add(one)
-    assert hearing.all() == (*heard[:2], *heard[-3:])
+    assert hearing.all() == (*observed[:2], *observed[-3:])
 
 
 def test_attacks_are_reproducible(manifest: Manifest, tmp_path: Path) -> None:
     def rounds() -> list[Sequence[Message]]:
         bench = Bench(manifest, tmp_path, 7)
-        return [attack.make(bench.shop) for attack in ATTACKS]
+        return [attack.make(bench.context) for attack in ATTACKS]
 
     assert rounds() == rounds()

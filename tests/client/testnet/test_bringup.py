@@ -1,4 +1,4 @@
-"""The ground that nodes stand on: names, folders, settings, and contracts on a real chain."""
+"""What a testnet prepares before its nodes start: names, folders, settings, contracts on a real chain."""
 
 import time
 from pathlib import Path
@@ -20,7 +20,17 @@ from sapo_verification.suites import catalogue
 
 def settings(tmp_path: Path) -> Settings:
     net, report = tmp_path / "net", tmp_path / "report"
-    return Settings(5, 1, 2, 30, 7, net, report, auditors=4, model="some/model")
+    return Settings(
+        nodes=5,
+        attackers=1,
+        epochs=2,
+        epoch_seconds=30,
+        seed=7,
+        directory=net,
+        report=report,
+        auditors=4,
+        model="some/model",
+    )
 
 
 def small_suite() -> Suite:
@@ -45,26 +55,26 @@ def test_a_swarm_is_founded_on_a_real_chain(tmp_path: Path) -> None:
     chain, url, deployer = bringup.start_chain(layout, tied=True)
     try:
         members = bringup.create_members(layout, wanted.nodes, wanted.auditors)
-        ground = bringup.found(wanted, layout, small_suite(), url, deployer, members)
-        bringup.fund(ground, deployer, [members[4].identity])
-        bringup.write_settings(wanted, layout, ground)
-        _check_ledger(ground)
+        setup = bringup.found(wanted, layout, small_suite(), url, deployer, members)
+        bringup.fund(setup, deployer, [members[4].identity])
+        bringup.write_settings(wanted, layout, setup)
+        _check_ledger(setup)
     finally:
         stop([chain], 30.0)
-    assert manifest_from_json(layout.manifest.read_text()) == ground.manifest
-    assert ground.manifest.bootstrap == (members[0].address,)
-    assert ground.manifest.genesis_seconds > time.time() - 60
-    _check_settings(layout, ground)
+    assert manifest_from_json(layout.manifest.read_text()) == setup.manifest
+    assert setup.manifest.bootstrap == (members[0].address,)
+    assert setup.manifest.genesis_seconds > time.time() - 60
+    _check_settings(layout, setup)
 
 
-def _check_ledger(ground: bringup.Ground) -> None:
-    rpc = Rpc([ground.rpc_url])
-    ledger = EpochLedgerContract(rpc, ground.deployment.ledger)
-    auditors = sorted(member.identity.account for member in ground.members[:4])
+def _check_ledger(setup: bringup.SwarmSetup) -> None:
+    rpc = Rpc([setup.rpc_url])
+    ledger = EpochLedgerContract(rpc, setup.deployment.ledger)
+    auditors = sorted(member.identity.account for member in setup.members[:4])
     assert ledger.auditors() == (tuple(auditors), 3)
-    assert ledger.clock() == (ground.manifest.genesis_seconds, 30)
-    token = Token(rpc, ground.deployment.token)
-    assert [token.balance(member.identity.account) // 10**18 for member in ground.members] == [
+    assert ledger.clock() == (setup.manifest.genesis_seconds, 30)
+    token = Token(rpc, setup.deployment.token)
+    assert [token.balance(member.identity.account) // 10**18 for member in setup.members] == [
         0,
         0,
         0,
@@ -73,8 +83,8 @@ def _check_ledger(ground: bringup.Ground) -> None:
     ]
 
 
-def _check_settings(layout: Layout, ground: bringup.Ground) -> None:
-    for index, member in enumerate(ground.members):
+def _check_settings(layout: Layout, setup: bringup.SwarmSetup) -> None:
+    for index, member in enumerate(setup.members):
         config = resolve(file=member.home.config, environment={}).config
         assert (
             config.identity,
@@ -92,7 +102,7 @@ def _check_settings(layout: Layout, ground: bringup.Ground) -> None:
             (member.listen,),
             7 + index,
             "some/model",
-            (ground.rpc_url,),
+            (setup.rpc_url,),
             index < 4,
         )
 

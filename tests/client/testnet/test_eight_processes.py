@@ -1,4 +1,4 @@
-"""Eight nodes, four auditors, one lying: its root never becomes final, and a plain node takes its bond."""
+"""Eight nodes, one of four auditors lies: its root never becomes final, and a worker takes its bond."""
 
 import json
 import subprocess
@@ -28,7 +28,7 @@ def _own_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_two_signed_roots_while_an_auditor_is_away(tmp_path: Path) -> None:
-    """By the quorum that a testnet of four auditors has, three: the ledger waits for the one that is away."""
+    """With the default quorum of three of four: the ledger waits for the auditor that is away."""
     with eight(tmp_path / "net", quorum=None, lie=TWO_ROOTS) as net:
         assert net.ledger.auditors()[1] == 3
         net.start(*HONEST, *WORKERS)
@@ -42,7 +42,7 @@ def test_two_signed_roots_while_an_auditor_is_away(tmp_path: Path) -> None:
 
 
 def test_a_false_root_on_the_chain(tmp_path: Path) -> None:
-    """By a quorum of one, for which the liar needs nobody."""
+    """With a quorum of one, which the liar reaches alone."""
     with eight(tmp_path / "net", quorum=1, lie=FALSE_ROOT) as net:
         net.fund(LIAR)
         net.start(*AUDITORS, *WORKERS)
@@ -52,7 +52,7 @@ def test_a_false_root_on_the_chain(tmp_path: Path) -> None:
 
 
 def _check_slashed(net: Eight, proof: str) -> None:
-    """The liar has lost all of its bond, the others nothing, and half of it is a worker's who proved it."""
+    """Assert that the liar lost its bond, the others nothing, and that the worker who proved it got half."""
     net.wait("the liar is slashed", lambda: net.vault.bonded(net.account(LIAR)) == 0)
     assert net.stakes() == {**dict.fromkeys(HONEST, Stake(BOND, 0, 0)), LIAR: Stake(0, 0, 0)}
     assert net.final_roots() == []
@@ -65,7 +65,7 @@ def _check_slashed(net: Eight, proof: str) -> None:
 
 
 def _check_ledger(net: Eight, folder: Path) -> None:
-    """What is final is what the workers earned, epoch by epoch, and anybody can see that it is."""
+    """Assert that each final epoch pays what the workers earned, and that an audit confirms it."""
     net.wait("a whole epoch is final", lambda: WHOLE_EPOCH in [root.total for root in net.final_roots()])
     roots = net.final_roots()
     cumulative: Counter[Account] = Counter()
@@ -86,7 +86,7 @@ def _check_ledger(net: Eight, folder: Path) -> None:
 
 
 def _check_dossier(net: Eight, epoch: int, file: Path) -> None:
-    """A stranger with a worker's file and the chain comes to the same root."""
+    """Assert that an exported file and the chain are enough to recompute the same root."""
     config = ("--config", str(net.member(WORKERS[0]).home.config), "--json")
     subprocess.run(sapo("ledger", "export", str(epoch), str(file), *config), check=True, capture_output=True)
     done = subprocess.run(sapo("ledger", "verify", str(file), *config), check=True, capture_output=True)

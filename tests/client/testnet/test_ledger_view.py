@@ -1,16 +1,16 @@
 """The points behind a posted root, recomputed from the auditors' tallies."""
 
 from sapo_client.testnet.ledger_view import EpochRow, explain_root, points_of
-from sapo_client.testnet.story import Story
+from sapo_client.testnet.node_record import NodeRecord
 from sapo_protocol import merkle
 from sapo_protocol.identifiers import Account, Digest
 
 ADA, BO, CLEO = (Account(bytes([n]) * 20) for n in (1, 2, 3))
 
 
-def auditor(account: Account, points: dict[Account, int]) -> Story:
+def auditor(account: Account, points: dict[Account, int]) -> NodeRecord:
     counted = {account.hex(): count for account, count in points.items()}
-    return Story(account.hex()[:2], account=account.hex(), tallies={3: counted})
+    return NodeRecord(account.hex()[:2], account=account.hex(), tallies={3: counted})
 
 
 def root(points: dict[Account, int]) -> Digest:
@@ -21,7 +21,7 @@ STORIES = [
     auditor(ADA, {ADA: 10, BO: 20}),
     auditor(BO, {ADA: 12, BO: 18}),
     auditor(CLEO, {ADA: 11, CLEO: 500}),
-    Story("dov", account="dd" * 20),
+    NodeRecord("dov", account="dd" * 20),
 ]
 LIMITS = {"points_per_epoch": 100, "epoch_budget": 1_000}
 

@@ -1,4 +1,4 @@
-"""Children that are noticed when they die, stopped in order, and never left behind."""
+"""Child processes: their exit is noticed, they are stopped in order, and none is left behind."""
 
 import os
 import signal
@@ -29,26 +29,26 @@ def child(tmp_path: Path, code: str) -> ChildProcess:
     return spawn("child", (sys.executable, "-c", code), folder=tmp_path, log=tmp_path / "log.txt")
 
 
-def test_a_child_that_dies_leaves_its_code_and_last_words(tmp_path: Path) -> None:
+def test_a_child_that_dies_leaves_its_code_and_log(tmp_path: Path) -> None:
     one = child(tmp_path, "import sys; print('no room', file=sys.stderr); sys.exit(3)")
     assert wait_until(lambda: one.exit_code() is not None, PATIENCE_SECONDS)
-    assert (one.exit_code(), one.last_words()) == (3, "no room")
+    assert (one.exit_code(), one.log_tail()) == (3, "no room")
 
 
-def test_a_polite_child_ends_itself(tmp_path: Path) -> None:
+def test_a_child_that_handles_sigterm_ends_itself(tmp_path: Path) -> None:
     code = (
         "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\n"
         f"print('ready', flush=True)\n{FOREVER}"
     )
     one = child(tmp_path, code)
-    assert wait_until(lambda: one.last_words() == "ready", PATIENCE_SECONDS)
+    assert wait_until(lambda: one.log_tail() == "ready", PATIENCE_SECONDS)
     stop([one], PATIENCE_SECONDS)
     assert one.exit_code() == 7
 
 
-def test_a_stubborn_child_is_killed(tmp_path: Path) -> None:
+def test_a_child_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     one = child(tmp_path, STUBBORN)
-    assert wait_until(lambda: one.last_words() == "ready", PATIENCE_SECONDS)
+    assert wait_until(lambda: one.log_tail() == "ready", PATIENCE_SECONDS)
     stop([one], 0.2)
     assert one.exit_code() == -signal.SIGKILL
 
@@ -59,8 +59,8 @@ def test_a_childs_own_children_go_with_it(tmp_path: Path) -> None:
         f"print(p.pid, flush=True)\n{FOREVER}"
     )
     one = child(tmp_path, code)
-    assert wait_until(lambda: "ready" in one.last_words(), PATIENCE_SECONDS)
-    pid = int(one.last_words().split()[0])
+    assert wait_until(lambda: "ready" in one.log_tail(), PATIENCE_SECONDS)
+    pid = int(one.log_tail().split()[0])
     stop([one], PATIENCE_SECONDS)
     assert wait_until(lambda: started_at(pid) is None, PATIENCE_SECONDS)
 
@@ -88,7 +88,7 @@ def test_the_users_settings_do_not_reach_the_children(
     monkeypatch.setenv("SAPO_LOCKS_DIR", str(tmp_path))
     one = child(tmp_path, "import os; print(sorted(n for n in os.environ if n.startswith('SAPO_')))")
     assert wait_until(lambda: one.exit_code() is not None, PATIENCE_SECONDS)
-    assert one.last_words() == "['SAPO_LOCKS_DIR']"
+    assert one.log_tail() == "['SAPO_LOCKS_DIR']"
 
 
 def test_a_process_is_known_by_pid_and_start() -> None:

@@ -1,23 +1,28 @@
-"""The report of a made-up run: whole Markdown, JSON and a real picture."""
+"""The report of a made-up run: whole Markdown, JSON and a real plot."""
 
 import json
 from collections import Counter
 from pathlib import Path
 
 from sapo_client.testnet import report
-from sapo_client.testnet.battle import AttackRow
+from sapo_client.testnet.attack_results import AttackRow
 from sapo_client.testnet.ledger_view import Claim, EpochRow
+from sapo_client.testnet.node_record import NodeRecord, RecordedStep
 from sapo_client.testnet.plan import Settings
 from sapo_client.testnet.plot import external_shares, smooth
-from sapo_client.testnet.story import RecordedStep, Story
 from sapo_client.testnet.verdict import RunOutcome
 
 ADA = "aa" * 20
 
 
 def outcome() -> RunOutcome:
-    steps = [RecordedStep(n, 0, "t", n / 100, 4, ("c",) * (n % 3), ()) for n in range(1, 41)]
-    ada = Story(
+    steps = [
+        RecordedStep(
+            step=n, epoch=0, time="t", reward=n / 100, local=4, external=("c",) * (n % 3), unproven=()
+        )
+        for n in range(1, 41)
+    ]
+    ada = NodeRecord(
         "ada",
         account=ADA,
         peer_id="12D3",
@@ -28,7 +33,7 @@ def outcome() -> RunOutcome:
     )
     return RunOutcome(
         epochs=2,
-        stories=(ada,),
+        records=(ada,),
         attacks=(AttackRow("code_in_answer", ("code_in_answer",), 3, {"code_in_answer": 3}, ("ada",), ()),),
         ledger=(EpochRow(1, 5, "ab" * 32, "cd" * 32, {ADA: 5}),),
         claim=Claim("ada", ADA, 0, 5, 100 * 10**18, 105 * 10**18),
@@ -49,13 +54,15 @@ Every condition holds.
 
 ## Nodes
 
-| node | rounds | reward start | reward end | peers | shared | accepted | dull | sampled | refused | points |
+| node | rounds | reward start | reward end | peers | shared | accepted | no signal \
+| sampled | refused | points |
 | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
 | ada | 40 | 0.055 | 0.355 | 2 | 0 | 0 | 9 | 40 | 4 | 5 |
 
-Peers: most at once, attackers included. Rollouts a node shared, accepted from others (authentic, in time), \
-found dull (all answers earned the same; auditors look at every rollout, others at those that they draw), \
-sampled into its own training, refused; points that the ledger grants its account.
+Peers: most at one time, attackers included. Rollouts: shared by the node; accepted from others \
+(authentic, in time); without signal (all answers earned the same reward; auditors check every rollout, \
+other nodes only those they draw); sampled into its own training; refused. Points: what the ledger \
+grants its account.
 
 ## Refused, by reason
 
@@ -85,12 +92,14 @@ Each reason is a rule of verification/README.md.
 """
 
 
-def test_the_report_for_people() -> None:
+def test_the_markdown_report() -> None:
     assert report.markdown(outcome(), "a run", "id") == MARKDOWN
 
 
 def test_everything_is_written(tmp_path: Path) -> None:
-    settings = Settings(1, 1, 2, 30, 0, None, tmp_path / "report")
+    settings = Settings(
+        nodes=1, attackers=1, epochs=2, epoch_seconds=30, seed=0, directory=None, report=tmp_path / "report"
+    )
     report.write(outcome(), settings, "id")
     assert sorted(path.name for path in settings.report.iterdir()) == [
         "report.json",
@@ -109,7 +118,11 @@ def test_everything_is_written(tmp_path: Path) -> None:
 def test_the_curves() -> None:
     assert smooth([1.0, 1.0, 1.0]) == [1.0, 1.0, 1.0]
     assert smooth([0.0, 1.0], 0.5) == [0.0, 2 / 3]
-    story = Story(
-        "x", steps=[RecordedStep(1, 0, "t", 0.0, 6, ("a", "b"), ()), RecordedStep(2, 0, "t", 0.0, 0, (), ())]
+    record = NodeRecord(
+        "x",
+        steps=[
+            RecordedStep(step=1, epoch=0, time="t", reward=0.0, local=6, external=("a", "b"), unproven=()),
+            RecordedStep(step=2, epoch=0, time="t", reward=0.0, local=0, external=(), unproven=()),
+        ],
     )
-    assert external_shares(story) == [0.25, 0.0]
+    assert external_shares(record) == [0.25, 0.0]

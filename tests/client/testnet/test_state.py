@@ -1,4 +1,4 @@
-"""What a testnet's directory remembers, and the end of what runs in it."""
+"""The state file of a testnet, and stopping the processes that it names."""
 
 import sys
 from pathlib import Path
@@ -34,7 +34,7 @@ def test_the_state_survives_the_disk_and_ends_what_runs(tmp_path: Path) -> None:
         one.process.wait()
 
 
-def test_a_pid_that_was_given_away_is_left_alone(tmp_path: Path) -> None:
+def test_a_reused_pid_is_not_signalled(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     one = child(layout, "ada")
     stale = state.ProcessEntry("ada", "node", one.pid, "1", one.argv, str(one.log))
@@ -46,6 +46,6 @@ def test_a_pid_that_was_given_away_is_left_alone(tmp_path: Path) -> None:
         one.process.wait()
 
 
-def test_a_folder_without_a_testnet_says_so(tmp_path: Path) -> None:
+def test_a_folder_without_a_testnet_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SapoError, match="holds no testnet"):
         state.read(Layout(tmp_path))

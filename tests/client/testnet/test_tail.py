@@ -1,4 +1,4 @@
-"""The tail of a file that a real event log writes, rotates and tears."""
+"""Following a file that a real event log writes, rotates and leaves incomplete."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def test_a_rotation_loses_nothing(tmp_path: Path) -> None:
     assert seen == list(range(20))
 
 
-def test_half_a_line_waits_and_a_torn_one_is_skipped(tmp_path: Path) -> None:
+def test_half_a_line_waits_and_an_incomplete_one_is_skipped(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     tail = EventTail(path)
     with path.open("ab", buffering=0) as stream:

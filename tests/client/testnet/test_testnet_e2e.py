@@ -1,4 +1,4 @@
-"""Whole swarms of real processes: one that is judged, one whose members come and go."""
+"""Whole swarms of real processes: one that runs to its report, one whose nodes leave and return."""
 
 import json
 import os
@@ -18,9 +18,9 @@ from sapo_client.observe.events import Event, read_events
 from sapo_client.paths import DataDir
 from sapo_client.testnet import state
 from sapo_client.testnet.attacks import ATTACKS, BY_NAME
+from sapo_client.testnet.node_record import NodeRecord, read_record
 from sapo_client.testnet.plan import Layout, NodeHome
 from sapo_client.testnet.processes import ChildProcess, sapo, spawn, stop, wait_until
-from sapo_client.testnet.story import Story, tell_story
 
 pytestmark = pytest.mark.e2e
 
@@ -56,9 +56,9 @@ def test_a_short_swarm_learns_pays_and_refuses(tmp_path: Path) -> None:
 
 
 def _check_proof(layout: Layout, report: dict[str, Any]) -> None:
-    """Each external rollout of each step: written by another node, admitted and verified here before.
+    """Assert that each external rollout of each step was another node's, admitted and verified here before.
 
-    An attacker that copies answers is right by chance at times; that is a contribution like any other.
+    An attacker that copies answers is sometimes right by chance; that is a contribution like any other.
     """
     authors = {node["account"] for node in report["nodes"]}
     lucky = {id_ for row in report["attacks"] if BY_NAME[row["kind"]].may_be_right for id_ in row["trained"]}
@@ -110,12 +110,12 @@ def _json(argv: tuple[str, ...]) -> Any:
 
 @contextmanager
 def _killed_and_restarted(layout: Layout, name: str) -> Iterator[None]:
-    """Kills a node, and starts it again by the line that the testnet remembers."""
+    """Kill a node, and start it again by the command in the testnet's state file."""
     home, other = layout.node(name), layout.node("ada")
     entry = next(entry for entry in state.read(layout).entries if entry.name == name)
     assert wait_until(lambda: bool(_checkpoints(home)), PATIENCE_SECONDS)
     os.kill(entry.pid, signal.SIGKILL)
-    before = _story(home)
+    before = _record(home)
     others_step = _steps(other)
     assert wait_until(lambda: _steps(other) > others_step + 2, PATIENCE_SECONDS)
     saved = max(_checkpoints(home))
@@ -125,7 +125,7 @@ def _killed_and_restarted(layout: Layout, name: str) -> Iterator[None]:
         assert started["step"] == saved > 0
         first = _await_event(home, lambda event: event["event"] == "step", skip=len(before.steps))
         assert first["step"] == saved + 1
-        anew = _story(home).published - before.published
+        anew = _record(home).published - before.published
         assert anew
         _await_event(other, lambda e: e["event"] == "admitted" and e["content_id"] in anew, skip=0)
         yield
@@ -134,12 +134,12 @@ def _killed_and_restarted(layout: Layout, name: str) -> Iterator[None]:
 
 
 def _checkpoints(home: NodeHome) -> set[int]:
-    """The steps at which a node's policy was saved."""
+    """Return the steps at which a node's policy was saved."""
     return {int(path.name.removeprefix("step-")) for path in home.data.checkpoints.glob("step-*")}
 
 
 def _join_late(tmp_path: Path, layout: Layout) -> ChildProcess:
-    """A node with a key, a directory and a copy of the manifest of its own, and one address to go to."""
+    """Start a node with its own key, directory and copy of the manifest, and one bootstrap address."""
     folder = tmp_path / "elsewhere"
     folder.mkdir()
     manifest = folder / "manifest.json"
@@ -158,15 +158,15 @@ def _join_late(tmp_path: Path, layout: Layout) -> ChildProcess:
 
 def _is_seen(home: NodeHome, latecomer: ChildProcess) -> None:
     data = DataDir(latecomer.log.parent / "data")
-    assert wait_until(lambda: bool(_story_of(data).peer_id), PATIENCE_SECONDS), latecomer.last_words()
-    peer_id = _story_of(data).peer_id
+    assert wait_until(lambda: bool(_record_of(data).peer_id), PATIENCE_SECONDS), latecomer.log_tail()
+    peer_id = _record_of(data).peer_id
 
     def listed() -> bool:
         answer: Any = ControlClient(home.data).get("peers")
         return peer_id in {peer["peer_id"] for peer in answer["peers"]}
 
     assert wait_until(listed, PATIENCE_SECONDS)
-    assert wait_until(lambda: _story_of(data).sampled > 0, PATIENCE_SECONDS)
+    assert wait_until(lambda: _record_of(data).sampled > 0, PATIENCE_SECONDS)
 
 
 @contextmanager
@@ -190,20 +190,20 @@ def _has_state(layout: Layout) -> bool:
     return True
 
 
-def _story(home: NodeHome) -> Story:
-    return tell_story(home.name, read_events(home.data.events))
+def _record(home: NodeHome) -> NodeRecord:
+    return read_record(home.name, read_events(home.data.events))
 
 
-def _story_of(data: DataDir) -> Story:
-    return tell_story("latecomer", read_events(data.events))
+def _record_of(data: DataDir) -> NodeRecord:
+    return read_record("latecomer", read_events(data.events))
 
 
 def _steps(home: NodeHome) -> int:
-    return len(_story(home).steps)
+    return len(_record(home).steps)
 
 
 def _await_event(home: NodeHome, wanted: Callable[[Event], bool], *, skip: int) -> Event:
-    """An event of a node, the given number of earlier ones left out."""
+    """Return an event of a node, after skipping the given number of earlier ones."""
     found: list[Event] = []
 
     def look() -> bool:

@@ -1,31 +1,33 @@
-"""The exit code: one run in which everything holds, and every way in which one thing does not."""
+"""The conditions of a run: one run that meets all, and each way to fail one."""
 
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from sapo_client.testnet.battle import AttackRow
+from sapo_client.testnet.attack_results import AttackRow
 from sapo_client.testnet.ledger_view import Claim, EpochRow
-from sapo_client.testnet.story import RecordedStep, Story
+from sapo_client.testnet.node_record import NodeRecord, RecordedStep
 from sapo_client.testnet.verdict import RunOutcome, failures
 
 
 def step(
     number: int, reward: float, external: tuple[str, ...] = ("c",), unproven: tuple[str, ...] = ()
 ) -> RecordedStep:
-    return RecordedStep(number, 0, "t", reward, 4, external, unproven)
+    return RecordedStep(
+        step=number, epoch=0, time="t", reward=reward, local=4, external=external, unproven=unproven
+    )
 
 
-def story(name: str, steps: list[RecordedStep] | None = None) -> Story:
-    return Story(name, account=name * 20, steps=[step(1, 0.1), step(2, 0.2)] if steps is None else steps)
+def record(name: str, steps: list[RecordedStep] | None = None) -> NodeRecord:
+    return NodeRecord(name, account=name * 20, steps=[step(1, 0.1), step(2, 0.2)] if steps is None else steps)
 
 
 ATTACK = AttackRow("malformed", ("not_canonical",), 3, {"not_canonical": 3}, ("ada",), ())
 CLAIM = Claim("ada", "aa", 0, 5, 100, 600)
 GOOD = RunOutcome(
     epochs=3,
-    stories=(story("ada"), story("bo")),
+    records=(record("ada"), record("bo")),
     attacks=(ATTACK,),
     ledger=tuple(EpochRow(epoch, 9, "r", "c", {}) for epoch in (1, 2)),
     claim=CLAIM,
@@ -36,13 +38,13 @@ GOOD = RunOutcome(
 
 
 def with_ada(steps: list[RecordedStep]) -> RunOutcome:
-    return replace(GOOD, stories=(story("ada", steps), story("bo")))
+    return replace(GOOD, records=(record("ada", steps), record("bo")))
 
 
 def faulty() -> RunOutcome:
-    ada = story("ada")
+    ada = record("ada")
     ada.service_failures.append("gossip: KeyError()")
-    return replace(GOOD, stories=(ada,))
+    return replace(GOOD, records=(ada,))
 
 
 def test_a_good_run_has_no_failures() -> None:
@@ -52,8 +54,8 @@ def test_a_good_run_has_no_failures() -> None:
 @pytest.mark.parametrize(
     ("outcome", "failed"),
     [
-        (lambda: with_ada([]), ["ada made no step"]),
-        (lambda: with_ada([step(1, 0.5)]), ["ada made one step only"]),
+        (lambda: with_ada([]), ["ada made no training step"]),
+        (lambda: with_ada([step(1, 0.5)]), ["ada made only one training step"]),
         (
             lambda: with_ada([step(1, 0.1, ()), step(2, 0.2, ())]),
             ["ada trained on no rollout of others"],
@@ -66,7 +68,7 @@ def test_a_good_run_has_no_failures() -> None:
             lambda: with_ada([step(1, 0.2), step(2, 0.2)]),
             ["ada's reward did not rise: 0.200 to 0.200"],
         ),
-        (faulty, ["ada had a fault of its own: gossip: KeyError()"]),
+        (faulty, ["ada had an internal fault: gossip: KeyError()"]),
         (lambda: replace(GOOD, ledger=GOOD.ledger[:1]), ["the ledger lacks epoch 2"]),
         (
             lambda: replace(GOOD, ledger=(GOOD.ledger[0], EpochRow(2, 0, "r", "c", {}))),
@@ -92,7 +94,7 @@ def test_a_good_run_has_no_failures() -> None:
             ["a node trained on malformed"],
         ),
         (lambda: replace(GOOD, files=("/x/pwn",)), ["an answer created the file /x/pwn"]),
-        (lambda: replace(GOOD, dead=("bo",)), ["bo ended by itself"]),
+        (lambda: replace(GOOD, dead=("bo",)), ["bo exited by itself"]),
     ],
 )
 def test_each_condition_fails_by_name(outcome: Callable[[], RunOutcome], failed: list[str]) -> None:

@@ -4,6 +4,7 @@ Each worker is one warden process (``jail/warden.py``) with one jailed child. Wh
 sends an invalid reply, its current check fails; the worker is killed and another one is started.
 """
 
+import logging
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -35,6 +36,8 @@ from sapo_verification.tasks.generators import SEED_LIMIT
 
 if TYPE_CHECKING:
     from trio_typing import TaskStatus
+
+_LOG = logging.getLogger(__name__)
 
 START_SECONDS: Final = 120
 """Importing ReasoningGYM takes 3 s on an idle machine, and much longer on a loaded one."""
@@ -134,6 +137,7 @@ class CheckerPool:
             try:
                 job.reply = await worker.ask(job.request)
             except _Broken as broken:
+                _LOG.info("a checker worker is replaced (%s)", broken.failure)
                 job.reply = broken.failure
                 return
             finally:
@@ -177,6 +181,7 @@ class _Worker:
         finally:
             if ready != READY:
                 await worker.aclose()
+        _LOG.info("a checker worker runs as process %d", process.pid)
         return worker
 
     async def ask(self, request: Request) -> Checked | Failure:

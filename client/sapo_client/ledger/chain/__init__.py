@@ -1,4 +1,4 @@
-"""An embedded EVM chain for swarms on one machine: py-evm on SQLite behind a loopback JSON-RPC server.
+"""An embedded chain for swarms on one machine: Ethereum's execution specification on SQLite, behind JSON-RPC.
 
 It keeps every transaction that it has acknowledged through any kill of its process: one SQL transaction
 holds a block's state, its index and its head, and is on disk before the sender gets an answer.

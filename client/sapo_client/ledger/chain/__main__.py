@@ -10,7 +10,7 @@ from pathlib import Path
 from sapo_client import locks
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.ledger.chain import DEFAULT_CHAIN_ID, ENDPOINT_FILE
-from sapo_client.ledger.chain.engine import Engine, Genesis, funded
+from sapo_client.ledger.chain.embedded import EmbeddedChain, Genesis, alloc
 from sapo_client.ledger.chain.methods import Methods
 from sapo_client.ledger.chain.server import ChainServer
 from sapo_protocol.errors import LocalProtocolError
@@ -36,7 +36,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--port", type=int, default=0, help="loopback port; 0 takes any free one")
     parser.add_argument("--chain-id", type=int, default=DEFAULT_CHAIN_ID)
     parser.add_argument(
-        "--fund", nargs="+", default=[], metavar="ADDRESS", help="accounts rich from the start"
+        "--fund", nargs="+", default=[], metavar="ADDRESS", help="accounts that hold coins from the start"
     )
     return parser.parse_args(arguments)
 
@@ -46,13 +46,13 @@ def _serve(options: argparse.Namespace) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with locks.lock(folder / "lock", what=f"the chain in {folder}", exit_code=ExitCode.LEDGER):
         (folder / ENDPOINT_FILE).unlink(missing_ok=True)
-        with closing(Methods(Engine(folder / "chain.sqlite", _birth(options)))) as methods:
+        with closing(Methods(EmbeddedChain(folder / "chain.sqlite", _genesis(options)))) as methods:
             _listen(methods, folder, options.port)
 
 
-def _birth(options: argparse.Namespace) -> Genesis:
+def _genesis(options: argparse.Namespace) -> Genesis:
     try:
-        return Genesis(options.chain_id, funded(options.fund))
+        return Genesis(options.chain_id, alloc(options.fund))
     except LocalProtocolError as error:
         raise SapoError(
             str(error), hint="give addresses as 0x and 40 digits", exit_code=ExitCode.USAGE

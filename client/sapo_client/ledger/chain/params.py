@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sapo_client.ledger.chain.engine import CallRequest
 from sapo_client.ledger.chain.errors import INVALID_PARAMS, RpcError
-from sapo_client.ledger.chain.vm import GAS_LIMIT
+from sapo_client.ledger.chain.evm import CallRequest
+from sapo_client.ledger.chain.header import GAS_LIMIT
 
 HEAD_TAGS = frozenset({"latest", "pending", "safe", "finalized"})
 """Every block of this chain is final when it is mined, and nothing is ever pending."""
@@ -16,9 +16,12 @@ def quantity(value: object, name: str) -> int:
     if not isinstance(value, str) or not value.startswith("0x"):
         raise RpcError(INVALID_PARAMS, f"{name} is not a hexadecimal number")
     try:
-        return int(value[2:], 16)
+        number = int(value[2:], 16)
     except ValueError as error:
         raise RpcError(INVALID_PARAMS, f"{name} is not a hexadecimal number") from error
+    if not 0 <= number < 2**256:
+        raise RpcError(INVALID_PARAMS, f"{name} is not a number of 256 bits")
+    return number
 
 
 def data(value: object, name: str, *, size: int | None = None) -> bytes:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from sapo_client.ledger.chain import DEFAULT_CHAIN_ID
-from sapo_client.ledger.chain.engine import Engine, Genesis
+from sapo_client.ledger.chain.embedded import EmbeddedChain, Genesis
 from sapo_client.ledger.chain.methods import Methods
 from sapo_client.ledger.chain.server import ChainServer
 from sapo_protocol.identifiers import Account
@@ -18,16 +18,17 @@ _POLL_SECONDS: Final = 0.02
 
 
 @contextmanager
-def scratch_chain(funded: Sequence[Account], now: Callable[[], float]) -> Iterator[str]:
-    """The URL of a new chain, gone with all that it held at the end; the accounts are rich in it.
+def scratch_chain(alloc: Sequence[Account], now: Callable[[], float]) -> Iterator[str]:
+    """Yield the URL of a new chain, removed with all that it held at the end.
 
     Args:
-        now: its clock, in seconds; what it tells never falls.
+        alloc: the accounts that hold coins from the start.
+        now: its clock, in seconds; it never goes back.
     """
-    birth = Genesis(DEFAULT_CHAIN_ID, tuple(sorted(set(funded))))
+    genesis = Genesis(DEFAULT_CHAIN_ID, tuple(sorted(set(alloc))))
     with (
         tempfile.TemporaryDirectory(prefix="sapo-chain-") as folder,
-        closing(Methods(Engine(Path(folder) / "chain.sqlite", birth, now=now))) as methods,
+        closing(Methods(EmbeddedChain(Path(folder) / "chain.sqlite", genesis, now=now))) as methods,
         ChainServer(methods, 0) as server,
     ):
         thread = threading.Thread(target=server.serve_forever, args=(_POLL_SECONDS,), daemon=True)

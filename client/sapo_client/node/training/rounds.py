@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from statistics import median
+from typing import Final, Protocol
 
 import trio
 
@@ -37,6 +39,11 @@ from sapo_verification.types import SampledBatch, VerifiedRollout
 
 _TREND_ROUNDS = 20
 """Rounds over which the status line's trend is computed."""
+
+_SLOW_FACTOR: Final = 4.0
+"""A round that takes this many times as long as its predecessors' median is worth a line in the log."""
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +104,7 @@ class Rounds:
         self._parts = parts
         self._show = show
         self._rewards: deque[float] = deque(maxlen=_TREND_ROUNDS)
+        self._seconds: deque[float] = deque(maxlen=_TREND_ROUNDS)
         self._seen_before = (0, 0)
         self._epoch = -1
         self._restarts = 0
@@ -281,7 +289,14 @@ class Rounds:
             peers=parts.gossip.peer_count,
             seconds=round(seconds, 3),
         )
+        self._note_slow(report.step, seconds)
         self._show_round(report, batch, reward, seconds)
+
+    def _note_slow(self, step: int, seconds: float) -> None:
+        usual = median(self._seconds) if self._seconds else seconds
+        if seconds > _SLOW_FACTOR * usual:
+            _LOG.info("step %d took %.1f s; %.1f s are usual", step, seconds, usual)
+        self._seconds.append(seconds)
 
     def _show_round(self, report: StepReport, batch: SampledBatch, reward: float, seconds: float) -> None:
         parts, telemetry = self._parts, self._parts.telemetry

@@ -1,11 +1,13 @@
-"""Transport over py-libp2p 0.8.1, with every mend that release needs, one idea per file.
+"""Transport over py-libp2p 0.8.1, with a mend for each fault of that release, one subject per file.
+
+`docs/upstream/py-libp2p/` holds the same mends as patches.
 
 | file | stock library | here |
 | --- | --- | --- |
-| `runtime/host.py` | offers plaintext and secio beside Noise | Noise only |
+| `host.py` | offers plaintext and secio beside Noise | Noise only |
 | `connections.py` | an inbound slot is held until the process ends | freed with its connection |
 | `muxer.py` | any number of streams, any amount of buffered bytes | both bounded |
-| `stream_guard.py` | one malformed frame ends the process | its stream is reset, its peer dropped |
+| `stream_guard.py` | one malformed frame ends the process | its stream is reset, its peer disconnected |
 | `frames.py` | reads one byte at a time | reads what has arrived |
 | `gossip.py` | bool validators, a task per message, short queues | three verdicts, metered, longer queues |
 | `mesh.py` | unbounded memories, amplifying replies | bounded |

@@ -1,74 +1,95 @@
-"""Swarm of connections that frees what it takes and refuses whom we banned.
+"""Table of connections that frees what it takes and refuses peers that we banned.
 
 Stock holds the slot and the task of every inbound connection until the whole swarm ends: after as many
-connections as there are slots, nobody gets in any more. Closing a peer there also forgets a connection
-that the same peer opened in the meantime. And its auto-connector dials whatever addresses are known,
-at a low watermark of zero too.
+connections as there are slots, no peer can connect any more. Closing a peer there also forgets a
+connection that the same peer opened in the meantime. And its auto-connector dials whatever addresses
+are known, at a low watermark of zero too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import cast
 
 import trio
+from libp2p.abc import IMuxedConn, IPeerStore
+from libp2p.io.abc import ReadWriteCloser
+from libp2p.metrics.swarm import SwarmEvent
 from libp2p.network.auto_connector import AutoConnector
+from libp2p.network.config import ConnectionConfig, RetryConfig
 from libp2p.network.connection.raw_connection import RawConnection
+from libp2p.network.connection.swarm_connection import SwarmConn
 from libp2p.network.exceptions import SwarmException
 from libp2p.network.swarm import Swarm
+from libp2p.peer.id import ID
+from libp2p.transport.tcp.tcp import TCP
+from multiaddr.multiaddr import Multiaddr
 
-from sapo_client.swarm.guard import Contained
+from sapo_client.swarm.guard import ContainExceptions
 from sapo_client.swarm.limits import TransportLimits
+from sapo_client.swarm.p2p.muxer import BoundedUpgrader, BoundedYamux
 
 _INBOUND_SHARE = 0.75  # the rest of the slots stays free for peers that we choose ourselves
 
 
-class NoAutoConnector(AutoConnector):  # type: ignore[misc]
-    """Never started: whom to dial is decided by our own discovery."""
+class NoAutoConnector(AutoConnector):
+    """Auto-connector that never starts: our own discovery decides which peers to dial."""
 
     async def start(self) -> None:
         """Stay idle."""
 
-    def record_disconnect(self, peer: Any) -> None:
-        """Remember nothing: stock keeps an entry for every peer id that ever left."""
+    def record_disconnect(self, peer_id: ID) -> None:
+        """Store no entry: stock keeps one for every peer id that ever left."""
 
 
-class GuardedSwarm(Swarm):  # type: ignore[misc]
-    """`admits` tells whether a peer id may be connected at all."""
+class GuardedSwarm(Swarm):
+    """Swarm of connections; `admits` decides whether a peer id may be connected at all."""
 
     def __init__(
         self,
-        *args: Any,
+        peer: ID,
+        peerstore: IPeerStore,
+        upgrader: BoundedUpgrader,
+        *,
+        connection_config: ConnectionConfig,
         limits: TransportLimits,
         admits: Callable[[str], bool],
         report: Callable[[Exception], None],
-        **kwargs: Any,
     ) -> None:
-        super().__init__(*args, **kwargs)
+        super().__init__(
+            peer_id=peer,
+            peerstore=peerstore,
+            upgrader=upgrader,
+            transports=[TCP()],
+            retry_config=RetryConfig(max_retries=0),  # our dialler has a back-off of its own
+            connection_config=connection_config,
+        )
         self._admits = admits
         self._report = report
         self.auto_connector = NoAutoConnector(self)
         self._inbound_limiter = trio.CapacityLimiter(max(1, int(limits.max_connections * _INBOUND_SHARE)))
 
-    async def _do_handle_inbound_connection(self, socket: Any, listener: Any, _failure: Any) -> None:
-        connection = RawConnection(socket, False)
+    async def _do_handle_inbound_connection(
+        self, read_write_closer: ReadWriteCloser, maddr: Multiaddr, failure_event: SwarmEvent
+    ) -> None:
+        connection = RawConnection(read_write_closer, False)
         try:
-            with Contained(self._report):
-                muxed = await self.upgrade_inbound_raw_conn(connection, listener)
-                await muxed.event_closed.wait()
+            with ContainExceptions(self._report):
+                muxed = await self.upgrade_inbound_raw_conn(connection, maddr)
+                await cast(BoundedYamux, muxed).event_closed.wait()  # our upgrader builds no other muxer
         finally:
-            with Contained(self._report):
+            with ContainExceptions(self._report):
                 await connection.close()
 
-    async def close_peer(self, peer: Any) -> None:
+    async def close_peer(self, peer_id: ID) -> None:
         """Close the connections that the peer has now."""
-        for connection in self.get_connections(peer):
-            with Contained(self._report):
+        for connection in self.get_connections(peer_id):
+            with ContainExceptions(self._report):
                 await connection.close()
 
-    async def add_conn(self, muxed: Any, direction: str = "unknown") -> Any:
+    async def add_conn(self, muxed_conn: IMuxedConn, direction: str = "unknown") -> SwarmConn:
         """Register a connection whose peer id is proven; refuse those we do not want."""
-        if not self._admits(str(muxed.peer_id)):
-            await muxed.close()
+        if not self._admits(str(muxed_conn.peer_id)):
+            await muxed_conn.close()
             raise SwarmException("peer is not admitted")
-        return await super().add_conn(muxed, direction)
+        return await super().add_conn(muxed_conn, direction)

@@ -1,16 +1,17 @@
-"""Finding peers and keeping them: a dialler and a peer exchange.
+"""Discovery of peers: a dialler and a peer exchange.
 
 The dialler looks at the address book twice a second and dials what is due. The exchange asks the peer
 that was asked longest ago for the addresses it knows: often while connections are new, rarely later.
-It is the probe of silent connections too: a peer that does not answer in time is disconnected, so
-that a half-open connection cannot hide a node that came back.
+It also detects silent connections: a peer that does not answer in time is disconnected, so that a
+half-open connection cannot hide a node that came back.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import trio
 from libp2p.peer.id import ID
@@ -20,24 +21,27 @@ from sapo_client.swarm import peer_cache, peer_exchange
 from sapo_client.swarm.address_book import AddressBook
 from sapo_client.swarm.addresses import PeerAddress, parse_address
 from sapo_client.swarm.counters import TransportCounters
-from sapo_client.swarm.guard import Contained
+from sapo_client.swarm.guard import ContainExceptions
 from sapo_client.swarm.limits import DialLimits
-from sapo_client.swarm.p2p.host import multiaddr
+from sapo_client.swarm.p2p.host import Host, multiaddr
+from sapo_client.swarm.p2p.muxer import BoundedYamux
 from sapo_client.swarm.p2p.requests import PeerTooSlowError, Requests
 from sapo_client.swarm.transport import TransportError
 
+_LOG = logging.getLogger(__name__)
+
 
 class Discovery:
-    """Peers wanted, dialled, asked and remembered."""
+    """Dialler and peer exchange of one node."""
 
     def __init__(
         self,
-        host: Any,
+        host: Host,
         requests: Requests,
         book: AddressBook,
         limits: DialLimits,
         counters: TransportCounters,
-        own_addresses: tuple[PeerAddress, ...] = (),
+        announced: tuple[PeerAddress, ...] = (),
         cache: Path | None = None,
     ) -> None:
         self._host = host
@@ -45,7 +49,7 @@ class Discovery:
         self._book = book
         self._limits = limits
         self._counters = counters
-        self._announced = own_addresses
+        self._announced = announced
         self._cache = cache
         self._asked_seconds: dict[str, float] = {}
         self._interval_seconds = limits.first_exchange_seconds
@@ -60,30 +64,32 @@ class Discovery:
         with self._scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._dial_due, nursery)
-                nursery.start_soon(self._ask_around)
+                nursery.start_soon(self._exchange_peers)
 
     def stop(self) -> None:
-        """Dial nobody any more, and remember who was there."""
+        """Stop dialling, and save the known addresses."""
         self._scope.cancel()
         if self._cache is not None:
             peer_cache.save(self._cache, [*self._known_addresses(), *self._book.addresses()])
 
     def connected(self) -> tuple[str, ...]:
-        """Ids of connected peers."""
-        return tuple(str(peer) for peer in self._host.get_network().connections)
+        """Return the ids of connected peers."""
+        return tuple(str(peer) for peer in self._host.swarm.connections)
 
     def addresses_of(self, peer_id: str) -> tuple[str, ...]:
-        """Known addresses of a peer."""
+        """Return the known addresses of a peer."""
         return tuple(str(address) for address in self._book.addresses_of(peer_id))
 
     def arrived(self, peer_id: str) -> None:
-        """A connection opened: the swarm is young, ask again soon."""
+        """Record that a connection opened, and exchange peers again soon."""
+        _LOG.info("connected to %s", peer_id)
         self._book.reached(peer_id, trio.current_time())
         self._interval_seconds = self._limits.first_exchange_seconds
         self._wake.set()
 
     def left(self, peer_id: str) -> None:
-        """A peer's last connection ended."""
+        """Record that a peer's last connection ended."""
+        _LOG.info("lost the connection to %s", peer_id)
         self._asked_seconds.pop(peer_id, None)
         self._book.lost(peer_id, trio.current_time())
 
@@ -94,24 +100,25 @@ class Discovery:
             now_seconds = trio.current_time()
             for address in self._book.due(self.connected(), now_seconds):
                 self._book.dialling(address.peer_id, now_seconds)
-                nursery.start_soon(self._dial_quietly, address)
+                nursery.start_soon(self._try_to_dial, address)
             await trio.sleep(self._limits.tick_seconds)
 
-    async def _dial_quietly(self, address: PeerAddress) -> None:
+    async def _try_to_dial(self, address: PeerAddress) -> None:
         try:
             await self.dial(address)
-        except TransportError:
+        except TransportError as error:
+            _LOG.debug("%s: %r", error, error.__cause__)
             self._book.failed(address.peer_id, trio.current_time())
 
     async def dial(self, address: PeerAddress) -> None:
-        """Connect, or `TransportError`."""
+        """Connect, or raise `TransportError`."""
         self._counters.dials += 1
         peer = info_from_p2p_addr(multiaddr(str(address)))
-        network = self._host.get_network()
-        network._negative_peer_cache.evict(address.peer_id)  # stock refuses a failed peer for a minute
-        network.peerstore.clear_addrs(peer.peer_id)
+        swarm = self._host.swarm
+        swarm._negative_peer_cache.evict(address.peer_id)  # stock refuses a failed peer for a minute
+        swarm.peerstore.clear_addrs(peer.peer_id)
         errors: list[Exception] = []
-        with Contained(errors.append), trio.fail_after(self._limits.dial_timeout_seconds):
+        with ContainExceptions(errors.append), trio.fail_after(self._limits.dial_timeout_seconds):
             await self._host.connect(peer)
         if errors:
             self._counters.dials_failed += 1
@@ -119,12 +126,12 @@ class Discovery:
 
     # Peer exchange
 
-    async def _ask_around(self) -> None:
+    async def _exchange_peers(self) -> None:
         while True:
             self._wake = trio.Event()
             with trio.move_on_after(self._interval_seconds):
                 await self._wake.wait()
-                await trio.sleep(self._limits.tick_seconds)  # newcomers arrive in crowds
+                await trio.sleep(self._limits.tick_seconds)  # new peers often arrive together
             peer_id = self._asked_longest_ago()
             if peer_id is not None:
                 await self._ask(peer_id)
@@ -143,9 +150,10 @@ class Discovery:
                 max_response_bytes=peer_exchange.MAX_PAYLOAD_BYTES,
             )
         except PeerTooSlowError:
+            _LOG.info("%s answers too slowly and is disconnected", peer_id)
             await self._host.disconnect(ID.from_base58(peer_id))
         except TransportError:
-            return  # it speaks another dialect, or just left
+            return  # it does not serve this protocol, or just left
         else:
             self._book.learn(peer_exchange.decode(payload))
 
@@ -164,14 +172,13 @@ class Discovery:
         return tuple(address for address in parsed if address is not None)
 
     def _known_addresses(self) -> Iterable[PeerAddress]:
-        """One address of each connected peer: those were reached, or reached us, themselves."""
+        """Return one address of each connected peer, which proved to exist."""
         return [address for peer_id in self.connected() for address in self._book.addresses_of(peer_id)[:1]]
 
     def remote_host(self, peer_id: str) -> str | None:
-        """The IP address at the other end of a peer's connection."""
-        for connection in self._host.get_network().get_connections(ID.from_base58(peer_id)):
-            remote = connection.muxed_conn.get_remote_address()
+        """Return the IP address at the other end of a peer's connection."""
+        for connection in self._host.swarm.get_connections(ID.from_base58(peer_id)):
+            remote = cast(BoundedYamux, connection.muxed_conn).get_remote_address()
             if remote is not None:
-                host: str = remote[0]
-                return host
+                return remote[0]
         return None

@@ -7,13 +7,14 @@ length is checked before the body is waited for.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import trio
+from libp2p.io.abc import Reader
 from libp2p.network.stream.exceptions import StreamEOF
 
 _CHUNK_BYTES: Final = 64 * 1024  # yamux' largest frame
-_MAX_VARINT_BYTES: Final = 5  # 2^35: beyond any limit in use, and minimal encodings are not asked for
+_MAX_VARINT_BYTES: Final = 5  # 2^35: beyond any limit in use; encodings need not be minimal
 
 
 class FrameError(ValueError):
@@ -23,14 +24,14 @@ class FrameError(ValueError):
 class FrameReader:
     """Reader of varint-prefixed frames of at most `max_frame_bytes`."""
 
-    def __init__(self, stream: Any, max_frame_bytes: int) -> None:
+    def __init__(self, stream: Reader, max_frame_bytes: int) -> None:
         self._stream = stream
         self._max_frame_bytes = max_frame_bytes
         self._buffer = bytearray()
 
     async def next(self) -> bytes | None:
-        """Next frame, or nothing when the stream ended between two frames."""
-        if self._buffer:  # a chunk full of small frames must not starve the other tasks
+        """Return the next frame, or None if the stream ended between two frames."""
+        if self._buffer:  # a chunk full of small frames must not block other tasks
             await trio.lowlevel.checkpoint()
         while True:
             frame = self._cut()
@@ -64,7 +65,7 @@ class FrameReader:
 
 
 def frame(payload: bytes) -> bytes:
-    """`payload` with its length before it."""
+    """Return `payload` with its length before it."""
     length, prefix = len(payload), bytearray()
     while length >= 0x80:
         prefix.append(length & 0x7F | 0x80)

@@ -2,7 +2,7 @@
 
 Messages are anonymous (gossipsub's StrictNoSign): author and signature are inside, checked by the
 validator. Stock's signed messages cost a second signature per message, and its checks of author, key and
-sequence number are where most malformed frames kill it; a forged author also lets an attacker make a
+sequence number are where most malformed frames end it; with a forged author an attacker also makes a
 victim drop a valid message as "its own".
 
 Differences from the stock service: messages are validated inline in the reader of their stream
@@ -18,10 +18,13 @@ the subscriptions when it finds out).
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final, cast
 from weakref import WeakSet
 
 import trio
+from libp2p.abc import IHost, IMuxedConn, INetStream
+from libp2p.network.stream.net_stream import NetStream
+from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 
@@ -32,18 +35,21 @@ from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.meter import Meter
 from sapo_client.swarm.p2p.frames import FrameReader
 from sapo_client.swarm.p2p.mesh import Mesh
+from sapo_client.swarm.p2p.muxer import BoundedYamux
 from sapo_client.swarm.peer_score import Severity
 
 _MAX_TOPICS_PER_PEER: Final = 16  # a node joins three; a peer of several swarms a few more
 _MAX_TOPIC_CHARACTERS: Final = 128  # ours have about 90
 
 
-class GossipService(Pubsub):  # type: ignore[misc]
+class GossipService(Pubsub):
     """The gossip service of one node."""
+
+    router: Mesh
 
     def __init__(
         self,
-        host: Any,
+        host: IHost,
         router: Mesh,
         intake: Intake,
         discipline: Discipline,
@@ -51,8 +57,8 @@ class GossipService(Pubsub):  # type: ignore[misc]
         limits: TransportLimits,
     ) -> None:
         super().__init__(
-            host,
-            router,
+            host=host,
+            router=router,
             strict_signing=False,
             msg_id_constructor=lambda message: message_id(message.topicIDs[0], message.data),
             max_subscriptions_per_peer=_MAX_TOPICS_PER_PEER,
@@ -63,17 +69,17 @@ class GossipService(Pubsub):  # type: ignore[misc]
         self._counters = counters
         self._limits = limits
         self._meter = Meter(limits)
-        self._registering: dict[Any, trio.CancelScope] = {}
-        self._newest_stream: dict[Any, Any] = {}
-        self._begun: WeakSet[Any] = WeakSet()
+        self._registering: dict[ID, trio.CancelScope] = {}
+        self._newest_stream: dict[ID, INetStream] = {}
+        self._begun: WeakSet[INetStream] = WeakSet()
 
     def send(self, topic: str, data: bytes) -> int:
-        """Number of peers that our own message was queued for."""
-        return self.router.forward(rpc_pb2.Message(data=data, topicIDs=[topic]), came_from=None)  # type: ignore[no-any-return]
+        """Queue our own message; return for how many peers."""
+        return self.router.forward(rpc_pb2.Message(data=data, topicIDs=[topic]), came_from=None)
 
     # Reading
 
-    async def stream_handler(self, stream: Any) -> None:
+    async def stream_handler(self, stream: INetStream) -> None:
         """Read one peer's stream to its end; errors go to the guard around every stream.
 
         The first frame of a stream states all subscriptions of its peer anew; they end with it.
@@ -86,8 +92,8 @@ class GossipService(Pubsub):  # type: ignore[misc]
                 del self._newest_stream[peer]
                 self._forget_all_subscriptions(peer)
 
-    async def continuously_read_stream(self, stream: Any) -> None:
-        """Take RPCs until the stream ends or its peer is let go."""
+    async def continuously_read_stream(self, stream: INetStream) -> None:
+        """Read RPCs until the stream ends or its peer is disconnected."""
         peer = stream.muxed_conn.peer_id
         peer_id = str(peer)
         reader = FrameReader(stream, self.max_inbound_rpc_size)
@@ -97,26 +103,26 @@ class GossipService(Pubsub):  # type: ignore[misc]
                 return
             rpc = rpc_pb2.RPC()
             rpc.ParseFromString(frame)
-            self._begin(stream, peer)
+            self._register_stream(stream, peer)
             if self._meter.take(peer_id, len(rpc.publish), len(frame), trio.current_time()):
-                await self._take(rpc, peer, peer_id)
+                await self._handle(rpc, peer, peer_id)
             else:
                 await self._pause(peer_id)
 
-    def _begin(self, stream: Any, peer: Any) -> None:
+    def _register_stream(self, stream: INetStream, peer: ID) -> None:
         if stream not in self._begun:
             self._begun.add(stream)
             self._newest_stream[peer] = stream
             self._forget_all_subscriptions(peer)
 
     async def _pause(self, peer_id: str) -> None:
-        """Drop one RPC of a flood, blame a little, and let the flood wait in its sender's buffers."""
+        """Drop one RPC of a flood, blame its sender a little, and stop reading for a moment."""
         self._discipline.note_flood(peer_id, trio.current_time())
         await trio.sleep(self._limits.flood_pause_seconds)
 
-    async def _take(self, rpc: Any, peer: Any, peer_id: str) -> None:
+    async def _handle(self, rpc: rpc_pb2.RPC, peer: ID, peer_id: str) -> None:
         for message in rpc.publish:
-            self._take_message(message, peer, peer_id)
+            self._handle_message(message, peer, peer_id)
         for subscription in rpc.subscriptions[:_MAX_TOPICS_PER_PEER]:
             if _is_topic(subscription.topicid):
                 self.handle_subscription(peer, subscription)
@@ -125,92 +131,92 @@ class GossipService(Pubsub):  # type: ignore[misc]
         if rpc.HasField("control"):
             await self.router.handle_rpc(rpc, peer)
 
-    def _take_message(self, message: Any, peer: Any, peer_id: str) -> None:
+    def _handle_message(self, message: rpc_pb2.Message, peer: ID, peer_id: str) -> None:
         signed = message.from_id or message.seqno or message.signature or message.key
         if signed or len(message.topicIDs) != 1 or not _is_topic(message.topicIDs[0]):
             self._blame_malformed(peer_id)
-        elif self._intake.take(message.topicIDs[0], message.data, peer_id, trio.current_time()):
+        elif self._intake.process(message.topicIDs[0], message.data, peer_id, trio.current_time()):
             self.router.forward(message, came_from=peer)
 
     def _blame_malformed(self, peer_id: str) -> None:
         self._counters.malformed_frames += 1
         self._discipline.blame(peer_id, Severity.MID, trio.current_time())
 
-    def _forget_all_subscriptions(self, peer: Any) -> None:
-        super()._forget_all_subscriptions(peer)
+    def _forget_all_subscriptions(self, peer_id: ID) -> None:
+        super()._forget_all_subscriptions(peer_id)
         for members in self.router.mesh.values():
-            members.discard(peer)
+            members.discard(peer_id)
 
-    def _forget_subscription(self, peer: Any, topic: str) -> None:
-        super()._forget_subscription(peer, topic)
-        self.router.mesh.get(topic, set()).discard(peer)
+    def _forget_subscription(self, peer_id: ID, topic: str) -> None:
+        super()._forget_subscription(peer_id, topic)
+        self.router.mesh.get(topic, set()).discard(peer_id)
 
     # Writing
 
-    async def _handle_new_peer(self, peer: Any) -> None:
+    async def _handle_new_peer(self, peer_id: ID) -> None:
         """Open the stream that we write to; a newer connection ends the attempt on an older one."""
-        if peer in self._registering:
-            self._registering[peer].cancel()
-        if self._is_stale(peer):
-            self._drop_registration(peer)
+        if peer_id in self._registering:
+            self._registering[peer_id].cancel()
+        if self._is_stale(peer_id):
+            self._drop_registration(peer_id)
         with trio.CancelScope() as scope:
-            self._registering[peer] = scope
+            self._registering[peer_id] = scope
             try:
-                await super()._handle_new_peer(peer)
+                await super()._handle_new_peer(peer_id)
             finally:
-                if self._registering.get(peer) is scope:
-                    del self._registering[peer]
-        queue = self.peer_queues.get(peer)
+                if self._registering.get(peer_id) is scope:
+                    del self._registering[peer_id]
+        queue = self.peer_queues.get(peer_id)
         if queue is not None:
             queue._queue.max_size = self._limits.outbound_queue
 
     async def handle_dead_peer_queue(self) -> None:
-        """Drop what we wrote to a connection that ended, whether or not its peer has another."""
+        """Drop streams of connections that ended, whether or not the peer has another."""
         async with self.dead_peer_receive_channel:
             self.event_handle_dead_peer_queue_started.set()
             async for peer in self.dead_peer_receive_channel:
                 if self._is_stale(peer):
                     self._handle_dead_peer(peer)
 
-    def _handle_dead_peer(self, peer: Any) -> None:
-        """The stream we write to failed; open another one where the peer is still there."""
-        self._clear_pending_announce_retries_for_peer(peer)
-        self._drop_registration(peer)
-        if self._peer_is_connected(peer):
-            self._schedule_peer_stream_retry(peer)
+    def _handle_dead_peer(self, peer_id: ID) -> None:
+        """Drop a stream that failed while we wrote; open another one where the peer is still connected."""
+        self._clear_pending_announce_retries_for_peer(peer_id)
+        self._drop_registration(peer_id)
+        if self._peer_is_connected(peer_id):
+            self._schedule_peer_stream_retry(peer_id)
 
-    def _drop_registration(self, peer: Any) -> None:
+    def _drop_registration(self, peer: ID) -> None:
         if self.peers.pop(peer, None) is not None:
             self.peer_queues.pop(peer).close()
             self.router.remove_peer(peer)
 
-    def _is_stale(self, peer: Any) -> bool:
+    def _is_stale(self, peer: ID) -> bool:
         stream = self.peers.get(peer)
         if stream is None:
             return False
-        return bool(stream.is_closed or _is_ending(stream.muxed_conn))
+        return bool(cast(NetStream, stream).is_closed or _is_ending(stream.muxed_conn))
 
-    def _peer_is_connected(self, peer: Any) -> bool:
-        connections = self.host.get_network().get_connections(peer)
+    def _peer_is_connected(self, peer_id: ID) -> bool:
+        connections = self.host.get_network().get_connections(peer_id)
         return not all(_is_ending(connection.muxed_conn) for connection in connections)
 
-    def get_hello_packet(self) -> Any:
-        """Our subscriptions, without the peer record that stock adds."""
+    def get_hello_packet(self) -> rpc_pb2.RPC:
+        """Return our subscriptions, without the peer record that stock adds."""
         return rpc_pb2.RPC(subscriptions=[self._subscription(topic) for topic in self.topic_ids])
 
-    def _build_announce_rpc(self, topic: str, subscribe: bool) -> tuple[Any, Any]:
-        announced = rpc_pb2.RPC.SubOpts(subscribe=subscribe, topicid=topic)
+    def _build_announce_rpc(self, topic_id: str, subscribe: bool) -> tuple[rpc_pb2.RPC, rpc_pb2.RPC.SubOpts]:
+        announced = rpc_pb2.RPC.SubOpts(subscribe=subscribe, topicid=topic_id)
         return rpc_pb2.RPC(subscriptions=[announced]), announced
 
     @staticmethod
-    def _subscription(topic: str) -> Any:
+    def _subscription(topic: str) -> rpc_pb2.RPC.SubOpts:
         return rpc_pb2.RPC.SubOpts(subscribe=True, topicid=topic)
 
 
-def _is_ending(connection: Any) -> bool:
-    return bool(connection.is_closed or connection.event_shutting_down.is_set())
+def _is_ending(connection: IMuxedConn) -> bool:
+    return connection.is_closed or cast(BoundedYamux, connection).event_shutting_down.is_set()
 
 
-def _is_topic(name: Any) -> bool:
-    """Whether a topic name is text of a sane length; protobuf hands out bytes where UTF-8 is broken."""
+def _is_topic(name: object) -> bool:
+    """Whether a topic name is text of an allowed length; protobuf returns bytes for invalid UTF-8."""
     return isinstance(name, str) and len(name) <= _MAX_TOPIC_CHARACTERS

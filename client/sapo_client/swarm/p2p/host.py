@@ -1,9 +1,8 @@
 """A libp2p host with exactly what this transport uses: TCP, Noise, yamux, identify (answers only), ping.
 
-Stock `new_host` also offers secio and *plaintext*, under which anybody can claim any peer id; it sizes
-its limits by the memory that the process uses, which a learner fills; its auto-connector dials what
-others advertise; and it runs identify towards each peer in a system task, whose errors end the
-process. None of that is here.
+Stock `new_host` also offers secio and *plaintext*, under which a peer can claim any peer id; it sizes its
+limits by the memory that the process uses, which a learner fills; its auto-connector dials what others
+advertise; and it asks identify of each peer, which this transport does not need. None of that is here.
 """
 
 from __future__ import annotations
@@ -11,16 +10,17 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from libp2p.crypto.ed25519 import create_new_key_pair
 from libp2p.crypto.x25519 import create_new_key_pair as create_new_x25519_key_pair
+from libp2p.custom_types import TProtocol
 from libp2p.host.basic_host import BasicHost
 from libp2p.host.ping import ID as PING
 from libp2p.host.ping import PingService
 from libp2p.identity.identify.identify import ID as IDENTIFY
 from libp2p.identity.identify.identify import identify_handler_for
-from libp2p.network.config import ConnectionConfig, RetryConfig
+from libp2p.network.config import ConnectionConfig
 from libp2p.network.connection import swarm_connection
 from libp2p.peer.id import ID
 from libp2p.peer.peerstore import PeerStore
@@ -28,22 +28,25 @@ from libp2p.security.noise.transport import PROTOCOL_ID as NOISE
 from libp2p.security.noise.transport import Transport as NoiseTransport
 from libp2p.stream_muxer.yamux.yamux import PROTOCOL_ID as YAMUX
 from libp2p.stream_muxer.yamux.yamux import Yamux
-from libp2p.transport.tcp.tcp import TCP
-from multiaddr import Multiaddr
+from multiaddr.multiaddr import Multiaddr
 
 from sapo_client.swarm.limits import DialLimits, TransportLimits
 from sapo_client.swarm.p2p.connections import GuardedSwarm
 from sapo_client.swarm.p2p.muxer import BoundedUpgrader
 from sapo_client.swarm.p2p.stream_guard import Blame, guarded
 
-_UPGRADE_SECONDS: Final = 5.0  # a slot is worth no longer wait for a handshake
+_UPGRADE_SECONDS: Final = 5.0  # a handshake that takes longer does not deserve its slot
 
 
-class Host(BasicHost):  # type: ignore[misc]
-    """Host that answers identify and asks nobody."""
+class Host(BasicHost):
+    """Host that answers identify and sends no identify request itself."""
 
-    def _schedule_identify(self, _peer: Any, *, reason: str) -> None:
-        """Nothing: what peers say about themselves comes through our own peer exchange."""
+    def __init__(self, swarm: GuardedSwarm) -> None:
+        super().__init__(swarm, default_protocols=OrderedDict(), disable_identify_address_discovery=True)
+        self.swarm = swarm
+
+    def _schedule_identify(self, peer_id: ID, *, reason: str) -> None:
+        """Do not ask: peers describe themselves through our own peer exchange."""
 
 
 def build_host(
@@ -55,26 +58,24 @@ def build_host(
     blame: Blame,
     report: Callable[[Exception], None],
 ) -> Host:
-    """Host of the node key with that 32-byte Ed25519 seed, not listening yet."""
+    """Return the host of the node key with that 32-byte Ed25519 seed, not listening yet."""
     quiet()
     keys = create_new_key_pair(seed)
     peer = ID.from_pubkey(keys.public_key)
     peerstore = PeerStore()
     peerstore.add_key_pair(peer, keys)
     security = {NOISE: NoiseTransport(keys, noise_privkey=create_new_x25519_key_pair().private_key)}
-    upgrader = BoundedUpgrader(security, {YAMUX: Yamux}, limits=limits, report=report)
+    upgrader = BoundedUpgrader(security, {TProtocol(YAMUX): Yamux}, limits=limits, report=report)
     swarm = GuardedSwarm(
-        peer,
-        peerstore,
-        upgrader,
-        [TCP()],
-        retry_config=RetryConfig(max_retries=0),  # our dialler backs off by itself
+        peer=peer,
+        peerstore=peerstore,
+        upgrader=upgrader,
         connection_config=_connection_config(limits, dial),
         limits=limits,
         admits=admits,
         report=report,
     )
-    host = Host(swarm, default_protocols=OrderedDict(), disable_identify_address_discovery=True)
+    host = Host(swarm)
     host.set_stream_handler(IDENTIFY, identify_handler_for(host, use_varint_format=True))
     host.set_stream_handler(PING, PingService(host).handle_ping)
     swarm.set_stream_handler(guarded(host._swarm_stream_handler, blame))
@@ -95,15 +96,17 @@ def _connection_config(limits: TransportLimits, dial: DialLimits) -> ConnectionC
 
 
 def quiet() -> None:
-    """Keep the library's logs out of ours: it reports each lost connection as an error with a stack."""
+    """Keep the library's logs out of ours unless they were asked for: a lost connection is an error to it."""
     for name in logging.root.manager.loggerDict:
         if name.startswith("libp2p."):
             logging.getLogger(name).setLevel(logging.NOTSET)  # some set a level of their own
-    logging.getLogger("libp2p").setLevel(logging.CRITICAL)
+    library = logging.getLogger("libp2p")
+    if library.level != logging.DEBUG:  # which the user asked for
+        library.setLevel(logging.CRITICAL)
     # One module logs to the root logger, which installs a handler on stderr as a side effect.
-    swarm_connection.logging = logging.getLogger("libp2p.network.connection")
+    vars(swarm_connection)["logging"] = logging.getLogger("libp2p.network.connection")
 
 
 def multiaddr(text: str) -> Multiaddr:
-    """Multiaddr of a text that we parsed or configured ourselves."""
+    """Return the multiaddr of a text that we parsed or configured ourselves."""
     return Multiaddr(text)

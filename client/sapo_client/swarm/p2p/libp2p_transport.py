@@ -1,4 +1,4 @@
-"""The transport over libp2p: the parts of this package put together."""
+"""The transport over libp2p, composed of the parts of this package."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import random
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import trio
+from libp2p.network.connection.swarm_connection import SwarmConn
 from libp2p.peer.id import ID
 from libp2p.tools.anyio_service import background_trio_service
 
@@ -17,16 +18,16 @@ from sapo_client.swarm.address_book import AddressBook
 from sapo_client.swarm.addresses import PeerAddress, parse_address
 from sapo_client.swarm.counters import TransportCounters
 from sapo_client.swarm.discipline import Discipline
-from sapo_client.swarm.guard import Contained
+from sapo_client.swarm.guard import ContainExceptions
 from sapo_client.swarm.intake import Intake
 from sapo_client.swarm.limits import DialLimits, TransportLimits
 from sapo_client.swarm.p2p.discovery import Discovery
 from sapo_client.swarm.p2p.gossip import GossipService
-from sapo_client.swarm.p2p.host import build_host, multiaddr
+from sapo_client.swarm.p2p.host import Host, build_host, multiaddr
 from sapo_client.swarm.p2p.mesh import Mesh
+from sapo_client.swarm.p2p.notifee import ConnectionNotifee
 from sapo_client.swarm.p2p.requests import Requests
 from sapo_client.swarm.p2p.score_bridge import ScoreBridge
-from sapo_client.swarm.p2p.watcher import ConnectionNotifee
 from sapo_client.swarm.peer_score import PeerScores, Severity
 from sapo_client.swarm.transport import (
     BugReport,
@@ -41,15 +42,15 @@ if TYPE_CHECKING:
     from trio_typing import TaskStatus
 
 
-_HANG_UP_SECONDS: Final = 2.0  # a goodbye takes 0.2 s; a peer that does not take it gets none
+_HANG_UP_SECONDS: Final = 2.0  # closing takes 0.2 s; no longer wait for a peer that does not respond
 
 
 class Libp2pTransport:
-    """A node's place in a libp2p swarm.
+    """Connection of one node to a libp2p swarm.
 
     `seed` is the 32-byte Ed25519 seed of the node key. `listen` are multiaddrs without peer id;
     `announce` and `bootstrap` are full ones. Subscribe and serve before `run` where possible: peers
-    then hear of everything at once.
+    then learn of all topics and protocols at once.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class Libp2pTransport:
         peer_cache: Path | None = None,
         limits: TransportLimits | None = None,
         dial: DialLimits | None = None,
-        chance: random.Random | None = None,
+        rng: random.Random | None = None,
     ) -> None:
         self._limits = limits or TransportLimits()
         dial = dial or DialLimits()
@@ -71,27 +72,44 @@ class Libp2pTransport:
         self._announce = tuple(require_address(text) for text in announce)
         self._counters = TransportCounters()
         self._discipline = Discipline(
-            PeerScores(self._limits.score), self._counters, self._expel, self._limits.score
+            PeerScores(self._limits.score), self._counters, self._drop_peer, self._limits.score
         )
         self._intake = Intake(self._limits, self._discipline, self._counters, on_bug)
         self._host = self._build_host(seed, dial)
         self.peer_id = str(self._host.get_id())
         self._mesh = Mesh(self._counters, ScoreBridge(self._discipline), self._intake.knows)
         self._gossip = GossipService(
-            self._host, self._mesh, self._intake, self._discipline, self._counters, self._limits
+            host=self._host,
+            router=self._mesh,
+            intake=self._intake,
+            discipline=self._discipline,
+            counters=self._counters,
+            limits=self._limits,
         )
-        self._requests = Requests(self._host, self._limits, self._discipline, self._counters, on_bug)
-        book = AddressBook(self.peer_id, dial, chance or random.Random())
+        self._requests = Requests(
+            host=self._host,
+            limits=self._limits,
+            discipline=self._discipline,
+            counters=self._counters,
+            on_bug=on_bug,
+        )
+        book = AddressBook(self.peer_id, dial, rng or random.Random())
         for text in bootstrap:
             book.add_bootstrap(require_address(text))
         self._discovery = Discovery(
-            self._host, self._requests, book, dial, self._counters, self._announce, peer_cache
+            host=self._host,
+            requests=self._requests,
+            book=book,
+            limits=dial,
+            counters=self._counters,
+            announced=self._announce,
+            cache=peer_cache,
         )
-        self._host.get_network().register_notifee(ConnectionNotifee(self._discovery.arrived, self._left))
+        self._host.swarm.register_notifee(ConnectionNotifee(self._discovery.arrived, self._left))
         self._listening = True
         self._nursery: trio.Nursery | None = None
 
-    def _build_host(self, seed: bytes, dial: DialLimits) -> Any:
+    def _build_host(self, seed: bytes, dial: DialLimits) -> Host:
         return build_host(
             seed,
             limits=self._limits,
@@ -103,39 +121,39 @@ class Libp2pTransport:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Announced addresses, or those we listen on."""
+        """Return the announced addresses, or those we listen on."""
         if self._announce:
             return tuple(str(address) for address in self._announce)
         return tuple(str(address) for address in self._host.get_addrs())
 
     async def run(self, *, task_status: TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Listen, dial and forward until cancelled; `TransportError` where it cannot listen.
+        """Listen, dial and forward until cancelled; raise `TransportError` if it cannot listen.
 
-        The library does not close its connections when it is cancelled, and peers would take the node
-        for present until they ask it something. So it lives behind a shield, is told to hang up first,
-        and is cancelled then.
+        The library does not close its connections when it is cancelled, and peers would consider the node
+        connected until their next request. So the library runs in a shielded scope: its connections are
+        closed first, then it is cancelled.
         """
-        life = trio.CancelScope(shield=True)
+        library = trio.CancelScope(shield=True)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._live, life, nursery.cancel_scope, task_status)
+            nursery.start_soon(self._run_library, library, nursery.cancel_scope, task_status)
             try:
                 await trio.sleep(math.inf)
             finally:
                 await self._hang_up()
-                life.cancel()
-        if not self._listening:  # raised out here, plain: inside, nurseries wrap it in groups
+                library.cancel()
+        if not self._listening:  # raised here: inside, nurseries would wrap it in a group
             raise TransportError(f"cannot listen on {', '.join(self._listen)}")
 
-    async def _live(
-        self, life: trio.CancelScope, watch: trio.CancelScope, task_status: TaskStatus[None]
+    async def _run_library(
+        self, library: trio.CancelScope, caller: trio.CancelScope, task_status: TaskStatus[None]
     ) -> None:
         listen = [multiaddr(text) for text in self._listen]
-        with life:
+        with library:
             async with self._host.run(listen):
-                self._listening = len(self._host.get_network().listeners) == len(listen)
+                self._listening = len(self._host.swarm.listeners) == len(listen)
                 if self._listening:
                     await self._serve(task_status)
-        watch.cancel()
+        caller.cancel()
 
     async def _serve(self, task_status: TaskStatus[None]) -> None:
         async with (
@@ -150,7 +168,7 @@ class Libp2pTransport:
             task_status.started()
 
     async def _hang_up(self) -> None:
-        """Close every connection, so that peers need not find out by themselves."""
+        """Close every connection, so that peers notice at once."""
         with trio.CancelScope(shield=True), trio.move_on_after(_HANG_UP_SECONDS):
             self._discovery.stop()
             async with trio.open_nursery() as nursery:
@@ -158,7 +176,7 @@ class Libp2pTransport:
                     nursery.start_soon(self._disconnect, peer_id)
 
     async def publish(self, topic: str, data: bytes) -> int:
-        """Number of peers that the message was queued for."""
+        """Send a message; return the number of peers that it was queued for."""
         await trio.lowlevel.checkpoint()
         if len(data) > self._limits.max_message_bytes:
             raise ValueError(f"message of {len(data)} bytes, {self._limits.max_message_bytes} allowed")
@@ -167,33 +185,33 @@ class Libp2pTransport:
         return self._gossip.send(topic, data)
 
     def subscribe(self, topic: str, validator: Validator) -> None:
-        """Hand each new message on `topic` to `validator`, and forward those it accepts."""
+        """Pass each new message on `topic` to `validator`; forward those it accepts."""
         self._intake.subscribe(topic, validator)
         if self._nursery is not None:
             self._nursery.start_soon(self._gossip.subscribe, topic)
 
     def peers(self) -> tuple[PeerInfo, ...]:
-        """Connected peers, ordered by peer id."""
+        """Return the connected peers, ordered by peer id."""
         return tuple(self._describe(peer_id) for peer_id in sorted(self._discovery.connected()))
 
     def counters(self) -> Mapping[str, int]:
-        """Counts by name."""
+        """Return the counts by name."""
         return self._counters.snapshot()
 
     def score(self, peer_id: str) -> float:
-        """Own score of a peer, connected or not."""
+        """Return the score of a peer, connected or not."""
         return self._discipline.scores.score(peer_id, trio.current_time())
 
     async def request(self, peer_id: str, protocol: str, payload: bytes, *, max_response_bytes: int) -> bytes:
-        """Response of a connected peer, or `TransportError`."""
+        """Return the response of a connected peer, or raise `TransportError`."""
         return await self._requests.ask(peer_id, protocol, payload, max_response_bytes=max_response_bytes)
 
     def rate(self, ratings: Mapping[str, float]) -> None:
-        """Replace what the application thinks of peers."""
+        """Replace the application's ratings of peers."""
         self._discipline.rate(ratings, trio.current_time())
 
     def take_floods(self) -> Mapping[str, int]:
-        """Floods since the last call, by peer id."""
+        """Return the number of floods since the last call, by peer id."""
         return self._discipline.take_floods()
 
     def serve(self, protocol: str, handler: Handler) -> None:
@@ -201,10 +219,10 @@ class Libp2pTransport:
         self._requests.serve(protocol, handler)
 
     async def connect(self, multiaddr: str) -> None:
-        """Connect to the peer at a full multiaddr, or `TransportError`."""
+        """Connect to the peer at a full multiaddr, or raise `TransportError`."""
         await self._discovery.dial(require_address(multiaddr))
 
-    # What the parts report
+    # Callbacks of the parts
 
     def _admits(self, peer_id: str) -> bool:
         return peer_id != self.peer_id and self._discipline.allows(peer_id, trio.current_time())
@@ -212,7 +230,7 @@ class Libp2pTransport:
     def _blame_malformed(self, peer_id: str, _error: Exception) -> None:
         self._counters.malformed_frames += 1
         self._discipline.blame(peer_id, Severity.LOW, trio.current_time())
-        self._expel(peer_id)
+        self._drop_peer(peer_id)
 
     def _count_broken(self, _error: Exception) -> None:
         self._counters.broken_connections += 1
@@ -221,18 +239,18 @@ class Libp2pTransport:
         self._intake.forget_peer(peer_id)
         self._discovery.left(peer_id)
 
-    def _expel(self, peer_id: str) -> None:
+    def _drop_peer(self, peer_id: str) -> None:
         if self._nursery is not None and peer_id in self._discovery.connected():
             self._counters.disconnects += 1
             self._nursery.start_soon(self._disconnect, peer_id)
 
     async def _disconnect(self, peer_id: str) -> None:
-        with Contained(self._count_broken):
+        with ContainExceptions(self._count_broken):
             await self._host.disconnect(ID.from_base58(peer_id))
 
     def _describe(self, peer_id: str) -> PeerInfo:
         peer = ID.from_base58(peer_id)
-        connection = self._host.get_network().get_connections(peer)[0]
+        connection = cast(SwarmConn, self._host.swarm.get_connections(peer)[0])
         return PeerInfo(
             peer_id=peer_id,
             addresses=self._discovery.addresses_of(peer_id),
@@ -247,7 +265,7 @@ class Libp2pTransport:
 
 
 def require_address(text: str) -> PeerAddress:
-    """Parsed full multiaddr, or `TransportError`."""
+    """Return the parsed full multiaddr, or raise `TransportError`."""
     address = parse_address(text)
     if address is None:
         raise TransportError(f"{text} is not a multiaddr like /ip4/203.0.113.7/tcp/4001/p2p/12D3KooW...")

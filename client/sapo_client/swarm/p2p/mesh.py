@@ -1,31 +1,33 @@
-"""GossipSub router with bounded memory and without the parts that hurt.
+"""GossipSub router with bounded memory and without the harmful features of the stock router.
 
 Own messages are flooded to every subscribed peer, others' are forwarded in the mesh; IHAVE and IWANT
-repair what was lost. Differences from the stock router, each a fault found by running it:
+repair what was lost. Differences from the stock router, each a fault that was found by running it:
 
 * the signed peer record that stock attaches to every RPC (and verifies on every RPC) is neither sent
   nor read: addresses travel in our own peer exchange;
 * IWANT serves each message a few times per peer and heartbeat window, so that a small request cannot
   draw megabytes; IHAVE asks for a bounded number of ids;
-* control messages about topics that we did not join leave no trace (stock remembers a back-off for
-  every topic name that anybody invents);
+* control messages about topics that we did not join are not stored (stock keeps a back-off for
+  every topic name that a peer invents);
 * IDONTWANT is sent only for messages large enough to pay for it;
 * recent messages are replayed to a new subscriber once per connection, through the bounded queue;
 * the adaptive, spam, equivocation and eclipse features, opportunistic grafting and peer replacement
   are off: they keep full messages without bound, drop honest relays above ten messages a second, and
-  churn a healthy mesh.
+  change a healthy mesh without need.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol, TypeVar
 
 import trio
-from libp2p.custom_types import TProtocol
+from libp2p.custom_types import MessageID, TProtocol
+from libp2p.peer.id import ID
 from libp2p.pubsub.gossipsub import GossipSub
 from libp2p.pubsub.pb import rpc_pb2
+from libp2p.pubsub.pubsub import Pubsub
 
 from sapo_client.swarm.counters import TransportCounters
 from sapo_client.swarm.intake import message_id
@@ -33,7 +35,7 @@ from sapo_client.swarm.p2p.message_cache import ContentCache
 from sapo_client.swarm.p2p.score_bridge import ScoreBridge
 
 PROTOCOLS: Final = (TProtocol("/meshsub/1.2.0"), TProtocol("/meshsub/1.1.0"))
-HEARTBEAT_SECONDS: Final = 1.0  # gossipsub's own; an idle node with nine peers uses 0.15 % of a core
+HEARTBEAT_SECONDS: Final = 1  # gossipsub's own; an idle node with nine peers uses 0.15 % of a core
 # Below gossipsub's 6, 4, 12: each copy beyond the first costs half a millisecond, own messages are
 # flooded anyway, and IHAVE repairs what a thin mesh loses.
 _DEGREE, _DEGREE_LOW, _DEGREE_HIGH = 4, 3, 6
@@ -47,8 +49,21 @@ _MAX_RETRANSMISSIONS: Final = 3  # go-libp2p's GossipRetransmission
 _ID_BYTES: Final = 32
 
 
-class Mesh(GossipSub):  # type: ignore[misc]
-    """Who forwards what to whom."""
+class _TopicEntry(Protocol):
+    """A control message about one topic."""
+
+    topicID: str  # noqa: N815  the name in gossipsub's schema
+
+
+_Entry = TypeVar("_Entry", bound=_TopicEntry)
+
+
+class Mesh(GossipSub):
+    """Router that decides which message is forwarded to which peers."""
+
+    mcache: ContentCache
+    scorer: ScoreBridge
+    pubsub: Pubsub
 
     def __init__(
         self, counters: TransportCounters, scorer: ScoreBridge, knows: Callable[[bytes, float], bool]
@@ -67,12 +82,12 @@ class Mesh(GossipSub):  # type: ignore[misc]
         self.scorer = scorer
         self._counters = counters
         self._knows = knows
-        self._replayed: dict[Any, set[str]] = defaultdict(set)
+        self._replayed: dict[ID, set[str]] = defaultdict(set)
 
     # Messages
 
-    def forward(self, message: Any, came_from: Any | None) -> int:
-        """Number of peers whose queue took the message; `came_from` is nothing for our own."""
+    def forward(self, message: rpc_pb2.Message, came_from: ID | None) -> int:
+        """Queue a message; return how many peers' queues took it. `came_from` is None for our own."""
         topic, identity = message.topicIDs[0], message_id(message.topicIDs[0], message.data)
         self.mcache.put(message)
         if came_from is not None and len(message.data) >= _MIN_IDONTWANT_BYTES:
@@ -81,7 +96,7 @@ class Mesh(GossipSub):  # type: ignore[misc]
         receivers = self._receivers(topic, identity, came_from)
         return sum(self._enqueue(peer, rpc) for peer in receivers)
 
-    def _receivers(self, topic: str, identity: bytes, came_from: Any | None) -> list[Any]:
+    def _receivers(self, topic: str, identity: bytes, came_from: ID | None) -> list[ID]:
         subscribed = self.pubsub.peer_topics.get(topic, set())
         chosen = subscribed if came_from is None else self.mesh.get(topic, set())
         return [
@@ -92,89 +107,89 @@ class Mesh(GossipSub):  # type: ignore[misc]
             and self.scorer.allow_publish(peer, [topic])
         ]
 
-    def _announce(self, identity: bytes, topic: str, came_from: Any) -> None:
+    def _announce(self, identity: bytes, topic: str, came_from: ID) -> None:
         dont_want = rpc_pb2.ControlIDontWant(messageIDs=[identity])
         rpc = rpc_pb2.RPC(control=rpc_pb2.ControlMessage(idontwant=[dont_want]))
         for peer in self.mesh.get(topic, set()):
             if peer != came_from and self.supports_protocol_feature(peer, "idontwant"):
                 self._enqueue(peer, rpc, priority=True)
 
-    def _enqueue(self, peer: Any, rpc: Any, *, priority: bool = False) -> bool:
+    def _enqueue(self, peer: ID, rpc: rpc_pb2.RPC, *, priority: bool = False) -> bool:
         queue = self.pubsub.peer_queues.get(peer)
         if queue is None:
             return False
-        taken: bool = queue.push(rpc, priority=priority)
+        taken = queue.push(rpc, priority=priority)
         self._counters.dropped_before_sending += not taken
         return taken
 
-    async def send_recent_messages(self, peer: Any, topic: str) -> None:
+    async def send_recent_messages(self, peer_id: ID, topic: str) -> None:
         """Replay to a peer that just subscribed, once per topic and connection."""
-        if topic in self._replayed[peer] or topic not in self.mesh:
+        if topic in self._replayed[peer_id] or topic not in self.mesh:
             return
-        self._replayed[peer].add(topic)
+        self._replayed[peer_id].add(topic)
         for message in self.mcache.recent(topic)[-_MAX_REPLAYED:]:
-            self._enqueue(peer, rpc_pb2.RPC(publish=[message]))
+            self._enqueue(peer_id, rpc_pb2.RPC(publish=[message]))
 
-    def remove_peer(self, peer: Any) -> None:
+    def remove_peer(self, peer_id: ID) -> None:
         """Forget a peer that left."""
-        super().remove_peer(peer)
-        self._replayed.pop(peer, None)
+        super().remove_peer(peer_id)
+        self._replayed.pop(peer_id, None)
 
     # Control
 
-    async def handle_rpc(self, rpc: Any, sender: Any) -> None:
-        """Take the control part of a peer's RPC."""
+    async def handle_rpc(self, rpc: rpc_pb2.RPC, sender_peer_id: ID) -> None:
+        """Handle the control part of a peer's RPC."""
         control = rpc.control
         for ihave in self._joined(control.ihave):
-            await self.handle_ihave(ihave, sender)
+            await self.handle_ihave(ihave, sender_peer_id)
         for iwant in control.iwant[:_MAX_CONTROL_ENTRIES]:
-            await self.handle_iwant(iwant, sender)
+            await self.handle_iwant(iwant, sender_peer_id)
         for graft in self._joined(control.graft):
-            await self.handle_graft(graft, sender)
+            await self.handle_graft(graft, sender_peer_id)
         for prune in self._joined(control.prune):
             del prune.peers[:]  # peers are exchanged by our own protocol
-            await self.handle_prune(prune, sender)
+            await self.handle_prune(prune, sender_peer_id)
         for dont_want in control.idontwant[:_MAX_CONTROL_ENTRIES]:
-            await self.handle_idontwant(dont_want, sender)
+            await self.handle_idontwant(dont_want, sender_peer_id)
 
-    def _joined(self, entries: Any) -> Iterable[Any]:
+    def _joined(self, entries: Sequence[_Entry]) -> list[_Entry]:
         return [entry for entry in entries[:_MAX_CONTROL_ENTRIES] if entry.topicID in self.mesh]
 
-    async def handle_ihave(self, ihave: Any, sender: Any) -> None:
+    async def handle_ihave(self, ihave_msg: rpc_pb2.ControlIHave, sender_peer_id: ID) -> None:
         """Ask for the announced messages that we do not know."""
-        if not self._check_ihave_rate_limit(sender, ihave.topicID):
+        if not self._check_ihave_rate_limit(sender_peer_id, ihave_msg.topicID):
             return
         now_seconds = trio.current_time()
-        announced = [identity for identity in ihave.messageIDs[:_MAX_IDS] if len(identity) == _ID_BYTES]
+        announced = [identity for identity in ihave_msg.messageIDs[:_MAX_IDS] if len(identity) == _ID_BYTES]
         wanted = [identity for identity in announced if not self._knows(identity, now_seconds)]
         if wanted:
-            await self.emit_iwant(wanted, sender)
+            await self.emit_iwant([MessageID(identity) for identity in wanted], sender_peer_id)
 
-    async def handle_iwant(self, iwant: Any, sender: Any) -> None:
+    async def handle_iwant(self, iwant_msg: rpc_pb2.ControlIWant, sender_peer_id: ID) -> None:
         """Send the messages asked for, each in an RPC of its own."""
-        if not self._check_iwant_rate_limit(sender):
+        if not self._check_iwant_rate_limit(sender_peer_id):
             return
-        asker = sender.to_bytes()
-        for identity in dict.fromkeys(iwant.messageIDs[:_MAX_IDS]):
+        asker = sender_peer_id.to_bytes()
+        for identity in dict.fromkeys(iwant_msg.messageIDs[:_MAX_IDS]):
             message = self.mcache.get_for(identity, asker, max_times=_MAX_RETRANSMISSIONS)
             if message is not None:
-                self._enqueue(sender, rpc_pb2.RPC(publish=[message]))
+                self._enqueue(sender_peer_id, rpc_pb2.RPC(publish=[message]))
 
-    async def emit_control_message(self, control: Any, peer: Any) -> None:
+    async def emit_control_message(self, control_msg: rpc_pb2.ControlMessage, to_peer: ID) -> None:
         """Queue a control message, ahead of the messages that wait."""
         await trio.lowlevel.checkpoint()
-        self._enqueue(peer, rpc_pb2.RPC(control=control), priority=True)
+        self._enqueue(to_peer, rpc_pb2.RPC(control=control_msg), priority=True)
 
     # Heartbeat
 
     async def heartbeat(self) -> None:
-        """Mend the mesh, announce recent messages, forget old ones, for ever."""
+        """Repair the mesh, announce recent messages and drop old ones, until cancelled."""
         await trio.sleep(self.heartbeat_initial_delay)
         while True:
             grafts, prunes = self.mesh_heartbeat()
             announcements = self.gossip_heartbeat()
             for peer in {*grafts, *prunes, *announcements}:
-                await self._tell(
+                await self._send_control(
                     peer, grafts.get(peer, ()), prunes.get(peer, ()), announcements.get(peer, {})
                 )
             self.mcache.shift()
@@ -182,8 +197,8 @@ class Mesh(GossipSub):  # type: ignore[misc]
             self._periodic_security_cleanup()
             await trio.sleep(self.heartbeat_interval)
 
-    async def _tell(
-        self, peer: Any, grafts: Iterable[str], prunes: Iterable[str], announcements: dict[str, list[bytes]]
+    async def _send_control(
+        self, peer: ID, grafts: Iterable[str], prunes: Iterable[str], announcements: dict[str, list[bytes]]
     ) -> None:
         control = rpc_pb2.ControlMessage(
             graft=[rpc_pb2.ControlGraft(topicID=topic) for topic in grafts],
@@ -195,5 +210,5 @@ class Mesh(GossipSub):  # type: ignore[misc]
         )
         await self.emit_control_message(control, peer)
 
-    def _perform_opportunistic_grafting(self, _topic: str, _grafts: Any) -> int:
+    def _perform_opportunistic_grafting(self, topic: str, peers_to_graft: defaultdict[ID, list[str]]) -> int:
         return 0

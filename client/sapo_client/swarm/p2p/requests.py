@@ -1,16 +1,18 @@
-"""One request, one response, on a stream of their own; both length-prefixed and bounded."""
+"""Request and response on a stream of their own; both length-prefixed and bounded."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final, cast
 
 import trio
+from libp2p.abc import IHost, INetStream
 from libp2p.custom_types import TProtocol
+from libp2p.network.stream.net_stream import NetStream
 from libp2p.peer.id import ID
 
 from sapo_client.swarm.counters import TransportCounters
 from sapo_client.swarm.discipline import Discipline
-from sapo_client.swarm.guard import Contained
+from sapo_client.swarm.guard import ContainExceptions
 from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.p2p.frames import FrameError, FrameReader, frame
 from sapo_client.swarm.peer_score import Severity
@@ -26,11 +28,11 @@ class PeerTooSlowError(TransportError):
 
 
 class Requests:
-    """Both ends of request and response over one host."""
+    """Client and server of requests over one host."""
 
     def __init__(
         self,
-        host: Any,
+        host: IHost,
         limits: TransportLimits,
         discipline: Discipline,
         counters: TransportCounters,
@@ -47,18 +49,18 @@ class Requests:
     # Asking
 
     async def ask(self, peer_id: str, protocol: str, payload: bytes, *, max_response_bytes: int) -> bytes:
-        """Response of a connected peer, or `TransportError`."""
+        """Return the response of a connected peer, or raise `TransportError`."""
         peer = ID.from_base58(peer_id)
         if not self._host.get_network().get_connections(peer):
             raise TransportError(f"not connected to {peer_id}")
         errors: list[Exception] = []
-        with Contained(errors.append), trio.fail_after(self._limits.request_timeout_seconds):
+        with ContainExceptions(errors.append), trio.fail_after(self._limits.request_timeout_seconds):
             return await self._exchange(peer, protocol, payload, max_response_bytes)
         if isinstance(errors[0], trio.TooSlowError):
             raise PeerTooSlowError(f"{peer_id} did not answer {protocol} in time")
         raise TransportError(f"{peer_id} did not answer {protocol}: {errors[0]!r}") from errors[0]
 
-    async def _exchange(self, peer: Any, protocol: str, payload: bytes, max_response_bytes: int) -> bytes:
+    async def _exchange(self, peer: ID, protocol: str, payload: bytes, max_response_bytes: int) -> bytes:
         stream = await self._host.new_stream(peer, [TProtocol(protocol)])
         try:
             await stream.write(frame(payload))
@@ -75,12 +77,12 @@ class Requests:
     def serve(self, protocol: str, handler: Handler) -> None:
         """Answer requests on `protocol` with `handler`."""
 
-        async def answer(stream: Any) -> None:
+        async def answer(stream: INetStream) -> None:
             await self._answer(stream, str(stream.muxed_conn.peer_id), handler)
 
         self._host.set_stream_handler(TProtocol(protocol), answer)
 
-    async def _answer(self, stream: Any, peer_id: str, handler: Handler) -> None:
+    async def _answer(self, stream: INetStream, peer_id: str, handler: Handler) -> None:
         if not self._admit(peer_id):
             self._counters.requests_refused += 1
             await stream.reset()
@@ -101,12 +103,12 @@ class Requests:
             self._discipline.blame(peer_id, Severity.HIGH, now_seconds)
         return admitted
 
-    async def _answer_in_time(self, stream: Any, peer_id: str, handler: Handler) -> None:
+    async def _answer_in_time(self, stream: INetStream, peer_id: str, handler: Handler) -> None:
         payload = await FrameReader(stream, self._limits.max_request_bytes).next()
         if payload is None:
             return
         responses: list[bytes] = []
-        with Contained(self._report_bug):
+        with ContainExceptions(self._report_bug):
             try:
                 responses.append(await handler(peer_id, payload))
             except ProtocolError:
@@ -116,7 +118,7 @@ class Requests:
             return
         await stream.write(frame(responses[0]))
         self._counters.requests_served += 1
-        await stream.close_write()
+        await cast(NetStream, stream).close_write()
 
     def _report_bug(self, error: Exception) -> None:
         self._counters.bugs += 1

@@ -1,53 +1,52 @@
-"""Gossipsub's score questions, answered from our own table.
+"""Answers gossipsub's questions about peer scores from our own table.
 
-Stock blames the forwarder for every message that a validator did not take, whatever the reason, and
-gives credit for time in the mesh. Here gossipsub's own terms have no weight at all: nothing that the
-library counts changes a score, and its thresholds see exactly what our own table and the application's
-rating of the peer say (the application-specific score of gossipsub 1.1).
+Stock blames the forwarder for every message that a validator did not accept, whatever the reason, and
+gives credit for time in the mesh. Here gossipsub's own terms have no weight: nothing that the library
+counts changes a score, and its thresholds see exactly what our own table and the application's rating
+of the peer say (the application-specific score of gossipsub 1.1).
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import trio
+from libp2p.peer.id import ID
 from libp2p.pubsub.score import PeerScorer, ScoreParams
 
 from sapo_client.swarm.discipline import Discipline
 from sapo_client.swarm.peer_score import Severity
 
 
-class ScoreBridge(PeerScorer):  # type: ignore[misc]
+class ScoreBridge(PeerScorer):
     """The scorer that the router asks."""
 
     def __init__(self, discipline: Discipline) -> None:
         super().__init__(ScoreParams())
         self._discipline = discipline
 
-    def score(self, peer: Any, _topics: list[str]) -> float:
-        """Our own score, the application's rating included."""
+    def score(self, peer: ID, topics: list[str]) -> float:
+        """Return our own score, the application's rating included."""
         return self._discipline.score(str(peer), trio.current_time())
 
-    def allow_publish(self, peer: Any, _topics: list[str]) -> bool:
+    def allow_publish(self, peer: ID, topics: list[str]) -> bool:
         """Whether messages from or to the peer pass."""
         return self._discipline.allows(str(peer), trio.current_time())
 
     allow_gossip = allow_publish
     allow_px_from = allow_publish
 
-    def is_graylisted(self, peer: Any, _topics: list[str]) -> bool:
+    def is_graylisted(self, peer: ID, topics: list[str]) -> bool:
         """Whether control messages of the peer are refused."""
-        return not self.allow_publish(peer, _topics)
+        return not self.allow_publish(peer, topics)
 
-    def _small_fault(self, peer: Any, _amount: float = 0.0) -> None:
+    def _small_fault(self, peer: ID, amount: float = 0.0) -> None:
         self._discipline.blame(str(peer), Severity.HIGH, trio.current_time())
 
     penalize_graft_flood = _small_fault
     penalize_iwant_spam = _small_fault
     penalize_ihave_spam = _small_fault
 
-    def _no_effect(self, *_: Any) -> None:
-        """Terms without weight keep no state either: stock's tables grow with every peer id seen."""
+    def _no_effect(self, *_: object, **__: object) -> None:
+        """Keep no state for terms without weight: stock's tables grow with every peer id seen."""
 
     on_heartbeat = _no_effect
     on_join_mesh = _no_effect

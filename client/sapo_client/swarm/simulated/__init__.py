@@ -1,1 +1,1 @@
-"""An in-memory carrier with the transport's interface."""
+"""In-memory implementation of the transport's interface, for tests and simulations."""

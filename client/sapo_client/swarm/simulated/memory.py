@@ -1,9 +1,9 @@
 """An in-memory swarm with the interface of the real one, for tests and simulations.
 
-Messages flood over the links that `connect` opened, exactly as far as validators accept them. Everything
-runs on trio's clock, so a mock clock turns hours into milliseconds. Each link draws loss, latency
-and duplication from a generator of its own, seeded by hub seed, sender and receiver, and each node
-handles its mail strictly by due time: the same seed gives the same deliveries, whatever order trio
+Messages flood over the links that `connect` opened, as far as validators accept them. All delays use
+trio's clock, so a mock clock turns hours into milliseconds. Each link draws loss, latency and
+duplication from a random generator of its own, seeded by hub seed, sender and receiver, and each node
+processes its deliveries strictly by due time: the same seed gives the same deliveries, whatever order trio
 runs its tasks in.
 """
 
@@ -19,7 +19,7 @@ import trio
 
 from sapo_client.swarm.counters import TransportCounters
 from sapo_client.swarm.discipline import Discipline
-from sapo_client.swarm.guard import Contained
+from sapo_client.swarm.guard import ContainExceptions
 from sapo_client.swarm.intake import Intake
 from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.peer_score import PeerScores, Severity
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Weather:
-    """What links do to messages: shares are probabilities, latency is drawn evenly from its range.
+class LinkConditions:
+    """Loss, delay and duplication of links: shares are probabilities, latency is drawn uniformly.
 
     A latency range wider than the gap between two messages reorders them.
     """
@@ -52,7 +52,7 @@ class Weather:
 
 
 @dataclass(frozen=True, order=True, slots=True)
-class _Mail:
+class _Delivery:
     due_seconds: float
     sender: str
     number: int
@@ -61,10 +61,10 @@ class _Mail:
 
 
 class MemoryHub:
-    """The space between the nodes of one in-memory swarm."""
+    """Links between the nodes of one in-memory swarm."""
 
-    def __init__(self, seed: int = 0, weather: Weather | None = None) -> None:
-        self.weather = weather or Weather()
+    def __init__(self, seed: int = 0, conditions: LinkConditions | None = None) -> None:
+        self.conditions = conditions or LinkConditions()
         self._seed = seed
         self._nodes: dict[str, MemoryTransport] = {}
         self._links: dict[tuple[str, str], _Link] = {}
@@ -84,31 +84,31 @@ class MemoryHub:
         return together and sender in self._nodes and receiver in self._nodes
 
     def enter(self, node: MemoryTransport) -> None:
-        """A node starts to listen."""
+        """Register a node that starts."""
         if node.peer_id in self._nodes:
             raise ValueError(f"{node.peer_id} already runs")
         self._nodes[node.peer_id] = node
 
     def leave(self, peer_id: str) -> None:
-        """A node stops; its neighbours lose the connection."""
+        """Remove a node that stops; its neighbours lose the connection."""
         del self._nodes[peer_id]
         for node in self._nodes.values():
             node.drop(peer_id)
 
     def node(self, peer_id: str) -> MemoryTransport | None:
-        """The running node of that id."""
+        """Return the running node with that id."""
         return self._nodes.get(peer_id)
 
     def carry(self, sender: str, receiver: str, topic: str, data: bytes) -> None:
-        """Put a message on the link, as the weather allows."""
+        """Send a message over the link, under its conditions."""
         if not self.reachable(sender, receiver):
             return
-        for mail in self._link(sender, receiver).draw(self.weather, sender, topic, data):
-            self._nodes[receiver].post(mail)
+        for delivery in self._link(sender, receiver).draw(self.conditions, sender, topic, data):
+            self._nodes[receiver].post(delivery)
 
     def latency_seconds(self, sender: str, receiver: str) -> float:
-        """One draw for a request on that link."""
-        return self._link(sender, receiver).latency_seconds(self.weather)
+        """Return the latency of one request on that link."""
+        return self._link(sender, receiver).latency_seconds(self.conditions)
 
     def _link(self, sender: str, receiver: str) -> _Link:
         name = f"{self._seed}/{sender}/{receiver}"
@@ -116,25 +116,27 @@ class MemoryHub:
 
 
 class _Link:
-    """One direction between two nodes, with its own stream of chance."""
+    """One direction between two nodes, with its own random generator."""
 
-    def __init__(self, chance: random.Random) -> None:
-        self._chance = chance
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
         self._number = 0
 
-    def latency_seconds(self, weather: Weather) -> float:
-        return self._chance.uniform(weather.min_latency_seconds, weather.max_latency_seconds)
+    def latency_seconds(self, conditions: LinkConditions) -> float:
+        return self._rng.uniform(conditions.min_latency_seconds, conditions.max_latency_seconds)
 
-    def draw(self, weather: Weather, sender: str, topic: str, data: bytes) -> list[_Mail]:
-        lost = self._chance.random() < weather.loss_share
-        copies = 2 if self._chance.random() < weather.duplicate_share else 1
+    def draw(self, conditions: LinkConditions, sender: str, topic: str, data: bytes) -> list[_Delivery]:
+        lost = self._rng.random() < conditions.loss_share
+        copies = 2 if self._rng.random() < conditions.duplicate_share else 1
         now_seconds = trio.current_time()
-        mails = []
+        deliveries = []
         for _ in range(0 if lost else copies):
             self._number += 1
-            due_seconds = now_seconds + self.latency_seconds(weather)
-            mails.append(_Mail(due_seconds, sender, self._number, topic, data))
-        return mails
+            due_seconds = now_seconds + self.latency_seconds(conditions)
+            deliveries.append(
+                _Delivery(due_seconds=due_seconds, sender=sender, number=self._number, topic=topic, data=data)
+            )
+        return deliveries
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +147,10 @@ class _Connection:
 
 
 class MemoryTransport:
-    """One node's place in an in-memory swarm; same interface, validation and scores as over libp2p.
+    """Connection of one node to an in-memory swarm; same interface, validation and scores as over libp2p.
 
     Args:
-        host: the IP address that its peers see it at.
+        host: the IP address that its peers see.
     """
 
     def __init__(
@@ -168,22 +170,22 @@ class MemoryTransport:
         self._limits = limits or TransportLimits()
         self._counters = TransportCounters()
         self._discipline = Discipline(
-            PeerScores(self._limits.score), self._counters, self._expel, self._limits.score
+            PeerScores(self._limits.score), self._counters, self._drop_peer, self._limits.score
         )
         self._intake = Intake(self._limits, self._discipline, self._counters, on_bug)
         self._on_bug = on_bug
         self._handlers: dict[str, Handler] = {}
         self._connections: dict[str, _Connection] = {}
-        self._mail: list[_Mail] = []
-        self._mail_came = trio.Event()
+        self._deliveries: list[_Delivery] = []
+        self._delivery_queued = trio.Event()
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """One made-up address."""
+        """Return one address that exists in memory only."""
         return (f"/memory/{self.peer_id}/p2p/{self.peer_id}",)
 
     async def run(self, *, task_status: TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Deliver mail by due time until cancelled."""
+        """Process deliveries by due time until cancelled."""
         self._hub.enter(self)
         try:
             for address in self._bootstrap:
@@ -195,36 +197,36 @@ class MemoryTransport:
         finally:
             self._hub.leave(self.peer_id)
             self._connections.clear()
-            self._mail.clear()
+            self._deliveries.clear()
 
     async def publish(self, topic: str, data: bytes) -> int:
-        """Number of connected peers."""
+        """Send a message; return the number of connected peers."""
         self._counters.published += 1
         self._intake.remember_own(topic, data, trio.current_time())
         return self._forward(topic, data, came_from=self.peer_id)
 
     def subscribe(self, topic: str, validator: Validator) -> None:
-        """Hand each new message on `topic` to `validator`, and forward those it accepts."""
+        """Pass each new message on `topic` to `validator`; forward those it accepts."""
         self._intake.subscribe(topic, validator)
 
     def peers(self) -> tuple[PeerInfo, ...]:
-        """Connected peers, ordered by peer id."""
+        """Return the connected peers, ordered by peer id."""
         return tuple(self._describe(peer_id) for peer_id in sorted(self._connections))
 
     def counters(self) -> Mapping[str, int]:
-        """Counts by name."""
+        """Return the counts by name."""
         return self._counters.snapshot()
 
     def score(self, peer_id: str) -> float:
-        """Own score of a peer, connected or not."""
+        """Return the score of a peer, connected or not."""
         return self._discipline.scores.score(peer_id, trio.current_time())
 
     def rate(self, ratings: Mapping[str, float]) -> None:
-        """Replace what the application thinks of peers."""
+        """Replace the application's ratings of peers."""
         self._discipline.rate(ratings, trio.current_time())
 
     def take_floods(self) -> Mapping[str, int]:
-        """Floods since the last call, by peer id."""
+        """Return the number of floods since the last call, by peer id."""
         return self._discipline.take_floods()
 
     def serve(self, protocol: str, handler: Handler) -> None:
@@ -232,7 +234,7 @@ class MemoryTransport:
         self._handlers[protocol] = handler
 
     async def request(self, peer_id: str, protocol: str, payload: bytes, *, max_response_bytes: int) -> bytes:
-        """Response of a connected peer, or `TransportError`."""
+        """Return the response of a connected peer, or raise `TransportError`."""
         with trio.move_on_after(self._limits.request_timeout_seconds):
             await trio.sleep(self._hub.latency_seconds(self.peer_id, peer_id))
             response = await self._answer_of(peer_id, protocol, payload)
@@ -251,12 +253,12 @@ class MemoryTransport:
         return await node.answer(self.peer_id, protocol, payload)
 
     async def answer(self, asker: str, protocol: str, payload: bytes) -> bytes:
-        """What this node answers another; a handler's failure shows as `TransportError` to the asker."""
+        """Return this node's response; the asker gets a `TransportError` if the handler fails."""
         handler = self._handlers.get(protocol)
         if handler is None:
             raise TransportError(f"{self.peer_id} does not serve {protocol}")
         answers: list[bytes] = []
-        with Contained(self._report_bug):
+        with ContainExceptions(self._report_bug):
             try:
                 answers.append(await handler(asker, payload))
             except ProtocolError:
@@ -271,7 +273,7 @@ class MemoryTransport:
         self._on_bug(error)
 
     async def connect(self, multiaddr: str) -> None:
-        """Open a link in both directions, or `TransportError`."""
+        """Open a link in both directions, or raise `TransportError`."""
         await trio.lowlevel.checkpoint()
         peer_id = _peer_of(multiaddr)
         other = self._hub.node(peer_id)
@@ -287,40 +289,42 @@ class MemoryTransport:
         return peer_id != self.peer_id and self._discipline.allows(peer_id, trio.current_time())
 
     def add(self, peer_id: str, direction: Direction) -> None:
-        """Note an open link."""
+        """Add an open link."""
         now_seconds = trio.current_time()
         bucket = TokenBucket(self._limits.messages, now_seconds)
         self._connections.setdefault(peer_id, _Connection(now_seconds, direction, bucket))
 
     def drop(self, peer_id: str) -> None:
-        """Note a link that ended."""
+        """Remove a link that ended."""
         self._connections.pop(peer_id, None)
         self._intake.forget_peer(peer_id)
 
-    def post(self, mail: _Mail) -> None:
-        """Put mail into this node's box."""
-        heapq.heappush(self._mail, mail)
-        self._mail_came.set()
+    def post(self, delivery: _Delivery) -> None:
+        """Queue a delivery for this node."""
+        heapq.heappush(self._deliveries, delivery)
+        self._delivery_queued.set()
 
     async def _deliver_next(self) -> None:
-        wait_seconds = self._mail[0].due_seconds - trio.current_time() if self._mail else float("inf")
+        wait_seconds = (
+            self._deliveries[0].due_seconds - trio.current_time() if self._deliveries else float("inf")
+        )
         if wait_seconds > 0:
-            self._mail_came = trio.Event()
+            self._delivery_queued = trio.Event()
             with trio.move_on_after(wait_seconds):
-                await self._mail_came.wait()
-            return  # newer mail may be due earlier
+                await self._delivery_queued.wait()
+            return  # a newer delivery may be due earlier
         await trio.lowlevel.checkpoint()
-        self._open(heapq.heappop(self._mail))
+        self._process(heapq.heappop(self._deliveries))
 
-    def _open(self, mail: _Mail) -> None:
-        connection = self._connections.get(mail.sender)
+    def _process(self, delivery: _Delivery) -> None:
+        connection = self._connections.get(delivery.sender)
         if connection is None:
             return
         now_seconds = trio.current_time()
         if not connection.messages.take(1, now_seconds):
-            self._discipline.note_flood(mail.sender, now_seconds)
-        elif self._intake.take(mail.topic, mail.data, mail.sender, now_seconds):
-            self._forward(mail.topic, mail.data, came_from=mail.sender)
+            self._discipline.note_flood(delivery.sender, now_seconds)
+        elif self._intake.process(delivery.topic, delivery.data, delivery.sender, now_seconds):
+            self._forward(delivery.topic, delivery.data, came_from=delivery.sender)
 
     def _forward(self, topic: str, data: bytes, *, came_from: str) -> int:
         receivers = [peer_id for peer_id in sorted(self._connections) if peer_id != came_from]
@@ -328,7 +332,7 @@ class MemoryTransport:
             self._hub.carry(self.peer_id, peer_id, topic, data)
         return len(receivers)
 
-    def _expel(self, peer_id: str) -> None:
+    def _drop_peer(self, peer_id: str) -> None:
         if peer_id not in self._connections:
             return
         self._counters.disconnects += 1

@@ -9,15 +9,15 @@ from support.nodes import COMPLETIONS, Home
 from sapo_client.observe.reports import PeersReport, RolloutsReport, StatusReport, kept_status
 
 
-def test_the_status_tells_the_truth(story: Any) -> None:
-    home: Home = story.first
-    report = StatusReport.model_validate_json(story.reports["status"])
+def test_the_status_tells_the_truth(two_nodes: Any) -> None:
+    home: Home = two_nodes.first
+    report = StatusReport.model_validate_json(two_nodes.reports["status"])
     identity = home.identity
     assert (report.state, report.swarm_id) == ("running", home.manifest.swarm_id.hex())
     assert (report.node_id, report.account) == (identity.node_id.hex(), str(identity.account))
     assert (report.peer_id, report.addresses) == (home.peer_id, (home.address,))
     assert (report.peers, report.epoch, report.ledger.enabled) == (1, 0, False)
-    assert 0 < report.step <= story.stopped_at
+    assert 0 < report.step <= two_nodes.stopped_at
     assert report.round == report.step  # the first run began at step 0
     assert 0 <= (report.reward or -1) <= 1
     published = {event["content_id"] for event in home.events("published")}
@@ -26,19 +26,19 @@ def test_the_status_tells_the_truth(story: Any) -> None:
     assert 0 < report.sampled_external <= report.accepted
 
 
-def test_the_peer_is_known_by_its_certificate(story: Any) -> None:
-    [peer] = PeersReport.model_validate_json(story.reports["peers"]).peers
-    other: Home = story.second
+def test_the_peer_is_known_by_its_certificate(two_nodes: Any) -> None:
+    [peer] = PeersReport.model_validate_json(two_nodes.reports["peers"]).peers
+    other: Home = two_nodes.second
     assert (peer.peer_id, peer.node_id) == (other.peer_id, other.identity.node_id.hex())
     assert (peer.account, peer.address) == (str(other.identity.account), other.address)
     assert (peer.score, peer.refused) == (0.0, 0)
     assert peer.accepted > 0
 
 
-def test_rollouts_of_both_are_listed_with_what_became_of_them(story: Any) -> None:
-    rollouts = RolloutsReport.model_validate_json(story.reports["rollouts"]).rollouts
+def test_rollouts_of_both_are_listed_with_what_became_of_them(two_nodes: Any) -> None:
+    rollouts = RolloutsReport.model_validate_json(two_nodes.reports["rollouts"]).rollouts
     authors = {rollout.own: rollout.account for rollout in rollouts}
-    accounts = {True: str(story.first.identity.account), False: str(story.second.identity.account)}
+    accounts = {True: str(two_nodes.first.identity.account), False: str(two_nodes.second.identity.account)}
     assert authors == accounts
     assert {rollout.completions for rollout in rollouts} == {COMPLETIONS}
     assert {rollout.family for rollout in rollouts} == {"calendar_arithmetic"}
@@ -48,8 +48,8 @@ def test_rollouts_of_both_are_listed_with_what_became_of_them(story: Any) -> Non
     assert all(0 <= r.reward <= 1 for r in rollouts if r.reward is not None)
 
 
-def test_a_stopped_node_left_its_last_status(story: Any) -> None:
-    report = kept_status(story.first.data.status)
+def test_a_stopped_node_left_its_last_status(two_nodes: Any) -> None:
+    report = kept_status(two_nodes.first.data.status)
     assert report is not None
     assert report.state == "stopped"
-    assert report.step == story.first.events("step")[-1]["step"]
+    assert report.step == two_nodes.first.events("step")[-1]["step"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 
-def test_a_killed_learner_comes_back_at_a_checkpoint(story: Any) -> None:
-    home = story.second
+def test_a_killed_learner_comes_back_at_a_checkpoint(two_nodes: Any) -> None:
+    home = two_nodes.second
     [death] = home.events("learner_restarted")
     steps = home.events("step")
     before = [event["step"] for event in steps if event["seq"] < death["seq"]]
@@ -17,6 +17,6 @@ def test_a_killed_learner_comes_back_at_a_checkpoint(story: Any) -> None:
     assert (death["step"], "died" in death["why"]) == (before[-1], True)
 
 
-def test_its_node_did_not_notice_more_than_that(story: Any) -> None:
-    assert story.second.events("service_failed") == []
-    assert len(story.second.events("node_started")) == 1
+def test_its_node_did_not_notice_more_than_that(two_nodes: Any) -> None:
+    assert two_nodes.second.events("service_failed") == []
+    assert len(two_nodes.second.events("node_started")) == 1

@@ -29,12 +29,12 @@ def ids(home: Home, *events: str) -> set[Any]:
     return {event["content_id"] for event in home.events(*events)}
 
 
-def test_all_runs_end_well(story: Any) -> None:
-    assert story.exit_codes == [0, 0, 0]
+def test_all_runs_end_well(two_nodes: Any) -> None:
+    assert two_nodes.exit_codes == [0, 0, 0]
 
 
-def test_every_external_group_was_admitted_and_verified_here_before(story: Any) -> None:
-    for home, other in story.homes:
+def test_every_external_group_was_admitted_and_verified_here_before(two_nodes: Any) -> None:
+    for home, other in two_nodes.homes:
         admitted = {event["content_id"]: event for event in home.events("admitted")}
         verified = {event["content_id"]: event["seq"] for event in home.events("verified")}
         groups = list(external(home))
@@ -46,8 +46,8 @@ def test_every_external_group_was_admitted_and_verified_here_before(story: Any) 
             assert of["seq"] < verified[group["content_id"]] < seq
 
 
-def test_external_groups_are_what_the_other_published_and_no_own(story: Any) -> None:
-    for home, other in story.homes:
+def test_external_groups_are_what_the_other_published_and_no_own(two_nodes: Any) -> None:
+    for home, other in two_nodes.homes:
         taken = {group["content_id"] for _, group in external(home)}
         assert taken <= ids(other, "published")
         assert not taken & ids(home, "published")
@@ -56,44 +56,49 @@ def test_external_groups_are_what_the_other_published_and_no_own(story: Any) -> 
         assert len(local) == len(set(local))
 
 
-def test_no_group_is_trained_twice_not_even_across_a_restart(story: Any) -> None:
-    for home, _ in story.homes:
+def test_no_group_is_trained_twice_not_even_across_a_restart(two_nodes: Any) -> None:
+    for home, _ in two_nodes.homes:
         taken = [group["content_id"] for _, group in external(home)]
         assert len(taken) == len(set(taken))
 
 
-def test_batches_are_full(story: Any) -> None:
-    for home, _ in story.homes:
+def test_batches_are_full(two_nodes: Any) -> None:
+    for home, _ in two_nodes.homes:
         assert home.events("own_rollout_refused", "slot_skipped", "service_failed") == []
         for step in home.events("step"):
             local, others = cast("list[str]", step["local"]), cast("list[str]", step["external"])
             assert (len(local) + len(others), len(others) <= EXTERNAL_GROUPS) == (GROUPS, True)
 
 
-def test_no_slot_is_signed_twice(story: Any) -> None:
-    for home, _ in story.homes:
+def test_no_slot_is_signed_twice(two_nodes: Any) -> None:
+    for home, _ in two_nodes.homes:
         slots = [(event["epoch"], event["slot"]) for event in home.events("published")]
         assert len(slots) == len(set(slots))
-    assert {event["epoch"] for event in story.first.events("published")} == {0}  # the restart fell into it
+    assert {event["epoch"] for event in two_nodes.first.events("published")} == {
+        0
+    }  # the restart fell into it
 
 
-def test_the_canary_stands_watch_from_the_start(story: Any) -> None:
-    for home, _ in story.homes:
+def test_the_canary_stands_watch_from_the_start(two_nodes: Any) -> None:
+    for home, _ in two_nodes.homes:
         assert (home.data.learner / "canary.json").exists()
         assert list((home.data.learner / "good").iterdir())
 
 
-def test_a_restart_goes_on_at_its_step(story: Any) -> None:
-    steps = [event["step"] for event in story.first.events("step")]
-    assert [event["step"] for event in story.first.events("node_started")] == [0, story.stopped_at]
+def test_a_restart_goes_on_at_its_step(two_nodes: Any) -> None:
+    steps = [event["step"] for event in two_nodes.first.events("step")]
+    assert [event["step"] for event in two_nodes.first.events("node_started")] == [0, two_nodes.stopped_at]
     assert [after - before for before, after in pairwise([0, *steps])] == [1] * len(steps)
-    assert story.first.events("stopped")[-1]["step"] == steps[-1] > story.stopped_at
+    assert two_nodes.first.events("stopped")[-1]["step"] == steps[-1] > two_nodes.stopped_at
 
 
-def test_peers_are_met_once_per_connection(story: Any) -> None:
+def test_peers_are_met_once_per_connection(two_nodes: Any) -> None:
     names = ("node_started", "peer_connected", "peer_lost")
-    assert [event["event"] for event in story.first.events(*names)] == ["node_started", "peer_connected"] * 2
-    met = [event["event"] for event in story.second.events("peer_connected", "peer_lost")]
+    assert [event["event"] for event in two_nodes.first.events(*names)] == [
+        "node_started",
+        "peer_connected",
+    ] * 2
+    met = [event["event"] for event in two_nodes.second.events("peer_connected", "peer_lost")]
     assert met[:1] == ["peer_connected"]
     assert all(before != after for before, after in pairwise(met))
 
@@ -121,6 +126,6 @@ async def test_an_empty_quota_waits_for_the_next_epoch(policy: Path, weekdays: S
     assert home.events("service_failed") == []
 
 
-def test_completions_fill_the_groups(story: Any) -> None:
-    for rollout in json.loads(story.reports["rollouts"])["rollouts"]:
+def test_completions_fill_the_groups(two_nodes: Any) -> None:
+    for rollout in json.loads(two_nodes.reports["rollouts"])["rollouts"]:
         assert rollout["completions"] == COMPLETIONS

@@ -1,4 +1,4 @@
-"""Whatever bytes a peer sends: the process lives, serves the others, and lets the peer go."""
+"""Whatever bytes a peer sends: the process survives, serves the others, and disconnects the peer."""
 
 from __future__ import annotations
 
@@ -95,29 +95,29 @@ FAULTS = {  # of these the peer is blamed; the others are odd, but cost nothing
 }  # fmt: skip
 
 
-async def _still_serves(colony: Any, tools: Any, victim: Any, honest: Any, text: bytes) -> None:
-    await tools.eventually(lambda: tools.listeners(honest) == 1)
-    await honest.say(text)
-    await tools.eventually(lambda: text in victim.heard)
-    assert colony.bugs == []
+async def _still_serves(swarm: Any, tools: Any, victim: Any, honest: Any, text: bytes) -> None:
+    await tools.eventually(lambda: tools.subscribed_peers(honest) == 1)
+    await honest.publish(text)
+    await tools.eventually(lambda: text in victim.accepted)
+    assert swarm.bugs == []
 
 
-async def test_malformed_frames_leave_the_node_serving(colony: Any, tools: Any, rogue: Any) -> None:
-    victim, honest = await colony.ring_of_strangers(2)
+async def test_malformed_frames_leave_the_node_serving(swarm: Any, tools: Any, hostile: Any) -> None:
+    victim, honest = await swarm.start_members(2)
     blamed = set()
     for name, data in FRAMES.items():
         victim.transport._discipline.scores._records.clear()  # each frame counts by itself
-        if rogue.peer_id not in victim.peer_ids() or blamed:
-            await rogue.connect(victim.transport.addresses[0])
-        stream = await rogue.open(victim.peer_id)
+        if hostile.peer_id not in victim.peer_ids() or blamed:
+            await hostile.connect(victim.transport.addresses[0])
+        stream = await hostile.open(victim.peer_id)
         with contextlib.suppress(StreamError):  # the victim may hang up before it has read everything
             await stream.write(data)
             await stream.close_write()
-        await _still_serves(colony, tools, victim, honest, name.encode())
+        await _still_serves(swarm, tools, victim, honest, name.encode())
         if name in FAULTS:
             with contextlib.suppress(trio.TooSlowError):  # the set below says which one it was
-                await tools.eventually(lambda: victim.transport.score(rogue.peer_id) < 0)
-        if victim.transport.score(rogue.peer_id) < 0:
+                await tools.eventually(lambda: victim.transport.score(hostile.peer_id) < 0)
+        if victim.transport.score(hostile.peer_id) < 0:
             blamed.add(name)
     # Whether a GRAFT comes too soon after a PRUNE depends on what the peer sent before.
     assert blamed - {"GRAFT a hundred times"} == FAULTS
@@ -126,16 +126,16 @@ async def test_malformed_frames_leave_the_node_serving(colony: Any, tools: Any, 
     assert set(victim.transport._mesh.back_off) <= {TOPIC}
 
 
-async def test_malformed_requests_leave_the_node_serving(colony: Any, tools: Any, rogue: Any) -> None:
-    victim, honest = await colony.ring_of_strangers(2)
+async def test_malformed_requests_leave_the_node_serving(swarm: Any, tools: Any, hostile: Any) -> None:
+    victim, honest = await swarm.start_members(2)
     for data in (b"", b"\xff" * 40, frame(b"\xff" * 500), frame(bytes(70_000)), b"\x80\x08short"):
         victim.transport._discipline.scores._records.clear()
-        await rogue.connect(victim.transport.addresses[0])
-        stream = await rogue.open(victim.peer_id, "/sapo/peers/1")
+        await hostile.connect(victim.transport.addresses[0])
+        stream = await hostile.open(victim.peer_id, "/sapo/peers/1")
         with contextlib.suppress(StreamError):
             await stream.write(data)
             await stream.close_write()
-        await _still_serves(colony, tools, victim, honest, b"after request " + data[:20])
+        await _still_serves(swarm, tools, victim, honest, b"after request " + data[:20])
 
 
 def _random_bytes(connection: socket.socket) -> None:
@@ -154,37 +154,37 @@ def _reset(connection: socket.socket) -> None:
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
-@pytest.mark.parametrize("rudeness", [_random_bytes, _half_a_handshake, _multistream_flood, _reset])
-async def test_rude_connections_leave_the_node_serving(
-    colony: Any, tools: Any, rudeness: Callable[[socket.socket], None]
+@pytest.mark.parametrize("attack", [_random_bytes, _half_a_handshake, _multistream_flood, _reset])
+async def test_hostile_connections_leave_the_node_serving(
+    swarm: Any, tools: Any, attack: Callable[[socket.socket], None]
 ) -> None:
-    victim, honest = await colony.ring_of_strangers(2)
+    victim, honest = await swarm.start_members(2)
     port = int(victim.transport.addresses[0].split("/")[4])
     for _ in range(20):
         with socket.create_connection(("127.0.0.1", port)) as connection:
             try:
-                rudeness(connection)
+                attack(connection)
             except (BrokenPipeError, ConnectionResetError):
-                continue  # hung up on us: fine
+                continue  # the node closed the connection: fine
             await trio.sleep(0)
-    await _still_serves(colony, tools, victim, honest, rudeness.__name__.encode())
+    await _still_serves(swarm, tools, victim, honest, attack.__name__.encode())
 
 
-async def test_half_open_connections_do_not_lock_others_out(colony: Any, tools: Any) -> None:
-    victim = await colony.start(1)
+async def test_half_open_connections_do_not_lock_others_out(swarm: Any, tools: Any) -> None:
+    victim = await swarm.start(1)
     port = int(victim.transport.addresses[0].split("/")[4])
     crowd = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(200)]
-    honest = await colony.start(2, bootstrap=victim.transport.addresses)
-    await _still_serves(colony, tools, victim, honest, b"through the crowd")
+    honest = await swarm.start(2, bootstrap=victim.transport.addresses)
+    await _still_serves(swarm, tools, victim, honest, b"through the crowd")
     for connection in crowd:
         await connection.aclose()
 
 
-async def test_stream_floods_end_the_connection(colony: Any, tools: Any, rogue: Any) -> None:
-    victim, honest = await colony.ring_of_strangers(2)
-    await rogue.connect(victim.transport.addresses[0])
-    await tools.eventually(lambda: rogue.peer_id in victim.peer_ids())
-    [connection] = rogue._host.get_network().connections.copy().popitem()[1]
+async def test_stream_floods_end_the_connection(swarm: Any, tools: Any, hostile: Any) -> None:
+    victim, honest = await swarm.start_members(2)
+    await hostile.connect(victim.transport.addresses[0])
+    await tools.eventually(lambda: hostile.peer_id in victim.peer_ids())
+    [connection] = hostile._host.get_network().connections.copy().popitem()[1]
     with trio.move_on_after(tools.PATIENCE_SECONDS):
         for _ in range(200):
             if connection.is_closed:
@@ -193,5 +193,5 @@ async def test_stream_floods_end_the_connection(colony: Any, tools: Any, rogue: 
                 await connection.muxed_conn.open_stream()
             except Exception:
                 break
-    await tools.eventually(lambda: rogue.peer_id not in victim.peer_ids())
-    await _still_serves(colony, tools, victim, honest, b"after the streams")
+    await tools.eventually(lambda: hostile.peer_id not in victim.peer_ids())
+    await _still_serves(swarm, tools, victim, honest, b"after the streams")

@@ -1,4 +1,4 @@
-"""Real libp2p nodes on loopback, as a user runs them."""
+"""Real libp2p nodes on loopback, in the configuration of a node."""
 
 from __future__ import annotations
 
@@ -16,61 +16,61 @@ from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.rules import Rule
 
 
-async def test_strangers_find_each_other_and_everyone_hears_everyone(colony: Any, tools: Any) -> None:
-    members = await colony.ring_of_strangers(5)
-    await colony.acquaint(members)
+async def test_nodes_find_each_other_and_every_message_reaches_every_node(swarm: Any, tools: Any) -> None:
+    members = await swarm.start_members(5)
+    await swarm.wait_until_connected(members)
     for member in members:
-        assert await member.say(b"from " + member.peer_id.encode()) == 4
+        assert await member.publish(b"from " + member.peer_id.encode()) == 4
     everything = {b"from " + member.peer_id.encode() for member in members}
     for member in members:
         expected = everything - {b"from " + member.peer_id.encode()}
-        await tools.eventually(lambda heard=member.heard, expected=expected: set(heard) == expected)
-        assert len(member.heard) == 4
+        await tools.eventually(lambda accepted=member.accepted, expected=expected: set(accepted) == expected)
+        assert len(member.accepted) == 4
         hosts = {peer.remote_host for peer in member.transport.peers()}
         assert hosts == {"127.0.0.1"}, "seen, not claimed"
-    assert colony.bugs == []
+    assert swarm.bugs == []
 
 
 async def test_a_message_of_the_largest_size_passes_and_a_larger_one_is_our_mistake(
-    colony: Any, tools: Any
+    swarm: Any, tools: Any
 ) -> None:
-    members = await colony.ring_of_strangers(3)
-    await colony.acquaint(members)
+    members = await swarm.start_members(3)
+    await swarm.wait_until_connected(members)
     largest = bytes(TransportLimits().max_message_bytes)
-    await members[0].say(largest)
-    await tools.eventually(lambda: all(member.heard == [largest] for member in members[1:]))
+    await members[0].publish(largest)
+    await tools.eventually(lambda: all(member.accepted == [largest] for member in members[1:]))
     with pytest.raises(ValueError, match="allowed"):
-        await members[0].say(largest + b"\x00")
+        await members[0].publish(largest + b"\x00")
 
 
-async def test_publishing_alone_says_so(colony: Any) -> None:
-    alone = await colony.start(1)
-    assert await alone.say(b"anyone?") == 0
+async def test_publishing_without_peers_returns_zero(swarm: Any) -> None:
+    alone = await swarm.start(1)
+    assert await alone.publish(b"anyone?") == 0
 
 
-async def test_a_message_published_before_the_mesh_stands_still_arrives(colony: Any, tools: Any) -> None:
-    first = await colony.start(1)
-    await first.say(b"early bird")
-    late = await colony.start(2, bootstrap=first.transport.addresses)
-    await tools.eventually(lambda: late.heard == [b"early bird"])
+async def test_a_message_published_before_the_mesh_stands_still_arrives(swarm: Any, tools: Any) -> None:
+    first = await swarm.start(1)
+    await first.publish(b"early bird")
+    late = await swarm.start(2, bootstrap=first.transport.addresses)
+    await tools.eventually(lambda: late.accepted == [b"early bird"])
 
 
-async def test_ignore_costs_nothing_reject_costs_the_connection(colony: Any, tools: Any) -> None:
-    validator, author = await colony.ring_of_strangers(2)
-    await colony.acquaint([validator, author])
-    await author.say(b"ignore this")
-    await author.say(b"bug in the validator")
-    await author.say(b"a good one")
-    await tools.eventually(lambda: validator.heard == [b"a good one"])
+async def test_ignore_has_no_cost_and_reject_ends_the_connection(swarm: Any, tools: Any) -> None:
+    validator, author = await swarm.start_members(2)
+    await swarm.wait_until_connected([validator, author])
+    await author.publish(b"ignore this")
+    await author.publish(b"bug in the validator")
+    await author.publish(b"a good one")
+    await tools.eventually(lambda: validator.accepted == [b"a good one"])
     assert validator.transport.score(author.peer_id) == 0
-    assert [repr(bug) for bug in colony.bugs] == ["KeyError('as asked for')"]
+    assert [repr(bug) for bug in swarm.bugs] == ["KeyError('as asked for')"]
 
-    await author.say(b"reject 0")
+    await author.publish(b"reject 0")
     await tools.eventually(lambda: validator.transport.counters()["rejected"] == 1)
     assert -5 <= validator.transport.score(author.peer_id) < -4.9
     assert author.peer_id in validator.peer_ids()
     for number in range(1, 5):
-        await author.say(b"raise %d" % number)
+        await author.publish(b"raise %d" % number)
     await tools.eventually(lambda: author.peer_id not in validator.peer_ids())
     assert validator.transport.score(author.peer_id) < -20
     dials = author.transport.counters()["dials"]
@@ -78,76 +78,76 @@ async def test_ignore_costs_nothing_reject_costs_the_connection(colony: Any, too
     assert validator.peer_ids() == set()
 
 
-async def test_a_restarted_node_with_the_same_key_is_heard_again(colony: Any, tools: Any) -> None:
-    members = await colony.ring_of_strangers(3)
-    await colony.acquaint(members)
-    await members[2].say(b"before")
-    await tools.eventually(lambda: members[0].heard == [b"before"])
+async def test_messages_of_a_restarted_node_with_the_same_key_arrive(swarm: Any, tools: Any) -> None:
+    members = await swarm.start_members(3)
+    await swarm.wait_until_connected(members)
+    await members[2].publish(b"before")
+    await tools.eventually(lambda: members[0].accepted == [b"before"])
     await members[2].stop()
     await tools.eventually(lambda: members[2].peer_id not in members[1].peer_ids())
-    again = await colony.start(3, bootstrap=members[0].transport.addresses)
+    again = await swarm.start(3, bootstrap=members[0].transport.addresses)
     assert again.peer_id == members[2].peer_id
-    await colony.acquaint([members[0], members[1], again])
-    await again.say(b"after")
-    await members[1].say(b"welcome back")
-    await tools.eventually(lambda: set(members[0].heard) == {b"before", b"after", b"welcome back"})
-    await tools.eventually(lambda: b"welcome back" in again.heard)
+    await swarm.wait_until_connected([members[0], members[1], again])
+    await again.publish(b"after")
+    await members[1].publish(b"welcome back")
+    await tools.eventually(lambda: set(members[0].accepted) == {b"before", b"after", b"welcome back"})
+    await tools.eventually(lambda: b"welcome back" in again.accepted)
 
 
-async def test_others_return_to_a_restarted_bootstrap_node(colony: Any, tools: Any) -> None:
+async def test_others_return_to_a_restarted_bootstrap_node(swarm: Any, tools: Any) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         listen = (f"/ip4/127.0.0.1/tcp/{probe.getsockname()[1]}",)
-    boot = await colony.start(1, listen=listen)
+    boot = await swarm.start(1, listen=listen)
     # Each knows the bootstrap peer alone and wants nobody else: only returning to it connects them.
     loners = tools.replace(tools.QUICK_DIAL, target_peers=1)
-    others = [await colony.start(n, bootstrap=boot.transport.addresses, dial=loners) for n in (2, 3)]
+    others = [await swarm.start(n, bootstrap=boot.transport.addresses, dial=loners) for n in (2, 3)]
     await tools.eventually(lambda: len(boot.transport.peers()) == 2)
     await boot.stop()
     await tools.eventually(lambda: all(boot.peer_id not in other.peer_ids() for other in others))
-    boot = await colony.start(1, listen=listen)
-    await tools.eventually(lambda: tools.listeners(boot) == 2)
-    await boot.say(b"I am back")
-    await tools.eventually(lambda: all(other.heard[-1:] == [b"I am back"] for other in others))
+    boot = await swarm.start(1, listen=listen)
+    await tools.eventually(lambda: tools.subscribed_peers(boot) == 2)
+    await boot.publish(b"I am back")
+    await tools.eventually(lambda: all(other.accepted[-1:] == [b"I am back"] for other in others))
 
 
 async def test_peers_are_found_again_without_the_bootstrap_node(
-    colony: Any, tools: Any, tmp_path: Any
+    swarm: Any, tools: Any, tmp_path: Any
 ) -> None:
-    boot = await colony.start(1)
-    keeper = await colony.start(2, bootstrap=boot.transport.addresses, peer_cache=tmp_path / "peers.txt")
-    other = await colony.start(3, bootstrap=boot.transport.addresses)
-    await colony.acquaint([boot, keeper, other])
+    boot = await swarm.start(1)
+    keeper = await swarm.start(2, bootstrap=boot.transport.addresses, peer_cache=tmp_path / "peers.txt")
+    other = await swarm.start(3, bootstrap=boot.transport.addresses)
+    await swarm.wait_until_connected([boot, keeper, other])
     known = {boot.peer_id, other.peer_id}  # a slow peer may be away for a moment
     await tools.eventually(lambda: {p.peer_id for p in keeper.transport.peers() if p.addresses} == known)
     await keeper.stop()
     await boot.stop()
-    keeper = await colony.start(2, peer_cache=tmp_path / "peers.txt")
+    keeper = await swarm.start(2, peer_cache=tmp_path / "peers.txt")
     await tools.eventually(lambda: other.peer_id in keeper.peer_ids())
 
 
-async def test_a_flood_is_cut_while_honest_messages_arrive(colony: Any, tools: Any) -> None:
+async def test_a_flood_is_cut_while_honest_messages_arrive(swarm: Any, tools: Any) -> None:
     strict = TransportLimits(messages=Rate(per_second=20, burst=40), flood_pause_seconds=0.02)
-    victim = await colony.start(1, limits=strict)
-    flooder = await colony.start(2, bootstrap=victim.transport.addresses)
-    await tools.eventually(lambda: tools.listeners(flooder) == 1)
+    victim = await swarm.start(1, limits=strict)
+    flooder = await swarm.start(2, bootstrap=victim.transport.addresses)
+    await tools.eventually(lambda: tools.subscribed_peers(flooder) == 1)
     for number in range(400):
-        await flooder.say(b"idle flood %d" % number)
-    honest = await colony.start(3, bootstrap=victim.transport.addresses, limits=strict)
-    await tools.eventually(lambda: tools.listeners(honest) >= 1)
+        await flooder.publish(b"idle flood %d" % number)
+    honest = await swarm.start(3, bootstrap=victim.transport.addresses, limits=strict)
+    await tools.eventually(lambda: tools.subscribed_peers(honest) >= 1)
     for number in range(5):
-        await honest.say(b"honest %d" % number)
-    await tools.eventually(lambda: len([d for d in victim.heard if d.startswith(b"honest")]) == 5)
+        await honest.publish(b"honest %d" % number)
+    await tools.eventually(lambda: len([d for d in victim.accepted if d.startswith(b"honest")]) == 5)
     await tools.eventually(lambda: flooder.peer_id not in victim.peer_ids())
     assert victim.transport.score(flooder.peer_id) < -20
     assert victim.transport.score(honest.peer_id) == 0
     assert victim.transport.counters()["ignored"] < 200
 
 
-async def test_requests(colony: Any, tools: Any) -> None:
+async def test_requests(swarm: Any, tools: Any) -> None:
     limits = TransportLimits(request_timeout_seconds=1.0)
-    server = await colony.start(1, limits=limits)
-    asker = await colony.start(2, bootstrap=server.transport.addresses, limits=limits)
+    server = await swarm.start(1, limits=limits)
+    asker = await swarm.start(2, bootstrap=server.transport.addresses, limits=limits)
     await tools.eventually(lambda: server.peer_id in asker.peer_ids())
 
     async def handler(peer_id: str, payload: bytes) -> bytes:
@@ -173,10 +173,10 @@ async def test_requests(colony: Any, tools: Any) -> None:
     assert asker.peer_id in server.peer_ids()
 
 
-async def test_too_many_requests_are_refused_and_blamed_a_little(colony: Any, tools: Any) -> None:
+async def test_too_many_requests_are_refused_and_blamed_a_little(swarm: Any, tools: Any) -> None:
     limits = TransportLimits(requests=Rate(per_second=0.001, burst=6))
-    server = await colony.start(1, limits=limits)
-    asker = await colony.start(2, bootstrap=server.transport.addresses)
+    server = await swarm.start(1, limits=limits)
+    asker = await swarm.start(2, bootstrap=server.transport.addresses)
     await tools.eventually(lambda: server.peer_id in asker.peer_ids())
 
     async def handler(_peer_id: str, payload: bytes) -> bytes:
@@ -192,8 +192,8 @@ async def test_too_many_requests_are_refused_and_blamed_a_little(colony: Any, to
     assert -2 <= server.transport.score(asker.peer_id) < -0.9
 
 
-async def test_wrong_addresses_are_transport_errors(colony: Any) -> None:
-    alone = await colony.start(1)
+async def test_wrong_addresses_are_transport_errors(swarm: Any) -> None:
+    alone = await swarm.start(1)
     closed = alone.transport.addresses[0].replace("/tcp/", "/tcp/1/p2p/x")
     nobody = "/ip4/127.0.0.1/tcp/1/p2p/12D3KooWK99VoVxNE7XzyBwXEzW7xhK7Gpv85r9F3V3fyKSUKPH5"
     for address in ("", closed, nobody):
@@ -201,10 +201,10 @@ async def test_wrong_addresses_are_transport_errors(colony: Any) -> None:
             await alone.transport.connect(address)
 
 
-async def test_an_address_in_use_is_said_at_the_start(colony: Any) -> None:
+async def test_an_address_in_use_is_an_error_at_the_start(swarm: Any) -> None:
     with socket.socket() as blocker:
         blocker.bind(("127.0.0.1", 0))
         blocker.listen()
         taken = f"/ip4/127.0.0.1/tcp/{blocker.getsockname()[1]}"
         with pytest.raises(TransportError, match="cannot listen"):
-            await colony.start(1, listen=(taken,))
+            await swarm.start(1, listen=(taken,))

@@ -1,4 +1,4 @@
-"""Each mend against the stock library: what fails there, and passes here.
+"""Each mend against the stock library: the fault there, and its absence here.
 
 The first half of each test pins the fault in py-libp2p 0.8.1. When it stops failing, upstream has mended it
 and our own mend can go.
@@ -35,7 +35,7 @@ from sapo_protocol.errors import Verdict
 TOPIC = "sapo/1/test/rollouts"
 MESHSUB = TProtocol("/meshsub/1.1.0")
 LOOPBACK = Multiaddr("/ip4/127.0.0.1/tcp/0")
-STRANGER = ID.from_pubkey(create_new_key_pair(bytes([77]) * 32).public_key)
+PEER = ID.from_pubkey(create_new_key_pair(bytes([77]) * 32).public_key)
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +56,7 @@ def _message(data: bytes = b"x", **fields: Any) -> Any:
     return rpc_pb2.Message(data=data, topicIDs=[TOPIC], **fields)
 
 
-def _acquaint(pubsub: Any, peer: Any = STRANGER) -> RpcQueue:
+def _register(pubsub: Any, peer: Any = PEER) -> RpcQueue:
     """Register a peer whose outbound queue nobody empties, subscribed and in the mesh."""
     queue = pubsub.peer_queues[peer] = RpcQueue(1000)
     pubsub.peers[peer] = object()
@@ -84,15 +84,15 @@ class Recorder:
         return Verdict.ACCEPT
 
 
-async def _end_of_stock(number: int, garbage: bytes, rogue: Any) -> str:
-    """What a stock node dies of when a peer writes `garbage`, or nothing if it lives."""
+async def _end_of_stock(number: int, garbage: bytes, hostile: Any) -> str:
+    """Return the error that ends a stock node when a peer writes `garbage`, or an empty text."""
     host = _stock_host(number)
     pubsub, router = _stock(host)
     try:
         async with host.run([LOOPBACK]), background_trio_service(pubsub), background_trio_service(router):
             await pubsub.subscribe(TOPIC)
-            await rogue.connect(str(host.get_addrs()[0]))
-            stream = await rogue.open(str(host.get_id()))
+            await hostile.connect(str(host.get_addrs()[0]))
+            stream = await hostile.open(str(host.get_id()))
             await stream.write(garbage)
             with trio.move_on_after(1):
                 await trio.sleep_forever()
@@ -101,22 +101,22 @@ async def _end_of_stock(number: int, garbage: bytes, rogue: Any) -> str:
     return ""
 
 
-async def test_one_malformed_frame_ends_stock(rogue: Any) -> None:
-    assert "DecodeError" in await _end_of_stock(203, frame(b"\xff" * 64), rogue)
-    assert await _end_of_stock(204, frame(rpc_pb2.RPC().SerializeToString()), rogue) == ""
+async def test_one_malformed_frame_ends_a_stock_node(hostile: Any) -> None:
+    assert "DecodeError" in await _end_of_stock(203, frame(b"\xff" * 64), hostile)
+    assert await _end_of_stock(204, frame(rpc_pb2.RPC().SerializeToString()), hostile) == ""
 
 
-async def test_one_malformed_frame_does_not_end_ours(colony: Any, tools: Any, rogue: Any) -> None:
-    victim = await colony.start(1)
-    await rogue.connect(victim.transport.addresses[0])
-    stream = await rogue.open(victim.peer_id)
+async def test_one_malformed_frame_does_not_end_our_node(swarm: Any, tools: Any, hostile: Any) -> None:
+    victim = await swarm.start(1)
+    await hostile.connect(victim.transport.addresses[0])
+    stream = await hostile.open(victim.peer_id)
     await stream.write(frame(b"\xff" * 64))
     await tools.eventually(lambda: victim.transport.counters()["malformed_frames"] == 1)
     await tools.eventually(lambda: victim.transport.peers() == ())
     assert not victim.stopped.is_set()
 
 
-async def _slots_after_a_visit(visitor: Any, host: Any) -> int:
+async def _slots_after_a_connection(visitor: Any, host: Any) -> int:
     """Inbound slots still held after a peer connected and left."""
     swarm = host.get_network()
     await visitor.connect(info_from_p2p_addr(host.get_addrs()[0]))
@@ -130,16 +130,16 @@ async def _slots_after_a_visit(visitor: Any, host: Any) -> int:
     return int(swarm._inbound_limiter.borrowed_tokens)
 
 
-async def test_inbound_slots_are_freed(colony: Any) -> None:
+async def test_inbound_slots_are_freed(swarm: Any) -> None:
     host, visitor = _stock_host(200), _stock_host(201)
     async with host.run([LOOPBACK]), visitor.run([]):
-        assert await _slots_after_a_visit(visitor, host) == 1
-    visitor, ours = _stock_host(202), await colony.start(1)
+        assert await _slots_after_a_connection(visitor, host) == 1
+    visitor, ours = _stock_host(202), await swarm.start(1)
     async with visitor.run([]):
-        assert await _slots_after_a_visit(visitor, ours.transport._host) == 0
+        assert await _slots_after_a_connection(visitor, ours.transport._host) == 0
 
 
-async def test_a_connection_that_comes_back_while_the_old_one_closes_is_kept(colony: Any, tools: Any) -> None:
+async def test_a_connection_that_comes_back_while_the_old_one_closes_is_kept(swarm: Any, tools: Any) -> None:
     class Slow:
         """A connection whose close lets another one open in the meantime."""
 
@@ -148,14 +148,14 @@ async def test_a_connection_that_comes_back_while_the_old_one_closes_is_kept(col
 
         async def close(self) -> None:
             await trio.lowlevel.checkpoint()
-            self.connections[STRANGER] = ["newer"]
+            self.connections[PEER] = ["newer"]
 
     kept = []
-    for network in (_stock_host().get_network(), (await colony.start(1)).transport._host.get_network()):
-        network.connections[STRANGER] = [Slow(network.connections)]
+    for network in (_stock_host().get_network(), (await swarm.start(1)).transport._host.get_network()):
+        network.connections[PEER] = [Slow(network.connections)]
         network.cleanup_connection_health = lambda *_: None
-        await network.close_peer(STRANGER)
-        kept.append(network.connections.pop(STRANGER, None))
+        await network.close_peer(PEER)
+        kept.append(network.connections.pop(PEER, None))
     assert kept == [None, ["newer"]]
 
 
@@ -170,14 +170,14 @@ async def test_every_message_of_a_burst_is_validated(make_transport: Any) -> Non
     ours, recorder = make_transport(), Recorder()
     ours.subscribe(TOPIC, recorder.validate)
     for number in range(100):
-        ours._gossip._take_message(_message(b"%d" % number), STRANGER, str(STRANGER))
+        ours._gossip._handle_message(_message(b"%d" % number), PEER, str(PEER))
     assert recorder.messages == [b"%d" % number for number in range(100)]
 
 
-async def test_outbound_queue_is_longer_and_what_it_drops_is_counted(colony: Any, tools: Any) -> None:
+async def test_outbound_queue_is_longer_and_what_it_drops_is_counted(swarm: Any, tools: Any) -> None:
     limits = TransportLimits(outbound_queue=50)
-    members = await colony.ring_of_strangers(2, limits=limits)
-    await colony.acquaint(members)
+    members = await swarm.start_members(2, limits=limits)
+    await swarm.wait_until_connected(members)
     gossip = members[0].transport._gossip
     [queue] = gossip.peer_queues.values()
     assert (RpcQueue()._queue.max_size, queue._queue.max_size) == (32, 50)
@@ -205,7 +205,7 @@ async def test_control_messages_about_invented_topics_leave_no_trace(make_transp
     rpc = rpc_pb2.RPC(control=rpc_pb2.ControlMessage(prune=prunes))
     remembered = []
     for pubsub in (_stock()[0], make_transport()._gossip):
-        await pubsub.router.handle_rpc(rpc, STRANGER)
+        await pubsub.router.handle_rpc(rpc, PEER)
         remembered.append(len(pubsub.router.back_off))
     assert remembered == [100, 0]
 
@@ -214,8 +214,8 @@ async def test_forwarded_messages_are_not_kept_for_ever(make_transport: Any) -> 
     stock, router = _stock(adaptive_gossip_enabled=False, spam_protection_enabled=False)
     ours = make_transport()._mesh
     for number in range(50):
-        await router.publish(STRANGER, _message(bytes([number]), seqno=bytes([number])))
-        ours.forward(_message(bytes([number])), came_from=STRANGER)
+        await router.publish(PEER, _message(bytes([number]), seqno=bytes([number])))
+        ours.forward(_message(bytes([number])), came_from=PEER)
     for _ in range(20):
         router.mcache.shift()
         ours.mcache.shift()
@@ -226,8 +226,8 @@ async def test_forwarded_messages_are_not_kept_for_ever(make_transport: Any) -> 
     assert (len(ours.mcache.msgs), len(ours.mcache._sent)) == (0, 0)
 
 
-class Tape:
-    """A stream that plays bytes back and counts how often it is read."""
+class RecordedStream:
+    """A stream that returns given bytes and counts how often it is read."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.reads = data, 0
@@ -241,7 +241,7 @@ class Tape:
 
 async def test_frames_are_read_in_chunks() -> None:
     payloads = [bytes([number]) * 300 for number in range(50)]
-    stock, ours = (Tape(b"".join(frame(payload) for payload in payloads)) for _ in range(2))
+    stock, ours = (RecordedStream(b"".join(frame(payload) for payload in payloads)) for _ in range(2))
     reader = FrameReader(ours, 1000)
     for payload in payloads:
         assert await read_varint_prefixed_bytes_limited(stock, 1000) == payload
@@ -253,9 +253,9 @@ async def test_no_peer_record_travels(make_transport: Any) -> None:
     stock, ours = _stock()[0], make_transport()._gossip
     assert stock.get_hello_packet().HasField("senderRecord")
     assert not ours.get_hello_packet().HasField("senderRecord")
-    queues = [_acquaint(pubsub) for pubsub in (stock, ours)]
-    await stock.router.emit_graft(TOPIC, STRANGER)
-    await ours.router.emit_graft(TOPIC, STRANGER)
+    queues = [_register(pubsub) for pubsub in (stock, ours)]
+    await stock.router.emit_graft(TOPIC, PEER)
+    await ours.router.emit_graft(TOPIC, PEER)
     assert [rpc.HasField("senderRecord") for queue in queues for rpc in _queued(queue)] == [True, False]
 
 
@@ -274,23 +274,23 @@ class Wire:
 async def test_replays_never_interleave_with_the_sending_task(make_transport: Any) -> None:
     written = []
     for pubsub in (_stock()[0], make_transport()._gossip):
-        queue, wire = _acquaint(pubsub), Wire()
-        pubsub.peers[STRANGER] = wire
+        queue, wire = _register(pubsub), Wire()
+        pubsub.peers[PEER] = wire
         for number in range(2):
             pubsub.router.mcache.put(_message(bytes([number]), from_id=bytes([number])))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(pubsub.write_msg, wire, rpc_pb2.RPC(publish=[_message(b"live")]))
-            nursery.start_soon(pubsub.router.send_recent_messages, STRANGER, TOPIC)
+            nursery.start_soon(pubsub.router.send_recent_messages, PEER, TOPIC)
         written.append((len(wire.pieces), len(_queued(queue))))
     assert written == [(6, 0), (2, 2)]  # stock: three writes at once on one stream; ours: two of them queued
 
 
 async def test_recent_messages_are_replayed_once(make_transport: Any) -> None:
     ours = make_transport()._gossip
-    queue = _acquaint(ours)
-    ours.router.forward(_message(b"recent"), came_from=STRANGER)
+    queue = _register(ours)
+    ours.router.forward(_message(b"recent"), came_from=PEER)
     for _ in range(3):
-        await ours.router.send_recent_messages(STRANGER, TOPIC)
+        await ours.router.send_recent_messages(PEER, TOPIC)
     assert len(_queued(queue)) == 1
 
 
@@ -300,7 +300,7 @@ async def test_only_large_messages_are_announced(
 ) -> None:
     stock, ours = _stock()[0], make_transport()._gossip
     other = ID.from_pubkey(create_new_key_pair(bytes([78]) * 32).public_key)
-    queues = [_acquaint(pubsub) for pubsub in (stock, ours)]
+    queues = [_register(pubsub) for pubsub in (stock, ours)]
     message = _message(bytes(size_bytes))
     await stock.router.publish(other, message)
     ours.router.forward(message, came_from=other)
@@ -315,32 +315,32 @@ async def test_a_raising_validator_breaks_nothing(make_transport: Any) -> None:
     stock, _ = _stock()
     stock.set_topic_validator(TOPIC, validate, is_async_validator=False)
     with pytest.raises(KeyError):
-        await stock.push_msg(STRANGER, _message(from_id=STRANGER.to_bytes(), seqno=bytes(8)))
+        await stock.push_msg(PEER, _message(from_id=PEER.to_bytes(), seqno=bytes(8)))
 
     bugs: list[Exception] = []
     ours = make_transport()
     ours._intake._on_bug = bugs.append
     ours.subscribe(TOPIC, validate)
-    ours._gossip._take_message(_message(), STRANGER, str(STRANGER))
+    ours._gossip._handle_message(_message(), PEER, str(PEER))
     assert [repr(bug) for bug in bugs] == ["KeyError('ours')"]
-    assert ours.score(str(STRANGER)) == 0
+    assert ours.score(str(PEER)) == 0
 
 
 async def test_ignored_messages_do_not_count_against_the_forwarder(make_transport: Any, tools: Any) -> None:
     stock, router = _stock()
     stock.set_topic_validator(TOPIC, lambda *_: False, is_async_validator=False)
-    await stock.push_msg(STRANGER, _message(from_id=STRANGER.to_bytes(), seqno=bytes(8)))
+    await stock.push_msg(PEER, _message(from_id=PEER.to_bytes(), seqno=bytes(8)))
     assert router.scorer is not None
-    assert router.scorer.invalid_messages[STRANGER][TOPIC] == 1
+    assert router.scorer.invalid_messages[PEER][TOPIC] == 1
 
     ours = make_transport()
     ours.subscribe(TOPIC, tools.validate)
-    ours._gossip._take_message(_message(b"ignore"), STRANGER, str(STRANGER))
+    ours._gossip._handle_message(_message(b"ignore"), PEER, str(PEER))
     scorer = ours._mesh.scorer
-    assert (ours.counters()["ignored"], scorer.score(STRANGER, [TOPIC])) == (1, 0)
-    scorer.on_invalid_message(STRANGER, TOPIC)  # whatever the library counts has no effect
-    assert scorer.score(STRANGER, [TOPIC]) == 0
-    assert scorer.allow_publish(STRANGER, [TOPIC])
+    assert (ours.counters()["ignored"], scorer.score(PEER, [TOPIC])) == (1, 0)
+    scorer.on_invalid_message(PEER, TOPIC)  # whatever the library counts has no effect
+    assert scorer.score(PEER, [TOPIC]) == 0
+    assert scorer.allow_publish(PEER, [TOPIC])
 
 
 async def test_what_is_announced_is_known_by_who_has_it(make_transport: Any, tools: Any) -> None:
@@ -354,43 +354,43 @@ async def test_what_is_announced_is_known_by_who_has_it(make_transport: Any, too
 
     ours = make_transport()
     ours.subscribe(TOPIC, tools.validate)
-    ours._gossip._take_message(message, STRANGER, str(STRANGER))
+    ours._gossip._handle_message(message, PEER, str(PEER))
     now = trio.current_time()
     assert [ours._intake.knows(identity, now) for identity in ours._mesh.mcache.window(TOPIC)] == [True]
 
 
-async def test_small_requests_draw_no_floods(make_transport: Any) -> None:
+async def test_small_requests_get_bounded_replies(make_transport: Any) -> None:
     stock, ours = _stock()[0], make_transport()._gossip
     message = _message(bytes(4096), from_id=b"me", seqno=bytes(8))
     sent = []
     for pubsub in (stock, ours):
-        queue = _acquaint(pubsub)
+        queue = _register(pubsub)
         pubsub.router.mcache.put(message)
         [identity] = pubsub.router.mcache.window(TOPIC)
         for _ in range(5):
-            await pubsub.router.handle_iwant(rpc_pb2.ControlIWant(messageIDs=[identity] * 100), STRANGER)
+            await pubsub.router.handle_iwant(rpc_pb2.ControlIWant(messageIDs=[identity] * 100), PEER)
         sent.append(sum(len(rpc.publish) for rpc in _queued(queue)))
     assert sent == [500, 3]
 
 
 async def test_ihave_asks_for_a_bounded_number(make_transport: Any) -> None:
     ours = make_transport()._gossip
-    queue = _acquaint(ours)
+    queue = _register(ours)
     many = [number.to_bytes(32, "big") for number in range(4000)]
-    await ours.router.handle_ihave(rpc_pb2.ControlIHave(topicID=TOPIC, messageIDs=many), STRANGER)
+    await ours.router.handle_ihave(rpc_pb2.ControlIHave(topicID=TOPIC, messageIDs=many), PEER)
     [rpc] = _queued(queue)
     assert len(rpc.control.iwant[0].messageIDs) == 256
 
 
 async def test_a_busy_relay_is_not_a_spammer(make_transport: Any) -> None:
     stock, router = _stock()
-    passed = [router._check_spam_protection(STRANGER, _message(bytes([number]))) for number in range(30)]
+    passed = [router._check_spam_protection(PEER, _message(bytes([number]))) for number in range(30)]
     assert passed.count(True) == 10
     assert stock is not None
     ours, recorder = make_transport(), Recorder()
     ours.subscribe(TOPIC, recorder.validate)
     for number in range(30):
-        ours._gossip._take_message(_message(b"%d" % number), STRANGER, str(STRANGER))
+        ours._gossip._handle_message(_message(b"%d" % number), PEER, str(PEER))
     assert recorder.messages == [b"%d" % number for number in range(30)]
 
 
@@ -398,7 +398,7 @@ async def test_a_settled_mesh_is_left_alone(make_transport: Any) -> None:
     grown = []
     for pubsub in (_stock(eclipse_protection_enabled=False)[0], make_transport()._gossip):
         for number in range(12):
-            _acquaint(pubsub, ID.from_pubkey(create_new_key_pair(bytes([100 + number]) * 32).public_key))
+            _register(pubsub, ID.from_pubkey(create_new_key_pair(bytes([100 + number]) * 32).public_key))
         members = pubsub.router.mesh[TOPIC]
         for peer in list(members)[5:]:
             members.discard(peer)
@@ -414,7 +414,7 @@ def test_only_noise_is_offered(make_transport: Any) -> None:
     assert offered[1] == {"/noise"}
 
 
-def test_nobody_is_dialled_behind_our_back(make_transport: Any) -> None:
+def test_the_auto_connector_dials_no_peer(make_transport: Any) -> None:
     connectors = [host.get_network().auto_connector for host in (_stock_host(), make_transport()._host)]
     for connector in connectors:
         with contextlib.suppress(StopIteration):
@@ -422,30 +422,30 @@ def test_nobody_is_dialled_behind_our_back(make_transport: Any) -> None:
     assert [connector._started for connector in connectors] == [True, False]
 
 
-async def test_receive_window_is_returned_by_halves(colony: Any, tools: Any) -> None:
-    members = await colony.ring_of_strangers(2)
-    await colony.acquaint(members)
+async def test_receive_window_is_returned_by_halves(swarm: Any, tools: Any) -> None:
+    members = await swarm.start_members(2)
+    await swarm.wait_until_connected(members)
     updates = []
     for member in members:
         for connections in member.transport._host.get_network().connections.values():
             updates += [type(s).__name__ for c in connections for s in c.muxed_conn.streams.values()]
-    assert set(updates) == {"CalmStream"}
+    assert set(updates) == {"BatchingStream"}
     large = bytes(100 * 1024)
     for number in range(12):  # more than four windows: it flows only if credit comes back
-        await members[0].say(bytes([number]) + large)
-        await tools.eventually(lambda heard=number + 1: len(members[1].heard) == heard)
+        await members[0].publish(bytes([number]) + large)
+        await tools.eventually(lambda accepted=number + 1: len(members[1].accepted) == accepted)
 
 
-async def test_a_connection_holds_a_bounded_number_of_bytes(colony: Any, tools: Any, rogue: Any) -> None:
-    victim = await colony.start(1, limits=TransportLimits(max_buffered_bytes_per_connection=100_000))
-    await rogue.connect(victim.transport.addresses[0])
+async def test_a_connection_holds_a_bounded_number_of_bytes(swarm: Any, tools: Any, hostile: Any) -> None:
+    victim = await swarm.start(1, limits=TransportLimits(max_buffered_bytes_per_connection=100_000))
+    await hostile.connect(victim.transport.addresses[0])
     release = trio.Event()
 
     async def unread(stream: Any) -> None:
         await release.wait()
 
     victim.transport._host.set_stream_handler(TProtocol("/unread"), unread)
-    stream = await rogue.open(victim.peer_id, "/unread")
+    stream = await hostile.open(victim.peer_id, "/unread")
     with contextlib.suppress(StreamError):
         await stream.write(bytes(200_000))  # within yamux' window of 256 KiB, beyond our bound
     await tools.eventually(lambda: victim.transport.peers() == ())

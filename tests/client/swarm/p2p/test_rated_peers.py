@@ -13,7 +13,7 @@ from sapo_client.swarm.peer_id import peer_id_from_key
 
 LIMITS = ScoreLimits()
 PEERS = [ID.from_base58(peer_id_from_key(bytes([number]) * 32)) for number in range(1, 9)]
-STRANGER, LIKED, DISLIKED, *OTHERS = PEERS
+PEER, LIKED, DISLIKED, *OTHERS = PEERS
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ async def test_the_score_is_behaviour_and_rating_together(
     transport: Any, tools: Any, autojump_clock: MockClock
 ) -> None:
     def scores() -> list[float]:
-        return [transport._mesh.scorer.score(peer, [tools.TOPIC]) for peer in (STRANGER, LIKED, DISLIKED)]
+        return [transport._mesh.scorer.score(peer, [tools.TOPIC]) for peer in (PEER, LIKED, DISLIKED)]
 
     transport.rate({str(LIKED): 3.0, str(DISLIKED): -12.0})
     assert scores() == [0.0, 3.0, -12.0]
@@ -40,7 +40,7 @@ async def test_the_score_is_behaviour_and_rating_together(
 async def test_no_rating_alone_graylists(transport: Any, tools: Any, rating: float) -> None:
     scorer = transport._mesh.scorer
     transport.rate({str(DISLIKED): rating})
-    for peer in (DISLIKED, STRANGER):
+    for peer in (DISLIKED, PEER):
         assert not scorer.is_graylisted(peer, [tools.TOPIC])
         assert scorer.allow_publish(peer, [tools.TOPIC])
         assert scorer.allow_gossip(peer, [tools.TOPIC])
@@ -49,11 +49,11 @@ async def test_no_rating_alone_graylists(transport: Any, tools: Any, rating: flo
 async def test_one_fault_more_graylists_the_disliked_alone(transport: Any, tools: Any) -> None:
     scorer = transport._mesh.scorer
     transport.rate({str(DISLIKED): LIMITS.lowest_rating})
-    for peer in (DISLIKED, STRANGER):
+    for peer in (DISLIKED, PEER):
         scorer.penalize_graft_flood(peer)
         for _ in range(5):
             scorer.penalize_iwant_spam(peer)
-    assert [scorer.is_graylisted(peer, [tools.TOPIC]) for peer in (DISLIKED, STRANGER)] == [True, False]
+    assert [scorer.is_graylisted(peer, [tools.TOPIC]) for peer in (DISLIKED, PEER)] == [True, False]
 
 
 async def test_a_full_mesh_keeps_who_is_liked(transport: Any, tools: Any) -> None:

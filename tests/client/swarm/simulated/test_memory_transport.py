@@ -1,4 +1,4 @@
-"""The in-memory swarm: same validation as over libp2p, deterministic under its seed, any weather."""
+"""The in-memory swarm: validates as over libp2p, and is deterministic under its seed and link conditions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from sapo_client.swarm.limits import Rate, TransportLimits
-from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport, Weather
+from sapo_client.swarm.simulated.memory import LinkConditions, MemoryHub, MemoryTransport
 from sapo_client.swarm.transport import Direction, TransportError, Validator
 from sapo_protocol.errors import RemoteProtocolError, Verdict
 from sapo_protocol.rules import Rule
@@ -32,8 +32,8 @@ class Accepted:
     forwarder: str
 
 
-class Village:
-    """Nodes of one hub and everything they accepted."""
+class SimulatedSwarm:
+    """Nodes of one hub and every message that they accepted."""
 
     def __init__(self, hub: MemoryHub, nursery: trio.Nursery) -> None:
         self.hub, self.nursery = hub, nursery
@@ -67,113 +67,119 @@ class Village:
 
 
 @asynccontextmanager
-async def village(seed: int = 0, weather: Weather | None = None) -> Any:
+async def simulated_swarm(seed: int = 0, conditions: LinkConditions | None = None) -> Any:
     async with trio.open_nursery() as nursery:
-        yield Village(MemoryHub(seed, weather), nursery)
+        yield SimulatedSwarm(MemoryHub(seed, conditions), nursery)
         nursery.cancel_scope.cancel()
 
 
 async def test_a_message_reaches_everyone_through_others(autojump_clock: MockClock) -> None:
-    async with village() as place:
-        await place.add("a")
-        await place.add("b", "a")
-        await place.add("c", "b")
-        assert await place.nodes["a"].publish(TOPIC, b"hello") == 1
+    async with simulated_swarm() as swarm:
+        await swarm.add("a")
+        await swarm.add("b", "a")
+        await swarm.add("c", "b")
+        assert await swarm.nodes["a"].publish(TOPIC, b"hello") == 1
         await trio.sleep(1)
-        assert [(m.data, m.forwarder) for m in place.accepted["c"]] == [(b"hello", "b")]
-        assert place.data("a") == []
+        assert [(m.data, m.forwarder) for m in swarm.accepted["c"]] == [(b"hello", "b")]
+        assert swarm.data("a") == []
 
 
-async def test_ignored_stops_without_blame_rejected_with_blame(autojump_clock: MockClock) -> None:
-    async with village() as place:
-        await place.add("a")
-        await place.add("b", "a")
-        await place.add("c", "b")
-        await place.nodes["a"].publish(TOPIC, b"ignore me")
-        await place.nodes["a"].publish(TOPIC, b"reject me")
+async def test_an_ignored_message_stops_without_blame_and_a_rejected_one_with_blame(
+    autojump_clock: MockClock,
+) -> None:
+    async with simulated_swarm() as swarm:
+        await swarm.add("a")
+        await swarm.add("b", "a")
+        await swarm.add("c", "b")
+        await swarm.nodes["a"].publish(TOPIC, b"ignore me")
+        await swarm.nodes["a"].publish(TOPIC, b"reject me")
         await trio.sleep(1)
-        assert place.data("b") == place.data("c") == []
-        assert place.nodes["b"].score("a") == pytest.approx(-5, abs=0.1)
-        assert place.nodes["c"].score("b") == 0
-        [info] = [peer for peer in place.nodes["b"].peers() if peer.peer_id == "a"]
+        assert swarm.data("b") == swarm.data("c") == []
+        assert swarm.nodes["b"].score("a") == pytest.approx(-5, abs=0.1)
+        assert swarm.nodes["c"].score("b") == 0
+        [info] = [peer for peer in swarm.nodes["b"].peers() if peer.peer_id == "a"]
         assert (info.received, info.rejected, info.direction) == (2, 1, Direction.OUTBOUND)
 
 
 async def test_a_persistent_offender_loses_its_connection_for_a_while(autojump_clock: MockClock) -> None:
-    async with village() as place:
-        await place.add("a")
-        await place.add("b", "a")
+    async with simulated_swarm() as swarm:
+        await swarm.add("a")
+        await swarm.add("b", "a")
         for number in range(4):
-            await place.nodes["a"].publish(TOPIC, b"r" + bytes([number]))
+            await swarm.nodes["a"].publish(TOPIC, b"r" + bytes([number]))
         await trio.sleep(1)
-        assert place.nodes["b"].peers() == place.nodes["a"].peers() == ()
-        await place.nodes["a"].connect(place.nodes["b"].addresses[0])  # just above the line again
-        await place.nodes["a"].publish(TOPIC, b"r again")
+        assert swarm.nodes["b"].peers() == swarm.nodes["a"].peers() == ()
+        await swarm.nodes["a"].connect(swarm.nodes["b"].addresses[0])  # just above the line again
+        await swarm.nodes["a"].publish(TOPIC, b"r again")
         await trio.sleep(1)
         with pytest.raises(TransportError):
-            await place.nodes["a"].connect(place.nodes["b"].addresses[0])
+            await swarm.nodes["a"].connect(swarm.nodes["b"].addresses[0])
         await trio.sleep(600)
-        await place.nodes["a"].connect(place.nodes["b"].addresses[0])
+        await swarm.nodes["a"].connect(swarm.nodes["b"].addresses[0])
 
 
 async def test_latency_is_on_the_clock(autojump_clock: MockClock) -> None:
-    async with village(weather=Weather(min_latency_seconds=3600, max_latency_seconds=3600)) as place:
-        await place.add("a")
-        await place.add("b", "a")
+    async with simulated_swarm(
+        conditions=LinkConditions(min_latency_seconds=3600, max_latency_seconds=3600)
+    ) as swarm:
+        await swarm.add("a")
+        await swarm.add("b", "a")
         started = trio.current_time()
-        await place.nodes["a"].publish(TOPIC, b"slow")
+        await swarm.nodes["a"].publish(TOPIC, b"slow")
         await trio.sleep(4000)
-        [message] = place.accepted["b"]
+        [message] = swarm.accepted["b"]
         assert message.seconds - started == pytest.approx(3600)
 
 
 async def test_a_partition_separates_and_heals(autojump_clock: MockClock) -> None:
-    async with village() as place:
-        await place.add("a")
-        await place.add("b", "a")
-        await place.add("c", "a", "b")
-        place.hub.partition({"a"}, {"b", "c"})
-        await place.nodes["b"].publish(TOPIC, b"among us")
+    async with simulated_swarm() as swarm:
+        await swarm.add("a")
+        await swarm.add("b", "a")
+        await swarm.add("c", "a", "b")
+        swarm.hub.partition({"a"}, {"b", "c"})
+        await swarm.nodes["b"].publish(TOPIC, b"among us")
         with pytest.raises(TransportError):
-            await place.nodes["a"].request("b", "/x", b"", max_response_bytes=1)
+            await swarm.nodes["a"].request("b", "/x", b"", max_response_bytes=1)
         await trio.sleep(1)
-        place.hub.heal()
-        await place.nodes["b"].publish(TOPIC, b"after")
+        swarm.hub.heal()
+        await swarm.nodes["b"].publish(TOPIC, b"after")
         await trio.sleep(1)
-        assert place.data("a") == [b"after"]
-        assert place.data("c") == [b"among us", b"after"]
+        assert swarm.data("a") == [b"after"]
+        assert swarm.data("c") == [b"among us", b"after"]
 
 
 async def test_loss_duplication_and_reordering(autojump_clock: MockClock) -> None:
-    weather = Weather(max_latency_seconds=10, loss_share=0.3, duplicate_share=0.5)
-    async with village(seed=3, weather=weather) as place:
-        await place.add("a")
-        await place.add("b", "a")
+    conditions = LinkConditions(max_latency_seconds=10, loss_share=0.3, duplicate_share=0.5)
+    async with simulated_swarm(seed=3, conditions=conditions) as swarm:
+        await swarm.add("a")
+        await swarm.add("b", "a")
         sent = [b"%04d" % number for number in range(300)]
         for data in sent:
-            await place.nodes["a"].publish(TOPIC, data)
+            await swarm.nodes["a"].publish(TOPIC, data)
         await trio.sleep(60)
-        received = place.data("b")
+        received = swarm.data("b")
         assert 0.6 < len(received) / len(sent) < 0.8
         assert received != sorted(received)
         assert len(set(received)) == len(received)
-        assert place.nodes["b"].counters()["duplicates"] > 50
+        assert swarm.nodes["b"].counters()["duplicates"] > 50
 
 
 async def _history(seed: int) -> dict[str, list[Accepted]]:
-    weather = Weather(min_latency_seconds=0.01, max_latency_seconds=2, loss_share=0.1, duplicate_share=0.2)
-    async with village(seed, weather) as place:
+    conditions = LinkConditions(
+        min_latency_seconds=0.01, max_latency_seconds=2, loss_share=0.1, duplicate_share=0.2
+    )
+    async with simulated_swarm(seed, conditions) as swarm:
         started = trio.current_time()
-        await place.add("a")
+        await swarm.add("a")
         for number in range(1, 6):
-            await place.add(f"n{number}", "a", *(["n1"] if number > 1 else []))
+            await swarm.add(f"n{number}", "a", *(["n1"] if number > 1 else []))
         for number in range(20):
-            await place.nodes[f"n{number % 5 + 1}"].publish(TOPIC, bytes([number]))
+            await swarm.nodes[f"n{number % 5 + 1}"].publish(TOPIC, bytes([number]))
             await trio.sleep(0.3)
         await trio.sleep(30)
         return {
             name: [replace(message, seconds=round(message.seconds - started, 6)) for message in accepted]
-            for name, accepted in place.accepted.items()
+            for name, accepted in swarm.accepted.items()
         }
 
 
@@ -184,21 +190,21 @@ async def test_the_same_seed_gives_the_same_deliveries(autojump_clock: MockClock
 
 
 async def test_a_flood_is_cut_and_its_sender_expelled(autojump_clock: MockClock) -> None:
-    async with village() as place:
-        await place.add("flooder")
+    async with simulated_swarm() as swarm:
+        await swarm.add("flooder")
         limits = TransportLimits(messages=Rate(per_second=1, burst=50))
-        await place.add("b", "flooder", limits=limits)
+        await swarm.add("b", "flooder", limits=limits)
         for number in range(200):
-            await place.nodes["flooder"].publish(TOPIC, number.to_bytes(2, "big"))
+            await swarm.nodes["flooder"].publish(TOPIC, number.to_bytes(2, "big"))
         await trio.sleep(1)
-        assert len(place.data("b")) == 50
-        assert place.nodes["b"].peers() == ()
+        assert len(swarm.data("b")) == 50
+        assert swarm.nodes["b"].peers() == ()
 
 
 async def test_requests(autojump_clock: MockClock) -> None:
-    async with village() as place:
-        await place.add("a")
-        await place.add("b", "a")
+    async with simulated_swarm() as swarm:
+        await swarm.add("a")
+        await swarm.add("b", "a")
         answers = {b"ping": b"pong", b"big": bytes(100)}
         bug = KeyError("ours")
 
@@ -211,8 +217,8 @@ async def test_requests(autojump_clock: MockClock) -> None:
             assert asker == "b"
             return answers[payload]
 
-        place.nodes["a"].serve("/x", handler)
-        ask = place.nodes["b"].request
+        swarm.nodes["a"].serve("/x", handler)
+        ask = swarm.nodes["b"].request
         assert await ask("a", "/x", b"ping", max_response_bytes=4) == b"pong"
         for payload in (b"big", b"slow", b"bug", b"bad"):
             with pytest.raises(TransportError):
@@ -221,22 +227,22 @@ async def test_requests(autojump_clock: MockClock) -> None:
             await ask("a", "/unserved", b"", max_response_bytes=1)
         with pytest.raises(TransportError):
             await ask("nobody", "/x", b"", max_response_bytes=1)
-        assert place.bugs == [bug]
-        assert place.nodes["a"].score("b") == pytest.approx(-5, abs=0.2)
+        assert swarm.bugs == [bug]
+        assert swarm.nodes["a"].score("b") == pytest.approx(-5, abs=0.2)
 
 
 async def test_a_node_that_stops_is_gone_and_may_come_back(autojump_clock: MockClock) -> None:
-    async with village() as place:
-        await place.add("a")
+    async with simulated_swarm() as swarm:
+        await swarm.add("a")
         with trio.CancelScope() as scope:
             async with trio.open_nursery() as nursery:
-                guest = MemoryTransport(place.hub, "guest", on_bug=place.bugs.append)
+                guest = MemoryTransport(swarm.hub, "guest", on_bug=swarm.bugs.append)
                 await nursery.start(guest.run)
-                await guest.connect(place.nodes["a"].addresses[0])
-                assert [peer.peer_id for peer in place.nodes["a"].peers()] == ["guest"]
+                await guest.connect(swarm.nodes["a"].addresses[0])
+                assert [peer.peer_id for peer in swarm.nodes["a"].peers()] == ["guest"]
                 scope.cancel()
-        assert place.nodes["a"].peers() == ()
-        await place.add("guest", "a")
-        await place.nodes["guest"].publish(TOPIC, b"back")
+        assert swarm.nodes["a"].peers() == ()
+        await swarm.add("guest", "a")
+        await swarm.nodes["guest"].publish(TOPIC, b"back")
         await trio.sleep(1)
-        assert place.data("a") == [b"back"]
+        assert swarm.data("a") == [b"back"]

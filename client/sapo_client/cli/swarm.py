@@ -1,0 +1,251 @@
+"""`sapo swarm`: found a swarm on a test network that others run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sapo_client.cli.consent import YesOption, asker
+from sapo_client.cli.options import Common, PassphraseFile, command
+from sapo_client.cli.render import Output, Pairs
+from sapo_client.errors import ExitCode, SapoError
+
+if TYPE_CHECKING:
+    from sapo_client.founding.quote import Quote
+    from sapo_client.founding.swarm import SwarmTerms
+    from sapo_client.keystore import Identity
+    from sapo_protocol.identifiers import Account
+    from sapo_protocol.manifest import Manifest
+
+KeyOption = Annotated[
+    str, typer.Option("--key", metavar="KEY", help="Identity that signs and pays: a name, or a path.")
+]
+Urls = Annotated[
+    list[str], typer.Option("--rpc", metavar="URL", help="JSON-RPC endpoint of the chain; may be repeated.")
+]
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of the swarm's files.")]
+
+Auditors = Annotated[
+    list[str] | None,
+    typer.Option("--auditor", metavar="ACCOUNT", help="Auditor: an address or an identity; repeatable."),
+]
+Quorum = Annotated[
+    int | None,
+    typer.Option(
+        "--quorum", min=1, help="Auditors that must agree; by default the least that no minority bends."
+    ),
+]
+Addresses = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--address", metavar="MULTIADDR", help="Address at which this identity's node can be reached."
+    ),
+]
+Name = Annotated[str, typer.Option("--name", help="Display name of the swarm.")]
+EpochSeconds = Annotated[
+    int, typer.Option("--epoch-seconds", min=10, metavar="S", help="Length of an epoch.")
+]
+FinalitySeconds = Annotated[
+    int, typer.Option("--finality-seconds", min=0, metavar="S", help="Age at which a block counts as final.")
+]
+FaucetCoins = Annotated[float, typer.Option("--faucet-coins", min=0, help="Coins that the faucet receives.")]
+CoinsPerDrip = Annotated[
+    float, typer.Option("--coins-per-drip", min=0, help="Coins that it sends to each newcomer.")
+]
+
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Found a swarm on a chain that others run.",
+)
+
+
+@command(app)
+def deploy(
+    common: Common,
+    folder: Folder,
+    rpc: Urls,
+    key: KeyOption,
+    passphrase_file: PassphraseFile = None,
+    auditor: Auditors = None,
+    quorum: Quorum = None,
+    address: Addresses = None,
+    name: Name = "testnet",
+    epoch_seconds: EpochSeconds = 600,
+    finality_seconds: FinalitySeconds = 60,
+    faucet_coins: FaucetCoins = 0.02,
+    coins_per_drip: CoinsPerDrip = 0.001,
+    yes: YesOption = False,
+) -> None:
+    """Found a swarm on an EVM test network: deploy its contracts and write its manifest.
+
+    Shows every transaction and the highest possible cost, and asks before it signs. The same command resumes
+    an interrupted deployment, and changes nothing once everything is deployed.
+    """
+    from sapo_client.founding.swarm import SwarmTerms, safe_quorum
+
+    founder = _open(common, key, passphrase_file)
+    auditors = tuple(sorted({_account(text) for text in auditor or ()})) or (founder.account,)
+    terms = SwarmTerms(
+        name=name,
+        auditors=auditors,
+        quorum=quorum or safe_quorum(len(auditors)),
+        epoch_seconds=epoch_seconds,
+        bootstrap=tuple(_reached(founder, text) for text in address or ()),
+        finality_seconds=finality_seconds,
+        faucet_coins=faucet_coins,
+        coins_per_drip=coins_per_drip,
+    )
+    _check_quorum(common, terms)
+    manifest = _found(common, folder, rpc=rpc, founder=founder, terms=terms, yes=yes)
+    _show_swarm(common, folder, manifest)
+    _show_next(common, folder, key, rpc[0], audits=founder.account in auditors)
+
+
+def _found(
+    common: Common, folder: Path, rpc: list[str], founder: Identity, terms: SwarmTerms, *, yes: bool
+) -> Manifest:
+    """Return the manifest of the swarm, founding it now unless that is done."""
+    from eth_account import Account as EthAccount
+
+    from sapo_client.founding.defaults import nano_suite
+    from sapo_client.founding.quote import require_coins
+    from sapo_client.founding.swarm import Founding
+
+    founding = Founding(folder, rpc, EthAccount.from_key(founder.account_key), terms)
+    manifest = founding.finished()
+    if manifest is None:
+        wanted = founding.quote()
+        require_coins(wanted, founder.account)
+        asker(common, yes)([_statement(wanted, founder.account)])
+        manifest = founding.carry_out(nano_suite())
+    return manifest
+
+
+@command(app)
+def faucet(
+    common: Common,
+    folder: Folder,
+    receiver: Annotated[str, typer.Argument(metavar="ACCOUNT", help="An address, or an identity.")],
+    rpc: Urls,
+    key: KeyOption,
+    passphrase_file: PassphraseFile = None,
+) -> None:
+    """Send a newcomer coins for gas and test tokens from the faucet of a deployed swarm."""
+    from eth_account import Account as EthAccount
+
+    from sapo_client.founding import contracts
+    from sapo_client.founding.swarm import faucet_of
+
+    payer, account = _open(common, key, passphrase_file), _account(receiver)
+    contracts.fund(rpc, EthAccount.from_key(payer.account_key), faucet_of(folder), account)
+    common.output.emit({"served": str(account)}, f"served {account}")
+
+
+def register_deprecated(group: typer.Typer, group_name: str) -> None:
+    """Register the commands in the group that held them up to version 0.1, hidden from its help."""
+    for function in (deploy, faucet):
+        group.command(function.__name__, hidden=True)(_deprecated(function, group_name))
+
+
+def _deprecated(function: Callable[..., None], group_name: str) -> Callable[..., None]:
+    """Return the command with a line on standard error that names its new place."""
+    name = function.__name__
+
+    @wraps(function)
+    def run(**given: Any) -> None:
+        Output().warn(f"`sapo {group_name} {name}` is deprecated: use `sapo swarm {name}`")
+        function(**given)
+
+    return run
+
+
+def _open(common: Common, key: str, passphrase_file: Path | None) -> Identity:
+    from sapo_client import keystore
+    from sapo_client.passphrase import PassphraseSource
+
+    source = PassphraseSource(passphrase_file or common.resolve().config.passphrase_file)
+    return keystore.load(keystore.locate(key), source)
+
+
+def _account(text: str) -> Account:
+    """Parse an address, or return the account of an identity."""
+    from sapo_client import keystore
+    from sapo_protocol.errors import LocalProtocolError
+    from sapo_protocol.identifiers import Account
+
+    written = text if text.startswith("0x") else keystore.read(keystore.locate(text)).account
+    try:
+        return Account.from_hex(written)
+    except LocalProtocolError as error:
+        raise SapoError(
+            str(error), hint="an account is written as 0x and 40 digits", exit_code=ExitCode.USAGE
+        ) from error
+
+
+def _reached(founder: Identity, address: str) -> str:
+    """Return a node's address with its peer id, which others need to authenticate it."""
+    from sapo_client.swarm.peer_id import peer_id_from_key
+
+    return address if "/p2p/" in address else f"{address}/p2p/{peer_id_from_key(founder.node_id)}"
+
+
+def _check_quorum(common: Common, terms: SwarmTerms) -> None:
+    from sapo_client.founding.swarm import safe_quorum
+
+    count = len(terms.auditors)
+    if terms.quorum > count:
+        raise SapoError(
+            f"{terms.quorum} of {count} auditors cannot agree",
+            hint="name more auditors with --auditor, or a smaller --quorum",
+            exit_code=ExitCode.USAGE,
+        )
+    if terms.quorum < safe_quorum(count):
+        common.output.warn(
+            f"with a quorum of {terms.quorum} of {count}, a minority of the auditors can bend what is paid; "
+            f"{safe_quorum(count)} prevents it"
+        )
+
+
+def _statement(wanted: Quote, payer: Account) -> dict[str, str]:
+    from sapo_client.founding.quote import coins
+
+    confirmed = len(wanted.steps) - wanted.unsent
+    steps = {}
+    for number, step in enumerate(wanted.steps):
+        value = f", {coins(step.value_wei)} coins with it" if step.value_wei else ""
+        steps[f"{number + 1}. {step.does}"] = (
+            f"{step.gas} gas{value}{' (done)' if number < confirmed else ''}"
+        )
+    return steps | {
+        "chain id": str(wanted.chain_id),
+        "account": str(payer),
+        "it holds": f"{coins(wanted.balance_wei)} coins",
+        "it pays at most": f"{coins(wanted.most_wei)} coins, at {wanted.fee_wei / 1e9:.3f} gwei per gas",
+    }
+
+
+def _show_swarm(common: Common, folder: Path, manifest: Manifest) -> None:
+    document: dict[str, Any] = {
+        "manifest": str(folder / "manifest.json"),
+        "swarm": str(manifest.swarm_id),
+        "chain": manifest.chain_id,
+        "registry": str(manifest.registry),
+        "ledger": str(manifest.ledger),
+        "bootstrap": list(manifest.bootstrap),
+    }
+    common.output.emit(document, Pairs(list(document.items())))
+
+
+def _show_next(common: Common, folder: Path, key: str, url: str, *, audits: bool) -> None:
+    manifest = folder / "manifest.json"
+    audit = " --audit" if audits else ""
+    note = common.output.note
+    note(f"Your node:      sapo join --identity {key} --manifest {manifest} --rpc {url}{audit}")
+    note(f"A newcomer:     sapo swarm faucet {folder} ACCOUNT --key {key} --rpc {url}")
+    note(f"then, at home:  sapo join --identity KEY --manifest {manifest.name} --rpc {url}")

@@ -1,0 +1,64 @@
+"""What only some installations have: the extras of the package, and the error where one is missing."""
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Final
+
+from sapo_client.errors import ExitCode, SapoError
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """One extra of ``sapo-swarm``.
+
+    Attributes:
+        name: what stands in brackets for pip.
+        provides: what a command needs it for, as the error names it.
+        modules: the modules that it adds, as they are imported.
+    """
+
+    name: str
+    provides: str
+    modules: tuple[str, ...]
+
+    def missing(self) -> tuple[str, ...]:
+        """Return the modules that cannot be found; none is imported."""
+        return tuple(module for module in self.modules if not _is_found(module))
+
+    @property
+    def command(self) -> str:
+        """The command that adds it."""
+        return f"pip install 'sapo-swarm[{self.name}]'"
+
+
+_CHAIN: Final = ("ethereum_types", "ethereum_rlp", "py_ecc")
+
+TESTNET: Final = Extra("testnet", "the embedded chain and plots", (*_CHAIN, "matplotlib"))
+LAB: Final = Extra("lab", "plots", ("matplotlib",))
+PARQUET: Final = Extra("parquet", "Parquet files", ("pyarrow",))
+LORA: Final = Extra("lora", "LoRA adapters", ("peft",))
+VLLM: Final = Extra("vllm", "vLLM", ("vllm",))
+
+EXTRAS: Final = (TESTNET, LAB, PARQUET, LORA, VLLM)
+
+
+def require(extra: Extra, *, exit_code: int = ExitCode.USAGE) -> None:
+    """Raise unless an extra is installed.
+
+    Raises:
+        SapoError: it is missing; the hint is the command that adds it.
+    """
+    missing = extra.missing()
+    if missing:
+        raise SapoError(
+            f"this needs {extra.provides}; not installed: {', '.join(missing)}",
+            hint=extra.command,
+            exit_code=exit_code,
+        )
+
+
+def _is_found(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ImportError:
+        return False
