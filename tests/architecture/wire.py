@@ -2,7 +2,8 @@
 
 The last part is watched: a node of the in-memory network gets a rollout, and every own file with a function
 that runs below ``Intake.process`` counts, until the pool has it. The transport's files work in tasks of their
-own before that; ``TRANSPORT`` lists them.
+own before that; ``TRANSPORT`` lists those through which each message passes (``p2p/stream_guard.py`` wraps a
+stream when it is opened, and runs for no message).
 """
 
 import sys
@@ -21,11 +22,9 @@ from sapo_client.swarm.simulated.memory import MemoryHub
 _SWARM: Final = "client/sapo_client/swarm"
 TRANSPORT: Final = (
     f"{_SWARM}/p2p/muxer.py",
-    f"{_SWARM}/p2p/stream_guard.py",
     f"{_SWARM}/p2p/gossip.py",
     f"{_SWARM}/p2p/frames.py",
-    f"{_SWARM}/meter.py",
-    f"{_SWARM}/token_bucket.py",
+    f"{_SWARM}/rate_limit.py",
 )
 _FIRST: Final = ("client/sapo_client/swarm/intake.py", "process")
 _LAST: Final = ("verification/sapo_verification/sampling/pool.py", "offer")
