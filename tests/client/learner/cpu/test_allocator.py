@@ -7,7 +7,7 @@ import torch
 from sapo_client.learner.cpu.allocator import keep_freed_memory
 
 
-def test_freed_memory_is_reused():
+def test_freed_memory_is_reused() -> None:
     """A quarter of a gigabyte is 65,536 pages; the kernel provides them once.
 
     The first block is a little larger: glibc reuses a free block only if alignment fits into it as well.
