@@ -239,14 +239,14 @@ def node(swarm: OldSwarm, *, steps: int) -> Node:
     config, identity = resolve({}, file=swarm.config).config, swarm.identity
     transport = partial(_transport, peer_id_from_key(identity.node_id))
     return Node(
-        config,
-        identity,
-        RunOptions(steps=steps),
-        read_manifest(swarm.data.manifest),
-        swarm.data,
-        transport,
-        lambda summary: None,
-        clock(),
+        config=config,
+        identity=identity,
+        options=RunOptions(steps=steps),
+        manifest=read_manifest(swarm.data.manifest),
+        data=swarm.data,
+        open_transport=transport,
+        show=lambda summary: None,
+        clock=clock(),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -107,8 +108,10 @@ def test_a_second_answer_is_ignored(home: Home, diary: Callable[..., Path]) -> N
 def test_groups_are_compared_after_equally_many_questions() -> None:
     swarm = [Candidate(Path("a"), (1.0, 1.0, 0.0, 0.0), 0), Candidate(Path("b"), (0.0, 1.0), 0)]
     isolated = [Candidate(Path("c"), (0.0, 0.0, 1.0), 0)]
-    expected = JudgeResult(2, Estimate(0.75, pytest.approx(3.1765), 2), Estimate(0.0, None, 1))
-    assert compare(swarm, isolated) == expected
+    result = compare(swarm, isolated)
+    assert result == JudgeResult(2, result.swarm, Estimate(0.0, None, 1))
+    assert result.swarm is not None
+    assert astuple(result.swarm) == pytest.approx((0.75, 3.1765, 2))
     assert swarm[0].cumulative(3) == [1.0, 2.0, 2.0]
     assert compare(swarm[:1], []) == JudgeResult(4, Estimate(0.5, None, 1), None)
 

@@ -16,8 +16,9 @@ from support.swarm import Identity, make_manifest
 from trio.testing import wait_all_tasks_blocked
 
 from sapo_client.errors import ExitCode, SapoError
-from sapo_client.learner.backend import LearnerCrashed, StepReport
+from sapo_client.learner.backend import LearnerCrashed
 from sapo_client.learner.process import Learner
+from sapo_client.learner.report import StepReport
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.wire import pack, read_frame
 from sapo_protocol.tasks import Task

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import trio
 from nacl.signing import SigningKey
 
 from sapo_client.testnet.attacks import (
@@ -27,15 +28,19 @@ from sapo_protocol.errors import Reason, RemoteProtocolError
 from sapo_protocol.identifiers import Account, Digest, NodeId
 from sapo_protocol.manifest import Limits, Manifest
 from sapo_protocol.rollout import Rollout
+from sapo_protocol.rules import Rule
 from sapo_protocol.suite import Suite
 from sapo_protocol.topics import contributions_topic, rollouts_topic
 from sapo_verification.admission.certificates import CertificateBook
 from sapo_verification.admission.rollouts import Admission
+from sapo_verification.epoch_count import EpochCount
 from sapo_verification.jail.checkers import CheckerPool
-from sapo_verification.observer import NullObserver
+from sapo_verification.observer import SilentObserver
 from sapo_verification.reputation.evidence import Reputation
 from sapo_verification.screens.screens import Screens
+from sapo_verification.store import open_database
 from sapo_verification.suites import catalogue
+from sapo_verification.types import AdmittedRollout
 from sapo_verification.verifier import Verifier
 
 GENESIS = 1_800_000_000
@@ -159,31 +164,36 @@ def test_a_false_tally_is_authentic_but_its_author_is_no_auditor(manifest: Manif
 
 
 async def test_code_and_copies_pass_admission_and_earn_nothing(
-    manifest: Manifest, tmp_path: Path, nursery
+    manifest: Manifest, tmp_path: Path, nursery: trio.Nursery
 ) -> None:
     bench = Bench(manifest, tmp_path, 0)
     checkers = CheckerPool(manifest.suite)
     await nursery.start(checkers.run)
     seen: list[tuple[str, Reason]] = []
 
-    class Observer(NullObserver):
-        def refused(self, rule, content_id, account, detail) -> None:  # type: ignore[no-untyped-def]
-            seen.append((content_id.hex(), rule.reason))
+    class RefusalObserver(SilentObserver):
+        def refused(self, rule: Rule, admitted: AdmittedRollout, detail: str) -> None:
+            seen.append((admitted.content_id.hex(), rule.reason))
 
+    connection = open_database(":memory:")
     verifier = Verifier(
-        manifest.swarm_id,
-        checkers.check,
-        lambda epoch: beacon(manifest.swarm_id, epoch, b"block"),
-        Reputation(),
-        Observer(),
-        Screens(manifest.suite.families, b"key"),
+        swarm_id=manifest.swarm_id,
+        check=checkers.check,
+        beacon_of=lambda epoch: beacon(manifest.swarm_id, epoch, b"block"),
+        reputation=Reputation(connection),
+        count=EpochCount(connection),
+        observer=RefusalObserver(),
+        screens=Screens(manifest.suite.families, b"key"),
+        connection=connection,
     )
-    expected = []
+    expected: list[tuple[str, Reason]] = []
     for name in ("code_in_answer", "copied_answers"):
         for message in bench.make(name):
-            await verifier.verify(bench.admission.admit(message.data, NOW))
+            admitted = bench.admission.admit(message.data, NOW)
+            assert admitted.content_id == message.content_id
+            await verifier.verify(admitted)
             (reason,) = BY_NAME[name].expected
-            expected.append((message.content_id.hex(), reason))
+            expected.append((admitted.content_id.hex(), reason))
     assert seen == expected
     assert list(tmp_path.iterdir()) == []
 

@@ -29,7 +29,7 @@ def text(length: int, start: int) -> tuple[int, ...]:
     return tuple(30 + (start * 7 + index * 5) % 60 for index in range(length))
 
 
-def reference_logprobs(model: PreTrainedModel, rows: list[Row], temperature: float) -> torch.Tensor:
+def reference_logprobs(model: PreTrainedModel, rows: Sequence[Row], temperature: float) -> torch.Tensor:
     """Compute the log-probabilities with transformers, row by row, without padding."""
     longest = max(len(completion) for _, completion in rows)
     result = []
