@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from dataclasses import astuple
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
@@ -20,6 +19,7 @@ from sapo_client.lab.judge import Candidate, JudgeResult, compare, examine
 from sapo_client.lab.plan import ExperimentPlan
 from sapo_client.lab.statistics import Estimate
 from sapo_client.node.training.judge_client import question
+from sapo_client.observe.plain import JSON
 from sapo_client.swarm.simulated.memory import MemoryHub
 from sapo_protocol.epochs import beacon
 from sapo_verification.suites.catalogue import suite
@@ -45,7 +45,7 @@ def home(plan: ExperimentPlan, tmp_path_factory: pytest.TempPathFactory) -> Home
 def diary(home: Home, tmp_path: Path) -> Callable[..., Path]:
     """Return a function that copies the node's directory with a changed answer."""
 
-    def change(step: int, /, **changes: Any) -> Path:
+    def change(step: int, /, **changes: JSON) -> Path:
         events = [dict(event) for event in home.events()]
         for event in events:
             if event["event"] == "judged" and event["step"] == step:
@@ -85,7 +85,7 @@ def test_answers_are_scored_again(home: Home) -> None:
     ],
 )
 def test_an_entry_that_differs_is_refused(
-    home: Home, diary: Callable[..., Path], changes: dict[str, Any]
+    home: Home, diary: Callable[..., Path], changes: dict[str, JSON]
 ) -> None:
     [candidate] = examine([diary(4, **changes)])
     told = [float(str(event["reward"])) for event in home.events("judged")]
