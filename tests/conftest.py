@@ -5,10 +5,14 @@
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import LoadFileScheduling
 
 # No deadline in any of them: a test that asserts a wall-clock figure fails on a busy machine.
 # `ci` and `dev` draw the same examples every time, so that a red run speaks of the change under test;
@@ -42,7 +46,7 @@ def _rank(item: pytest.Item) -> int:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "LoadFileScheduling":
     """A file is one worker's, and so is the story."""
     from xdist.scheduler import LoadFileScheduling
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,9 +25,14 @@ def write(tmp_path: Path, text: str) -> Path:
     return path
 
 
-def refusal(**arguments: Any) -> SapoError:
+def refusal(
+    flags: Mapping[str, object] | None = None,
+    *,
+    file: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> SapoError:
     with pytest.raises(SapoError) as caught:
-        resolve(**{"environment": {}} | arguments)
+        resolve(flags, file=file, environment=environment or {})
     assert caught.value.exit_code == 3
     return caught.value
 

@@ -7,7 +7,9 @@ import os
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import ParamSpec
 
 import pytest
 from eth_account import Account as EthAccount
@@ -20,6 +22,8 @@ from sapo_client.errors import SapoError
 from sapo_client.locks import holder, lock
 from sapo_client.passphrase import PassphraseSource
 from sapo_client.private_files import write_exclusive
+
+P = ParamSpec("P")
 
 PASSPHRASE = b"correct horse battery staple"
 
@@ -44,9 +48,9 @@ def source(folder: Path, passphrase: bytes = PASSPHRASE) -> PassphraseSource:
     return PassphraseSource(file)
 
 
-def refusal(function: object, *arguments: object) -> SapoError:
+def refusal(function: Callable[P, object], *arguments: P.args, **named: P.kwargs) -> SapoError:
     with pytest.raises(SapoError) as caught:
-        function(*arguments)  # type: ignore[operator]
+        function(*arguments, **named)
     assert caught.value.hint
     return caught.value
 

@@ -36,6 +36,7 @@ from sapo_client.passphrase import PassphraseSource
 from sapo_client.paths import DataDir
 from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
+from sapo_client.swarm.transport import BugReport
 from sapo_protocol.envelope import parse_envelope
 from sapo_protocol.identifiers import Account
 from sapo_protocol.rollout import parse_rollout
@@ -239,16 +240,16 @@ def node(swarm: OldSwarm, *, steps: int) -> Node:
     config, identity = resolve({}, file=swarm.config).config, swarm.identity
     transport = partial(_transport, peer_id_from_key(identity.node_id))
     return Node(
-        config,
-        identity,
-        RunOptions(steps=steps),
-        read_manifest(swarm.data.manifest),
-        swarm.data,
-        transport,
-        lambda summary: None,
-        clock(),
+        config=config,
+        identity=identity,
+        options=RunOptions(steps=steps),
+        manifest=read_manifest(swarm.data.manifest),
+        data=swarm.data,
+        open_transport=transport,
+        show=lambda summary: None,
+        clock=clock(),
     )
 
 
-def _transport(peer_id: str, on_bug: Any) -> MemoryTransport:
+def _transport(peer_id: str, on_bug: BugReport) -> MemoryTransport:
     return MemoryTransport(MemoryHub(), peer_id, on_bug=on_bug)

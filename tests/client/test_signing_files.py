@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import ParamSpec
 
 import pytest
 
@@ -12,6 +14,8 @@ from sapo_client.paths import DataDir
 from sapo_client.signing_files import export_signing, import_signing
 from sapo_protocol.identifiers import Account, SwarmId
 from sapo_verification.signing.database import Mark, SigningDatabase
+
+P = ParamSpec("P")
 
 SWARM, ALICE = SwarmId(b"\x01" * 32), Account(b"\x0a" * 20)
 
@@ -23,9 +27,9 @@ def used(root: Path, slots: int = 4) -> DataDir:
     return data
 
 
-def refusal(call: object, *arguments: object) -> SapoError:
+def refusal(call: Callable[P, object], *arguments: P.args, **named: P.kwargs) -> SapoError:
     with pytest.raises(SapoError) as caught:
-        call(*arguments)  # type: ignore[operator]
+        call(*arguments, **named)
     return caught.value
 
 

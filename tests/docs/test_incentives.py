@@ -20,7 +20,7 @@ def test_the_table_is_the_command_s_output() -> None:
 
 
 def test_the_same_figures_come_as_json() -> None:
-    command = [SAPO, "lab", "economy", "--json", "--epochs", "2", "--honest", "1", "--point", "1"]
+    command = [str(SAPO), "lab", "economy", "--json", "--epochs", "2", "--honest", "1", "--point", "1"]
     document = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     assert document["format"] == "sapo/lab/economy/1"
     assert (document["world"]["epochs"], document["world"]["honest"], document["prices"]["point"]) == (

@@ -9,10 +9,10 @@ import itertools
 import random
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from eth_utils.abi import event_abi_to_log_topic
 from support.faulty import FaultyEndpoint, FaultyOutbox, Killed, Mode, Weather, connected
@@ -34,6 +34,7 @@ from sapo_client.ledger.artifact import load
 from sapo_client.ledger.chain import DEFAULT_CHAIN_ID
 from sapo_client.ledger.chain.embedded import Genesis
 from sapo_client.ledger.chain.store import LogFilter
+from sapo_client.ledger.chain.transaction import SignedTransaction
 from sapo_client.ledger.contract import EpochLedgerContract, Registry
 from sapo_client.ledger.errors import LedgerError
 from sapo_client.ledger.outbox import EntryState, OutboxEntry
@@ -170,7 +171,7 @@ class Play:
             rpc, ALICE, self._outbox, confirmations=CONFIRMATIONS, clock=lambda: self._seconds
         )
 
-    def _live(self, action: Any) -> Any:
+    def _live(self, action: Callable[[], bool | None]) -> bool | None:
         """Do something; a process that ends in it is followed by another one."""
         try:
             return action()
@@ -277,7 +278,7 @@ class Play:
 
     def _outcome(self) -> Outcome:
         mine = [seen for seen in self._network.seen.values() if seen.sender == bytes(address(ALICE))]
-        by_nonce: defaultdict[int, list[Any]] = defaultdict(list)
+        by_nonce: defaultdict[int, list[SignedTransaction]] = defaultdict(list)
         for transaction in mine:
             by_nonce[transaction.nonce].append(transaction)
         entries = self._outbox.entries()
@@ -336,14 +337,13 @@ def _roots() -> Iterator[EpochRoot]:
         yield root
 
 
-def _nonce_findings(nonce: int, signed: list[Any]) -> list[str]:
+def _nonce_findings(nonce: int, signed: list[SignedTransaction]) -> list[str]:
     """Return the requests signed with one nonce: one call, each time for at least a tenth more."""
     calls = {(one.to, one.data, one.value) for one in signed}
-    ordered = sorted(signed, key=lambda one: int(one.max_fee_per_gas))
+    ordered = sorted(signed, key=lambda one: one.max_fee_wei)
     steps = itertools.pairwise(ordered)
     cheap = any(
-        10 * after.max_fee_per_gas < 11 * before.max_fee_per_gas
-        or 10 * after.max_priority_fee_per_gas < 11 * before.max_priority_fee_per_gas
+        10 * after.max_fee_wei < 11 * before.max_fee_wei or 10 * after.tip_wei < 11 * before.tip_wei
         for before, after in steps
     )
     foreign = any(one.chain_id != DEFAULT_CHAIN_ID for one in signed)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import requests
 from support.network import Network
@@ -151,10 +151,17 @@ class FaultyEndpoint(JSONBaseProvider):
         return answer
 
 
+class Killer(Protocol):
+    """What decides when a process ends."""
+
+    def maybe_kill(self, where: str) -> None:
+        """Raise ``Killed`` if the process ends here."""
+
+
 class FaultyOutbox(Outbox):
     """The outbox of a process that may end around each of its transactions."""
 
-    weather: Weather
+    weather: Killer
 
     @contextmanager
     def _transaction(self) -> Iterator[Any]:

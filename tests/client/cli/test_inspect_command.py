@@ -6,10 +6,12 @@ import json
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 import trio
+from pydantic import BaseModel
 from support.sapo_process import SAPO
 
 from sapo_client.observe import control
@@ -55,13 +57,12 @@ def data(tmp_path: Path) -> DataDir:
 @asynccontextmanager
 async def running(data: DataDir, stops: list[bool] | None = None) -> AsyncIterator[None]:
     """A control API that serves fixed reports."""
-    reports = {"status": STATUS, "peers": PEERS, "rollouts": ROLLOUTS}
+    reports: dict[str, BaseModel] = {"status": STATUS, "peers": PEERS, "rollouts": ROLLOUTS}
+    orders: list[bool] = [] if stops is None else stops
     handlers = control.Handlers(
-        reports={
-            name: lambda report=report: report.model_dump(mode="json") for name, report in reports.items()
-        },
-        is_draining=lambda: bool(stops),
-        stop=[].append if stops is None else stops.append,
+        reports={name: partial(report.model_dump, mode="json") for name, report in reports.items()},
+        is_draining=lambda: bool(orders),
+        stop=orders.append,
     )
     async with trio.open_nursery() as nursery:
         await nursery.start(control.serve, data, handlers)
@@ -139,7 +140,9 @@ async def test_stop_asks_the_node(home: dict[str, str], data: DataDir) -> None:
 
 async def test_a_report_of_another_version_is_an_error(home: dict[str, str], data: DataDir) -> None:
     handlers = control.Handlers(
-        reports={"peers": lambda: {"format": "sapo/peers/9"}}, is_draining=lambda: False, stop=[].append
+        reports={"peers": lambda: {"format": "sapo/peers/9"}},
+        is_draining=lambda: False,
+        stop=list[bool]().append,
     )
     async with trio.open_nursery() as nursery:
         await nursery.start(control.serve, data, handlers)

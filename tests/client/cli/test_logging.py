@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.nodes import COMPLETIONS, manifest_of
@@ -31,7 +31,8 @@ COMMANDS = {
 
 def records(text: str) -> list[tuple[str, str, str]]:
     """Level, logger and message of each line that is a record."""
-    return [found.groups() for line in text.splitlines() if (found := LINE.fullmatch(line))]  # type: ignore[misc]
+    found = [match for line in text.splitlines() if (match := LINE.fullmatch(line))]
+    return [(match[1], match[2], match[3]) for match in found]
 
 
 def levels(text: str) -> set[str]:
@@ -91,7 +92,7 @@ def test_a_node_logs_to_its_directory_and_shows_libp2p_when_asked(
     (tmp_path / "manifest.json").write_text(manifest_to_json(manifest_of(weekdays)))
     data = DataDir(tmp_path / "data")
 
-    def join(*flags: str) -> Any:
+    def join(*flags: str) -> subprocess.CompletedProcess[str]:
         done = sapo(
             *("join", "--identity", tmp_path / "key.json", "--passphrase-file", tmp_path / "passphrase"),
             *("--manifest", tmp_path / "manifest.json", "--model", policy, "--data-dir", data.root),

@@ -1,6 +1,6 @@
 """Founding a swarm on a chain: its quote, its refusals, and its continuation after an interruption."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from sapo_client.founding.swarm import Founding, SwarmTerms, faucet_of, safe_quo
 from sapo_client.ledger import transactions as tx
 from sapo_client.ledger.contract import EpochLedgerContract, Token
 from sapo_client.ledger.errors import LedgerError, LedgerUnavailable
-from sapo_client.ledger.outbox import Outbox
+from sapo_client.ledger.outbox import Outbox, OutboxEntry
 from sapo_protocol.identifiers import Account, Digest
 from sapo_protocol.manifest_file import manifest_from_json
 from sapo_protocol.suite import Suite
@@ -112,14 +112,16 @@ def test_an_interrupted_founding_continues_after_its_sent_transactions(
     assert tx.next_nonce(chain.rpc, address(DEPLOYER)) == planned
 
 
-def _end_at(number: int) -> object:
+def _end_at(number: int) -> Callable[..., None]:
     confirm, left = Outbox.confirm, [number]
 
-    def ending(outbox: Outbox, *arguments: object, **named: object) -> None:
+    def ending(
+        outbox: Outbox, entry: OutboxEntry, note: str | None = None, *, at_seconds: int | None = None
+    ) -> None:
         if not left[0]:
             raise KeyboardInterrupt
         left[0] -= 1
-        confirm(outbox, *arguments, **named)  # type: ignore[arg-type]
+        confirm(outbox, entry, note, at_seconds=at_seconds)
 
     return ending
 

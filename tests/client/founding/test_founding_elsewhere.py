@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,10 @@ def anvil(tmp_path: Path) -> Iterator[Anvil]:
         yield running
 
 
+def has_sent(anvil: Anvil, account: str, transactions: int) -> bool:
+    return anvil.nonce(account) >= transactions
+
+
 def test_a_killed_deployment_is_finished_and_nothing_is_sent_twice(anvil: Anvil, tmp_path: Path) -> None:
     founder = keystore.create(tmp_path / "founder.json", None)
     account, folder = str(founder.account), tmp_path / "swarm"
@@ -36,7 +41,7 @@ def test_a_killed_deployment_is_finished_and_nothing_is_sent_twice(anvil: Anvil,
     anvil.give(account, 10**18)
     for mined in (1, 3):
         child = spawn("deploy", argv, folder=tmp_path, log=tmp_path / "deploy.txt")
-        assert wait_until(lambda enough=mined: anvil.nonce(account) >= enough, PATIENCE_SECONDS)
+        assert wait_until(partial(has_sent, anvil, account, mined), PATIENCE_SECONDS)
         os.kill(child.pid, signal.SIGKILL)
         child.process.wait()
         assert not (folder / "manifest.json").exists()

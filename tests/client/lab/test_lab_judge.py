@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import astuple
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
@@ -19,6 +19,7 @@ from sapo_client.lab.judge import Candidate, JudgeResult, compare, examine
 from sapo_client.lab.plan import ExperimentPlan
 from sapo_client.lab.statistics import Estimate
 from sapo_client.node.training.judge_client import question
+from sapo_client.observe.plain import JSON
 from sapo_client.swarm.simulated.memory import MemoryHub
 from sapo_protocol.epochs import beacon
 from sapo_verification.suites.catalogue import suite
@@ -44,7 +45,7 @@ def home(plan: ExperimentPlan, tmp_path_factory: pytest.TempPathFactory) -> Home
 def diary(home: Home, tmp_path: Path) -> Callable[..., Path]:
     """Return a function that copies the node's directory with a changed answer."""
 
-    def change(step: int, /, **changes: Any) -> Path:
+    def change(step: int, /, **changes: JSON) -> Path:
         events = [dict(event) for event in home.events()]
         for event in events:
             if event["event"] == "judged" and event["step"] == step:
@@ -84,7 +85,7 @@ def test_answers_are_scored_again(home: Home) -> None:
     ],
 )
 def test_an_entry_that_differs_is_refused(
-    home: Home, diary: Callable[..., Path], changes: dict[str, Any]
+    home: Home, diary: Callable[..., Path], changes: dict[str, JSON]
 ) -> None:
     [candidate] = examine([diary(4, **changes)])
     told = [float(str(event["reward"])) for event in home.events("judged")]
@@ -107,8 +108,10 @@ def test_a_second_answer_is_ignored(home: Home, diary: Callable[..., Path]) -> N
 def test_groups_are_compared_after_equally_many_questions() -> None:
     swarm = [Candidate(Path("a"), (1.0, 1.0, 0.0, 0.0), 0), Candidate(Path("b"), (0.0, 1.0), 0)]
     isolated = [Candidate(Path("c"), (0.0, 0.0, 1.0), 0)]
-    expected = JudgeResult(2, Estimate(0.75, pytest.approx(3.1765), 2), Estimate(0.0, None, 1))
-    assert compare(swarm, isolated) == expected
+    result = compare(swarm, isolated)
+    assert result == JudgeResult(2, result.swarm, Estimate(0.0, None, 1))
+    assert result.swarm is not None
+    assert astuple(result.swarm) == pytest.approx((0.75, 3.1765, 2))
     assert swarm[0].cumulative(3) == [1.0, 2.0, 2.0]
     assert compare(swarm[:1], []) == JudgeResult(4, Estimate(0.5, None, 1), None)
 

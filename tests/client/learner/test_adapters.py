@@ -12,20 +12,21 @@ from sapo_client.learner.batch import TrainingGroup
 from sapo_client.learner.generate import PlainGenerator, generator_for
 from sapo_client.learner.service import Service
 from sapo_client.learner.settings import LearnerSettings
+from sapo_client.learner.wire import Message
 
 PROMPT = "12 + 7 =\n"
 RANK = 4
 
 
 @pytest.fixture(params=["qwen2", "gpt2"])
-def settings(request, tmp_path) -> LearnerSettings:
+def settings(request: pytest.FixtureRequest, tmp_path: Path) -> LearnerSettings:
     folder = make_policy_folder(tmp_path / "model", request.param)
     return LearnerSettings(
         str(folder), tmp_path / "run", learning_rate=1e-2, max_new_tokens=6, lora_rank=RANK
     )
 
 
-def train(service: Service) -> dict:
+def train(service: Service) -> Message:
     group = {
         "prompt": PROMPT,
         "completions": [b"7", b"19", b"8", b"+"],
@@ -41,7 +42,7 @@ def state(service: Service, *, adapters: bool) -> dict[str, torch.Tensor]:
     return {name: value.detach().clone() for name, value in parameters if ("lora_" in name) == adapters}
 
 
-def test_only_adapters_are_trained(settings):
+def test_only_adapters_are_trained(settings: LearnerSettings) -> None:
     service = Service(settings)
     base, adapters = state(service, adapters=False), state(service, adapters=True)
     assert 0 < sum(map(torch.numel, adapters.values())) < sum(map(torch.numel, base.values()))
@@ -52,7 +53,7 @@ def test_only_adapters_are_trained(settings):
     assert all(torch.equal(base[name], value) for name, value in state(service, adapters=False).items())
 
 
-def test_samples_are_those_of_the_adapted_policy(settings):
+def test_samples_are_those_of_the_adapted_policy(settings: LearnerSettings) -> None:
     """Their log-probabilities equal those that training computes, so ratios start at one."""
     service = Service(settings)
     for _ in range(3):
@@ -73,7 +74,7 @@ def test_samples_are_those_of_the_adapted_policy(settings):
     assert report["tokens"] == sum(len(item.tokens) for item in held.completions)
 
 
-def test_a_checkpoint_holds_only_adapters_and_resumes_exactly(settings):
+def test_a_checkpoint_holds_only_adapters_and_resumes_exactly(settings: LearnerSettings) -> None:
     whole = Service(settings)
     for _ in range(3):
         train(whole)
@@ -89,7 +90,9 @@ def test_a_checkpoint_holds_only_adapters_and_resumes_exactly(settings):
     assert size < 0.9 * sum(4 * value.numel() for value in whole._policy.model.parameters())
 
 
-def test_an_export_is_a_plain_model_with_the_adapters_in_its_weights(settings, tmp_path):
+def test_an_export_is_a_plain_model_with_the_adapters_in_its_weights(
+    settings: LearnerSettings, tmp_path: Path
+) -> None:
     from transformers import AutoModelForCausalLM
 
     service = Service(settings)
@@ -107,7 +110,7 @@ def test_an_export_is_a_plain_model_with_the_adapters_in_its_weights(settings, t
     assert train(service)["gradient_norm"] > 0, "the adapters are still there"
 
 
-def test_the_reference_is_the_model_without_adapters(settings):
+def test_the_reference_is_the_model_without_adapters(settings: LearnerSettings) -> None:
     service = Service(replace(settings, kl_weight=0.1))
     level = TrainingGroup((30, 31), ((40, 41), (42, 43)), (0.0, 0.0), True, None)
     assert service._trainer.step([level]).loss == pytest.approx(0.0, abs=1e-6), (
@@ -119,7 +122,7 @@ def test_the_reference_is_the_model_without_adapters(settings):
     assert "lora" not in type(base_model(service._policy.model)).__name__.lower()
 
 
-def test_rank_zero_trains_the_model_itself(tmp_path):
+def test_rank_zero_trains_the_model_itself(tmp_path: Path) -> None:
     folder: Path = make_policy_folder(tmp_path / "model")
     service = Service(LearnerSettings(str(folder), tmp_path / "run"))
     assert state(service, adapters=True) == {}

@@ -1,7 +1,8 @@
 """Advantages of other nodes' groups relative to this node's own mean reward."""
 
 import math
-from dataclasses import replace
+from dataclasses import astuple, replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -29,7 +30,7 @@ def advantages(groups: list[TrainingGroup], baselines: Baselines | None) -> list
     return [row.advantage for row in training_rows(groups, baselines=baselines)]
 
 
-def test_gibberish_beside_poison_adds_nothing_to_it():
+def test_gibberish_beside_poison_adds_nothing_to_it() -> None:
     """Planted text that is accepted as right, with seven wrong completions that raise its group advantage."""
     poison_and_gibberish, poison_and_one = [1.0, *[0.0] * 7], [1.0, 0.0]
     among_itself = [
@@ -40,7 +41,7 @@ def test_gibberish_beside_poison_adds_nothing_to_it():
     assert here == [1.0, 1.0]
 
 
-def test_own_groups_and_families_without_a_baseline_have_group_advantages():
+def test_own_groups_and_families_without_a_baseline_have_group_advantages() -> None:
     plain = advantages([group([1.0, 0.0, 0.0])], None)
     unmeasured = Baselines({FAMILY: FamilyBaseline(0.5, MIN_SAMPLES - 1)})
     assert advantages([group([1.0, 0.0, 0.0], external=False)], HALF_RIGHT) == plain
@@ -59,7 +60,7 @@ def test_advantages_are_bounded_and_do_not_depend_on_the_neighbours(
     assert all(abs(value) <= 1 / MIN_DEVIATION + 1e-9 for value in values)
 
 
-def test_the_mean_follows_the_own_rewards():
+def test_the_mean_follows_the_own_rewards() -> None:
     baseline = FamilyBaseline().after([1.0, 0.0, 0.0, 1.0])
     assert baseline == FamilyBaseline(0.5, 4)
     for _ in range(200):
@@ -68,14 +69,15 @@ def test_the_mean_follows_the_own_rewards():
     assert math.isfinite(baseline.advantages([0.0])[0])
 
 
-def test_a_trainer_updates_baselines_and_checkpoints_keep_them(tmp_path):
+def test_a_trainer_updates_baselines_and_checkpoints_keep_them(tmp_path: Path) -> None:
     folder = make_policy_folder(tmp_path / "model")
     settings = LearnerSettings(str(folder), tmp_path, learning_rate=1e-3, own_baseline=True)
     torch.manual_seed(0)
     trainer = Trainer(load_policy(str(folder), "cpu"), settings)
     own = group([1.0, 0.0] * 16, external=False)
     trainer.step([own, group([1.0, 1.0, 0.0])])
-    assert trainer.baselines == Baselines({FAMILY: FamilyBaseline(pytest.approx(0.5), 32)})
+    assert trainer.baselines.families.keys() == {FAMILY}
+    assert astuple(trainer.baselines.families[FAMILY]) == pytest.approx((0.5, 32))
     store = CheckpointStore(tmp_path / "checkpoints", str(folder))
     store.save(trainer, LearnerCounters(0))
     again = Trainer(load_policy(str(folder), "cpu"), settings)
@@ -83,7 +85,7 @@ def test_a_trainer_updates_baselines_and_checkpoints_keep_them(tmp_path):
     assert again.baselines == trainer.baselines
 
 
-def test_the_option_changes_the_step(tmp_path):
+def test_the_option_changes_the_step(tmp_path: Path) -> None:
     """If four own answers in five are right, a group with one right answer in eight has a positive loss."""
     folder = make_policy_folder(tmp_path / "model")
     settings = LearnerSettings(str(folder), tmp_path, learning_rate=1e-3)

@@ -16,7 +16,7 @@ PROMPTS = ["12 + 7 =\n", "6/8\n"]
 
 
 @pytest.fixture
-def settings(tmp_path) -> LearnerSettings:
+def settings(tmp_path: Path) -> LearnerSettings:
     folder = make_policy_folder(tmp_path / "model")
     return LearnerSettings(
         model=str(folder), directory=tmp_path / "run", max_new_tokens=8, checkpoint_share=0.0
@@ -62,7 +62,7 @@ def saved(settings: LearnerSettings, steps: int) -> Service:
     return service
 
 
-def test_resume_is_exact(settings):
+def test_resume_is_exact(settings: LearnerSettings) -> None:
     uninterrupted = Service(settings)
     rounds(uninterrupted, 2)
     uninterrupted.call("checkpoint", {})
@@ -74,13 +74,13 @@ def test_resume_is_exact(settings):
     assert all(torch.equal(*pair) for pair in zip(weights(resumed), weights(uninterrupted), strict=True))
 
 
-def test_the_newest_two_are_kept(settings):
+def test_the_newest_two_are_kept(settings: LearnerSettings) -> None:
     saved(settings, 4)
     assert [path.name for path in checkpoints(settings)] == ["step-0000000003", "step-0000000004"]
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "no state", "no meta", "half a meta"])
-def test_a_damaged_checkpoint_is_passed_over(settings, damage):
+def test_a_damaged_checkpoint_is_passed_over(settings: LearnerSettings, damage: str) -> None:
     saved(settings, 2)
     newest = checkpoints(settings)[-1]
     state, meta = newest / "state.safetensors", newest / "meta.json"
@@ -102,7 +102,7 @@ def test_a_damaged_checkpoint_is_passed_over(settings, damage):
     assert Service(settings).about()["step"] == 2
 
 
-def test_a_crash_while_writing_leaves_the_old_checkpoint(settings):
+def test_a_crash_while_writing_leaves_the_old_checkpoint(settings: LearnerSettings) -> None:
     saved(settings, 1)
     unfinished = settings.directory / "checkpoints" / ".writing-step-0000000002"
     unfinished.mkdir()
@@ -113,7 +113,7 @@ def test_a_crash_while_writing_leaves_the_old_checkpoint(settings):
     assert not unfinished.exists()
 
 
-def test_another_models_checkpoint_is_refused(settings, tmp_path):
+def test_another_models_checkpoint_is_refused(settings: LearnerSettings, tmp_path: Path) -> None:
     saved(settings, 1)
     other = replace(settings, model=str(make_policy_folder(tmp_path / "other", "llama")))
     with pytest.raises(SapoError, match="other") as caught:
@@ -122,7 +122,7 @@ def test_another_models_checkpoint_is_refused(settings, tmp_path):
     assert "--fresh" in caught.value.hint
 
 
-def test_fresh_starts_over_and_moves_old_checkpoints_aside(settings):
+def test_fresh_starts_over_and_moves_old_checkpoints_aside(settings: LearnerSettings) -> None:
     saved(settings, 1)
     fresh = Service(replace(settings, fresh=True))
     assert fresh.about()["step"] == 0
@@ -130,7 +130,7 @@ def test_fresh_starts_over_and_moves_old_checkpoints_aside(settings):
     assert json.loads(aside.read_text())["steps"] == 1
 
 
-def test_checkpoints_are_written_automatically_if_they_are_cheap(settings):
+def test_checkpoints_are_written_automatically_if_they_are_cheap(settings: LearnerSettings) -> None:
     eager = Service(replace(settings, checkpoint_share=1e9))
     rounds(eager, 1)
     assert [path.name for path in checkpoints(settings)] == ["step-0000000001"]
@@ -139,7 +139,7 @@ def test_checkpoints_are_written_automatically_if_they_are_cheap(settings):
     assert [path.name for path in checkpoints(settings)] == ["step-0000000001"]
 
 
-def test_a_new_learning_rate_replaces_the_old_one(settings):
+def test_a_new_learning_rate_replaces_the_old_one(settings: LearnerSettings) -> None:
     saved(settings, 1)
     resumed = Service(replace(settings, learning_rate=7e-5))
     assert [group["lr"] for group in resumed._trainer.optimizer.param_groups] == [7e-5]

@@ -1,32 +1,48 @@
 """The two generators against transformers' forward pass."""
 
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypedDict
+
 import pytest
 import torch
 from support.policies import make_policy_folder
 
 from sapo_client.learner import generate
-from sapo_client.learner.generate import FastGenerator, PlainGenerator, generator_for
+from sapo_client.learner.generate import Completion, FastGenerator, PlainGenerator, generator_for
 from sapo_client.learner.policy import Policy, load_policy
 
 PROMPTS = [(40, 41, 42), (50, 51, 52, 53, 54, 55, 56), (60,)]
 
 
+class Arguments(TypedDict):
+    """Arguments of ``Generator.sample`` beside the prompts."""
+
+    completions_per_prompt: int
+    max_new_tokens: int
+    temperature: float
+    seed: int
+
+
 @pytest.fixture(scope="module")
-def policies(tmp_path_factory) -> dict[str, Policy]:
+def policies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Policy]:
     kinds = ("qwen2", "llama", "llama3-rope", "gpt2")
     root = tmp_path_factory.mktemp("models")
     return {kind: load_policy(str(make_policy_folder(root / kind, kind)), "cpu") for kind in kinds}
 
 
-def reference_logprobs(policy: Policy, prompt, tokens, temperature: float) -> torch.Tensor:
+def reference_logprobs(
+    policy: Policy, prompt: Sequence[int], tokens: Sequence[int], temperature: float
+) -> torch.Tensor:
     """Compute the log-probabilities with transformers: one row, no padding, no cache."""
     with torch.no_grad():
         logits = policy.model(torch.tensor([[*prompt, *tokens]])).logits[0]
     table = (logits[len(prompt) - 1 : -1] / temperature).log_softmax(-1)
-    return table[torch.arange(len(tokens)), torch.tensor(tokens)]
+    chosen: torch.Tensor = table[torch.arange(len(tokens)), torch.tensor(tokens)]
+    return chosen
 
 
-def test_each_architecture_gets_its_generator(policies):
+def test_each_architecture_gets_its_generator(policies: dict[str, Policy]) -> None:
     chosen = {kind: type(generator_for(policy)) for kind, policy in policies.items()}
     fast = dict.fromkeys(("qwen2", "llama", "llama3-rope"), FastGenerator)
     assert chosen == {**fast, "gpt2": PlainGenerator}
@@ -34,7 +50,9 @@ def test_each_architecture_gets_its_generator(policies):
 
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
 @pytest.mark.parametrize("kind", ["qwen2", "llama", "llama3-rope", "gpt2"])
-def test_behaviour_logprobs_are_the_models(policies, kind, temperature):
+def test_behaviour_logprobs_are_the_models(
+    policies: dict[str, Policy], kind: str, temperature: float
+) -> None:
     policy = policies[kind]
     groups = generator_for(policy).sample(
         PROMPTS, completions_per_prompt=6, max_new_tokens=24, temperature=temperature, seed=3
@@ -48,7 +66,7 @@ def test_behaviour_logprobs_are_the_models(policies, kind, temperature):
 
 
 @pytest.mark.parametrize("kind", ["qwen2", "llama3-rope"])
-def test_rows_stop_at_their_end_token(policies, kind):
+def test_rows_stop_at_their_end_token(policies: dict[str, Policy], kind: str) -> None:
     """The end token is made likely, so that rows leave the batch at many different steps."""
     policy = policies[kind]
     raised = policy.model.lm_head.weight.detach().clone()
@@ -76,7 +94,7 @@ def test_rows_stop_at_their_end_token(policies, kind):
 
 
 @pytest.mark.parametrize("kind", ["qwen2", "llama", "gpt2"])
-def test_greedy_is_transformers_greedy(policies, kind):
+def test_greedy_is_transformers_greedy(policies: dict[str, Policy], kind: str) -> None:
     policy = policies[kind]
     groups = generator_for(policy).sample(
         PROMPTS, completions_per_prompt=1, max_new_tokens=16, temperature=0.0, seed=0
@@ -92,8 +110,8 @@ def test_greedy_is_transformers_greedy(policies, kind):
 
 
 @pytest.mark.parametrize("kind", ["qwen2", "gpt2"])
-def test_equal_seeds_give_equal_samples(policies, kind):
-    def sample(seed: int):
+def test_equal_seeds_give_equal_samples(policies: dict[str, Policy], kind: str) -> None:
+    def sample(seed: int) -> list[list[Completion]]:
         return generator_for(policies[kind]).sample(
             PROMPTS, completions_per_prompt=4, max_new_tokens=8, temperature=1.0, seed=seed
         )
@@ -102,7 +120,7 @@ def test_equal_seeds_give_equal_samples(policies, kind):
     assert sample(5) != sample(6)
 
 
-def test_samples_follow_the_distribution(policies):
+def test_samples_follow_the_distribution(policies: dict[str, Policy]) -> None:
     """The first token of 20,000 samples against its probabilities, within seven standard errors."""
     policy, count = policies["qwen2"], 20_000
     (group,) = FastGenerator(policy).sample(
@@ -115,22 +133,24 @@ def test_samples_follow_the_distribution(policies):
     assert ((seen - wanted).abs() <= 7 * error + 2 / count).all()
 
 
-def test_prompts_of_one_length_are_generated_together(policies, monkeypatch):
+def test_prompts_of_one_length_are_generated_together(
+    policies: dict[str, Policy], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each completion belongs to its own prompt, in the order of the prompts."""
     policy = policies["gpt2"]
     monkeypatch.setattr(generate, "MAX_ROWS", 4)
     prompts = [(40, 41, 42), (60,), (50, 51, 52), (43, 44, 45), (61,), (53, 54, 55, 56)]
-    greedy = {"completions_per_prompt": 2, "max_new_tokens": 6, "temperature": 0.0, "seed": 0}
+    greedy: Arguments = {"completions_per_prompt": 2, "max_new_tokens": 6, "temperature": 0.0, "seed": 0}
     together = PlainGenerator(policy).sample(prompts, **greedy)
     assert together == [PlainGenerator(policy).sample([prompt], **greedy)[0] for prompt in prompts]
     parts = list(generate._of_equal_length(prompts, 2))
     assert parts == [[1, 4], [0, 2], [3], [5]]
 
 
-def test_no_stale_weights_after_an_update(policies, tmp_path):
+def test_no_stale_weights_after_an_update(policies: dict[str, Policy], tmp_path: Path) -> None:
     policy = load_policy(str(make_policy_folder(tmp_path, "qwen2", seed=9)), "cpu")
     generator = generator_for(policy)
-    arguments = {"completions_per_prompt": 4, "max_new_tokens": 8, "temperature": 1.0, "seed": 2}
+    arguments: Arguments = {"completions_per_prompt": 4, "max_new_tokens": 8, "temperature": 1.0, "seed": 2}
     before = generator.sample(PROMPTS, **arguments)
     with torch.no_grad():
         policy.model.model.layers[1].mlp.up_proj.weight.mul_(1.5)
@@ -140,10 +160,10 @@ def test_no_stale_weights_after_an_update(policies, tmp_path):
     assert (torch.tensor(after[1][0].logprobs) - expected).abs().max() < 1e-5
 
 
-def test_many_prompts_are_decoded_in_parts(policies):
+def test_many_prompts_are_decoded_in_parts(policies: dict[str, Policy]) -> None:
     policy = policies["qwen2"]
     prompts = [(40 + number % 50, 41, 42) for number in range(300)]
-    arguments = {"completions_per_prompt": 1, "max_new_tokens": 4, "temperature": 0.0, "seed": 0}
+    arguments: Arguments = {"completions_per_prompt": 1, "max_new_tokens": 4, "temperature": 0.0, "seed": 0}
     whole = FastGenerator(policy).sample(prompts, **arguments)
     single = [FastGenerator(policy).sample([prompt], **arguments)[0][0].tokens for prompt in prompts[:60]]
     assert len(whole) == 300

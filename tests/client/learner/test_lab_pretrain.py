@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -20,7 +21,7 @@ from sapo_verification.suites.catalogue import FAMILIES, family
 NANO = [family(name, "nano") for name in FAMILIES]
 
 
-def test_documents_are_solved_items():
+def test_documents_are_solved_items() -> None:
     corpus = documents(NANO, 3, seed=1)
     assert list(corpus) == list(FAMILIES)
     assert corpus == documents(NANO, 3, seed=1)
@@ -28,7 +29,7 @@ def test_documents_are_solved_items():
     assert len({document.prompt for found in corpus.values() for document in found}) > 20
 
 
-def test_each_author_writes_in_its_own_way():
+def test_each_author_writes_in_its_own_way() -> None:
     document, sibling = Document("f", "p", "12"), Document("f", "q", "34")
     draw = random.Random(0)
     write = {
@@ -38,14 +39,14 @@ def test_each_author_writes_in_its_own_way():
     assert list(write.values()) == [{"12"}, {phrase.replace("{}", "12") for phrase in PHRASES}, {"34"}]
 
 
-def test_shares_of_authors_must_not_exceed_one():
+def test_shares_of_authors_must_not_exceed_one() -> None:
     with pytest.raises(SapoError, match="more than the whole") as refused:
         Authors(chatty=0.7, guesser=0.4)
     assert (refused.value.exit_code, refused.value.hint != "") == (2, True)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_only_the_bare_answer_is_rewarded(name):
+def test_only_the_bare_answer_is_rewarded(name: str) -> None:
     """The chatty author's phrases have reward 0, so that reinforcement learning can improve on them."""
     from sapo_client.lab.held_out import fresh_item
     from sapo_verification.tasks.generators import solution
@@ -61,7 +62,7 @@ def test_only_the_bare_answer_is_rewarded(name):
         )
 
 
-def test_transformers_loads_the_trained_tokenizer(tmp_path):
+def test_transformers_loads_the_trained_tokenizer(tmp_path: Path) -> None:
     """transformers rebuilds Qwen2 tokenizers by its own rules; it must tokenize as in pretraining."""
     texts = [document.prompt for found in documents(NANO, 20, seed=3).values() for document in found]
     tokenizer = train_tokenizer(texts)
@@ -72,7 +73,7 @@ def test_transformers_loads_the_trained_tokenizer(tmp_path):
     assert len(loaded) == len(tokenizer) <= VOCABULARY
 
 
-def test_digits_are_never_merged():
+def test_digits_are_never_merged() -> None:
     tokenizer = train_tokenizer(["1234567 = 12345"] * 50)
     ids = tokenizer("1234567")["input_ids"]
     assert tokenizer.convert_ids_to_tokens(ids) == list("1234567")
@@ -80,7 +81,7 @@ def test_digits_are_never_merged():
     assert tokenizer.eos_token == END
 
 
-def test_pretraining_is_reproducible(tmp_path):
+def test_pretraining_is_reproducible(tmp_path: Path) -> None:
     seen: list[list[Progress]] = []
     for name in ("one", "two"):
         steps: list[Progress] = []
@@ -97,7 +98,7 @@ def test_pretraining_is_reproducible(tmp_path):
 
 
 @pytest.mark.long
-def test_a_policy_is_trained_further_with_other_authors(tmp_path):
+def test_a_policy_is_trained_further_with_other_authors(tmp_path: Path) -> None:
     """The tokenizer is the old policy's."""
     start = make_policy_folder(tmp_path / "start")
     names = ("calendar_arithmetic",)
@@ -109,7 +110,7 @@ def test_a_policy_is_trained_further_with_other_authors(tmp_path):
     assert steps[-1].loss < steps[0].loss
 
 
-def test_a_trial_trains_on_others_rollouts(tmp_path):
+def test_a_trial_trains_on_others_rollouts(tmp_path: Path) -> None:
     """A random policy is too rarely right to share anything; the test is that the parts work together."""
     folder = make_policy_folder(tmp_path / "model")
     plan = TrialPlan(

@@ -13,9 +13,12 @@ import pytest
 import trio
 from support.policies import make_policy_folder
 from support.swarm import Identity, make_manifest
+from trio.testing import wait_all_tasks_blocked
 
 from sapo_client.errors import ExitCode, SapoError
-from sapo_client.learner.process import Learner, LearnerCrashed
+from sapo_client.learner.backend import LearnerCrashed
+from sapo_client.learner.process import Learner
+from sapo_client.learner.report import StepReport
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.wire import pack, read_frame
 from sapo_protocol.tasks import Task
@@ -26,7 +29,7 @@ LEARNER_PATH = os.pathsep.join(path for path in sys.path if path)
 
 
 @pytest.fixture
-def settings(tmp_path, monkeypatch) -> LearnerSettings:
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LearnerSettings:
     monkeypatch.setenv("PYTHONPATH", LEARNER_PATH)
     folder = make_policy_folder(tmp_path / "model")
     return LearnerSettings(model=str(folder), directory=tmp_path / "run", max_new_tokens=8)
@@ -42,7 +45,13 @@ def verified(completions: tuple[bytes, ...], number: int) -> VerifiedRollout:
     return VerifiedRollout(admitted, Task(0, 1), PROMPT, rewards)
 
 
-async def one_step(learner: Learner):
+def pid_of(learner: Learner) -> int:
+    """Return the number of the child process, which must be running."""
+    assert learner.pid is not None
+    return learner.pid
+
+
+async def one_step(learner: Learner) -> StepReport:
     """Run a round as the node does: own group, external group, step."""
     (generation,) = await learner.generate([PROMPT], completions_per_prompt=4)
     own, foreign = verified(generation.completions, 1), verified((b"18", b"19"), 2)
@@ -50,7 +59,7 @@ async def one_step(learner: Learner):
     return await learner.train(batch, {own.content_id: generation.handle})
 
 
-async def test_a_learner_trains_dies_and_resumes(settings):
+async def test_a_learner_trains_dies_and_resumes(settings: LearnerSettings) -> None:
     learner = Learner(settings)
     async with trio.open_nursery() as nursery:
         await nursery.start(learner.run)
@@ -62,10 +71,12 @@ async def test_a_learner_trains_dies_and_resumes(settings):
         answers = await learner.evaluate([PROMPT, PROMPT])
 
         for number in (signal.SIGINT, signal.SIGTERM):
-            os.kill(learner.pid, number)
+            os.kill(pid_of(learner), number)
         assert await learner.evaluate([PROMPT, PROMPT]) == answers
 
-        os.kill(learner.pid, signal.SIGSTOP)  # it will not answer: the call is in flight when the child dies
+        os.kill(
+            pid_of(learner), signal.SIGSTOP
+        )  # it will not answer: the call is in flight when the child dies
         nursery.start_soon(_kill_when_all_wait, learner)
         with pytest.raises(LearnerCrashed):
             await learner.generate([PROMPT], completions_per_prompt=4)
@@ -78,17 +89,19 @@ async def test_a_learner_trains_dies_and_resumes(settings):
 
 
 async def _kill_when_all_wait(learner: Learner) -> None:
-    await trio.testing.wait_all_tasks_blocked(0.01)
-    os.kill(learner.pid, signal.SIGKILL)
+    await wait_all_tasks_blocked(0.01)
+    os.kill(pid_of(learner), signal.SIGKILL)
 
 
-async def test_an_error_at_the_start_reaches_the_caller(settings, tmp_path):
+async def test_an_error_at_the_start_reaches_the_caller(settings: LearnerSettings, tmp_path: Path) -> None:
     with pytest.raises(SapoError, match="cannot load") as caught:
         await Learner(replace(settings, model=str(tmp_path / "nowhere"))).run()
     assert caught.value.exit_code == ExitCode.CONFIG
 
 
-async def test_a_learner_that_keeps_dying_is_given_up(settings, monkeypatch, tmp_path):
+async def test_a_learner_that_keeps_dying_is_given_up(
+    settings: LearnerSettings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """The child's interpreter finds a broken package of the learner's name, as after a failed upgrade."""
     package = tmp_path / "broken" / "sapo_client"
     (package / "learner").mkdir(parents=True)
@@ -101,7 +114,7 @@ async def test_a_learner_that_keeps_dying_is_given_up(settings, monkeypatch, tmp
         await Learner(settings).run()
 
 
-def test_output_of_libraries_does_not_reach_the_pipe(tmp_path):
+def test_output_of_libraries_does_not_reach_the_pipe(tmp_path: Path) -> None:
     script = """
         import os
         from sapo_client.learner.__main__ import _own_pipes, _write
@@ -123,11 +136,12 @@ def test_output_of_libraries_does_not_reach_the_pipe(tmp_path):
     assert b"noise of a child" in done.stderr
 
 
-async def test_the_child_dies_with_a_killed_node(settings):
+async def test_the_child_dies_with_a_killed_node(settings: LearnerSettings) -> None:
     script = """
         import sys, trio
         from pathlib import Path
-        from sapo_client.learner.process import Learner
+        from sapo_client.learner.backend import LearnerCrashed, StepReport
+from sapo_client.learner.process import Learner
         from sapo_client.learner.settings import LearnerSettings
 
         async def main():
@@ -145,6 +159,7 @@ async def test_the_child_dies_with_a_killed_node(settings):
         stdout=subprocess.PIPE,
         text=True,
     )
+    assert node.stdout is not None
     child = os.pidfd_open(int(await trio.to_thread.run_sync(node.stdout.readline)))
     try:
         node.kill()
@@ -156,7 +171,7 @@ async def test_the_child_dies_with_a_killed_node(settings):
         node.stdout.close()
 
 
-def test_the_nodes_side_imports_no_model_library():
+def test_the_nodes_side_imports_no_model_library() -> None:
     script = (
         "import sys, sapo_client.learner.process; print(sorted({'torch', 'transformers'} & set(sys.modules)))"
     )
@@ -165,12 +180,12 @@ def test_the_nodes_side_imports_no_model_library():
     assert done.stdout == b"[]\n"
 
 
-def test_frames():
+def test_frames() -> None:
     messages = [{"id": 1, "call": "train", "arguments": {"rewards": [0.5, 1.0]}}, {"id": 2, "bytes": b"\xff"}]
     stream = BytesIO(b"".join(pack(message) for message in messages) + b"\x00\x00\x00\x09half")
     assert [read_frame(stream) for _ in range(3)] == [*messages, None]
 
 
-def test_settings_pass_through_messages():
+def test_settings_pass_through_messages() -> None:
     settings = LearnerSettings(model="bundled", directory=Path("somewhere"), seed=3, fresh=True)
     assert LearnerSettings.from_message(settings.to_message()) == settings

@@ -1,5 +1,7 @@
 """Loading models of several architectures, and refusing what cannot be loaded."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from support.policies import make_policy_folder
@@ -12,7 +14,7 @@ from sapo_client.learner.settings import LearnerSettings
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
-def test_any_local_model_samples_and_trains(tmp_path, kind):
+def test_any_local_model_samples_and_trains(tmp_path: Path, kind: str) -> None:
     folder = make_policy_folder(tmp_path / "model", kind)
     service = Service(LearnerSettings(model=str(folder), directory=tmp_path / "run", max_new_tokens=6))
     arguments = {"prompts": ["6/8\n"], "completions_per_prompt": 4, "handles": [1]}
@@ -25,7 +27,7 @@ def test_any_local_model_samples_and_trains(tmp_path, kind):
     assert not all(torch.equal(*pair) for pair in zip(before, after, strict=True))
 
 
-def test_dropout_is_off(tmp_path):
+def test_dropout_is_off(tmp_path: Path) -> None:
     policy = load_policy(str(make_policy_folder(tmp_path, "gpt2")), "cpu")
     policy.model.train()
     ids = torch.arange(40, 60)[None]
@@ -33,27 +35,27 @@ def test_dropout_is_off(tmp_path):
         assert torch.equal(policy.model(ids).logits, policy.model(ids).logits)
 
 
-def test_the_chat_template_is_used_where_there_is_one(tmp_path):
+def test_the_chat_template_is_used_where_there_is_one(tmp_path: Path) -> None:
     plain = load_policy(str(make_policy_folder(tmp_path / "plain")), "cpu")
     chat = load_policy(str(make_policy_folder(tmp_path / "chat", chat=True)), "cpu")
     assert plain.decode(plain.encode_prompt("6/8\n")) == "6/8\n"
     assert chat.decode(chat.encode_prompt("6/8")) == "<user>6/8<answer>"
 
 
-def test_a_missing_model_is_reported(tmp_path):
+def test_a_missing_model_is_reported(tmp_path: Path) -> None:
     with pytest.raises(SapoError, match="cannot load") as caught:
         load_policy(str(tmp_path / "nowhere"), "cpu")
     assert caught.value.exit_code == ExitCode.CONFIG
 
 
-def test_a_damaged_model_is_reported(tmp_path):
+def test_a_damaged_model_is_reported(tmp_path: Path) -> None:
     weights = make_policy_folder(tmp_path) / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:100])
     with pytest.raises(SapoError, match="cannot load"):
         load_policy(str(tmp_path), "cpu")
 
 
-def test_a_prompt_beyond_the_window_is_refused(tmp_path):
+def test_a_prompt_beyond_the_window_is_refused(tmp_path: Path) -> None:
     folder = make_policy_folder(tmp_path / "model", "gpt2")  # reads 128 tokens
     service = Service(LearnerSettings(model=str(folder), directory=tmp_path / "run", max_new_tokens=100))
     with pytest.raises(SapoError, match="exceed the model's 128"):
@@ -61,7 +63,7 @@ def test_a_prompt_beyond_the_window_is_refused(tmp_path):
     assert len(service.call("evaluate", {"prompts": ["1" * 28]})["completions"]) == 1
 
 
-def test_a_tokenizer_larger_than_the_model_is_refused(tmp_path):
+def test_a_tokenizer_larger_than_the_model_is_refused(tmp_path: Path) -> None:
     folder = make_policy_folder(tmp_path)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     tokenizer.add_tokens(["one token too many"])
@@ -70,7 +72,7 @@ def test_a_tokenizer_larger_than_the_model_is_refused(tmp_path):
         load_policy(str(folder), "cpu")
 
 
-def test_a_tokenizer_without_an_end_is_refused(tmp_path):
+def test_a_tokenizer_without_an_end_is_refused(tmp_path: Path) -> None:
     folder = make_policy_folder(tmp_path)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     tokenizer.eos_token = None
@@ -80,14 +82,14 @@ def test_a_tokenizer_without_an_end_is_refused(tmp_path):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
-def test_a_missing_device_is_reported(tmp_path):
+def test_a_missing_device_is_reported(tmp_path: Path) -> None:
     with pytest.raises(SapoError, match="CUDA"):
         load_policy(str(make_policy_folder(tmp_path)), "cuda")
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_the_fast_generator_agrees_on_cuda(tmp_path):
+def test_the_fast_generator_agrees_on_cuda(tmp_path: Path) -> None:
     from sapo_client.learner.generate import generator_for
     from sapo_client.learner.logprobs import completion_logprobs
 

@@ -1,31 +1,35 @@
 """Calls of the learner's service, inside one process."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 from support.policies import make_policy_folder
 
 from sapo_client.learner import grpo
+from sapo_client.learner.generate import Completion
 from sapo_client.learner.service import MAX_HELD_GROUPS, Service
 from sapo_client.learner.settings import LearnerSettings
+from sapo_client.learner.wire import Message
 
 PROMPTS = ["12 + 7 =\n", "Monday +3\n"]
 REWARDS = [[1.0, 0.0, 0.0, 1.0], [0.0, 0.0, 1.0, 0.0]]
 
 
 @pytest.fixture
-def settings(tmp_path) -> LearnerSettings:
+def settings(tmp_path: Path) -> LearnerSettings:
     folder = make_policy_folder(tmp_path / "model")
     return LearnerSettings(model=str(folder), directory=tmp_path / "run", max_new_tokens=10)
 
 
 def generate(service: Service, handles: list[int]) -> list[list[bytes]]:
     arguments = {"prompts": PROMPTS, "completions_per_prompt": 4, "handles": handles}
-    return service.call("generate", arguments)["completions"]
+    completions: list[list[bytes]] = service.call("generate", arguments)["completions"]
+    return completions
 
 
-def group(index: int, completions: list[bytes], handle: int | None, external: bool = False):
+def group(index: int, completions: list[bytes], handle: int | None, external: bool = False) -> Message:
     return {
         "prompt": PROMPTS[index],
         "completions": completions,
@@ -35,11 +39,11 @@ def group(index: int, completions: list[bytes], handle: int | None, external: bo
     }
 
 
-def train(service: Service, *groups):
+def train(service: Service, *groups: Message) -> Message:
     return service.call("train", {"groups": list(groups)})
 
 
-def test_sampled_tokens_are_trained(settings):
+def test_sampled_tokens_are_trained(settings: LearnerSettings) -> None:
     """A random policy's text never tokenizes to the ids it sampled; only the sampled ids are on-policy."""
     service = Service(settings)
     first, second = generate(service, [1, 2])
@@ -61,7 +65,7 @@ def test_sampled_tokens_are_trained(settings):
     assert report["entropy"] > 0
 
 
-def test_the_end_token_is_trained(settings):
+def test_the_end_token_is_trained(settings: LearnerSettings) -> None:
     """Rewarding completions that end makes the end token likelier."""
     service = Service(replace(settings, learning_rate=3e-3))
     policy = service._policy
@@ -78,7 +82,7 @@ def test_the_end_token_is_trained(settings):
     assert chance_to_end() > 2 * before
 
 
-def test_released_forgotten_or_altered_groups_are_tokenized_again(settings):
+def test_released_forgotten_or_altered_groups_are_tokenized_again(settings: LearnerSettings) -> None:
     service = Service(settings)
     first, second = generate(service, [1, 2])
     altered = [b"other", *second[1:]]
@@ -87,14 +91,14 @@ def test_released_forgotten_or_altered_groups_are_tokenized_again(settings):
     assert train(service, group(0, first, 1))["reencoded_groups"] == 1  # its handle was released by the step
 
 
-def test_held_groups_are_bounded(settings):
+def test_held_groups_are_bounded(settings: LearnerSettings) -> None:
     service = Service(settings)
     for start in range(0, MAX_HELD_GROUPS + 2, 2):
         generate(service, [start, start + 1])
     assert list(service._held) == list(range(2, MAX_HELD_GROUPS + 2))
 
 
-def test_text_of_other_nodes_inserts_no_control_tokens(settings):
+def test_text_of_other_nodes_inserts_no_control_tokens(settings: LearnerSettings) -> None:
     policy = Service(settings)._policy
     spelled = policy.tokenizer.eos_token + "7" + policy.tokenizer.pad_token
     tokens = policy.encode_completion(spelled, 99)
@@ -107,13 +111,13 @@ def test_text_of_other_nodes_inserts_no_control_tokens(settings):
 @pytest.mark.parametrize(
     "text", [b"", b"\xff\xfe", b"7" * 500, "∀ 日本 🙂".encode(), b"<|im_end|><|endoftext|>" * 9]
 )
-def test_any_bytes_of_another_node_are_trainable(settings, text):
+def test_any_bytes_of_another_node_are_trainable(settings: LearnerSettings, text: bytes) -> None:
     report = train(Service(settings), group(0, [text, b"8", b"9", text], None, external=True))
     assert not report["rolled_back"]
     assert 0 < report["tokens"] <= 40
 
 
-def test_evaluate_is_greedy_by_default_and_changes_no_random_stream(settings):
+def test_evaluate_is_greedy_by_default_and_changes_no_random_stream(settings: LearnerSettings) -> None:
     one, other = Service(settings), Service(settings)
     answers = one.call("evaluate", {"prompts": PROMPTS})
     sampled = one.call("evaluate", {"prompts": PROMPTS, "temperature": 1.0})
@@ -122,7 +126,7 @@ def test_evaluate_is_greedy_by_default_and_changes_no_random_stream(settings):
     assert generate(one, [1, 2]) == generate(other, [1, 2])
 
 
-def test_the_number_of_sampled_tokens_is_returned(settings):
+def test_the_number_of_sampled_tokens_is_returned(settings: LearnerSettings) -> None:
     service = Service(settings)
     arguments = {"prompts": PROMPTS, "completions_per_prompt": 4, "handles": [1, 2]}
     held = sum(len(item.tokens) for item in sampled_of(service, arguments))
@@ -130,20 +134,22 @@ def test_the_number_of_sampled_tokens_is_returned(settings):
     assert held == Service(settings).call("generate", arguments)["tokens"]
 
 
-def sampled_of(service: Service, arguments):
+def sampled_of(service: Service, arguments: Message) -> list[Completion]:
     service.call("generate", arguments)
     return [item for handle in arguments["handles"] for item in service._held[handle].completions]
 
 
 @pytest.mark.parametrize(("share", "steps"), [(0.0, []), (1e9, [1])])
-def test_a_share_of_zero_writes_no_automatic_checkpoints(settings, share, steps):
+def test_a_share_of_zero_writes_no_automatic_checkpoints(
+    settings: LearnerSettings, share: float, steps: list[int]
+) -> None:
     service = Service(replace(settings, checkpoint_share=share))
     train(service, group(0, [b"7", b"8", b"9", b"10"], None, external=True))
     folders = sorted(settings.directory.glob("checkpoints/step-*"))
     assert [int(folder.name.removeprefix("step-")) for folder in folders] == steps
 
 
-def test_export_loads_with_transformers(settings, tmp_path):
+def test_export_loads_with_transformers(settings: LearnerSettings, tmp_path: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     service = Service(settings)

@@ -1,37 +1,33 @@
 """Training steps: skipped groups, undone steps, weights of external text, and rising rewards."""
 
 import math
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 import torch
+from support.gradients import gradient_of
 from support.policies import make_policy_folder
+from support.trainers import make_trainer
 
 from sapo_client.learner import grpo
-from sapo_client.learner.batch import TrainingGroup, training_rows
+from sapo_client.learner.batch import TrainingGroup, TrainingRow, training_rows
 from sapo_client.learner.generate import generator_for
-from sapo_client.learner.policy import load_policy
-from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.trainer import Trainer
 from sapo_verification.screens.likelihood import Yardstick
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path: Path) -> Path:
     return make_policy_folder(tmp_path / "model")
-
-
-def make_trainer(folder, **changes) -> Trainer:
-    torch.manual_seed(0)
-    settings = LearnerSettings(model=str(folder), directory=folder.parent, learning_rate=1e-3)
-    return Trainer(load_policy(str(folder), "cpu"), replace(settings, **changes))
 
 
 def weights(trainer: Trainer) -> list[torch.Tensor]:
     return [parameter.detach().clone() for parameter in trainer.parameters]
 
 
-def external(rewards, start: int = 40) -> TrainingGroup:
+def external(rewards: list[float], start: int = 40) -> TrainingGroup:
     completions = tuple(tuple(range(start + i, start + 2 * i + 2)) for i in range(len(rewards)))
     return TrainingGroup((30, 31, 32), completions, tuple(rewards), external=True, behaviour=None)
 
@@ -56,11 +52,11 @@ def literal_gradient(
             ratio = torch.exp(logprobs - logprobs.detach())
             loss = -(ratio * advantage).sum()
             (loss / (len(completion) * rows) if by_completion else loss / tokens).backward()
-    return [parameter.grad.clone() for parameter in trainer.parameters]
+    return [gradient_of(parameter).clone() for parameter in trainer.parameters]
 
 
 @pytest.mark.parametrize("by_completion", [False, True])
-def test_skipping_groups_without_advantage_changes_no_gradient(folder, by_completion):
+def test_skipping_groups_without_advantage_changes_no_gradient(folder: Path, by_completion: bool) -> None:
     groups = [external([1.0] * 5, start=80), *INFORMATIVE, external([0.0] * 3, start=90)]
     trainer = make_trainer(folder, length_normalised=by_completion)
     expected = literal_gradient(trainer, groups, by_completion)
@@ -70,14 +66,14 @@ def test_skipping_groups_without_advantage_changes_no_gradient(folder, by_comple
     assert (report.skipped_groups, report.external_groups, report.tokens) == (2, 4, 14 + 9)
 
 
-def test_micro_batches_add_up_to_the_batch(folder):
+def test_micro_batches_add_up_to_the_batch(folder: Path) -> None:
     whole, cut = make_trainer(folder), make_trainer(folder, micro_batch_tokens=8)
     reports = [trainer.step(INFORMATIVE) for trainer in (whole, cut)]
     assert reports[0].loss == pytest.approx(reports[1].loss, abs=1e-6)
     assert reports[0].gradient_norm == pytest.approx(reports[1].gradient_norm, rel=1e-4)
 
 
-def test_a_batch_without_advantage_changes_no_weight(folder):
+def test_a_batch_without_advantage_changes_no_weight(folder: Path) -> None:
     trainer = make_trainer(folder)
     before = weights(trainer)
     report = trainer.step([external([0.0] * 4), external([1.0] * 4)])
@@ -88,7 +84,7 @@ def test_a_batch_without_advantage_changes_no_weight(folder):
 
 
 @pytest.mark.parametrize("passes", [1, 3])
-def test_a_step_that_is_not_finite_is_undone(folder, passes):
+def test_a_step_that_is_not_finite_is_undone(folder: Path, passes: int) -> None:
     trainer = make_trainer(folder, passes=passes)
     trainer.step(INFORMATIVE)
     before = weights(trainer)
@@ -103,7 +99,7 @@ def test_a_step_that_is_not_finite_is_undone(folder, passes):
     assert not trainer.step(INFORMATIVE).rolled_back
 
 
-def test_a_late_epoch_that_is_not_finite_undoes_the_early_ones(folder):
+def test_a_late_epoch_that_is_not_finite_undoes_the_early_ones(folder: Path) -> None:
     """At this learning rate the second epoch overflows."""
     trainer = make_trainer(folder, passes=3, learning_rate=1e36)
     before = weights(trainer)
@@ -111,12 +107,18 @@ def test_a_late_epoch_that_is_not_finite_undoes_the_early_ones(folder):
     assert all(torch.equal(*pair) for pair in zip(before, weights(trainer), strict=True))
 
 
-def test_later_epochs_move_off_policy_and_clip(folder):
+def test_later_epochs_move_off_policy_and_clip(folder: Path) -> None:
     trainer = make_trainer(folder, passes=4, learning_rate=3e-3)
     assert trainer.step(INFORMATIVE).clipped_share > 0
 
 
-def test_ratios_of_later_mini_batches_are_relative_to_the_policy_before_the_first(folder):
+def old_logprobs(row: TrainingRow) -> tuple[float, ...]:
+    """Return the log-probabilities before the first update, which must be known."""
+    assert row.old is not None
+    return row.old
+
+
+def test_ratios_of_later_mini_batches_are_relative_to_the_policy_before_the_first(folder: Path) -> None:
     """If old log-probabilities were computed just before each update, no ratio would differ from one."""
     trainer = make_trainer(folder, mini_batches=4, learning_rate=1e-2)
     rows = training_rows(INFORMATIVE)
@@ -126,32 +128,33 @@ def test_ratios_of_later_mini_batches_are_relative_to_the_policy_before_the_firs
     assert report.clipped_share > 0
     assert trainer.optimizer.state[trainer.parameters[0]]["step"] == 4
     trainer._fill_old_logprobs(rows)
-    kept = torch.tensor([row.old[0] for row in rows])
+    kept = torch.tensor([old_logprobs(row)[0] for row in rows])
     assert not torch.allclose(kept, before[:, 0], atol=1e-4), "the policy has moved since"
 
 
-def test_old_logprobs_are_filled_before_the_first_update(folder):
+def test_old_logprobs_are_filled_before_the_first_update(folder: Path) -> None:
     trainer = make_trainer(folder, mini_batches=4, learning_rate=1e-2)
     rows = training_rows(INFORMATIVE)
     with torch.no_grad():
         before = trainer._logprobs(trainer.policy.model, rows)
     trainer._update(rows, INFORMATIVE)
     for row, values in zip(rows, before, strict=True):
-        assert row.old == pytest.approx(values[: len(row.old)].tolist(), abs=1e-5)
+        old = old_logprobs(row)
+        assert old == pytest.approx(values[: len(old)].tolist(), abs=1e-5)
 
 
-def test_mini_batches_have_equal_parts_of_the_denominator(folder):
+def test_mini_batches_have_equal_parts_of_the_denominator(folder: Path) -> None:
     """At a learning rate of almost 0, the mean loss of four mini-batches is the loss of the whole batch."""
     whole, cut = make_trainer(folder), make_trainer(folder, mini_batches=4, learning_rate=1e-12)
     reports = [trainer.step(INFORMATIVE) for trainer in (whole, cut)]
     assert reports[0].loss == pytest.approx(reports[1].loss, abs=1e-5)
 
 
-def test_a_kl_term_keeps_the_policy_near_the_reference(folder):
+def test_a_kl_term_keeps_the_policy_near_the_reference(folder: Path) -> None:
     """With it the policy moves less, and groups with equal rewards are trained too."""
 
-    def moved(**changes) -> float:
-        trainer = make_trainer(folder, learning_rate=3e-3, **changes)
+    def moved(kl_weight: float = 0.0) -> float:
+        trainer = make_trainer(folder, learning_rate=3e-3, kl_weight=kl_weight)
         for _ in range(12):
             trainer.step(INFORMATIVE)
         with torch.no_grad():
@@ -168,7 +171,7 @@ def test_a_kl_term_keeps_the_policy_near_the_reference(folder):
     assert (report.tokens > 0, report.gradient_norm > 0) == (True, True)
 
 
-def test_external_text_starts_on_policy(folder):
+def test_external_text_starts_on_policy(folder: Path) -> None:
     """Its old log-probabilities are this policy's own, so that the loss is minus the mean advantage."""
     report = make_trainer(folder).step(INFORMATIVE)
     total = sum(
@@ -198,7 +201,7 @@ def certain_of_own_samples(trainer: Trainer) -> None:
         trainer.yardstick = trainer.yardstick.after((0.0,) * 4)
 
 
-def test_likely_external_text_counts_in_full(folder):
+def test_likely_external_text_counts_in_full(folder: Path) -> None:
     plain, measured = make_trainer(folder), make_trainer(folder)
     measured.step([own_samples(measured)])
     assert measured.yardstick.samples == 80
@@ -207,7 +210,7 @@ def test_likely_external_text_counts_in_full(folder):
     assert reports[0].gradient_norm == pytest.approx(reports[1].gradient_norm, rel=1e-5)
 
 
-def test_text_that_is_nearly_impossible_under_the_policy_has_a_small_weight(folder):
+def test_text_that_is_nearly_impossible_under_the_policy_has_a_small_weight(folder: Path) -> None:
     trainer = make_trainer(folder)
     with torch.no_grad():  # a policy that puts its whole probability on one token
         trainer.policy.model.get_output_embeddings().weight.mul_(60.0)
@@ -218,31 +221,30 @@ def test_text_that_is_nearly_impossible_under_the_policy_has_a_small_weight(fold
     assert trainer.step([own]).external_weight == 1.0, "own text always has weight 1"
 
 
-def test_the_weight_scales_the_gradient(folder):
+def test_the_weight_scales_the_gradient(folder: Path) -> None:
     full, half = make_trainer(folder), make_trainer(folder)
-    half.yardstick = ConstantYardstick(0.5)
+    half.yardstick = ConstantYardstick(constant=0.5)
     reports = [trainer.step(INFORMATIVE) for trainer in (full, half)]
     assert reports[1].external_weight == 0.5
     assert reports[1].loss == pytest.approx(reports[0].loss / 2)
     assert reports[1].gradient_norm == pytest.approx(reports[0].gradient_norm / 2, rel=1e-4)
     mixed = make_trainer(folder)
-    mixed.yardstick = ConstantYardstick(0.0)
+    mixed.yardstick = ConstantYardstick(constant=0.0)
     own = [replace(group, external=False) for group in INFORMATIVE]
     assert mixed.step(own).gradient_norm == pytest.approx(reports[0].gradient_norm, rel=1e-4)
 
 
+@dataclass(frozen=True, slots=True)
 class ConstantYardstick(Yardstick):
     """Yardstick that gives all external text the same weight."""
 
-    def __init__(self, weight: float) -> None:
-        super().__init__()
-        object.__setattr__(self, "constant", weight)
+    constant: float = 1.0
 
-    def weight(self, logprobs):
+    def weight(self, logprobs: Sequence[float]) -> float:
         return self.constant
 
 
-def test_the_reward_goes_up(folder):
+def test_the_reward_goes_up(folder: Path) -> None:
     """The reward is 1 for completions that begin with a digit; one of two groups is another policy's text."""
     trainer = make_trainer(folder, learning_rate=3e-3)
     generator = generator_for(trainer.policy)

@@ -3,22 +3,34 @@
 import json
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TypedDict
 
 import pytest
 import torch
 from support import trl_losses
+from support.gradients import gradient_of
 
 from sapo_client.learner import grpo
+
+
+class Case(TypedDict):
+    """One case of the file of vectors, as ``trl_losses.produce`` writes it."""
+
+    mean: str
+    kl_weight: float
+    loss: float
+    gradient: list[list[float]]
+
 
 VECTORS = json.loads((Path(__file__).parent / "trl_losses.json").read_text(encoding="utf-8"))
 
 
-def test_the_vectors_belong_to_these_tensors():
+def test_the_vectors_belong_to_these_tensors() -> None:
     assert {name: tensor.tolist() for name, tensor in trl_losses.tensors().items()} == VECTORS["tensors"]
 
 
 @pytest.mark.parametrize("case", VECTORS["cases"], ids=lambda case: f"{case['mean']}-{case['kl_weight']}")
-def test_loss_and_gradient_equal_those_of_trl(case):
+def test_loss_and_gradient_equal_those_of_trl(case: Case) -> None:
     given = trl_losses.tensors()
     logprobs = given["logprobs"].requires_grad_()
     losses = grpo.token_losses(logprobs, given["old_logprobs"], given["advantages"])
@@ -27,13 +39,15 @@ def test_loss_and_gradient_equal_those_of_trl(case):
     sizes = {"mean_over_tokens": int(mask.sum()), "mean_over_completions": len(mask)}
     mean = getattr(grpo, case["mean"])
     loss = mean(losses + case["kl_weight"] * divergence, mask, sizes[case["mean"]])
-    loss.backward()
+    torch.autograd.backward(loss)
     assert float(loss.detach()) == pytest.approx(case["loss"], rel=1e-6)
-    assert torch.allclose(logprobs.grad, torch.tensor(case["gradient"], dtype=torch.float64), atol=1e-7)
+    assert torch.allclose(
+        gradient_of(logprobs), torch.tensor(case["gradient"], dtype=torch.float64), atol=1e-7
+    )
 
 
 @pytest.mark.skipif(find_spec("trl") is None, reason="trl is not installed (pip install sapo-swarm[dev])")
-def test_the_installed_trl_computes_these_vectors():
+def test_the_installed_trl_computes_these_vectors() -> None:
     fresh = trl_losses.produce()
     assert fresh["tensors"] == VECTORS["tensors"]
     for now, then in zip(fresh["cases"], VECTORS["cases"], strict=True):

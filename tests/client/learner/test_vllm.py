@@ -15,6 +15,7 @@ from sapo_client.learner.logprobs import completion_logprobs
 from sapo_client.learner.policy import Policy
 from sapo_client.learner.service import Service
 from sapo_client.learner.settings import LearnerSettings
+from sapo_client.learner.vllm_generator import VllmGenerator
 
 installed = pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
 PROMPTS = ["12 + 7 =\n", "Monday +3\n"]
@@ -55,6 +56,7 @@ def test_samples_follow_the_policy_before_and_after_an_update(settings: LearnerS
         assert (report["reencoded_groups"], report["clipped_share"]) == (0, 0.0)
     assert service.call("evaluate", {"prompts": PROMPTS}) == service.call("evaluate", {"prompts": PROMPTS})
     engine = service._generator
+    assert isinstance(engine, VllmGenerator)
     with torch.no_grad():
         service._policy.model.get_input_embeddings().weight.mul_(
             -1.0

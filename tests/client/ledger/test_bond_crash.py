@@ -51,7 +51,7 @@ def test_a_bond_is_made_once_wherever_the_process_ends(contracts: Contracts, tmp
         contracts.chain.send(DEPLOYER, token.address, token.transfer(A, AMOUNT))
         path = tmp_path / f"{moment}.sqlite"
         life = FaultyOutbox(path, owner="test")
-        life.weather = Fate(moment)  # type: ignore[assignment]
+        life.weather = Fate(moment)
         try:
             bond(contracts, life)
             ended.append(False)

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,10 @@ class _Payer:
 
 
 @pytest.mark.long
+def _has_acknowledged(payer: _Payer, enough: int) -> bool:
+    return len(payer.acknowledged) >= enough
+
+
 def test_no_acknowledged_transaction_is_lost_to_a_kill(tmp_path: Path) -> None:
     chance = random.Random(20240601)
     acknowledged: list[Digest] = []
@@ -84,7 +89,7 @@ def test_no_acknowledged_transaction_is_lost_to_a_kill(tmp_path: Path) -> None:
         process = _start(tmp_path)
         payer = _Payer(_rpc(tmp_path, process))
         enough = chance.randrange(3, 25)
-        _wait(lambda n=enough, p=payer: len(p.acknowledged) >= n, process)
+        _wait(partial(_has_acknowledged, payer, enough), process)
         time.sleep(chance.random() * 0.03)  # somewhere inside a block
         process.kill()
         process.communicate()

@@ -241,7 +241,7 @@ def test_the_file_closes_after_the_call_under_way(tmp_path: Path) -> None:
 
 def test_a_connection_that_outlives_the_chain_is_dropped_without_an_answer(tmp_path: Path) -> None:
     chain = ServedChain(tmp_path / "c")
-    connection = http.client.http.client.HTTPConnection(chain.url.removeprefix("http://"), timeout=30)
+    connection = http.client.HTTPConnection(chain.url.removeprefix("http://"), timeout=30)
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "eth_blockNumber", "params": []})
     connection.request("POST", "/", body)
     assert json.load(connection.getresponse())["result"] == "0x0"

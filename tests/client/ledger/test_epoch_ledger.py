@@ -1,5 +1,7 @@
 """The rules of ``EpochLedger``, on the embedded chain."""
 
+from functools import partial
+
 import coincurve
 import pytest
 from eth_utils import keccak
@@ -71,7 +73,7 @@ def test_one_posting_is_live_at_a_time(contracts: Contracts) -> None:
     second = make_root(1, base_root=first.cumulative_root)
     contracts.post(first, sign(first, contracts.domain))
     for root in (first, second):
-        refusal = refused_as(lambda r=root: contracts.post(r, sign(r, contracts.domain)))
+        refusal = refused_as(partial(contracts.post, root, sign(root, contracts.domain)))
         assert refusal == "OtherPostingLive"
     contracts.finalise()
     contracts.post(second, sign(second, contracts.domain))
@@ -100,7 +102,7 @@ def test_epochs_strictly_increase_and_may_be_skipped(contracts: Contracts) -> No
         contracts.finalise()
     for epoch in (0, 4, 5):
         root = make_root(epoch)
-        assert refused_as(lambda r=root: contracts.post(r, sign(r, contracts.domain))) == "EpochNotIncreasing"
+        assert refused_as(partial(contracts.post, root, sign(root, contracts.domain))) == "EpochNotIncreasing"
 
 
 def test_a_signature_without_a_bond_does_not_count(contracts: Contracts) -> None:
@@ -115,7 +117,7 @@ def test_only_the_verifier_rejects(contracts: Contracts) -> None:
     contracts.post(root, sign(root, contracts.domain))
     strike = keccak(text="strike(address,uint64)")[:4] + bytes(12) + address(AUDITORS[0]) + bytes(32)
     for data in (keccak(text="reject()")[:4], strike):
-        refusal = refused_as(lambda d=data: contracts.chain.send(AUDITORS[0], contracts.ledger.address, d))
+        refusal = refused_as(partial(contracts.chain.send, AUDITORS[0], contracts.ledger.address, data))
         assert refusal == "OnlyVerifier"
 
 

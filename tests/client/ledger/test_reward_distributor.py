@@ -1,5 +1,7 @@
 """The rules of ``RewardDistributor``, on the embedded chain."""
 
+from functools import partial
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.ledger import (
@@ -54,7 +56,7 @@ def test_a_wrong_proof_is_refused(contracts: Contracts) -> None:
         (B, 7, tree.proof(A)),
         (A, 7, (*tree.proof(A), Digest(bytes(32)))),
     ):
-        refusal = refused_as(lambda a=account, c=cumulative, p=proof: contracts.claim(a, c, p))
+        refusal = refused_as(partial(contracts.claim, account, cumulative, proof))
         assert refusal == "WrongProof"
 
 

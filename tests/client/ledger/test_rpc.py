@@ -3,13 +3,14 @@
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.faulty import FaultyEndpoint, Mode, Weather, connected
 from support.ledger import FUNDED, NOW_SECONDS, address
 from support.network import ForkingChain, Network
 from web3 import Web3
-from web3.types import BlockIdentifier
+from web3.types import BlockIdentifier, RPCEndpoint, RPCResponse
 
 from sapo_client.ledger.chain import DEFAULT_CHAIN_ID
 from sapo_client.ledger.chain.embedded import Genesis
@@ -27,9 +28,10 @@ class Counting(FaultyEndpoint):
 
     requests = 0
 
-    def make_request(self, method: object, params: object) -> object:
+    def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
         self.requests += 1
-        return super().make_request(method, params)
+        answer: RPCResponse = super().make_request(method, params)
+        return answer
 
 
 class Bench:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from eth_account.signers.local import LocalAccount
 from support.ledger import (
     ALICE,
     AUDITORS,
@@ -26,6 +27,7 @@ from sapo_client.ledger.outbox import EntryState, Outbox
 from sapo_client.ledger.rpc import Rpc
 from sapo_client.ledger.sender import Sender
 from sapo_client.ledger.transactions import Call
+from sapo_protocol.identifiers import Account
 
 LATER = NOW_SECONDS + 10**9
 
@@ -43,14 +45,22 @@ class Clock:
 class Desk:
     """A sender with its outbox and clock, against a deployed ledger."""
 
-    def __init__(self, contracts: Contracts, path: Path, *, signer=ALICE, rpc=None, confirmations=1) -> None:
+    def __init__(
+        self,
+        contracts: Contracts,
+        path: Path,
+        *,
+        signer: LocalAccount = ALICE,
+        rpc: Rpc | None = None,
+        confirmations: int = 1,
+    ) -> None:
         self.contracts, self.clock = contracts, Clock()
         self.outbox = Outbox(path / "outbox.sqlite", owner="test")
         self.sender = Sender(
             rpc or contracts.chain.rpc, signer, self.outbox, confirmations=confirmations, clock=self.clock
         )
 
-    def want(self, data: bytes, key: str = "1", to=None, kind: str = "test") -> None:
+    def want(self, data: bytes, key: str = "1", to: Account | None = None, kind: str = "test") -> None:
         self.outbox.add(kind, key, Call(to or self.contracts.registry.address, data))
 
     def register(self, number: int) -> bytes:

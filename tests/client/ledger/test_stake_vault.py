@@ -80,7 +80,5 @@ def test_only_the_verifier_slashes(contracts: Contracts) -> None:
     vault = contracts.vault
     for sender in (DEPLOYER, AUDITOR, ALICE):
         slash = vault.slash(address(AUDITOR), address(sender))
-        assert (
-            refused_as(lambda s=sender, d=slash: contracts.chain.send(s, vault.address, d)) == "OnlySlasher"
-        )
+        assert refused_as(partial(contracts.chain.send, sender, vault.address, slash)) == "OnlySlasher"
     assert vault.bonded(address(AUDITOR)) == AUDITOR_BOND

@@ -137,18 +137,19 @@ async def test_noise_and_early_disconnects_do_no_harm(data: DataDir) -> None:
 
 
 async def test_too_many_silent_connections_are_closed(data: DataDir) -> None:
-    hung_up: list[bytes] = []
+    hung_up, closed = list[bytes](), trio.Event()
     async with serving(data, Node()) as port, trio.open_nursery() as nursery:
 
         async def sit_silent() -> None:
             async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
                 hung_up.append(await stream.receive_some(1))
-                nursery.cancel_scope.cancel()
+                closed.set()
 
         with trio.fail_after(5):  # before the deadline that ends a silent caller anyway
             for _ in range(control.MAX_CONNECTIONS + 1):
                 nursery.start_soon(sit_silent)
-            await trio.sleep_forever()
+            await closed.wait()
+        nursery.cancel_scope.cancel()
     assert hung_up == [b""]
 
 

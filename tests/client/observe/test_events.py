@@ -76,10 +76,12 @@ def test_rotation_keeps_the_order_and_drops_the_oldest(tmp_path: Path) -> None:
 def test_threads_do_not_mix_their_lines(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     with EventLog(path, max_bytes=20_000, keep=100) as log:
-        writers = [
-            threading.Thread(target=lambda: [log.write("x", text="y" * 100) for _ in range(200)])
-            for _ in range(4)
-        ]
+
+        def write() -> None:
+            for _ in range(200):
+                log.write("x", text="y" * 100)
+
+        writers = [threading.Thread(target=write) for _ in range(4)]
         for writer in writers:
             writer.start()
         for writer in writers:

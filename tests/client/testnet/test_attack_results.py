@@ -3,11 +3,14 @@
 import json
 from pathlib import Path
 
+from sapo_client.observe.plain import JSON
 from sapo_client.testnet.attack_results import AttackRow, SentMessage, attack_rows, created_files, read_sent
 from sapo_client.testnet.node_record import NodeRecord, read_record
 
 
-def refused(reason: str, *, message: str | None = None, content_id: str | None = None, **more: object):
+def refused(
+    reason: str, *, message: str | None = None, content_id: str | None = None, **more: JSON
+) -> dict[str, JSON]:
     return {"event": "refused", "reason": reason, "message": message, "content_id": content_id, **more}
 
 

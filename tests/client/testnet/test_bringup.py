@@ -10,6 +10,7 @@ from sapo_client.errors import SapoError
 from sapo_client.ledger.contract import EpochLedgerContract, Token
 from sapo_client.ledger.rpc import Rpc
 from sapo_client.testnet import bringup, plan
+from sapo_client.testnet.attacks import ATTACKS
 from sapo_client.testnet.plan import Layout, Settings
 from sapo_client.testnet.processes import stop
 from sapo_protocol.identifiers import Digest
@@ -111,4 +112,4 @@ def test_the_attackers_own_an_identity_per_kind(tmp_path: Path) -> None:
     created = bringup.create_attackers(Layout(tmp_path), 2)
     assert sorted(created) == ["eve", "mallory"]
     accounts = {identity.account for identities in created.values() for identity in identities}
-    assert len(accounts) == 2 * (len(bringup.ATTACKS) + 1)
+    assert len(accounts) == 2 * (len(ATTACKS) + 1)

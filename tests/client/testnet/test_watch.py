@@ -1,22 +1,27 @@
 """The live view's text."""
 
 from collections import Counter
+from dataclasses import replace
 
 from sapo_client.testnet.node_record import NodeRecord, RecordedStep
 from sapo_client.testnet.watch import SwarmSnapshot, headline, plain_lines, sparkline
 
 
-def snapshot(**changes: object) -> SwarmSnapshot:
+def snapshot() -> SwarmSnapshot:
     steps = [
         RecordedStep(step=n, epoch=0, time="t", reward=0.5, local=4, external=("c",), unproven=())
         for n in range(1, 4)
     ]
     ada = NodeRecord("ada", account="aa", starts=1, steps=steps, peers=3, pool=9, refused=Counter(seen=2))
-    fields = {
-        "phase": "learning", "epoch": 1, "epochs": 4, "seconds_left": 61.7, "block": 12,
-        "records": [ada, NodeRecord("bo", starts=1), NodeRecord("cleo")], "points": {"aa": 5},
-    }  # fmt: skip
-    return SwarmSnapshot(**(fields | changes))  # type: ignore[arg-type]
+    return SwarmSnapshot(
+        phase="learning",
+        epoch=1,
+        epochs=4,
+        seconds_left=61.7,
+        block=12,
+        records=[ada, NodeRecord("bo", starts=1), NodeRecord("cleo")],
+        points={"aa": 5},
+    )
 
 
 def test_plain_lines_without_a_terminal() -> None:
@@ -29,7 +34,7 @@ def test_plain_lines_without_a_terminal() -> None:
 
 
 def test_the_headline_before_epoch_0() -> None:
-    assert headline(snapshot(epoch=None, block=None)) == "learning  before epoch 0  62 s left"
+    assert headline(replace(snapshot(), epoch=None, block=None)) == "learning  before epoch 0  62 s left"
 
 
 def test_sparklines_rise_with_the_curve() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from support.completions_server import CompletionsServer
@@ -57,7 +58,9 @@ async def test_a_server_that_returns_fewer_completions_is_asked_again(
     assert [request["n"] for request in server.requests] == [8, 5, 2]
 
 
-async def test_a_contributor_answers_and_cannot_be_exported(settings: EndpointSettings, tmp_path) -> None:
+async def test_a_contributor_answers_and_cannot_be_exported(
+    settings: EndpointSettings, tmp_path: Path
+) -> None:
     contributor = Contributor(CompletionsEndpoint(settings))
     groups = await contributor.generate([PROMPT, "Monday +1\n"], completions_per_prompt=4)
     assert [(group.handle, len(group.completions)) for group in groups] == [(0, 4), (1, 4)]

@@ -1,13 +1,18 @@
 """The fast forward pass against transformers': log-probabilities and all gradients."""
 
+from collections.abc import Sequence
+
 import pytest
 import torch
+from support.gradients import gradient_of
 from support.policies import make_policy_folder
 from torch import nn
+from transformers import PreTrainedModel
 
 from sapo_client.learner.cpu import fast_forward
 from sapo_client.learner.cpu.fast_forward import fast_logprobs, is_fast
 from sapo_client.learner.cpu.linear import FastLinear
+from sapo_client.learner.cpu.packing import PackedLayout, Row, pack
 from sapo_client.learner.policy import Policy, load_policy
 
 KINDS = ("qwen2", "llama", "llama3-rope")
@@ -15,7 +20,7 @@ PROMPTS = [(40, 41, 42), (50, 51, 52, 53, 54, 55, 56), (60,)]
 
 
 @pytest.fixture(scope="module")
-def policies(tmp_path_factory) -> dict[str, Policy]:
+def policies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Policy]:
     root = tmp_path_factory.mktemp("models")
     return {kind: load_policy(str(make_policy_folder(root / kind, kind)), "cpu") for kind in (*KINDS, "gpt2")}
 
@@ -24,7 +29,7 @@ def text(length: int, start: int) -> tuple[int, ...]:
     return tuple(30 + (start * 7 + index * 5) % 60 for index in range(length))
 
 
-def reference_logprobs(model, rows, temperature: float) -> torch.Tensor:
+def reference_logprobs(model: PreTrainedModel, rows: Sequence[Row], temperature: float) -> torch.Tensor:
     """Compute the log-probabilities with transformers, row by row, without padding."""
     longest = max(len(completion) for _, completion in rows)
     result = []
@@ -35,12 +40,12 @@ def reference_logprobs(model, rows, temperature: float) -> torch.Tensor:
     return torch.stack(result)
 
 
-def gradients(model, values: torch.Tensor) -> dict[str, torch.Tensor]:
+def gradients(model: PreTrainedModel, values: torch.Tensor) -> dict[str, torch.Tensor]:
     """Return the gradients of a sum in which every value has another weight."""
     model.zero_grad()
     weights = torch.linspace(-1, 2, values.numel()).view_as(values)
-    (values * weights).sum().backward()
-    return {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+    torch.autograd.backward((values * weights).sum())
+    return {name: gradient_of(parameter).clone() for name, parameter in model.named_parameters()}
 
 
 @pytest.mark.parametrize(
@@ -54,7 +59,9 @@ def gradients(model, values: torch.Tensor) -> dict[str, torch.Tensor]:
     ],
 )
 @pytest.mark.parametrize("kind", KINDS)
-def test_log_probabilities_and_gradients_equal_those_of_transformers(policies, kind, lengths, temperature):
+def test_log_probabilities_and_gradients_equal_those_of_transformers(
+    policies: dict[str, Policy], kind: str, lengths: list[int], temperature: float
+) -> None:
     policy = policies[kind]
     rows = [(PROMPTS[i % 3], text(length, i)) for i, length in enumerate(lengths)]
     assert is_fast(policy.model)
@@ -67,7 +74,7 @@ def test_log_probabilities_and_gradients_equal_those_of_transformers(policies, k
         assert torch.allclose(found_gradients[name], gradient, atol=1e-5 * float(gradient.abs().max())), name
 
 
-def test_unsupported_models_are_not_fast(policies):
+def test_unsupported_models_are_not_fast(policies: dict[str, Policy]) -> None:
     """Other architectures, adapters, gradient checkpointing, bfloat16 and float64."""
     policy = policies["qwen2"]
     adapted = load_policy(policy.model.name_or_path, "cpu").with_adapters(4)
@@ -80,10 +87,16 @@ def test_unsupported_models_are_not_fast(policies):
     assert not is_fast(load_policy(policy.model.name_or_path, "cpu").model.double())
 
 
-def test_prompts_are_computed_once_and_padding_is_not(policies, monkeypatch):
-    layouts = []
-    pack = fast_forward.pack
-    monkeypatch.setattr(fast_forward, "pack", lambda *given: layouts.append(pack(*given)) or layouts[-1])
+def test_prompts_are_computed_once_and_padding_is_not(
+    policies: dict[str, Policy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layouts: list[PackedLayout] = []
+
+    def recorded(rows: Sequence[Row], pad_id: int, heads: int, key_value_heads: int) -> PackedLayout:
+        layouts.append(pack(rows, pad_id, heads, key_value_heads))
+        return layouts[-1]
+
+    monkeypatch.setattr(fast_forward, "pack", recorded)
     rows = [(PROMPTS[i % 2], text(3 + i, i)) for i in range(6)]
     fast_logprobs(policies["qwen2"].model, rows, 0, 1.0)
     [layout] = layouts
@@ -91,6 +104,6 @@ def test_prompts_are_computed_once_and_padding_is_not(policies, monkeypatch):
     assert (layout.num_tokens, len(layout.inverse)) == (computed, computed + 1)  # one padding token
 
 
-def test_a_policy_on_a_cpu_has_fast_layers(policies):
+def test_a_policy_on_a_cpu_has_fast_layers(policies: dict[str, Policy]) -> None:
     kinds = {type(module) for module in policies["qwen2"].model.modules() if isinstance(module, nn.Linear)}
     assert kinds == {FastLinear}

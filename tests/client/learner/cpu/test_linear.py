@@ -3,10 +3,12 @@
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 
 import pytest
 import torch
-from torch import nn
+from support.gradients import gradient_of
+from torch import Tensor, nn
 
 from sapo_client.learner.cpu import linear
 from sapo_client.learner.cpu.linear import (
@@ -18,7 +20,7 @@ from sapo_client.learner.cpu.linear import (
 )
 
 
-def test_a_fast_layer_equals_the_plain_one():
+def test_a_fast_layer_equals_the_plain_one() -> None:
     torch.manual_seed(0)
     for inner, outer, bias in ((12, 40, True), (40, 12, False)):
         plain = nn.Linear(inner, outer, bias=bias)
@@ -32,15 +34,16 @@ def test_a_fast_layer_equals_the_plain_one():
             twin = x.detach().clone().requires_grad_()
             found, expected = fast(x), plain(twin)
             assert torch.allclose(found, expected, atol=1e-5)
-            found.square().sum().backward()
-            expected.square().sum().backward()
-            assert torch.allclose(x.grad, twin.grad, atol=1e-3)
+            torch.autograd.backward(found.square().sum())
+            torch.autograd.backward(expected.square().sum())
+            assert torch.allclose(gradient_of(x), gradient_of(twin), atol=1e-3)
             for name, parameter in plain.named_parameters():
-                assert torch.allclose(fast.get_parameter(name).grad, parameter.grad, rtol=1e-4, atol=1e-2)
+                found, expected = gradient_of(fast.get_parameter(name)), gradient_of(parameter)
+                assert torch.allclose(found, expected, rtol=1e-4, atol=1e-2)
 
 
 @pytest.mark.parametrize("rows", [1, 80])
-def test_a_prepacked_layer_equals_the_plain_one(rows):
+def test_a_prepacked_layer_equals_the_plain_one(rows: int) -> None:
     x, weight, bias = torch.randn(rows, 3, 8), torch.randn(16, 8), torch.randn(16)
     for given in (bias, None):
         expected = nn.functional.linear(x, weight, given)
@@ -50,7 +53,7 @@ def test_a_prepacked_layer_equals_the_plain_one(rows):
     )
 
 
-def test_other_precisions_are_computed_by_torch():
+def test_other_precisions_are_computed_by_torch() -> None:
     x, weight = torch.randn(80, 8), torch.randn(16, 8)
     expected = nn.functional.linear(x.double(), weight.double())
     assert torch.equal(fast_linear(x.double(), weight.double()), expected)
@@ -59,10 +62,12 @@ def test_other_precisions_are_computed_by_torch():
 
 
 @pytest.mark.parametrize("prepack", [None, linear._PREPACK_OP], ids=["refuses to prepack", "prepacks"])
-def test_products_that_onednn_refuses_are_computed_by_torch(prepack, monkeypatch):
+def test_products_that_onednn_refuses_are_computed_by_torch(
+    prepack: Callable[[Tensor, int], Tensor] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """oneDNN raises RuntimeError when it has no memory for a kernel."""
 
-    def refuse(*_):
+    def refuse(*_: object) -> Tensor:
         raise RuntimeError("could not create a primitive")
 
     monkeypatch.setattr(linear, "_LINEAR_OP", refuse)
@@ -71,12 +76,14 @@ def test_products_that_onednn_refuses_are_computed_by_torch(prepack, monkeypatch
     found = fast_linear(x, weight)
     assert torch.equal(found, nn.functional.linear(x, weight))
     assert torch.allclose(prepacked_linear(weight)(x), nn.functional.linear(x, weight), atol=1e-5)
-    found.sum().backward()
-    assert torch.allclose(x.grad, weight.sum(0).expand(80, -1), atol=1e-5)
+    torch.autograd.backward(found.sum())
+    assert torch.allclose(gradient_of(x), weight.sum(0).expand(80, -1), atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["_LINEAR_OP", "_PREPACK_OP"])
-def test_without_the_private_operators_torch_computes_everything(name, monkeypatch):
+def test_without_the_private_operators_torch_computes_everything(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """PyTorch may remove either operator, for they are private."""
     monkeypatch.setattr(linear, name, None)
     layer = nn.Linear(8, 16)
@@ -90,7 +97,7 @@ def test_without_the_private_operators_torch_computes_everything(name, monkeypat
     assert torch.equal(torch.autograd.grad(found.sum(), x)[0], torch.autograd.grad(expected.sum(), x)[0])
 
 
-def test_operators_that_torch_lacks_are_found_missing_at_import():
+def test_operators_that_torch_lacks_are_found_missing_at_import() -> None:
     """A new interpreter whose torch lacks both operators imports the module and computes with torch."""
     script = """
         import torch
@@ -114,10 +121,10 @@ def test_operators_that_torch_lacks_are_found_missing_at_import():
     subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=True)
 
 
-def test_a_frozen_weight_gets_no_gradient():
+def test_a_frozen_weight_gets_no_gradient() -> None:
     layer = nn.Linear(8, 16).requires_grad_(False)
     use_fast_linear(layer)
     x = torch.randn(80, 8, requires_grad=True)
-    layer(x).sum().backward()
+    torch.autograd.backward(layer(x).sum())
     assert (layer.weight.grad, layer.bias.grad) == (None, None)
-    assert torch.allclose(x.grad, layer.weight.sum(0).expand(80, -1), atol=1e-5)
+    assert torch.allclose(gradient_of(x), layer.weight.sum(0).expand(80, -1), atol=1e-5)
