@@ -225,7 +225,7 @@ async def test_a_posting_that_nobody_can_explain_is_told_and_not_helped(tmp_path
         await until(lambda: watcher.node.events("posting_doubted"))
         net.world.turn_to(EPOCH + 1, COUNTED_SECONDS + CHALLENGE_SECONDS + 10 * TURN_SECONDS)
         for harness in (*net.honest, *net.workers):
-            await harness.parts.watcher().look()
+            await harness.parts.watchtower().look()
             assert harness.ledger.status().pending == 0
         assert contracts.ledger.live() is not None
         assert net.bonds()[net.liar.identity.account] == Stake(AUDITOR_BOND, 0, 0)
