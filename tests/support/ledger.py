@@ -303,12 +303,12 @@ def make_root(
     """Return an epoch root made from numbers."""
     filler = Digest(archive.to_bytes(32, "big"))
     return EpochRoot(
-        TYPE=epoch,
-        epoch=base_root,
-        base_root=filler,
-        contribution_root=cumulative_root or filler,
-        cumulative_root=total,
-        total=filler,
+        epoch=epoch,
+        base_root=base_root,
+        contribution_root=filler,
+        cumulative_root=cumulative_root or filler,
+        total=total,
+        archive_digest=filler,
     )
 
 
