@@ -4,8 +4,7 @@
 Nothing else leaves a parser of this package, whatever bytes it is given.
 """
 
-from sapo_protocol.reasons import Reason, Verdict
-from sapo_protocol.rules import Rule
+from sapo_protocol.rules import Reason, Rule, Verdict
 
 __all__ = ["LocalProtocolError", "ProtocolError", "Reason", "RemoteProtocolError", "Verdict"]
 

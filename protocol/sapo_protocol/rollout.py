@@ -12,8 +12,7 @@ from sapo_protocol.constants import (
     MAX_FAMILIES,
     MAX_GROUP_BYTES,
 )
-from sapo_protocol.decoding import Value
-from sapo_protocol.encoding import encode
+from sapo_protocol.encoding import Value, encode
 from sapo_protocol.errors import LocalProtocolError, RemoteProtocolError
 from sapo_protocol.identifiers import Account, Digest, NodeId
 from sapo_protocol.rules import Rule
@@ -94,11 +93,17 @@ def parse_rollout(payload: bytes) -> Rollout:
 
 def _completions(fields: Fields) -> tuple[bytes, ...]:
     completions = fields.strings(5, _COMPLETIONS, _COMPLETION)
-    joined = b"\n".join(completions)  # a line break neither continues a character nor begins one
-    if (total := len(joined) - len(completions) + 1) > MAX_GROUP_BYTES:
+    if (total := sum(map(len, completions))) > MAX_GROUP_BYTES:
         fields.refuse(Rule.GROUP_SIZE, f"a group of {total} bytes")
-    try:
-        joined.decode()
-    except UnicodeDecodeError:
-        fields.refuse(Rule.COMPLETION_UTF8, "a completion is not UTF-8")
+    for completion in completions:
+        if not completion.isascii() and not _is_utf8(completion):
+            fields.refuse(Rule.COMPLETION_UTF8, "a completion is not UTF-8")
     return completions
+
+
+def _is_utf8(completion: bytes) -> bool:
+    try:
+        completion.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, NoReturn, TypeVar
 
 from sapo_protocol.constants import MAX_FLAT_VALUES, MAX_NESTING, MAX_UINT64
-from sapo_protocol.decoding import ARRAY, BYTES, MAP, UINT, Reader
+from sapo_protocol.encoding import ARRAY, BYTES, MAP, UINT, Reader
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, FixedBytes
 from sapo_protocol.rules import Rule

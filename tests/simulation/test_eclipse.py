@@ -18,7 +18,7 @@ from sapo_client.swarm.peer_exchange import MAX_ADDRESSES
 from sapo_client.swarm.peer_id import peer_id_from_key
 
 HONEST, ATTACKERS = 20, 400
-COMING_PLACES = TransportLimits().max_connections * 3 // 4
+INCOMING_SLOTS = TransportLimits().max_connections * 3 // 4
 TICK_SECONDS = 2.0
 TICKS_PER_LOOK = 10
 RESTART_EVERY_TICKS = 10
@@ -46,11 +46,11 @@ class Node:
         return self.came | self.chosen
 
 
-class Siege:
+class EclipseSimulation:
     """One swarm under attack, after two minutes without."""
 
     def __init__(self, seed: int) -> None:
-        self.chance = random.Random(seed)
+        self.rng = random.Random(seed)
         names = [address(f"honest {number}") for number in range(HONEST)]
         self.nodes = {name.peer_id: Node(name, self._book(name)) for name in names}
         self.now = 0.0
@@ -61,19 +61,19 @@ class Siege:
         self.alone = self.looks = 0
 
     def _book(self, name: PeerAddress) -> AddressBook:
-        return AddressBook(name.peer_id, DialLimits(), self.chance)
+        return AddressBook(name.peer_id, DialLimits(), self.rng)
 
     def run(self, ticks: int, *, attacked: bool, restarts: bool) -> None:
         for tick in range(ticks):
             self.now += TICK_SECONDS
             if restarts and tick % RESTART_EVERY_TICKS == 0:
-                self._restart(self.chance.choice(list(self.nodes.values())))
+                self._restart(self.rng.choice(list(self.nodes.values())))
             dialled = [(node, to) for node in self.nodes.values() for to in self._due(node)]
             if attacked:
                 dialled += [
                     (None, node.name) for node in self.nodes.values() for _ in range(ATTACKERS // HONEST)
                 ]
-            self.chance.shuffle(dialled)
+            self.rng.shuffle(dialled)
             for node, to in dialled:
                 self._dial(node, to)
             self._exchange()
@@ -86,9 +86,9 @@ class Siege:
     def _dial(self, node: Node | None, to: PeerAddress) -> None:
         """Connect if the other side has a free slot; attackers always have one."""
         other = self.nodes.get(to.peer_id)
-        full = other is not None and len(other.came) >= COMING_PLACES
+        full = other is not None and len(other.came) >= INCOMING_SLOTS
         if node is None:
-            attacker = self.chance.choice(CROWD).peer_id
+            attacker = self.rng.choice(CROWD).peer_id
             if other is not None and not full and attacker not in other.connected:
                 other.came.add(attacker)
             return
@@ -105,9 +105,9 @@ class Siege:
         for node in self.nodes.values():
             if not node.connected:
                 continue
-            asked = self.nodes.get(self.chance.choice(sorted(node.connected)))
+            asked = self.nodes.get(self.rng.choice(sorted(node.connected)))
             if asked is None:
-                node.book.learn(self.chance.sample(CROWD, MAX_ADDRESSES))
+                node.book.learn(self.rng.sample(CROWD, MAX_ADDRESSES))
                 continue
             given = [known for peer in sorted(asked.connected) for known in asked.book.addresses_of(peer)[:1]]
             node.book.learn(given[:MAX_ADDRESSES])
@@ -149,21 +149,21 @@ class Siege:
 
 def test_a_swarm_that_stood_before_keeps_together() -> None:
     """An existing connection is not displaced by later ones."""
-    siege = Siege(seed=0)
-    siege.run(TEN_MINUTES_TICKS, attacked=True, restarts=False)
-    assert (siege.alone_share, siege.largest_group()) == (0.0, HONEST)
+    simulation = EclipseSimulation(seed=0)
+    simulation.run(TEN_MINUTES_TICKS, attacked=True, restarts=False)
+    assert (simulation.alone_share, simulation.largest_group()) == (0.0, HONEST)
 
 
 def test_who_restarts_under_siege_is_alone_half_of_the_time() -> None:
     """A measured limitation: the slots that a restart frees at its peers are taken by the attackers."""
-    siege = Siege(seed=0)
-    siege.run(TEN_MINUTES_TICKS, attacked=True, restarts=True)
-    assert 0.3 < siege.alone_share < 0.6
-    assert siege.largest_group() < HONEST / 2
+    simulation = EclipseSimulation(seed=0)
+    simulation.run(TEN_MINUTES_TICKS, attacked=True, restarts=True)
+    assert 0.3 < simulation.alone_share < 0.6
+    assert simulation.largest_group() < HONEST / 2
 
 
 def test_restarts_without_a_siege_part_nobody() -> None:
-    siege = Siege(seed=0)
-    siege.run(TEN_MINUTES_TICKS, attacked=False, restarts=True)
-    assert siege.alone_share < 0.02
-    assert siege.largest_group() >= HONEST - 1
+    simulation = EclipseSimulation(seed=0)
+    simulation.run(TEN_MINUTES_TICKS, attacked=False, restarts=True)
+    assert simulation.alone_share < 0.02
+    assert simulation.largest_group() >= HONEST - 1

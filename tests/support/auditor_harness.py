@@ -173,7 +173,7 @@ class AuditorHarness:
         await self.node.engine.verify(admitted)
         return admitted
 
-    async def say(self, message: Tally | Proposal | Approval) -> ContentId:
+    async def publish_message(self, message: Tally | Proposal | Approval) -> ContentId:
         """Publish a contribution message under this node's signature, also a false one."""
         kind = KINDS[type(message)]
         envelope = seal(kind, self.manifest.swarm_id, message.to_payload(), self.identity.seed)

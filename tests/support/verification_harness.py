@@ -31,8 +31,8 @@ BYSTANDER: Final = Identity(999)
 
 
 @dataclass
-class Witness(SilentObserver):
-    """An observer that records refusals and results."""
+class RecordingObserver(SilentObserver):
+    """Observer that records refusals and results."""
 
     refusals: list[tuple[Reason, ContentId, Account]] = field(default_factory=list)
     rollouts: list[VerifiedRollout] = field(default_factory=list)
@@ -60,7 +60,7 @@ class VerificationHarness:
     limits: PoolLimits = field(default_factory=PoolLimits)
     database: Path | str = ":memory:"
     check: Check | None = None
-    witness: Witness = field(default_factory=Witness)
+    record: RecordingObserver = field(default_factory=RecordingObserver)
     own: Account = BYSTANDER.account
     knows_beacons: bool = True
     audits_waiting: int = MOST_WAITING
@@ -74,7 +74,7 @@ class VerificationHarness:
             beacon_of=self._known_beacon,
             key=b"key",
             terms=Terms(sampling=self.policy, pool=self.limits, audits_waiting=self.audits_waiting),
-            observers=[self.witness],
+            observers=[self.record],
         )
         topic = certificates_topic(self.manifest.swarm_id)
         for identity in self.identities:
@@ -135,7 +135,7 @@ class VerificationHarness:
         topic = rollouts_topic(self.manifest.swarm_id)
         return self.engine.receive(topic, self.message(author, slot, **group), moment(self.manifest, epoch))
 
-    def hear(self, author: Identity, slot: int, **group: int) -> AdmittedRollout:
+    def admit(self, author: Identity, slot: int, **group: int) -> AdmittedRollout:
         """Admit such a group without offering it to the pool."""
         message = self.message(author, slot, **group)
         return self.engine.admit_own(message, moment(self.manifest, group.get("epoch", EPOCH)))

@@ -132,7 +132,7 @@ async def test_an_own_rollout_that_was_not_verified_before_a_crash_is_verified_a
     tmp_path: Path,
 ) -> None:
     harness, _ = open_engine(database=tmp_path / "node.sqlite")
-    admitted = harness.hear(OWN, 0)
+    admitted = harness.admit(OWN, 0)
     again, _ = open_engine(database=tmp_path / "node.sqlite")
     again.engine.restore(moment(again.manifest))
     turn = again.engine.audits.take()

@@ -24,7 +24,7 @@ LIVE = [ALICE.account, BOB.account, CAROL.account]
 async def _verified(
     harness: VerificationHarness, author: Identity, slots: range, **kind: int
 ) -> list[VerifiedRollout]:
-    return [await harness.engine.verify(harness.hear(author, slot, **kind)) for slot in slots]
+    return [await harness.engine.verify(harness.admit(author, slot, **kind)) for slot in slots]
 
 
 async def test_informative_rollouts_of_live_accounts_count_once_and_up_to_the_cap() -> None:
@@ -59,7 +59,7 @@ async def test_the_evidence_root_covers_every_counted_rollout_in_any_order() -> 
 async def test_older_epochs_are_forgotten() -> None:
     harness = VerificationHarness((ALICE,))
     for epoch in (EPOCH - 1, EPOCH):
-        await harness.engine.verify(harness.hear(ALICE, 0, epoch=epoch))
+        await harness.engine.verify(harness.admit(ALICE, 0, epoch=epoch))
     count = harness.engine.count
     count.forget(before_epoch=EPOCH)
     assert count.points(EPOCH - 1, LIVE, 4) == ()

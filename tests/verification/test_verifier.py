@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 import trio
 from support.swarm import EPOCH, Identity, make_manifest, make_suite, moment
-from support.verification_harness import WRONG, VerificationHarness, Witness
+from support.verification_harness import WRONG, RecordingObserver, VerificationHarness
 
 from sapo_protocol.errors import Reason, RemoteProtocolError
 from sapo_protocol.tasks import Task, assigned_task
@@ -20,7 +20,7 @@ ALICE, BOB = Identity(1), Identity(2)
 
 async def test_task_prompt_and_rewards_are_derived_here() -> None:
     harness = VerificationHarness((ALICE,))
-    admitted = harness.hear(ALICE, 4, right=2, wrong=1)
+    admitted = harness.admit(ALICE, 4, right=2, wrong=1)
     verified = await harness.engine.verify(admitted)
     task = assigned_task(
         harness.manifest.swarm_id, harness.beacon_of(EPOCH), account=ALICE.account, family=0, slot=4
@@ -31,7 +31,7 @@ async def test_task_prompt_and_rewards_are_derived_here() -> None:
     assert verified.completions == admitted.rollout.completions
     assert (verified.mean_reward, verified.is_informative) == (pytest.approx(2 / 3), True)
     assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(1.0, 0.0, 1, EPOCH)
-    assert harness.witness == Witness([], [verified])
+    assert harness.record == RecordingObserver([], [verified])
 
 
 async def test_an_answer_fits_its_own_slot_and_account_alone() -> None:
@@ -49,20 +49,22 @@ async def test_an_answer_fits_its_own_slot_and_account_alone() -> None:
 
 async def test_what_is_verified_again_is_evidence_once() -> None:
     harness = VerificationHarness((ALICE,))
-    admitted = harness.hear(ALICE, 0)
+    admitted = harness.admit(ALICE, 0)
     assert await harness.engine.verify(admitted) is await harness.engine.verify(admitted)
     assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(1.0, 0.0, 1, EPOCH)
-    assert len(harness.witness.rollouts) == 1
+    assert len(harness.record.rollouts) == 1
 
 
 @pytest.mark.parametrize(("right", "wrong"), [(3, 0), (0, 3)])
 async def test_a_group_without_spread_is_verified_but_earns_no_good_evidence(right: int, wrong: int) -> None:
     harness = VerificationHarness((ALICE,))
-    admitted = harness.hear(ALICE, 0, right=right, wrong=wrong)
+    admitted = harness.admit(ALICE, 0, right=right, wrong=wrong)
     verified = await harness.engine.verify(admitted)
     assert not verified.is_informative
     assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(0.0, 0.0, 1, EPOCH)
-    assert harness.witness == Witness([(Reason.NO_SIGNAL, admitted.content_id, ALICE.account)], [verified])
+    assert harness.record == RecordingObserver(
+        [(Reason.NO_SIGNAL, admitted.content_id, ALICE.account)], [verified]
+    )
 
 
 async def test_code_in_a_group_that_earned_nothing_costs_its_author_a_little() -> None:
@@ -71,7 +73,7 @@ async def test_code_in_a_group_that_earned_nothing_costs_its_author_a_little() -
     message = ALICE.message(harness.manifest, completions=code)
     admitted = harness.engine.admit_own(message, moment(harness.manifest))
     assert (await harness.engine.verify(admitted)).rewards == (0.0, 0.0)
-    assert [reason for reason, _, _ in harness.witness.refusals] == [Reason.CODE_IN_ANSWER]
+    assert [reason for reason, _, _ in harness.record.refusals] == [Reason.CODE_IN_ANSWER]
     assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(0.0, SOFT, 1, EPOCH)
     assert not harness.reputation.is_banned(ALICE.account, EPOCH), "an honest model may write code too"
 
@@ -83,7 +85,7 @@ async def test_code_in_a_group_that_also_solves_its_task_costs_nothing() -> None
         ALICE.message(harness.manifest, completions=answers), moment(harness.manifest)
     )
     assert (await harness.engine.verify(admitted)).rewards == (1.0, 0.0)
-    assert harness.witness.refusals == []
+    assert harness.record.refusals == []
     assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(1.0, 0.0, 1, EPOCH)
 
 
@@ -104,19 +106,19 @@ async def test_a_failed_check_is_the_authors_fault_only_if_its_answers_may_have_
         raise CheckFailed(failure)
 
     harness = VerificationHarness((ALICE,), check=check)
-    admitted = harness.hear(ALICE, 0)
+    admitted = harness.admit(ALICE, 0)
     with pytest.raises(RemoteProtocolError) as raised:
         await harness.engine.verify(admitted)
     assert raised.value.reason is reason
     evidence = Evidence(0.0, CONSEQUENCES[reason].evidence, 1, EPOCH) if is_fault else Evidence(epoch=EPOCH)
     assert harness.reputation.evidence(ALICE.account, EPOCH) == evidence
     assert 0 < CONSEQUENCES[reason].evidence < HARD, "a hang can happen to an honest node"
-    assert harness.witness == Witness([(reason, admitted.content_id, ALICE.account)], [])
+    assert harness.record == RecordingObserver([(reason, admitted.content_id, ALICE.account)], [])
 
 
 async def test_an_unknown_beacon_is_nobodys_fault() -> None:
     harness = VerificationHarness((ALICE,), knows_beacons=False)
-    admitted = harness.hear(ALICE, 0)
+    admitted = harness.admit(ALICE, 0)
     with pytest.raises(RemoteProtocolError) as raised:
         await harness.engine.verify(admitted)
     assert raised.value.reason is Reason.BEACON_UNKNOWN
@@ -142,7 +144,7 @@ async def test_a_group_of_hidden_text_is_refused_once_and_never_scored() -> None
             await harness.engine.verify(admitted)
         assert raised.value.reason is Reason.TEXT_POLICY
     assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(0.0, SOFT, 1, EPOCH)
-    assert harness.witness.refusals == [(Reason.TEXT_POLICY, admitted.content_id, ALICE.account)]
+    assert harness.record.refusals == [(Reason.TEXT_POLICY, admitted.content_id, ALICE.account)]
 
 
 async def test_a_little_hidden_text_earns_nothing_and_costs_nothing() -> None:
@@ -153,7 +155,7 @@ async def test_a_little_hidden_text_earns_nothing_and_costs_nothing() -> None:
         ALICE.message(harness.manifest, completions=answers), moment(harness.manifest)
     )
     assert (await harness.engine.verify(admitted)).rewards == (1.0, 1.0, 1.0, 0.0)
-    assert harness.witness.refusals == []
+    assert harness.record.refusals == []
 
 
 def tagged_harness() -> VerificationHarness:
@@ -184,14 +186,14 @@ async def test_text_that_is_pasted_is_refused_and_costs_a_little() -> None:
             await harness.engine.verify(second)
         assert raised.value.reason is Reason.NEAR_DUPLICATE
     assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(1.0, SOFT, 2, EPOCH)
-    assert harness.witness.refusals == [(Reason.NEAR_DUPLICATE, second.content_id, ALICE.account)]
+    assert harness.record.refusals == [(Reason.NEAR_DUPLICATE, second.content_id, ALICE.account)]
 
 
 async def test_two_who_ask_at_once_learn_once() -> None:
     harness = VerificationHarness((ALICE,))
-    admitted = harness.hear(ALICE, 0)
+    admitted = harness.admit(ALICE, 0)
     async with trio.open_nursery() as nursery:
         for _ in range(3):
             nursery.start_soon(harness.engine.verify, admitted)
     assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(1.0, 0.0, 1, EPOCH)
-    assert len(harness.witness.rollouts) == 1
+    assert len(harness.record.rollouts) == 1

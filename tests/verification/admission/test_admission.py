@@ -187,7 +187,7 @@ FAULTS = [
     Reason.BAD_SIGNATURE,
     Reason.EQUIVOCATION,
 ]
-"""In the order of their checks."""
+"""Faults in the order of their checks."""
 
 
 def faulty(*faults: Reason) -> bytes:

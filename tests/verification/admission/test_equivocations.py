@@ -29,7 +29,7 @@ def proof(author: Identity = ALICE, **changes: object) -> bytes:
     return prove_equivocation(*contents(author, **changes), MANIFEST.swarm_id).to_envelope().to_bytes()
 
 
-class Desk:
+class ProofHarness:
     """Bob's proofs, certificates and reputation."""
 
     def __init__(self, path: Path | str = ":memory:", **options: int) -> None:
@@ -53,7 +53,7 @@ INNOCENT = Evidence(epoch=EPOCH)
 
 
 def test_a_proof_is_hard_evidence_once() -> None:
-    harness = Desk()
+    harness = ProofHarness()
     assert harness.book.admit(proof(), NOW).account == ALICE.account
     assert reason_of(harness.book.admit, proof(), NOW) is Reason.SEEN
     assert reason_of(harness.book.admit, proof(slot=7), NOW) is Reason.SEEN, "one of an epoch says it all"
@@ -65,18 +65,18 @@ def test_a_proof_is_hard_evidence_once() -> None:
 
 
 def test_another_epoch_is_another_fault() -> None:
-    harness = Desk()
+    harness = ProofHarness()
     harness.book.admit(proof(epoch=EPOCH - 1), NOW)
     harness.book.admit(proof(), NOW)
     assert harness.evidence(ALICE).audits == 2
 
 
 def test_a_restart_judges_again_and_counts_no_second_time(tmp_path: Path) -> None:
-    before = Desk(tmp_path / "db")
+    before = ProofHarness(tmp_path / "db")
     before.book.admit(proof(), NOW)
     before.book.admit(proof(epoch=EPOCH - 1), NOW)
     later = NOW + PROOF_EPOCHS * EPOCH_SECONDS
-    after = Desk(tmp_path / "db")
+    after = ProofHarness(tmp_path / "db")
     assert after.book.restore(later) == 1
     assert reason_of(after.book.admit, proof(), NOW) is Reason.SEEN
     assert after.book.messages() == (proof(),)
@@ -87,7 +87,7 @@ def test_a_restart_judges_again_and_counts_no_second_time(tmp_path: Path) -> Non
 
 
 def test_what_admission_meets_becomes_a_proof() -> None:
-    harness, gate = Desk(), Admission(MANIFEST, make_book(MANIFEST, ALICE))
+    harness, gate = ProofHarness(), Admission(MANIFEST, make_book(MANIFEST, ALICE))
     first, second = contents(ALICE)
     admitted = gate.admit(first, NOW)
     with pytest.raises(SlotTaken) as raised:
@@ -105,11 +105,11 @@ def test_one_content_heard_again_is_no_equivocation() -> None:
     gate.admit(first, NOW)
     assert reason_of(gate.admit, first, NOW) is Reason.SEEN
     with pytest.raises(LocalProtocolError):
-        Desk().book.prove(first, first, NOW)
+        ProofHarness().book.prove(first, first, NOW)
 
 
 def test_nobody_convicts_itself() -> None:
-    harness = Desk()
+    harness = ProofHarness()
     assert harness.book.prove(*contents(BOB), NOW) is None
     assert (len(harness.book), harness.evidence(BOB)) == (0, INNOCENT)
     harness.book.admit(proof(BOB), NOW)  # somebody else's, and true: it is handed on
@@ -117,7 +117,7 @@ def test_nobody_convicts_itself() -> None:
 
 
 def test_groups_too_large_for_a_proof_count_where_both_were_heard() -> None:
-    harness = Desk()
+    harness = ProofHarness()
     full = (b"x" * (MAX_GROUP_BYTES // 8),) * 8
     pair = [ALICE.message(MANIFEST, completions=(*full[:-1], bytes([n]) * len(full[-1]))) for n in (65, 66)]
     assert harness.book.prove(*pair, NOW) is None
@@ -137,13 +137,13 @@ def test_groups_too_large_for_a_proof_count_where_both_were_heard() -> None:
     ],
 )
 def test_each_fault_has_its_reason_and_costs_nobody(message: bytes, now: float, reason: Reason) -> None:
-    harness = Desk()
+    harness = ProofHarness()
     assert reason_of(harness.book.admit, message, now) is reason
     assert (len(harness.book), harness.evidence(ALICE)) == (0, INNOCENT)
 
 
 def test_a_framed_account_pays_nothing() -> None:
-    harness = Desk()
+    harness = ProofHarness()
     mallory = Identity(9)
     forged = [mallory.seal(MANIFEST, ALICE.rollout(completions=(b"%d" % n,))).to_bytes() for n in (1, 2)]
     message = prove_equivocation(*forged, MANIFEST.swarm_id).to_envelope().to_bytes()
@@ -154,7 +154,7 @@ def test_a_framed_account_pays_nothing() -> None:
 
 
 def test_the_book_is_bounded_and_forgets() -> None:
-    harness = Desk(max_proofs=2)
+    harness = ProofHarness(max_proofs=2)
     messages = [proof(epoch=epoch) for epoch in range(EPOCH + 1)]
     for message in messages:
         harness.book.admit(message, NOW)

@@ -113,7 +113,7 @@ async def test_a_reply_prepared_for_the_next_request_is_not_taken_for_it():
         pool = hostile_pool()
         await nursery.start(pool.run)
         forged = await pool.check(TASK, [b"prepare_the_next_reply"])
-        assert forged.prompt == "x"  # of this call a broken child may say what it likes
+        assert forged.prompt == "x"  # the result of this call does not matter
         assert await commit(pool, "honest") is Failure.MALFORMED
         assert await commit(pool, "honest") == 1.0
         nursery.cancel_scope.cancel()
@@ -240,7 +240,7 @@ def test_the_probe_tells_an_act_that_succeeds(name):
     """The control: outside the jail each action succeeds, except that memory may be short."""
     python = f"from sapo_verification.jail.probe import ACTS; import os; ACTS[{name!r}](); os._exit(0)"
     done = subprocess.run([sys.executable, "-c", python], env=environment(), check=False, timeout=60)
-    assert done.returncode == (1 if name == "run a program" else 0)  # the program has no pipe to confess to
+    assert done.returncode == (1 if name == "run a program" else 0)  # it has no pipe to report to
 
 
 def test_an_unknown_errand_is_refused():

@@ -68,7 +68,7 @@ def test_who_sent_first_or_most_gains_nothing() -> None:
 def test_answers_that_run_into_the_deadline_wait_until_others_had_as_long() -> None:
     cost = dict.fromkeys(HEARD, 0.01) | {MALLORY.account: 2.0}
     queue = queue_of(MALLORY, ALICE, BOB)
-    assert served(queue, 2.0, cost) == {MALLORY.account: 2.0}  # nobody can know before the first one
+    assert served(queue, 2.0, cost) == {MALLORY.account: 2.0}  # the cost is not known before the first one
     next_turns = Counter[Account]()
     for _ in range(2 * 150):
         turn = queue.take()
@@ -104,7 +104,7 @@ def test_a_flood_displaces_its_own_author_and_strangers_before_anybody_known() -
     assert queue.put(flood[6], known=False) is flood[6]
     assert [queue.put(admitted, known=True) for admitted in alices[:6]] == [
         *reversed(flood[1:5]),
-        flood[0],  # one each is left: whoever came first
+        flood[0],  # one of each is left, the first one
         carols[0],
     ]
     assert queue.put(alices[6], known=True) is alices[6]

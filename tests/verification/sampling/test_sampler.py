@@ -133,9 +133,9 @@ async def test_a_flood_gains_no_share() -> None:
     harness = VerificationHarness(tuple(people), policy=ONE)
     harness.trust(*people)
     for slot in range(30):
-        harness.pool.offer(harness.hear(flooder, slot))
+        harness.pool.offer(harness.admit(flooder, slot))
     for identity in others:
-        harness.pool.offer(harness.hear(identity, 0))
+        harness.pool.offer(harness.admit(identity, 0))
     drawn = await _draw_many(harness, DRAWS)
     assert _deviations(drawn[flooder.account], 0.1) < 4
     assert all(_deviations(drawn[identity.account], 0.1) < 4 for identity in others)
@@ -147,7 +147,7 @@ async def test_few_accounts_leave_places_to_local_groups() -> None:
     harness = VerificationHarness(tuple(people), policy=ONE)
     harness.trust(*people)
     for identity in people:
-        harness.pool.offer(harness.hear(identity, 0))
+        harness.pool.offer(harness.admit(identity, 0))
     drawn = await _draw_many(harness, DRAWS)
     assert all(_deviations(drawn[identity.account], 0.125) < 4 for identity in people)
     assert _deviations(drawn[None], 1 - 3 * 0.125) < 4
@@ -158,7 +158,7 @@ async def test_a_crowd_of_newcomers_shares_one_cap() -> None:
     harness = VerificationHarness(tuple(people), policy=ONE)
     harness.trust(known)
     for identity in people:
-        harness.pool.offer(harness.hear(identity, 0))
+        harness.pool.offer(harness.admit(identity, 0))
     drawn = await _draw_many(harness, 300)
     newcomers = sum(drawn[identity.account] for identity in crowd)
     assert newcomers <= 300 * 0.1 + 4 * (300 * 0.09) ** 0.5
@@ -187,10 +187,10 @@ async def test_only_informative_verified_groups_of_accounts_in_good_standing_com
     policy = SamplingPolicy(external_groups=60, account_cap=0.3, newcomer_cap=0.2)
     harness = VerificationHarness(tuple(people), policy=policy)
     harness.trust(good, wrong, right, banned)
-    expected = [harness.hear(author, slot) for author in (good, newcomer) for slot in range(4)]
-    silent = [harness.hear(wrong, slot, right=0) for slot in range(4)]
-    silent += [harness.hear(right, slot, wrong=0) for slot in range(4)]
-    barred = [harness.hear(banned, slot) for slot in range(4)]
+    expected = [harness.admit(author, slot) for author in (good, newcomer) for slot in range(4)]
+    silent = [harness.admit(wrong, slot, right=0) for slot in range(4)]
+    silent += [harness.admit(right, slot, wrong=0) for slot in range(4)]
+    barred = [harness.admit(banned, slot) for slot in range(4)]
     for admitted in (*expected, *silent, *barred):
         harness.pool.offer(admitted)
     harness.reputation.record_fault(banned.account, 0, EPOCH, Reason.EQUIVOCATION)
@@ -198,14 +198,14 @@ async def test_only_informative_verified_groups_of_accounts_in_good_standing_com
     assert {rollout.admitted for rollout in drawn} == set(expected)
     assert all(isinstance(rollout, VerifiedRollout) and rollout.is_informative for rollout in drawn)
     assert len(drawn) == len(expected), "no group is drawn twice"
-    assert {reason for reason, _, _ in harness.witness.refusals} == {Reason.NO_SIGNAL}
+    assert {reason for reason, _, _ in harness.record.refusals} == {Reason.NO_SIGNAL}
     assert list(harness.pool.waiting()) == barred
 
 
 async def test_a_batch_says_where_its_groups_came_from() -> None:
     me, other = Identity(1), Identity(2)
     harness = VerificationHarness((me, other))
-    mine, theirs = [await harness.engine.verify(harness.hear(who, 0)) for who in (me, other)]
+    mine, theirs = [await harness.engine.verify(harness.admit(who, 0)) for who in (me, other)]
     batch = harness.sampler.assemble([mine], [theirs])
     assert batch == SampledBatch((SampledGroup(mine, external=False), SampledGroup(theirs, external=True)))
     assert (batch.local, batch.external) == ((mine,), (theirs,))
@@ -233,7 +233,7 @@ async def test_what_holds_a_planted_phrase_is_not_drawn_and_costs_no_reputation(
         for rollout in await harness.sampler.draw_external(EPOCH, random.Random(seed))
     }
     assert drawn == {clean.content_id}
-    refused = [refusal for refusal in harness.witness.refusals if refusal[0] is Reason.PLANTED_PHRASE]
+    refused = [refusal for refusal in harness.record.refusals if refusal[0] is Reason.PLANTED_PHRASE]
     assert refused == [(Reason.PLANTED_PHRASE, planted.content_id, authors[0].account)]
     assert harness.reputation.evidence(authors[0].account, EPOCH).bad == before.bad == 0.0
 
@@ -265,7 +265,7 @@ async def test_an_account_whose_answers_never_end_costs_a_place_few_deadlines() 
 
     harness.check = spin
     for slot in range(8):
-        harness.pool.offer(harness.hear(Identity(1), slot))
+        harness.pool.offer(harness.admit(Identity(1), slot))
     shares = {Identity(1).account: 1.0}
     assert await harness.sampler._draw_one(shares, EPOCH, random.Random(0)) is None
     assert (len(asked), len(harness.pool)) == (MAX_TIMEOUTS, 8 - MAX_TIMEOUTS)

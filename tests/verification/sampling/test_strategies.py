@@ -92,7 +92,7 @@ async def drawn_means(strategy: str) -> Counter[float]:
     harness = VerificationHarness((author,), manifest=MANIFEST, policy=policy)
     harness.trust(author)
     for slot in range(DRAWS):
-        harness.pool.offer(harness.hear(author, slot, right=(1, 4, 7)[slot % 3], wrong=(7, 4, 1)[slot % 3]))
+        harness.pool.offer(harness.admit(author, slot, right=(1, 4, 7)[slot % 3], wrong=(7, 4, 1)[slot % 3]))
     rng, means = random.Random(7), Counter[float]()
     for _ in range(DRAWS // 4):
         means.update(rollout.mean_reward for rollout in await harness.sampler.draw_external(EPOCH, rng))
@@ -113,9 +113,9 @@ async def test_informative_leaves_what_it_only_looked_at() -> None:
     harness = VerificationHarness((author,), manifest=MANIFEST, policy=policy)
     harness.trust(author)
     for slot in range(10):
-        harness.pool.offer(harness.hear(author, slot))
+        harness.pool.offer(harness.admit(author, slot))
     await harness.sampler.draw_external(EPOCH, random.Random(1))
-    assert (len(harness.pool), len(harness.witness.rollouts)) == (9, STRATEGIES["informative"].looks)
+    assert (len(harness.pool), len(harness.record.rollouts)) == (9, STRATEGIES["informative"].looks)
 
 
 async def test_weighted_prefers_fresh_groups() -> None:
@@ -126,7 +126,7 @@ async def test_weighted_prefers_fresh_groups() -> None:
         harness = VerificationHarness((author,), manifest=MANIFEST, policy=policy)
         harness.trust(author)
         for slot in range(DRAWS):
-            harness.pool.offer(harness.hear(author, slot, epoch=EPOCH - slot % 2))
+            harness.pool.offer(harness.admit(author, slot, epoch=EPOCH - slot % 2))
         rng = random.Random(3)
         drawn = [
             rollout for _ in range(DRAWS // 4) for rollout in await harness.sampler.draw_external(EPOCH, rng)
@@ -151,7 +151,7 @@ async def test_j_grows_with_the_accounts_in_good_standing_and_obeys_its_bound() 
     harness = VerificationHarness(tuple(people), manifest=MANIFEST, policy=SamplingPolicy(external_groups=8))
     for identity in people:
         for slot in range(40):
-            harness.pool.offer(harness.hear(identity, slot))
+            harness.pool.offer(harness.admit(identity, slot))
     harness.reputation.record_good(people[0].account, 0, EPOCH)  # one audit: still a newcomer
     counts = []
     for trusted in (0, 2, 8):

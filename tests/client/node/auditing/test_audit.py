@@ -124,7 +124,7 @@ async def test_a_spinning_account_does_not_keep_an_auditor_from_the_others(
         nursery.start_soon(worker.audit(AUDITORS_SHARES, events).run)
         await trio.sleep(11.0)
         nursery.cancel_scope.cancel()
-    audited: Counter[Account] = Counter(rollout.account for rollout in worker.harness.witness.rollouts)
+    audited: Counter[Account] = Counter(rollout.account for rollout in worker.harness.record.rollouts)
     assert audited == {ALICE.account: 20}
     assert audits_of(worker, MALLORY) == 2
 
@@ -140,7 +140,7 @@ async def test_an_audit_takes_what_failed_out_of_the_pool_and_goes_on_after_a_re
             await audit.run()
     good, _, later = received
     assert list(worker.harness.pool.waiting()) == [good, later]
-    assert [rollout.admitted for rollout in worker.harness.witness.rollouts] == [good, later]
+    assert [rollout.admitted for rollout in worker.harness.record.rollouts] == [good, later]
 
 
 async def test_what_no_room_is_left_for_is_reported(

@@ -227,7 +227,7 @@ async def test_points_are_known_though_the_proposal_comes_after_the_record(world
         assert alice.auditor.points == 0
 
         world.hub.heal()
-        for harness in auditors:  # the old connections are dead; new ones ask for what was said meanwhile
+        for harness in auditors:  # old connections are closed; new peers are asked for what was missed
             alice.node.transport.drop(harness.node.peer_id)
             harness.node.transport.drop(alice.node.peer_id)
         await until(lambda: alice.node.events("peer_lost"))
@@ -252,7 +252,7 @@ async def test_a_liar_gets_no_approval_and_moves_nobodys_points(world: World) ->
 
         world.turn_to(EPOCH + 1, COUNTED_SECONDS)
         lie = counted(liar, EPOCH, {BOB.account: 16})
-        lie_id = await liar.say(lie)
+        lie_id = await liar.publish_message(lie)
         await until(lambda: all(len(harness.contributions.tallies(EPOCH)) == 3 for harness in honest))
         everyones = honest[0].contributions.tallies(EPOCH)
         genuine = {id_: tally for id_, tally in everyones.items() if id_ != lie_id}
@@ -275,7 +275,7 @@ async def test_a_liar_gets_no_approval_and_moves_nobodys_points(world: World) ->
                 shares=settled([lie], {}),
             )
         )
-        lie_ids = [await liar.say(proposal) for proposal in lies]
+        lie_ids = [await liar.publish_message(proposal) for proposal in lies]
         await until(lambda: all(set(lie_ids) <= set(o.contributions.proposals(EPOCH)) for o in honest))
         await post(world, EPOCH, alice)
 
@@ -307,12 +307,12 @@ async def test_a_liar_cannot_leave_out_the_tallies_that_outvote_it(world: World)
             await alice.work(EPOCH, slot)
         await until(lambda: all(len(harness.node.events("verified")) == 3 for harness in honest))
         world.turn_to(EPOCH + 1, COUNTED_SECONDS)
-        lie_id = await liar.say(counted(liar, EPOCH, {}))
+        lie_id = await liar.publish_message(counted(liar, EPOCH, {}))
         await until(lambda: all(len(harness.contributions.tallies(EPOCH)) == 3 for harness in honest))
         tallies = honest[0].contributions.tallies(EPOCH)
         ids = tuple(sorted((lie_id, next(id_ for id_ in tallies if id_ != lie_id))))
         identity, shares = liar.identity, settled([tallies[id_] for id_ in ids], {})
-        denial = await liar.say(
+        denial = await liar.publish_message(
             Proposal(node=identity.node, account=identity.account, epoch=EPOCH, tallies=ids, shares=shares)
         )
         await until(lambda: all(denial in harness.contributions.proposals(EPOCH) for harness in honest))
@@ -346,7 +346,7 @@ async def test_an_auditor_signs_one_proposal_per_epoch_also_after_a_restart(worl
 
         tallies = first.contributions.tallies(EPOCH)
         shares, ids = settled([*tallies.values()], {}), tuple(sorted(tallies))
-        genuine = await other.say(
+        genuine = await other.publish_message(
             Proposal(
                 node=other.identity.node,
                 account=other.identity.account,
@@ -368,7 +368,7 @@ async def test_an_auditor_signs_one_proposal_per_epoch_also_after_a_restart(worl
         restarted.node.certificates.restore(world.now())
         nursery.start_soon(restarted.run)
         await connect(restarted, second, other)
-        rival = await second.say(
+        rival = await second.publish_message(
             Proposal(
                 node=second.identity.node,
                 account=second.identity.account,
@@ -380,7 +380,7 @@ async def test_an_auditor_signs_one_proposal_per_epoch_also_after_a_restart(worl
         await until(lambda: rival in restarted.contributions.proposals(EPOCH))
         assert AUDITORS[(EPOCH + 1) % len(AUDITORS)] == restarted.identity
         world.turn_to(EPOCH + 1, FIRST_TURN_SECONDS + TURN_SECONDS)
-        await _posted(restarted)  # it looked at the rival before
+        await _posted(restarted)  # it examined the other proposal before
         assert set(restarted.contributions.proposals(EPOCH)) == {genuine, rival}
         for harness in (restarted, second):
             assert _signed(harness, EPOCH, harness.identity.account) == {genuine}

@@ -29,7 +29,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     created.chain.close()
 
 
-class Desk:
+class RegistrationHarness:
     """A newcomer's ledger and registration, on the world's clock."""
 
     def __init__(self, world: World) -> None:
@@ -63,7 +63,7 @@ class Desk:
 
 
 async def test_a_claim_is_made_kept_and_renewed_at_half_its_time(world: World) -> None:
-    harness = Desk(world)
+    harness = RegistrationHarness(world)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(harness.harness.ledger.run)
         ends = []
@@ -85,7 +85,7 @@ async def test_a_claim_is_made_kept_and_renewed_at_half_its_time(world: World) -
 
 
 async def test_a_claim_that_waits_is_not_made_again(world: World) -> None:
-    harness = Desk(world)
+    harness = RegistrationHarness(world)
     for _ in range(2):
         await harness.registration.look()
         world.chain.now_seconds += DAY_SECONDS
@@ -94,7 +94,7 @@ async def test_a_claim_that_waits_is_not_made_again(world: World) -> None:
 
 async def test_a_running_node_renews_by_itself(world: World, mock_clock: MockClock) -> None:
     mock_clock.rate = 1.0
-    harness = Desk(world)
+    harness = RegistrationHarness(world)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(harness.harness.ledger.run)
         nursery.start_soon(harness.registration.run)

@@ -107,10 +107,10 @@ async def propose(liar: AuditorHarness, points: dict[Account, int]) -> tuple[Con
         node=identity.node,
         account=identity.account,
         epoch=EPOCH,
-        tallies=(await liar.say(tally),),
+        tallies=(await liar.publish_message(tally),),
         shares=shares,
     )
-    return await liar.say(proposal), proposal
+    return await liar.publish_message(proposal), proposal
 
 
 async def approve(liar: AuditorHarness, content_id: ContentId, proposal: Proposal) -> None:
@@ -118,7 +118,7 @@ async def approve(liar: AuditorHarness, content_id: ContentId, proposal: Proposa
     identity = liar.identity
     digest = proposal.root(content_id).digest(liar.manifest.ledger_domain)
     signature = secp256k1.sign(identity.secret, digest)
-    await liar.say(
+    await liar.publish_message(
         Approval(
             node=identity.node,
             account=identity.account,
@@ -187,7 +187,7 @@ async def test_a_slashed_auditors_signature_does_not_spoil_a_posting(tmp_path: P
             tallies=tuple(sorted(tallies)),
             shares=shares,
         )
-        await approve(liar, await liar.say(truth), truth)
+        await approve(liar, await liar.publish_message(truth), truth)
         assert is_reference(await net.settle())
 
 
@@ -225,7 +225,7 @@ async def test_a_posting_that_nobody_can_explain_is_told_and_not_helped(tmp_path
         await until(lambda: watcher.node.events("posting_doubted"))
         net.world.turn_to(EPOCH + 1, COUNTED_SECONDS + CHALLENGE_SECONDS + 10 * TURN_SECONDS)
         for harness in (*net.honest, *net.workers):
-            await harness.parts.watcher().look()
+            await harness.parts.watchtower().look()
             assert harness.ledger.status().pending == 0
         assert contracts.ledger.live() is not None
         assert net.bonds()[net.liar.identity.account] == Stake(AUDITOR_BOND, 0, 0)

@@ -20,8 +20,7 @@ from sapo_client.node.gossip.sync import MAX_ANSWER_BYTES
 from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
 from sapo_client.swarm.transport import Handler
 from sapo_protocol.constants import MAX_ENVELOPE_BYTES
-from sapo_protocol.decoding import Value
-from sapo_protocol.encoding import encode
+from sapo_protocol.encoding import Value, encode
 from sapo_protocol.errors import Reason, Verdict
 from sapo_protocol.rules import Rule
 from sapo_protocol.topics import (
@@ -76,7 +75,7 @@ async def test_a_stranger_is_asked_for_at_its_forwarder(start: Start, autojump_c
         await until(lambda: alice.knows(bob) and bob.knows(alice))
         await nursery.start(carol.transport.run)
         nursery.start_soon(carol.run)
-        await trio.testing.wait_all_tasks_blocked()  # carol's first introduction reaches nobody
+        await trio.testing.wait_all_tasks_blocked()  # carol's first certificate reaches no peer
         await carol.transport.connect(bob.address)
         await until(lambda: bob.knows(carol))
         assert not alice.knows(carol)
@@ -194,7 +193,7 @@ def test_a_start_under_a_wrong_clock_takes_nothing_in_twice(start: Start) -> Non
     node.pool.take(next(node.pool.waiting()).content_id)  # as the sampler does
     now = moment(MANIFEST) - EPOCH_SECONDS
     again = start(BOB, clock=lambda: now)
-    again.restore()  # to this clock the rollout is of the future
+    again.restore()  # by this clock the rollout is from the future
     now = moment(MANIFEST)
     assert again.gossip.validate_rollout(message, "peer") is Verdict.IGNORE
     assert again.pooled() == set()
@@ -258,7 +257,7 @@ def test_a_certificates_verdict_is_the_tables(start: Start) -> None:
     damaged = genuine[:-1] + bytes([genuine[-1] ^ 1])
     judge = node.gossip.validate_certificate
     assert judge(genuine, "peer") is Verdict.ACCEPT
-    assert judge(genuine, "peer") is Verdict.IGNORE  # repeated introductions are no refusals
+    assert judge(genuine, "peer") is Verdict.IGNORE  # repeated certificates are not counted as refusals
     assert judge(expired, "peer") is verdict(Reason.CERTIFICATE_EXPIRED) is Verdict.IGNORE
     assert judge(ALICE.message(MANIFEST), "peer") is verdict(Reason.WRONG_KIND) is Verdict.REJECT
     assert judge(damaged, "peer") is Verdict.REJECT
@@ -340,7 +339,7 @@ async def test_a_hostile_answer_is_written_down_and_harms_nobody(
         await nursery.start(mallory.run)
         await mallory.connect(alice.address)
         await until(lambda: alice.events("introduction_failed"))
-        await nursery.start(bob.transport.run)  # an honest node comes, and is heard
+        await nursery.start(bob.transport.run)  # an honest node connects, and is asked
         nursery.start_soon(bob.run)
         await bob.transport.connect(alice.address)
         await until(lambda: alice.knows(bob))
@@ -350,7 +349,7 @@ async def test_a_hostile_answer_is_written_down_and_harms_nobody(
     assert alice.pooled() == {sent.content_id}
     failures = alice.events("introduction_failed")
     assert {event["peer_id"] for event in failures} == {"mallory"}
-    assert 15 <= len(failures) <= 26  # ten minutes, at last twice a minute
+    assert 15 <= len(failures) <= 26  # ten minutes, in the end twice a minute
     assert len(alice.events("refused")) <= len(failures)  # the first bad message ends an answer
 
 

@@ -60,7 +60,7 @@ class NodeMachine(RuleBasedStateMachine):
             self._join(member)
         self._look()
 
-    # What happens to nodes
+    # Events of nodes
 
     @rule(which=members)
     def join(self, which: int) -> None:
@@ -101,7 +101,7 @@ class NodeMachine(RuleBasedStateMachine):
         if member.alive and (waiting := next(member.node.pool.waiting(), None)) is not None:
             self.runner.act(_dying, member, lambda: member.node.pool.take(waiting.content_id))
 
-    # What happens around them
+    # Events of the network and the chain
 
     @rule(seconds=st.sampled_from([0.5, 1, 5, 30, 61, 600, 20 * 86_400]))
     def life_goes_on(self, seconds: float) -> None:
@@ -133,12 +133,12 @@ class NodeMachine(RuleBasedStateMachine):
             self.world.hub.partition([self.members[cut_off].node.peer_id])
         self.world.chain_is_away = chain_is_away
 
-    # What the liar does
+    # Actions of the attacker
 
     @rule(which=members, said=st.lists(st.integers(0, 11), min_size=1, max_size=4), about=st.integers(0, 99))
     def liar_speaks(self, which: int, said: list[int], about: int) -> None:
         if not (messages := self.world.messages):
-            return  # nobody said anything yet that could be bent
+            return  # there is no message yet that could be modified
         victim = self.members[about % len(self.members)].identity
         genuine, now = messages[about % len(messages)], self.world.now()
         liar = Liar(self.world.manifest, self.mallory.keys[0], victim, genuine, now, self._next_lie())
@@ -156,7 +156,7 @@ class NodeMachine(RuleBasedStateMachine):
             message = author.message(self.world.manifest, epoch=epoch, slot=slot, completions=answers)
             self._send(which, topic, message)
 
-    # The end of all trouble
+    # Recovery
 
     @rule()
     def everything_heals(self) -> None:
@@ -170,7 +170,7 @@ class NodeMachine(RuleBasedStateMachine):
                 assert member.process is not None
                 member.process.crashes.budget.left = None
         self._pass(12)  # what is still on its way arrives
-        self.runner.wait(61)  # whose certificate suffered from a wrong clock has a new one
+        self.runner.wait(61)  # nodes whose certificate was made under a wrong clock have a new one
         self._part()
         self._pass(2)
         for member in self.members:
@@ -182,18 +182,18 @@ class NodeMachine(RuleBasedStateMachine):
         """Assert that nodes agree about all keys, honest accounts' messages, and bans."""
         epoch, every = self._epoch(), [member.node for member in self.members]
         assert all(node.knows(member.identity) for node in every for member in self.members)
-        told = set().union(*(self._contents(member.node.engine.recent()) for member in self.members))
+        sent = set().union(*(self._contents(member.node.engine.recent()) for member in self.members))
         honest = {member.identity.account for member in self.members}
         for member in self.members:
-            heard = self._contents(member.node.envelopes.since(max(0, epoch - EPOCH_WINDOW)))
-            assert {one for one in told if one.account in honest} <= heard
+            stored = self._contents(member.node.envelopes.since(max(0, epoch - EPOCH_WINDOW)))
+            assert {one for one in sent if one.account in honest} <= stored
         bans = [node.reputation.is_banned(self.mallory.keys[0].account, epoch) for node in every]
         assert _alike(bans)
-        assert bans[0] or not _differ(told)
+        assert bans[0] or not _differ(sent)
         proofs = [node.engine.proofs._messages for node in every]
-        assert _alike({key for key in book if key[0] >= epoch - PROOF_EPOCHS} for book in proofs)
+        assert _alike({key for key in proof_keys if key[0] >= epoch - PROOF_EPOCHS} for proof_keys in proofs)
 
-    # What always holds
+    # Invariants
 
     @invariant()
     def nothing_fails(self) -> None:
@@ -246,7 +246,7 @@ class NodeMachine(RuleBasedStateMachine):
                     process.node.log.close()
             self.folder.cleanup()
 
-    # Means
+    # Helpers
 
     def _alive(self) -> list[Member]:
         return [member for member in getattr(self, "members", []) if member.alive]
@@ -283,7 +283,7 @@ class NodeMachine(RuleBasedStateMachine):
         try:
             await connect(address)
         except TransportError:
-            return  # cut off, or not wanted: the dialler of a real transport tries again
+            return  # cut off, or refused: a real transport dials again
 
     def _part(self) -> None:
         """End every connection."""

@@ -70,7 +70,7 @@ async def test_who_hears_one_content_only_is_told_by_who_heard_both(
         assert alice.gossip.validate_rollout(third, "mallory") is Verdict.IGNORE
         assert carol.gossip.validate_rollout(other, "mallory") is Verdict.ACCEPT
         await until(lambda: all(evidence(node, MALLORY) == GUILTY for node in nodes[:3]))
-        await dora.transport.connect(carol.address)  # late, and told all the same
+        await dora.transport.connect(carol.address)  # it joins late, and is sent the proof
         await until(lambda: evidence(dora, MALLORY) == GUILTY)
         nursery.cancel_scope.cancel()
     for node in nodes:

@@ -34,7 +34,7 @@ WELL = 0.8
 
 
 @dataclass
-class Here:
+class InProcessCheckers:
     """The real scorers in this process, with the canary's interface."""
 
     harness: VerificationHarness
@@ -47,7 +47,7 @@ class Here:
 
 
 @dataclass
-class Lone:
+class TrainingHarness:
     """The training part of a node: its own rollouts, those of one attacker, rounds, canary."""
 
     folder: Path
@@ -62,7 +62,7 @@ class Lone:
         file = CanaryFile(self.folder / "canary.json", fresh=self.fresh)
         parts = CanaryParts(
             learner=self.learner,
-            checkers=Here(self.harness),
+            checkers=InProcessCheckers(self.harness),
             sampler=self.harness.sampler,
             pool=self.harness.pool,
             events=self.events,
@@ -87,9 +87,9 @@ class Lone:
         return len(external)
 
     async def _own_rollouts(self, number: int) -> tuple[list[VerifiedRollout], dict]:  # type: ignore[type-arg]
-        engine, here = self.harness.engine, Here(self.harness)
+        engine, checkers = self.harness.engine, InProcessCheckers(self.harness)
         slots = [next(self.slots) for _ in range(number)]
-        prompts = [await here.prompt(engine.task_of(EPOCH, OWN.account, 0, slot)) for slot in slots]
+        prompts = [await checkers.prompt(engine.task_of(EPOCH, OWN.account, 0, slot)) for slot in slots]
         generations = await self.learner.generate(prompts, completions_per_prompt=8)
         rollouts, handles = [], {}
         for slot, generation in zip(slots, generations, strict=True):
@@ -115,12 +115,12 @@ def make_desk() -> VerificationHarness:
 
 
 @asynccontextmanager
-async def lone(folder: Path) -> AsyncIterator[Lone]:
+async def lone(folder: Path) -> AsyncIterator[TrainingHarness]:
     settings = LearnerSettings("bundled", folder, learning_rate=3e-4, max_new_tokens=6)
     learner = Learner(settings)
     async with trio.open_nursery() as nursery:
         await nursery.start(learner.run)
-        yield Lone(folder, learner, make_desk(), EventLog(folder / "events.jsonl"))
+        yield TrainingHarness(folder, learner, make_desk(), EventLog(folder / "events.jsonl"))
         nursery.cancel_scope.cancel()
 
 
@@ -128,7 +128,7 @@ async def test_poison_that_passes_every_check_is_rolled_back(tmp_path: Path) -> 
     async with lone(tmp_path) as node:
         drawn = [await node.round(poisoned=True) for _ in range(8)]
         assert drawn == [4] * 8
-        accused = [account for _, _, account in node.harness.witness.refusals if account == EVIL.account]
+        accused = [account for _, _, account in node.harness.record.refusals if account == EVIL.account]
         assert accused == [], "no check finds anything wrong with it"
         [first, second] = node.told("canary")
         assert (first["falls"], second["falls"]) == (1, 2)
@@ -145,7 +145,7 @@ async def test_poison_that_passes_every_check_is_rolled_back(tmp_path: Path) -> 
         assert node.harness.sampler.most_external == 1, "one place back for a check that passed"
         assert node.learner.step == 12, "steps are counted on"
 
-        again = Lone(tmp_path, node.learner, make_desk(), node.events, fresh=False)
+        again = TrainingHarness(tmp_path, node.learner, make_desk(), node.events, fresh=False)
         await again.canary.open()
         assert again.harness.sampler.most_external == 1, "a restart forgets nothing"
         assert again.canary._watch == node.canary._watch

@@ -125,8 +125,8 @@ async def test_a_drain_ends_the_wait(tmp_path: Path, autojump_clock: object) -> 
     [
         ("0/1", ME, 4, EPOCH, True),
         ("0/1", ME, 9, EPOCH, True),
-        ("0/1", ME, 3, EPOCH, False),  # below the own mark: a power cut ate the rollout, not the mark
-        ("0/1", ME, 4, EPOCH - 1, False),  # of an epoch that is over: nothing there will be signed
+        ("0/1", ME, 3, EPOCH, False),  # below the own mark: a power cut lost the rollout, not the mark
+        ("0/1", ME, 4, EPOCH - 1, False),  # of an epoch that is over: no slot of it will be signed
         ("0/1", SIBLING, 4, EPOCH, True),  # another key of the account, undivided
         ("0/2", SIBLING, 9, EPOCH, False),  # ... in its own part of the slots
         ("0/2", SIBLING, 8, EPOCH, True),  # ... in ours
@@ -169,17 +169,17 @@ async def test_hearing_oneself_ends_the_wait_at_once(tmp_path: Path, autojump_cl
 async def test_the_gossip_hands_over_what_strangers_sign_as_us(tmp_path: Path) -> None:
     """Two machines with one key, over the network: the second detects the first, never itself."""
     hub, manifest = MemoryHub(), make_manifest()
-    heard: list[AdmittedRollout] = []
+    found: list[AdmittedRollout] = []
 
-    class Listening(SilentObserver):
-        """Records the rollouts of the own account."""
+    class OwnRollouts(SilentObserver):
+        """Observer that records the rollouts of the own account."""
 
         def admitted(self, admitted: AdmittedRollout, source: str) -> None:
-            """Record one."""
+            """Record a rollout."""
             if admitted.account == ME.account:
-                heard.append(admitted)
+                found.append(admitted)
 
-    mine = GossipHarness(hub, ME, manifest, tmp_path / "me", observers=[Listening()])
+    mine = GossipHarness(hub, ME, manifest, tmp_path / "me", observers=[OwnRollouts()])
     friend = GossipHarness(hub, OTHER, manifest, tmp_path / "friend")
     async with trio.open_nursery() as nursery:
         for node in (mine, friend):
@@ -190,10 +190,10 @@ async def test_the_gossip_hands_over_what_strangers_sign_as_us(tmp_path: Path) -
         own = await mine.publish(slot=0)
         double = ME.message(manifest, slot=1)
         await friend.transport.publish(f"{_topic(mine)}", double)
-        await until(lambda: heard)
+        await until(lambda: found)
         nursery.cancel_scope.cancel()
-    assert [admitted.envelope for admitted in heard] == [double]
-    assert own.content_id not in {admitted.content_id for admitted in heard}
+    assert [admitted.envelope for admitted in found] == [double]
+    assert own.content_id not in {admitted.content_id for admitted in found}
 
 
 def _topic(node: GossipHarness) -> str:
