@@ -339,11 +339,11 @@ def _roots() -> Iterator[EpochRoot]:
 def _nonce_findings(nonce: int, signed: list[Any]) -> list[str]:
     """Return the requests signed with one nonce: one call, each time for at least a tenth more."""
     calls = {(one.to, one.data, one.value) for one in signed}
-    ordered = sorted(signed, key=lambda one: int(one.max_fee_per_gas))
+    ordered = sorted(signed, key=lambda one: int(one.max_fee_wei))
     steps = itertools.pairwise(ordered)
     cheap = any(
-        10 * after.max_fee_per_gas < 11 * before.max_fee_per_gas
-        or 10 * after.max_priority_fee_per_gas < 11 * before.max_priority_fee_per_gas
+        10 * after.max_fee_wei < 11 * before.max_fee_wei
+        or 10 * after.tip_wei < 11 * before.tip_wei
         for before, after in steps
     )
     foreign = any(one.chain_id != DEFAULT_CHAIN_ID for one in signed)

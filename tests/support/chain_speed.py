@@ -1,7 +1,7 @@
 """How quick the embedded chain is: `python tests/support/chain_speed.py` mines the recorded blocks again.
 
-It prints the processor seconds that the import of the machine takes, the blocks per processor second (each on disk
-before the next begins, the eleven of the deployment left out of the second figure), and the bytes on disk per block.
+It prints the processor seconds that the import of the machine takes, the blocks per processor second (each on
+disk before the next begins; the second figure leaves the deployment out), and the bytes on disk per block.
 """
 
 import gzip
@@ -40,7 +40,8 @@ def main() -> None:
                 seconds.append(time.process_time() - started)
             assert chain.head == headers[-1]
         later = seconds[DEPLOYMENT_BLOCKS:]
-        print(f"blocks per second: {len(seconds) / sum(seconds):.0f}, later ones {len(later) / sum(later):.0f}")
+        rate, later_rate = len(seconds) / sum(seconds), len(later) / sum(later)
+        print(f"blocks per second: {rate:.0f}, later ones {later_rate:.0f}")
         print(f"bytes per block: {path.stat().st_size / len(raws):.0f}")
 
 
