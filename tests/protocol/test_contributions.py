@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -275,11 +276,11 @@ def test_cumulative_sums_add_up_over_epochs(epochs: list[list[dict[Account, int]
     st.randoms(use_true_random=False),
 )
 def test_settlement_and_root_do_not_depend_on_order(
-    counts: list[dict[Account, int]], content_id: ContentId, budget: int, random: object
+    counts: list[dict[Account, int]], content_id: ContentId, budget: int, random: Random
 ) -> None:
     tallies = [_tally(count) for count in counts]
     shuffled = list(tallies)
-    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    random.shuffle(shuffled)
     shares, again = (
         settle(order, {A: 3}, points_per_epoch=CAP, epoch_budget=budget) for order in (tallies, shuffled)
     )
