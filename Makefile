@@ -10,13 +10,19 @@ FUZZ_SECONDS ?= 120
 FUZZ_ENVELOPES ?= 1000000
 FAULT_SCHEDULES ?= 1000
 
-.PHONY: help demo test test-long lint fuzz fuzz-nightly faults-nightly contracts contracts-test contracts-nightly contracts-mutants contracts-lint clean
+.PHONY: help demo test test-long test-portable coverage lint lock architecture wheel wheel-check fuzz fuzz-nightly faults-nightly contracts contracts-test contracts-nightly contracts-mutants contracts-lint clean
 
 help:
 	@echo "make demo       a whole swarm on this machine: chain, nodes, an attacker, a report (about three minutes)"
 	@echo "make test       the test suite, by three workers on two cores (JOBS=N for another number)"
 	@echo "make test-long  the few tests that take long: a founding followed step by step, killed experiments, lying auditors"
+	@echo "make test-portable  the tests that need no Linux: what macOS runs in CI"
+	@echo "make coverage   the test suite with branch coverage of protocol and verification; fails below 95 %"
 	@echo "make lint       ruff, mypy and the import rules alone"
+	@echo "make lock       resolve pyproject.toml anew into lock/ (UPGRADE=--upgrade takes the newest releases)"
+	@echo "make architecture   measure the source tree again and draw docs/architecture.md's picture"
+	@echo "make wheel      wheel and source distribution in dist/"
+	@echo "make wheel-check    build the wheel, install it alone and run a short swarm from it"
 	@echo "make fuzz       mutated envelopes for two minutes: pipeline against reference implementation"
 	@echo "make fuzz-nightly  a million of them; figures also in fuzz-report.json"
 	@echo "make faults-nightly  a thousand fault schedules for the ledger; figures also in fault-report.json"
@@ -36,11 +42,43 @@ test: $(VENV)/.dev contracts/node_modules/.installed tests/chain/node_modules/.i
 test-long: $(VENV)/.dev contracts/node_modules/.installed tests/chain/node_modules/.installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m long
 
+# Without the kernel's walls, processes tied to their parent and a foreign chain, which macOS does not have.
+test-portable: $(VENV)/.dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not long and not e2e" --numprocesses $(JOBS) --dist loadfile \
+	  tests/protocol tests/vectors tests/verification tests/client/cli tests/client/learner tests/client/observe \
+	  tests/client/test_config.py tests/client/test_keystore.py tests/client/test_signing_files.py
+
+# Children of the tests are measured too; the jail's own child is not, for it may write no file.
+coverage: $(VENV)/.dev contracts/node_modules/.installed tests/chain/node_modules/.installed
+	$(BIN)/coverage erase
+	OMP_NUM_THREADS=1 $(BIN)/coverage run -m pytest -m "not long" --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage json --quiet -o coverage.json
+	$(BIN)/python .ci/branches.py coverage.json --least 95
+
 lint: $(VENV)/.dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+architecture: $(VENV)/.dev
+	$(BIN)/python tests/architecture/page.py
+
+wheel: | $(VENV)/bin/python
+	rm -rf dist
+	$(BIN)/python -m venv $(VENV)/build
+	$(VENV)/build/bin/python -m pip install --quiet build==1.3.0
+	$(VENV)/build/bin/python -m build --outdir dist .
+
+# What a user gets: the wheel with its declared ranges, in an environment that never saw this folder.
+wheel-check: wheel
+	rm -rf $(VENV)/wheel wheel-report
+	$(BIN)/python -m venv $(VENV)/wheel
+	$(VENV)/wheel/bin/python -m pip install --quiet --requirement lock/torch.txt
+	$(VENV)/wheel/bin/python -m pip install --quiet "$$(echo dist/*.whl)[testnet]"
+	cd dist && ../$(VENV)/wheel/bin/sapo --version
+	cd dist && ../$(VENV)/wheel/bin/sapo testnet up --nodes 2 --attackers 0 --epochs 2 --report ../wheel-report
 
 fuzz: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/run.py --seconds $(FUZZ_SECONDS) --seed $$(date +%j)
@@ -67,7 +105,7 @@ contracts-lint: $(VENV)/.slither contracts/node_modules/.installed
 	cd contracts && PATH="$$PWD/node_modules/.bin:$$PATH" $(abspath $(VENV))/slither/bin/slither . --config-file slither.json
 
 clean:
-	rm -rf $(VENV) $(REPORT) .fuzz fuzz-report.json fault-report.json contracts/node_modules contracts/out contracts/cache \
+	rm -rf $(VENV) $(REPORT) wheel-report dist .fuzz fuzz-report.json fault-report.json .coverage coverage.json contracts/node_modules contracts/out contracts/cache \
 	  tests/chain/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/bin/python:
@@ -77,13 +115,28 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
-$(VENV)/.core: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --editable '.[testnet]'
+# Releases and hashes come from lock/. PyTorch alone is a range, since every platform has builds of its own.
+INSTALL_TORCH = $(BIN)/python -m pip install --quiet --requirement lock/torch.txt
+INSTALL_SELF = $(BIN)/python -m pip install --quiet --no-deps --editable .
+INSTALL_LOCKED = $(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement
+
+$(VENV)/.core: pyproject.toml lock/demo.txt lock/torch.txt | $(VENV)/bin/python
+	$(INSTALL_LOCKED) lock/demo.txt
+	$(INSTALL_TORCH)
+	$(INSTALL_SELF)
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+$(VENV)/.dev: pyproject.toml lock/dev.txt lock/torch.txt | $(VENV)/bin/python
+	$(INSTALL_LOCKED) lock/dev.txt
+	$(INSTALL_TORCH)
+	$(INSTALL_SELF)
 	@touch $@ $(VENV)/.core
+
+# uv resolves for every platform at once, which pip cannot; nothing else here needs it.
+lock: | $(VENV)/bin/python
+	$(BIN)/python -m venv $(VENV)/lock
+	$(VENV)/lock/bin/python -m pip install --quiet uv==0.13.9
+	UV=$(VENV)/lock/bin/uv $(BIN)/python .ci/lock.py $(UPGRADE)
 
 # Slither pins web3 and others its own way, so it gets an environment of its own.
 $(VENV)/.slither: | $(VENV)/bin/python

@@ -153,7 +153,6 @@ def test_broad_excepts_are_few_and_outside_the_trusted_packages(package: str) ->
 
 
 CONTAINED = {
-    "client/sapo_client/swarm/intake.py": 1,  # a bug of a validator must not end the reader of a stream
     "client/sapo_client/swarm/simulated/memory.py": 1,  # a bug of a request handler, as over libp2p
     "client/sapo_client/swarm/p2p/requests.py": 2,  # a request fails in many ways; a bug of a handler
     "client/sapo_client/swarm/p2p/discovery.py": 1,  # a dial fails in many ways: all mean "not reached"

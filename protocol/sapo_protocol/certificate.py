@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from sapo_protocol import secp256k1
 from sapo_protocol.constants import MAX_CERTIFICATE_SECONDS
+from sapo_protocol.decoding import Bound, Fields, Schema
 from sapo_protocol.eip712 import Domain, NodeBinding
 from sapo_protocol.encoding import encode
 from sapo_protocol.envelope import Kind, SignedEnvelope, open_payload, seal
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, NodeId, SwarmId
 from sapo_protocol.rules import Rule
-from sapo_protocol.schema import Bound, Fields, Schema
 
 _SCHEMA = Schema(Rule.CERTIFICATE_KEYS, Rule.CERTIFICATE_TYPES, required=5)
 _DURATION = Bound(Rule.CERTIFICATE_DURATION, least=1, most=MAX_CERTIFICATE_SECONDS)

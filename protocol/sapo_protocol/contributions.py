@@ -15,11 +15,11 @@ from statistics import median_low
 from sapo_protocol import merkle, secp256k1
 from sapo_protocol.columns import Columns, Row
 from sapo_protocol.constants import MAX_ACCOUNTS_PER_EPOCH, MAX_VALUES
+from sapo_protocol.decoding import Bound, Fields, Schema
 from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.encoding import encode
 from sapo_protocol.identifiers import Account, ContentId, Digest, NodeId
 from sapo_protocol.rules import Rule
-from sapo_protocol.schema import Bound, Fields, Schema
 
 _MAX_AUDITORS = 64
 

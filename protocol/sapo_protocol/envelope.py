@@ -12,11 +12,11 @@ from typing import Final
 
 from sapo_protocol import ed25519
 from sapo_protocol.constants import MAX_ENVELOPE_BYTES, PROTOCOL_VERSION
+from sapo_protocol.decoding import Bound, Fields, Schema
 from sapo_protocol.encoding import encode
 from sapo_protocol.errors import LocalProtocolError, RemoteProtocolError
 from sapo_protocol.identifiers import ContentId, NodeId, SwarmId
 from sapo_protocol.rules import Rule
-from sapo_protocol.schema import Bound, Fields, Schema
 
 
 class Kind(IntEnum):
@@ -59,7 +59,7 @@ class SignedEnvelope:
         if (known := self._content_id) is None:
             digest = sha256(_TAGS[self.kind] + self.swarm_id)
             digest.update(self.payload)  # not joined: a payload may be large, and is copied often enough
-            known = ContentId(digest.digest())
+            known = bytes.__new__(ContentId, digest.digest())  # of the right size: SHA-256's
             object.__setattr__(self, "_content_id", known)  # computed once, when it is first asked for
         return known
 

@@ -9,6 +9,7 @@ Two signatures over one content are no equivocation: they have one content id.
 from dataclasses import dataclass
 
 from sapo_protocol.constants import PROOF_EPOCHS
+from sapo_protocol.decoding import Fields, Schema
 from sapo_protocol.encoding import encode
 from sapo_protocol.envelope import (
     NO_SIGNATURE,
@@ -24,7 +25,6 @@ from sapo_protocol.identifiers import Account, SwarmId
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.rollout import Rollout, parse_rollout
 from sapo_protocol.rules import Rule
-from sapo_protocol.schema import Fields, Schema
 
 _SCHEMA = Schema(Rule.PROOF_KEYS, Rule.PROOF_TYPES, required=2)
 

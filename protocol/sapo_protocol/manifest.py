@@ -5,8 +5,9 @@ from functools import cached_property
 from hashlib import sha256
 
 from sapo_protocol.constants import MAX_COMPLETIONS, PROTOCOL_VERSION
+from sapo_protocol.decoding import Value
 from sapo_protocol.eip712 import Domain
-from sapo_protocol.encoding import Value, encode
+from sapo_protocol.encoding import encode
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account, SwarmId
 from sapo_protocol.suite import Suite

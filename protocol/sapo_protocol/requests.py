@@ -1,6 +1,7 @@
 """The response to a request: an array of messages, each of them validated as a gossiped one."""
 
-from sapo_protocol.encoding import decode, encode
+from sapo_protocol.decoding import decode
+from sapo_protocol.encoding import encode
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.rules import Rule
 

@@ -12,11 +12,11 @@ from sapo_protocol.constants import (
     MAX_FAMILIES,
     MAX_GROUP_BYTES,
 )
-from sapo_protocol.encoding import Value, encode
+from sapo_protocol.decoding import Bound, Fields, Schema, Value
+from sapo_protocol.encoding import encode
 from sapo_protocol.errors import LocalProtocolError, RemoteProtocolError
 from sapo_protocol.identifiers import Account, Digest, NodeId
 from sapo_protocol.rules import Rule
-from sapo_protocol.schema import Bound, Fields, Schema
 
 _SCHEMA = Schema(Rule.ROLLOUT_KEYS, Rule.ROLLOUT_TYPES, required=6, optional=1)
 _SLOT = Bound(Rule.ROLLOUT_SLOT, most=2**32 - 1)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sapo_protocol.constants import MAX_COMPLETION_BYTES, MAX_FAMILIES
-from sapo_protocol.encoding import Value
+from sapo_protocol.decoding import Value
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Digest
 

@@ -16,7 +16,6 @@ from vectors.world import NOW_MS, PLAIN, STRANGER, frame
 
 from sapo_protocol.envelope import Kind
 from sapo_protocol.manifest_file import manifest_to_json
-from sapo_verification.admission.certificates import CertificateBook
 
 SESSION = 200
 """Envelopes that one node receives: enough for duplicates and double use of slots."""
@@ -133,23 +132,19 @@ def _again(
 
 
 @cache
-def certificates() -> CertificateBook:
-    """Return a store with the certificates of all authors but the stranger; admission only reads it."""
-    known = CertificateBook(PLAIN)
-    for author in AUTHORS:
-        if author is not STRANGER:
-            known.admit(author.certificate(), NOW_MS / 1000)
-    return known
+def certificates() -> tuple[bytes, ...]:
+    """Return the certificates of all authors but the stranger."""
+    return tuple(author.certificate() for author in AUTHORS if author is not STRANGER)
 
 
 def pipeline() -> Pipeline:
     """Return a fresh node that knows them."""
-    return Pipeline(PLAIN, AUDITORS, certificates())
+    return Pipeline(PLAIN, AUDITORS, certificates(), NOW_MS / 1000)
 
 
 def reference_node() -> ReferenceNode:
     """Return a fresh reference node with the same knowledge."""
     node = ReferenceNode(json.loads(manifest_to_json(PLAIN)), map(bytes, AUDITORS))
-    for certificate in certificates().envelopes():
+    for certificate in certificates():
         node.validate("certificates", certificate, NOW_MS)
     return node

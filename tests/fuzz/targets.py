@@ -12,7 +12,8 @@ from support.verdicts import ruling_of
 from vectors.world import FAMILIES, NOW_MS
 
 from sapo_protocol import merkle
-from sapo_protocol.encoding import decode, encode
+from sapo_protocol.decoding import decode
+from sapo_protocol.encoding import encode
 from sapo_protocol.identifiers import Account, Digest
 from sapo_protocol.rollout import parse_rollout
 from sapo_protocol.rules import Rule

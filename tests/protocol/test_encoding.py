@@ -12,7 +12,8 @@ from support.strategies import damaged, values
 from support.verdicts import reason_of
 
 from sapo_protocol.constants import MAX_ENVELOPE_BYTES, MAX_NESTING, MAX_UINT64, MAX_VALUES
-from sapo_protocol.encoding import Value, decode, encode
+from sapo_protocol.decoding import Value, decode
+from sapo_protocol.encoding import encode
 from sapo_protocol.errors import LocalProtocolError, Reason, RemoteProtocolError
 
 

@@ -9,7 +9,8 @@ from support.strategies import damaged, rollouts
 from support.swarm import Identity
 from support.verdicts import reason_of
 
-from sapo_protocol.encoding import Value, encode
+from sapo_protocol.decoding import Value
+from sapo_protocol.encoding import encode
 from sapo_protocol.errors import LocalProtocolError, Reason
 from sapo_protocol.identifiers import Digest
 from sapo_protocol.rollout import Rollout, parse_rollout

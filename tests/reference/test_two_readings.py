@@ -19,7 +19,8 @@ from vectors.cases_equivocation import proof
 from vectors.pipeline import Pipeline
 from vectors.world import ALICE, BOB, NOW_MS, PLAIN
 
-from sapo_protocol.encoding import decode, encode
+from sapo_protocol.decoding import decode
+from sapo_protocol.encoding import encode
 from sapo_protocol.envelope import Kind
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.manifest_file import manifest_to_json

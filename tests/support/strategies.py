@@ -12,7 +12,7 @@ from sapo_protocol.constants import (
     MAX_UINT64,
 )
 from sapo_protocol.contributions import Approval, Proposal, Share, Tally
-from sapo_protocol.encoding import Value
+from sapo_protocol.decoding import Value
 from sapo_protocol.identifiers import Account, ContentId, Digest, FixedBytes, NodeId
 from sapo_protocol.rollout import Rollout
 

@@ -1,15 +1,14 @@
-"""The pipeline as one node wires it: every topic's validator, over one store of certificates."""
+"""Admission at one node: what the engine's gate of each topic says, without what the engine does besides."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from sapo_protocol.errors import RemoteProtocolError
-from sapo_protocol.identifiers import Account, ContentId
+from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
-from sapo_verification.admission.certificates import CertificateBook
-from sapo_verification.admission.contributions import AdmittedContribution, ContributionAdmission
-from sapo_verification.admission.equivocations import ProofBook
-from sapo_verification.admission.rollouts import Admission
-from sapo_verification.reputation.evidence import Reputation
+from sapo_protocol.tasks import Task
+from sapo_verification.admission.contributions import AdmittedContribution
+from sapo_verification.engine import Engine
+from sapo_verification.jail.messages import Checked
 from sapo_verification.reputation.penalties import verdict
 
 Outcome = tuple[str, str | None, str | None]
@@ -18,30 +17,43 @@ Outcome = tuple[str, str | None, str | None]
 _NOBODY = Account(bytes(20))
 
 
+async def _check(task: Task, completions: Sequence[bytes]) -> Checked:
+    raise AssertionError("admission scores nothing")
+
+
 class Pipeline:
     """The outcomes of messages at a node of one swarm.
 
     Args:
         auditors: the accounts that may count.
-        certificates: a store that others share; an empty one unless given.
+        certificates: messages that the node has admitted before.
+        at_seconds: when it admitted them.
     """
 
     def __init__(
         self,
         manifest: Manifest,
         auditors: Iterable[Account] = (),
-        certificates: CertificateBook | None = None,
+        certificates: Iterable[bytes] = (),
+        at_seconds: float = 0.0,
     ) -> None:
-        book = CertificateBook(manifest) if certificates is None else certificates
-        known: set[ContentId] = set()
-        accounts = frozenset(auditors)
-        contributions = ContributionAdmission(manifest, book, known.__contains__, lambda: accounts)
-        self._known = known
+        engine = Engine(
+            manifest,
+            ":memory:",
+            own=_NOBODY,
+            check=_check,
+            beacon_of=lambda epoch: None,
+            key=bytes(32),
+        )
+        engine.set_auditors(tuple(auditors))
+        for message in certificates:
+            engine.certificates.admit(message, at_seconds)
+        self._contributions = engine.contributions
         self._validators = {
-            "rollouts": Admission(manifest, book).admit,
-            "certificates": book.admit,
-            "contributions": contributions.admit,
-            "equivocations": ProofBook(manifest, book, Reputation(), _NOBODY).admit,
+            "rollouts": engine.admission.admit,
+            "certificates": engine.certificates.admit,
+            "contributions": engine.contribution_admission.admit,
+            "equivocations": engine.proofs.admit,
         }
 
     def validate(self, topic: str, message: bytes, now_ms: int) -> Outcome:
@@ -51,5 +63,5 @@ class Pipeline:
         except RemoteProtocolError as error:
             return str(verdict(error.reason)), str(error.reason), error.rule.number
         if isinstance(admitted, AdmittedContribution):
-            self._known.add(admitted.content_id)
+            self._contributions.add(admitted.content_id, admitted.kind, admitted.content, message)
         return "accept", None, None

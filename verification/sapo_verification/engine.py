@@ -133,14 +133,14 @@ class Engine:
         self.count: Final = EpochCount(connection)
         self._observers = Observers([self.count, *observers])
         self.certificates: Final = CertificateBook(manifest, connection)
-        self._admission = Admission(manifest, self.certificates)
+        self.admission: Final = Admission(manifest, self.certificates)
         self.reputation: Final = Reputation(connection)
         self.pool: Final = Pool(connection, terms.pool, self.reputation)
         self.envelopes: Final = EnvelopeStore(connection)
         self.origins: Final = Origins(connection)
         self.proofs: Final = ProofBook(manifest, self.certificates, self.reputation, own=own, path=connection)
         self.contributions: Final = ContributionStore(database, manifest.swarm_id)
-        self._contribution_admission = ContributionAdmission(
+        self.contribution_admission: Final = ContributionAdmission(
             manifest, self.certificates, self.contributions.has, lambda: self._auditors
         )
         self.audits: Final = AuditQueue(terms.audits_waiting)
@@ -184,7 +184,7 @@ class Engine:
         readmitted: list[AdmittedRollout] = []
 
         def readmit(envelope: bytes) -> AdmittedRollout:
-            admitted = self._admission.admit(envelope, now_seconds)
+            admitted = self.admission.admit(envelope, now_seconds)
             self._screens.note_arrival(admitted, now_seconds, live=False)
             readmitted.append(admitted)
             return admitted
@@ -223,7 +223,7 @@ class Engine:
         Raises:
             RemoteProtocolError: with the rule that it breaks.
         """
-        admitted = self._admission.admit(message, now_seconds)
+        admitted = self.admission.admit(message, now_seconds)
         self._keep(admitted, now_seconds, live=True)
         return admitted
 
@@ -274,7 +274,7 @@ class Engine:
         return Received(Verdict.ACCEPT, admitted=self.certificates.admit(message, now_seconds))
 
     def _receive_contribution(self, message: bytes, now_seconds: float, source: str, live: bool) -> Received:
-        admitted = self._contribution_admission.admit(message, now_seconds)
+        admitted = self.contribution_admission.admit(message, now_seconds)
         self.contributions.add(admitted.content_id, admitted.kind, admitted.content, message)
         return Received(Verdict.ACCEPT, admitted=admitted)
 
@@ -285,14 +285,15 @@ class Engine:
         return Received(Verdict.ACCEPT, admitted=proof)
 
     def _receive_rollout(self, message: bytes, now_seconds: float, source: str, live: bool) -> Received:
-        admitted = self._admission.admit(message, now_seconds)
+        admitted = self.admission.admit(message, now_seconds)
         if self.envelopes.has(admitted.content_id):  # from before a restart under a wrong clock
             return Received(Verdict.IGNORE, Rule.ROLLOUT_NEW)
-        with transaction(self._connection):
+        self._connection.execute("BEGIN IMMEDIATE")
+        with self._connection:  # all effects below are stored together
             refusal = self._offer(admitted)
             self._keep(admitted, now_seconds, live=live)
             self._observers.admitted(admitted, source)
-            if admitted.account == self.own:
+            if admitted.rollout.account == self.own:
                 self.count.leave_out(admitted)  # of another machine of this account: others count it
             elif refusal is not None:
                 self._observers.refused(refusal.rule, admitted, refusal.detail)
@@ -302,7 +303,7 @@ class Engine:
 
     def _offer(self, admitted: AdmittedRollout) -> RemoteProtocolError | None:
         """Offer the rollout to the pool; return the refusal, or None if the pool took it."""
-        if admitted.account == self.own:
+        if admitted.rollout.account == self.own:
             return None
         try:
             self.pool.offer(admitted)

@@ -18,7 +18,8 @@ from typing import Final
 from sapo_client.bench.swarm import BenchAuthor, BenchSwarm
 from sapo_protocol.constants import MAX_ACCOUNTS_PER_EPOCH, MAX_ENVELOPE_BYTES, MAX_VALUES
 from sapo_protocol.contributions import Proposal, Share, Tally, parse_proposal, parse_tally
-from sapo_protocol.encoding import Value, encode
+from sapo_protocol.decoding import Value
+from sapo_protocol.encoding import encode
 from sapo_protocol.envelope import Kind, open_payload, parse_envelope, seal
 from sapo_protocol.equivocation import open_proof, prove_equivocation
 from sapo_protocol.errors import RemoteProtocolError

@@ -280,7 +280,15 @@ class Outbox:
 def _entry(row: tuple[Any, ...], signed: list[Signed]) -> OutboxEntry:
     identifier, kind, key, recipient, data, value_wei, state, note, _ = row
     call = Call(None if recipient is None else Account(recipient), data, int(value_wei))
-    return OutboxEntry(identifier, kind, key, call, EntryState(state), tuple(signed), note)
+    return OutboxEntry(
+        id=identifier,
+        kind=kind,
+        key=key,
+        call=call,
+        state=EntryState(state),
+        transactions=tuple(signed),
+        note=note,
+    )
 
 
 def _signed(row: tuple[Any, ...]) -> Signed:

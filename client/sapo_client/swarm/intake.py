@@ -14,14 +14,12 @@ invalid must not shadow them where they are valid.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
+from collections import Counter, OrderedDict
 
 from sapo_client.swarm.counters import TransportCounters
 from sapo_client.swarm.discipline import Discipline
-from sapo_client.swarm.guard import ContainExceptions
 from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.peer_score import Severity
-from sapo_client.swarm.seen import SeenIds
 from sapo_client.swarm.transport import BugReport, Validator
 from sapo_protocol.errors import ProtocolError, Verdict
 
@@ -29,6 +27,43 @@ from sapo_protocol.errors import ProtocolError, Verdict
 def message_id(topic: str, data: bytes) -> bytes:
     """Return the SHA-256 of topic and data, 32 bytes."""
     return hashlib.sha256(topic.encode() + b"\x00" + data).digest()
+
+
+class SeenIds:
+    """Message ids stored for a limited time; when full, the oldest is dropped first."""
+
+    def __init__(self, *, max_ids: int, lifetime_seconds: float) -> None:
+        self._max_ids = max_ids
+        self._lifetime_seconds = lifetime_seconds
+        self._added_seconds: OrderedDict[bytes, float] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._added_seconds)
+
+    def add(self, message_id: bytes, now_seconds: float) -> None:
+        """Store an id; the lifetime of a known id is not renewed."""
+        if self.has(message_id, now_seconds):
+            return
+        self._added_seconds[message_id] = now_seconds
+        self._forget(now_seconds)
+
+    def has(self, message_id: bytes, now_seconds: float) -> bool:
+        """Whether the id is stored and not expired."""
+        added_seconds = self._added_seconds.get(message_id)
+        if added_seconds is None:
+            return False
+        if now_seconds - added_seconds < self._lifetime_seconds:
+            return True
+        del self._added_seconds[message_id]
+        return False
+
+    def _forget(self, now_seconds: float) -> None:
+        while self._added_seconds:
+            oldest, added_seconds = next(iter(self._added_seconds.items()))
+            full = len(self._added_seconds) > self._max_ids
+            if not full and now_seconds - added_seconds < self._lifetime_seconds:
+                return
+            del self._added_seconds[oldest]
 
 
 class Intake:
@@ -106,17 +141,14 @@ class Intake:
         return True
 
     def _validate(self, validator: Validator, data: bytes, forwarder: str) -> Verdict:
-        verdict = Verdict.IGNORE  # a bug of ours blames no peer
-        with ContainExceptions(self._report_bug):
-            try:
-                verdict = validator(data, forwarder)
-            except ProtocolError:
-                verdict = Verdict.REJECT
-        return verdict
-
-    def _report_bug(self, error: Exception) -> None:
-        self._counters.bugs += 1
-        self._on_bug(error)
+        try:
+            return validator(data, forwarder)
+        except ProtocolError:
+            return Verdict.REJECT
+        except Exception as error:  # noqa: BLE001  a bug of ours costs a message, no service, and blames no peer
+            self._counters.bugs += 1
+            self._on_bug(error)
+            return Verdict.IGNORE
 
     def _apply(self, verdict: Verdict, identity: bytes, forwarder: str, now_seconds: float) -> bool:
         if verdict is Verdict.REJECT:

@@ -16,7 +16,8 @@ from typing import Final
 
 from sapo_protocol.constants import CLOCK_SLACK_SECONDS, EPOCH_WINDOW, MAX_FAMILIES
 from sapo_protocol.contributions import Tally
-from sapo_protocol.encoding import decode, encode
+from sapo_protocol.decoding import decode
+from sapo_protocol.encoding import encode
 from sapo_protocol.envelope import Kind, SignedEnvelope, seal
 from sapo_protocol.epochs import epoch_at
 from sapo_protocol.errors import Reason

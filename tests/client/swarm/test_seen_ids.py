@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapo_client.swarm.seen import SeenIds
+from sapo_client.swarm.intake import SeenIds
 
 STEPS = st.lists(st.tuples(st.integers(0, 40), st.floats(0, 30, allow_nan=False)), max_size=200)
 

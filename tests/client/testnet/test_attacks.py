@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 from nacl.signing import SigningKey
+from support.verification_harness import VerificationHarness
 
 from sapo_client.testnet.attacks import (
     ATTACKS,
@@ -23,25 +24,17 @@ from sapo_protocol.certificate import issue_certificate
 from sapo_protocol.contributions import parse_tally
 from sapo_protocol.eip712 import NodeBinding
 from sapo_protocol.envelope import Kind, parse_envelope, seal
-from sapo_protocol.epochs import beacon
-from sapo_protocol.errors import Reason, RemoteProtocolError
+from sapo_protocol.errors import Reason
 from sapo_protocol.identifiers import Account, Digest, NodeId
 from sapo_protocol.manifest import Limits, Manifest
 from sapo_protocol.rollout import Rollout
-from sapo_protocol.rules import Rule
 from sapo_protocol.suite import Suite
-from sapo_protocol.topics import contributions_topic, rollouts_topic
-from sapo_verification.admission.certificates import CertificateBook
-from sapo_verification.admission.rollouts import Admission
-from sapo_verification.epoch_count import EpochCount
+from sapo_protocol.topics import certificates_topic, contributions_topic, rollouts_topic
+from sapo_verification.engine import Engine, Received
 from sapo_verification.jail.checkers import CheckerPool
-from sapo_verification.observer import SilentObserver
-from sapo_verification.reputation.evidence import Reputation
-from sapo_verification.screens.screens import Screens
-from sapo_verification.store import open_database
 from sapo_verification.suites import catalogue
 from sapo_verification.types import AdmittedRollout
-from sapo_verification.verifier import Verifier
+from sapo_verification.verifier import Check
 
 GENESIS = 1_800_000_000
 EPOCH_SECONDS = 30
@@ -73,11 +66,12 @@ def manifest() -> Manifest:
     )
 
 
-def introduce(book: CertificateBook, manifest: Manifest, number: int) -> Key:
-    """Return a key whose certificate the book holds."""
+def introduce(engine: Engine, manifest: Manifest, number: int) -> Key:
+    """Return a key whose certificate the engine holds."""
     signer, secret = key(number)
     binding = NodeBinding(signer.node, manifest.swarm_id, GENESIS, GENESIS + 86_400)
-    book.admit(issue_certificate(signer.seed, secret, binding, manifest.binding_domain).to_bytes(), NOW)
+    certificate = issue_certificate(signer.seed, secret, binding, manifest.binding_domain)
+    engine.receive(certificates_topic(manifest.swarm_id), certificate.to_bytes(), NOW)
     return signer
 
 
@@ -93,18 +87,17 @@ def honest_rollout(
 class Bench:
     """An honest node's admission, and the context of an attacker that observed what it admitted."""
 
-    def __init__(self, manifest: Manifest, tmp_path: Path, seed: int) -> None:
+    def __init__(self, manifest: Manifest, tmp_path: Path, seed: int, check: Check | None = None) -> None:
         self.manifest = manifest
-        self.certificates = CertificateBook(manifest)
-        self.admission = Admission(manifest, self.certificates)
-        author = introduce(self.certificates, manifest, 1)
+        self.harness = VerificationHarness((), manifest=manifest, check=check)
+        author = introduce(self.harness.engine, manifest, 1)
         old = NOW - SEEN_SECONDS - 5
         old_epoch = int(old - GENESIS) // EPOCH_SECONDS
         observed = [honest_rollout(manifest, author, old_epoch, slot, old) for slot in range(3)]
         observed += [honest_rollout(manifest, author, 5, slot, NOW - 5) for slot in range(4)]
         for message in observed:
-            self.admission.admit(message.data, message.at_seconds)
-        self.attacker = introduce(self.certificates, manifest, 2)
+            self.receive(message.data, message.at_seconds)
+        self.attacker = introduce(self.harness.engine, manifest, 2)
         self.context = AttackContext(manifest, self.attacker, random.Random(seed), NOW, observed, tmp_path)
 
     def make(self, name: str) -> Sequence[Message]:
@@ -113,12 +106,12 @@ class Bench:
             self.context.key = key(3)[0]
         return attack.make(self.context)
 
-    def judge(self, message: Message) -> Reason | None:
-        try:
-            self.admission.admit(message.data, NOW)
-        except RemoteProtocolError as error:
-            return error.reason
-        return None
+    def refusal(self, message: Message) -> Reason | None:
+        rule = self.receive(message.data, NOW).rule
+        return rule.reason if rule else None
+
+    def receive(self, data: bytes, now_seconds: float) -> Received:
+        return self.harness.engine.receive(rollouts_topic(self.manifest.swarm_id), data, now_seconds)
 
 
 STAGE_7_KINDS = [
@@ -136,7 +129,7 @@ def test_admission_refuses_every_message_for_the_expected_reason(
     bench = Bench(manifest, tmp_path, seed)
     messages = bench.make(name)
     assert messages
-    verdicts = [(bench.judge(message), message.bait) for message in messages]
+    verdicts = [(bench.refusal(message), message.bait) for message in messages]
     assert {reason for reason, bait in verdicts if not bait} <= BY_NAME[name].expected
     assert {reason for reason, bait in verdicts if bait} <= {None}
     assert all(message.topic == rollouts_topic(manifest.swarm_id) for message in messages)
@@ -146,7 +139,7 @@ def test_a_flood_breaks_no_other_rule(manifest: Manifest, tmp_path: Path) -> Non
     bench = Bench(manifest, tmp_path, 0)
     messages = bench.make("flood")
     assert len({message.data for message in messages}) == len(messages) == 1600
-    assert {bench.judge(message) for message in messages} == {Reason.EPOCH_FUTURE}
+    assert {bench.refusal(message) for message in messages} == {Reason.EPOCH_FUTURE}
 
 
 def test_a_false_tally_is_authentic_but_its_author_is_no_auditor(manifest: Manifest, tmp_path: Path) -> None:
@@ -166,35 +159,18 @@ def test_a_false_tally_is_authentic_but_its_author_is_no_auditor(manifest: Manif
 async def test_code_and_copies_pass_admission_and_earn_nothing(
     manifest: Manifest, tmp_path: Path, nursery: trio.Nursery
 ) -> None:
-    bench = Bench(manifest, tmp_path, 0)
     checkers = CheckerPool(manifest.suite)
     await nursery.start(checkers.run)
-    seen: list[tuple[str, Reason]] = []
-
-    class RefusalObserver(SilentObserver):
-        def refused(self, rule: Rule, admitted: AdmittedRollout, detail: str) -> None:
-            seen.append((admitted.content_id.hex(), rule.reason))
-
-    connection = open_database(":memory:")
-    verifier = Verifier(
-        swarm_id=manifest.swarm_id,
-        check=checkers.check,
-        beacon_of=lambda epoch: beacon(manifest.swarm_id, epoch, b"block"),
-        reputation=Reputation(connection),
-        count=EpochCount(connection),
-        observer=RefusalObserver(),
-        screens=Screens(manifest.suite.families, b"key"),
-        connection=connection,
-    )
-    expected: list[tuple[str, Reason]] = []
+    bench = Bench(manifest, tmp_path, 0, check=checkers.check)
+    expected = []
     for name in ("code_in_answer", "copied_answers"):
         for message in bench.make(name):
-            admitted = bench.admission.admit(message.data, NOW)
-            assert admitted.content_id == message.content_id
-            await verifier.verify(admitted)
+            admitted = bench.receive(message.data, NOW).admitted
+            assert isinstance(admitted, AdmittedRollout)
+            await bench.harness.engine.verify(admitted)
             (reason,) = BY_NAME[name].expected
-            expected.append((admitted.content_id.hex(), reason))
-    assert seen == expected
+            expected.append((reason, message.content_id))
+    assert [(reason, content_id) for reason, content_id, _ in bench.harness.record.refusals] == expected
     assert list(tmp_path.iterdir()) == []
 
 

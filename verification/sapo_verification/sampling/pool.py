@@ -71,7 +71,7 @@ class Pool:
         Raises:
             RemoteProtocolError: ``BANNED``, ``ACCOUNT_QUOTA`` or ``NEWCOMER_CAP``.
         """
-        account, epoch = admitted.account, admitted.rollout.epoch
+        account, epoch = admitted.rollout.account, admitted.rollout.epoch
         if self._reputation.is_banned(account, epoch):
             raise RemoteProtocolError(Rule.NOT_BANNED, f"account {account} is silenced")
         if self._per_account[account, epoch] >= self._limits.per_account:

@@ -1,5 +1,7 @@
 """``python -m sapo_verification.suites.reference docs/reference``: writes ``families.md`` there.
 
+With names behind the folder, only these families are measured; the other rows of the page stay.
+
 The page has a row for every level of every family. The last columns were measured on the machine that wrote
 the page; deriving and solving every item takes minutes.
 """
@@ -10,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -123,16 +125,29 @@ def page(rows: list[str]) -> str:
     return "\n".join([introduction, *heads, *rows, "", title, *excluded, ""])
 
 
+def _key(chosen: Family) -> str:
+    """Return the first two cells of a family's row."""
+    return row(Finding(chosen, 0.0, 0.0, 0.0, 0.0)).partition(" | `")[0]
+
+
+def _rows_without(names: Sequence[str], text: str) -> dict[str, str]:
+    """Return a page's rows by their first two cells, without those of some families."""
+    rows = {line.partition(" | `")[0]: line for line in text.splitlines() if " | `" in line}
+    return {key: line for key, line in rows.items() if key.strip("| *").split()[0].rstrip("*") not in names}
+
+
 def main(arguments: list[str]) -> int:
     """Write the page into a folder; return the exit status."""
-    if len(arguments) != 1:
-        print("usage: python -m sapo_verification.suites.reference FOLDER", file=sys.stderr)
+    if not arguments:
+        print("usage: python -m sapo_verification.suites.reference FOLDER [FAMILY...]", file=sys.stderr)
         return 2
     if os.environ.get("PYTHONHASHSEED") != "0":  # items are those of the checkers, who run under it
         again = [sys.executable, "-m", "sapo_verification.suites.reference", *arguments]
         return subprocess.run(again, env=environment(), check=False).returncode  # noqa: S603 - ourselves
-    text = page([row(measure(chosen)) for chosen in every_level()])
-    Path(arguments[0], "families.md").write_text(text, "utf-8")
+    file, names = Path(arguments[0], "families.md"), arguments[1:]
+    kept = _rows_without(names, file.read_text("utf-8")) if names else {}
+    text = page([kept.get(_key(each)) or row(measure(each)) for each in every_level()])
+    file.write_text(text, "utf-8")
     return 0
 
 

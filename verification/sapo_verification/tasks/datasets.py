@@ -6,10 +6,12 @@ that seed, except for the few that draw random numbers in their constructor.
 """
 
 import json
+import random
 from functools import cache
 from typing import Any, Final
 
 from sapo_protocol.suite import Family
+from sapo_verification.tasks.own_generators import OWN_GENERATORS
 
 DRAWN_WHEN_BUILT: Final = frozenset({"acre", "gsm_symbolic", "list_functions"})
 """These use the seed while they are built, and read no file."""
@@ -23,6 +25,8 @@ def dataset(family: Family) -> Any:
 
 def at_seed(family: Family, seed: int) -> Any:
     """Return the family's data set at one seed."""
+    if family.name in OWN_GENERATORS:
+        return (OWN_GENERATORS[family.name](random.Random(seed), json.loads(family.config)),)
     if family.name in DRAWN_WHEN_BUILT:
         return _build(family, seed)
     found = dataset(family)

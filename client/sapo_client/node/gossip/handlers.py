@@ -48,6 +48,10 @@ class GossipHandlers:
     ) -> None:
         self._engine = engine
         self._swarm_id = swarm_id = engine.manifest.swarm_id
+        self._certificates = certificates_topic(swarm_id)
+        self._rollouts = rollouts_topic(swarm_id)
+        self._equivocations = equivocations_topic(swarm_id)
+        self._contributions = contributions_topic(swarm_id)
         self._transport = transport
         self._own_certificate = own_certificate
         self._clock = clock
@@ -71,9 +75,9 @@ class GossipHandlers:
         self._serve(certificates_protocol(swarm_id), engine.certificates.envelopes)
         self._serve(catch_up_protocol(swarm_id), engine.recent)
         self._serve(equivocations_protocol(swarm_id), engine.proofs.messages)
-        self._subscribe(certificates_topic(swarm_id), self.validate_certificate)
-        self._subscribe(rollouts_topic(swarm_id), self.validate_rollout)
-        self._subscribe(equivocations_topic(swarm_id), self.validate_proof)
+        self._subscribe(self._certificates, self.validate_certificate)
+        self._subscribe(self._rollouts, self.validate_rollout)
+        self._subscribe(self._equivocations, self.validate_proof)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._publisher.run)
             nursery.start_soon(self._sync.run)
@@ -87,7 +91,7 @@ class GossipHandlers:
         """
         self._serve(contributions_protocol(self._swarm_id), recent)
         self._sync.add(contributions_protocol(self._swarm_id), self.validate_contribution)
-        self._subscribe(contributions_topic(self._swarm_id), self.validate_contribution)
+        self._subscribe(self._contributions, self.validate_contribution)
 
     async def publish(self, admitted: AdmittedRollout) -> None:
         """Send an own rollout that the engine has admitted."""
@@ -100,26 +104,26 @@ class GossipHandlers:
 
     def validate_certificate(self, message: bytes, forwarder: str) -> Verdict:
         """Return the verdict on a certificate."""
-        return self._receive(certificates_topic(self._swarm_id), message, forwarder).verdict
+        return self._receive(self._certificates, message, forwarder).verdict
 
     def validate_proof(self, message: bytes, forwarder: str) -> Verdict:
         """Return the verdict on a proof of equivocation."""
-        return self._receive(equivocations_topic(self._swarm_id), message, forwarder).verdict
+        return self._receive(self._equivocations, message, forwarder).verdict
 
     def validate_contribution(self, message: bytes, forwarder: str) -> Verdict:
         """Return the verdict on a tally, proposal or approval."""
-        return self._receive(contributions_topic(self._swarm_id), message, forwarder).verdict
+        return self._receive(self._contributions, message, forwarder).verdict
 
     def validate_rollout(self, message: bytes, forwarder: str) -> Verdict:
         """Return the verdict on a rollout that came by gossip."""
-        received = self._receive(rollouts_topic(self._swarm_id), message, forwarder)
+        received = self._receive(self._rollouts, message, forwarder)
         if received.rule is not None and received.rule.reason is Reason.CERTIFICATE_UNKNOWN:
             self._sync.ask_again(forwarder)
         return received.verdict
 
     def validate_past_rollout(self, message: bytes, forwarder: str) -> Verdict:
         """Return the verdict on an older rollout that a peer sent for catch-up."""
-        return self._receive(rollouts_topic(self._swarm_id), message, forwarder, live=False).verdict
+        return self._receive(self._rollouts, message, forwarder, live=False).verdict
 
     def _receive(self, topic: str, message: bytes, forwarder: str, *, live: bool = True) -> Received:
         received = self._engine.receive(topic, message, self._clock(), source=forwarder, live=live)
@@ -158,7 +162,7 @@ class GossipHandlers:
 
     async def _repeat_certificate(self) -> None:
         while True:
-            await self._transport.publish(certificates_topic(self._swarm_id), self._admit_own_certificate())
+            await self._transport.publish(self._certificates, self._admit_own_certificate())
             await trio.sleep(_REPEAT_SECONDS)
 
     def _admit_own_certificate(self) -> bytes:

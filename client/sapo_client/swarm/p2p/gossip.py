@@ -32,11 +32,11 @@ from sapo_client.swarm.counters import TransportCounters
 from sapo_client.swarm.discipline import Discipline
 from sapo_client.swarm.intake import Intake, message_id
 from sapo_client.swarm.limits import TransportLimits
-from sapo_client.swarm.meter import Meter
 from sapo_client.swarm.p2p.frames import FrameReader
 from sapo_client.swarm.p2p.mesh import Mesh
 from sapo_client.swarm.p2p.muxer import BoundedYamux
 from sapo_client.swarm.peer_score import Severity
+from sapo_client.swarm.rate_limit import Meter
 
 _MAX_TOPICS_PER_PEER: Final = 16  # a node joins three; a peer of several swarms a few more
 _MAX_TOPIC_CHARACTERS: Final = 128  # ours have about 90

@@ -16,7 +16,7 @@ from sapo_client.swarm.guard import ContainExceptions
 from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.p2p.frames import FrameError, FrameReader, frame
 from sapo_client.swarm.peer_score import Severity
-from sapo_client.swarm.token_bucket import TokenBucket
+from sapo_client.swarm.rate_limit import TokenBucket
 from sapo_client.swarm.transport import BugReport, Handler, TransportError
 from sapo_protocol.errors import ProtocolError
 

@@ -23,7 +23,7 @@ from sapo_client.swarm.guard import ContainExceptions
 from sapo_client.swarm.intake import Intake
 from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.peer_score import PeerScores, Severity
-from sapo_client.swarm.token_bucket import TokenBucket
+from sapo_client.swarm.rate_limit import TokenBucket
 from sapo_client.swarm.transport import (
     BugReport,
     Direction,

@@ -20,7 +20,8 @@ from sapo_client.node.gossip.sync import MAX_ANSWER_BYTES
 from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
 from sapo_client.swarm.transport import Handler
 from sapo_protocol.constants import MAX_ENVELOPE_BYTES
-from sapo_protocol.encoding import Value, encode
+from sapo_protocol.decoding import Value
+from sapo_protocol.encoding import encode
 from sapo_protocol.errors import Reason, Verdict
 from sapo_protocol.rules import Rule
 from sapo_protocol.topics import (

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sapo_client.swarm.limits import Rate
-from sapo_client.swarm.token_bucket import TokenBucket
+from sapo_client.swarm.rate_limit import TokenBucket
 
 RATES = st.builds(
     Rate,

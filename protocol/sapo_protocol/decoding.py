@@ -1,19 +1,35 @@
-"""Reading of objects with a closed schema, field by field, in one pass over their bytes.
+"""Reading of the encoding, strict and in one pass: plain values, and objects with a closed schema.
 
-The order of checks is part of the protocol: the whole encoding comes before the schema, and the set of
-keys before any field. A field that breaks a rule of its schema is therefore refused in two steps: the
-encoding of everything behind it is checked first, and only then is the field's own rule raised.
+The encoding is that of ``encoding``: the decoder refuses whatever the encoder would not have written, so
+``encode(decode(x)) == x``, and one value has one content id. It allocates nothing before the bytes that were
+promised are known to be there, and it counts values: an empty map is one byte on the wire and sixty-four in
+memory.
+
+Objects are read field by field, without building maps and arrays first. The order of checks is part of the
+protocol: the whole encoding comes before the schema, and the set of keys before any field. A field that
+breaks a rule of its schema is therefore refused in two steps: the encoding of everything behind it is checked
+first, and only then is the field's own rule raised.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, NoReturn, TypeVar
+from typing import Final, NamedTuple, NoReturn, TypeAlias, TypeVar
 
-from sapo_protocol.constants import MAX_FLAT_VALUES, MAX_NESTING, MAX_UINT64
-from sapo_protocol.encoding import ARRAY, BYTES, MAP, UINT, Reader
+from sapo_protocol.constants import MAX_FLAT_VALUES, MAX_NESTING, MAX_UINT64, MAX_VALUES
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, FixedBytes
 from sapo_protocol.rules import Rule
+
+Value: TypeAlias = "int | bytes | str | Sequence[Value] | Mapping[int, Value]"
+
+UINT: Final = 0
+BYTES: Final = 2
+TEXT: Final = 3
+ARRAY: Final = 4
+MAP: Final = 5
+
+_SHORTEST: Final = {24: 24, 25: 1 << 8, 26: 1 << 16, 27: 1 << 32}
+"""By the low bits of a head's first byte, the smallest argument that needs so many bytes."""
 
 Fixed = TypeVar("Fixed", bound=FixedBytes)
 
@@ -22,6 +38,135 @@ _SHORT_STRING = 0x58
 
 _FIELD_DEPTH = MAX_NESTING - 1
 """Levels of arrays and maps that a field's value may still have in it."""
+
+
+def decode(data: bytes, most_values: int = MAX_VALUES) -> Value:
+    """Return the value of an encoding of at most so many values.
+
+    Raises:
+        RemoteProtocolError: the bytes are no deterministic encoding of anything (``NOT_CANONICAL``),
+            or of more values than any object has (``OUT_OF_BOUNDS``).
+    """
+    reader = Reader(data, most_values)
+    value = reader.value(MAX_NESTING)
+    reader.require_end()
+    return value
+
+
+class Reader:
+    """A place in a message, and how many values may still follow it."""
+
+    __slots__ = ("_at", "_data", "_left")
+
+    def __init__(self, data: bytes, most_values: int) -> None:
+        self._data = data
+        self._left = most_values
+        self._at = 0
+
+    def require_end(self) -> None:
+        """Raise unless the message ends here."""
+        if behind := len(self._data) - self._at:
+            raise RemoteProtocolError(Rule.NOTHING_BEHIND, f"{behind} bytes after the value")
+
+    def value(self, depth: int, *, kept: bool = True) -> Value:
+        """Read the value that begins here, with at most ``depth`` levels of arrays and maps in it.
+
+        Arrays and maps that are not to be kept come out empty.
+        """
+        major, argument = self._head()
+        return self._content(major, argument, depth, kept=kept)
+
+    def _head(self) -> tuple[int, int]:
+        """Read major type and argument of one more value."""
+        if self._left < 1:
+            raise RemoteProtocolError(Rule.VALUE_COUNT, "more values than the object may have")
+        self._left -= 1
+        at = self._at
+        if at >= len(self._data):
+            raise RemoteProtocolError(Rule.BYTES_THERE, "the value stops early")
+        first = self._data[at]
+        self._at = at + 1
+        argument = first & 0x1F
+        return first >> 5, argument if argument < 24 else self._argument(argument)
+
+    def _argument(self, low: int) -> int:
+        """Read the argument behind the first byte of a head, whose low bits say how long it is."""
+        if low > 27:
+            raise RemoteProtocolError(Rule.DEFINITE_LENGTH, "indefinite or reserved length")
+        data, begin = self._data, self._at
+        self._at = end = begin + (1 << (low - 24))
+        if end > len(data):
+            raise RemoteProtocolError(Rule.BYTES_THERE, "the value stops early")
+        argument = data[begin] if low == 24 else int.from_bytes(data[begin:end], "big")
+        if argument < _SHORTEST[low]:
+            raise RemoteProtocolError(Rule.SHORTEST_HEAD, "a number is written longer than it must be")
+        return argument
+
+    def _content(self, major: int, argument: int, depth: int, *, kept: bool) -> Value:
+        """Read what follows a head."""
+        match major:
+            case 0:
+                return argument
+            case 2:
+                return self._take(argument)
+            case 3:
+                return _decode_text(self._take(argument))
+            case 4 | 5 if depth == 0:
+                raise RemoteProtocolError(Rule.NESTING, f"nested deeper than {MAX_NESTING}")
+            case 4:
+                return self._array(argument, depth - 1, kept=kept)
+            case 5:
+                return self._map(argument, depth - 1, kept=kept)
+            case _:
+                raise RemoteProtocolError(Rule.MAJOR_TYPE, f"major type {major} is not used")
+
+    def _array(self, length: int, depth: int, *, kept: bool) -> tuple[Value, ...]:
+        self._require_items(length)
+        if kept:
+            return tuple([self.value(depth) for _ in range(length)])
+        for _ in range(length):
+            self.value(depth, kept=False)
+        return ()
+
+    def _map(self, length: int, depth: int, *, kept: bool) -> dict[int, Value]:
+        self._require_items(2 * length)
+        items: dict[int, Value] = {}
+        key = -1
+        for _ in range(length):
+            key = self._key(key)
+            value = self.value(depth, kept=kept)
+            if kept:
+                items[key] = value
+        return items
+
+    def _require_items(self, count: int) -> None:
+        """Raise unless the bytes of so many values can be there."""
+        if count > len(self._data) - self._at:
+            raise RemoteProtocolError(Rule.ITEMS_THERE, "an array or map is longer than its bytes")
+
+    def _key(self, last: int) -> int:
+        """Read a map key that follows another."""
+        major, key = self._head()
+        if major != UINT:
+            raise RemoteProtocolError(Rule.MAP_KEY_TYPE, "a map key is no integer")
+        if key <= last:
+            raise RemoteProtocolError(Rule.MAP_KEYS_ASCEND, "map keys do not ascend")
+        return key
+
+    def _take(self, length: int) -> bytes:
+        begin = self._at
+        end = begin + length
+        if end > len(self._data):
+            raise RemoteProtocolError(Rule.BYTES_THERE, "the value stops early")
+        self._at = end
+        return self._data[begin:end]
+
+
+def _decode_text(raw: bytes) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise RemoteProtocolError(Rule.TEXT_UTF8, "text is not UTF-8") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,75 @@
+"""Token buckets, alone and per peer. Pure; the clock is passed in."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from sapo_client.swarm.limits import Rate, TransportLimits
+
+
+class TokenBucket:
+    """Sustained rate with a burst: the bucket starts full, refills steadily and never holds more."""
+
+    __slots__ = ("_rate", "_tokens", "_updated_seconds")
+
+    def __init__(self, rate: Rate, now_seconds: float) -> None:
+        self._rate = rate
+        self._tokens = rate.burst
+        self._updated_seconds = now_seconds
+
+    def take(self, amount: float, now_seconds: float) -> bool:
+        """Take `amount` tokens and return True, or take none and return False."""
+        self._refill(now_seconds)
+        if amount > self._tokens:
+            return False
+        self._tokens -= amount
+        return True
+
+    def available(self, now_seconds: float) -> float:
+        """Return the number of tokens at this moment."""
+        self._refill(now_seconds)
+        return self._tokens
+
+    def _refill(self, now_seconds: float) -> None:
+        elapsed_seconds = now_seconds - self._updated_seconds
+        if elapsed_seconds <= 0:  # a clock that steps back adds no tokens
+            return
+        self._tokens = min(self._rate.burst, self._tokens + elapsed_seconds * self._rate.per_second)
+        self._updated_seconds = now_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class _Buckets:
+    messages: TokenBucket
+    bytes: TokenBucket
+
+
+class Meter:
+    """Token buckets by peer id, whatever the number of its streams and connections.
+
+    They are kept after a disconnection: reconnecting refills nothing.
+    """
+
+    def __init__(self, limits: TransportLimits) -> None:
+        self._limits = limits
+        self._max_peers = 4 * limits.max_connections
+        self._buckets: OrderedDict[str, _Buckets] = OrderedDict()
+
+    def take(self, peer_id: str, messages: int, size_bytes: int, now_seconds: float) -> bool:
+        """Whether the peer is within both rates; if so, what it sent is counted."""
+        buckets = self._of(peer_id, now_seconds)
+        within_bytes = buckets.bytes.take(size_bytes, now_seconds)
+        within_messages = buckets.messages.take(messages, now_seconds)
+        return within_bytes and within_messages
+
+    def _of(self, peer_id: str, now_seconds: float) -> _Buckets:
+        buckets = self._buckets.get(peer_id)
+        if buckets is None:
+            messages = TokenBucket(self._limits.messages, now_seconds)
+            buckets = _Buckets(messages, TokenBucket(self._limits.bytes, now_seconds))
+            self._buckets[peer_id] = buckets
+        self._buckets.move_to_end(peer_id)
+        while len(self._buckets) > self._max_peers:
+            self._buckets.popitem(last=False)
+        return buckets
