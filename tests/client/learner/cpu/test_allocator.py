@@ -26,10 +26,10 @@ SCRIPT = """
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the settings are glibc's")
-def test_freed_memory_is_reused():
+def test_freed_memory_is_reused() -> None:
     """A quarter of a gigabyte is 65,536 pages (128 huge ones); by default the kernel provides them again."""
 
-    def pages(setting):
+    def pages(setting: str) -> int:
         command = [sys.executable, "-c", textwrap.dedent(SCRIPT), setting]
         return int(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
 
