@@ -12,6 +12,7 @@ from support.verdicts import reason_of
 from sapo_protocol import secp256k1
 from sapo_protocol.certificate import Certificate, open_certificate, parse_certificate
 from sapo_protocol.constants import MAX_CERTIFICATE_SECONDS
+from sapo_protocol.decoding import Value
 from sapo_protocol.eip712 import NodeBinding
 from sapo_protocol.encoding import encode
 from sapo_protocol.envelope import Kind, SignedEnvelope, seal
@@ -118,7 +119,7 @@ def test_no_edit_keeps_both_signatures_valid(payload: bytes) -> None:
 
 @pytest.mark.parametrize("key", range(5))
 def test_every_field_is_required(key: int) -> None:
-    fields = {
+    fields: dict[int, Value] = {
         0: bytes(ALICE.node),
         1: bytes(ALICE.account),
         2: GENUINE.not_before_seconds,

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -22,6 +23,7 @@ from sapo_protocol.contributions import (
     parse_tally,
     settle,
 )
+from sapo_protocol.decoding import Value
 from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.encoding import encode
 from sapo_protocol.errors import Reason
@@ -30,6 +32,7 @@ from sapo_protocol.identifiers import Account, ContentId, Digest
 ALICE = Identity(1)
 A, B, C = (Account(bytes(19) + bytes((n,))) for n in (1, 2, 3))
 AUTHOR = (ALICE.node, ALICE.account, 3)
+AUTHORS_FIELDS: dict[int, Value] = {0: bytes(ALICE.node), 1: bytes(ALICE.account), 2: 3}
 TALLY = Tally(*AUTHOR, ((A, 4), (B, 0)), Digest(b"\x09" * 32))
 PROPOSAL = Proposal(
     *AUTHOR, (ContentId(b"\x01" * 32), ContentId(b"\x02" * 32)), (Share(A, 4, 10), Share(B, 0, 6))
@@ -82,8 +85,14 @@ def _bytes(account: int) -> bytes:
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_tally_bounds(changes: dict[int, object], reason: Reason | None) -> None:
-    fields = {0: bytes(ALICE.node), 1: bytes(ALICE.account), 2: 3, 3: ((bytes(A), 4),), 4: b"\x09" * 32}
+def test_tally_bounds(changes: dict[int, Value], reason: Reason | None) -> None:
+    fields: dict[int, Value] = {
+        0: bytes(ALICE.node),
+        1: bytes(ALICE.account),
+        2: 3,
+        3: ((bytes(A), 4),),
+        4: b"\x09" * 32,
+    }
     assert reason_of(parse_tally, encode({**fields, **changes})) is reason
 
 
@@ -104,8 +113,14 @@ def test_tally_bounds(changes: dict[int, object], reason: Reason | None) -> None
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_proposal_bounds(changes: dict[int, object], reason: Reason | None) -> None:
-    fields = {0: bytes(ALICE.node), 1: bytes(ALICE.account), 2: 3, 3: (b"\x01" * 32,), 4: ()}
+def test_proposal_bounds(changes: dict[int, Value], reason: Reason | None) -> None:
+    fields: dict[int, Value] = {
+        0: bytes(ALICE.node),
+        1: bytes(ALICE.account),
+        2: 3,
+        3: (b"\x01" * 32,),
+        4: (),
+    }
     assert reason_of(parse_proposal, encode({**fields, **changes})) is reason
 
 
@@ -113,8 +128,14 @@ def test_proposal_bounds(changes: dict[int, object], reason: Reason | None) -> N
     ("changes", "reason"),
     [({3: bytes(31)}, Reason.SCHEMA), ({4: bytes(64)}, Reason.OUT_OF_BOUNDS), ({4: 5}, Reason.SCHEMA)],
 )
-def test_approval_bounds(changes: dict[int, object], reason: Reason) -> None:
-    fields = {0: bytes(ALICE.node), 1: bytes(ALICE.account), 2: 3, 3: bytes(32), 4: bytes(65)}
+def test_approval_bounds(changes: dict[int, Value], reason: Reason) -> None:
+    fields: dict[int, Value] = {
+        0: bytes(ALICE.node),
+        1: bytes(ALICE.account),
+        2: 3,
+        3: bytes(32),
+        4: bytes(65),
+    }
     assert reason_of(parse_approval, encode(fields)) is None
     assert reason_of(parse_approval, encode({**fields, **changes})) is reason
 
@@ -255,11 +276,11 @@ def test_cumulative_sums_add_up_over_epochs(epochs: list[list[dict[Account, int]
     st.randoms(use_true_random=False),
 )
 def test_settlement_and_root_do_not_depend_on_order(
-    counts: list[dict[Account, int]], content_id: ContentId, budget: int, random: object
+    counts: list[dict[Account, int]], content_id: ContentId, budget: int, random: Random
 ) -> None:
     tallies = [_tally(count) for count in counts]
     shuffled = list(tallies)
-    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    random.shuffle(shuffled)
     shares, again = (
         settle(order, {A: 3}, points_per_epoch=CAP, epoch_budget=budget) for order in (tallies, shuffled)
     )

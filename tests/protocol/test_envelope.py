@@ -12,6 +12,7 @@ from support.verdicts import reason_of
 
 from sapo_protocol import ed25519
 from sapo_protocol.constants import MAX_ENVELOPE_BYTES
+from sapo_protocol.decoding import Value
 from sapo_protocol.encoding import encode
 from sapo_protocol.envelope import Kind, SignedEnvelope, open_payload, parse_envelope, seal, signed_bytes
 from sapo_protocol.errors import LocalProtocolError, Reason
@@ -20,7 +21,7 @@ from sapo_protocol.identifiers import SwarmId
 SWARM = make_manifest().swarm_id
 ALICE = Identity(1)
 kinds = st.sampled_from(list(Kind))
-FIELDS = {0: 1, 1: int(Kind.ROLLOUT), 2: bytes(SWARM), 3: b"payload", 4: bytes(64)}
+FIELDS: dict[int, Value] = {0: 1, 1: int(Kind.ROLLOUT), 2: bytes(SWARM), 3: b"payload", 4: bytes(64)}
 
 
 @given(kinds, fixed(SwarmId), st.binary(max_size=100))

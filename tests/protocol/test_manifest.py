@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from support.swarm import make_chain_manifest, make_manifest
@@ -16,25 +17,25 @@ from sapo_protocol.suite import Family, Suite
 Change = Callable[[Manifest], Manifest]
 
 
-def in_family(**changes: object) -> Change:
+def in_family(**changes: Any) -> Change:
     def change(manifest: Manifest) -> Manifest:
         first, *others = manifest.suite.families
-        families = (replace(first, **changes), *others)  # type: ignore[arg-type]
+        families = (replace(first, **changes), *others)
         return replace(manifest, suite=replace(manifest.suite, families=families))
 
     return change
 
 
-def in_suite(**changes: object) -> Change:
-    return lambda manifest: replace(manifest, suite=replace(manifest.suite, **changes))  # type: ignore[arg-type]
+def in_suite(**changes: Any) -> Change:
+    return lambda manifest: replace(manifest, suite=replace(manifest.suite, **changes))
 
 
 def in_limits(**changes: int) -> Change:
     return lambda manifest: replace(manifest, limits=replace(manifest.limits, **changes))
 
 
-def in_manifest(**changes: object) -> Change:
-    return lambda manifest: replace(manifest, **changes)  # type: ignore[arg-type]
+def in_manifest(**changes: Any) -> Change:
+    return lambda manifest: replace(manifest, **changes)
 
 
 HASHED: dict[type, dict[str, Change]] = {

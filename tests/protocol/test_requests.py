@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from support.strategies import values
 from support.verdicts import ruling_of
 
+from sapo_protocol.decoding import Value
 from sapo_protocol.encoding import encode
 from sapo_protocol.requests import parse_response, to_response
 from sapo_protocol.rules import Rule
@@ -16,7 +17,9 @@ def test_a_response_brings_its_messages_back(messages: tuple[bytes, ...]) -> Non
 
 
 @given(values())
-def test_any_other_value_is_refused_by_its_rule(value: object) -> None:
-    is_response = isinstance(value, tuple | list) and all(isinstance(item, bytes) for item in value)
+def test_any_other_value_is_refused_by_its_rule(value: Value) -> None:
     outcome = ruling_of(parse_response, encode(value))
-    assert outcome == tuple(value) if is_response else outcome is Rule.RESPONSE_TYPES
+    if isinstance(value, tuple | list) and all(isinstance(item, bytes) for item in value):
+        assert outcome == tuple(value)
+    else:
+        assert outcome is Rule.RESPONSE_TYPES

@@ -1,6 +1,7 @@
 """Rollouts: closed schema, every bound, nothing that a receiver can derive."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -95,6 +96,6 @@ def test_any_bytes_are_a_rollout_or_refused(payload: bytes) -> None:
     [{"completions": ()}, {"completions": (b"\xff",)}, {"slot": 2**32}, {"family": 256}, {"epoch": -1}],
     ids=str,
 )
-def test_a_node_does_not_send_what_others_refuse(changes: dict[str, object]) -> None:
+def test_a_node_does_not_send_what_others_refuse(changes: dict[str, Any]) -> None:
     with pytest.raises(LocalProtocolError):
-        dataclasses.replace(ROLLOUT, **changes).to_payload()  # type: ignore[arg-type]
+        dataclasses.replace(ROLLOUT, **changes).to_payload()

@@ -28,7 +28,8 @@ def read(data: bytes, most_values: int = MOST_VALUES) -> Any:
 
 def _scan(data: bytes, most_values: int) -> None:
     """Walk over the heads; ``open_`` holds what every array or map around this place still awaits."""
-    place, count, open_ = 0, 0, []
+    place, count = 0, 0
+    open_: list[dict[str, int]] = []
     while True:
         count += 1
         require(count <= most_values, "R1.0.1")

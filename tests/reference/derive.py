@@ -51,12 +51,15 @@ def unhex(text: str) -> bytes:
 
 def start(manifest: dict[str, Any], epoch: int) -> int:
     """Return when an epoch begins, in milliseconds."""
-    return 1000 * (manifest["genesis_seconds"] + epoch * manifest["epoch_seconds"])
+    genesis: int = manifest["genesis_seconds"]
+    length: int = manifest["epoch_seconds"]
+    return 1000 * (genesis + epoch * length)
 
 
 def epoch_of(manifest: dict[str, Any], now_ms: int) -> int:
     """Return the epoch of a moment."""
-    return (now_ms - start(manifest, 0)) // (1000 * manifest["epoch_seconds"])
+    length: int = manifest["epoch_seconds"]
+    return (now_ms - start(manifest, 0)) // (1000 * length)
 
 
 def beacon(swarm: bytes, epoch: int, block_hash: bytes) -> bytes:

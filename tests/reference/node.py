@@ -72,7 +72,8 @@ class ReferenceNode:
 
     def _require_introduced(self, read: dict[str, Any], now_ms: int) -> None:
         certificate = self._certificates.get((read["node"], read["account"]))
-        require(certificate is not None, "R5.1")
+        if certificate is None:
+            raise Refused("R5.1")
         require(_counts(certificate, now_ms), "R5.2")
 
     def _require_quota(self, read: dict[str, Any]) -> None:
@@ -99,8 +100,8 @@ class ReferenceNode:
         require(signer == read["account"], "R5.4")
         require(_counts(read, now_ms), "R5.5")
         known = self._certificates.get((read["node"], read["account"]))
-        counts = known is not None and _counts(known, now_ms)
-        require(not counts or read["not_after"] > known["not_after"], "R4.2")
+        if known is not None and _counts(known, now_ms):
+            require(read["not_after"] > known["not_after"], "R4.2")
         self._keep(read)
 
     def _keep(self, read: dict[str, Any]) -> None:
@@ -135,4 +136,6 @@ class ReferenceNode:
 
 
 def _counts(certificate: dict[str, Any], now_ms: int) -> bool:
-    return certificate["not_before"] * 1000 <= now_ms < certificate["not_after"] * 1000
+    begin: int = certificate["not_before"]
+    end: int = certificate["not_after"]
+    return begin * 1000 <= now_ms < end * 1000

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from reference import cbor
-from reference.refusal import require
+from reference.refusal import Refused, require
 
 KINDS = {1: "certificate", 2: "rollout", 3: "tally", 4: "proposal", 5: "approval", 6: "equivocation"}
 
@@ -36,7 +36,7 @@ def envelope(data: bytes, swarm: bytes) -> dict[str, Any]:
 def certificate(payload: bytes) -> dict[str, Any]:
     """Return the fields of a certificate."""
     fields = closed(cbor.read(payload, cbor.FEW_VALUES), {0, 1, 2, 3, 4}, "R1.1.1")
-    read = {
+    read: dict[str, Any] = {
         "node": fixed(fields[0], 32, "R1.1.2"),
         "account": fixed(fields[1], 20, "R1.1.2"),
         "not_before": number(fields[2], "R1.1.2"),
@@ -140,31 +140,36 @@ def closed(
     value: Any, required: set[int], rule: str, optional: set[int] | frozenset[int] = frozenset()
 ) -> dict[int, Any]:
     """Return a map with the required keys, perhaps the optional ones, and no others."""
-    require(isinstance(value, dict) and required <= set(value) <= required | optional, rule)
+    if not isinstance(value, dict) or not required <= set(value) <= required | optional:
+        raise Refused(rule)
     return value
 
 
 def number(value: Any, rule: str) -> int:
     """Return an unsigned integer."""
-    require(isinstance(value, int), rule)
+    if not isinstance(value, int):
+        raise Refused(rule)
     return value
 
 
 def fixed(value: Any, size: int, rule: str) -> bytes:
     """Return a byte string of a fixed-size type."""
-    require(isinstance(value, bytes) and len(value) == size, rule)
+    if not isinstance(value, bytes) or len(value) != size:
+        raise Refused(rule)
     return value
 
 
 def string(value: Any, rule: str) -> bytes:
     """Return a byte string."""
-    require(isinstance(value, bytes), rule)
+    if not isinstance(value, bytes):
+        raise Refused(rule)
     return value
 
 
 def array(value: Any, rule: str) -> list[Any]:
     """Return an array."""
-    require(isinstance(value, list | tuple), rule)
+    if not isinstance(value, list | tuple):
+        raise Refused(rule)
     return list(value)
 
 

@@ -111,8 +111,8 @@ def test_typed_data_vectors() -> None:
         separator = ethereum.domain(vector["chain_id"], bytes.fromhex(vector["contract"]))
         assert separator.hex() == vector["separator"]
         assert _digest(vector["type"], separator, vector["message"]).hex() == vector["digest"]
-        signature = bytes.fromhex(vector["signature"])
-        assert ethereum.signer(bytes.fromhex(vector["digest"]), signature).hex() == vector["signer"]
+        signature, signer = bytes.fromhex(vector["signature"]), bytes.fromhex(vector["signer"])
+        assert ethereum.signer(bytes.fromhex(vector["digest"]), signature) == signer
 
 
 def _digest(kind: str, separator: bytes, message: dict[str, str]) -> bytes:
@@ -120,9 +120,15 @@ def _digest(kind: str, separator: bytes, message: dict[str, str]) -> bytes:
         keys = (bytes.fromhex(message["node_key"]), bytes.fromhex(message["swarm_id"]))
         times = (int(message["not_before"]), int(message["not_after"]))
         return ethereum.node_binding(separator, *keys, *times)
-    roots = [bytes.fromhex(message[f"{name}_root"]) for name in ("base", "contribution", "cumulative")]
-    archive = bytes.fromhex(message["archive_digest"])
-    return ethereum.epoch_root(separator, int(message["epoch"]), *roots, int(message["total"]), archive)
+    return ethereum.epoch_root(
+        separator,
+        epoch=int(message["epoch"]),
+        base=bytes.fromhex(message["base_root"]),
+        contribution=bytes.fromhex(message["contribution_root"]),
+        cumulative=bytes.fromhex(message["cumulative_root"]),
+        total=int(message["total"]),
+        archive=bytes.fromhex(message["archive_digest"]),
+    )
 
 
 def test_settlement_vectors() -> None:

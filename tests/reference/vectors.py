@@ -12,7 +12,8 @@ VECTORS = Path(__file__).parents[1] / "vectors"
 
 def load(name: str) -> dict[str, Any]:
     """Return a file of vectors."""
-    return json.loads((VECTORS / f"{name}.json").read_text(encoding="utf-8"))
+    content: dict[str, Any] = json.loads((VECTORS / f"{name}.json").read_text(encoding="utf-8"))
+    return content
 
 
 def admission_files() -> list[str]:

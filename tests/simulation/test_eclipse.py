@@ -68,7 +68,9 @@ class EclipseSimulation:
             self.now += TICK_SECONDS
             if restarts and tick % RESTART_EVERY_TICKS == 0:
                 self._restart(self.rng.choice(list(self.nodes.values())))
-            dialled = [(node, to) for node in self.nodes.values() for to in self._due(node)]
+            dialled: list[tuple[Node | None, PeerAddress]] = [
+                (node, to) for node in self.nodes.values() for to in self._due(node)
+            ]
             if attacked:
                 dialled += [
                     (None, node.name) for node in self.nodes.values() for _ in range(ATTACKERS // HONEST)

@@ -3,6 +3,8 @@
 Every test simulates a whole history of one node with twenty honest accounts; see `support.simulation`.
 """
 
+import math
+
 import pytest
 from support.simulation import (
     BAD,
@@ -35,7 +37,7 @@ def attackers(count: int, behaviour: Behaviour, keys: int = 1, host: str = "127.
 
 def deviation(share: float, draws: int) -> float:
     """Return three standard deviations of an observed share."""
-    return 3 * (share * (1 - share) / draws) ** 0.5
+    return 3 * math.sqrt(share * (1 - share) / draws)
 
 
 async def test_the_same_seed_makes_the_same_history() -> None:

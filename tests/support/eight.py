@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from support import lying_auditor, weekday_server
+from support.events import number
 
 from sapo_client.account import epoch_audit
 from sapo_client.config_layers import resolve
@@ -136,7 +137,7 @@ class Eight:
     def _worth(self, name: str, epoch: int) -> int:
         rewards = {event["content_id"]: event["mean_reward"] for event in self.events(name, "verified")}
         published = [event for event in self.events(name, "published") if event["epoch"] == epoch]
-        return sum(0 < rewards[event["content_id"]] < 1 for event in published)
+        return sum(0 < number(rewards[event["content_id"]]) < 1 for event in published)
 
     def _dead(self) -> list[ChildProcess]:
         return [child for child in self.children.values() if child.exit_code() is not None]

@@ -44,7 +44,7 @@ _OPENAT2, _IO_URING_SETUP, _MEMFD_CREATE, _PIDFD_OPEN = 437, 425, 319, 434
 
 
 def create_file(path: str) -> bool:
-    return _creat(path.encode(), 0o644) >= 0
+    return bool(_creat(path.encode(), 0o644) >= 0)
 
 
 def create_file_in_python(path: str) -> bool:
@@ -53,7 +53,7 @@ def create_file_in_python(path: str) -> bool:
 
 
 def read_file(path: str) -> bool:
-    return _open(path.encode(), os.O_RDONLY) >= 0
+    return bool(_open(path.encode(), os.O_RDONLY) >= 0)
 
 
 def read_file_in_python(path: str) -> bool:
@@ -63,19 +63,19 @@ def read_file_in_python(path: str) -> bool:
 
 def read_file_by_another_call(path: str) -> bool:
     how = (ctypes.c_uint64 * 3)(0, 0, 0)
-    return _syscall(_OPENAT2, -100, path.encode(), how, 24) >= 0
+    return bool(_syscall(_OPENAT2, -100, path.encode(), how, 24) >= 0)
 
 
 def delete_file(path: str) -> bool:
-    return _unlink(path.encode()) == 0
+    return bool(_unlink(path.encode()) == 0)
 
 
 def open_socket(_: str) -> bool:
-    return _socket(socket.AF_INET, socket.SOCK_STREAM, 0) >= 0
+    return bool(_socket(socket.AF_INET, socket.SOCK_STREAM, 0) >= 0)
 
 
 def open_unix_socket(_: str) -> bool:
-    return _socket(socket.AF_UNIX, socket.SOCK_STREAM, 0) >= 0
+    return bool(_socket(socket.AF_UNIX, socket.SOCK_STREAM, 0) >= 0)
 
 
 def open_socket_in_python(_: str) -> bool:
@@ -83,7 +83,7 @@ def open_socket_in_python(_: str) -> bool:
 
 
 def fork(_: str) -> bool:
-    return _fork() >= 0
+    return bool(_fork() >= 0)
 
 
 def fork_in_python(_: str) -> bool:
@@ -100,23 +100,23 @@ def run_shell_in_python(path: str) -> bool:
 
 
 def signal_parent(_: str) -> bool:
-    return _kill(os.getppid(), 0) == 0
+    return bool(_kill(os.getppid(), 0) == 0)
 
 
 def trace_itself(_: str) -> bool:
-    return _ptrace(0, 0, 0, 0) == 0
+    return bool(_ptrace(0, 0, 0, 0) == 0)
 
 
 def ring(_: str) -> bool:
-    return _syscall(_IO_URING_SETUP, 1, (ctypes.c_char * 120)()) >= 0
+    return bool(_syscall(_IO_URING_SETUP, 1, (ctypes.c_char * 120)()) >= 0)
 
 
 def hidden_file(_: str) -> bool:
-    return _syscall(_MEMFD_CREATE, b"x", 0) >= 0
+    return bool(_syscall(_MEMFD_CREATE, b"x", 0) >= 0)
 
 
 def handle_of_parent(_: str) -> bool:
-    return _syscall(_PIDFD_OPEN, os.getppid(), 0) >= 0
+    return bool(_syscall(_PIDFD_OPEN, os.getppid(), 0) >= 0)
 
 
 def executable_memory(_: str) -> bool:
@@ -129,7 +129,7 @@ def write_to_other_descriptors(_: str) -> bool:
 
 
 def raise_limit(_: str) -> bool:
-    return _setrlimit(_RLIMIT_AS, _LIMIT) == 0
+    return bool(_setrlimit(_RLIMIT_AS, _LIMIT) == 0)
 
 
 def allocate(_: str) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from eth_account import Account as Keys
 from eth_account.signers.local import LocalAccount
 from support.swarm import make_manifest
+from web3.types import RPCEndpoint
 
 from sapo_client.founding.contracts import Deployment, LedgerTerms, deploy
 from sapo_client.ledger import transactions as tx
@@ -100,7 +101,7 @@ class ServedChain:
 
     def request(self, method: str, *params: object) -> Any:
         """Return a raw request's result."""
-        return self.rpc.ask(lambda web3: web3.provider.make_request(method, params))
+        return self.rpc.ask(lambda web3: web3.provider.make_request(RPCEndpoint(method), params))
 
     def swap(self, other: "ServedChain") -> None:
         """Let each of two addresses serve the other's chain."""
@@ -303,12 +304,12 @@ def make_root(
     """Return an epoch root made from numbers."""
     filler = Digest(archive.to_bytes(32, "big"))
     return EpochRoot(
-        TYPE=epoch,
-        epoch=base_root,
-        base_root=filler,
-        contribution_root=cumulative_root or filler,
-        cumulative_root=total,
-        total=filler,
+        epoch=epoch,
+        base_root=base_root,
+        contribution_root=filler,
+        cumulative_root=cumulative_root or filler,
+        total=total,
+        archive_digest=filler,
     )
 
 

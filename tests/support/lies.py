@@ -79,12 +79,12 @@ class Liar:
     def _proofs(self) -> Iterator[bytes]:
         """Yield false proofs against the victim: of two contents that it never signed, and of one such."""
         swarm_id = self._manifest.swarm_id
-        forged = [self._forged(b"%d %d" % (self._number, half)) for half in range(2)]
-        yield prove_equivocation(*forged, swarm_id).to_envelope().to_bytes()
+        one, other = (self._forged(b"%d %d" % (self._number, half)) for half in range(2))
+        yield prove_equivocation(one, other, swarm_id).to_envelope().to_bytes()
         author = parse_rollout(parse_envelope(self._genuine, swarm_id).payload)
         place = {"node": author.node, "account": author.account, "epoch": author.epoch, "slot": author.slot}
-        other = self._liar.seal(self._manifest, self._liar.rollout(**place)).to_bytes()
-        yield prove_equivocation(self._genuine, other, swarm_id).to_envelope().to_bytes()
+        own = self._liar.seal(self._manifest, self._liar.rollout(**place)).to_bytes()
+        yield prove_equivocation(self._genuine, own, swarm_id).to_envelope().to_bytes()
 
     def _forged(self, text: bytes) -> bytes:
         """Return the victim's rollout under the liar's signature."""

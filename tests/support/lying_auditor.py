@@ -128,4 +128,4 @@ class LyingAuditor(Auditor):
 if __name__ == "__main__":
     LyingAuditor.lie, LyingAuditor.least_points = sys.argv[1], int(sys.argv[2])
     sys.argv = ["sapo", *sys.argv[3:]]
-    sys.exit(main(Roles(open_auditor=LyingAuditor)))
+    main(Roles(open_auditor=LyingAuditor))

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import trio
 from support.crashing import CrashControl, Killed
@@ -28,6 +29,9 @@ from sapo_protocol.manifest import Manifest
 from sapo_protocol.tasks import assigned_task
 from sapo_protocol.topics import catch_up_protocol, certificates_protocol, equivocations_protocol
 from sapo_verification.signing.database import SigningDatabase
+
+if TYPE_CHECKING:
+    from trio_typing import TaskStatus
 from sapo_verification.tasks.generators import derive, solution
 from sapo_verification.types import AdmittedRollout
 
@@ -87,7 +91,7 @@ class NodeProcess:
         self.crashes.wrap_engine(self.node.engine)
         self.crashes.wrap(self.signing)
 
-    async def live(self, *, task_status: "trio.TaskStatus[None]" = trio.TASK_STATUS_IGNORED) -> None:
+    async def live(self, *, task_status: "TaskStatus[None]" = trio.TASK_STATUS_IGNORED) -> None:
         """Run until killed from outside or ended at a write."""
         keep = self.node.supervisor.keep
         try:

@@ -24,10 +24,11 @@ class MockClockRunner:
     def act(self, action: Callable[..., Awaitable[T]], *arguments: object) -> T:
         """Run an action until all tasks are blocked again; return its result."""
         try:
-            return trio.from_thread.run(_settled, action, arguments, trio_token=self._token)
+            outcome: T = trio.from_thread.run(_settled, action, arguments, trio_token=self._token)
         except trio.RunFinishedError:
             self._life.result()  # a task raised: this is the error to show
             raise
+        return outcome
 
     def see(self, look: Callable[[], T]) -> T:
         """Return the result of a function that only reads the tasks' state."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import trio
 from support.swarm import Identity as Person
@@ -58,6 +58,14 @@ async def until(done: Callable[[], object], seconds: float = PATIENCE_SECONDS) -
             await trio.sleep(LOOK_SECONDS)
 
 
+class Addressed(Protocol):
+    """A node that others can dial."""
+
+    @property
+    def address(self) -> str:
+        """Its full multiaddr."""
+
+
 @dataclass
 class Home:
     """A node's identity, configuration and data directory."""
@@ -105,7 +113,7 @@ class Home:
         self,
         hub: MemoryHub,
         *,
-        neighbours: Iterable["Home"] = (),
+        neighbours: Iterable["Addressed"] = (),
         steps: int | None = None,
         clock: Clock = wall_clock,
     ) -> Node:

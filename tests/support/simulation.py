@@ -29,7 +29,7 @@ from sapo_verification.jail.checkers import CheckFailed, Failure
 from sapo_verification.jail.messages import Checked
 from sapo_verification.sampling.sampler import SamplingPolicy
 from sapo_verification.types import AdmittedRollout
-from sapo_verification.verifier import Check
+from sapo_verification.verifier import Check, CheckResult
 
 Group = tuple[bytes, ...]
 Behaviour = Callable[[int], Sequence[Group]]
@@ -211,5 +211,5 @@ class Simulation:
             self.refused[error.reason] += 1
             self._harness.pool.take(admitted.content_id)
 
-    async def _checked(self, task: Task, completions: Sequence[bytes]) -> Checked:
+    async def _checked(self, task: Task, completions: Sequence[bytes]) -> CheckResult:
         return await self.check(task, completions)

@@ -1,6 +1,6 @@
 """Harness of one node's engine with a real suite; answers are scored in this process, without the jail."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -147,7 +147,7 @@ class VerificationHarness:
                 self.reputation.record_good(author.account, 0, epoch)
 
 
-def score_in_process(manifest: Manifest) -> Check:
+def score_in_process(manifest: Manifest) -> Callable[[Task, Sequence[bytes]], Awaitable[Checked]]:
     """Return the real checker without its jail: it derives items and scores answers in this process."""
 
     async def check(task: Task, completions: Sequence[bytes]) -> Checked:

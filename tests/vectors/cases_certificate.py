@@ -72,7 +72,7 @@ def _sealed(payload: dict[int, Any], manifest: Manifest = PLAIN) -> bytes:
 def _fields() -> Iterator[Case]:
     genuine = fields()
     for key, value in genuine.items():
-        yield _case(f"without field {key}", "R1.1.1", _sealed(fields(**{f"f{key}": None})))
+        yield _case(f"without field {key}", "R1.1.1", _sealed(changed(genuine, {f"f{key}": None})))
         for name, wrong in WRONG_TYPES.items():
             if not isinstance(wrong, type(value)):
                 yield _case(f"field {key} is a {name}", "R1.1.2", _sealed({**genuine, key: wrong}))
@@ -207,7 +207,7 @@ def _crowds() -> Iterator[Case]:
     """Yield an account's fifth node displaces the first; one that renews itself goes to the end."""
     keys = [Identity("alice", key) for key in range(5)]
     heard = [Message(None, key.certificate(), "certificates", i) for i, key in enumerate(keys)]
-    then = (
+    then: tuple[Message, ...] = (
         Message("R5.1", keys[0].rollout(), offset_ms=10),
         Message(None, keys[1].rollout(f3=1), offset_ms=11),
         Message(None, keys[4].rollout(f3=4), offset_ms=12),

@@ -161,8 +161,8 @@ def _judgement() -> Iterator[Case]:
     yield _case("both forged", "R7.3", _raw(forged))
     framed = BOB.signed(cbor(ALICE.fields(f5=SECOND)))
     yield _case("signed by somebody else", "R7.3", paired(ALICE.rollout(), framed))
-    beyond = [ALICE.rollout(f3=32)[:-64] + bytes(64), ALICE.rollout(f3=32, f5=SECOND)]
-    yield _case("a slot beyond, and forged", "R6.1", paired(*beyond))
+    beyond = paired(ALICE.rollout(f3=32)[:-64] + bytes(64), ALICE.rollout(f3=32, f5=SECOND))
+    yield _case("a slot beyond, and forged", "R6.1", beyond)
 
 
 def _moments() -> Iterator[Case]:

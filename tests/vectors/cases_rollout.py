@@ -86,7 +86,7 @@ def _fields() -> Iterator[Case]:
     genuine = ALICE.fields(f6=bytes(32))
     for key, value in genuine.items():
         if key != 6:
-            yield one(f"a rollout without field {key}", "R1.2.1", ALICE.rollout(**{f"f{key}": None}))
+            yield one(f"a rollout without field {key}", "R1.2.1", ALICE.rollout(PLAIN, **{f"f{key}": None}))
         for name, wrong in WRONG_TYPES.items():
             if isinstance(wrong, type(value)):
                 continue
@@ -94,7 +94,7 @@ def _fields() -> Iterator[Case]:
         for name, wrong in FORBIDDEN_TYPES.items():
             yield one(f"rollout field {key} is a {name}", "R1.0.6", _with(key, wrong))
     for key in (7, 8, 24, 2**64 - 1):
-        yield one(f"a rollout with field {key} more", "R1.2.1", ALICE.rollout(**{f"f{key}": 0}))
+        yield one(f"a rollout with field {key} more", "R1.2.1", ALICE.rollout(PLAIN, **{f"f{key}": 0}))
     for key, size in ((0, 32), (1, 20), (6, 32)):
         for wrong in (0, size - 1, size + 1):
             yield one(f"rollout field {key} of {wrong} bytes", "R1.2.2", _with(key, bytes(wrong)))

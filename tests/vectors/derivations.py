@@ -119,7 +119,14 @@ def typed_data() -> list[dict[str, Any]]:
     ):
         domain = Domain(chain_id, Account(contract))
         binding = NodeBinding(ALICE.node, PLAIN.swarm_id, 0, 2**64 - 1)
-        root = EpochRoot(7, *(Digest(bytes([n]) * 32) for n in (4, 1, 2)), 2**200, Digest(b"\x03" * 32))
+        root = EpochRoot(
+            epoch=7,
+            base_root=Digest(b"\x04" * 32),
+            contribution_root=Digest(b"\x01" * 32),
+            cumulative_root=Digest(b"\x02" * 32),
+            total=2**200,
+            archive_digest=Digest(b"\x03" * 32),
+        )
         for statement in (binding, root):
             digest = statement.digest(domain)
             found.append(

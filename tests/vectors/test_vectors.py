@@ -12,7 +12,7 @@ from reference.vectors import VECTORS, admission_files, load, unpack
 from vectors.pipeline import Pipeline
 
 from sapo_protocol import ed25519, merkle
-from sapo_protocol.errors import RemoteProtocolError
+from sapo_protocol.errors import Reason, RemoteProtocolError
 from sapo_protocol.identifiers import Account, Digest, NodeId
 from sapo_protocol.manifest_file import manifest_from_json
 from sapo_protocol.requests import parse_response, to_response
@@ -65,7 +65,8 @@ def test_signatures(vector: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("vector", load("responses")["responses"], ids=lambda vector: vector["name"])
 def test_responses(vector: dict[str, Any]) -> None:
-    response, found = unpack(vector["bytes"]), (None, None, None)
+    response = unpack(vector["bytes"])
+    found: tuple[int | None, Reason | None, str | None] = (None, None, None)
     try:
         messages = parse_response(response)
         assert to_response(messages) == response

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import click
 import typer
 
 from sapo_client.cli.options import Common, IdentityOption, ManifestOption, PassphraseFile, RpcOption, command
@@ -52,6 +51,7 @@ def register(app: typer.Typer) -> None:
 
 def join(
     common: Common,
+    context: typer.Context,
     identity: IdentityOption = None,
     manifest: ManifestOption = None,
     bootstrap: Bootstrap = None,
@@ -91,7 +91,7 @@ def join(
     from sapo_client.node.bootstrap import run_node
 
     show = partial(_show_round, common)
-    options, roles = RunOptions(fresh=fresh, steps=steps), click.get_current_context().find_root().obj
+    options, roles = RunOptions(fresh=fresh, steps=steps), context.find_root().obj
     raise typer.Exit(run_node(config, opened, options, show, roles=roles))
 
 

@@ -19,7 +19,7 @@ CONTRACTS: Final = (
 
 
 @dataclass(frozen=True)
-class Artefact:
+class Artifact:
     """One compiled contract.
 
     Attributes:
@@ -48,11 +48,11 @@ class Artefact:
 
 
 @cache
-def load(name: str) -> Artefact:
-    """The artefact of one of ``CONTRACTS``."""
+def load(name: str) -> Artifact:
+    """Return the artifact of one of ``CONTRACTS``."""
     text = (resources.files("sapo_client.ledger") / "artifacts" / f"{name}.json").read_text()
     raw = json.loads(text)
-    return Artefact(
+    return Artifact(
         name=raw["contractName"],
         abi=tuple(raw["abi"]),
         bytecode=bytes.fromhex(raw["bytecode"][2:]),

@@ -11,7 +11,7 @@ from eth_utils import keccak, to_checksum_address
 from web3 import Web3
 from web3.types import BlockIdentifier, FilterParams
 
-from sapo_client.ledger.artifact import CONTRACTS, Artefact, load
+from sapo_client.ledger.artifact import CONTRACTS, Artifact, load
 from sapo_client.ledger.errors import NotYet
 from sapo_client.ledger.fraud import FraudProof, root_fields
 from sapo_client.ledger.records import EpochRecord, Stake
@@ -52,15 +52,15 @@ class Contract:
         self._rpc = rpc
 
     @property
-    def artefact(self) -> Artefact:
-        """What it was compiled to."""
+    def artifact(self) -> Artifact:
+        """Return what it was compiled to."""
         return load(self.NAME)
 
     def is_deployed(self) -> bool:
         """Whether the code at the address is this contract's."""
         where = to_checksum_address(self.address)
         code = self._rpc.agree(lambda web3: bytes(web3.eth.get_code(where)), f"the code at {where}")
-        return self.artefact.is_code(code)
+        return self.artifact.is_code(code)
 
     def _call(self, function: str, *arguments: object) -> Any:
         def call(web3: Web3, block: BlockIdentifier) -> Any:
@@ -72,7 +72,7 @@ class Contract:
         return bytes.fromhex(self._bind(Web3()).encode_abi(function, arguments)[2:])
 
     def _bind(self, web3: Web3) -> Any:
-        return web3.eth.contract(address=to_checksum_address(self.address), abi=list(self.artefact.abi))
+        return web3.eth.contract(address=to_checksum_address(self.address), abi=list(self.artifact.abi))
 
 
 class Registry(Contract):
@@ -81,11 +81,11 @@ class Registry(Contract):
     NAME = "NodeRegistry"
 
     def register(self, node_key: NodeId, not_after_seconds: int) -> bytes:
-        """Call data that claims a node key for the sender."""
+        """Return call data that claims a node key for the sender."""
         return self._encode("register", bytes(node_key), not_after_seconds)
 
     def revoke(self, node_key: NodeId) -> bytes:
-        """Call data that ends the sender's claim."""
+        """Return call data that ends the sender's claim."""
         return self._encode("revoke", bytes(node_key))
 
     def is_live(self, account: Account, node_key: NodeId) -> bool:
@@ -93,15 +93,15 @@ class Registry(Contract):
         return bool(self._call("isLive", to_checksum_address(account), bytes(node_key)))
 
     def live_nodes(self, account: Account) -> tuple[NodeId, ...]:
-        """The keys that an account claims at the moment."""
+        """Return the keys that an account claims at the moment."""
         return tuple(map(NodeId, self._call("liveNodes", to_checksum_address(account))))
 
     def deployment_block(self) -> int:
-        """Where the events begin."""
+        """Return the block in which the events begin."""
         return int(self._call("deploymentBlock"))
 
     def events(self, first_block: int, last_block: int) -> list[RegistryEvent]:
-        """Claims and their ends in blocks that stay, oldest first.
+        """Return claims and their ends in blocks that stay, oldest first.
 
         Raises:
             NotYet, Disagreement: the endpoints are not that far, or disagree.
@@ -121,28 +121,28 @@ class EpochLedgerContract(Contract):
     NAME = "EpochLedger"
 
     def post(self, root: EpochRoot, signatures: Sequence[bytes]) -> bytes:
-        """Call data that posts an epoch; signatures ascend by signer."""
+        """Return call data that posts an epoch; signatures ascend by signer."""
         return self._encode("post", root_fields(root), list(signatures))
 
     def finalise(self) -> bytes:
-        """Call data that makes the live posting final."""
+        """Return call data that makes the live posting final."""
         return self._encode("finalise")
 
     def auditors(self) -> tuple[tuple[Account, ...], int]:
-        """The accounts whose signatures count, ascending, and how many a posting needs."""
+        """Return the accounts whose signatures count, ascending, and how many a posting needs."""
         return tuple(map(Account.from_hex, self._call("auditors"))), int(self._call("quorum"))
 
     def next_epoch(self) -> int:
-        """The lowest epoch that can still become final."""
+        """Return the lowest epoch that can still become final."""
         return int(self._call("nextEpoch"))
 
     def tip(self) -> Tip:
-        """Where the records of final epochs begin."""
+        """Return the block of the newest final epoch's event, and that event's hash."""
         history, block = self._call("lastFinal")
         return Tip(Digest(history), block)
 
     def final_events(self, first_block: int, last_block: int) -> list[Answer[tuple[bytes, ...]]]:
-        """The data of the ``EpochFinal`` events of some blocks, as each endpoint tells them."""
+        """Return the data of the ``EpochFinal`` events of some blocks, as each endpoint reports them."""
         wanted: FilterParams = {
             "address": to_checksum_address(self.address),
             "fromBlock": _block(first_block),
@@ -152,39 +152,39 @@ class EpochLedgerContract(Contract):
         return self._rpc.each(lambda web3: _data(web3, wanted, last_block))
 
     def live(self) -> EpochRecord | None:
-        """The posting that can still be challenged, if there is one."""
+        """Return the posting that can still be challenged, if there is one."""
         return _record(self._call("live"))
 
     def digest(self, root: EpochRoot) -> Digest:
-        """What the contract wants auditors to sign."""
+        """Return the digest that the contract wants auditors to sign."""
         return Digest(self._call("epochRootDigest", root_fields(root)))
 
     def clock(self) -> tuple[int, int]:
-        """Genesis time and epoch length, in seconds."""
+        """Return the genesis time and the epoch length, in seconds."""
         return int(self._call("genesisSeconds")), int(self._call("epochSeconds"))
 
     def challenge_seconds(self) -> int:
-        """How long a posting can be challenged before it may become final."""
+        """Return how long a posting can be challenged before it may become final."""
         return int(self._call("challengeSeconds"))
 
     def epoch_budget(self) -> int:
-        """Most points that one epoch may grant."""
+        """Return the most points that one epoch may grant."""
         return int(self._call("epochBudget"))
 
     def auditor_bond(self) -> int:
-        """What an auditor must have bonded, in the token's smallest unit."""
+        """Return what an auditor must have bonded, in the token's smallest unit."""
         return int(self._call("auditorBond"))
 
     def distributor(self) -> "Distributor":
-        """The contract that pays what this one grants; the ledger created it, as it did the next two."""
+        """Return the contract that pays what this one grants; the ledger created it and the next two."""
         return Distributor(self._rpc, Account.from_hex(self._call("distributor")))
 
     def verifier(self) -> "FraudVerifierContract":
-        """The contract that judges fraud proofs."""
+        """Return the contract that checks fraud proofs."""
         return FraudVerifierContract(self._rpc, Account.from_hex(self._call("verifier")))
 
     def vault(self) -> "Vault":
-        """The contract that holds the auditors' bonds."""
+        """Return the contract that holds the auditors' bonds."""
         return Vault(self._rpc, Account.from_hex(self._call("vault")))
 
 
@@ -194,11 +194,11 @@ class FraudVerifierContract(Contract):
     NAME = "FraudVerifier"
 
     def prove(self, proof: FraudProof) -> bytes:
-        """Call data that hands in a proof."""
+        """Return call data that hands in a proof."""
         return self._encode(proof.FUNCTION, *proof.arguments())
 
     def points_cap(self) -> int:
-        """Most points that an account may earn in one epoch."""
+        """Return the most points that an account may earn in one epoch."""
         return int(self._call("pointsCap"))
 
     def has_equivocated(self, auditor: Account, epoch: int) -> bool:
@@ -212,31 +212,31 @@ class Vault(Contract):
     NAME = "StakeVault"
 
     def deposit(self, account: Account, amount: int) -> bytes:
-        """Call data that bonds tokens of the sender, approved before, for an account."""
+        """Return call data that bonds tokens of the sender, approved before, for an account."""
         return self._encode("deposit", to_checksum_address(account), amount)
 
     def request_exit(self, amount: int) -> bytes:
-        """Call data that begins to take out a part of the sender's bond."""
+        """Return call data that begins to take out a part of the sender's bond."""
         return self._encode("requestExit", amount)
 
     def withdraw(self) -> bytes:
-        """Call data that takes out what was asked for."""
+        """Return call data that takes out what was asked for."""
         return self._encode("withdraw")
 
     def slash(self, account: Account, prover: Account) -> bytes:
-        """Call data that takes a bond away; the verifier's alone."""
+        """Return call data that takes a bond away; the verifier's alone."""
         return self._encode("slash", to_checksum_address(account), to_checksum_address(prover))
 
     def bonded(self, account: Account) -> int:
-        """What makes an account's signatures count, in the token's smallest unit."""
+        """Return the bond that makes an account's signatures count, in the token's smallest unit."""
         return int(self._call("bonded", to_checksum_address(account)))
 
     def stake(self, account: Account) -> Stake:
-        """All that an account has there."""
+        """Return all that an account has there."""
         return Stake(*self._call("stakeOf", to_checksum_address(account)))
 
     def exit_seconds(self) -> int:
-        """From a requested exit to its withdrawal."""
+        """Return the time from a requested exit to its withdrawal."""
         return int(self._call("exitSeconds"))
 
 
@@ -246,44 +246,44 @@ class Distributor(Contract):
     NAME = "RewardDistributor"
 
     def claim(self, account: Account, cumulative: int, proof: Sequence[bytes]) -> bytes:
-        """Call data that pays an account what it has not been paid yet."""
+        """Return call data that pays an account what it has not been paid yet."""
         return self._encode("claim", to_checksum_address(account), cumulative, list(map(bytes, proof)))
 
     def set_payout(self, payout: Account) -> bytes:
-        """Call data that names where the sender's claims go; after the first time with a delay."""
+        """Return call data that names where the sender's claims go; after the first time with a delay."""
         return self._encode("setPayout", to_checksum_address(payout))
 
     def apply_payout(self, account: Account) -> bytes:
-        """Call data that puts an announced address in place."""
+        """Return call data that puts an announced address in place."""
         return self._encode("applyPayout", to_checksum_address(account))
 
     def grant(self, root: Digest, points: int) -> bytes:
-        """Call data that grants points; the ledger's alone."""
+        """Return call data that grants points; the ledger's alone."""
         return self._encode("grant", bytes(root), points)
 
     def claimed(self, account: Account) -> int:
-        """Points that an account was paid so far."""
+        """Return the points that an account was paid so far."""
         return int(self._call("claimed", to_checksum_address(account)))
 
     def payout(self, account: Account) -> Account:
-        """Where an account's claims go."""
+        """Return the address that an account's claims go to."""
         return Account.from_hex(self._call("payoutOf", to_checksum_address(account)))
 
     def payout_change(self, account: Account) -> tuple[Account, int]:
-        """The address that an account announced, and since when it may be put in place; zeros if none."""
+        """Return the address that an account announced and when it may be put in place; zeros if none."""
         payout, effective_at = self._call("payoutChange", to_checksum_address(account))
         return Account.from_hex(payout), int(effective_at)
 
     def granted_points(self) -> int:
-        """Points of all final epochs together."""
+        """Return the points of all final epochs together."""
         return int(self._call("grantedPoints"))
 
     def root_of(self, account: Account, cumulative: int, proof: Sequence[bytes]) -> Digest:
-        """The root that the contract computes from a proof."""
+        """Return the root that the contract computes from a proof."""
         return Digest(self._call("rootOf", to_checksum_address(account), cumulative, list(map(bytes, proof))))
 
     def token(self) -> "Token":
-        """What it pays."""
+        """Return the token that it pays."""
         return Token(self._rpc, Account.from_hex(self._call("token")))
 
 
@@ -293,15 +293,15 @@ class Token(Contract):
     NAME = "SapoToken"
 
     def balance(self, account: Account) -> int:
-        """What an account holds, in the token's smallest unit."""
+        """Return what an account holds, in the token's smallest unit."""
         return int(self._call("balanceOf", to_checksum_address(account)))
 
     def approve(self, spender: Account, amount: int) -> bytes:
-        """Call data that lets another account take tokens of the sender."""
+        """Return call data that lets another account take tokens of the sender."""
         return self._encode("approve", to_checksum_address(spender), amount)
 
     def transfer(self, receiver: Account, amount: int) -> bytes:
-        """Call data that sends tokens."""
+        """Return call data that sends tokens."""
         return self._encode("transfer", to_checksum_address(receiver), amount)
 
 
@@ -311,12 +311,12 @@ class Faucet(Contract):
     NAME = "Faucet"
 
     def drip(self, account: Account) -> bytes:
-        """Call data that serves an account."""
+        """Return call data that serves an account."""
         return self._encode("drip", to_checksum_address(account))
 
 
 def error_name(data: bytes) -> str | None:
-    """The name of the custom error behind a revert's data, if it is one of our contracts'."""
+    """Return the name of the custom error behind a revert's data, if it is one of our contracts'."""
     return _error_names().get(data[:4])
 
 
@@ -372,7 +372,7 @@ def _record(fields: Any) -> EpochRecord | None:
 
 
 def _hashable(value: Any) -> Any:
-    """An answer that can be counted among others."""
+    """Return an answer in a form that can be counted among others."""
     return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value
 
 

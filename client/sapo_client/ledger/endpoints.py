@@ -45,7 +45,7 @@ class EndpointStatus:
 
     Attributes:
         name: its address without path and password, which may hold a secret.
-        head: number of the last block that it told; none before its first answer.
+        head: number of the last block that it reported; none before its first answer.
         trouble: why it is passed over at the moment.
         disagreements: answers that a majority denied, or that left no majority.
     """
@@ -60,17 +60,19 @@ class RpcEndpoint:
     """An endpoint that rests after each silence, twice as long as the time before.
 
     Attributes:
-        head: number of the last block that it told.
+        head: number of the last block that it reported.
         disagreements: counted by whoever compares its answers.
     """
 
-    def __init__(self, url: str, web3: Web3, clock: Callable[[], float], tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, url: str, web3: Web3, clock: Callable[[], float], report: Callable[[str], None]
+    ) -> None:
         self.name = _without_secrets(url)
         self.head: int | None = None
         self.disagreements = 0
         self._web3 = web3
         self._clock = clock
-        self._tell = tell
+        self._report = report
         self._chain_id: int | None = None
         self._wrong_chain: str | None = None
         self._silence: str | None = None
@@ -81,7 +83,7 @@ class RpcEndpoint:
 
     @property
     def trouble(self) -> str | None:
-        """Why it is passed over, if it is."""
+        """Return why it is passed over, if it is."""
         return self._wrong_chain or self._silence or self._stale
 
     @property
@@ -106,11 +108,11 @@ class RpcEndpoint:
 
     @property
     def status(self) -> EndpointStatus:
-        """What is known of it."""
+        """Return what is known of it."""
         return EndpointStatus(self.name, self.head, self.trouble, self.disagreements)
 
     def ask(self, question: Callable[[Web3], T]) -> T:
-        """Its answer.
+        """Return its answer.
 
         Raises:
             Unanswered: it did not give one.
@@ -136,17 +138,17 @@ class RpcEndpoint:
         self._wrong_chain = self._told(self._wrong_chain, trouble if self._chain_id != wanted else None)
 
     def note_lag(self, blocks: int | None) -> None:
-        """Take down that it is so many blocks behind the chain, or is not."""
+        """Record that it is so many blocks behind the chain, or is not."""
         was, self._stale = self._stale, None if blocks is None else f"it is {blocks} blocks behind"
         if (was is None) != (self._stale is None):
             self._told(was, self._stale)
 
     def disagreed(self, text: str) -> None:
-        """Count an answer that others deny, and tell of its kind once."""
+        """Count an answer that others deny, and report its kind once."""
         self.disagreements += 1
         if text not in self._denied:
             self._denied.add(text)
-            self._tell(f"{self.name}: {text}")
+            self._report(f"{self.name}: {text}")
 
     def _answered(self) -> None:
         self._silence = self._told(self._silence, None)
@@ -161,12 +163,12 @@ class RpcEndpoint:
 
     def _told(self, before: str | None, trouble: str | None) -> str | None:
         if trouble != before:
-            self._tell(f"{self.name}: {trouble or 'in order again'}")
+            self._report(f"{self.name}: {trouble or 'in order again'}")
         return trouble
 
 
 def connect(url: str) -> Web3:
-    """A connection over HTTP; nothing is asked yet."""
+    """Return a connection over HTTP; nothing is asked yet."""
     session = requests.Session()
     # A proxy from the environment cannot reach this machine's own loopback interface.
     session.trust_env = urlsplit(url).hostname not in {"127.0.0.1", "localhost", "::1"}

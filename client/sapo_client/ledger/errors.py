@@ -87,12 +87,12 @@ class ErrorCounts:
         self._counts: Counter[str] = Counter()
 
     def note(self, error: Exception) -> None:
-        """Count one; what is not ours is of the kind ``rpc``."""
+        """Count one error; one that is not ours is of the kind ``rpc``."""
         with self._lock:
             self._counts[error.kind if isinstance(error, LedgerError) else "rpc"] += 1
 
     def take(self) -> Mapping[str, int]:
-        """What was counted, which is then forgotten."""
+        """Return what was counted, and start again from zero."""
         with self._lock:
             taken, self._counts = self._counts, Counter()
         return taken

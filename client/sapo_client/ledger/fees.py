@@ -37,7 +37,7 @@ class Fees:
 
 
 def quote(web3: Web3, limit_wei: int) -> Fees:
-    """Today's fees.
+    """Return today's fees.
 
     Raises:
         LedgerError: even the next block costs more than the limit.
@@ -53,14 +53,14 @@ def quote(web3: Web3, limit_wei: int) -> Fees:
 
 
 def middle(quotes: Sequence[Fees]) -> Fees:
-    """Fees that neither a single high nor a single low quote can set alone; of two the lower ones."""
+    """Return fees that neither a single high nor a single low quote can set alone; of two the lower ones."""
     place = (len(quotes) - 1) // 2
     tip = sorted(quote.tip for quote in quotes)[place]
     return Fees(tip, max(tip, sorted(quote.most for quote in quotes)[place]))
 
 
 def bump(old: Fees, today: Fees, limit_wei: int) -> Fees | None:
-    """The fees of a replacement; none if the limit leaves no room for what nodes ask for one."""
+    """Return the fees of a replacement; none if the limit leaves no room for what nodes ask for one."""
     least = Fees(_raised(old.tip), _raised(old.most))
     if least.most > limit_wei or least.tip > limit_wei:
         return None

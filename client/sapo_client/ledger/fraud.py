@@ -19,7 +19,7 @@ class FraudProof(Protocol):
     FUNCTION: ClassVar[str]
 
     def arguments(self) -> Sequence[Any]:
-        """What the contract's function takes."""
+        """Return what the contract's function takes."""
         ...
 
 
@@ -35,7 +35,7 @@ class Equivocation:
     signature_of_b: bytes
 
     def arguments(self) -> Sequence[Any]:
-        """Both statements, both signatures."""
+        """Return both statements and both signatures."""
         return root_fields(self.a), root_fields(self.b), self.signature_of_a, self.signature_of_b
 
 
@@ -50,7 +50,7 @@ class OverCap:
     proof: Sequence[Digest]
 
     def arguments(self) -> Sequence[Any]:
-        """The leaf and its proof."""
+        """Return the leaf and its proof."""
         return to_checksum_address(self.account), self.points, _words(self.proof)
 
 
@@ -63,7 +63,7 @@ class ContributionSum:
     leaves: Sequence[tuple[Account, int]]
 
     def arguments(self) -> Sequence[Any]:
-        """Accounts and values side by side."""
+        """Return accounts and values side by side."""
         return _columns(self.leaves)
 
 
@@ -76,7 +76,7 @@ class CumulativeSum:
     leaves: Sequence[tuple[Account, int]]
 
     def arguments(self) -> Sequence[Any]:
-        """Accounts and values side by side."""
+        """Return accounts and values side by side."""
         return _columns(self.leaves)
 
 
@@ -93,7 +93,7 @@ class CumulativeDecrease:
     proof_after: Sequence[Digest]
 
     def arguments(self) -> Sequence[Any]:
-        """The account, and each value with its proof."""
+        """Return the account, and each value with its proof."""
         account = to_checksum_address(self.account)
         return account, self.before, _words(self.proof_before), self.after, _words(self.proof_after)
 
@@ -116,13 +116,13 @@ class Unearned:
     points: Sequence[tuple[Account, int]]
 
     def arguments(self) -> Sequence[Any]:
-        """The leaf with its proof, and both trees."""
+        """Return the leaf with its proof, and both trees."""
         leaf = to_checksum_address(self.account), self.cumulative, _words(self.proof)
         return *leaf, _columns(self.before), _columns(self.points)
 
 
 def root_fields(root: EpochRoot) -> tuple[object, ...]:
-    """A statement as the contracts' struct."""
+    """Return a statement as the contracts' struct."""
     return (
         root.epoch,
         bytes(root.base_root),

@@ -52,27 +52,27 @@ class History:
         self._lock = threading.Lock()
 
     def last(self) -> EpochRecord | None:
-        """The last final epoch, if there is one."""
+        """Return the last final epoch, if there is one."""
         with self._lock:
             return next(self._walk(), None)
 
     def record(self, epoch: int) -> EpochRecord | None:
-        """The posting of an epoch, if it is final."""
+        """Return the posting of an epoch, if it is final."""
         found = self.before(epoch + 1)
         return found if found and found.root.epoch == epoch else None
 
     def before(self, epoch: int) -> EpochRecord | None:
-        """The last final epoch below a number, if there is one."""
+        """Return the last final epoch below a number, if there is one."""
         with self._lock:
             return next((record for record in self._walk() if record.root.epoch < epoch), None)
 
     def all(self) -> list[EpochRecord]:
-        """Every final epoch, oldest first."""
+        """Return every final epoch, oldest first."""
         with self._lock:
             return list(self._walk())[::-1]
 
     def _walk(self) -> Iterator[EpochRecord]:
-        """Newest first."""
+        """Yield records, newest first."""
         if len(self._known) > _KEPT:
             self._known.clear()
         tip, blocks = self._ledger.tip(), 1
@@ -84,21 +84,21 @@ class History:
             tip, blocks = link.before, _CHUNK_BLOCKS
 
     def _read(self, tip: Tip, blocks: int) -> None:
-        """Take over a record from whoever shows it, and others from so many blocks that end with its own."""
+        """Read a record, and others from so many blocks that end with its own, from any endpoint with it."""
         answers = self._ledger.final_events(max(0, tip.block - blocks + 1), tip.block)
-        told = [(answer.endpoint, _links(answer.value)) for answer in answers if answer.value is not None]
-        for _, links in told:
+        shown = [(answer.endpoint, _links(answer.value)) for answer in answers if answer.value is not None]
+        for _, links in shown:
             self._known.update(links)
         if tip.history not in self._known:
             unable = [answer.unable for answer in answers if answer.unable is not None]
             raise unable[0] if len(unable) == len(answers) else RecordHidden(tip.block)
-        for endpoint, links in told:
+        for endpoint, links in shown:
             if tip.history not in links:
                 endpoint.disagreed("it hides or changes the record of a final epoch")
 
 
 def _links(events: tuple[bytes, ...]) -> dict[Digest, _Link]:
-    """Events by their hash; nothing is known of them but that."""
+    """Return events by their hash; nothing else is known of them."""
     return {Digest(keccak(data)): _link(data) for data in events if len(data) == _WORDS * _WORD}
 
 

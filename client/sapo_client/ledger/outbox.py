@@ -3,7 +3,7 @@
 An entry goes queued -> signed -> confirmed; a contract that will never accept it makes it refused.
 The signed transaction is on disk before it is sent, so a kill at any point leaves either an entry that was
 never sent or one whose exact bytes can be sent again. A replacement for higher fees keeps the nonce, so that
-the chain takes one of a wish's transactions at most.
+the chain takes one of a request's transactions at most.
 """
 
 import sqlite3
@@ -55,7 +55,7 @@ _SCHEMA: Final = StoreSchema(
     CREATE INDEX IF NOT EXISTS transactions_by_nonce ON transactions (nonce);
     """,
 )
-"""A transaction stays for ever, so that its nonce is never given to another wish."""
+"""A transaction stays for ever, so that its nonce is never given to another request."""
 
 _LIVE: Final = (
     "SELECT nonce, digest, raw, gas, tip_wei, most_wei, block FROM transactions"
@@ -74,7 +74,7 @@ class EntryState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OutboxEntry:
-    """One wish.
+    """One request.
 
     Attributes:
         transactions: those that may still be mined, one of them at most: all have one nonce, and each
@@ -91,7 +91,7 @@ class OutboxEntry:
 
     @property
     def signed(self) -> Signed | None:
-        """The transaction that pays most, once there is one."""
+        """Return the transaction that pays most, once there is one."""
         return self.transactions[-1] if self.transactions else None
 
 
@@ -116,7 +116,7 @@ class Outbox:
             self._connection.close()
 
     def add(self, kind: str, key: str, call: Call) -> bool:
-        """Queue a wish once, however often it is made; one that was refused gets another chance.
+        """Queue a request once, however often it is made; a refused one is tried again.
 
         Returns:
             whether there is something new to send.
@@ -131,9 +131,9 @@ class Outbox:
             return changed.rowcount > 0
 
     def add_series(self, kind: str, calls: Sequence[Call]) -> bool:
-        """Queue wishes that follow each other, all or none; none while one of their kind is under way.
+        """Queue requests that follow each other, all or none; none while one of their kind is under way.
 
-        For what does more the second time: each series is new, whatever was wished before it.
+        For what does more the second time: each series is new, whatever was requested before it.
 
         Returns:
             whether it was queued.
@@ -153,7 +153,7 @@ class Outbox:
             return True
 
     def entries(self, *states: EntryState) -> list[OutboxEntry]:
-        """The entries in given states (all if none is named), oldest first."""
+        """Return the entries in given states (all if none is named), oldest first."""
         wanted = states or tuple(EntryState)
         marks = ", ".join("?" * len(wanted))
         chosen = f"SELECT * FROM entries WHERE state IN ({marks}) ORDER BY id"  # noqa: S608  # marks only
@@ -171,7 +171,7 @@ class Outbox:
         return EntryState(row[0]) is EntryState.QUEUED
 
     def counts(self, kind: str | None = None) -> dict[EntryState, int]:
-        """How many entries, of one kind if it is named, are in each state."""
+        """Return how many entries, of one kind if it is named, are in each state."""
         query = "SELECT state, COUNT(*) FROM entries WHERE ? IS NULL OR kind = ? GROUP BY state"
         with self._transaction() as connection:
             rows = connection.execute(query, (kind, kind)).fetchall()
@@ -181,7 +181,7 @@ class Outbox:
         """Keep an entry's transaction, its first or a replacement; only now may it be sent.
 
         Raises:
-            LedgerError: its nonce was given to another wish, or to a transaction that is over.
+            LedgerError: its nonce was given to another request, or to a transaction that is over.
         """
         fees = (str(signed.fees.tip), str(signed.fees.most))
         with self._transaction() as connection:
@@ -205,18 +205,18 @@ class Outbox:
             connection.execute("UPDATE entries SET state = 'queued', note = ? WHERE id = ?", (note, entry.id))
 
     def confirm(self, entry: OutboxEntry, note: str | None = None, *, at_seconds: int | None = None) -> None:
-        """An entry's purpose is reached; ``at_seconds`` is the time of the block with its transaction."""
+        """Mark an entry as confirmed; ``at_seconds`` is the time of the block with its transaction."""
         self._move(
             "UPDATE entries SET state = 'confirmed', note = ?, settled_seconds = ? WHERE id = ?",
             (note, at_seconds, entry.id),
         )
 
     def refuse(self, entry: OutboxEntry, note: str) -> None:
-        """An entry's purpose cannot be reached."""
+        """Mark an entry as refused: its purpose cannot be reached."""
         self._move("UPDATE entries SET state = 'refused', note = ? WHERE id = ?", (note, entry.id))
 
     def reopen(self, chain_nonce: int) -> int:
-        """The number of confirmed entries whose transactions the chain has lost, now signed again."""
+        """Mark confirmed entries whose transactions the chain has lost as signed again; return how many."""
         with self._transaction() as connection:
             lost = "SELECT entry FROM transactions WHERE live AND nonce >= ?"
             changed = connection.execute(
@@ -226,7 +226,7 @@ class Outbox:
             return changed.rowcount
 
     def next_nonce(self, chain_nonce: int) -> int:
-        """The nonce after the last one under way; the chain's if nothing is."""
+        """Return the nonce after the last one under way; the chain's if nothing is."""
         query = (
             "SELECT MAX(nonce) FROM transactions JOIN entries ON entry = entries.id"
             " WHERE live AND state = 'signed'"
@@ -236,7 +236,7 @@ class Outbox:
         return chain_nonce if last is None else max(chain_nonce, int(last) + 1)
 
     def signed_before(self, block: int) -> int:
-        """How many entries have been under way since before a block."""
+        """Return how many entries have been under way since before a block."""
         query = (
             "SELECT COUNT(*) FROM (SELECT entry FROM transactions JOIN entries ON entry = entries.id"
             " WHERE live AND state = 'signed' GROUP BY entry HAVING MIN(block) < ?)"
@@ -245,7 +245,7 @@ class Outbox:
             return int(connection.execute(query, (block,)).fetchone()[0])
 
     def last_settled_seconds(self) -> int | None:
-        """The time of the newest block that holds a confirmed transaction, in Unix seconds."""
+        """Return the time of the newest block that holds a confirmed transaction, in Unix seconds."""
         with self._transaction() as connection:
             (last,) = connection.execute("SELECT MAX(settled_seconds) FROM entries").fetchone()
         return None if last is None else int(last)

@@ -1,4 +1,4 @@
-"""What the ledger tells the rest of a node."""
+"""What the ledger reports to the rest of a node."""
 
 from dataclasses import dataclass
 

@@ -21,7 +21,7 @@ _STALE_BLOCKS: Final = 3
 
 _STALE_SECONDS: Final = 60
 """The head of an endpoint in good order is younger on any public chain, so that another one that
-boasts of blocks to come cannot make it look old."""
+claims blocks to come cannot make it look old."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ class Rpc:
         chain_id: the chain that they must serve; none believes them.
         connect: makes a connection from an address.
         clock: monotonic, in seconds.
-        now: Unix time, to tell an old head.
-        tell: takes each trouble with an endpoint, once, in words.
+        now: Unix time, to recognise an old head.
+        report: called with each trouble with an endpoint, once, in words.
 
     Attributes:
         last_answer_seconds: when any endpoint last answered, on the monotonic clock; none before the first.
@@ -55,22 +55,22 @@ class Rpc:
         connect: Callable[[str], Web3] = connect,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
-        tell: Callable[[str], None] = lambda _: None,
+        report: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.last_answer_seconds: float | None = None
         self._chain_id = chain_id
         self._clock = clock
         self._now = now
-        self._endpoints = tuple(RpcEndpoint(url, connect(url), clock, tell) for url in urls)
+        self._endpoints = tuple(RpcEndpoint(url, connect(url), clock, report) for url in urls)
         self._preferred: RpcEndpoint | None = None
 
     @property
     def endpoints(self) -> tuple[EndpointStatus, ...]:
-        """What is known of each endpoint, as they were named."""
+        """Return what is known of each endpoint, as they were named."""
         return tuple(endpoint.status for endpoint in self._endpoints)
 
     def chain_id(self) -> int:
-        """The chain that transactions are signed for.
+        """Return the chain that transactions are signed for.
 
         Raises:
             LedgerUnavailable: none was named, and no endpoint answers.
@@ -78,7 +78,7 @@ class Rpc:
         return self._chain_id or self.agree(lambda web3: int(web3.eth.chain_id), "the chain's id")
 
     def ask(self, question: Callable[[Web3], T]) -> T:
-        """The first endpoint's answer, for what does no harm if it is wrong.
+        """Return the first endpoint's answer, for what does no harm if it is wrong.
 
         Raises:
             WrongChain: every endpoint serves another chain.
@@ -93,10 +93,10 @@ class Rpc:
                 continue
             self._preferred = endpoint
             return answer
-        raise self._nobody(reason)
+        raise self._no_answer(reason)
 
     def each(self, question: Callable[[Web3], T], *, sure: bool = False) -> list[Answer[T]]:
-        """The answers of all endpoints in good order; of all others where there is none.
+        """Return the answers of all endpoints in good order; of all others where there is none.
 
         An error of ours in a question, or a refusal of the chain's, means that this endpoint cannot say.
 
@@ -113,20 +113,20 @@ class Rpc:
         if not answers:
             answers = self._answers([end for end in self._in_order() if end not in in_order], question)
         if not answers:
-            raise self._nobody("all of them were asked")
+            raise self._no_answer("all of them were asked")
         return answers
 
     def agree(self, question: Callable[[Web3], T], what: str | None = None) -> T:
-        """The answer of more than half of those who answer, for what must not be wrong.
+        """Return the answer of more than half of those who answer, for what must not be wrong.
 
         Args:
-            what: names the thing where two answers mean that somebody lies or is broken; none where
+            what: names the thing where two answers mean that an endpoint lies or is broken; none where
                 they only mean that a block is on its way.
 
         Raises:
             WrongChain, LedgerUnavailable: as ``ask``.
             Disagreement: no answer has a majority.
-            LedgerError: why nobody can say.
+            LedgerError: why there is no answer.
         """
         answers = self.each(question, sure=True)
         if what is not None:
@@ -140,7 +140,7 @@ class Rpc:
         raise Disagreement(what or "the newest blocks")
 
     def read(self, question: Callable[[Web3, BlockIdentifier], T], what: str) -> T:
-        """What the state after one block says, as ``agree``; of the newest one that most endpoints have.
+        """Return what the state after one block says, as ``agree``: the newest that most endpoints have.
 
         Where one address only is named, its word on its own newest block is all there is.
 
@@ -153,7 +153,7 @@ class Rpc:
         return self.agree(lambda web3: question(web3, block), what)
 
     def compare(self, answers: Sequence[Answer[Any]], what: str) -> None:
-        """Count and tell those whose answer a majority denies; all of them where there is no majority."""
+        """Count and report those whose answer a majority denies; all of them where there is no majority."""
         known = [answer for answer in answers if answer.value is not None]
         if len({answer.value for answer in known}) < 2:
             return
@@ -163,7 +163,7 @@ class Rpc:
                 answer.endpoint.disagreed(f"it disagrees with others about {what}")
 
     def broadcast(self, action: Callable[[Web3], Any]) -> list[Web3RPCError | None]:
-        """Do something at every endpoint: none for each that took it, else its refusal.
+        """Do something at every endpoint; return none for each that accepted it, else its refusal.
 
         Raises:
             WrongChain, LedgerUnavailable: as ``ask``.
@@ -181,11 +181,11 @@ class Rpc:
             except Web3RPCError as refusal:
                 outcomes.append(refusal)
         if not outcomes:
-            raise self._nobody(reason)
+            raise self._no_answer(reason)
         return outcomes
 
     def survey(self) -> int:
-        """The number of the last block, after a look at every endpoint's chain and head.
+        """Return the number of the last block, after a look at every endpoint's chain and head.
 
         Raises:
             WrongChain, LedgerUnavailable: as ``ask``.
@@ -200,23 +200,23 @@ class Rpc:
             except (Unanswered, Web3Exception):
                 continue
         if not heads:
-            raise self._nobody("all of them were asked")
-        self._judge(heads)
+            raise self._no_answer("all of them were asked")
+        self._compare_heads(heads)
         fresh = sorted(number for endpoint, (number, _) in heads.items() if not endpoint.is_stale)
-        return fresh[(len(fresh) - 1) // 2]  # one that boasts, or one of many that lags, does not count
+        return fresh[(len(fresh) - 1) // 2]  # one far ahead or behind does not count
 
     def _common_block(self) -> int:
-        """The newest block that half of those who answer have; who boasts of more does not count."""
+        """Return the newest block that half of those who answer have; a higher claim does not count."""
         answers = self.each(lambda web3: int(web3.eth.block_number))
         heads = sorted(answer.value for answer in answers if answer.value is not None)
         if not heads:
-            raise self._nobody("all of them were asked")
+            raise self._no_answer("all of them were asked")
         low, high = heads[(len(heads) - 1) // 2], heads[len(heads) // 2]
-        if high - low > _STALE_BLOCKS:  # of two, nobody knows which one holds the other back
+        if high - low > _STALE_BLOCKS:  # of two, it is unknown which one is wrong
             raise Disagreement("the newest blocks")
         return low
 
-    def _judge(self, heads: Mapping[RpcEndpoint, tuple[int, int]]) -> None:
+    def _compare_heads(self, heads: Mapping[RpcEndpoint, tuple[int, int]]) -> None:
         highest = max(number for number, _ in heads.values())
         for endpoint, (number, timestamp) in heads.items():
             endpoint.head = number
@@ -224,7 +224,7 @@ class Rpc:
             endpoint.note_lag(highest - number if stale else None)
 
     def _in_order(self) -> list[RpcEndpoint]:
-        """Those in good order first, the one that answered last before all; without those of other chains."""
+        """Return those in good order first, the last to answer before all; none of another chain."""
         right = [endpoint for endpoint in self._endpoints if not endpoint.on_wrong_chain]
         return sorted(right, key=lambda end: (end.rests, end.is_stale, end is not self._preferred))
 
@@ -251,7 +251,7 @@ class Rpc:
         return answers
 
     def _on_this_chain(self, question: Callable[[Web3], T]) -> Callable[[Web3], T]:
-        """The question, put only while an address is of the right chain: who serves it may change."""
+        """Return the question, asked only while an address serves the right chain: that may change."""
 
         def require(web3: Web3) -> None:
             if self._chain_id is not None and web3.eth.chain_id != self._chain_id:
@@ -265,7 +265,7 @@ class Rpc:
 
         return asked
 
-    def _nobody(self, reason: str) -> LedgerError:
+    def _no_answer(self, reason: str) -> LedgerError:
         names = [endpoint.name for endpoint in self._endpoints]
         if self._endpoints and all(endpoint.on_wrong_chain for endpoint in self._endpoints):
             return WrongChain(names, str(self._endpoints[0].trouble))
@@ -274,7 +274,7 @@ class Rpc:
 
 
 def majority(values: Sequence[T | None]) -> T | None:
-    """The value that more than half of the voters name; who names none has a vote all the same."""
+    """Return the value that more than half of the voters name; who names none has a vote all the same."""
     votes = Counter(value for value in values if value is not None)
     if not votes:
         return None

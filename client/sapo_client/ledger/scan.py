@@ -32,13 +32,13 @@ class RegistryView:
         self._lock = threading.Lock()
 
     def live(self, now_seconds: float) -> frozenset[tuple[Account, NodeId]]:
-        """The settled claims that are live at a moment."""
+        """Return the settled claims that are live at a moment."""
         with self._lock:
             self._catch_up()
             return frozenset(claim for claim, end in self._not_after.items() if end > now_seconds)
 
     def end_seconds(self, account: Account, node: NodeId) -> int:
-        """The end of an account's claim on a node key as last read; 0 if there is none."""
+        """Return the end of an account's claim on a node key as last read; 0 if there is none."""
         with self._lock:
             return self._not_after.get((account, node), 0)
 
@@ -56,7 +56,7 @@ class RegistryView:
 def last_block_before(
     rpc: Rpc, timestamp_seconds: int, *, confirmations: int, now: Callable[[], float] = time.time
 ) -> Digest:
-    """The hash of the last block whose timestamp is below a moment that has passed, as endpoints agree.
+    """Return the hash of the last block with a timestamp below a past moment, as endpoints agree.
 
     Timestamps never fall along a chain, so the block is found by steps back from the head that double, then
     by halving. Every node finds the same one, for later blocks carry later timestamps. Each endpoint is

@@ -30,7 +30,7 @@ _NEEDLESS: Final = frozenset(
         "NothingToClaim",
     }
 )
-"""Somebody else has settled or challenged the epoch, or the points are paid: what we wanted is so."""
+"""Another account has settled or challenged the epoch, or the points are paid: the purpose is reached."""
 
 _HOPELESS: Final = frozenset(
     {
@@ -61,8 +61,8 @@ _HOPELESS: Final = frozenset(
 )
 """The same call will be refused for ever. All other errors (too early, not funded) may pass with time.
 
-A bond that was slashed may be made good; but nobody knows when, and younger postings must not wait for it. An
-auditor who finds it made good wishes for the posting again.
+A bond that was slashed may be made good; but when is unknown, and younger postings must not wait for it. An
+auditor who finds it made good requests the posting again.
 """
 
 _MAX_UNDER_WAY: Final = 8
@@ -119,7 +119,7 @@ class Sender:
         self._one_at_a_time = threading.Lock()  # an abandoned thread may still be in here
 
     def step(self) -> bool:
-        """Look after everything under way, then send what is due.
+        """Check everything under way, then send what is due.
 
         Returns:
             whether anything is left to do.
@@ -140,7 +140,7 @@ class Sender:
             return counts[EntryState.QUEUED] + counts[EntryState.SIGNED] > 0
 
     def _send_due(self) -> None:
-        """Sends what is due, oldest first; what waits holds up what is of its kind and younger."""
+        """Send what is due, oldest first; a waiting entry holds up younger ones of its kind."""
         free = _MAX_UNDER_WAY - self._outbox.counts()[EntryState.SIGNED]
         waiting: set[str] = set()
         for entry in self._outbox.entries(EntryState.QUEUED):
@@ -174,7 +174,7 @@ class Sender:
         self._send_signed(entry, signed)
 
     def _settle_refusal(self, entry: OutboxEntry, refused: tx.Refused) -> None:
-        """Ends an entry for a refusal that stays: of a settled block, and nothing of ours can change it."""
+        """End an entry for a refusal that stays: of a settled block, and nothing of ours can change it."""
         known = refused.error in _NEEDLESS or refused.error in _HOPELESS
         if not known or self._may_change(entry) or not self._is_settled(entry, refused):
             raise refused
@@ -187,7 +187,7 @@ class Sender:
             _LOG.warning("refused for good: %s", self.last_error)
 
     def _may_change(self, entry: OutboxEntry) -> bool:
-        """Whether a wish of ours is still to come that may be what this one waits for."""
+        """Whether a request of ours is still to come that may be what this one waits for."""
         return any(
             other.state is EntryState.SIGNED or (other.id < entry.id and other.call.to == entry.call.to)
             for other in self._outbox.entries(EntryState.QUEUED, EntryState.SIGNED)
@@ -215,12 +215,12 @@ class Sender:
             _LOG.info("%s %s is on the chain", entry.kind, entry.key)
             self._delays.pop(entry.id, None)
         else:
-            # Somebody was faster. The next estimate tells whether it is needless or worth another try.
+            # Another account was faster. The next estimate shows whether it is needless or worth another try.
             self._outbox.requeue(entry, "reverted")
             self._postpone(entry)
 
     def _replaced_if_stuck(self, entry: OutboxEntry, signed: tx.Signed) -> tx.Signed:
-        """The transaction to send now: one that pays more, where the last one waits for too long."""
+        """Return the transaction to send now: one that pays more, where the last one waits for too long."""
         if self.head - signed.block < STUCK_BLOCKS or signed.nonce != self._chain_nonce:
             return signed  # it has waited for a short while only, or waits for one before it
         better = tx.replacement(

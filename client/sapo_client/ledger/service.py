@@ -51,7 +51,7 @@ class LedgerClient:
         confirmations: blocks, the own one included, that settle a transaction or an event. One is right for
             the embedded chain, which knows no reorganisation; public networks want more.
         limit_wei: most that a unit of gas may cost.
-        tell: takes each trouble with an RPC address, in words; called from any thread.
+        report: called with each trouble with an RPC address, in words; called from any thread.
     """
 
     def __init__(
@@ -63,14 +63,14 @@ class LedgerClient:
         outbox_path: Path,
         confirmations: int = 1,
         limit_wei: int = DEFAULT_LIMIT_WEI,
-        tell: Callable[[str], None] = lambda _: None,
+        report: Callable[[str], None] = lambda _: None,
     ) -> None:
         if manifest.registry is None or manifest.ledger is None:
             raise LedgerError("this swarm has no chain", hint="use --no-ledger")
         self._manifest = manifest
         self._account = Account.from_hex(account.address)
         self._confirmations = confirmations
-        self._rpc = Rpc(rpc_urls, chain_id=manifest.chain_id, tell=tell)
+        self._rpc = Rpc(rpc_urls, chain_id=manifest.chain_id, report=report)
         self._registry = Registry(self._rpc, manifest.registry)
         self._ledger = EpochLedgerContract(self._rpc, manifest.ledger)
         self._history = History(self._ledger)
@@ -104,49 +104,49 @@ class LedgerClient:
         await self._in_thread(self._check)
 
     async def block_hash_before(self, timestamp_seconds: int) -> bytes:
-        """The hash of the last block before a moment in the past, the ground of an epoch's beacon."""
+        """Return the hash of the last block before a moment in the past, the ground of an epoch's beacon."""
         search = partial(last_block_before, self._rpc, timestamp_seconds, confirmations=self._confirmations)
         return await self._in_thread(search)
 
     async def live_accounts(self) -> frozenset[tuple[Account, NodeId]]:
-        """Every pair of an account and a node key that the account claims at the moment."""
+        """Return every pair of an account and a node key that the account claims at the moment."""
         self._live = await self._in_thread(lambda: self._claims.live(time.time()))
         return self._live
 
     async def auditors(self) -> tuple[tuple[Account, ...], int]:
-        """The accounts whose signatures count, ascending, and how many a posting needs."""
+        """Return the accounts whose signatures count, ascending, and how many a posting needs."""
         return await self._in_thread(self._ledger.auditors)
 
     async def bonded_auditors(self) -> frozenset[Account]:
-        """The auditors whose bond suffices at the moment, so that a posting may carry their signatures."""
+        """Return the auditors whose bond suffices now, so that a posting may carry their signatures."""
         return await self._in_thread(self._bonded_auditors)
 
     async def last_record(self) -> EpochRecord | None:
-        """The last final epoch, if there is one."""
+        """Return the last final epoch, if there is one."""
         return await self._in_thread(self._history.last)
 
     async def record(self, epoch: int) -> EpochRecord | None:
-        """The posting of an epoch, if it is final."""
+        """Return the posting of an epoch, if it is final."""
         return await self._in_thread(lambda: self._history.record(epoch))
 
     async def live_record(self) -> EpochRecord | None:
-        """The posting that can still be challenged, if there is one."""
+        """Return the posting that can still be challenged, if there is one."""
         return await self._in_thread(self._ledger.live)
 
     async def challenge_seconds(self) -> int:
-        """How long a posting can be challenged before it may become final."""
+        """Return how long a posting can be challenged before it may become final."""
         return await self._in_thread(self._ledger.challenge_seconds)
 
     async def points_cap(self) -> int:
-        """Most points that an account may earn in one epoch."""
+        """Return the most points that an account may earn in one epoch."""
         return await self._in_thread(lambda: self._ledger.verifier().points_cap())
 
     async def epoch_budget(self) -> int:
-        """Most points that one epoch may grant, to all accounts together."""
+        """Return the most points that one epoch may grant, to all accounts together."""
         return await self._in_thread(self._ledger.epoch_budget)
 
     async def granted_points(self) -> int:
-        """Points of all final epochs together."""
+        """Return the points of all final epochs together."""
         return await self._in_thread(lambda: self._pay_side()[0].granted_points())
 
     async def has_equivocated(self, auditor: Account, epoch: int) -> bool:
@@ -154,44 +154,44 @@ class LedgerClient:
         return await self._in_thread(lambda: self._ledger.verifier().has_equivocated(auditor, epoch))
 
     async def stake(self, account: Account | None = None) -> Stake:
-        """What an account (this one if none is named) has in the vault."""
+        """Return what an account (this one if none is named) has in the vault."""
         return await self._in_thread(lambda: self._ledger.vault().stake(account or self._account))
 
     async def auditor_bond(self) -> int:
-        """What an auditor must have bonded for its signatures to count, in the token's smallest unit."""
+        """Return the bond that an auditor's signatures need to count, in the token's smallest unit."""
         return await self._in_thread(self._ledger.auditor_bond)
 
     async def exit_seconds(self) -> int:
-        """From a requested exit to its withdrawal."""
+        """Return the time from a requested exit to its withdrawal."""
         return await self._in_thread(lambda: self._ledger.vault().exit_seconds())
 
     async def contracts(self) -> ContractAddresses:
-        """Where the contracts are that transactions go to."""
+        """Return the addresses of the contracts that transactions go to."""
         return await self._in_thread(self._addresses)
 
     async def registered_until(self, node_key: bytes) -> int:
-        """The end of this account's claim on a node key, in Unix seconds; 0 if there is none."""
+        """Return the end of this account's claim on a node key, in Unix seconds; 0 if there is none."""
         await self.live_accounts()
         return self._claims.end_seconds(self._account, NodeId(node_key))
 
     async def claimed(self, account: Account | None = None) -> int:
-        """Points that an account (this one if none is named) was paid so far."""
+        """Return the points that an account (this one if none is named) was paid so far."""
         return await self._in_thread(lambda: self._pay_side()[0].claimed(account or self._account))
 
     async def balance(self, account: Account | None = None) -> int:
-        """Tokens that an account (this one if none is named) holds, in the smallest unit."""
+        """Return the tokens that an account (this one if none is named) holds, in the smallest unit."""
         return await self._in_thread(lambda: self._pay_side()[1].balance(account or self._account))
 
     async def payout(self) -> Account:
-        """Where this account's claims go."""
+        """Return the address that this account's claims go to."""
         return await self._in_thread(lambda: self._pay_side()[0].payout(self._account))
 
     async def payout_change(self) -> tuple[Account, int]:
-        """The payout address that this account announced, and since when it may count; zeros if none."""
+        """Return the payout address that this account announced and when it may count; zeros if none."""
         return await self._in_thread(lambda: self._pay_side()[0].payout_change(self._account))
 
     def status(self) -> LedgerStatus:
-        """How far this node's transactions are; asks nobody."""
+        """Return how far this node's transactions are; no endpoint is asked."""
         answered = self._rpc.last_answer_seconds
         return LedgerStatus(
             pending=self._counts[EntryState.QUEUED] + self._counts[EntryState.SIGNED],
@@ -206,16 +206,16 @@ class LedgerClient:
         )
 
     def take_errors(self) -> Mapping[str, int]:
-        """How many questions and transactions failed since this was last asked, by kind."""
+        """Return how many questions and transactions failed since this was last asked, by kind."""
         return self._errors.take()
 
     async def pending(self, kind: str | None = None) -> int:
-        """How many wishes, of one kind if it is named, are not settled, whichever process sends them."""
+        """Return how many requests (of one kind, if named) are not settled, whichever process sends them."""
         counts = await self._in_thread(lambda: self._outbox.counts(kind))
         return counts[EntryState.QUEUED] + counts[EntryState.SIGNED]
 
     async def refused(self, kind: str) -> int:
-        """How many wishes of a kind the contracts will never accept."""
+        """Return how many requests of a kind the contracts will never accept."""
         return (await self._in_thread(lambda: self._outbox.counts(kind)))[EntryState.REFUSED]
 
     # Writing
@@ -266,8 +266,9 @@ class LedgerClient:
         """Queue that claims go to an address: the first one at once, every other only announced.
 
         Args:
-            instead_of: where they went when this was wished, and what tells the wish from a later one: it
-                must not be read again after the chain has it, for the same address would be announced then.
+            instead_of: where they went when this was requested, and what distinguishes the request from a
+                later one: it must not be read again after the chain has it, for the same address would be
+                announced then.
             announced_seconds: from when an address that was announced by then may count; 0 if none was.
         """
         distributor, _ = await self._in_thread(self._pay_side)
@@ -332,7 +333,7 @@ class LedgerClient:
         return added
 
     async def _look_back(self) -> None:
-        """Take down what a step has changed; the counts last, for others wait for them."""
+        """Record what a step has changed; the counts last, for others wait for them."""
         counts = await self._in_thread(self._outbox.counts)
         self._last_receipt_seconds = await self._in_thread(self._outbox.last_settled_seconds)
         self._stuck = await self._in_thread(lambda: self._count_stuck(self._sender.head))
@@ -396,6 +397,6 @@ def _require_code(contract: Contract) -> None:
 
 
 def _by_signer(digest: Digest, signatures: Sequence[bytes]) -> list[bytes]:
-    """Each signer's signature once, ascending by signer, as the contract wants them."""
+    """Return each signer's signature once, ascending by signer, as the contract wants them."""
     signers = {secp256k1.recover(digest, signature): signature for signature in signatures}
     return [signature for signer, signature in sorted(signers.items(), key=lambda item: item[0] or b"")]

@@ -31,7 +31,7 @@ class Settled:
 
 
 def fate(rpc: Rpc, digests: Sequence[Digest], confirmations: int) -> Settled | Fate:
-    """What has become of transactions of which one at most can be mined."""
+    """Return what has become of transactions of which one at most can be mined."""
     views = rpc.each(lambda web3: _look(web3, digests, confirmations))
     verdicts = [_settled_alone(view) for view in views]
     rpc.compare(verdicts, "a transaction's receipt")
@@ -42,7 +42,7 @@ def fate(rpc: Rpc, digests: Sequence[Digest], confirmations: int) -> Settled | F
 
 
 def _settled_alone(view: Answer[Settled | Fate]) -> Answer[Settled]:
-    """What of a view is final; the rest passes, so that nobody can be blamed for it."""
+    """Return what of a view is final; the rest may change, so no account can be blamed for it."""
     return Answer(view.endpoint, view.value if isinstance(view.value, Settled) else None, view.unable)
 
 
@@ -56,7 +56,7 @@ def is_lost(rpc: Rpc, account: Account, nonce: int, digests: Sequence[Digest], c
 
 
 def settled_refusal(rpc: Rpc, sender: Account, call: Call, confirmations: int) -> str | None:
-    """The error with which a contract refuses a call in a block that stays; none if there is none yet."""
+    """Return the error with which a contract refuses a call in a block that stays; none if none is known."""
     views = rpc.each(lambda web3: _refusal(web3, sender, call, confirmations), sure=True)
     return majority([answer.value for answer in views])
 

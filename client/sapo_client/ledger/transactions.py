@@ -28,7 +28,7 @@ _NONCE_USED: Final = ("nonce too low", "nonce is too low", "oldnonce")
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What a transaction does: whom it calls (nobody to create a contract), with what."""
+    """What a transaction does: which account it calls (none to create a contract), with what."""
 
     to: Account | None
     data: bytes
@@ -91,7 +91,7 @@ def sign(
     limit_wei: int = DEFAULT_LIMIT_WEI,
     block: int = 0,
 ) -> Signed:
-    """The call as a signed EIP-1559 transaction with today's fees.
+    """Return the call as a signed EIP-1559 transaction with today's fees.
 
     Args:
         block: number of the last block, for who will want to know how long it waits.
@@ -112,7 +112,7 @@ def sign(
 def replacement(
     rpc: Rpc, account: LocalAccount, call: Call, stuck: Signed, *, limit_wei: int, block: int
 ) -> Signed | None:
-    """The same call under the same nonce for higher fees; none if the limit leaves no room for them.
+    """Return the same call under the same nonce for higher fees; none if the limit leaves no room for them.
 
     Raises:
         LedgerError: today's fees are above the limit.
@@ -126,7 +126,7 @@ def replacement(
 
 
 def send(rpc: Rpc, signed: Signed) -> None:
-    """Hand a transaction to every endpoint; sending it again does no harm.
+    """Send a transaction to every endpoint; sending it again does no harm.
 
     Raises:
         NonceUsed: another transaction, or this one, took the nonce already.
@@ -144,12 +144,12 @@ def send(rpc: Rpc, signed: Signed) -> None:
 
 
 def receipt(rpc: Rpc, digest: Digest) -> Receipt | None:
-    """A transaction's receipt once it is mined, by one endpoint's word."""
+    """Return a transaction's receipt once it is mined, as one endpoint reports it."""
     return rpc.ask(lambda web3: find_receipt(web3, digest))
 
 
 def find_receipt(web3: Web3, digest: Digest) -> Receipt | None:
-    """A transaction's receipt as an endpoint knows it."""
+    """Return a transaction's receipt as an endpoint knows it."""
     try:
         found = web3.eth.get_transaction_receipt(_hex(digest))
     except TransactionNotFound:
@@ -166,12 +166,12 @@ def find_receipt(web3: Web3, digest: Digest) -> Receipt | None:
 
 
 def head_block(rpc: Rpc) -> int:
-    """The number of the last block."""
+    """Return the number of the last block."""
     return int(rpc.ask(lambda web3: web3.eth.block_number))
 
 
 def next_nonce(rpc: Rpc, account: Account) -> int:
-    """The first nonce that the chain has not seen from an account, as its endpoints agree.
+    """Return the first nonce that the chain has not seen from an account, as its endpoints agree.
 
     Raises:
         Disagreement: a block is on its way between them.
@@ -181,7 +181,7 @@ def next_nonce(rpc: Rpc, account: Account) -> int:
 
 
 def estimate(web3: Web3, sender: Account, call: Call, block: int | None = None) -> int:
-    """The gas that a call takes on top of a block, the last one if none is named.
+    """Return the gas that a call takes on top of a block, the last one if none is named.
 
     Raises:
         Refused: it would revert.
@@ -199,7 +199,7 @@ def estimate(web3: Web3, sender: Account, call: Call, block: int | None = None) 
 
 
 def _known(answers: Sequence[Answer[T]]) -> list[T]:
-    """What endpoints say, if more than half of them can."""
+    """Return what endpoints say, if more than half of them can."""
     known = [answer.value for answer in answers if answer.value is not None]
     unable = [answer.unable for answer in answers if answer.unable is not None]
     if len(known) <= len(unable):

@@ -76,7 +76,7 @@ class EventLog:
         self._descriptor, self._size = _open_append(path)
 
     def write(self, event: str, **fields: object) -> None:
-        """One more line; bytes are written as hexadecimal. The log hears of it too."""
+        """Append an event; bytes are written as hexadecimal. The log gets the event as well."""
         _log(event, fields)
         with self._guard:
             stamp = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="milliseconds")

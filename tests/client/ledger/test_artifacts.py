@@ -1,4 +1,4 @@
-"""The committed artefacts are what the committed sources compile to."""
+"""The committed artifacts are what the committed sources compile to."""
 
 import subprocess
 from hashlib import sha256
@@ -14,13 +14,13 @@ SHIPPED = ROOT / "client" / "sapo_client" / "ledger" / "artifacts"
 
 
 @pytest.mark.parametrize("name", CONTRACTS)
-def test_an_artefact_was_compiled_from_the_sources_here(name: str) -> None:
+def test_an_artifact_was_compiled_from_the_sources_here(name: str) -> None:
     here = {f"src/{path.name}": sha256(path.read_bytes()).hexdigest() for path in SOURCES.glob("*.sol")}
     recorded = {path: digest for path, digest in load(name).sources.items() if path.startswith("src/")}
     assert recorded == here
 
 
-def test_every_artefact_is_known_by_name() -> None:
+def test_every_artifact_is_known_by_name() -> None:
     assert sorted(path.stem for path in SHIPPED.glob("*.json")) == sorted(CONTRACTS)
 
 
@@ -34,17 +34,17 @@ def test_compiling_again_gives_the_same_bytes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", CONTRACTS)
 def test_code_is_recognised_whatever_its_immutables(name: str) -> None:
-    artefact = load(name)
-    filled = bytearray(artefact.deployed)
-    for start, length in artefact.immutable_spans:
+    artifact = load(name)
+    filled = bytearray(artifact.deployed)
+    for start, length in artifact.immutable_spans:
         filled[start : start + length] = b"\xff" * length
-    assert artefact.is_code(bytes(filled))
+    assert artifact.is_code(bytes(filled))
     untouched = set(range(len(filled))) - {
-        place for start, length in artefact.immutable_spans for place in range(start, start + length)
+        place for start, length in artifact.immutable_spans for place in range(start, start + length)
     }
     filled[min(untouched)] ^= 1
-    assert not artefact.is_code(bytes(filled))
-    assert not artefact.is_code(b"")
+    assert not artifact.is_code(bytes(filled))
+    assert not artifact.is_code(b"")
 
 
 def test_the_lock_file_names_no_place_to_download_from() -> None:

@@ -80,7 +80,7 @@ class Site:
             tuple(names),
             connect=lambda name: connected(names[name]),
             now=lambda: self.contracts.chain.now_seconds,
-            tell=self.told.append,
+            report=self.told.append,
         )
         return History(EpochLedgerContract(rpc, self.contracts.deployment.ledger)), liars
 

@@ -57,7 +57,7 @@ class Bench:
             connect=lambda name: connected(names[name]),
             clock=lambda: self.seconds,
             now=lambda: self.now,
-            tell=self.told.append,
+            report=self.told.append,
         )
 
     def beacon(self, rpc: Rpc) -> Digest:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import trio
+from support.events import number, objects
 from support.nodes import COMPLETIONS, EXTERNAL_GROUPS, LOCAL_GROUPS, manifest_of, until
 from support.sapo_process import SAPO, TIMEOUT_SECONDS
 
@@ -165,7 +166,7 @@ async def test_two_machines_join_learn_from_each_other_leave_and_come_back(
         [peer] = report["peers"]
         told = [peer[key].lower() for key in ("node_id", "peer_id", "account")]
         assert told == [other.card[key].lower() for key in ("node_id", "peer_id", "account")]
-        sampled = {e["content_id"] for step in one.events("step") for e in step["external"]}  # type: ignore
+        sampled = {e["content_id"] for step in one.events("step") for e in objects(step["external"])}
         assert sampled <= {event["content_id"] for event in one.admitted_from(other)}
 
     # Ctrl-C: the round ends, the policy is saved, and the next start goes on there
@@ -178,7 +179,7 @@ async def test_two_machines_join_learn_from_each_other_leave_and_come_back(
     await until(lambda: len(second.events("node_started")) == 2)
     assert second.events("node_started")[-1]["step"] == stopped["step"]
     await until(lambda: len(first.admitted_from(second)) > before)
-    await until(lambda: second.steps[-1] > stopped["step"])  # type: ignore[operator]
+    await until(lambda: second.steps[-1] > number(stopped["step"]))
 
     # A killed node: the other goes on, and hears it again when it is back
     assert await first.end(signal.SIGKILL) == -signal.SIGKILL
@@ -187,8 +188,8 @@ async def test_two_machines_join_learn_from_each_other_leave_and_come_back(
     lost_at = first.steps[-1]
     first.join()
     await until(lambda: len(first.events("node_started")) == 2)
-    resumed = first.events("node_started")[-1]["step"]
-    assert 0 < resumed <= lost_at  # type: ignore[operator]
+    resumed = number(first.events("node_started")[-1]["step"])
+    assert 0 < resumed <= lost_at
     await until(lambda: len(second.admitted_from(first)) > before)
     slots = [(event["epoch"], event["slot"]) for event in first.events("published")]
     assert len(slots) == len(set(slots))

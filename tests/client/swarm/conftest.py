@@ -148,7 +148,7 @@ class HostilePeer:
 
     async def connect(self, address: str) -> None:
         from libp2p.peer.peerinfo import info_from_p2p_addr
-        from multiaddr import Multiaddr
+        from multiaddr.multiaddr import Multiaddr
 
         victim = info_from_p2p_addr(Multiaddr(address)).peer_id
         await self.disconnect(str(victim))

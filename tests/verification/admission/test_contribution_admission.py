@@ -15,7 +15,7 @@ NOW = moment(MANIFEST)
 OVER = EPOCH - 1
 ALICE, BOB = Identity(1), Identity(2)
 
-CONTRIBUTIONS = {
+CONTRIBUTIONS: dict[Kind, Tally | Proposal | Approval] = {
     Kind.TALLY: Tally(
         node=ALICE.node,
         account=ALICE.account,

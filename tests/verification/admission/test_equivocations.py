@@ -1,6 +1,7 @@
 """The store of proofs: hard evidence once, only against the equivocator, never against the own account."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.swarm import EPOCH, EPOCH_SECONDS, Identity, make_book, make_manifest, moment
@@ -19,12 +20,13 @@ NOW = moment(MANIFEST)
 ALICE, BOB, STRANGER = (Identity(number) for number in range(1, 4))
 
 
-def contents(author: Identity, count: int = 2, **changes: object) -> list[bytes]:
-    """Return different contents of an author for one slot."""
-    return [author.message(MANIFEST, completions=(b"%d" % n,), **changes) for n in range(count)]
+def contents(author: Identity, **changes: Any) -> tuple[bytes, bytes]:
+    """Return two different contents of an author for one slot."""
+    one, other = (author.message(MANIFEST, completions=(b"%d" % n,), **changes) for n in range(2))
+    return one, other
 
 
-def proof(author: Identity = ALICE, **changes: object) -> bytes:
+def proof(author: Identity = ALICE, **changes: Any) -> bytes:
     """Return a message that proves an equivocation."""
     return prove_equivocation(*contents(author, **changes), MANIFEST.swarm_id).to_envelope().to_bytes()
 
@@ -119,9 +121,11 @@ def test_nobody_convicts_itself() -> None:
 def test_groups_too_large_for_a_proof_count_where_both_were_heard() -> None:
     harness = ProofHarness()
     full = (b"x" * (MAX_GROUP_BYTES // 8),) * 8
-    pair = [ALICE.message(MANIFEST, completions=(*full[:-1], bytes([n]) * len(full[-1]))) for n in (65, 66)]
-    assert harness.book.prove(*pair, NOW) is None
-    assert harness.book.prove(*pair, NOW) is None
+    one, other = (
+        ALICE.message(MANIFEST, completions=(*full[:-1], bytes([n]) * len(full[-1]))) for n in (65, 66)
+    )
+    assert harness.book.prove(one, other, NOW) is None
+    assert harness.book.prove(one, other, NOW) is None
     assert (len(harness.book), harness.evidence(ALICE)) == (0, GUILTY)
 
 
@@ -145,10 +149,10 @@ def test_each_fault_has_its_reason_and_costs_nobody(message: bytes, now: float, 
 def test_a_framed_account_pays_nothing() -> None:
     harness = ProofHarness()
     mallory = Identity(9)
-    forged = [mallory.seal(MANIFEST, ALICE.rollout(completions=(b"%d" % n,))).to_bytes() for n in (1, 2)]
-    message = prove_equivocation(*forged, MANIFEST.swarm_id).to_envelope().to_bytes()
+    one, other = (mallory.seal(MANIFEST, ALICE.rollout(completions=(b"%d" % n,))).to_bytes() for n in (1, 2))
+    message = prove_equivocation(one, other, MANIFEST.swarm_id).to_envelope().to_bytes()
     assert reason_of(harness.book.admit, message, NOW) is Reason.BAD_SIGNATURE
-    genuine = prove_equivocation(contents(ALICE)[0], forged[1], MANIFEST.swarm_id)
+    genuine = prove_equivocation(contents(ALICE)[0], other, MANIFEST.swarm_id)
     assert reason_of(harness.book.admit, genuine.to_envelope().to_bytes(), NOW) is Reason.BAD_SIGNATURE
     assert harness.evidence(ALICE) == INNOCENT
 

@@ -64,7 +64,7 @@ OUTCOMES: dict[str, list[float | Failure]] = {
 del OUTCOMES["prepare_the_next_reply"]  # its own reply is honest; a test below is about the next one
 
 
-async def test_every_crime_fails_and_the_pool_serves_on(tmp_path: Path):
+async def test_every_crime_fails_and_the_pool_serves_on(tmp_path: Path) -> None:
     key, booty = tmp_path / "key", tmp_path / "booty"
     key.write_text("secret")
     tmp_path.chmod(0o777)
@@ -96,7 +96,7 @@ CRIMES_THAT_WORK_OUTSIDE = [
 
 
 @pytest.mark.parametrize("crime", CRIMES_THAT_WORK_OUTSIDE)
-def test_without_the_jail_the_same_code_succeeds(crime, tmp_path):
+def test_without_the_jail_the_same_code_succeeds(crime: str, tmp_path: Path) -> None:
     """The control: an action that fails everywhere would prove nothing."""
     target = tmp_path / "file"
     if not crime.startswith(("create", "run_shell")):
@@ -108,7 +108,7 @@ def test_without_the_jail_the_same_code_succeeds(crime, tmp_path):
     assert done.returncode == 0
 
 
-async def test_a_reply_prepared_for_the_next_request_is_not_taken_for_it():
+async def test_a_reply_prepared_for_the_next_request_is_not_taken_for_it() -> None:
     async with trio.open_nursery() as nursery:
         pool = hostile_pool()
         await nursery.start(pool.run)
@@ -119,7 +119,7 @@ async def test_a_reply_prepared_for_the_next_request_is_not_taken_for_it():
         nursery.cancel_scope.cancel()
 
 
-async def test_a_child_lives_for_a_bounded_number_of_calls():
+async def test_a_child_lives_for_a_bounded_number_of_calls() -> None:
     async with trio.open_nursery() as nursery:
         pool = hostile_pool()
         await nursery.start(pool.run)
@@ -156,7 +156,7 @@ def is_running(process: int) -> bool:
         return False
 
 
-async def test_a_child_is_nobody_without_privileges_under_a_filter():
+async def test_a_child_is_nobody_without_privileges_under_a_filter() -> None:
     async with trio.open_nursery() as nursery:
         await nursery.start(hostile_pool().run)
         (child,) = grandchildren()
@@ -169,7 +169,7 @@ async def test_a_child_is_nobody_without_privileges_under_a_filter():
         nursery.cancel_scope.cancel()
 
 
-async def test_killing_the_warden_ends_its_child_and_costs_nothing_but_a_restart():
+async def test_killing_the_warden_ends_its_child_and_costs_nothing_but_a_restart() -> None:
     async with trio.open_nursery() as nursery:
         pool = hostile_pool()
         await nursery.start(pool.run)
@@ -181,7 +181,7 @@ async def test_killing_the_warden_ends_its_child_and_costs_nothing_but_a_restart
         nursery.cancel_scope.cancel()
 
 
-async def test_an_interrupt_of_the_whole_group_leaves_the_workers_to_the_node():
+async def test_an_interrupt_of_the_whole_group_leaves_the_workers_to_the_node() -> None:
     async with trio.open_nursery() as nursery:
         pool = hostile_pool()
         await nursery.start(pool.run)
@@ -194,7 +194,7 @@ async def test_an_interrupt_of_the_whole_group_leaves_the_workers_to_the_node():
         nursery.cancel_scope.cancel()
 
 
-async def test_closing_the_pool_leaves_no_process():
+async def test_closing_the_pool_leaves_no_process() -> None:
     async with trio.open_nursery() as nursery:
         pool = hostile_pool()
         await nursery.start(pool.run)
@@ -205,7 +205,7 @@ async def test_closing_the_pool_leaves_no_process():
 
 
 @pytest.mark.parametrize("modules", [("no_such_module",), ()], ids=["no module", "no scorer"])
-async def test_a_worker_that_cannot_start_is_an_error_of_ours(modules):
+async def test_a_worker_that_cannot_start_is_an_error_of_ours(modules: tuple[str, ...]) -> None:
     pool = CheckerPool(SUITE, scorer_modules=modules)
     with pytest.raises(ExceptionGroup) as caught:
         async with trio.open_nursery() as nursery:
@@ -213,7 +213,7 @@ async def test_a_worker_that_cannot_start_is_an_error_of_ours(modules):
     assert caught.group_contains(LocalProtocolError, match="did not start")
 
 
-def test_every_wall_that_is_described_stands_and_was_tried():
+def test_every_wall_that_is_described_stands_and_was_tried() -> None:
     walls = describe()
     assert [wall.name for wall in walls] == list(jail_probe.ACTS)
     assert all(wall.stands for wall in walls), walls
@@ -228,7 +228,7 @@ print(json.dumps([wall.name for wall in jail_probe.probe() if not wall.stands]))
 """Another Unix, as far as the jail can tell: no Landlock, no seccomp, no prctl."""
 
 
-def test_the_portable_walls_alone_stop_all_but_signals_among_processes_of_one_user():
+def test_the_portable_walls_alone_stop_all_but_signals_among_processes_of_one_user() -> None:
     done = subprocess.run(
         [sys.executable, "-c", ELSEWHERE], env=environment(), capture_output=True, check=True, timeout=60
     )
@@ -236,13 +236,13 @@ def test_the_portable_walls_alone_stop_all_but_signals_among_processes_of_one_us
 
 
 @pytest.mark.parametrize("name", [name for name in jail_probe.ACTS if name != "take a gigabyte of memory"])
-def test_the_probe_tells_an_act_that_succeeds(name):
+def test_the_probe_tells_an_act_that_succeeds(name: str) -> None:
     """The control: outside the jail each action succeeds, except that memory may be short."""
     python = f"from sapo_verification.jail.probe import ACTS; import os; ACTS[{name!r}](); os._exit(0)"
     done = subprocess.run([sys.executable, "-c", python], env=environment(), check=False, timeout=60)
     assert done.returncode == (1 if name == "run a program" else 0)  # it has no pipe to report to
 
 
-def test_an_unknown_errand_is_refused():
+def test_an_unknown_errand_is_refused() -> None:
     done = subprocess.run(command("dance"), env=environment(), capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (2, b"")

@@ -216,6 +216,4 @@ class ReputationMachine(RuleBasedStateMachine):
 
 
 TestReputationMachine = ReputationMachine.TestCase
-TestReputationMachine.settings = settings(
-    max_examples=settings.default.max_examples // 2, stateful_step_count=20
-)
+TestReputationMachine.settings = settings(max_examples=settings().max_examples // 2, stateful_step_count=20)

@@ -1,6 +1,6 @@
 """The audit queue: time is divided among accounts, whatever they send and however long it takes."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,10 +26,10 @@ def groups(author: Identity, count: int) -> list[AdmittedRollout]:
 HEARD = {author.account: groups(author, SLOTS) for author in EVERYBODY}
 
 
-def served(queue: AuditQueue, seconds: float, cost: dict[Account, float]) -> Counter[Account]:
+def served(queue: AuditQueue, seconds: float, cost: dict[Account, float]) -> dict[Account, float]:
     """Return the time that each account gets of so many seconds of auditing."""
-    used: Counter[Account] = Counter()
-    while len(queue) and used.total() < seconds:
+    used: defaultdict[Account, float] = defaultdict(float)
+    while len(queue) and sum(used.values()) < seconds:
         turn = queue.take()
         queue.charge(turn, cost[turn.admitted.account])
         used[turn.admitted.account] += cost[turn.admitted.account]

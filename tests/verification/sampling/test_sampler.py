@@ -1,5 +1,6 @@
 """The sampler: influence is bounded by account, whatever is sent and with how many keys."""
 
+import math
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -125,7 +126,7 @@ DRAWS = 1500
 
 
 def _deviations(observed: int, share: float) -> float:
-    return abs(observed - share * DRAWS) / (share * (1 - share) * DRAWS) ** 0.5
+    return abs(observed - share * DRAWS) / math.sqrt(share * (1 - share) * DRAWS)
 
 
 async def test_a_flood_gains_no_share() -> None:

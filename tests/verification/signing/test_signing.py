@@ -243,6 +243,4 @@ class SigningMachine(RuleBasedStateMachine):
 
 
 TestSigningMachine = SigningMachine.TestCase
-TestSigningMachine.settings = settings(
-    max_examples=settings.default.max_examples // 2, stateful_step_count=20
-)
+TestSigningMachine.settings = settings(max_examples=settings().max_examples // 2, stateful_step_count=20)

@@ -45,7 +45,7 @@ def reward(each: Family, answer: str, item: Item) -> float:
 
 
 @every_family
-def test_almost_every_item_has_a_solution_that_earns_all(each):
+def test_almost_every_item_has_a_solution_that_earns_all(each: Family) -> None:
     found = [(item, solution(each, item)) for item in items(each)]
     solvable = [(item, answer) for item, answer in found if answer is not None]
     assert len(solvable) >= 0.9 * ITEMS
@@ -53,7 +53,7 @@ def test_almost_every_item_has_a_solution_that_earns_all(each):
 
 
 @every_family
-def test_no_constant_answer_is_right_on_half_of_the_items(each):
+def test_no_constant_answer_is_right_on_half_of_the_items(each: Family) -> None:
     drawn = list(items(each))
     frequent = Counter(answer for item in drawn if (answer := solution(each, item)) is not None)
     guesses = [answer for answer, _ in frequent.most_common(20)]
@@ -78,7 +78,7 @@ def test_no_constant_answer_is_right_on_half_of_the_items(each):
 
 
 @every_family
-def test_nothing_is_paid_for_a_solution_among_other_words(each):
+def test_nothing_is_paid_for_a_solution_among_other_words(each: Family) -> None:
     drawn = [(item, answer) for item in items(each, 40) if (answer := solution(each, item)) is not None]
     wide = {ord("0") + digit: 0xFF10 + digit for digit in range(10)}
     for item, answer in drawn:
@@ -110,7 +110,7 @@ def is_a_solution_too(each: Family, text: str, answer: str) -> bool:
 
 
 @every_family
-def test_repeating_the_question_is_right_on_less_than_half_of_the_items(each):
+def test_repeating_the_question_is_right_on_less_than_half_of_the_items(each: Family) -> None:
     """Some matrices are their own solution: every 1 next to a 0."""
     drawn = list(items(each))
     assert sum(reward(each, data_of(item.prompt), item) for item in drawn) < 0.5 * len(drawn)
@@ -121,12 +121,12 @@ def data_of(prompt: str) -> str:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_nano_prompts_are_short(name):
+def test_nano_prompts_are_short(name: str) -> None:
     assert max(len(item.prompt) for item in items(family(name, "nano"))) <= 64
 
 
 @every_family
-def test_completions_of_a_solution_fit_their_cap(each):
+def test_completions_of_a_solution_fit_their_cap(each: Family) -> None:
     for item in items(each):
         answer = solution(each, item)
         assert answer is None or len(answer.encode()) <= each.max_completion_bytes // 2
@@ -142,7 +142,7 @@ print(json.dumps([(item.prompt, solution(each, item)) for each, item in items]))
 """
 
 
-def test_items_are_equal_across_processes_and_hash_seeds():
+def test_items_are_equal_across_processes_and_hash_seeds() -> None:
     dumps = []
     for hash_seed in ("0", "1"):
         python = command("")[0]
@@ -157,7 +157,7 @@ def test_items_are_equal_across_processes_and_hash_seeds():
     assert dumps[0] == dumps[1] == here
 
 
-def test_a_suite_pins_what_its_items_depend_on():
+def test_a_suite_pins_what_its_items_depend_on() -> None:
     nano = suite("nano")
     assert nano.reasoning_gym == REASONING_GYM == installed_reasoning_gym()
     assert [each.name for each in nano.families] == list(FAMILIES)
@@ -166,7 +166,7 @@ def test_a_suite_pins_what_its_items_depend_on():
     check_suite(nano)
 
 
-def test_a_suite_of_other_items_is_refused_with_a_hint():
+def test_a_suite_of_other_items_is_refused_with_a_hint() -> None:
     good = suite("nano", ["base_conversion"])
     (only,) = good.families
     other_release = dataclasses.replace(good, reasoning_gym="0.1.19")
@@ -182,13 +182,13 @@ def test_a_suite_of_other_items_is_refused_with_a_hint():
         assert caught.value.hint
 
 
-def test_what_the_catalogue_lacks_is_named():
+def test_what_the_catalogue_lacks_is_named() -> None:
     for name, level in (("n_queens", "nano"), ("bf", "huge"), ("syllogism", "full")):
         with pytest.raises(LocalProtocolError, match="there are"):
             family(name, level)
 
 
-def test_a_seed_out_of_range_has_no_item():
+def test_a_seed_out_of_range_has_no_item() -> None:
     assert len(set(SAMPLE_SEEDS)) == len(SAMPLE_SEEDS)
     for seed in (-1, 2**31):
         with pytest.raises(Underivable):

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from sapo_verification.suites.catalogue import family
 from sapo_verification.suites.reference import DERIVED, Finding, every_level, main, measure, page, row
 
@@ -14,7 +16,7 @@ def without_figures(text: str) -> list[str]:
     return [line.rsplit(" | ", 4)[0] if line.count(" | ") >= len(DERIVED) + 3 else line for line in lines]
 
 
-def test_the_page_is_current():
+def test_the_page_is_current() -> None:
     """If it fails: ``python -m sapo_verification.suites.reference docs/reference``."""
     unmeasured = [
         row(Finding(family=chosen, solved=0.0, best_constant=0.0, median_ms=0.0, worst_ms=0.0))
@@ -23,7 +25,7 @@ def test_the_page_is_current():
     assert without_figures(PAGE.read_text("utf-8")) == without_figures(page(unmeasured))
 
 
-def test_every_line_on_the_page_passes_the_lint():
+def test_every_line_on_the_page_passes_the_lint() -> None:
     rows = [line.strip("| ").split(" | ") for line in PAGE.read_text("utf-8").splitlines()]
     figures = [row[-4:] for row in rows if len(row) == len(DERIVED) + 4][2:]
     assert len(figures) == len(list(every_level()))
@@ -33,13 +35,13 @@ def test_every_line_on_the_page_passes_the_lint():
         assert float(worst_ms) < 2000  # the checkers' deadline for one call
 
 
-def test_a_family_is_measured_over_its_items():
+def test_a_family_is_measured_over_its_items() -> None:
     found = measure(family("spell_backward", "easy"))
     assert (found.solved, found.family.level) == (1.0, "easy")
     assert 0 < found.best_constant < 0.1
     assert 0 <= found.median_ms <= found.worst_ms
 
 
-def test_a_wrong_call_says_how(capsys):
+def test_a_wrong_call_says_how(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     assert "usage" in capsys.readouterr().err

@@ -4,6 +4,7 @@ import json
 import subprocess
 from collections import Counter
 from functools import cache
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -44,7 +45,7 @@ def reward(each: Family, answer: str, item: Item) -> float:
     )
 
 
-def test_every_registered_name_is_catalogued_or_excluded_with_its_reason():
+def test_every_registered_name_is_catalogued_or_excluded_with_its_reason() -> None:
     assert set(NAMES).isdisjoint(EXCLUDED)
     assert set(OWN_GENERATORS).isdisjoint(DATASETS)
     assert set(NAMES) | set(EXCLUDED) == set(DATASETS) | set(OWN_GENERATORS)
@@ -54,7 +55,7 @@ def test_every_registered_name_is_catalogued_or_excluded_with_its_reason():
 
 
 @every_family
-def test_honest_answers_earn_all_and_fit_their_cap(each):
+def test_honest_answers_earn_all_and_fit_their_cap(each: Family) -> None:
     chosen = KINDS[each.name].levels[each.level]
     answers = [(item, answer) for item, answer in solved(each) if answer is not None]
     right = [answer for item, answer in answers if reward(each, answer, item) == 1.0]
@@ -87,7 +88,7 @@ GUESSES = (
 
 
 @every_family
-def test_no_constant_answer_is_right_on_half_of_the_items(each):
+def test_no_constant_answer_is_right_on_half_of_the_items(each: Family) -> None:
     drawn = solved(each)
     frequent = Counter(answer for _, answer in drawn if answer is not None)
     guesses = {*GUESSES, *(answer for answer, _ in frequent.most_common(10))}
@@ -125,14 +126,14 @@ NON_SOLVING = (
 
 
 @every_family
-def test_the_best_string_that_solves_nothing_earns_less_than_one_in_a_hundred(each):
+def test_the_best_string_that_solves_nothing_earns_less_than_one_in_a_hundred(each: Family) -> None:
     drawn = [item for item, _ in solved(each)]
     for text in NON_SOLVING:
         assert sum(reward(each, text, item) for item in drawn) < 0.01 * ITEMS, text
 
 
 @every_family
-def test_nothing_is_paid_for_a_solution_among_other_words(each):
+def test_nothing_is_paid_for_a_solution_among_other_words(each: Family) -> None:
     drawn = [(item, answer) for item, answer in solved(each)[:12] if answer is not None]
     for item, answer in drawn:
         for text in (
@@ -143,14 +144,14 @@ def test_nothing_is_paid_for_a_solution_among_other_words(each):
 
 
 @every_family
-def test_the_prompt_alone_is_no_solution(each):
+def test_the_prompt_alone_is_no_solution(each: Family) -> None:
     drawn = [item for item, _ in solved(each)]
     lines = [item.prompt.strip().rpartition("\n")[2] for item in drawn]
     assert sum(reward(each, line, item) for line, item in zip(lines, drawn, strict=True)) < 0.5 * ITEMS
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in OWN_GENERATORS])
-def test_a_data_set_moved_to_a_seed_gives_what_one_built_there_gives(name):
+def test_a_data_set_moved_to_a_seed_gives_what_one_built_there_gives(name: str) -> None:
     """In reverse order, and with others in between: no item may depend on the one before."""
     each = family(name, "full")
     config = json.loads(each.config)
@@ -186,7 +187,7 @@ def dumping(hash_seed: str, order: str) -> subprocess.Popen[bytes]:
     )
 
 
-def test_items_are_equal_across_processes_orders_and_hash_seeds():
+def test_items_are_equal_across_processes_orders_and_hash_seeds() -> None:
     running = [dumping("0", "forth"), dumping("0", "back"), dumping("1", "forth")]
     forth, back, other = (json.loads(process.communicate()[0]) for process in running)
     assert [process.returncode for process in running] == [0, 0, 0]
@@ -207,7 +208,7 @@ print(json.dumps(solved))
 """
 
 
-async def test_no_exploit_does_anything_in_any_family(tmp_path):
+async def test_no_exploit_does_anything_in_any_family(tmp_path: Path) -> None:
     """One jail for all families; a time-out, a crash or an invalid reply would raise an error."""
     offered = [each for each in EVERY if NIGHTLY or each.level == "full"]
     suite = Suite(REASONING_GYM, tuple(offered), Digest(bytes(32)))

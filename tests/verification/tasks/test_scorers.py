@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reasoning_gym.factory import create_dataset
 
+from sapo_protocol.suite import Family
 from sapo_verification.suites.catalogue import FAMILIES, LEVELS, family
 from sapo_verification.tasks.answers import MAX_ANSWER_CHARACTERS, decode, extract, holds_code
-from sapo_verification.tasks.generators import Underivable, derive, solution
+from sapo_verification.tasks.generators import Item, Underivable, derive, solution
 from sapo_verification.tasks.score_logic import MAX_FORMULA_CHARACTERS, follows, strongest
 from sapo_verification.tasks.scorers import score
 
@@ -32,7 +33,7 @@ def near_misses(answer: str) -> list[str]:
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("name", [name for name in FAMILIES if name != "propositional_logic"])
-def test_full_marks_exactly_where_the_stock_scorer_gives_them(name, level):
+def test_full_marks_exactly_where_the_stock_scorer_gives_them(name: str, level: str) -> None:
     each = family(name, level)
     config = json.loads(each.config)
     del config["render"]
@@ -50,7 +51,7 @@ def test_full_marks_exactly_where_the_stock_scorer_gives_them(name, level):
             assert ours == theirs or is_known_difference(name, level, answer, oracle), (answer, oracle)
 
 
-def wrapped(each, answer: str) -> bytes:
+def wrapped(each: Family, answer: str) -> bytes:
     return (answer if each.answer == "plain" else f"<answer>{answer}</answer>").encode()
 
 
@@ -64,7 +65,7 @@ def is_known_difference(name: str, level: str, answer: str, oracle: str) -> bool
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_conclusion_that_earns_here_earns_there(level):
+def test_a_conclusion_that_earns_here_earns_there(level: str) -> None:
     each = family("propositional_logic", level)
     stock = create_dataset(each.name, seed=1, size=1)
     for seed in range(0, 80_000, 1000):
@@ -95,7 +96,7 @@ def test_a_conclusion_that_earns_here_earns_there(level):
         ("(P ∧ Q) ∧ P", ["P", "Q"], False),  # more than one connective
     ],
 )
-def test_what_a_conclusion_earns(conclusion, premises, earns):
+def test_what_a_conclusion_earns(conclusion: str, premises: list[str], earns: bool) -> None:
     assert follows(conclusion, premises, frozenset("PQ")) is earns
 
 
@@ -121,7 +122,7 @@ def test_what_a_conclusion_earns(conclusion, premises, earns):
         *("(" * 40 + "P" + ")" * 40, "P|" * MAX_FORMULA_CHARACTERS + "P", "not P", "Ｐ"),
     ],
 )
-def test_what_is_no_formula_raises(text):
+def test_what_is_no_formula_raises(text: str) -> None:
     with pytest.raises(ValueError):
         follows(text, ["P"], frozenset("PQ"))
 
@@ -131,7 +132,7 @@ PREMISES = st.lists(st.builds("({} {} {})".format, LITERALS, st.sampled_from("�
 
 
 @given(PREMISES)
-def test_the_strongest_conclusion_is_what_a_slow_truth_table_says(premises):
+def test_the_strongest_conclusion_is_what_a_slow_truth_table_says(premises: list[str]) -> None:
     names = "PQR"
     conclusion = strongest(premises, frozenset(names))
     if conclusion is None:
@@ -146,7 +147,7 @@ def test_the_strongest_conclusion_is_what_a_slow_truth_table_says(premises):
 
 def slow(formula: str, world: dict[str, int]) -> bool:
     """Evaluate a formula under an assignment with Python's own operators."""
-    spellings = {"∧": "&", "∨": "|", "→": "<=", ">": "<=", "=": "==", "↔": "=="}
+    spellings: dict[str, str | int | None] = {"∧": "&", "∨": "|", "→": "<=", ">": "<=", "=": "==", "↔": "=="}
     python = re.sub("[¬~]([PQR])", r"(1-\1)", formula.translate(str.maketrans(spellings)))
     return bool(eval(python, {}, {name: int(bool(value)) for name, value in world.items()}))
 
@@ -178,12 +179,12 @@ PLAIN, TAG = family("basic_arithmetic", "nano"), family("basic_arithmetic", "ful
         (TAG, b"<answer>" + b"1" * 64 + b"</answer>", "1" * 64),
     ],
 )
-def test_what_is_taken_for_the_answer(each, completion, answer):
+def test_what_is_taken_for_the_answer(each: Family, completion: bytes, answer: str | None) -> None:
     assert extract(each, completion) == answer
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_have_an_answer_that_is_clean_text_or_none(completion):
+def test_any_bytes_have_an_answer_that_is_clean_text_or_none(completion: bytes) -> None:
     for each in (PLAIN, TAG):
         answer = extract(each, completion)
         assert answer is None or (
@@ -192,7 +193,7 @@ def test_any_bytes_have_an_answer_that_is_clean_text_or_none(completion):
 
 
 @given(st.text(max_size=60))
-def test_scoring_any_text_gives_zero_or_one(text):
+def test_scoring_any_text_gives_zero_or_one(text: str) -> None:
     for name in FAMILIES:
         for level in LEVELS:
             each = family(name, level)
@@ -200,10 +201,10 @@ def test_scoring_any_text_gives_zero_or_one(text):
             assert score(each, text, item.entry) in (0.0, 1.0)
 
 
-ITEMS: dict[tuple[str, str], object] = {}
+ITEMS: dict[tuple[str, str], Item] = {}
 
 
-def test_code_is_told_from_answers():
+def test_code_is_told_from_answers() -> None:
     for text in (
         "__import__('os').system('x')",
         "exec('1')",
@@ -222,7 +223,7 @@ def test_code_is_told_from_answers():
     assert not holds_code(b"I open the bracket, evaluate (1 + 2) and import nothing.")
 
 
-def test_decimal_answers_within_the_published_tolerance():
+def test_decimal_answers_within_the_published_tolerance() -> None:
     each = family("decimal_arithmetic", "full")
     item = derive(each, 5)
     oracle = Decimal(item.entry["answer"])
@@ -232,6 +233,6 @@ def test_decimal_answers_within_the_published_tolerance():
         assert score(each, text, item.entry) == 0.0
 
 
-def test_only_clean_utf8_decodes():
+def test_only_clean_utf8_decodes() -> None:
     assert decode(PLAIN, "P ∧ Q".encode()) == "P ∧ Q"
     assert decode(PLAIN, "\N{BYTE ORDER MARK}1".encode()) is None

@@ -1,6 +1,9 @@
 """Own scorers beyond the paper's families: strict, and never paying more than the stock ones."""
 
 import json
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,7 +15,7 @@ from sapo_verification.suites.catalogue import family, levels
 from sapo_verification.suites.families import KINDS
 from sapo_verification.tasks.generators import derive, solution
 from sapo_verification.tasks.own_generators import OWN_GENERATORS
-from sapo_verification.tasks.score_arithmetic import derivative, parse
+from sapo_verification.tasks.score_arithmetic import Polynomial, derivative, parse
 from sapo_verification.tasks.scorers import score
 
 OWN = [name for name, kind in KINDS.items() if kind.scorer != "stock/1"]
@@ -30,7 +33,7 @@ def near_misses(answer: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", [name for name in OWN if name not in OWN_GENERATORS])
-def test_what_earns_here_earns_there(name):
+def test_what_earns_here_earns_there(name: str) -> None:
     each = family(name, "full")
     config = json.loads(each.config)
     del config["render"]
@@ -52,13 +55,13 @@ def is_known_difference(each: Family, text: str, oracle: str) -> bool:
     return each.name == "sokoban" and text.startswith(oracle)
 
 
-def entry(answer: str = "", **metadata: object) -> dict[str, object]:
+def entry(answer: str = "", **metadata: Any) -> dict[str, Any]:
     return {"answer": answer, "metadata": metadata}
 
 
 BOARD = "+ + + + + \n+ * @ X + \n+ - - - + \n+ + + + + \n"
 CARS = "BBoooo" + "oooooo" + "AAoCoo" + "oooCoo" + "oooooo" + "oooooo"
-SURVO = {
+SURVO: dict[str, Any] = {
     "puzzle": [[0, 0, 7], [3, 0, 7], [5, 9, 14]],
     "board_size": 3,
     "candidate_numbers": [2, 5, 4],
@@ -140,7 +143,7 @@ SURVO = {
         ("rush_hour", "Z+1", entry(board_config=CARS), False),
     ],
 )
-def test_what_an_answer_earns(name, answer, given, earns):
+def test_what_an_answer_earns(name: str, answer: str, given: Mapping[str, Any], earns: bool) -> None:
     assert score(family(name, levels(name)[-1]), answer, given) == float(earns)
 
 
@@ -148,7 +151,9 @@ SMALL = st.integers(-9, 9)
 
 
 @given(st.lists(SMALL, min_size=1, max_size=5), st.lists(SMALL, min_size=1, max_size=5), SMALL)
-def test_polynomials_multiply_and_differentiate_as_their_values_do(left, right, point):
+def test_polynomials_multiply_and_differentiate_as_their_values_do(
+    left: list[int], right: list[int], point: int
+) -> None:
     """Evaluated at a point, by Horner's rule and the product rule."""
     product = parse(f"({written(left)})*({written(right)})")
     assert value(product, point) == horner(left, point) * horner(right, point)
@@ -158,26 +163,27 @@ def test_polynomials_multiply_and_differentiate_as_their_values_do(left, right, 
     assert value(derivative(product, "x"), point) == slope
 
 
-def written(coefficients):
+def written(coefficients: Sequence[int]) -> str:
     return " + ".join(
         f"{number}*x**{power}" if number >= 0 else f"({number})*x**{power}"
         for power, number in enumerate(coefficients)
     )
 
 
-def derived(coefficients):
+def derived(coefficients: Sequence[int]) -> list[int]:
     return [power * number for power, number in enumerate(coefficients)][1:] or [0]
 
 
-def horner(coefficients, point):
+def horner(coefficients: Sequence[int], point: int) -> int:
     total = 0
     for number in reversed(coefficients):
         total = total * point + number
     return total
 
 
-def value(polynomial, point):
-    return sum(coefficient * point ** len(monomial) for monomial, coefficient in polynomial.items())
+def value(polynomial: Polynomial, point: int) -> Fraction:
+    terms = (coefficient * point ** len(monomial) for monomial, coefficient in polynomial.items())
+    return sum(terms, Fraction(0))
 
 
 @pytest.mark.parametrize(
@@ -203,6 +209,6 @@ def value(polynomial, point):
         *("(x+y+z)**32", "(1" + "+1" * 300 + ")", "*".join(["99999999999"] * 40)),
     ],
 )
-def test_what_is_no_expression_is_refused(text):
+def test_what_is_no_expression_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         parse(text)

@@ -1,12 +1,14 @@
 """The text policy: each fault by example, honest text without any, hostile text in linear time."""
 
 import unicodedata
+from collections.abc import Iterator
 from itertools import islice
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sapo_protocol.suite import Family
 from sapo_verification.suites.catalogue import FAMILIES, family
 from sapo_verification.tasks.answers import extract
 from sapo_verification.tasks.generators import Underivable, derive, solution
@@ -54,17 +56,17 @@ DISTINCT = " ".join(f"word{n}" for n in range(60))
         (TAG, f"Look: <answer>{SENTENCE * 20}</answer>", None),  # the answer is the scorer's business
     ],
 )
-def test_each_fault(each, text, fault):
+def test_each_fault(each: Family, text: str, fault: TextFault | None) -> None:
     assert fault_of(each, text.encode()) is fault
     assert fault is None or extract(each, text.encode()) is None, "what has a fault earns nothing"
 
 
-def test_bytes_that_are_no_text():
+def test_bytes_that_are_no_text() -> None:
     for raw in (b"\xff", b"\xed\xa0\x80", b"\xc0\xb1"):
         assert fault_of(PLAIN, raw) is TextFault.NOT_UTF8
 
 
-def test_every_format_character_of_unicode_is_in_the_table():
+def test_every_format_character_of_unicode_is_in_the_table() -> None:
     """Every invisible character of this interpreter's Unicode that joins, marks or directs text."""
     formats = [chr(n) for n in range(0x110000) if unicodedata.category(chr(n)) in ("Cf", "Cc", "Zl", "Zp")]
     seen = {character for character in formats if not HIDDEN.match(character)}
@@ -74,7 +76,7 @@ def test_every_format_character_of_unicode_is_in_the_table():
     assert seen - visible - drawn == {"\t", "\n", "\r"}
 
 
-def test_honest_answers_of_every_family_have_no_fault():
+def test_honest_answers_of_every_family_have_no_fault() -> None:
     for level in ("nano", "full"):
         for name in FAMILIES:
             each = family(name, level)
@@ -84,7 +86,7 @@ def test_honest_answers_of_every_family_have_no_fault():
                 assert fault_of(each, text.encode()) is None, (name, answer)
 
 
-def _solutions(each):
+def _solutions(each: Family) -> Iterator[str]:
     for seed in range(1, 10**6, 1009):
         try:
             answer = solution(each, derive(each, seed))
@@ -94,17 +96,19 @@ def _solutions(each):
             yield answer
 
 
-def test_a_group_is_refused_for_what_cannot_be_seen_and_for_nothing_else():
+def test_a_group_is_refused_for_what_cannot_be_seen_and_for_nothing_else() -> None:
     hidden, loop, long, garbled = "7\u2060".encode(), b"7 " * 12, b"7" * 99, "7\ufffd".encode()
     assert group_fault(PLAIN, (hidden, hidden, *[b"7"] * 6)) is None
-    assert "3 of 8" in group_fault(PLAIN, (hidden, hidden, hidden, *[b"7"] * 5))
+    told = group_fault(PLAIN, (hidden, hidden, hidden, *[b"7"] * 5))
+    assert told is not None
+    assert "3 of 8" in told
     assert group_fault(PLAIN, (hidden, b"7")) is not None
     for clumsy in (loop, long, garbled, b"\xff", b""):
         assert group_fault(PLAIN, (clumsy,) * 8) is None
     assert group_fault(TAG, (b"no answer",) * 8) is None
 
 
-def test_the_reasoning_is_what_stands_beside_the_answer():
+def test_the_reasoning_is_what_stands_beside_the_answer() -> None:
     assert reasoning(PLAIN, b"12 and more") == ""
     assert reasoning(TAG, b"I add.<answer>12</answer>Done.") == "I add. Done."
     assert reasoning(TAG, b"I add. 12") == "I add. 12"
@@ -112,7 +116,7 @@ def test_the_reasoning_is_what_stands_beside_the_answer():
 
 
 @given(st.binary(max_size=300), st.text(max_size=300))
-def test_any_text_has_one_verdict(raw, text):
+def test_any_text_has_one_verdict(raw: bytes, text: str) -> None:
     for each in (PLAIN, TAG):
         for completion in (raw, text.encode()):
             fault = fault_of(each, completion)
@@ -121,7 +125,7 @@ def test_any_text_has_one_verdict(raw, text):
 
 
 @given(st.lists(st.sampled_from(["ab", "7", "é", "12", "x1"]), max_size=30), st.integers(1, 9))
-def test_windows_of_prose_by_the_definition(words, size):
+def test_windows_of_prose_by_the_definition(words: list[str], size: int) -> None:
     expected = [at for at in range(len(words) - size + 1) if any(map(is_prose, words[at : at + size]))]
     assert list(prose_windows(words, size)) == expected
     different = {tuple(words[at : at + size]) for at in expected}
@@ -129,13 +133,13 @@ def test_windows_of_prose_by_the_definition(words, size):
 
 
 @given(st.text(max_size=80))
-def test_words_ignore_case_spacing_and_punctuation(text):
+def test_words_ignore_case_spacing_and_punctuation(text: str) -> None:
     words = words_of(text)
     assert words_of(" ,".join(words)) == words
     assert all((word.isascii() and word.isalnum()) or len(word) == 1 for word in words)
 
 
-def test_hostile_text_of_full_size_costs_steps_in_proportion():
+def test_hostile_text_of_full_size_costs_steps_in_proportion() -> None:
     """Counted, not timed: every word is in a bounded number of windows."""
     for text in ("a " * 2048, "<answer>" * 500, "あ" * 1300, "a" * 4096, "\t" * 4096, "0 a " * 1024):
         assert fault_of(TAG, text.encode()) in {*TextFault, None}

@@ -1,4 +1,4 @@
-"""`python -m sapo_client.ledger.chain`: run the embedded chain until it is told to stop."""
+"""`python -m sapo_client.ledger.chain`: run the embedded chain until a signal ends it."""
 
 import argparse
 import signal

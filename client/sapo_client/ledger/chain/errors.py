@@ -26,6 +26,6 @@ class RpcError(Exception):
         self.data = data
 
     def to_json(self) -> dict[str, object]:
-        """The error object of the answer."""
+        """Return the error object of the answer."""
         plain: dict[str, object] = {"code": self.code, "message": self.message}
         return plain if self.data is None else {**plain, "data": self.data}

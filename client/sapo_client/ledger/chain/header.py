@@ -25,7 +25,7 @@ _FIELDS: Final = 21
 
 ZERO_HASH: Final = bytes(32)
 COINBASE: Final = bytes(20)
-"""Nobody: tips go to the zero address."""
+"""Tips go to the zero address."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Header:
 
     @cached_property
     def hash(self) -> bytes:
-        """The block's hash."""
+        """Return the block's hash."""
         return keccak(self.to_bytes())
 
     def to_bytes(self) -> bytes:

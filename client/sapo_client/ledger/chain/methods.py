@@ -13,7 +13,7 @@ from sapo_client.ledger.chain.header import GAS_LIMIT, Header
 from sapo_client.ledger.chain.store import Json, LogFilter
 
 _TIP_WEI = 10**9
-"""The tip that wallets are told to offer: one gwei, the habit of quiet networks."""
+"""The tip that wallets are advised to offer: one gwei, the habit of quiet networks."""
 
 _MAX_FEE_HISTORY = 1_024
 """As many blocks as other nodes look back over."""

@@ -12,7 +12,7 @@ HEAD_TAGS = frozenset({"latest", "pending", "safe", "finalized"})
 
 
 def quantity(value: object, name: str) -> int:
-    """A non-negative integer in hexadecimal."""
+    """Return a non-negative integer in hexadecimal."""
     if not isinstance(value, str) or not value.startswith("0x"):
         raise RpcError(INVALID_PARAMS, f"{name} is not a hexadecimal number")
     try:
@@ -25,7 +25,7 @@ def quantity(value: object, name: str) -> int:
 
 
 def data(value: object, name: str, *, size: int | None = None) -> bytes:
-    """Bytes in hexadecimal, of a given size if one is named."""
+    """Return bytes in hexadecimal, of a given size if one is named."""
     if not isinstance(value, str) or not value.startswith("0x"):
         raise RpcError(INVALID_PARAMS, f"{name} is not hexadecimal data")
     try:
@@ -38,14 +38,14 @@ def data(value: object, name: str, *, size: int | None = None) -> bytes:
 
 
 def block_number(value: object, head: int) -> int:
-    """A block by number or tag."""
+    """Return a block by number or tag."""
     if value is None or value in HEAD_TAGS:
         return head
     return 0 if value == "earliest" else quantity(value, "block")
 
 
 def call_request(value: object) -> CallRequest:
-    """The transaction object of a call or an estimate."""
+    """Return the transaction object of a call or an estimate."""
     if not isinstance(value, Mapping):
         raise RpcError(INVALID_PARAMS, "the transaction is not an object")
     given = {name: item for name, item in value.items() if item is not None}
@@ -60,13 +60,13 @@ def call_request(value: object) -> CallRequest:
 
 
 def addresses(value: object) -> tuple[str, ...]:
-    """The address or addresses of a log filter, in lower case."""
+    """Return the address or addresses of a log filter, in lower case."""
     listed = [] if value is None else value if isinstance(value, list) else [value]
     return tuple("0x" + data(item, "address", size=20).hex() for item in listed)
 
 
 def topics(value: object) -> tuple[tuple[str, ...], ...]:
-    """The topics of a log filter: per position the allowed ones, none for any."""
+    """Return the topics of a log filter: per position the allowed ones, none for any."""
     if value is None:
         return ()
     if not isinstance(value, list) or len(value) > 4:
@@ -80,5 +80,5 @@ def _alternatives(value: object) -> tuple[str, ...]:
 
 
 def at(params: Sequence[Any], index: int) -> Any:
-    """A parameter by position; none if it was left out."""
+    """Return a parameter by position; none if it was left out."""
     return params[index] if index < len(params) else None

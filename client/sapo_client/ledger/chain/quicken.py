@@ -1,7 +1,7 @@
 """Substitutions that make the execution specification quicker and change no result.
 
 The specification is written to be read. Of the time of a long call, these parts are spent on nothing: traces
-that nobody listens to, jump targets looked for anew at every call, an enumeration for every instruction, and
+that are not read, jump targets looked for anew at every call, an enumeration for every instruction, and
 checks of the number types that go through abstract methods. Together they are two fifths of the time of a
 fraud proof over a thousand accounts. The replay of recorded blocks proves that the results stay the same.
 """
@@ -58,7 +58,7 @@ def _refusal(byte: int) -> Callable[[Any], None]:
 
 
 def _trace_nothing(_machine: object, _event: object) -> None:
-    """Take the place of the tracer that nobody listens to."""
+    """Take the place of the tracer: no traces are read."""
 
 
 def _init_unbounded(self: Any, value: Any) -> None:

@@ -14,7 +14,7 @@ from sapo_client.ledger.chain.server import ChainServer
 from sapo_protocol.identifiers import Account
 
 _POLL_SECONDS: Final = 0.02
-"""How long the end of a server that nobody uses any more may take."""
+"""How long the end of a server that is no longer used may take."""
 
 
 @contextmanager

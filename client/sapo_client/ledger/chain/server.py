@@ -31,7 +31,7 @@ class ChainServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """Return the address it listens on."""
         return f"http://127.0.0.1:{self.server_address[1]}"
 
 

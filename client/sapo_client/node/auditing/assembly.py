@@ -58,7 +58,7 @@ def open_chain(context: NodeContext) -> LedgerClient | NoChain:
         outbox_path=context.data.root / "outbox.sqlite",
         confirmations=config.confirmations,
         limit_wei=int(config.max_fee_gwei * GWEI),
-        tell=lambda text: context.events.write("ledger_endpoint", text=text),
+        report=lambda text: context.events.write("ledger_endpoint", text=text),
     )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -128,13 +129,15 @@ async def test_two_epochs_are_counted_posted_claimed_and_explained(world: World)
         assert posted == [EPOCH, EPOCH + 1]
 
 
-async def _live(life: trio.CancelScope, run: partial[object]) -> None:
+async def _live(life: trio.CancelScope, run: Callable[[], Awaitable[None]]) -> None:
     with life:
-        await run()  # type: ignore[misc]
+        await run()
 
 
-async def _command(command: object, harness: AuditorHarness, *arguments: object) -> dict[str, object]:
-    return await trio.to_thread.run_sync(partial(command, harness.config(), *arguments))  # type: ignore[arg-type]
+async def _command(
+    command: Callable[..., dict[str, Any]], harness: AuditorHarness, *arguments: object
+) -> dict[str, Any]:
+    return await trio.to_thread.run_sync(partial(command, harness.config(), *arguments))
 
 
 def counted(harness: AuditorHarness, epoch: int, counts: dict[Account, int]) -> Tally:

@@ -128,11 +128,11 @@ def test_a_true_posting_is_not_accused(book: Book) -> None:
 class Overtaken(LedgerClient):
     """A chain on which a posting becomes final between two requests of a watchtower."""
 
-    contracts: Contracts
+    on_chain: Contracts
 
     async def last_record(self) -> EpochRecord | None:
-        if self.contracts.ledger.live() is not None:
-            self.contracts.finalise()
+        if self.on_chain.ledger.live() is not None:
+            self.on_chain.finalise()
         return await super().last_record()
 
 
@@ -145,7 +145,7 @@ async def test_a_posting_that_becomes_final_meanwhile_is_not_accused(book: Book,
         rpc_urls=[contracts.chain.url],
         outbox_path=tmp_path / "outbox.sqlite",
     )
-    ledger.contracts = contracts
+    ledger.on_chain = contracts
     with EventLog(tmp_path / "events.jsonl") as events:
         parts = WatchtowerParts(
             manifest=manifest,

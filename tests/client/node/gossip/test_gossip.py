@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -46,10 +47,9 @@ def start(tmp_path: Path) -> Start:
     """Return a function that creates a node of an identity; a second call reuses its data."""
     hub = MemoryHub()
 
-    def make(identity: Identity, **options: object) -> GossipHarness:
-        return GossipHarness(
-            hub, identity, MANIFEST, tmp_path / f"{identity.number}.{identity.key}", **options
-        )  # type: ignore[arg-type]
+    def make(identity: Identity, **options: Any) -> GossipHarness:
+        root = tmp_path / f"{identity.number}.{identity.key}"
+        return GossipHarness(hub, identity, MANIFEST, root, **options)
 
     return make
 
@@ -299,7 +299,6 @@ def test_what_the_pool_refuses_is_forwarded_all_the_same(
 
 async def _silent(peer_id: str, request: bytes) -> bytes:
     await trio.sleep_forever()
-    return b""
 
 
 def answering(content: Value | bytes) -> Handler:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -210,8 +211,8 @@ class NodeMachine(RuleBasedStateMachine):
             reputation = member.node.reputation
             assert [account for account in accounts if reputation.is_banned(account, -1)] == []
             assert [account for account in accounts if reputation.evidence(account, 0).bad > 0] == []
-            score = member.node.transport.score
-            assert self.runner.see(lambda score=score: [peer for peer in peers if score(peer) < 0]) == []
+            blamed = partial(_negative, member.node.transport.score, peers)
+            assert self.runner.see(blamed) == []
 
     @invariant()
     def no_slot_is_signed_twice(self) -> None:
@@ -336,6 +337,11 @@ def _alike(values: Iterable[object]) -> bool:
     return all(other == first for other in others)
 
 
+def _negative(score: Callable[[str], float], peers: Iterable[str]) -> list[str]:
+    """Return the peers with a negative score."""
+    return [peer for peer in peers if score(peer) < 0]
+
+
 def _require_clean_record(member: Member) -> None:
     """Assert that in all runs of a member no service failed and no rollout was admitted twice."""
     assert member.node.events("service_failed", "own_slot_taken_twice") == []
@@ -345,6 +351,6 @@ def _require_clean_record(member: Member) -> None:
 
 TestNodeMachine = NodeMachine.TestCase
 TestNodeMachine.settings = settings(
-    max_examples=min(600, settings.default.max_examples // 4),  # a second each: under pytest's limit
+    max_examples=min(600, settings().max_examples // 4),  # a second each: under pytest's limit
     stateful_step_count=30,
 )

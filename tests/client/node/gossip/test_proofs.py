@@ -116,7 +116,8 @@ def test_a_second_process_with_the_own_key_is_a_warning_and_no_proof(start: Star
 
 def test_a_proofs_verdict_is_the_tables(start: Start) -> None:
     alice = start(ALICE)
-    message = prove_equivocation(*contents(MALLORY), MANIFEST.swarm_id).to_envelope().to_bytes()
+    one, other = contents(MALLORY)
+    message = prove_equivocation(one, other, MANIFEST.swarm_id).to_envelope().to_bytes()
     forged = message[:-1] + bytes([message[-1] ^ 1])
     assert alice.gossip.validate_proof(forged, "peer") is Verdict.REJECT
     assert alice.gossip.validate_proof(message, "peer") is Verdict.ACCEPT

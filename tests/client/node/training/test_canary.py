@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from support.events import number, objects
 from support.poison import OneAnswer
 from support.swarm import EPOCH, Identity, make_manifest, make_suite, moment
 from support.verification_harness import VerificationHarness
@@ -20,6 +21,7 @@ from sapo_client.learner.settings import LearnerSettings
 from sapo_client.node.training.canary import FALLS, Canary, CanaryParts, CanarySettings
 from sapo_client.node.training.canary_state import CanaryFile, CanaryState
 from sapo_client.observe.events import Event, EventLog, read_events
+from sapo_protocol.identifiers import ContentId
 from sapo_protocol.manifest import Limits
 from sapo_protocol.tasks import Task
 from sapo_verification.jail.messages import Checked
@@ -55,7 +57,7 @@ class TrainingHarness:
     harness: VerificationHarness
     events: EventLog
     fresh: bool = True
-    slots: count = field(default_factory=count)  # type: ignore[type-arg]
+    slots: count[int] = field(default_factory=count)
     rng: random.Random = field(default_factory=lambda: random.Random(4))
 
     def __post_init__(self) -> None:
@@ -86,7 +88,7 @@ class TrainingHarness:
         await self.canary.after(batch)
         return len(external)
 
-    async def _own_rollouts(self, number: int) -> tuple[list[VerifiedRollout], dict]:  # type: ignore[type-arg]
+    async def _own_rollouts(self, number: int) -> tuple[list[VerifiedRollout], dict[ContentId, int]]:
         engine, checkers = self.harness.engine, InProcessCheckers(self.harness)
         slots = [next(self.slots) for _ in range(number)]
         prompts = [await checkers.prompt(engine.task_of(EPOCH, OWN.account, 0, slot)) for slot in slots]
@@ -132,16 +134,17 @@ async def test_poison_that_passes_every_check_is_rolled_back(tmp_path: Path) -> 
         assert accused == [], "no check finds anything wrong with it"
         [first, second] = node.told("canary")
         assert (first["falls"], second["falls"]) == (1, 2)
-        assert first["control"] == second["control"] > WELL
-        assert max(first["reward"], second["reward"]) < second["lowest"]
+        assert number(first["control"]) == number(second["control"]) > WELL
+        assert max(number(first["reward"]), number(second["reward"])) < number(second["lowest"])
         [back] = node.told("rolled_back")
-        assert len(back["quarantined"]) == 32
-        assert {group["account"] for group in back["quarantined"]} == {EVIL.account.hex()}
+        quarantined = objects(back["quarantined"])
+        assert len(quarantined) == 32
+        assert {group["account"] for group in quarantined} == {EVIL.account.hex()}
         assert back["dropped"] == 8 * (6 - 4) == 16 - len(node.harness.pool)
         assert await node.canary._measure(node.canary._items) == first["control"], "bit by bit as it was"
 
         assert [await node.round(poisoned=True) for _ in range(4)] == [0] * 4, "alone from here"
-        assert node.told("canary")[-1]["reward"] > WELL
+        assert number(node.told("canary")[-1]["reward"]) > WELL
         assert node.harness.sampler.most_external == 1, "one place back for a check that passed"
         assert node.learner.step == 12, "steps are counted on"
 
@@ -177,7 +180,7 @@ async def test_own_training_alone_rolls_nothing_back(tmp_path: Path) -> None:
         assert node.told("rolled_back") == []
         last = node.told("canary")[2:]
         assert [event["falls"] for event in last] == [0, 0]
-        assert last[0]["reward"] < last[0]["lowest"]
+        assert number(last[0]["reward"]) < number(last[0]["lowest"])
         assert last[1]["control"] == last[0]["reward"], "taken as it is"
 
 
@@ -198,10 +201,10 @@ def alarms(levels: Sequence[float], seed: int) -> list[int]:
     """Return the checks at which a policy of these levels would be rolled back."""
     rng, found = random.Random(seed), list[int]()
     watch = CanaryState.begin(measured(rng, levels[0]))
-    for number, level in enumerate(levels):
+    for check, level in enumerate(levels):
         watch = watch.after(measured(rng, level), watch.lowest(64, 0.05))
         if watch.falls == FALLS:
-            found.append(number)
+            found.append(check)
             watch = replace(watch, falls=0)
     return found
 

@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 import trio
 from support.completions_server import CompletionsServer
+from support.events import objects
 from support.nodes import COMPLETIONS, PATIENCE_SECONDS, Home, manifest_of, until
 
 from sapo_client.errors import SapoError
 from sapo_client.node.runtime.backends import open_backend
+from sapo_client.observe.events import Event
 from sapo_client.swarm.simulated.memory import MemoryHub
 from sapo_protocol.suite import Suite
 
@@ -47,8 +49,8 @@ async def test_a_server_contributes_and_another_node_learns_from_it(
     assert server.events("service_failed", "own_rollout_refused") == []
 
 
-def _external(home: Home) -> list[Any]:
-    return [group for step in home.events("step") for group in step["external"]]
+def _external(home: Home) -> list[Event]:
+    return [group for step in home.events("step") for group in objects(step["external"])]
 
 
 async def test_a_person_answers_at_the_terminal(

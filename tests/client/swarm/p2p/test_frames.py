@@ -8,18 +8,19 @@ import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
+from libp2p.io.abc import Reader
 from libp2p.network.stream.exceptions import StreamEOF
 
 from sapo_client.swarm.p2p.frames import FrameError, FrameReader, frame
 
 
-class Chunks:
+class Chunks(Reader):
     """A stream that hands out bytes in given pieces, then ends."""
 
     def __init__(self, chunks: list[bytes]) -> None:
         self.chunks = chunks
 
-    async def read(self, _count: int) -> bytes:
+    async def read(self, n: int | None = None) -> bytes:
         await trio.lowlevel.checkpoint()
         if not self.chunks:
             raise StreamEOF

@@ -104,7 +104,7 @@ async def _still_serves(swarm: Any, tools: Any, victim: Any, honest: Any, text: 
 
 async def test_malformed_frames_leave_the_node_serving(swarm: Any, tools: Any, hostile: Any) -> None:
     victim, honest = await swarm.start_members(2)
-    blamed = set()
+    blamed: set[str] = set()
     for name, data in FRAMES.items():
         victim.transport._discipline.scores._records.clear()  # each frame counts by itself
         if hostile.peer_id not in victim.peer_ids() or blamed:
