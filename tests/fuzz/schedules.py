@@ -342,8 +342,7 @@ def _nonce_findings(nonce: int, signed: list[Any]) -> list[str]:
     ordered = sorted(signed, key=lambda one: int(one.max_fee_wei))
     steps = itertools.pairwise(ordered)
     cheap = any(
-        10 * after.max_fee_wei < 11 * before.max_fee_wei
-        or 10 * after.tip_wei < 11 * before.tip_wei
+        10 * after.max_fee_wei < 11 * before.max_fee_wei or 10 * after.tip_wei < 11 * before.tip_wei
         for before, after in steps
     )
     foreign = any(one.chain_id != DEFAULT_CHAIN_ID for one in signed)
