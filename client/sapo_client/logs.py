@@ -2,7 +2,7 @@
 
 Importing this package configures nothing. A command calls `configure` once; a node adds its file with
 `logging_to` while it holds its data directory. Modules write to `logging.getLogger(__name__)`. libp2p reports
-each lost connection as an error with a stack: it is logged at debug level only. Other libraries are not logged.
+each lost connection as an error with a stack, so it is logged at debug level only; other libraries are not.
 """
 
 from __future__ import annotations
