@@ -42,8 +42,11 @@ VLLM: Final = Extra("vllm", "vLLM", ("vllm",))
 EXTRAS: Final = (TESTNET, LAB, PARQUET, LORA, VLLM)
 
 
-def require(extra: Extra, *, exit_code: int = ExitCode.USAGE) -> None:
+def require(extra: Extra, *, instead: str | None = None, exit_code: int = ExitCode.USAGE) -> None:
     """Raise unless an extra is installed.
+
+    Args:
+        instead: what to do without it, if anything, for the hint.
 
     Raises:
         SapoError: it is missing; the hint is the command that adds it.
@@ -52,7 +55,7 @@ def require(extra: Extra, *, exit_code: int = ExitCode.USAGE) -> None:
     if missing:
         raise SapoError(
             f"this needs {extra.provides}; not installed: {', '.join(missing)}",
-            hint=extra.command,
+            hint=f"{extra.command}, or {instead}" if instead else extra.command,
             exit_code=exit_code,
         )
 

@@ -71,7 +71,11 @@ class Without:
 
 
 def _says(extra: Extra, missing: str) -> list[str]:
-    return [f"error: this needs {extra.provides}; not installed: {missing}", f"hint: {extra.command}"]
+    instead = ", or use learner.backend = transformers" if extra.name == "vllm" else ""
+    return [
+        f"error: this needs {extra.provides}; not installed: {missing}",
+        f"hint: {extra.command}{instead}",
+    ]
 
 
 COMMANDS = {

@@ -183,6 +183,7 @@ def test_it_resumes(swarm: OldSwarm, monkeypatch: pytest.MonkeyPatch) -> None:
             "certificates",
             "contributions",
             "envelopes",
+            "epoch_count",
             "equivocations",
             "origins",
             "pool",

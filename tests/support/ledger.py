@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -28,6 +28,7 @@ from sapo_client.ledger.contract import (
     Token,
     Vault,
 )
+from sapo_client.ledger.endpoints import connect
 from sapo_client.ledger.fraud import FraudProof
 from sapo_client.ledger.history import History
 from sapo_client.ledger.rpc import Rpc
@@ -40,6 +41,9 @@ from sapo_protocol.manifest import Manifest
 GENESIS_SECONDS: Final = 1_700_000_000
 EPOCH_SECONDS: Final = 60
 CHALLENGE_SECONDS: Final = 5
+PATIENCE_SECONDS: Final = 180.0
+"""For an answer of the tests' own chain, on a machine that is busy with other tests."""
+
 NOW_SECONDS: Final = GENESIS_SECONDS + 100 * EPOCH_SECONDS
 """The chain's clock when a test begins: a hundred epochs are over."""
 
@@ -97,7 +101,7 @@ class ServedChain:
     @cached_property
     def rpc(self) -> Rpc:
         """A connection to it."""
-        return Rpc([self.url])
+        return Rpc([self.url], connect=partial(connect, timeout_seconds=PATIENCE_SECONDS))
 
     def request(self, method: str, *params: object) -> Any:
         """Return a raw request's result."""

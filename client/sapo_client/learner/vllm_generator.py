@@ -153,13 +153,14 @@ def _engine(policy: Policy, dtype: str, seed: int) -> Any:
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # one process, so that weights are copied in memory
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
-    extras.require(extras.VLLM, exit_code=ExitCode.CONFIG)
+    instead = "use learner.backend = transformers"
+    extras.require(extras.VLLM, instead=instead, exit_code=ExitCode.CONFIG)
     try:
         from vllm import LLM
     except ImportError as error:
         raise SapoError(
             f"vLLM cannot be loaded: {error}",
-            hint=f"{extras.VLLM.command}, or use learner.backend = transformers",
+            hint=f"{extras.VLLM.command}, or {instead}",
             exit_code=ExitCode.CONFIG,
         ) from error
     on_cpu = policy.device.type == "cpu"

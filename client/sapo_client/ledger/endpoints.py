@@ -167,7 +167,7 @@ class RpcEndpoint:
         return trouble
 
 
-def connect(url: str) -> Web3:
+def connect(url: str, *, timeout_seconds: float = _TIMEOUT_SECONDS) -> Web3:
     """Return a connection over HTTP; nothing is asked yet."""
     session = requests.Session()
     # A proxy from the environment cannot reach this machine's own loopback interface.
@@ -175,7 +175,7 @@ def connect(url: str) -> Web3:
     provider = HTTPProvider(
         URI(url),
         # As a stream, for then the limit holds for the whole answer and not only between its bytes.
-        request_kwargs={"timeout": _TIMEOUT_SECONDS, "stream": True},
+        request_kwargs={"timeout": timeout_seconds, "stream": True},
         session=session,
         exception_retry_configuration=None,  # the asker retries, and knows what it may repeat
     )

@@ -140,8 +140,7 @@ async def test_the_child_dies_with_a_killed_node(settings: LearnerSettings) -> N
     script = """
         import sys, trio
         from pathlib import Path
-        from sapo_client.learner.backend import LearnerCrashed, StepReport
-from sapo_client.learner.process import Learner
+        from sapo_client.learner.process import Learner
         from sapo_client.learner.settings import LearnerSettings
 
         async def main():
