@@ -125,9 +125,9 @@ import os, signal, sys
 from pathlib import Path
 from sapo_client.lab.plan import ARMS, Run
 from sapo_client.lab.simulate import simulate
-from sapo_client.lab.store import Store
+from sapo_client.lab.store import ExperimentStore
 
-store = Store(Path(sys.argv[1]))
+store = ExperimentStore(Path(sys.argv[1]))
 run = Run(store.plan(), ARMS[sys.argv[2]], 0)
 
 def live(done):
