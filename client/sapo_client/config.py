@@ -165,9 +165,24 @@ class SamplerConfig(_Section):
 
     strategy: str = Field(
         default="weighted",
-        pattern=r"^(uniform|informative|weighted)$",
-        description="uniform (the paper's), informative (by p(1-p) of the group)"
-        " or weighted (reputation x likelihood x freshness)",
+        pattern=r"^(uniform|informative|weighted|useful)$",
+        description="uniform (the paper's), informative (by p(1-p) of the group),"
+        " weighted (reputation x likelihood x freshness) or useful (reputation x how often the account's"
+        " tasks taught this policy something x freshness)",
+    )
+    text_use: str = Field(
+        default="reinforce",
+        pattern=r"^(reinforce|practise|imitate|hybrid)$",
+        description="what others' rollouts are used for: reinforce (their text enters the policy gradient, as"
+        " in the paper), practise (the own policy answers their tasks), imitate (their right answers are"
+        " demonstrations where the own policy fails) or hybrid (practise and imitate)",
+    )
+    demonstrations: int = Field(
+        default=64, ge=0, le=4096, description="most right answers of others per step, if they are imitated"
+    )
+    learnable_tasks: bool = Field(
+        default=False,
+        description="draw own tasks more often from families in which some answers are right and some wrong",
     )
 
 

@@ -44,11 +44,19 @@ from sapo_verification.reputation.evidence import Reputation
 from sapo_verification.reputation.origins import Origins
 from sapo_verification.reputation.penalties import verdict
 from sapo_verification.sampling.audit_queue import MOST_WAITING, AuditQueue
+from sapo_verification.sampling.demonstrations import DemonstrationPool
+from sapo_verification.sampling.own_success import OwnSuccess
 from sapo_verification.sampling.pool import Pool, PoolLimits
 from sapo_verification.sampling.sampler import Sampler, SamplingPolicy
 from sapo_verification.screens.screens import Screens
 from sapo_verification.store import open_database, transaction
-from sapo_verification.types import AdmittedRollout, SampledBatch, VerifiedRollout
+from sapo_verification.types import (
+    AdmittedRollout,
+    Demonstration,
+    PractisedGroup,
+    SampledBatch,
+    VerifiedRollout,
+)
 from sapo_verification.verifier import BeaconOf, Check, Verifier
 
 RECENT_ENVELOPES: Final = 128
@@ -101,7 +109,8 @@ class Engine:
     """Trust state of one node; single-threaded.
 
     Its parts (``certificates``, ``reputation``, ``pool``, ``envelopes``, ``origins``, ``proofs``,
-    ``contributions``, ``count``, ``audits``, ``sampler``) are public to be read and drawn from.
+    ``contributions``, ``count``, ``audits``, ``sampler``, ``success``, ``demonstrations``) are public to be
+    read and drawn from.
 
     Args:
         database: file of all trust state, or ":memory:".
@@ -131,7 +140,12 @@ class Engine:
         self._auditors: frozenset[Account] = frozenset()
         self._connection = connection = open_database(database)
         self.count: Final = EpochCount(connection)
-        self._observers = Observers([self.count, *observers])
+        self._check = check
+        self.success: Final = OwnSuccess(own, len(manifest.suite.families))
+        self.demonstrations: Final = DemonstrationPool(own, lambda each: self._verifier.is_quarantined(each))
+        self._observers = Observers([self.count, self.success, *observers])
+        if terms.sampling.text_use.imitates:
+            self._observers.append(self.demonstrations)
         self.certificates: Final = CertificateBook(manifest, connection)
         self.admission: Final = Admission(manifest, self.certificates)
         self.reputation: Final = Reputation(connection)
@@ -235,9 +249,36 @@ class Engine:
         """Return up to J verified, informative groups of other accounts; see ``Sampler.draw_external``."""
         return await self.sampler.draw_external(epoch, rng)
 
-    def assemble(self, local: Sequence[VerifiedRollout], external: Sequence[VerifiedRollout]) -> SampledBatch:
+    async def practise(self, hint: VerifiedRollout, completions: Sequence[bytes]) -> PractisedGroup:
+        """Return own answers to the task of another account's rollout with their rewards.
+
+        Raises:
+            CheckFailed: the answers cannot be scored.
+        """
+        checked = await self._check(hint.task, completions)
+        return PractisedGroup(hint, tuple(completions), checked.rewards)
+
+    def demonstrate(self, epoch: int, rng: random.Random) -> tuple[Demonstration, ...]:
+        """Return right answers of others that are to be imitated, each only once.
+
+        Accounts have the shares that they have in a batch; families count by what this node lacks in them.
+        """
+        shares = self.sampler.shares(self.demonstrations.accounts(), epoch)
+        count = self._terms.sampling.demonstrations
+        return self.demonstrations.take(
+            count, shares=shares, need=lambda family: 1.0 - self.success.of(family), rng=rng
+        )
+
+    def assemble(
+        self,
+        local: Sequence[VerifiedRollout],
+        external: Sequence[VerifiedRollout],
+        *,
+        practised: Sequence[PractisedGroup] = (),
+        demonstrations: Sequence[Demonstration] = (),
+    ) -> SampledBatch:
         """Return the batch of a training step."""
-        return self.sampler.assemble(local, external)
+        return self.sampler.assemble(local, external, practised=practised, demonstrations=demonstrations)
 
     def task_of(self, epoch: int, account: Account, family: int, slot: int) -> Task:
         """Return the task that a slot holds.

@@ -6,6 +6,7 @@ type                 what has been checked                 the only builder
 ``SignedEnvelope``   well formed, this swarm               ``sapo_protocol.envelope``
 ``AdmittedRollout``  stages 1 to 7: authentic, in time     ``Admission.admit``
 ``VerifiedRollout``  9 to 11: re-derived and re-scored     ``Verifier.verify``
+``PractisedGroup``   own answers to another's task         ``Engine.practise``
 ``SampledBatch``     drawn under weights and caps          ``Sampler.assemble``
 ===================  ====================================  =============================
 
@@ -83,10 +84,60 @@ class SampledGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class PractisedGroup:
+    """This node's own answers to the task of another account's rollout; they are not published.
+
+    Attributes:
+        hint: the rollout whose task was answered; nothing of its text is trained.
+        completions: of the own policy.
+        rewards: one per completion, 0.0 or 1.0, scored here.
+    """
+
+    hint: VerifiedRollout
+    completions: tuple[bytes, ...]
+    rewards: tuple[float, ...]
+
+    @property
+    def mean_reward(self) -> float:
+        """The share of completions that are right."""
+        return sum(self.rewards) / len(self.rewards)
+
+    @property
+    def is_informative(self) -> bool:
+        """Whether the rewards differ."""
+        return len(set(self.rewards)) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Demonstration:
+    """A right answer that the own policy did not write and may imitate.
+
+    Attributes:
+        prompt: of the task.
+        completion: UTF-8.
+        family: the task's family as an index of the suite.
+        account: who wrote it.
+    """
+
+    prompt: str
+    completion: bytes
+    family: int
+    account: Account
+
+
+@dataclass(frozen=True, slots=True)
 class SampledBatch:
-    """The input of one training step: I local groups and up to J external ones."""
+    """The input of one training step.
+
+    Attributes:
+        groups: own groups, and groups of others whose text enters the policy gradient (I and J of the paper).
+        practised: own answers to tasks of others.
+        demonstrations: right answers of others.
+    """
 
     groups: tuple[SampledGroup, ...]
+    practised: tuple[PractisedGroup, ...] = ()
+    demonstrations: tuple[Demonstration, ...] = ()
 
     @property
     def external(self) -> tuple[VerifiedRollout, ...]:

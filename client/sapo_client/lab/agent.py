@@ -13,6 +13,7 @@ import trio
 
 from sapo_client.lab.checker import LocalChecker
 from sapo_client.lab.learner import LocalLearner
+from sapo_client.lab.oracle import Oracle
 from sapo_client.lab.plan import Run
 from sapo_client.node.auditing.audit import Audit
 from sapo_client.node.auditing.chain import NoChain
@@ -25,7 +26,7 @@ from sapo_client.node.runtime.telemetry import Telemetry
 from sapo_client.node.training.canary import NoCanary
 from sapo_client.node.training.doppelganger import Doppelganger, DoppelgangerParts
 from sapo_client.node.training.judge_client import NoJudge
-from sapo_client.node.training.rounds import RoundParts, Rounds
+from sapo_client.node.training.rounds import DemonstrationSource, RoundParts, Rounds
 from sapo_client.observe.events import EventLog
 from sapo_client.observe.metrics import NodeMetrics
 from sapo_client.observe.status import RoundSummary
@@ -118,6 +119,7 @@ class Agent:
             rng=self._stream("rounds"),
             canary=NoCanary(),
             judge=NoJudge(),
+            demonstrations=self._demonstrations(engine),
             redraws=arm.redraws,
         )
         self._rounds = Rounds(parts, _show_nothing)
@@ -132,6 +134,12 @@ class Agent:
     async def train(self, rounds: int) -> None:
         """Train for so many rounds."""
         await self._rounds.run(rounds, trio.Event())
+
+    def _demonstrations(self, engine: Engine) -> DemonstrationSource:
+        arm = self._world.run.arm
+        if not arm.oracle:
+            return engine
+        return Oracle(self._world.manifest.suite.families, arm.demonstrations, engine.success.of)
 
     def _open_telemetry(self) -> Telemetry:
         manifest, identity = self._world.manifest, self._identity

@@ -16,7 +16,7 @@ from sapo_client.lab.held_out import HeldOut
 from sapo_client.lab.journal import CurvePoint, Journal, JournalEntry
 from sapo_client.lab.plan import Run
 from sapo_client.learner.backend import Generation
-from sapo_client.learner.process import group_message
+from sapo_client.learner.process import train_arguments
 from sapo_client.learner.report import StepReport
 from sapo_client.learner.service import Service
 from sapo_protocol.identifiers import ContentId
@@ -114,9 +114,8 @@ class LocalLearner:
 
     def _train(self, batch: SampledBatch, handles: Mapping[ContentId, int], digest: str) -> JournalEntry:
         """Train a step and append it to the journal; save a checkpoint if one is due."""
-        groups = [group_message(group, handles.get(group.rollout.content_id)) for group in batch.groups]
         started = time.process_time()
-        report = StepReport(**self._service.train(groups))
+        report = StepReport(**self._service.train(**train_arguments(batch, handles)))
         self._round.seconds += time.process_time() - started
         entry = JournalEntry(self._row(report), report, tuple(self._round.calls), digest)
         self._journal.append(entry)
@@ -156,4 +155,7 @@ class LocalLearner:
 
 
 def _digest(batch: SampledBatch) -> str:
-    return sha256(b"".join(group.rollout.content_id for group in batch.groups)).hexdigest()
+    parts = [bytes(group.rollout.content_id) for group in batch.groups]
+    parts += [bytes(group.hint.content_id) for group in batch.practised]
+    parts += [sha256(each.completion).digest() for each in batch.demonstrations]
+    return sha256(b"".join(parts)).hexdigest()

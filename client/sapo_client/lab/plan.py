@@ -18,6 +18,7 @@ from sapo_protocol import ed25519, secp256k1
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account, NodeId
 from sapo_verification.sampling.sampler import SamplingPolicy
+from sapo_verification.sampling.text_use import TextUse
 from sapo_verification.suites.catalogue import FAMILIES, NANO_DEFAULT, family
 
 OPEN_CAP: Final = 1.0
@@ -34,6 +35,10 @@ class Arm:
         external: external groups, J of the paper.
         redraws: most own groups per round that may be sampled again because they have no advantage.
         sampler: name of the sampling strategy for external groups.
+        text_use: what the external groups are used for.
+        learnable_tasks: draw own tasks by what can be learned from them.
+        demonstrations: most right answers of others that a round hands to the learner, if it imitates.
+        oracle: demonstrate the generator's own answers instead of those of others.
     """
 
     name: str
@@ -41,6 +46,10 @@ class Arm:
     external: int
     redraws: int = 0
     sampler: str = "uniform"
+    text_use: TextUse = TextUse.REINFORCE
+    learnable_tasks: bool = False
+    demonstrations: int = 64
+    oracle: bool = False
 
     @property
     def policy(self) -> SamplingPolicy:
@@ -52,6 +61,9 @@ class Arm:
             newcomer_cap=OPEN_NEWCOMER_CAP,
             network_cap=OPEN_CAP,
             strategy=self.sampler,
+            text_use=self.text_use,
+            demonstrations=self.demonstrations,
+            learnable_tasks=self.learnable_tasks,
         )
 
 
@@ -69,9 +81,19 @@ ARMS: Final[Mapping[str, Arm]] = {
         Arm("2/6", 2, 6),
         Arm("8/0-dynamic", 8, 0, redraws=24),
         Arm(OURS, 4, 4, sampler="weighted"),
+        Arm("curriculum", 8, 0, learnable_tasks=True),
+        Arm("oracle", 8, 0, text_use=TextUse.IMITATE, oracle=True),
+        Arm("practise", 4, 4, sampler="useful", text_use=TextUse.PRACTISE),
+        Arm("imitate", 8, 0, text_use=TextUse.IMITATE),
+        Arm("hybrid", 4, 4, sampler="useful", text_use=TextUse.HYBRID),
     )
 }
-"""The paper's four, a control that may discard own groups without advantage, and the network's sampler."""
+"""The paper's four, controls without others' text, and ways to use it.
+
+``8/0-dynamic`` may discard own groups without advantage. ``curriculum`` draws own tasks by what can be
+learned from them. ``oracle`` has demonstrations from the task generator, which every node could have without
+a swarm: what sharing has to beat.
+"""
 
 
 @dataclass(frozen=True, slots=True)

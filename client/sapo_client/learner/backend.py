@@ -60,8 +60,8 @@ class Learning(Protocol):
         """Train one step on a batch.
 
         Args:
-            batch: own and external groups.
-            handles: handles of own groups by content id.
+            batch: own and external groups, practised tasks, demonstrations.
+            handles: handles of own groups by content id, of practised ones by the content id of their hint.
         """
         ...
 

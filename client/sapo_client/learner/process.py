@@ -20,7 +20,7 @@ from sapo_client.learner.report import StepReport
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.wire import HEADER, Message, pack, unpack
 from sapo_protocol.identifiers import ContentId
-from sapo_verification.types import SampledBatch, SampledGroup
+from sapo_verification.types import Demonstration, PractisedGroup, SampledBatch, SampledGroup
 
 if TYPE_CHECKING:
     from trio_typing import TaskStatus
@@ -143,8 +143,7 @@ class Learner:
         Raises:
             LearnerCrashed: the child died during the call.
         """
-        groups = [group_message(group, handles.get(group.rollout.content_id)) for group in batch.groups]
-        reply = await self._ask("train", {"groups": groups})
+        reply = await self._ask("train", train_arguments(batch, handles))
         report = StepReport(**{**reply, "external_weights": tuple(reply["external_weights"])})
         self._about = replace(self.about, step=report.step)
         return report
@@ -286,6 +285,42 @@ class Learner:
     def _last_log_line(self) -> str:
         lines = self._log_path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         return lines[-1] if lines else "its log is empty"
+
+
+def train_arguments(batch: SampledBatch, handles: Mapping[ContentId, int]) -> Message:
+    """Return the arguments of the learner's call ``train`` for a batch, as plain values."""
+    return {
+        "groups": [
+            *(group_message(group, handles.get(group.rollout.content_id)) for group in batch.groups),
+            *(practised_message(group, handles.get(group.hint.content_id)) for group in batch.practised),
+        ],
+        "demonstrations": [demonstration_message(each) for each in batch.demonstrations],
+    }
+
+
+def practised_message(group: PractisedGroup, handle: int | None) -> Message:
+    """Return the fields of own answers to another account's task, as ``group_message`` does.
+
+    It has no family: the task was chosen by another account, so it must not count in the own baselines.
+    """
+    return {
+        "prompt": group.hint.prompt,
+        "completions": list(group.completions),
+        "rewards": list(group.rewards),
+        "external": False,
+        "family": None,
+        "handle": handle,
+    }
+
+
+def demonstration_message(demonstration: Demonstration) -> Message:
+    """Return the fields of a demonstration that the learner needs, as plain values."""
+    return {
+        "prompt": demonstration.prompt,
+        "completion": demonstration.completion,
+        "family": demonstration.family,
+        "author": bytes(demonstration.account),
+    }
 
 
 def group_message(group: SampledGroup, handle: int | None) -> Message:

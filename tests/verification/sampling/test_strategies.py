@@ -15,10 +15,10 @@ from sapo_protocol.manifest import Limits
 from sapo_verification.reputation.evidence import AUDITS_BEFORE_WEIGHT, AccountStanding
 from sapo_verification.sampling.sampler import FULL_TRUST, SamplingPolicy, adapted_places, capped_shares
 from sapo_verification.sampling.strategies import (
-    LEAST_LIKELIHOOD,
+    LEAST_MEAN,
     MAX_ACCOUNTS,
     STRATEGIES,
-    Likelihoods,
+    AccountMeans,
 )
 
 A, B, C, D = (Account(bytes((number,)) * 20) for number in range(4))
@@ -26,19 +26,19 @@ MANIFEST = make_manifest(limits=Limits(slots_per_epoch=4096, max_completions=8, 
 DRAWS = 400
 
 
-def account_shares(strategy: str, likelihoods: Likelihoods) -> dict[Account, float]:
+def account_shares(strategy: str, likelihoods: AccountMeans) -> dict[Account, float]:
     standing = AccountStanding({A: 0.6, B: 0.3, C: 0.0}, (D,))
     policy = SamplingPolicy(account_cap=1.0, newcomer_cap=0.0)
-    return dict(capped_shares(STRATEGIES[strategy].weigh(standing, likelihoods), policy))
+    return dict(capped_shares(STRATEGIES[strategy].weigh(standing, likelihoods, AccountMeans()), policy))
 
 
 def test_accounts_by_hand() -> None:
-    likelihoods = Likelihoods()
+    likelihoods = AccountMeans()
     likelihoods.learn(A, 0.5)
     assert account_shares("uniform", likelihoods) == {A: 0.5, B: 0.5, D: 0.0}
     assert account_shares("informative", likelihoods) == {A: 0.5, B: 0.5, D: 0.0}
     assert account_shares("weighted", likelihoods) == {A: 0.5, B: 0.5, D: 0.0}, "0.6 x 0.5 = 0.3 x 1"
-    assert account_shares("weighted", Likelihoods()) == {
+    assert account_shares("weighted", AccountMeans()) == {
         A: pytest.approx(2 / 3),
         B: pytest.approx(1 / 3),
         D: 0.0,
@@ -58,11 +58,11 @@ WEIGHTS = st.floats(0.0, 0.99, allow_subnormal=False)
 def test_caps_apply_after_every_strategy(
     name: str, weights: dict[Account, float], liked: list[float], cap: float
 ) -> None:
-    likelihoods = Likelihoods()
+    likelihoods = AccountMeans()
     for account, weight in zip(weights, liked, strict=False):
         likelihoods.learn(account, weight)
     policy = SamplingPolicy(account_cap=cap)
-    weighed = STRATEGIES[name].weigh(AccountStanding(weights, (D,)), likelihoods)
+    weighed = STRATEGIES[name].weigh(AccountStanding(weights, (D,)), likelihoods, AccountMeans())
     assert {account for account, weight in weighed.weights.items() if weight > 0} == {
         account for account, weight in weights.items() if weight > 0
     }, "who has no reputation gets none, who has some keeps some"
@@ -72,14 +72,14 @@ def test_caps_apply_after_every_strategy(
 
 
 def test_likelihood_is_a_bounded_mean_that_lets_nobody_vanish() -> None:
-    likelihoods = Likelihoods()
+    likelihoods = AccountMeans()
     assert likelihoods.of(A) == 1.0
     for weight in (1.0, 0.0, 0.5):
         likelihoods.learn(A, weight)
     assert likelihoods.of(A) == pytest.approx(0.5)
     for _ in range(200):
         likelihoods.learn(A, 0.0)
-    assert likelihoods.of(A) == LEAST_LIKELIHOOD
+    assert likelihoods.of(A) == LEAST_MEAN
     for number in range(MAX_ACCOUNTS):
         likelihoods.learn(Account(b"\xee" + number.to_bytes(19, "big")), 0.7)
     assert likelihoods.of(A) == 1.0, "forgotten, as of an account never heard"
@@ -168,6 +168,8 @@ async def test_j_grows_with_the_accounts_in_good_standing_and_obeys_its_bound() 
 
 def test_full_trust_is_enough_for_the_equal_weights() -> None:
     """Equal weights are equal also behind the bound on what weight counts."""
-    weighed = STRATEGIES["uniform"].weigh(AccountStanding({A: 0.01, B: 0.99}, ()), Likelihoods())
+    weighed = STRATEGIES["uniform"].weigh(
+        AccountStanding({A: 0.01, B: 0.99}, ()), AccountMeans(), AccountMeans()
+    )
     assert capped_shares(weighed, replace(SamplingPolicy(), account_cap=1.0)) == {A: 0.5, B: 0.5}
     assert FULL_TRUST <= 1.0

@@ -18,7 +18,7 @@ than an old one, so replacing an account gains nothing;
 """
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final
@@ -28,8 +28,16 @@ from sapo_protocol.identifiers import Account
 from sapo_verification.reputation.evidence import AccountStanding, Reputation
 from sapo_verification.reputation.origins import Network, no_network
 from sapo_verification.sampling.pool import Pool
-from sapo_verification.sampling.strategies import STRATEGIES, Likelihoods
-from sapo_verification.types import AdmittedRollout, SampledBatch, SampledGroup, VerifiedRollout
+from sapo_verification.sampling.strategies import STRATEGIES, AccountMeans
+from sapo_verification.sampling.text_use import TextUse
+from sapo_verification.types import (
+    AdmittedRollout,
+    Demonstration,
+    PractisedGroup,
+    SampledBatch,
+    SampledGroup,
+    VerifiedRollout,
+)
 from sapo_verification.verifier import Verifier
 
 MAX_TRIES: Final = 32
@@ -50,6 +58,9 @@ class SamplingPolicy:
         local_groups: I of the paper.
         external_groups: J of the paper, at most I.
         strategy: name of the strategy that weighs accounts and groups before the caps.
+        text_use: what the external groups are used for.
+        demonstrations: most right answers of others that a round hands to the learner, if it imitates.
+        learnable_tasks: draw the families of own tasks by what can be learned from them, not uniformly.
         account_cap: largest share of the external places for one account.
         newcomer_cap: largest share of the external places for all newcomers together.
         network_cap: largest share of the external places for all accounts behind one network.
@@ -61,6 +72,9 @@ class SamplingPolicy:
     newcomer_cap: float = 0.10
     network_cap: float = 0.25
     strategy: str = "weighted"
+    text_use: TextUse = TextUse.REINFORCE
+    demonstrations: int = 64
+    learnable_tasks: bool = False
 
 
 class Sampler:
@@ -80,23 +94,36 @@ class Sampler:
         self._policy = policy
         self._network_of = network_of
         self._strategy = STRATEGIES[policy.strategy]
-        self.likelihoods = Likelihoods()
+        self.likelihoods = AccountMeans()
+        self.usefulness = AccountMeans()
         self.most_external = policy.external_groups
         """J as it is now, at most that of the policy; the canary lowers it."""
 
     async def draw_external(self, epoch: int, rng: random.Random) -> tuple[VerifiedRollout, ...]:
         """Return up to J verified, informative groups of other accounts."""
-        standing = self._reputation.weigh(self._pool.accounts(), epoch)
-        weighed = self._strategy.weigh(standing, self.likelihoods)
-        shares = cap_networks(capped_shares(weighed, self._policy), self._policy, self._network_of)
+        shares = self.shares(self._pool.accounts(), epoch)
         places = adapted_places(self.most_external, shares, rng)
         drawn = [await self._draw_one(shares, epoch, rng) for _ in range(places)]
         return tuple(rollout for rollout in drawn if rollout is not None)
 
-    def assemble(self, local: Sequence[VerifiedRollout], external: Sequence[VerifiedRollout]) -> SampledBatch:
+    def shares(self, accounts: Iterable[Account], epoch: int) -> Mapping[Account, float]:
+        """Return each account's share of the places for others, at most 1 in all; see ``capped_shares``."""
+        standing = self._reputation.weigh(accounts, epoch)
+        weighed = self._strategy.weigh(standing, self.likelihoods, self.usefulness)
+        return cap_networks(capped_shares(weighed, self._policy), self._policy, self._network_of)
+
+    def assemble(
+        self,
+        local: Sequence[VerifiedRollout],
+        external: Sequence[VerifiedRollout],
+        *,
+        practised: Sequence[PractisedGroup] = (),
+        demonstrations: Sequence[Demonstration] = (),
+    ) -> SampledBatch:
         """Return the batch of a step."""
-        groups = [SampledGroup(rollout, external=False) for rollout in local]
-        return SampledBatch((*groups, *(SampledGroup(rollout, external=True) for rollout in external)))
+        own = [SampledGroup(rollout, external=False) for rollout in local]
+        others = [SampledGroup(rollout, external=True) for rollout in external]
+        return SampledBatch((*own, *others), tuple(practised), tuple(demonstrations))
 
     async def _draw_one(
         self, shares: Mapping[Account, float], epoch: int, rng: random.Random

@@ -10,6 +10,7 @@ name             weight of an account                          weight of one of 
 ``uniform``      the same for all that have any reputation     the same for all (the paper's)
 ``informative``  the same for all that have any reputation     p (1 - p), p the share of right answers
 ``weighted``     reputation x likelihood of its past groups    halved with every epoch of age
+``useful``       reputation x usefulness of its past tasks     halved with every epoch of age
 ===============  ============================================  ==========================================
 """
 
@@ -22,14 +23,14 @@ from sapo_protocol.identifiers import Account
 from sapo_verification.reputation.evidence import AccountStanding
 from sapo_verification.types import AdmittedRollout, VerifiedRollout
 
-LIKELIHOOD_MEMORY: Final = 32
-"""Groups of an account that its mean likelihood covers."""
+GROUPS_IN_MEAN: Final = 32
+"""Groups of an account that its mean covers."""
 
-LEAST_LIKELIHOOD: Final = 0.1
+LEAST_MEAN: Final = 0.1
 """Lower bound: an account that is never drawn could never show that its text has changed."""
 
 MAX_ACCOUNTS: Final = 4096
-"""Accounts whose likelihood is kept; the one updated longest ago is dropped."""
+"""Accounts whose mean is kept; the one updated longest ago is dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,21 +38,25 @@ class SamplingStrategy:
     """Weights of accounts and groups, before any cap.
 
     Attributes:
-        account: weight of an account from its reputation, above 0, and likelihood, 0 to 1.
+        account: weight of an account from its reputation, above 0, its likelihood and its usefulness, 0 to 1.
         waiting: weight of a group that waits, from its age in epochs; decides what is verified first.
         verified: weight of a verified group; decides between those that were looked at.
         looks: informative groups of an account that are verified for one place.
     """
 
-    account: Callable[[float, float], float]
+    account: Callable[[float, float, float], float]
     waiting: Callable[[int], float]
     verified: Callable[[VerifiedRollout], float]
     looks: int
 
-    def weigh(self, standing: AccountStanding, likelihoods: "Likelihoods") -> AccountStanding:
+    def weigh(
+        self, standing: AccountStanding, likelihoods: "AccountMeans", usefulness: "AccountMeans"
+    ) -> AccountStanding:
         """Return the standing with this strategy's weights; a weight of 0 stays 0."""
         weights = {
-            account: self.account(reputation, likelihoods.of(account)) if reputation > 0 else 0.0
+            account: self.account(reputation, likelihoods.of(account), usefulness.of(account))
+            if reputation > 0
+            else 0.0
             for account, reputation in standing.weights.items()
         }
         return AccountStanding(weights, standing.newcomers)
@@ -61,31 +66,39 @@ class SamplingStrategy:
         return self.waiting(max(0, epoch - admitted.rollout.epoch))
 
 
-class Likelihoods:
-    """Likelihood of each account's text under this node's policy: a running mean of stage 12's weights."""
+class AccountMeans:
+    """A running mean by account of a figure from 0 to 1.
+
+    One holds the likelihood of each account's text under this node's policy (stage 12's weights), another how
+    often the tasks of an account's rollouts taught the own policy something (its own groups had advantages).
+    """
 
     def __init__(self) -> None:
         self._means: OrderedDict[Account, tuple[float, int]] = OrderedDict()
 
-    def learn(self, account: Account, weight: float) -> None:
-        """Record a group of the account by the mean weight of its completions, 0 to 1."""
+    def learn(self, account: Account, value: float) -> None:
+        """Record the figure of one of the account's groups, 0 to 1."""
         mean, count = self._means.pop(account, (0.0, 0))
-        count = min(count + 1, LIKELIHOOD_MEMORY)
-        self._means[account] = (mean + (weight - mean) / count, count)
+        count = min(count + 1, GROUPS_IN_MEAN)
+        self._means[account] = (mean + (value - mean) / count, count)
         if len(self._means) > MAX_ACCOUNTS:
             self._means.popitem(last=False)
 
     def of(self, account: Account) -> float:
-        """Return the mean, at least ``LEAST_LIKELIHOOD``; 1 for an account without a recorded group."""
-        return max(LEAST_LIKELIHOOD, self._means.get(account, (1.0, 0))[0])
+        """Return the mean, at least ``LEAST_MEAN``; 1 for an account without a recorded group."""
+        return max(LEAST_MEAN, self._means.get(account, (1.0, 0))[0])
 
 
-def _alike(_reputation: float, _likelihood: float) -> float:
+def _alike(_reputation: float, _likelihood: float, _usefulness: float) -> float:
     return 1.0
 
 
-def _trusted_and_likely(reputation: float, likelihood: float) -> float:
+def _trusted_and_likely(reputation: float, likelihood: float, _usefulness: float) -> float:
     return reputation * likelihood
+
+
+def _trusted_and_useful(reputation: float, _likelihood: float, usefulness: float) -> float:
+    return reputation * usefulness
 
 
 def _any_age(_epochs: int) -> float:
@@ -109,4 +122,5 @@ STRATEGIES: Final[Mapping[str, SamplingStrategy]] = {
     "uniform": SamplingStrategy(_alike, _any_age, _any_group, looks=1),
     "informative": SamplingStrategy(_alike, _any_age, _spread, looks=4),
     "weighted": SamplingStrategy(_trusted_and_likely, _halved_by_age, _any_group, looks=1),
+    "useful": SamplingStrategy(_trusted_and_useful, _halved_by_age, _any_group, looks=1),
 }

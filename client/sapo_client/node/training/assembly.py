@@ -18,6 +18,7 @@ from sapo_client.observe.status import RoundSummary
 from sapo_verification.engine import Engine
 from sapo_verification.jail.checkers import CheckerPool
 from sapo_verification.sampling.sampler import SamplingPolicy
+from sapo_verification.sampling.text_use import TextUse
 from sapo_verification.signing.database import SigningDatabase, SlotShare
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ def sampling_policy(config: Config) -> SamplingPolicy:
         newcomer_cap=config.verification.newcomer_cap,
         network_cap=config.verification.network_cap,
         strategy=config.sampler.strategy,
+        text_use=TextUse(config.sampler.text_use),
+        demonstrations=config.sampler.demonstrations,
+        learnable_tasks=config.sampler.learnable_tasks,
     )
 
 
@@ -85,6 +89,7 @@ def open_rounds(
         rng=context.rng,
         canary=_canary(context, engine, checkers, learner),
         judge=_judge(context, checkers, learner),
+        demonstrations=engine,
     )
     return Rounds(parts, show)
 

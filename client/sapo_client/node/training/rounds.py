@@ -35,7 +35,7 @@ from sapo_verification.engine import Engine
 from sapo_verification.jail.checkers import CheckFailed
 from sapo_verification.sampling.sampler import SamplingPolicy
 from sapo_verification.signing.database import SigningDatabase, SlotShare
-from sapo_verification.types import SampledBatch, VerifiedRollout
+from sapo_verification.types import Demonstration, PractisedGroup, SampledBatch, VerifiedRollout
 
 _TREND_ROUNDS = 20
 """Rounds over which the status line's trend is computed."""
@@ -63,6 +63,14 @@ class Prompts(Protocol):
         ...
 
 
+class DemonstrationSource(Protocol):
+    """Interface that hands out right answers to imitate; the engine's are those of other accounts."""
+
+    def demonstrate(self, epoch: int, rng: random.Random) -> tuple[Demonstration, ...]:
+        """See ``Engine.demonstrate``."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class RoundParts:
     """The parts that a round works with.
@@ -70,6 +78,7 @@ class RoundParts:
     Attributes:
         canary: detects harm that external text does.
         judge: asks the policy in between, if a judge is configured.
+        demonstrations: right answers to imitate, if the sampling policy does.
         redraws: most own groups of a round that are sampled to replace ones without advantage.
     """
 
@@ -89,6 +98,7 @@ class RoundParts:
     rng: random.Random
     canary: CanaryRole
     judge: JudgeRole
+    demonstrations: DemonstrationSource
     redraws: int = 0
 
     @property
@@ -142,13 +152,22 @@ class Rounds:
         if not slots:
             await self._wait_for_epoch(epoch + 1, draining)
             return
-        external = await parts.engine.draw(epoch, parts.rng)
-        slots += self._take_slots(epoch, parts.policy.external_groups - len(external))
+        drawn = await parts.engine.draw(epoch, parts.rng)
+        slots += self._take_slots(epoch, parts.policy.external_groups - len(drawn))
         local, handles = await self._redrawn(epoch, *await self._generate(slots))
-        batch = parts.engine.assemble(local, external)
-        report = await parts.learner.train(batch, handles)
+        use = parts.policy.text_use
+        practised, more = await self._practise(drawn) if use.practises else ((), {})
+        batch = parts.engine.assemble(
+            local,
+            drawn if use.reinforces else (),
+            practised=practised,
+            demonstrations=parts.demonstrations.demonstrate(epoch, parts.rng) if use.imitates else (),
+        )
+        report = await parts.learner.train(batch, {**handles, **more})
         for rollout, weight in zip(batch.external, report.external_weights, strict=True):
             parts.engine.sampler.likelihoods.learn(rollout.account, weight)
+        for group in batch.practised:
+            parts.engine.sampler.usefulness.learn(group.hint.account, float(group.is_informative))
         self._report(epoch, batch, report, trio.current_time() - started)
         await parts.canary.after(batch)
         await parts.judge.after(report.step, epoch, await parts.beacons.obtain(epoch))
@@ -177,7 +196,7 @@ class Rounds:
             self._parts.engine.forget(epoch)
 
     def _take_slots(self, epoch: int, count: int) -> list[Slot]:
-        """Take new slots, each with a family drawn uniformly, as in the paper."""
+        """Take new slots, each with a family drawn uniformly, as in the paper, or by what can be learned."""
         parts, manifest, account = self._parts, self._parts.manifest, self._parts.author.account
         numbers = parts.signing.take_slots(
             manifest.swarm_id,
@@ -187,11 +206,17 @@ class Rounds:
             slots_per_epoch=manifest.limits.slots_per_epoch,
             share=parts.share,
         )
-        families = len(manifest.suite.families)
         return [
-            Slot(epoch, number, parts.engine.task_of(epoch, account, parts.rng.randrange(families), number))
+            Slot(epoch, number, parts.engine.task_of(epoch, account, self._draw_family(), number))
             for number in numbers
         ]
+
+    def _draw_family(self) -> int:
+        """Return the family of a new slot as an index of the suite."""
+        parts, families = self._parts, len(self._parts.manifest.suite.families)
+        if not parts.policy.learnable_tasks:
+            return parts.rng.randrange(families)
+        return parts.rng.choices(range(families), parts.engine.success.chances())[0]
 
     async def _wait_for_epoch(self, epoch: int, draining: trio.Event) -> None:
         parts = self._parts
@@ -220,6 +245,28 @@ class Rounds:
             local.append(verified)
             handles[verified.content_id] = generation.handle
         return local, handles
+
+    async def _practise(
+        self, hints: Sequence[VerifiedRollout]
+    ) -> tuple[tuple[PractisedGroup, ...], Mapping[ContentId, int]]:
+        """Answer the tasks of other accounts' rollouts; the answers are scored and not published.
+
+        Returns:
+            The scored groups, and the learner's handle of each by the content id of its hint.
+        """
+        parts = self._parts
+        generations = await parts.learner.generate(
+            [hint.prompt for hint in hints], completions_per_prompt=parts.completions
+        )
+        practised, handles = [], {}
+        for hint, generation in zip(hints, generations, strict=True):
+            try:
+                practised.append(await parts.engine.practise(hint, generation.completions))
+            except CheckFailed as error:
+                parts.telemetry.events.write("practice_failed", content_id=hint.content_id, detail=str(error))
+                continue
+            handles[hint.content_id] = generation.handle
+        return tuple(practised), handles
 
     async def _redrawn(
         self, epoch: int, local: list[VerifiedRollout], handles: Mapping[ContentId, int]
@@ -266,8 +313,9 @@ class Rounds:
         rewards = [rollout.mean_reward for rollout in batch.local]
         reward = sum(rewards) / len(rewards) if rewards else 0.0
         telemetry.sampled_own += len(batch.local)
-        telemetry.sampled_external += len(batch.external)
-        for rollout in batch.external:
+        used = (*batch.external, *(group.hint for group in batch.practised))
+        telemetry.sampled_external += len(used)
+        for rollout in used:
             telemetry.sampled(rollout)
         telemetry.events.write(
             "step",
@@ -284,6 +332,15 @@ class Rounds:
                 {"content_id": r.content_id, "account": r.account, "node": r.admitted.rollout.node}
                 for r in batch.external
             ],
+            practised=[
+                {
+                    "content_id": group.hint.content_id,
+                    "account": group.hint.account,
+                    "reward": round(group.mean_reward, 4),
+                }
+                for group in batch.practised
+            ],
+            demonstrations=len(batch.demonstrations),
             pool=len(parts.engine.pool),
             pool_accounts=len(parts.engine.pool.accounts()),
             peers=parts.gossip.peer_count,
@@ -316,7 +373,7 @@ class Rounds:
             pool=len(parts.engine.pool),
             pool_peers=len(parts.engine.pool.accounts()),
             own_groups=len(batch.local),
-            external_groups=len(batch.external),
+            external_groups=len(batch.external) + len(batch.practised),
             refused_share=(refused - before_refused) / arrived if arrived else 0.0,
             round_seconds=seconds,
         )

@@ -1,0 +1,51 @@
+"""Demonstrations from the task generator: the control of every claim that others' text teaches.
+
+ReasoningGYM knows the answers of the tasks that it generates, and so does every node. What a node learns from
+these answers it learns without a swarm; only what it learns from others beyond that is worth sharing.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+from sapo_client.lab.held_out import fresh_item
+from sapo_protocol.identifiers import Account
+from sapo_protocol.suite import Family
+from sapo_verification.tasks.generators import solution
+from sapo_verification.tasks.text_policy import CLOSE_TAG, OPEN_TAG
+from sapo_verification.types import Demonstration
+
+GENERATOR = Account(bytes(20))
+"""Author of the generator's answers; no key belongs to it."""
+
+
+class Oracle:
+    """Source of as many right answers as a swarm could ever show: bare, without a way to them.
+
+    Args:
+        success: the node's own share of right answers in a family, by its index; families in which it lacks
+            more are demonstrated more often.
+    """
+
+    def __init__(self, families: Sequence[Family], count: int, success: Callable[[int], float]) -> None:
+        self._families = families
+        self._count = count
+        self._success = success
+
+    def demonstrate(self, epoch: int, rng: random.Random) -> tuple[Demonstration, ...]:
+        """Return answers to fresh items, families by what the node lacks in them."""
+        indices = range(len(self._families))
+        needs = [1.0 - self._success(index) for index in indices]
+        if not any(needs):
+            return ()
+        drawn = rng.choices(indices, needs, k=self._count)
+        return tuple(filter(None, (self._demonstration(index, rng) for index in drawn)))
+
+    def _demonstration(self, index: int, rng: random.Random) -> Demonstration | None:
+        family, item = fresh_item(self._families[index], rng)
+        answer = solution(family, item)
+        if answer is None:
+            return None
+        text = answer if family.answer == "plain" else f"{OPEN_TAG}{answer}{CLOSE_TAG}"
+        return Demonstration(prompt=item.prompt, completion=text.encode(), family=index, account=GENERATOR)

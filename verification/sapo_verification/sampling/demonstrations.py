@@ -1,0 +1,114 @@
+"""Right answers of other accounts that wait to be imitated.
+
+Every verified rollout is looked at once, also those in which all answers are right: they carry no advantage
+for the policy gradient, but they are what an account that has mastered a family can show. Texts wait by
+account, and each is handed out once; what is done with it afterwards is the learner's business.
+"""
+
+import random
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from sapo_protocol.identifiers import Account
+from sapo_verification.observer import SilentObserver
+from sapo_verification.types import Demonstration, VerifiedRollout
+
+PER_GROUP: Final = 2
+"""Answers taken of one group: more of them say the same."""
+
+PER_ACCOUNT: Final = 128
+"""Texts that wait of one account; its oldest gives way."""
+
+MOST_ACCOUNTS: Final = 1024
+"""Accounts with texts waiting; the one that was quiet for longest gives way."""
+
+
+class DemonstrationPool(SilentObserver):
+    """Right answers of other accounts, by account.
+
+    Args:
+        own: this node's account, which shows itself nothing.
+        is_screened: whether a screen keeps a verified rollout's text out of training.
+    """
+
+    def __init__(self, own: Account, is_screened: Callable[[VerifiedRollout], bool]) -> None:
+        self._own = own
+        self._is_screened = is_screened
+        self._waiting: OrderedDict[Account, deque[tuple[VerifiedRollout, Demonstration]]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._waiting.values()))
+
+    def verified(self, rollout: VerifiedRollout) -> None:
+        """Keep a few different right answers of another account's group."""
+        if rollout.account == self._own:
+            return
+        right = dict.fromkeys(
+            completion
+            for completion, reward in zip(rollout.completions, rollout.rewards, strict=True)
+            if reward == 1.0
+        )
+        for completion in list(right)[:PER_GROUP]:
+            self._add(rollout, completion)
+
+    def accounts(self) -> frozenset[Account]:
+        """Return the accounts with texts waiting."""
+        return frozenset(self._waiting)
+
+    def take(
+        self,
+        count: int,
+        *,
+        shares: Mapping[Account, float],
+        need: Callable[[int], float],
+        rng: random.Random,
+    ) -> tuple[Demonstration, ...]:
+        """Remove and return up to so many texts.
+
+        Args:
+            shares: of the places, by account; where they add up to less than 1, places stay empty.
+            need: weight of a family by its index, 0 for one of which nothing is taken.
+        """
+        taken: list[Demonstration] = []
+        for _ in range(count):
+            if rng.random() >= sum(shares.values()):
+                continue
+            (account,) = rng.choices(list(shares), list(shares.values()))
+            if (found := self._take_one(account, need, rng)) is not None:
+                taken.append(found)
+        return tuple(taken)
+
+    def drop(self, account: Account) -> None:
+        """Drop all texts of an account."""
+        self._waiting.pop(account, None)
+
+    def _add(self, rollout: VerifiedRollout, completion: bytes) -> None:
+        demonstration = Demonstration(
+            prompt=rollout.prompt,
+            completion=completion,
+            family=rollout.task.family,
+            account=rollout.account,
+        )
+        waiting = self._waiting.setdefault(rollout.account, deque(maxlen=PER_ACCOUNT))
+        waiting.append((rollout, demonstration))
+        self._waiting.move_to_end(rollout.account)
+        if len(self._waiting) > MOST_ACCOUNTS:
+            self._waiting.popitem(last=False)
+
+    def _take_one(
+        self, account: Account, need: Callable[[int], float], rng: random.Random
+    ) -> Demonstration | None:
+        waiting = self._waiting.get(account)
+        while waiting:
+            weights = [need(demonstration.family) for _, demonstration in waiting]
+            if not any(weights):
+                return None
+            (place,) = rng.choices(range(len(waiting)), weights)
+            rollout, demonstration = waiting[place]
+            del waiting[place]
+            if not waiting:
+                del self._waiting[account]
+            if not self._is_screened(rollout):
+                return demonstration
+        return None

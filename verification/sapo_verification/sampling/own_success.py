@@ -1,0 +1,54 @@
+"""This node's own success by task family, from the rollouts that it made and verified itself."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from sapo_protocol.identifiers import Account
+from sapo_verification.observer import SilentObserver
+from sapo_verification.types import VerifiedRollout
+
+GROUPS: Final = 32
+"""Own groups per family after which the mean becomes an exponential moving average."""
+
+LEAST_CHANCE: Final = 0.1
+"""Weight of a family in which nothing can be learned at present, beside 1 where half of the answers are
+right: whether that is still so shows only if it is tried."""
+
+
+class OwnSuccess(SilentObserver):
+    """Mean reward of own groups by family.
+
+    Groups that answer the task of another account are not counted: that account chose the task.
+
+    Args:
+        own: this node's account.
+        families: number of families in the suite.
+    """
+
+    def __init__(self, own: Account, families: int) -> None:
+        self._own = own
+        self._means = [0.0] * families
+        self._groups = [0] * families
+
+    def verified(self, rollout: VerifiedRollout) -> None:
+        """Count an own group."""
+        if rollout.account != self._own:
+            return
+        family = rollout.task.family
+        self._groups[family] = min(self._groups[family] + 1, GROUPS)
+        self._means[family] += (rollout.mean_reward - self._means[family]) / self._groups[family]
+
+    def of(self, family: int) -> float:
+        """Return the share of right answers, 0 to 1; 0 before the first group."""
+        return self._means[family]
+
+    def chances(self) -> Sequence[float]:
+        """Return each family's weight where own tasks are drawn by what can be learned from them.
+
+        It is 4 p (1 - p) at a share p of right answers, the variance of the reward relative to its maximum:
+        a group's advantages vanish where all answers are right or all wrong. A family without a group has 1.
+        """
+        return [
+            max(LEAST_CHANCE, 4.0 * mean * (1.0 - mean)) if groups else 1.0
+            for mean, groups in zip(self._means, self._groups, strict=True)
+        ]

@@ -1,0 +1,41 @@
+"""How a batch uses the rollouts of other accounts.
+
+=============  ==========================================================================================
+name           what another account's verified rollout is used for
+=============  ==========================================================================================
+``reinforce``  its text enters the policy gradient, right and wrong answers alike (the paper's)
+``practise``   its task alone: the own policy answers it and trains on its own answers; no text is trained
+``imitate``    its right answers enter as demonstrations, where the own policy fails; wrong ones never do
+``hybrid``     ``practise`` for the drawn groups, ``imitate`` beside it
+=============  ==========================================================================================
+
+Why a wrong answer of a stranger should not be trained on: it costs its author nothing, and in an honest
+answer's format it pushes that format down. A task costs a stranger the choice of a slot, and what the own
+policy learns from it does not depend on his text.
+"""
+
+from enum import StrEnum
+
+
+class TextUse(StrEnum):
+    """What verified rollouts of other accounts are used for."""
+
+    REINFORCE = "reinforce"
+    PRACTISE = "practise"
+    IMITATE = "imitate"
+    HYBRID = "hybrid"
+
+    @property
+    def reinforces(self) -> bool:
+        """Whether drawn groups enter the policy gradient as text."""
+        return self is TextUse.REINFORCE
+
+    @property
+    def practises(self) -> bool:
+        """Whether the own policy answers the tasks of drawn groups."""
+        return self in (TextUse.PRACTISE, TextUse.HYBRID)
+
+    @property
+    def imitates(self) -> bool:
+        """Whether right answers of others become demonstrations."""
+        return self in (TextUse.IMITATE, TextUse.HYBRID)
