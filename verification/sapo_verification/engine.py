@@ -143,9 +143,8 @@ class Engine:
         self._check = check
         self.success: Final = OwnSuccess(own, len(manifest.suite.families))
         self.demonstrations: Final = DemonstrationPool(own, lambda each: self._verifier.is_quarantined(each))
-        self._observers = Observers([self.count, self.success, *observers])
-        if terms.sampling.text_use.imitates:
-            self._observers.append(self.demonstrations)
+        imitated = [self.demonstrations] if terms.sampling.text_use.imitates else []
+        self._observers = Observers([self.count, self.success, *imitated, *observers])
         self.certificates: Final = CertificateBook(manifest, connection)
         self.admission: Final = Admission(manifest, self.certificates)
         self.reputation: Final = Reputation(connection)
@@ -170,11 +169,7 @@ class Engine:
             connection=connection,
         )
         self.sampler: Final = Sampler(
-            self.pool,
-            self.reputation,
-            self._verifier,
-            policy=terms.sampling,
-            network_of=self.origins.network_of,
+            self.pool, self.reputation, self._verifier, terms.sampling, self.origins.network_of
         )
         self._recent: deque[bytes] = deque(maxlen=RECENT_ENVELOPES)
         self._rollouts_topic = rollouts_topic(manifest.swarm_id)

@@ -1,0 +1,25 @@
+"""Verified rollouts for tests of what comes after verification."""
+
+from support.swarm import EPOCH, Identity
+
+from sapo_protocol.identifiers import Account, ContentId
+from sapo_protocol.rollout import Rollout
+from sapo_protocol.tasks import Task
+from sapo_verification.types import AdmittedRollout, VerifiedRollout
+
+
+def rollout_of(
+    account: Account, number: int, answers: dict[bytes, float], family: int = 0
+) -> VerifiedRollout:
+    """Return a verified rollout with these completions and their rewards."""
+    rollout = Rollout(
+        node=Identity(1).node,
+        account=account,
+        epoch=EPOCH,
+        slot=number,
+        family=family,
+        completions=tuple(answers),
+    )
+    content = ContentId(number.to_bytes(32, "big"))
+    admitted = AdmittedRollout(content, rollout, b"")
+    return VerifiedRollout(admitted, Task(family, number), f"task {number}", tuple(answers.values()))

@@ -1,0 +1,142 @@
+"""Right answers of others as demonstrations: which are kept, whose, and how they are handed out."""
+
+import random
+from collections import Counter
+
+from support.rollouts import rollout_of
+from support.swarm import EPOCH, Identity, make_manifest
+from support.verification_harness import VerificationHarness
+
+from sapo_protocol.identifiers import Account, ContentId
+from sapo_protocol.manifest import Limits
+from sapo_verification.sampling.demonstrations import (
+    MOST_ACCOUNTS,
+    PER_ACCOUNT,
+    PER_GROUP,
+    DemonstrationPool,
+)
+from sapo_verification.sampling.sampler import SamplingPolicy
+from sapo_verification.sampling.text_use import TextUse
+from sapo_verification.types import Demonstration, PractisedGroup, VerifiedRollout
+
+ALICE, BOB, OWN = (Identity(number) for number in range(1, 4))
+MANIFEST = make_manifest(limits=Limits(slots_per_epoch=4096, max_completions=8, points_per_epoch=16))
+POLICY = SamplingPolicy(account_cap=1.0, newcomer_cap=1.0, text_use=TextUse.HYBRID, demonstrations=8)
+
+
+def harness_of(policy: SamplingPolicy = POLICY) -> VerificationHarness:
+    return VerificationHarness((ALICE, BOB, OWN), MANIFEST, policy=policy, own=OWN.account)
+
+
+def pool_of(*rollouts: VerifiedRollout, screened: frozenset[ContentId] = frozenset()) -> DemonstrationPool:
+    pool = DemonstrationPool(OWN.account, lambda rollout: rollout.content_id in screened)
+    for rollout in rollouts:
+        pool.verified(rollout)
+    return pool
+
+
+def take_all(pool: DemonstrationPool, **options: object) -> list[Demonstration]:
+    accounts = sorted(pool.accounts())
+    shares = {account: 1.0 / len(accounts) for account in accounts}
+    settings = {"shares": shares, "need": lambda _family: 1.0, "rng": random.Random(0), **options}
+    return sorted(pool.take(200, **settings), key=lambda each: (each.prompt, each.completion))  # type: ignore[arg-type]
+
+
+def test_different_right_answers_of_others_are_kept_and_nothing_else() -> None:
+    pool = pool_of(
+        rollout_of(ALICE.account, 1, {b"right": 1.0, b"wrong": 0.0, b"also right": 1.0, b"third": 1.0}),
+        rollout_of(ALICE.account, 2, {b"wrong": 0.0, b"worse": 0.0}),
+        rollout_of(BOB.account, 3, {b"all right": 1.0}, family=2),
+        rollout_of(OWN.account, 4, {b"own": 1.0}),
+    )
+    assert PER_GROUP == 2
+    assert take_all(pool) == [
+        Demonstration("task 1", b"also right", 0, ALICE.account),
+        Demonstration("task 1", b"right", 0, ALICE.account),
+        Demonstration("task 3", b"all right", 2, BOB.account),
+    ]
+    assert (len(pool), pool.accounts()) == (0, frozenset()), "each is handed out once"
+
+
+def test_families_without_need_stay_where_they_are() -> None:
+    pool = pool_of(
+        rollout_of(ALICE.account, 1, {b"one": 1.0}, family=0),
+        rollout_of(ALICE.account, 2, {b"two": 1.0}, family=1),
+    )
+    assert take_all(pool, need=float) == [Demonstration("task 2", b"two", 1, ALICE.account)]
+    assert len(pool) == 1
+
+
+def test_a_screened_rollout_is_dropped() -> None:
+    bad = rollout_of(ALICE.account, 1, {b"phrase": 1.0})
+    pool = pool_of(bad, rollout_of(ALICE.account, 2, {b"plain": 1.0}), screened=frozenset({bad.content_id}))
+    assert take_all(pool) == [Demonstration("task 2", b"plain", 0, ALICE.account)]
+    assert len(pool) == 0
+
+
+def test_a_flood_of_one_account_displaces_only_its_own_texts() -> None:
+    rollouts = [rollout_of(ALICE.account, n, {b"%d" % n: 1.0}) for n in range(2 * PER_ACCOUNT)]
+    pool = pool_of(rollout_of(BOB.account, 9999, {b"quiet": 1.0}), *rollouts)
+    assert len(pool) == PER_ACCOUNT + 1
+    texts = {each.completion for each in take_all(pool)}
+    assert texts >= {b"quiet", b"%d" % (2 * PER_ACCOUNT - 1)}
+    assert b"0" not in texts
+
+
+def test_accounts_are_bounded() -> None:
+    accounts = [Account(number.to_bytes(20, "big")) for number in range(MOST_ACCOUNTS + 1)]
+    pool = pool_of(*(rollout_of(account, 1, {b"answer": 1.0}) for account in accounts))
+    assert pool.accounts() == frozenset(accounts[1:])
+    pool.drop(accounts[1])
+    pool.drop(accounts[0])
+    assert pool.accounts() == frozenset(accounts[2:])
+
+
+def test_places_follow_the_shares_and_stay_empty_below_one() -> None:
+    counts: Counter[Account] = Counter()
+    for seed in range(60):
+        pool = pool_of(
+            *(rollout_of(ALICE.account, n, {b"a%d" % n: 1.0}) for n in range(64)),
+            *(rollout_of(BOB.account, n, {b"b%d" % n: 1.0}) for n in range(64)),
+        )
+        shares = {ALICE.account: 0.375, BOB.account: 0.125}
+        taken = pool.take(64, shares=shares, need=lambda _: 1.0, rng=random.Random(seed))
+        counts.update(each.account for each in taken)
+    alice, bob = (counts[who.account] / (60 * 64) for who in (ALICE, BOB))
+    assert abs(alice - 0.375) < 0.03
+    assert abs(bob - 0.125) < 0.02
+
+
+async def test_an_engine_hands_out_what_it_verified_by_what_it_lacks() -> None:
+    harness = harness_of()
+    engine = harness.engine
+    for slot in range(6):
+        await engine.verify(harness.admit(ALICE, slot, right=2, wrong=0))
+    await engine.verify(harness.admit(BOB, 0, right=0, wrong=2))
+    taken = engine.demonstrate(EPOCH, random.Random(1))
+    assert {each.account for each in taken} == {ALICE.account}
+    assert {each.completion for each in taken} <= {
+        harness.solution(ALICE.account, slot) for slot in range(6)
+    }, "groups in which all answers are right show most"
+    assert 0 < len(taken) <= 6
+    for slot in range(32):
+        await engine.verify(harness.admit(OWN, slot, right=2, wrong=0))
+    assert engine.success.of(0) == 1.0
+    assert engine.demonstrate(EPOCH, random.Random(1)) == (), "nothing is lacking"
+
+
+async def test_an_engine_that_does_not_imitate_keeps_nothing() -> None:
+    harness = harness_of(SamplingPolicy())
+    await harness.engine.verify(harness.admit(ALICE, 0, right=2, wrong=0))
+    assert len(harness.engine.demonstrations) == 0
+
+
+async def test_practice_is_scored_on_the_hints_task() -> None:
+    harness = harness_of()
+    hint = await harness.engine.verify(harness.admit(ALICE, 5))
+    answers = (b"no answer", harness.solution(ALICE.account, 5))
+    group = await harness.engine.practise(hint, answers)
+    assert group == PractisedGroup(hint, answers, (0.0, 1.0))
+    assert group.is_informative
+    assert group.mean_reward == 0.5
+    assert harness.engine.success.of(0) == 0.0, "the hint's author chose the task"
