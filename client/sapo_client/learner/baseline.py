@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final, Self
 
 WINDOW: Final = 256
-"""Own completions per family after which the mean becomes an exponential moving average."""
+"""Values after which a mean becomes an exponential moving average."""
 
 MIN_SAMPLES: Final = 32
 """With fewer own completions a family has no baseline."""
@@ -26,24 +26,29 @@ MIN_DEVIATION: Final = math.sqrt(1 / 8 * 7 / 8)
 
 
 @dataclass(frozen=True, slots=True)
-class FamilyBaseline:
-    """Running mean of own rewards in one family.
+class RunningMean:
+    """Mean of the values so far, of which the last ``WINDOW`` count most.
 
     Attributes:
-        mean: of the rewards.
-        samples: number of completions so far.
+        mean: of the values.
+        samples: number of values so far.
     """
 
     mean: float = 0.0
     samples: int = 0
 
-    def after(self, rewards: Sequence[float]) -> FamilyBaseline:
-        """Return the baseline updated with the rewards of one own group."""
+    def after(self, values: Sequence[float]) -> Self:
+        """Return the mean updated with values, such as the rewards of one own group."""
         mean, samples = self.mean, self.samples
-        for reward in rewards:
+        for value in values:
             samples += 1
-            mean += (reward - mean) / min(samples, WINDOW)
-        return FamilyBaseline(mean, samples)
+            mean += (value - mean) / min(samples, WINDOW)
+        return replace(self, mean=mean, samples=samples)
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyBaseline(RunningMean):
+    """Running mean of own rewards in one family."""
 
     def advantages(self, rewards: Sequence[float]) -> tuple[float, ...]:
         """Return the advantages of another node's rewards relative to this baseline."""

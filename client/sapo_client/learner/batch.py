@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import fmean, stdev
 
 import torch
 
@@ -43,6 +45,23 @@ class TrainingGroup:
         return sum(len(completion) for completion in self.completions)
 
 
+@dataclass(frozen=True, slots=True)
+class RewardContext:
+    """A completion's reward, beside those of its group and of this node.
+
+    Attributes:
+        reward: of the completion.
+        group_mean: mean reward of its group.
+        group_deviation: standard deviation of the group's rewards, over G - 1.
+        own_mean: this node's own mean reward in the family; NaN if it is not known.
+    """
+
+    reward: float = 0.0
+    group_mean: float = 0.0
+    group_deviation: float = 0.0
+    own_mean: float = math.nan
+
+
 @dataclass(slots=True)
 class TrainingRow:
     """One completion with its advantage.
@@ -56,6 +75,7 @@ class TrainingRow:
         external: whether this is another node's text.
         weight: of the loss, 0 to 1; None for another node's text until the first forward pass measures it.
         group: index of the group in the batch.
+        context: the completion's reward and what it is compared with.
     """
 
     prompt: tuple[int, ...]
@@ -65,6 +85,7 @@ class TrainingRow:
     external: bool = False
     weight: float | None = 1.0
     group: int = 0
+    context: RewardContext = RewardContext()
 
     @property
     def width(self) -> int:
@@ -73,19 +94,25 @@ class TrainingRow:
 
 
 def training_rows(
-    groups: Sequence[TrainingGroup], *, all_groups: bool = False, baselines: Baselines | None = None
+    groups: Sequence[TrainingGroup],
+    *,
+    all_groups: bool = False,
+    baselines: Baselines | None = None,
+    own_baseline: bool = True,
 ) -> list[TrainingRow]:
     """Return the rows to train, shortest first; empty completions are left out.
 
     Args:
         groups: of the batch.
         all_groups: include groups whose advantages are all zero, which a KL term trains nevertheless.
-        baselines: measure other nodes' rewards against these instead of against their own group.
+        baselines: own mean rewards by family; none are known by default.
+        own_baseline: measure other nodes' rewards against them instead of against their own group.
     """
     rows: list[TrainingRow] = []
     for index, group in enumerate(groups):
         if all_groups or group.is_informative:
-            rows.extend(_rows_of(index, group, _advantages(group, baselines)))
+            advantages = _advantages(group, baselines if own_baseline else None)
+            rows.extend(_rows_of(index, group, advantages, baselines))
     return sorted(rows, key=lambda row: row.width)
 
 
@@ -138,7 +165,12 @@ def _advantages(group: TrainingGroup, baselines: Baselines | None) -> Sequence[f
     return values
 
 
-def _rows_of(index: int, group: TrainingGroup, advantages: Sequence[float]) -> list[TrainingRow]:
+def _rows_of(
+    index: int, group: TrainingGroup, advantages: Sequence[float], baselines: Baselines | None
+) -> list[TrainingRow]:
+    own = None if baselines is None else baselines.of(group.family)
+    own_mean = math.nan if own is None else own.mean
+    mean, deviation = fmean(group.rewards), stdev(group.rewards) if len(group.rewards) > 1 else 0.0
     behaviour = group.behaviour or (None,) * len(group.completions)
     return [
         TrainingRow(
@@ -149,7 +181,10 @@ def _rows_of(index: int, group: TrainingGroup, advantages: Sequence[float]) -> l
             external=group.external,
             weight=None if group.external else 1.0,
             group=index,
+            context=RewardContext(reward, mean, deviation, own_mean),
         )
-        for completion, advantage, old in zip(group.completions, advantages, behaviour, strict=True)
+        for completion, advantage, reward, old in zip(
+            group.completions, advantages, group.rewards, behaviour, strict=True
+        )
         if completion
     ]

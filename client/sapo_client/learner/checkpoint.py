@@ -1,6 +1,6 @@
 """Checkpoints that are written atomically and verified before they are read.
 
-A checkpoint is a folder with ``state.safetensors`` (weights, optimizer moments, random state) and
+A checkpoint is a folder with ``state.safetensors`` (weights, moments, random state, demonstrations) and
 ``meta.json`` (counters, and the state file's digest). It is written under a temporary name, forced to disk
 and renamed, so a crash leaves either the old set or the new one. No file is a pickle: loading runs no code.
 """
@@ -21,7 +21,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from sapo_client.errors import ExitCode, SapoError
-from sapo_client.learner.baseline import Baselines
+from sapo_client.learner.baseline import Baselines, RunningMean
+from sapo_client.learner.demonstrations import DemonstrationBuffer
 from sapo_client.learner.trainer import Trainer
 from sapo_verification.screens.likelihood import Yardstick
 
@@ -29,6 +30,8 @@ KEPT: Final = 2
 """Number of checkpoints: the newest may be damaged by a failing disk, and one more costs little."""
 
 _FORMAT: Final = 1
+_ADAM: Final = "adam"
+_SUPERVISED_ADAM: Final = "supervised-adam"
 _PREFIX: Final = "step-"
 _WRITING: Final = ".writing-"
 _DAMAGED: Final = ".torn-"
@@ -74,6 +77,7 @@ class CheckpointStore:
             "samples": counters.samples,
             "yardstick": asdict(trainer.yardstick),
             "baselines": trainer.baselines.to_message(),
+            "own_logprob": asdict(trainer.own_logprob),
             "state_digest": _file_digest(writing / "state.safetensors"),
         }
         (writing / "meta.json").write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
@@ -108,6 +112,7 @@ class CheckpointStore:
             trainer.steps, trainer.rollbacks = meta["steps"], meta["rollbacks"]
             trainer.yardstick = Yardstick(**meta.get("yardstick", {}))
             trainer.baselines = Baselines.from_message(meta.get("baselines", {}))
+            trainer.own_logprob = RunningMean(**meta.get("own_logprob", {}))
             return LearnerCounters(meta["samples"])
         return None
 
@@ -137,9 +142,13 @@ def config_digest(model: str, trainer: Trainer) -> str:
 def _tensors(trainer: Trainer) -> dict[str, Tensor]:
     """Return all tensors of the state by name, on the CPU; tied weights once, frozen ones not at all."""
     tensors = {f"model/{name}": parameter for name, parameter in _trained(trainer)}
-    for index, state in trainer.optimizer.state_dict()["state"].items():
-        tensors.update({f"adam/{index}/{key}": value for key, value in state.items()})
+    for prefix, optimizer in _optimizers(trainer):
+        for index, state in optimizer.state_dict()["state"].items():
+            tensors.update({f"{prefix}/{index}/{key}": value for key, value in state.items()})
     tensors["random/cpu"] = torch.get_rng_state()
+    tensors["demonstrations"] = torch.frombuffer(
+        bytearray(trainer.demonstrations.to_bytes()), dtype=torch.uint8
+    )
     return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
 
 
@@ -150,19 +159,33 @@ def _trained(trainer: Trainer) -> list[tuple[str, Tensor]]:
 
 
 def _restore_tensors(trainer: Trainer, tensors: dict[str, Tensor]) -> None:
-    """Write the tensors of ``_tensors`` back into model, optimizer and random state."""
+    """Write the tensors of ``_tensors`` back into model, optimizers, random state and demonstrations.
+
+    Checkpoints of 0.1.0 have neither demonstrations nor the second optimizer's state: both are empty then.
+    """
     with torch.no_grad():
         for name, parameter in _trained(trainer):
             parameter.copy_(tensors[f"model/{name}"])
-    state: dict[int, dict[str, Tensor]] = {}
-    for name, tensor in tensors.items():
-        if name.startswith("adam/"):
-            _, index, key = name.split("/")
-            state.setdefault(int(index), {})[key] = tensor
-    # the learning rate comes from the settings, not from the checkpoint
-    groups = trainer.optimizer.state_dict()["param_groups"]
-    trainer.optimizer.load_state_dict({"state": state, "param_groups": groups})
+    for prefix, optimizer in _optimizers(trainer):
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in tensors.items():
+            if name.startswith(f"{prefix}/"):
+                _, index, key = name.split("/")
+                state.setdefault(int(index), {})[key] = tensor
+        # the learning rate comes from the settings, not from the checkpoint
+        groups = optimizer.state_dict()["param_groups"]
+        optimizer.load_state_dict({"state": state, "param_groups": groups})
     torch.set_rng_state(tensors["random/cpu"])
+    if "demonstrations" in tensors:
+        data = tensors["demonstrations"].numpy().tobytes()
+        trainer.demonstrations = DemonstrationBuffer.from_bytes(trainer.demonstrations.capacity, data)
+    else:
+        trainer.demonstrations = DemonstrationBuffer(trainer.demonstrations.capacity)
+
+
+def _optimizers(trainer: Trainer) -> list[tuple[str, torch.optim.Optimizer]]:
+    """Return the optimizers with the prefixes of their tensors' names."""
+    return [(_ADAM, trainer.optimizer), (_SUPERVISED_ADAM, trainer.supervised.optimizer)]
 
 
 def _verified_meta(folder: Path) -> dict[str, Any] | None:

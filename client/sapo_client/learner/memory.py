@@ -29,8 +29,8 @@ ACTIVATION_MARGIN: Final = 1.5
 USABLE_SHARE: Final = 0.8
 """Share of the memory that is free now; other processes will need some of it later."""
 
-_BYTES_PER_PARAMETER: Final = 12
-"""A float32 gradient and AdamW's two moments of one trained parameter."""
+_VALUE_BYTES: Final = 4
+"""Parameters, gradients and moments are float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,12 @@ class MemoryPlan:
 
 
 def plan_memory(
-    saved_bytes: Callable[[int], float], *, trained: int, available: float, snapshot: bool
+    saved_bytes: Callable[[int], float],
+    *,
+    trained: int,
+    available: float,
+    snapshot: bool,
+    optimizers: int = 1,
 ) -> MemoryPlan:
     """Return the plan for a loaded model.
 
@@ -73,13 +78,15 @@ def plan_memory(
         saved_bytes: bytes that autograd saves for one row of the given number of tokens.
         trained: number of trained parameters.
         available: bytes that are free beside the model.
-        snapshot: whether parameters and optimizer state are copied before each step.
+        snapshot: whether parameters and the first optimizer's state are copied before each step.
+        optimizers: number of AdamWs, each with two moments of every trained parameter.
 
     Raises:
         SapoError: gradients, moments and one short row do not fit.
     """
     row, batch = _fit(saved_bytes)
-    fixed = trained * (2 if snapshot else 1) * _BYTES_PER_PARAMETER + batch
+    values = 1 + 2 * optimizers + (3 if snapshot else 0)
+    fixed = trained * values * _VALUE_BYTES + batch
     budget = USABLE_SHARE * available - fixed
     if budget < row.of(PROBE_WIDTHS[-1]):
         needed = (fixed + row.of(PROBE_WIDTHS[-1])) / USABLE_SHARE

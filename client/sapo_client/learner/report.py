@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +26,16 @@ class StepReport:
         gradient_norm: before gradient clipping.
         clipped_share: share of trained tokens whose ratio is outside the clip range.
         entropy: mean surprisal of own sampled tokens in nats per token; a fall to 0 is a collapse.
-        rolled_back: whether the step met a loss or gradient that is not finite and was undone.
-        rollbacks: steps undone since the learner was first started.
+        rolled_back: whether a loss or gradient was not finite and its update, of the groups or of the
+            demonstrations, was undone.
+        rollbacks: number of steps with such an update since the learner was first started.
         halvings: how often memory ran out since the learner was started; each halved the micro-batch.
         seconds: wall time of the step.
+        demonstrations: demonstrations that were trained.
+        demonstrations_held: demonstrations in the buffer after the step.
+        demonstration_loss: mean negative log-likelihood of the trained demonstrations before their update, in
+            nats per token, at temperature 1 and without weights; 0 if there were none.
+        demonstration_families: number of trained demonstrations by the family's index, as text.
     """
 
     step: int
@@ -50,3 +57,7 @@ class StepReport:
     rollbacks: int
     halvings: int
     seconds: float
+    demonstrations: int = 0
+    demonstrations_held: int = 0
+    demonstration_loss: float = 0.0
+    demonstration_families: Mapping[str, int] = field(default_factory=dict)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.adapters import base_model
 from sapo_client.learner.batch import TrainingGroup
 from sapo_client.learner.checkpoint import CheckpointStore, LearnerCounters
+from sapo_client.learner.demonstrations import Demonstration
 from sapo_client.learner.generate import Completion, Generator, generator_for
 from sapo_client.learner.policy import load_policy
 from sapo_client.learner.seeds import sampling_seed
@@ -121,11 +122,23 @@ class Service:
         )
         return {"completions": [_text_bytes(group[0]) for group in groups]}
 
-    def train(self, groups: list[dict[str, Any]]) -> Message:
-        """Train one step on groups as ``process.group_message`` makes them; return the step's report."""
+    def train(self, groups: list[dict[str, Any]], demonstrations: Sequence[Message] = ()) -> Message:
+        """Train one step and return its report.
+
+        Args:
+            groups: as ``process.group_message`` makes them.
+            demonstrations: new ones: other accounts' verified right answers, each with ``prompt`` (text),
+                ``completion`` (UTF-8), ``family`` (index of the suite) and ``author`` (the account's id).
+                Those that are not UTF-8 or longer than a completion may be are left out.
+        """
         batch = [self._training_group(**group) for group in groups]
         own = [group for group in batch if not group.external]
-        report = self._trainer.step(batch, reencoded=sum(group.behaviour is None for group in own))
+        parsed = [self._demonstration(**message) for message in demonstrations]
+        report = self._trainer.step(
+            batch,
+            demonstrations=[text for text in parsed if text is not None],
+            reencoded=sum(group.behaviour is None for group in own),
+        )
         for group in groups:
             self._held.pop(group["handle"], None)
         self._save_if_due()
@@ -199,6 +212,20 @@ class Service:
             behaviour=None,
             family=family,
         )
+
+    def _demonstration(
+        self, prompt: str, completion: bytes, family: int, author: bytes
+    ) -> Demonstration | None:
+        """Return a demonstration as tokens; None if it is not UTF-8, or too long to be sampled here whole."""
+        try:
+            text = completion.decode("utf-8")
+        except UnicodeDecodeError:
+            return None
+        limit = self._settings.max_new_tokens
+        tokens = self._policy.encode_completion(text, limit + 1)
+        if len(tokens) > limit:
+            return None
+        return Demonstration(self._encode_prompt(prompt), tokens, family, author)
 
     def _open_generator(self) -> Generator:
         if not self._settings.vllm:

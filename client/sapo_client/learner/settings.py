@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from sapo_client.learner.losses.cross_entropy import TokenWeighting
+    from sapo_client.learner.losses.external import ExternalLossName
 
 DeviceChoice = Literal["auto", "cpu", "cuda"]
 
@@ -35,6 +39,16 @@ class LearnerSettings:
         mini_batches: optimizer steps per optimisation epoch.
         kl_weight: weight in the loss of the KL divergence from the starting model (GRPO's beta).
         own_baseline: take other nodes' advantages relative to this node's own mean reward in the family.
+        external_loss: of other nodes' text, a name in ``losses.external.EXTERNAL_LOSSES``; ``reinforce`` is
+            the paper's.
+        positive_steps: steps over which the loss ``positive`` falls from its first weight to its last.
+        demonstrations_per_step: most demonstrations in a supervised step; 0: none are kept or trained.
+        demonstration_capacity: most demonstrations kept.
+        demonstration_rate: learning rate of supervised steps; None chooses by the model's size
+            (``supervised.default_demonstration_rate``).
+        demonstration_weighting: of tokens in supervised steps, a name in
+            ``losses.cross_entropy.TOKEN_WEIGHTS``.
+        need_below: own mean reward in a family from which its demonstrations are neither trained nor kept.
         vllm: whether to sample with vLLM.
         checkpoint_share: greatest share of the running time for automatic checkpoints; 0 makes none.
     """
@@ -58,6 +72,13 @@ class LearnerSettings:
     mini_batches: int = 1
     kl_weight: float = 0.0
     own_baseline: bool = False
+    external_loss: ExternalLossName = "reinforce"
+    positive_steps: int = 200
+    demonstrations_per_step: int = 64
+    demonstration_capacity: int = 600
+    demonstration_rate: float | None = None
+    demonstration_weighting: TokenWeighting = "plain"
+    need_below: float = 0.6
     vllm: bool = False
     checkpoint_share: float = 0.05
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from sapo_client.learner.batch import TrainingGroup, TrainingRow
 from sapo_client.learner.report import StepReport
+from sapo_client.learner.supervised import SupervisedUpdate
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +35,14 @@ def summarise(
     groups: Sequence[TrainingGroup],
     rows: Sequence[TrainingRow],
     update: Update,
+    supervised: SupervisedUpdate,
     *,
     step: int,
     rollbacks: int,
     reencoded: int,
     halvings: int,
     seconds: float,
+    held: int,
 ) -> StepReport:
     """Return the report of a step.
 
@@ -47,11 +50,13 @@ def summarise(
         groups: of the batch, in its order.
         rows: the trained completions.
         update: of the last optimisation epoch.
+        supervised: update on demonstrations.
         step: number of the step, from 1.
         rollbacks: steps undone so far.
         reencoded: own groups whose sampled token ids were lost.
         halvings: of the micro-batch so far.
         seconds: wall time of the step.
+        held: demonstrations in the buffer.
     """
     tokens = sum(len(row.completion) for row in rows)
     local = [group for group in groups if not group.external]
@@ -76,10 +81,14 @@ def summarise(
         gradient_norm=update.gradient_norm if update.is_finite else 0.0,
         clipped_share=update.clipped / tokens if tokens else 0.0,
         entropy=_mean_surprisal(local),
-        rolled_back=not update.is_finite,
+        rolled_back=not (update.is_finite and supervised.is_finite),
         rollbacks=rollbacks,
         halvings=halvings,
         seconds=seconds,
+        demonstrations=supervised.texts,
+        demonstrations_held=held,
+        demonstration_loss=supervised.nats,
+        demonstration_families={str(family): count for family, count in supervised.families.items()},
     )
 
 

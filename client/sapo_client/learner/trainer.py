@@ -3,40 +3,33 @@
 from __future__ import annotations
 
 import copy
+import math
+import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Final
+from statistics import fmean
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from sapo_client.learner import grpo
 from sapo_client.learner.adapters import adapters_disabled, has_adapters
-from sapo_client.learner.baseline import Baselines
-from sapo_client.learner.batch import (
-    TrainingGroup,
-    TrainingRow,
-    micro_batches,
-    mini_batches,
-    training_rows,
-)
-from sapo_client.learner.cpu.fast_forward import is_fast
-from sapo_client.learner.logprobs import completion_logprobs
-from sapo_client.learner.memory import is_out_of_memory
+from sapo_client.learner.baseline import Baselines, RunningMean
+from sapo_client.learner.batch import TrainingGroup, TrainingRow, mini_batches, training_rows
+from sapo_client.learner.demonstrations import Demonstration, DemonstrationBuffer, is_solved, need
+from sapo_client.learner.losses.accumulate import GradientAccumulator, row_logprobs, token_mask
+from sapo_client.learner.losses.external import EXTERNAL_LOSSES, ExternalRows
 from sapo_client.learner.policy import Policy
 from sapo_client.learner.report import StepReport
+from sapo_client.learner.seeds import sampling_seed
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.snapshot import Snapshot
 from sapo_client.learner.summary import Update, summarise
+from sapo_client.learner.supervised import SMALL_PARAMETERS, SupervisedTrainer, SupervisedUpdate
 from sapo_client.learner.watchdog import Watchdog
 from sapo_verification.screens.likelihood import Yardstick
-
-MAX_GRADIENT_NORM: Final = 1.0
-"""The header of ``grpo.py`` lists it among the deviations."""
-
-SMALL_PARAMETERS: Final = 20_000_000
-"""Fewer trained parameters than this get the learning rate of small policies."""
 
 
 class Trainer:
@@ -52,6 +45,9 @@ class Trainer:
         optimizer: AdamW over them.
         yardstick: how likely this policy finds its own samples; weighs other nodes' text.
         baselines: mean own reward per family.
+        own_logprob: mean log-probability per token of own completions.
+        demonstrations: held for supervised steps.
+        supervised: trains them.
         steps: number of steps so far, undone ones included.
         rollbacks: number of undone steps.
 
@@ -66,6 +62,8 @@ class Trainer:
         self.optimizer = torch.optim.AdamW(self.parameters, lr=rate, weight_decay=0.0, fused=True)
         self.yardstick = Yardstick()
         self.baselines = Baselines({})
+        self.own_logprob = RunningMean()
+        self.demonstrations = DemonstrationBuffer(settings.demonstration_capacity)
         self.steps = 0
         self.rollbacks = 0
         self._settings = settings
@@ -76,12 +74,23 @@ class Trainer:
             lambda rows: self._logprobs(policy.model, rows),
             trained=sum(parameter.numel() for parameter in self.parameters),
         )
+        self._gradients = GradientAccumulator(
+            policy, self.parameters, self._watchdog, bfloat16=settings.bfloat16
+        )
+        self.supervised = SupervisedTrainer(policy, self.parameters, settings, self._gradients)
 
-    def step(self, groups: Sequence[TrainingGroup], *, reencoded: int = 0) -> StepReport:
-        """Train on the groups that have an advantage and return a report on all groups.
+    def step(
+        self,
+        groups: Sequence[TrainingGroup],
+        *,
+        demonstrations: Sequence[Demonstration] = (),
+        reencoded: int = 0,
+    ) -> StepReport:
+        """Train on the groups that have an advantage, then on demonstrations, and return a report on all.
 
         Args:
             groups: of the batch, own and external.
+            demonstrations: new ones, which the buffer takes.
             reencoded: own groups whose sampled token ids were lost, for the report.
 
         Raises:
@@ -92,20 +101,24 @@ class Trainer:
         rows = training_rows(
             groups,
             all_groups=self._settings.kl_weight > 0,
-            baselines=self.baselines if self._settings.own_baseline else None,
+            baselines=self.baselines,
+            own_baseline=self._settings.own_baseline,
         )
         update = self._update(rows, groups) if rows else Update()
+        supervised = self._update_on_demonstrations(demonstrations)
         self.steps += 1
-        self.rollbacks += not update.is_finite
+        self.rollbacks += not (update.is_finite and supervised.is_finite)
         return summarise(
             groups,
             rows,
             update,
+            supervised,
             step=self.steps,
             rollbacks=self.rollbacks,
             reencoded=reencoded,
             halvings=self._watchdog.halvings,
             seconds=time.perf_counter() - started,
+            held=len(self.demonstrations),
         )
 
     def _update(self, rows: list[TrainingRow], groups: Sequence[TrainingGroup]) -> Update:
@@ -124,85 +137,102 @@ class Trainer:
                 if before is not None:
                     before.restore(self.parameters, self.optimizer)
                 break
-        self.optimizer.zero_grad()
+        self._gradients.clear()
         return update
 
     def _epoch(self, parts: list[list[TrainingRow]], size: float) -> Update:
         """Update once per mini-batch; stop before the first update that is not finite."""
         total = Update()
         for part in parts:
-            update = self._compute_gradients(part, size)
-            loss = total.loss + update.loss / len(parts)
-            total = Update(loss, update.gradient_norm, total.clipped + update.clipped)
+            found = self._gradients.compute(part, lambda rows: self._loss(rows, size))
+            loss = total.loss + found.loss / len(parts)
+            total = Update(loss, found.norm, total.clipped + int(found.figure))
             if not total.is_finite:
                 break
             self.optimizer.step()
         return total
 
-    def _compute_gradients(self, rows: list[TrainingRow], size: float) -> Update:
-        """Compute a mini-batch's gradients; if memory runs out, start over with smaller micro-batches."""
-        while True:
-            try:
-                with self._watchdog.training():
-                    return self._accumulate(rows, size)
-            except RuntimeError as error:
-                if not is_out_of_memory(error):
-                    raise
-            # after the handler, because until its end the error keeps the failed attempt's tensors alive
-            self._watchdog.halve(rows)
-
-    def _accumulate(self, rows: list[TrainingRow], size: float) -> Update:
-        """Add up the gradients of a mini-batch over its micro-batches, then clip their norm."""
-        self.optimizer.zero_grad()
-        loss, clipped = 0.0, 0
-        for part in self._micro_batches(rows):
-            part_loss, part_clipped = self._backward(part, size)
-            loss, clipped = loss + part_loss, clipped + part_clipped
-        norm = torch.nn.utils.clip_grad_norm_(self.parameters, MAX_GRADIENT_NORM)
-        return Update(loss, float(norm), clipped)
-
-    def _micro_batches(self, rows: list[TrainingRow]) -> Iterator[list[TrainingRow]]:
-        if not rows:
-            return iter(())
-        with self._autocast():
-            fast = is_fast(self.policy.model)
-        tokens = self._watchdog.tokens(rows)
-        padding = self._watchdog.max_padding(fast=fast)
-        return micro_batches(rows, tokens, padding, shared_prompts=fast)
-
-    def _backward(self, part: list[TrainingRow], size: float) -> tuple[float, int]:
-        """Run one micro-batch forwards and backwards; return its loss and its number of clipped tokens."""
+    def _loss(self, part: list[TrainingRow], size: float) -> tuple[Tensor, float]:
+        """Return a micro-batch's part of the loss and its number of clipped tokens."""
         logprobs = self._logprobs(self.policy.model, part)
         old, mask = _old_logprobs(part, logprobs.detach())
-        losses = self._losses(part, logprobs, old)
+        losses = self._losses(part, logprobs, old, mask)
         mean = grpo.mean_over_completions if self._settings.length_normalised else grpo.mean_over_tokens
-        loss = mean(losses, mask, size)
-        loss.backward()  # type: ignore[no-untyped-call]
-        return float(loss.detach()), grpo.count_clipped_tokens(logprobs.detach(), old, mask)
+        return mean(losses, mask, size), grpo.count_clipped_tokens(logprobs.detach(), old, mask)
 
-    def _losses(self, part: list[TrainingRow], logprobs: Tensor, old: Tensor) -> Tensor:
+    def _losses(self, part: list[TrainingRow], logprobs: Tensor, old: Tensor, mask: Tensor) -> Tensor:
         """Return the weighted loss of every token, (B, T)."""
         device = self.policy.device
         advantages = torch.tensor([row.advantage for row in part], device=device)
         external = torch.tensor([row.external for row in part], device=device)
-        losses = grpo.token_losses(logprobs, old, advantages, external)
+        weights = self._weights(part)
+        losses = grpo.token_losses(logprobs, old, advantages)
+        if external.any():
+            of_others = EXTERNAL_LOSSES[self._settings.external_loss](
+                self._external_rows(part, logprobs, old, mask, advantages=advantages, weights=weights)
+            )
+            losses = torch.where(external[:, None], of_others, losses)
         if self._reference is not None:
             with torch.no_grad(), self._reference() as model:
                 reference = self._logprobs(model, part)
-            losses = losses + self._settings.kl_weight * grpo.kl_divergence(logprobs, reference)
-        return losses * self._weights(part)[:, None]
+            divergence = grpo.kl_divergence(logprobs, reference) * weights[:, None]
+            losses = losses + self._settings.kl_weight * divergence
+        return losses
+
+    def _external_rows(
+        self,
+        part: list[TrainingRow],
+        logprobs: Tensor,
+        old: Tensor,
+        mask: Tensor,
+        *,
+        advantages: Tensor,
+        weights: Tensor,
+    ) -> ExternalRows:
+        """Return what the losses of other nodes' text depend on."""
+        contexts = [row.context for row in part]
+        device = self.policy.device
+        return ExternalRows(
+            logprobs=logprobs,
+            old=old,
+            mask=mask,
+            advantages=advantages,
+            rewards=torch.tensor([context.reward for context in contexts], device=device),
+            group_means=torch.tensor([context.group_mean for context in contexts], device=device),
+            group_deviations=torch.tensor([context.group_deviation for context in contexts], device=device),
+            own_means=torch.tensor([context.own_mean for context in contexts], device=device),
+            weights=weights,
+            own_logprob=self.own_logprob.mean if self.own_logprob.samples else math.nan,
+            progress=self.steps / self._settings.positive_steps,
+        )
 
     def _logprobs(self, model: Any, part: Sequence[TrainingRow]) -> Tensor:
         """Return log-probabilities of the rows' completions under a model, (B, T)."""
-        pairs = [(row.prompt, row.completion) for row in part]
-        with self._autocast():
-            return completion_logprobs(model, pairs, self.policy.pad, self._settings.temperature)
+        settings = self._settings
+        return row_logprobs(
+            self.policy, model, part, temperature=settings.temperature, bfloat16=settings.bfloat16
+        )
+
+    def _update_on_demonstrations(self, new: Sequence[Demonstration]) -> SupervisedUpdate:
+        """Take new demonstrations of families that are not solved, forget those that are, train a draw."""
+        settings, buffer = self._settings, self.demonstrations
+        if not settings.demonstrations_per_step:
+            return SupervisedUpdate()
+        families = buffer.families() | {text.family for text in new}
+        solved = {one for one in families if is_solved(self.baselines, one, settings.need_below)}
+        buffer.forget(solved)
+        for text in new:
+            if text.family not in solved:
+                buffer.add(text)
+        needs = {family: need(self.baselines, family, settings.need_below) for family in families - solved}
+        source = random.Random(sampling_seed(f"{settings.seed}/demonstrations/{self.steps}"))
+        return self.supervised.step(buffer.draw(needs, settings.demonstrations_per_step, source))
 
     @torch.no_grad()
     def _fill_old_logprobs(self, rows: list[TrainingRow]) -> None:
         """Fill in the old log-probabilities of text tokenized here, before the first of several updates."""
         unknown = [row for row in rows if row.old is None]
-        for part in self._micro_batches(unknown):
+        for part in self._gradients.micro_batches(unknown):
             _old_logprobs(part, self._logprobs(self.policy.model, part))
 
     def _update_statistics(self, groups: Sequence[TrainingGroup]) -> None:
@@ -212,6 +242,8 @@ class Trainer:
                 continue
             for logprobs in group.behaviour or ():
                 self.yardstick = self.yardstick.after(logprobs)
+                if logprobs and math.isfinite(mean := fmean(logprobs)):
+                    self.own_logprob = self.own_logprob.after([mean])
             if group.family is not None:
                 self.baselines = self.baselines.after(group.family, group.rewards)
 
@@ -221,11 +253,6 @@ class Trainer:
             if row.weight is None:
                 row.weight = self.yardstick.weight(row.old or ())
         return torch.tensor([row.weight for row in part], device=self.policy.device)
-
-    def _autocast(self) -> AbstractContextManager[Any]:
-        """Return the context in which products are computed in bfloat16, if the settings say so."""
-        device, wanted = self.policy.device.type, self._settings.bfloat16
-        return torch.autocast(device, torch.bfloat16, enabled=device == "cuda" if wanted is None else wanted)
 
 
 def default_learning_rate(parameters: Sequence[Tensor]) -> float:
@@ -260,11 +287,9 @@ def _old_logprobs(part: list[TrainingRow], current: Tensor) -> tuple[Tensor, Ten
         current: log-probabilities under the policy as it is now, (B, T), detached.
     """
     old = torch.zeros_like(current)
-    mask = torch.zeros_like(current, dtype=torch.bool)
     for index, row in enumerate(part):
         length = len(row.completion)
         if row.old is None:
             row.old = tuple(current[index, :length].tolist())
         old[index, :length] = torch.tensor(row.old, device=current.device)
-        mask[index, :length] = True
-    return old, mask
+    return old, token_mask(part, current)

@@ -71,6 +71,7 @@ class Watchdog:
             trained=trained,
             available=available_bytes(policy.device) if available is None else available,
             snapshot=settings.passes * settings.mini_batches > 1,
+            optimizers=2 if settings.demonstrations_per_step else 1,
         )
 
     def tokens(self, rows: Sequence[TrainingRow]) -> int:

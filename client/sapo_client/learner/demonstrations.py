@@ -1,0 +1,172 @@
+"""Demonstrations: other accounts' verified right answers, kept while this policy fails in their family.
+
+A demonstration is trained by cross-entropy (``supervised.py``), again and again, because it costs no
+sampling. What is trained follows from the *need* of a family, 1 minus the own success there, which only own
+groups decide (``baseline.py``). Accounts share the buffer and each family's draws equally, so that an account
+with many texts displaces only its own.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, zip_longest
+from typing import Final, TypeVar
+
+import cbor2
+
+from sapo_client.learner.baseline import MIN_SAMPLES, Baselines, FamilyBaseline
+
+T = TypeVar("T")
+
+CAPACITY: Final = 600
+"""Texts by default, some ten draws of the default size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demonstration:
+    """A right answer of another account, as token ids of this policy.
+
+    Attributes:
+        prompt: token ids.
+        completion: token ids with the end token.
+        family: the task's family as an index of the suite.
+        author: id of the account.
+    """
+
+    prompt: tuple[int, ...]
+    completion: tuple[int, ...]
+    family: int
+    author: bytes
+
+
+class DemonstrationBuffer:
+    """Bounded set of demonstrations, one for each prompt and author, the newest of each author.
+
+    Once it is full, the author with the most texts loses its oldest one for each new text; if the new text's
+    author has as many as any other, it loses its own. So an author who has no more than an equal share loses
+    nothing to the others, however much they send.
+
+    Args:
+        capacity: most texts.
+        texts: to add, oldest first.
+
+    Attributes:
+        capacity: as given.
+    """
+
+    def __init__(self, capacity: int = CAPACITY, texts: Iterable[Demonstration] = ()) -> None:
+        self.capacity = capacity
+        self._texts: dict[bytes, dict[tuple[int, ...], Demonstration]] = {}
+        self._size = 0
+        for text in texts:
+            self.add(text)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[Demonstration]:
+        """Iterate over the texts, author by author, each author's oldest first."""
+        return chain.from_iterable(by_prompt.values() for by_prompt in self._texts.values())
+
+    def add(self, text: Demonstration) -> None:
+        """Add a text in place of its author's earlier one for the prompt; evict one that is too many."""
+        own = self._texts.setdefault(text.author, {})
+        self._size += own.pop(text.prompt, None) is None
+        own[text.prompt] = text
+        if self._size > self.capacity:
+            self._evict(text.author)
+
+    def forget(self, families: Iterable[int]) -> None:
+        """Remove all texts of some families."""
+        removed = set(families)
+        kept = [text for text in self if text.family not in removed]
+        self._texts, self._size = {}, 0
+        for text in kept:
+            self.add(text)
+
+    def families(self) -> set[int]:
+        """Return the families of the texts."""
+        return {text.family for text in self}
+
+    def draw(self, needs: Mapping[int, float], count: int, source: random.Random) -> list[Demonstration]:
+        """Draw different texts, at most ``count``: families by need, accounts within a family in turns.
+
+        Args:
+            needs: weight of each family; texts of families without one are not drawn.
+            count: of texts; fewer if the families have no more.
+            source: of randomness.
+        """
+        waiting = {family: self._in_turns(family, source) for family in sorted(needs) if needs[family] > 0.0}
+        drawn: list[Demonstration] = []
+        while len(drawn) < count:
+            waiting = {family: texts for family, texts in waiting.items() if texts}
+            if not waiting:
+                break
+            (family,) = source.choices(list(waiting), [needs[family] for family in waiting])
+            drawn.append(waiting[family].pop())
+        return drawn
+
+    def to_bytes(self) -> bytes:
+        """Return the texts as CBOR, in the order of iteration."""
+        rows = [[list(text.prompt), list(text.completion), text.family, text.author] for text in self]
+        return cbor2.dumps(rows)
+
+    @classmethod
+    def from_bytes(cls, capacity: int, data: bytes) -> DemonstrationBuffer:
+        """Return a buffer with the texts that ``to_bytes`` wrote."""
+        return cls(
+            capacity,
+            (
+                Demonstration(tuple(prompt), tuple(completion), family, author)
+                for prompt, completion, family, author in cbor2.loads(data)
+            ),
+        )
+
+    def _evict(self, newest_author: bytes) -> None:
+        """Remove the oldest text of the author with the most texts, in a tie of the newest text's author."""
+        author = max(self._texts, key=lambda each: (len(self._texts[each]), each == newest_author))
+        own = self._texts[author]
+        del own[next(iter(own))]
+        self._size -= 1
+        if not own:
+            del self._texts[author]
+
+    def _in_turns(self, family: int, source: random.Random) -> list[Demonstration]:
+        """Return a family's texts, the next one last; accounts take turns until they have no more."""
+        queues = [
+            _shuffled([text for text in own.values() if text.family == family], source)
+            for own in self._texts.values()
+        ]
+        rounds = zip_longest(*_shuffled(queues, source))
+        in_turns = [text for turn in rounds for text in turn if text is not None]
+        return in_turns[::-1]
+
+
+def need(baselines: Baselines, family: int, need_below: float) -> float:
+    """Return how much demonstrations of a family are needed: 1 minus the own success, or 0 if that is high.
+
+    With fewer than ``MIN_SAMPLES`` own completions, those that are missing count as right. So nothing is
+    needed before the own failures prove it: a family is trained without measurement never, and soon if the
+    first completions are all wrong.
+
+    Args:
+        baselines: own mean rewards.
+        family: as an index of the suite.
+        need_below: own success from which nothing is needed.
+    """
+    known = baselines.families.get(family, FamilyBaseline())
+    missing = max(0, MIN_SAMPLES - known.samples)
+    success = (known.mean * known.samples + missing) / (known.samples + missing)
+    return 1.0 - success if success < need_below else 0.0
+
+
+def is_solved(baselines: Baselines, family: int, need_below: float) -> bool:
+    """Whether the own success in a family is measured and is at least ``need_below``."""
+    known = baselines.of(family)
+    return known is not None and known.mean >= need_below
+
+
+def _shuffled(items: Sequence[T], source: random.Random) -> list[T]:
+    return source.sample(items, len(items))
