@@ -48,6 +48,7 @@ from sapo_verification.sampling.demonstrations import DemonstrationPool
 from sapo_verification.sampling.own_success import OwnSuccess
 from sapo_verification.sampling.pool import Pool, PoolLimits
 from sapo_verification.sampling.sampler import Sampler, SamplingPolicy
+from sapo_verification.screens.imitation import Imitation
 from sapo_verification.screens.screens import Screens
 from sapo_verification.store import open_database, transaction
 from sapo_verification.types import (
@@ -142,8 +143,11 @@ class Engine:
         self.count: Final = EpochCount(connection)
         self._check = check
         self.success: Final = OwnSuccess(own, len(manifest.suite.families))
-        self.demonstrations: Final = DemonstrationPool(own, lambda each: self._verifier.is_quarantined(each))
-        imitated = [self.demonstrations] if terms.sampling.text_use.imitates else []
+        imitation = Imitation(manifest.suite.families, own)
+        self.demonstrations: Final = DemonstrationPool(
+            own, imitable=imitation.imitable, is_screened=lambda each: self._verifier.is_quarantined(each)
+        )
+        imitated = [imitation, self.demonstrations] if terms.sampling.text_use.imitates else []
         self._observers = Observers([self.count, self.success, *imitated, *observers])
         self.certificates: Final = CertificateBook(manifest, connection)
         self.admission: Final = Admission(manifest, self.certificates)

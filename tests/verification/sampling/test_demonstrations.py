@@ -29,7 +29,11 @@ def harness_of(policy: SamplingPolicy = POLICY) -> VerificationHarness:
 
 
 def pool_of(*rollouts: VerifiedRollout, screened: frozenset[ContentId] = frozenset()) -> DemonstrationPool:
-    pool = DemonstrationPool(OWN.account, lambda rollout: rollout.content_id in screened)
+    pool = DemonstrationPool(
+        OWN.account,
+        imitable=lambda _family, completion: completion.strip(),
+        is_screened=lambda rollout: rollout.content_id in screened,
+    )
     for rollout in rollouts:
         pool.verified(rollout)
     return pool
@@ -44,7 +48,11 @@ def take_all(pool: DemonstrationPool, **options: object) -> list[Demonstration]:
 
 def test_different_right_answers_of_others_are_kept_and_nothing_else() -> None:
     pool = pool_of(
-        rollout_of(ALICE.account, 1, {b"right": 1.0, b"wrong": 0.0, b"also right": 1.0, b"third": 1.0}),
+        rollout_of(
+            ALICE.account,
+            1,
+            {b"right": 1.0, b"wrong": 0.0, b" right": 1.0, b"also right": 1.0, b"third": 1.0},
+        ),
         rollout_of(ALICE.account, 2, {b"wrong": 0.0, b"worse": 0.0}),
         rollout_of(BOB.account, 3, {b"all right": 1.0}, family=2),
         rollout_of(OWN.account, 4, {b"own": 1.0}),

@@ -29,11 +29,19 @@ class DemonstrationPool(SilentObserver):
 
     Args:
         own: this node's account, which shows itself nothing.
+        imitable: what of a right answer may be imitated, by the index of its family.
         is_screened: whether a screen keeps a verified rollout's text out of training.
     """
 
-    def __init__(self, own: Account, is_screened: Callable[[VerifiedRollout], bool]) -> None:
+    def __init__(
+        self,
+        own: Account,
+        *,
+        imitable: Callable[[int, bytes], bytes],
+        is_screened: Callable[[VerifiedRollout], bool],
+    ) -> None:
         self._own = own
+        self._imitable = imitable
         self._is_screened = is_screened
         self._waiting: OrderedDict[Account, deque[tuple[VerifiedRollout, Demonstration]]] = OrderedDict()
 
@@ -45,7 +53,7 @@ class DemonstrationPool(SilentObserver):
         if rollout.account == self._own:
             return
         right = dict.fromkeys(
-            completion
+            self._imitable(rollout.task.family, completion)
             for completion, reward in zip(rollout.completions, rollout.rewards, strict=True)
             if reward == 1.0
         )
