@@ -14,6 +14,7 @@ from support.trainers import SettingsChanges, make_trainer
 from sapo_client.learner.baseline import MIN_SAMPLES, Baselines, FamilyBaseline
 from sapo_client.learner.batch import TrainingGroup
 from sapo_client.learner.demonstrations import Demonstration
+from sapo_client.learner.losses.cross_entropy import TokenWeighting
 from sapo_client.learner.service import Service
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.supervised import default_demonstration_rate
@@ -101,7 +102,7 @@ def test_the_report_tells_what_was_trained(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("weighting", ["luffy", "chord"])
-def test_the_loss_in_the_report_is_unweighted(folder: Path, weighting: str) -> None:
+def test_the_loss_in_the_report_is_unweighted(folder: Path, weighting: TokenWeighting) -> None:
     plain = make_trainer(folder)
     other = make_trainer(folder, demonstration_weighting=weighting)
     for trainer in (plain, other):
