@@ -8,6 +8,8 @@ from typing import TypedDict, Unpack
 
 import torch
 
+from sapo_client.learner.losses.cross_entropy import TokenWeighting
+from sapo_client.learner.losses.external import ExternalLossName
 from sapo_client.learner.policy import load_policy
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.trainer import Trainer
@@ -25,6 +27,11 @@ class SettingsChanges(TypedDict, total=False):
     gradient_checkpointing: bool
     memory_bytes: int
     micro_batch_tokens: int
+    temperature: float
+    external_loss: ExternalLossName
+    demonstrations_per_step: int
+    demonstration_rate: float
+    demonstration_weighting: TokenWeighting
 
 
 def make_trainer(folder: Path, **changes: Unpack[SettingsChanges]) -> Trainer:

@@ -1,14 +1,18 @@
-"""Checkpoints: exact resume, damaged files, other models."""
+"""Checkpoints: exact resume, damaged files, other models, demonstrations."""
 
+import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from support.policies import make_policy_folder
 
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.learner.demonstrations import Demonstration
 from sapo_client.learner.service import Service
 from sapo_client.learner.settings import LearnerSettings
 
@@ -23,8 +27,23 @@ def settings(tmp_path: Path) -> LearnerSettings:
     )
 
 
-def rounds(service: Service, count: int) -> list[object]:
-    """Run rounds of sampling and training; return all results without the wall time."""
+def rounds(service: Service, count: int, *, shown: Sequence[int] = ()) -> list[object]:
+    """Run rounds of sampling and training; return all results without the wall time.
+
+    Args:
+        service: of the learner.
+        count: of rounds.
+        shown: numbers of the demonstrations that each round brings, in a family where no own answer is right.
+    """
+    demonstrations = [
+        {
+            "prompt": f"{number} + 7 =\n",
+            "completion": b"%d" % (number + 7),
+            "family": 1,
+            "author": b"%d" % (number % 3),
+        }
+        for number in shown
+    ]
     seen: list[object] = []
     for number in range(count):
         handles = [10 * number, 10 * number + 1]
@@ -34,13 +53,14 @@ def rounds(service: Service, count: int) -> list[object]:
             {
                 "prompt": prompt,
                 "completions": completions,
-                "rewards": [float(len(text) % 2) for text in completions],
+                "rewards": [float(len(text) % 2) * (1 - family) for text in completions],
                 "external": False,
                 "handle": handle,
+                "family": family,
             }
-            for prompt, completions, handle in zip(PROMPTS, groups, handles, strict=True)
+            for family, (prompt, completions, handle) in enumerate(zip(PROMPTS, groups, handles, strict=True))
         ]
-        report = service.call("train", {"groups": batch})
+        report = service.call("train", {"groups": batch, "demonstrations": demonstrations})
         seen.append((groups, {**report, "seconds": 0}))
     return seen
 
@@ -72,6 +92,64 @@ def test_resume_is_exact(settings: LearnerSettings) -> None:
     assert resumed._trainer.yardstick.samples > 0
     assert rounds(resumed, 3) == rounds(uninterrupted, 3)
     assert all(torch.equal(*pair) for pair in zip(weights(resumed), weights(uninterrupted), strict=True))
+
+
+def held(service: Service) -> list[Demonstration]:
+    return list(service._trainer.demonstrations)
+
+
+def test_resume_with_demonstrations_is_exact(settings: LearnerSettings) -> None:
+    """The buffer evicts in the same order, draws are the same, and the second optimizer goes on."""
+    settings = replace(
+        settings, demonstrations_per_step=3, demonstration_capacity=10, demonstration_rate=1e-3
+    )
+    uninterrupted = Service(settings)
+    rounds(uninterrupted, 5, shown=range(14))
+    uninterrupted.call("checkpoint", {})
+    resumed = Service(settings)
+    assert held(resumed) == held(uninterrupted)
+    assert len(held(resumed)) == 10
+    results = [rounds(service, 4, shown=range(20, 26)) for service in (resumed, uninterrupted)]
+    assert results[0] == results[1]
+    assert held(resumed) == held(uninterrupted)
+    assert all(torch.equal(*pair) for pair in zip(weights(resumed), weights(uninterrupted), strict=True))
+    assert uninterrupted.call("train", {"groups": []})["demonstrations"] == 3
+
+
+def test_a_rollback_returns_to_the_good_checkpoints_demonstrations(settings: LearnerSettings) -> None:
+    service = Service(replace(settings, demonstrations_per_step=3, demonstration_rate=1e-3))
+    rounds(service, 5, shown=range(6))
+    service.call("keep_good", {})
+    before, kept = weights(service), held(service)
+    moments = service._trainer.supervised.optimizer.state_dict()["state"][0]["exp_avg"].clone()
+    rounds(service, 2, shown=range(6, 12))
+    assert len(held(service)) == 12
+    assert service.call("roll_back", {}) == {"step": 7}
+    assert held(service) == kept
+    assert all(torch.equal(*pair) for pair in zip(weights(service), before, strict=True))
+    after = service._trainer.supervised.optimizer.state_dict()["state"][0]["exp_avg"]
+    assert torch.equal(after, moments)
+    assert held(Service(settings)) == kept
+
+
+def test_a_checkpoint_of_the_first_release_has_no_demonstrations(settings: LearnerSettings) -> None:
+    rounds(service := Service(settings), 5, shown=range(6))
+    service.call("checkpoint", {})
+    (folder,) = checkpoints(settings)
+    state, meta = folder / "state.safetensors", json.loads((folder / "meta.json").read_text())
+    tensors = load_file(state)
+    assert any(name.startswith("supervised-adam/") for name in tensors)
+    save_file(
+        {name: tensors[name] for name in tensors if name.startswith(("model/", "adam/", "random/"))}, state
+    )
+    meta["state_digest"] = hashlib.sha256(state.read_bytes()).hexdigest()
+    del meta["own_logprob"]
+    (folder / "meta.json").write_text(json.dumps(meta))
+    resumed = Service(settings)
+    assert resumed.about()["step"] == 5
+    assert (held(resumed), len(resumed._trainer.supervised.optimizer.state)) == ([], 0)
+    assert all(torch.equal(*pair) for pair in zip(weights(resumed), weights(service), strict=True))
+    rounds(resumed, 1, shown=range(3))
 
 
 def test_the_newest_two_are_kept(settings: LearnerSettings) -> None:

@@ -1,0 +1,123 @@
+"""Demonstrations: the buffer and its shares, the need of a family, and what a step draws."""
+
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sapo_client.learner.baseline import MIN_SAMPLES, Baselines, FamilyBaseline
+from sapo_client.learner.demonstrations import Demonstration, DemonstrationBuffer, is_solved, need
+
+ANN, BOB, CAT = b"ann", b"bob", b"cat"
+
+
+def text(author: bytes, number: int, family: int = 0, answer: int = 9) -> Demonstration:
+    return Demonstration((1, number), (answer, 0), family, author)
+
+
+def test_a_flood_of_one_account_displaces_only_its_own_texts() -> None:
+    honest = [text(author, number) for number in range(4) for author in (ANN, BOB)]
+    flood = [text(CAT, number) for number in range(100)]
+    buffer = DemonstrationBuffer(12, [*honest[:4], *flood[:50], *honest[4:], *flood[50:]])
+    expected = [text(author, number) for author in (ANN, BOB) for number in range(4)] + flood[-4:]
+    assert list(buffer) == expected
+
+
+def test_who_filled_the_buffer_alone_makes_room_down_to_an_equal_share() -> None:
+    texts = [text(ANN, number) for number in range(12)] + [text(BOB, number) for number in range(30)]
+    expected = [text(ANN, number) for number in range(6, 12)] + [
+        text(BOB, number) for number in range(24, 30)
+    ]
+    assert list(DemonstrationBuffer(12, texts)) == expected
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 30)), max_size=200), st.integers(1, 40))
+def test_who_has_no_more_than_an_equal_share_loses_nothing(
+    arrivals: list[tuple[int, int]], capacity: int
+) -> None:
+    texts = [text(bytes([author]), number) for author, number in arrivals]
+    buffer = DemonstrationBuffer(capacity, texts)
+    sent, held = (Counter(each.author for each in source) for source in (set(texts), buffer))
+    assert len(buffer) == held.total() == min(capacity, sent.total())
+    share = capacity // max(1, len(sent))
+    assert all(held[author] >= min(count, share) for author, count in sent.items())
+
+
+def test_an_author_has_one_text_for_a_prompt_the_newest() -> None:
+    texts = [text(ANN, 1, answer=5), text(BOB, 1, answer=6), text(ANN, 2), text(ANN, 1, answer=7)]
+    buffer = DemonstrationBuffer(9, texts)
+    assert (len(buffer), list(buffer)) == (3, [text(ANN, 2), text(ANN, 1, answer=7), text(BOB, 1, answer=6)])
+
+
+def test_a_buffer_returns_from_bytes_with_the_order_that_decides_what_is_evicted() -> None:
+    buffer = DemonstrationBuffer(5, [text(author, n, n % 3) for n in range(4) for author in (CAT, ANN)])
+    again = DemonstrationBuffer.from_bytes(5, buffer.to_bytes())
+    for each in (buffer, again):
+        for number in range(3):
+            each.add(text(BOB, number))
+    assert list(again) == list(buffer)
+    assert list(DemonstrationBuffer.from_bytes(2, buffer.to_bytes())) == list(DemonstrationBuffer(2, buffer))
+
+
+def test_a_forgotten_family_leaves_the_others_in_order() -> None:
+    texts = [text(author, number, number % 3) for author in (ANN, BOB) for number in range(6)]
+    buffer = DemonstrationBuffer(20, texts)
+    buffer.forget({0, 2})
+    assert (list(buffer), len(buffer), buffer.families()) == (
+        [one for one in texts if one.family == 1],
+        4,
+        {1},
+    )
+
+
+def test_accounts_take_turns_within_a_family() -> None:
+    buffer = DemonstrationBuffer(99, [text(ANN, number) for number in range(40)])
+    for number in range(3):
+        buffer.add(text(BOB, number))
+    for count, shares in ((6, {ANN: 3, BOB: 3}), (20, {ANN: 17, BOB: 3})):
+        drawn = buffer.draw({0: 0.5}, count, random.Random(3))
+        assert Counter(each.author for each in drawn) == shares
+        assert len(set(drawn)) == count
+
+
+def test_families_are_drawn_by_need() -> None:
+    buffer = DemonstrationBuffer(4000, [text(ANN, number, number % 4) for number in range(4000)])
+    drawn = buffer.draw({0: 0.9, 1: 0.3, 2: 0.0}, 800, random.Random(5))
+    counts = Counter(each.family for each in drawn)
+    assert counts.keys() == {0, 1}
+    assert counts[0] / 800 == pytest.approx(0.75, abs=0.05)
+
+
+def test_a_draw_takes_what_there_is_and_is_repeatable() -> None:
+    texts = [text(author, number, number % 2) for author in (ANN, BOB) for number in range(5)]
+    buffer = DemonstrationBuffer(20, texts)
+    drawn = buffer.draw({0: 0.2, 1: 0.8, 7: 1.0}, 64, random.Random(1))
+    assert sorted(drawn, key=texts.index) == texts
+    assert drawn == buffer.draw({0: 0.2, 1: 0.8, 7: 1.0}, 64, random.Random(1))
+    assert drawn != buffer.draw({0: 0.2, 1: 0.8, 7: 1.0}, 64, random.Random(2))
+    assert DemonstrationBuffer(20).draw({0: 1.0}, 64, random.Random(1)) == []
+
+
+@pytest.mark.parametrize(
+    ("mean", "samples", "expected"),
+    [
+        (0.0, 0, 0.0),  # nothing is known
+        (0.0, 12, 0.0),  # if the other 20 were right, 62 % would be
+        (0.0, 13, 13 / 32),
+        (0.5, 16, 0.0),
+        (0.25, MIN_SAMPLES, 0.75),
+        (0.59, 500, 0.41),
+        (0.6, 500, 0.0),
+    ],
+)
+def test_need_is_what_own_failures_prove(mean: float, samples: int, expected: float) -> None:
+    assert need(Baselines({3: FamilyBaseline(mean, samples)}), 3, 0.6) == pytest.approx(expected)
+
+
+def test_a_family_is_solved_only_once_it_is_measured() -> None:
+    lucky, able = FamilyBaseline(1.0, MIN_SAMPLES - 1), FamilyBaseline(0.6, MIN_SAMPLES)
+    baselines = Baselines({0: lucky, 1: able, 2: FamilyBaseline(0.59, 900)})
+    assert [is_solved(baselines, family, 0.6) for family in range(4)] == [False, True, False, False]
+    assert need(baselines, 9, 0.6) == 0.0, "a family without own completions"
