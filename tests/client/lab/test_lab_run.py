@@ -22,7 +22,7 @@ from sapo_client.lab.store import ExperimentStore
 from sapo_client.learner.service import Service
 from sapo_client.learner.wire import Message
 
-ALL_ARMS = ("8/0", "2/6", "8/0-dynamic")
+ALL_ARMS = ("8/0", "2/6", "8/0-dynamic", "curriculum", "oracle", "practise", "imitate", "hybrid")
 
 
 def timeless(rows: tuple[CurvePoint, ...]) -> list[CurvePoint]:
@@ -70,6 +70,11 @@ def test_arms_have_their_mixture(store: ExperimentStore) -> None:
     assert sum(shared) > len(shared)
     tokens = {arm: sum(row.generated_tokens for row in rows_of(store, arm)) for arm in ALL_ARMS}
     assert tokens["2/6"] < tokens["8/0"] < tokens["8/0-dynamic"]
+
+
+def test_no_text_of_others_is_reinforced_where_it_is_practised_or_imitated(store: ExperimentStore) -> None:
+    for arm in ("practise", "imitate", "hybrid", "oracle", "curriculum"):
+        assert {row.external for row in rows_of(store, arm)} == {0}
 
 
 def test_evaluation_seeds_are_shared_between_arms_only(
