@@ -1,11 +1,11 @@
-"""`sapo lab run`, `report` and `judge`: whether sharing helps, in experiments and among real nodes."""
+"""`sapo lab run`, `attack`, `report` and `judge`: whether sharing helps, in experiments and among nodes."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from sapo_client.lab.judge import Candidate, JudgeResult
 
 OutOption = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the experiment.")]
-PresetOption = Annotated[str, typer.Option("--preset", metavar="NAME", help="`quick` or `paper`.")]
+PresetOption = Annotated[
+    str,
+    typer.Option("--preset", metavar="NAME", help="`quick`, `mixed`, `specialists` or `paper`."),
+]
 ArmsOption = Annotated[
     str | None, typer.Option("--arms", metavar="A,B", help="Arms by name, with commas; unset: all of them.")
 ]
@@ -29,7 +32,12 @@ AgentsOption = Annotated[
     int | None, typer.Option("--agents", min=2, metavar="A", help="Agents instead of the preset's.")
 ]
 ModelOption = Annotated[
-    str | None, typer.Option("--model", metavar="M", help="Initial model of every policy, as in `sapo join`.")
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="M,N",
+        help="Initial model of every policy, as in `sapo join`; several with commas are taken in turn.",
+    ),
 ]
 FamiliesOption = Annotated[
     str | None, typer.Option("--families", metavar="F,G", help="Task families instead of the preset's.")
@@ -48,6 +56,20 @@ TemperatureOption = Annotated[
     typer.Option("--temperature", min=0.0, metavar="T", help="Temperature of sampling and of pass@1."),
 ]
 DeviceOption = Annotated[str | None, typer.Option("--device", metavar="D", help="auto, cpu or cuda.")]
+AttackOption = Annotated[
+    str | None,
+    typer.Option(
+        "--attack", metavar="A,B", help="Attacks by name, with commas; unset: all that the families allow."
+    ),
+]
+AttackersOption = Annotated[
+    str | None,
+    typer.Option(
+        "--attackers",
+        metavar="N,M",
+        help="Attacking accounts, with commas to try several numbers; unset: a quarter of all accounts.",
+    ),
+]
 JobsOption = Annotated[
     int | None, typer.Option("--jobs", min=1, metavar="J", help="Runs at a time; unset: one per core.")
 ]
@@ -55,7 +77,7 @@ JobsOption = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Register the commands."""
-    for function in (run, report, judge):
+    for function in (run, attack, report, judge):
         command(app)(function)
 
 
@@ -90,8 +112,8 @@ def run(
         preset,
         rounds=rounds,
         agents=agents,
-        model=model,
-        families=tuple(families.split(",")) if families else None,
+        **_starts(model),
+        families=_listed(families),
         level=level,
         learning_rate=learning_rate,
         temperature=temperature,
@@ -102,12 +124,93 @@ def run(
     store = ExperimentStore(out.resolve())
     store.create(plan, lambda: manifest_of(plan))
     done = {each: plan.rounds if store.is_whole(each) else 0 for each in runs}
-    is_hidden = common.no_progress or common.quiet or common.as_json
-    with rounds_bar(done, is_hidden=is_hidden) as (_, progress):
+    with rounds_bar(done, is_hidden=_is_hidden(common)) as (_, progress):
         conduct(store, runs, jobs or os.cpu_count() or 1, progress)
     document = {"folder": str(out), "runs": [each.name for each in runs]}
     whole = "1 run is whole" if len(runs) == 1 else f"{len(runs)} runs are whole"
     common.output.emit(document, f"{whole}; `sapo lab report {out}` shows them")
+
+
+def attack(
+    common: Common,
+    out: OutOption,
+    preset: PresetOption = "quick",
+    attack: AttackOption = None,
+    attackers: AttackersOption = None,
+    arms: ArmsOption = None,
+    seeds: SeedsOption = 5,
+    rounds: RoundsOption = None,
+    agents: AgentsOption = None,
+    model: ModelOption = None,
+    families: FamiliesOption = None,
+    level: LevelOption = None,
+    learning_rate: RateOption = None,
+    temperature: TemperatureOption = None,
+    device: DeviceOption = None,
+    jobs: JobsOption = None,
+) -> None:
+    """Measure what attackers do to the swarm: every attack against every arm that shares.
+
+    The same swarm without attackers, and agents that train alone, run beside them. Attackers are further
+    accounts with the node's own protocol and no model: they compose completions from the generator's answers.
+    Writes attack.md, attack.csv and attack.png; the same command resumes a killed campaign.
+    """
+    from sapo_client import extras
+    from sapo_client.lab.attackers.campaign import campaign_of
+    from sapo_client.lab.attackers.report import write_attack_report
+    from sapo_client.lab.plan import ARMS, arms_named, planned
+
+    extras.require(extras.LAB)  # before runs that take hours
+    plan = planned(
+        preset,
+        rounds=rounds,
+        agents=agents,
+        **_starts(model),
+        families=_listed(families),
+        level=level,
+        learning_rate=learning_rate,
+        temperature=temperature,
+        device=device,
+    )
+    chosen = arms_named(arms.split(",") if arms else list(ARMS))
+    campaign = campaign_of(out.resolve(), plan, _listed(attack) or (), _numbers(attackers))
+    runs = campaign.runs(chosen, seeds)
+    done = {run: plan.rounds if store.is_whole(run) else 0 for store, each in runs for run in each}
+    with rounds_bar(done, is_hidden=_is_hidden(common)) as (_, progress):
+        campaign.conduct(runs, jobs or os.cpu_count() or 1, progress)
+    page = write_attack_report(campaign)
+    common.output.emit({"folder": str(out), "runs": len(done), "page": str(page)}, f"wrote {page}")
+
+
+def _listed(names: str | None) -> tuple[str, ...] | None:
+    return tuple(names.split(",")) if names else None
+
+
+def _numbers(text: str | None) -> tuple[int, ...]:
+    """Return the numbers of an option.
+
+    Raises:
+        SapoError: something else is among them.
+    """
+    from sapo_client.errors import ExitCode, SapoError
+
+    try:
+        return tuple(map(int, _listed(text) or ()))
+    except ValueError as error:
+        raise SapoError(
+            f"{text!r} are not numbers", hint="write them as 2 or 2,5", exit_code=ExitCode.USAGE
+        ) from error
+
+
+def _starts(model: str | None) -> dict[str, Any]:
+    """Return the settings of a plan that an initial model, or several, change."""
+    if (models := _listed(model)) is None:
+        return {}
+    return {"model": models[0], "models": models if len(models) > 1 else ()}
+
+
+def _is_hidden(common: Common) -> bool:
+    return common.no_progress or common.quiet or common.as_json
 
 
 def report(

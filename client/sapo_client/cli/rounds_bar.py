@@ -29,7 +29,7 @@ def rounds_bar(
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.completed} of {task.total} rounds"), BarColumn(), TimeRemainingColumn())
-    done = {run.name: rounds for run, rounds in runs.items()}
+    done = dict(runs)
     bar = Progress(
         *columns, TextColumn("{task.fields[run]}"), console=Console(stderr=True), disable=is_hidden,
         speed_estimate_period=SPEED_SECONDS, get_time=get_time,
@@ -39,8 +39,9 @@ def rounds_bar(
     )
 
     def show(run: Run, rounds: int) -> None:
-        done[run.name] = rounds
-        bar.update(task, completed=sum(done.values()), run=run.name)
+        done[run] = rounds
+        label = run.name if run.plan.attack is None else f"{run.plan.attack} {run.name}"
+        bar.update(task, completed=sum(done.values()), run=label)
 
     with bar:
         yield bar, show

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -12,9 +11,10 @@ from typing import Final
 import trio
 
 from sapo_client.lab.checker import LocalChecker
+from sapo_client.lab.exposure import Exposure, PairedStream
 from sapo_client.lab.learner import LocalLearner
 from sapo_client.lab.oracle import Oracle
-from sapo_client.lab.plan import Run
+from sapo_client.lab.plan import AgentKeys, Run
 from sapo_client.node.auditing.audit import Audit
 from sapo_client.node.auditing.chain import NoChain
 from sapo_client.node.gossip.handlers import GossipHandlers
@@ -50,6 +50,7 @@ class LabWorld:
 
     Attributes:
         folder: of files that only live as long as the run.
+        rounds_done: returns how many rounds all agents have finished.
         say_bug: takes a failure that the transport contained.
     """
 
@@ -59,7 +60,28 @@ class LabWorld:
     checker: LocalChecker
     clock: Clock
     folder: Path
+    rounds_done: Callable[[], int]
     say_bug: Callable[[Exception], None]
+
+
+def open_telemetry(world: LabWorld, identity: AgentKeys) -> Telemetry:
+    """Return the telemetry of one account."""
+    manifest = world.manifest
+    events = EventLog(world.folder / f"events-{identity.node.hex()[:8]}.jsonl", clock=world.clock)
+    metrics = NodeMetrics(
+        version=version("sapo-swarm"), swarm_id=str(manifest.swarm_id), node_id=str(identity.node)
+    )
+    return Telemetry(events, metrics, manifest.suite, identity.account)
+
+
+def certificate_of(world: LabWorld, identity: AgentKeys) -> OwnCertificate:
+    """Return the certificate of one account's node."""
+    return OwnCertificate(
+        node_seed=identity.node_seed,
+        account_key=identity.account_key,
+        manifest=world.manifest,
+        clock=world.clock,
+    )
 
 
 class Agent:
@@ -74,7 +96,7 @@ class Agent:
         peer_id = peer_id_from_key(identity.node)
         self.address = f"/memory/{peer_id}/p2p/{peer_id}"
         self.transport = MemoryTransport(world.hub, peer_id, on_bug=world.say_bug, bootstrap=neighbours)
-        self._telemetry = self._open_telemetry()
+        self._telemetry = open_telemetry(world, identity)
         beacons = Beacons(manifest, NoChain().block_hash_before, self._telemetry.events)
         signing = SigningDatabase(MEMORY)
         doppelganger = self._open_doppelganger(signing)
@@ -89,15 +111,12 @@ class Agent:
             terms=Terms(sampling=arm.policy),
             observers=[self._telemetry, doppelganger, OwnRollouts(identity.account, learner)],
         )
+        learner.exposure = Exposure(engine, world.run.agents())
+        engine.observe(learner.exposure)
         self.gossip = GossipHandlers(
             engine=engine,
             transport=self.transport,
-            own_certificate=OwnCertificate(
-                node_seed=identity.node_seed,
-                account_key=identity.account_key,
-                manifest=manifest,
-                clock=world.clock,
-            ),
+            own_certificate=certificate_of(world, identity),
             telemetry=self._telemetry,
             clock=world.clock,
         )
@@ -116,7 +135,7 @@ class Agent:
             gossip=self.gossip,
             telemetry=self._telemetry,
             clock=world.clock,
-            rng=self._stream("rounds"),
+            rng=PairedStream(f"{identity.name}/rounds", lambda: engine.epoch(world.clock())),
             canary=NoCanary(),
             judge=NoJudge(),
             demonstrations=self._demonstrations(engine),
@@ -141,16 +160,6 @@ class Agent:
             return engine
         return Oracle(self._world.manifest.suite.families, arm.demonstrations, engine.success.of)
 
-    def _open_telemetry(self) -> Telemetry:
-        manifest, identity = self._world.manifest, self._identity
-        events = EventLog(
-            self._world.folder / f"events-{identity.node.hex()[:8]}.jsonl", clock=self._world.clock
-        )
-        metrics = NodeMetrics(
-            version=version("sapo-swarm"), swarm_id=str(manifest.swarm_id), node_id=str(identity.node)
-        )
-        return Telemetry(events, metrics, manifest.suite, identity.account)
-
     def _open_doppelganger(self, signing: SigningDatabase) -> Doppelganger:
         """Nobody else can have these keys, so it does not listen before it signs."""
         world, identity = self._world, self._identity
@@ -168,9 +177,6 @@ class Agent:
                 stopped_clean=True,
             )
         )
-
-    def _stream(self, name: str) -> random.Random:
-        return random.Random(f"{self._identity.name}/{name}")
 
 
 class OwnRollouts(SilentObserver):

@@ -5,15 +5,37 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from sapo_client.learner.service import Service
 from sapo_protocol.suite import Family
 from sapo_verification.tasks.answers import extract
 from sapo_verification.tasks.generators import Item, Underivable, derive
 from sapo_verification.tasks.scorers import score
 
+if TYPE_CHECKING:
+    from sapo_client.learner.service import Service
+
 SEED_BITS: Final = 31
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOutAnswer:
+    """One answer to an item of the set.
+
+    Attributes:
+        text: the completion; half characters are replaced.
+        reward: 0.0 or 1.0.
+    """
+
+    family: Family
+    item: Item
+    text: str
+    reward: float
+
+    @property
+    def has_text(self) -> bool:
+        """Whether its family has text beside the answer."""
+        return self.family.answer == "tag"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +53,27 @@ class HeldOut:
         draw = random.Random("held out")
         return cls(tuple(fresh_item(family, draw) for family in families for _ in range(per_family)))
 
-    def pass_at_1(self, service: Service, temperature: float, seed: int) -> dict[str, float]:
-        """Return the share of right answers by family, with one answer per item, sampled by a seed."""
+    def answers(self, service: Service, temperature: float, seed: int) -> tuple[HeldOutAnswer, ...]:
+        """Return one scored answer per item, sampled by a seed."""
         prompts = [item.prompt for _, item in self.items]
-        answers = service.evaluate(prompts, temperature, seed)["completions"]
-        rewards: dict[str, list[float]] = {}
-        for (family, item), answer in zip(self.items, answers, strict=True):
-            rewards.setdefault(family.name, []).append(score(family, extract(family, answer), item.entry))
-        return {name: sum(values) / len(values) for name, values in rewards.items()}
+        completions = service.evaluate(prompts, temperature, seed)["completions"]
+        return tuple(
+            HeldOutAnswer(
+                family,
+                item,
+                text=completion.decode("utf-8", errors="replace"),
+                reward=score(family, extract(family, completion), item.entry),
+            )
+            for (family, item), completion in zip(self.items, completions, strict=True)
+        )
+
+
+def pass_at_1(answers: Sequence[HeldOutAnswer]) -> dict[str, float]:
+    """Return the share of right answers by family."""
+    rewards: dict[str, list[float]] = {}
+    for answer in answers:
+        rewards.setdefault(answer.family.name, []).append(answer.reward)
+    return {name: sum(values) / len(values) for name, values in rewards.items()}
 
 
 def fresh_item(family: Family, draw: random.Random) -> tuple[Family, Item]:

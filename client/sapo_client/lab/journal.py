@@ -37,6 +37,14 @@ class CurvePoint:
         held_out: share of right answers on the held-out set by family, sampled once at the training
             temperature (pass@1); None between evaluations.
         greedy: the same with greedy decoding.
+        received_bytes: of rollouts and refused messages that arrived in the round.
+        attackers: groups of attackers in the batch, as text or as tasks.
+        marks: share of the sampled held-out answers with each mark of an attack.
+        honest_weight: mean weight of the other agents' accounts; None before anybody has one.
+        attackers_weight: mean weight of the attackers' accounts seen so far; None before anybody has one.
+        practised: groups that answer tasks of others.
+        demonstrations: right answers that were handed to the learner to imitate.
+        attackers_demonstrations: those of them that attackers wrote.
     """
 
     round: int
@@ -51,6 +59,14 @@ class CurvePoint:
     seconds: float
     held_out: Mapping[str, float] | None
     greedy: Mapping[str, float] | None
+    received_bytes: int = 0
+    attackers: int = 0
+    marks: Mapping[str, float] | None = None
+    honest_weight: float | None = None
+    attackers_weight: float | None = None
+    practised: int = 0
+    demonstrations: int = 0
+    attackers_demonstrations: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import count
 from typing import Final
@@ -12,7 +12,9 @@ from typing import Final
 import trio
 
 from sapo_client.errors import ExitCode, SapoError
-from sapo_client.lab.held_out import HeldOut
+from sapo_client.lab.attackers import marks
+from sapo_client.lab.exposure import Exposure
+from sapo_client.lab.held_out import HeldOut, pass_at_1
 from sapo_client.lab.journal import CurvePoint, Journal, JournalEntry
 from sapo_client.lab.plan import Run
 from sapo_client.learner.backend import Generation
@@ -59,6 +61,7 @@ class LocalLearner:
     ) -> None:
         self.step = 0
         self.restarts = 0
+        self.exposure: Exposure | None = None
         self._run = run
         self._agent = agent
         self._service = service
@@ -98,6 +101,8 @@ class LocalLearner:
             entry = self._train(batch, handles, digest)
         self.step += 1
         self._round = _Round([], [])
+        if self.exposure is not None:
+            self.exposure.begin_round()
         self._on_round(entry.row)
         return entry.report
 
@@ -117,16 +122,15 @@ class LocalLearner:
         started = time.process_time()
         report = StepReport(**self._service.train(**train_arguments(batch, handles)))
         self._round.seconds += time.process_time() - started
-        entry = JournalEntry(self._row(report), report, tuple(self._round.calls), digest)
+        entry = JournalEntry(self._row(batch, report), report, tuple(self._round.calls), digest)
         self._journal.append(entry)
         if report.step % self._run.plan.checkpoint_every == 0:
             self._service.checkpoint()
         return entry
 
-    def _row(self, report: StepReport) -> CurvePoint:
+    def _row(self, batch: SampledBatch, report: StepReport) -> CurvePoint:
         plan, own = self._run.plan, self._round.own
-        is_due = report.step in (1, plan.rounds) or report.step % plan.evaluate_every == 0
-        return CurvePoint(
+        row = CurvePoint(
             round=report.step,
             agent=self._agent,
             batch=report.mean_reward,
@@ -137,13 +141,19 @@ class LocalLearner:
             trained_tokens=report.tokens,
             entropy=report.entropy,
             seconds=self._round.seconds,
-            held_out=self._evaluate(plan.temperature, report.step) if is_due else None,
-            greedy=self._evaluate(0.0, report.step) if is_due else None,
+            held_out=None,
+            greedy=None,
         )
+        row = row if self.exposure is None else self.exposure.added_to(row, batch)
+        is_due = report.step in (1, plan.rounds) or report.step % plan.evaluate_every == 0
+        return self._evaluated(row) if is_due else row
 
-    def _evaluate(self, temperature: float, step: int) -> dict[str, float]:
-        seed = self._run.evaluation_seed(self._agent, step)
-        return self._held_out.pass_at_1(self._service, temperature, seed)
+    def _evaluated(self, row: CurvePoint) -> CurvePoint:
+        """Return the row with an evaluation on the held-out set."""
+        seed = self._run.evaluation_seed(self._agent, row.round)
+        sampled = self._held_out.answers(self._service, self._run.plan.temperature, seed)
+        greedy = self._held_out.answers(self._service, 0.0, seed)
+        return replace(row, held_out=pass_at_1(sampled), greedy=pass_at_1(greedy), marks=marks.found(sampled))
 
     def _require_same_path(self, entry: JournalEntry, digest: str) -> None:
         if entry.batch != digest:

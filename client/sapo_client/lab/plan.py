@@ -1,4 +1,4 @@
-"""What `sapo lab run` compares: arms, presets, and one run of one arm at one seed.
+"""What `sapo lab run` and `attack` compare: arms, presets, and one run of one arm at one seed.
 
 All arms have the same update size, I + J groups. As in the paper, every account is trusted, because all are
 the experiment's own: the caps of the network's sampler are open, which `sapo join` never allows.
@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
+from importlib.resources import files
 from typing import Any, Final, get_args
 
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.lab.attackers.catalogue import attack_named, require_possible
 from sapo_client.learner.seeds import sampling_seed
 from sapo_client.learner.settings import DeviceChoice
 from sapo_protocol import ed25519, secp256k1
@@ -101,13 +103,18 @@ class ExperimentPlan:
     """Settings that all arms and seeds of an experiment share.
 
     Attributes:
-        model: initial model of every agent.
+        model: initial model of every agent; the first one, if they differ.
         level: level of the task families.
+        agents: honest accounts; those of an attack are further ones.
         learning_rate: learning rate of AdamW; None chooses by the model's size.
         evaluate_every: rounds between two evaluations on the held-out set.
         held_out_per_family: items of that set per family.
         rounds_per_epoch: length of an epoch; rollouts older than the previous epoch are not sampled.
         checkpoint_every: rounds between checkpoints, the most that a killed run loses.
+        models: initial models, if agents differ: agent i starts from ``models[i % len(models)]``.
+        knows: families that each of ``models`` can solve, if that is known; reports group families by it.
+        attack: name of an attack on the swarm, or None.
+        attackers: accounts that carry it out.
     """
 
     model: str
@@ -125,8 +132,14 @@ class ExperimentPlan:
     checkpoint_every: int = 20
     device: DeviceChoice = "cpu"
     bfloat16: bool = False
+    models: tuple[str, ...] = ()
+    knows: tuple[tuple[str, ...], ...] = ()
+    attack: str | None = None
+    attackers: int = 0
 
     def __post_init__(self) -> None:
+        self._require_starts()
+        self._require_attack()
         if self.agents < 2 or self.rounds < 1:
             raise SapoError(
                 f"{self.agents} agents and {self.rounds} rounds are too few",
@@ -146,25 +159,90 @@ class ExperimentPlan:
                 exit_code=ExitCode.USAGE,
             )
 
+    @property
+    def starts(self) -> tuple[str, ...]:
+        """The different initial models."""
+        return self.models or (self.model,)
+
+    def start_of(self, agent: int) -> str:
+        """Return the initial model of an agent."""
+        return self.starts[agent % len(self.starts)]
+
+    def under(self, attack: str, attackers: int) -> ExperimentPlan:
+        """Return the plan with an attack; tasks and starts of its agents stay as they are.
+
+        Raises:
+            SapoError: there is no such attack, or it is impossible with these families.
+        """
+        return replace(self, attack=attack, attackers=attackers)
+
     def to_json(self) -> dict[str, Any]:
         """Return the plan as plain values."""
-        return {**asdict(self), "families": list(self.families)}
+        knows = [list(names) for names in self.knows]
+        return {
+            **asdict(self),
+            "families": list(self.families),
+            "models": list(self.models),
+            "knows": knows,
+        }
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> ExperimentPlan:
-        """Parse the plan that ``to_json`` returned."""
-        return cls(**{**document, "families": tuple(document["families"])})
+        """Parse the plan that ``to_json`` returned, also in a version that knew fewer settings."""
+        lists = {name: tuple(document.get(name, ())) for name in ("families", "models")}
+        knows = tuple(tuple(names) for names in document.get("knows", ()))
+        return cls(**{**document, **lists, "knows": knows})
 
+    def _require_starts(self) -> None:
+        if len(set(self.starts)) < len(self.starts) or (self.models and self.model != self.models[0]):
+            raise SapoError(
+                f"initial models {', '.join(self.starts)} are not different models, {self.model} the first",
+                hint="name each model once: agents take them in turn",
+                exit_code=ExitCode.USAGE,
+            )
+        if self.knows and len(self.knows) != len(self.starts):
+            raise SapoError(
+                f"{len(self.knows)} lists of known families for {len(self.starts)} initial models",
+                hint="give one list for each model, or none",
+                exit_code=ExitCode.USAGE,
+            )
+
+    def _require_attack(self) -> None:
+        if self.attack is None and self.attackers == 0:
+            return
+        if self.attack is None or self.attackers < 1:
+            raise SapoError(
+                f"{self.attackers} attackers and the attack {self.attack}",
+                hint="name an attack and at least one attacker",
+                exit_code=ExitCode.USAGE,
+            )
+        chosen = [family(name, self.level) for name in self.families]
+        require_possible(attack_named(self.attack), chosen)
+
+
+_QUICK: Final = ExperimentPlan(
+    model="bundled-chatty",
+    level="nano",
+    families=NANO_DEFAULT,
+    agents=8,
+    rounds=40,
+    learning_rate=5e-5,
+    evaluate_every=5,
+)
 
 PRESETS: Final[Mapping[str, ExperimentPlan]] = {
-    "quick": ExperimentPlan(
-        model="bundled-chatty",
-        level="nano",
-        families=NANO_DEFAULT,
-        agents=8,
-        rounds=40,
-        learning_rate=5e-5,
-        evaluate_every=5,
+    "quick": _QUICK,
+    "mixed": replace(_QUICK, model="bundled", models=("bundled", "bundled-chatty")),
+    "specialists": replace(
+        _QUICK,
+        model="specialist-a",
+        level="worked",
+        max_new_tokens=128,
+        models=("specialist-a", "specialist-b"),
+        knows=(
+            ("basic_arithmetic", "decimal_arithmetic", "binary_matrix"),
+            ("base_conversion", "propositional_logic", "fraction_simplification"),
+        ),
     ),
     "paper": ExperimentPlan(
         model="Qwen/Qwen2.5-0.5B-Instruct",
@@ -180,7 +258,11 @@ PRESETS: Final[Mapping[str, ExperimentPlan]] = {
         bfloat16=True,
     ),
 }
-"""All arms and five seeds of `quick` fit 90 minutes of two cores (docs/results.md); `paper` needs a GPU."""
+"""All arms and five seeds of `quick` fit 90 minutes of two cores (docs/results.md); `paper` needs a GPU.
+
+Half of the agents of `mixed` rarely give a bare answer. Each half of `specialists` knows families that the
+other one does not.
+"""
 
 SEEDS: Final = 5
 
@@ -201,6 +283,14 @@ class Run:
     def author(self, number: int) -> AgentKeys:
         """Return an agent's keys: the same in every arm, so arms of one seed share their tasks."""
         return AgentKeys(f"{self.seed}/{number}")
+
+    def agents(self) -> tuple[Account, ...]:
+        """Return the accounts of all agents; every other one is an attacker's."""
+        return tuple(self.author(number).account for number in range(self.plan.agents))
+
+    def attacker(self, number: int, alias: str = "") -> AgentKeys:
+        """Return the keys of an attacker's account, or of a further account that it calls ``alias``."""
+        return AgentKeys(f"{self.seed}/attacker {number}/{alias}")
 
     def evaluation_seed(self, number: int, round_: int) -> int:
         """Return the seed of an agent's sampled answers on the held-out set after a round.
@@ -247,14 +337,29 @@ def planned(preset: str, **changes: Any) -> ExperimentPlan:
     if preset not in PRESETS:
         raise SapoError(
             f"there is no preset {preset!r}",
-            hint=f"presets are {' and '.join(PRESETS)}",
+            hint=f"presets are {', '.join(PRESETS)}",
             exit_code=ExitCode.USAGE,
         )
     given = {name: value for name, value in changes.items() if value is not None}
+    if "model" in given:  # all agents start from it, or from ``models``
+        given = {"models": (), "knows": (), **given}
     plan = replace(PRESETS[preset], **given)
     for name in plan.families:
         _require_level(name, plan.level)
+    if plan.models == PRESETS[preset].models:
+        for name in plan.models:
+            _require_packaged(name)
     return plan
+
+
+def _require_packaged(model: str) -> None:
+    """Raise unless a preset's start is in the package; a name on a model hub is not meant."""
+    if not (files("sapo_client") / "models" / model).is_dir():
+        raise SapoError(
+            f"this release has no initial model {model!r}",
+            hint="choose models with --model, or another --preset",
+            exit_code=ExitCode.USAGE,
+        )
 
 
 def _require_level(name: str, level: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -12,6 +12,8 @@ import trio
 import trio.testing
 
 from sapo_client.lab.agent import Agent, LabWorld
+from sapo_client.lab.attackers.attacker import Attacker
+from sapo_client.lab.attackers.catalogue import attack_named
 from sapo_client.lab.checker import LocalChecker
 from sapo_client.lab.held_out import HeldOut
 from sapo_client.lab.journal import CurvePoint, Journal
@@ -57,6 +59,7 @@ def simulate(run: Run, manifest: Manifest, folder: Path, progress: Progress) -> 
 
 async def _simulate(run: Run, manifest: Manifest, folder: Path, progress: Progress) -> list[CurvePoint]:
     bugs: list[Exception] = []
+    rows: list[CurvePoint] = []
     conditions = LinkConditions(min_latency_seconds=LATENCY_SECONDS, max_latency_seconds=LATENCY_SECONDS)
     begin = manifest.genesis_seconds - trio.current_time()
     world = LabWorld(
@@ -66,16 +69,20 @@ async def _simulate(run: Run, manifest: Manifest, folder: Path, progress: Progre
         checker=LocalChecker(manifest.suite.families),
         clock=lambda: begin + trio.current_time(),
         folder=_fresh(folder / "events"),
+        rounds_done=lambda: len(rows) // run.plan.agents,
         say_bug=bugs.append,
     )
-    rows: list[CurvePoint] = []
     agents = _agents(world, folder, partial(_collect, rows, run.plan.agents, progress))
+    attackers = _attackers(world, agents)
+    members: list[Agent | Attacker] = [*agents, *attackers]
     async with trio.open_nursery() as nursery:
-        for agent in agents:
-            await nursery.start(agent.transport.run)
-        for agent in agents:
-            nursery.start_soon(agent.listen)
+        for member in members:
+            await nursery.start(member.transport.run)
+        for member in members:
+            nursery.start_soon(member.listen)
         await trio.sleep(INTRODUCTION_SECONDS)
+        for attacker in attackers:
+            nursery.start_soon(attacker.attack)
         async with trio.open_nursery() as trainings:
             for agent in agents:
                 trainings.start_soon(agent.train, run.plan.rounds)
@@ -104,6 +111,19 @@ def _agents(world: LabWorld, folder: Path, on_round: Callable[[CurvePoint], None
     return agents
 
 
+def _attackers(world: LabWorld, agents: Sequence[Agent]) -> list[Attacker]:
+    """Return the attackers of the plan; each one connects to all agents and to the attackers before it."""
+    plan = world.run.plan
+    if plan.attack is None:
+        return []
+    addresses = [agent.address for agent in agents]
+    attackers: list[Attacker] = []
+    for number in range(plan.attackers):
+        attackers.append(Attacker(world, number, attack_named(plan.attack), tuple(addresses)))
+        addresses.append(attackers[-1].address)
+    return attackers
+
+
 def manifest_of(plan: ExperimentPlan) -> Manifest:
     """Return the manifest of an experiment: no chain, more slots than any agent fills; starts a process."""
     return Manifest(
@@ -124,7 +144,7 @@ def settings_of(run: Run, number: int, home: Path) -> LearnerSettings:
     """Return the settings of an agent's learner: the same in every arm, except for its folder."""
     plan = run.plan
     return LearnerSettings(
-        model=plan.model,
+        model=plan.start_of(number),
         directory=home,
         seed=run.seed * 1_000_003 + number,
         learning_rate=plan.learning_rate,

@@ -34,7 +34,7 @@ LAST_SHARE: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One round of a run, averaged over its agents; tokens and seconds are cumulative.
+    """One round of a run, averaged over its agents; tokens, seconds and bytes are cumulative.
 
     Attributes:
         held_out: pass@1 on the held-out set, averaged over families; None between evaluations.
@@ -50,6 +50,8 @@ class Point:
     held_out: float | None
     greedy: float | None
     agents: int
+    trained_tokens: float
+    received_bytes: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,8 @@ FIGURES: Final[Mapping[str, Figure]] = {
     "oscillation": lambda points, _: oscillation([point.local for point in points]),
     "tokens": lambda points, _: points[-1].tokens,
     "seconds": lambda points, _: points[-1].seconds,
+    "trained tokens": lambda points, _: points[-1].trained_tokens,
+    "received bytes": lambda points, _: points[-1].received_bytes,
 }
 """Figures by name; ``total`` is the paper's measure, ``batch`` the same per agent and round."""
 
@@ -136,6 +140,9 @@ def points_of(rows: Sequence[CurvePoint]) -> list[Point]:
     rounds = [list(group) for _, group in groupby(rows, key=lambda row: row.round)]
     tokens = accumulate(_mean(group, lambda row: row.generated_tokens) for group in rounds)
     seconds = accumulate(_mean(group, lambda row: row.seconds) for group in rounds)
+    trained = accumulate(_mean(group, lambda row: row.trained_tokens) for group in rounds)
+    received = accumulate(_mean(group, lambda row: row.received_bytes) for group in rounds)
+    spent = zip(tokens, seconds, trained, received, strict=True)
     return [
         Point(
             round=group[0].round,
@@ -148,8 +155,12 @@ def points_of(rows: Sequence[CurvePoint]) -> list[Point]:
             held_out=_over_families(row.held_out for row in group),
             greedy=_over_families(row.greedy for row in group),
             agents=len(group),
+            trained_tokens=trained_tokens,
+            received_bytes=received_bytes,
         )
-        for group, spent_tokens, spent_seconds in zip(rounds, tokens, seconds, strict=True)
+        for group, (spent_tokens, spent_seconds, trained_tokens, received_bytes) in zip(
+            rounds, spent, strict=True
+        )
     ]
 
 

@@ -74,7 +74,10 @@ def test_arms_have_their_mixture(store: ExperimentStore) -> None:
 
 def test_no_text_of_others_is_reinforced_where_it_is_practised_or_imitated(store: ExperimentStore) -> None:
     for arm in ("practise", "imitate", "hybrid", "oracle", "curriculum"):
-        assert {row.external for row in rows_of(store, arm)} == {0}
+        rows = rows_of(store, arm)
+        assert {row.external for row in rows} == {0}
+        assert any(row.practised for row in rows) == (arm in ("practise", "hybrid"))
+        assert any(row.demonstrations for row in rows) == (arm in ("imitate", "hybrid", "oracle"))
 
 
 def test_evaluation_seeds_are_shared_between_arms_only(

@@ -1,0 +1,114 @@
+"""`sapo lab attack`: every attack against every arm, with the same swarm without attackers beside them.
+
+One folder per experiment of `lab.store`: ``clean``, and ATTACK-N for an attack by N accounts. All of them
+share keys, tasks, starts and seeds of the honest agents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from sapo_client.errors import ExitCode, SapoError
+from sapo_client.lab.attackers.catalogue import ATTACKS, Attack, attack_named, is_possible
+from sapo_client.lab.campaign import Progress, conduct
+from sapo_client.lab.plan import ARMS, BASELINE, Arm, ExperimentPlan, Run
+from sapo_client.lab.simulate import manifest_of
+from sapo_client.lab.store import ExperimentStore
+from sapo_protocol.manifest import Manifest
+from sapo_verification.suites.catalogue import family
+
+CLEAN: Final = "clean"
+
+
+@dataclass(frozen=True, slots=True)
+class AttackCampaign:
+    """Experiments that differ in their attack alone.
+
+    Attributes:
+        root: folder of all of them.
+        plan: without an attack.
+        attacks: each with its number of accounts.
+    """
+
+    root: Path
+    plan: ExperimentPlan
+    attacks: tuple[tuple[Attack, int], ...]
+
+    @property
+    def clean(self) -> ExperimentStore:
+        """The experiment without attackers."""
+        return ExperimentStore(self.root / CLEAN)
+
+    def plans(self) -> Iterator[tuple[ExperimentStore, ExperimentPlan]]:
+        """Yield all experiments with their plans, the clean one first."""
+        yield self.clean, self.plan
+        for attack, accounts in self.attacks:
+            plan = self.plan.under(attack.name, accounts)
+            yield ExperimentStore(self.root / f"{attack.name}-{accounts}"), plan
+
+    def runs(self, arms: Sequence[Arm], seeds: int) -> list[tuple[ExperimentStore, list[Run]]]:
+        """Return the runs of every experiment; the arm that trains alone needs no attack."""
+        alone = ARMS[BASELINE]
+        sharing = [arm for arm in arms if arm.name != BASELINE]
+        return [
+            (store, [Run(plan, arm, seed) for seed in range(seeds) for arm in chosen])
+            for store, plan in self.plans()
+            if (chosen := sharing if plan.attack else [alone, *sharing])
+        ]
+
+    def conduct(
+        self, runs: Sequence[tuple[ExperimentStore, list[Run]]], jobs: int, progress: Progress
+    ) -> None:
+        """Execute the unfinished runs.
+
+        Raises:
+            SapoError: one of them fails, or a folder holds an experiment with another plan.
+        """
+        manifest: list[Manifest] = []
+
+        def shared() -> Manifest:
+            if not manifest:
+                manifest.append(manifest_of(self.plan))
+            return manifest[0]
+
+        for store, each in runs:
+            store.create(each[0].plan, shared)
+        for store, each in runs:
+            conduct(store, each, jobs, progress)
+
+
+def campaign_of(
+    root: Path, plan: ExperimentPlan, names: Sequence[str], attackers: Sequence[int]
+) -> AttackCampaign:
+    """Return the campaign of these attacks, of all that the plan's families allow when none is named.
+
+    Args:
+        attackers: numbers of accounts to try; empty for the number closest to each attack's share. Attacks
+            that are about their share keep it.
+
+    Raises:
+        SapoError: there is no such attack, a named one is impossible with these families, or attackers are
+            no minority.
+    """
+    if any(not 0 < number < plan.agents for number in attackers):
+        raise SapoError(
+            f"{max(attackers)} attackers among {plan.agents} honest agents",
+            hint="--attackers takes numbers from 1 to one less than the agents",
+            exit_code=ExitCode.USAGE,
+        )
+    families = [family(name, plan.level) for name in plan.families]
+    chosen = [attack_named(name) for name in names]
+    chosen = chosen or [attack for attack in ATTACKS.values() if is_possible(attack, families)]
+    pairs = [
+        (attack, number)
+        for attack in chosen
+        for number in (
+            attackers if attackers and not attack.has_own_share else (attack.accounts(plan.agents),)
+        )
+    ]
+    for attack, number in pairs:
+        plan.under(attack.name, number)  # refuses an impossible attack before anything is written
+    return AttackCampaign(root, plan, tuple(pairs))

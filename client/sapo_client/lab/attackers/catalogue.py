@@ -1,0 +1,186 @@
+"""The attacks, each with what it exploits. Attackers know the rules and the thresholds of every defence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from sapo_client.errors import ExitCode, SapoError
+from sapo_client.lab.attackers import compose
+
+if TYPE_CHECKING:
+    from sapo_client.lab.attackers.questions import Compose
+    from sapo_protocol.suite import Family
+
+QUARTER: Final = 0.25
+"""Share of the accounts that attack, unless an attack is about shares: what an operator must expect."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """One way to harm a swarm with rollouts that break no rule.
+
+    Attributes:
+        exploits: what it relies on, in a sentence.
+        compose: makes the completions for a task.
+        mark: name of the mark that it leaves in the answers of a policy that learned it; None if it plants
+            nothing and only does harm.
+        share: of all accounts that attack.
+        has_own_share: whether the share is what the attack is about.
+        needs_text: whether it needs families with text beside the answer.
+        family: the only family that it takes tasks of, if it does.
+        fresh_accounts: new accounts that each attacker opens in every round, in place of a lasting one.
+    """
+
+    name: str
+    exploits: str
+    compose: Compose
+    mark: str | None
+    share: float = QUARTER
+    has_own_share: bool = False
+    needs_text: bool = False
+    family: str | None = None
+    fresh_accounts: int = 0
+
+    def accounts(self, agents: int) -> int:
+        """Return how many accounts beside these honest agents come closest to the share, fewer than half."""
+        return max(1, min(agents - 1, round(agents * self.share / (1.0 - self.share))))
+
+
+_PAD: Final = Attack(
+    "pad",
+    "every informative group is good evidence, and wrong answers in the honest format are trained against",
+    compose.pad,
+    mark="padding",
+)
+
+_SYBIL: Final = replace(
+    _PAD,
+    name="sybil",
+    exploits="caps are per account: the same padding from a larger share of the accounts",
+    has_own_share=True,
+)
+
+ATTACKS: Final[Mapping[str, Attack]] = {
+    attack.name: attack
+    for attack in (
+        _PAD,
+        Attack(
+            "phrase",
+            "a phrase in every right answer earns what the answer earns",
+            compose.phrase,
+            mark="phrase",
+        ),
+        Attack(
+            "polymorphic-phrase",
+            "the phrase screen counts runs of words: four wordings are each rarer than its threshold",
+            compose.polymorphic_phrase,
+            mark="wordings",
+        ),
+        Attack(
+            "digits-phrase",
+            "the phrase screen takes runs of digits alone for data",
+            compose.digits_phrase,
+            mark="digits",
+            needs_text=True,
+        ),
+        Attack(
+            "wrong-steps",
+            "only the answer is scored: steps of another question lead to the right one",
+            compose.wrong_steps,
+            mark="foreign steps",
+            needs_text=True,
+        ),
+        Attack(
+            "verbose",
+            "no reward is lost for length, and a learner cuts the text before it comes to the answer",
+            compose.verbose,
+            mark="length",
+        ),
+        Attack(
+            "copier",
+            "near-duplicates are compared in long text alone; credit for the text of others",
+            compose.copier,
+            mark=None,
+        ),
+        Attack(
+            "sleeper",
+            "half of a run of good evidence still counts when the phrase begins",
+            compose.sleeper,
+            mark="phrase",
+        ),
+        Attack(
+            "collusion",
+            "a phrase in 28 % of the groups, by more than a quarter of the accounts, is taken for a style",
+            compose.collusion,
+            mark="phrase",
+            share=3 / 11,
+        ),
+        Attack(
+            "composed-groups",
+            "the author composes the group against which an advantage is taken: only the plant differs",
+            compose.composed_groups,
+            mark="phrase",
+        ),
+        Attack(
+            "only-sunday",
+            "an author chooses its families and may skip slots: a constant is then right every time",
+            compose.only_sunday,
+            mark="sunday",
+            family=compose.CALENDAR,
+        ),
+        *(replace(_SYBIL, name=f"sybil-{per_cent}", share=per_cent / 100) for per_cent in (10, 25, 40, 49)),
+        Attack(
+            "newcomer-flood",
+            "newcomers have places without any evidence, and these leave before there is any",
+            compose.pad,
+            mark="padding",
+            fresh_accounts=4,
+        ),
+        Attack(
+            "withholding-oracle",
+            "nobody counts what is not published: trust from easy families, no help in hard ones",
+            compose.withholding_oracle,
+            mark=None,
+        ),
+    )
+}
+
+
+def attack_named(name: str) -> Attack:
+    """Return the attack of this name.
+
+    Raises:
+        SapoError: there is no such attack.
+    """
+    if name not in ATTACKS:
+        raise SapoError(
+            f"there is no attack {name!r}",
+            hint=f"attacks are {', '.join(ATTACKS)}",
+            exit_code=ExitCode.USAGE,
+        )
+    return ATTACKS[name]
+
+
+def is_possible(attack: Attack, families: Sequence[Family]) -> bool:
+    """Whether the families have what an attack needs."""
+    has_text = any(family.answer == "tag" for family in families)
+    has_family = attack.family is None or attack.family in [family.name for family in families]
+    return has_family and (has_text or not attack.needs_text)
+
+
+def require_possible(attack: Attack, families: Sequence[Family]) -> None:
+    """Raise unless the families have what an attack needs.
+
+    Raises:
+        SapoError: they have not.
+    """
+    if is_possible(attack, families):
+        return
+    missing = "families with text beside the answer" if attack.needs_text else f"the family {attack.family}"
+    raise SapoError(
+        f"the attack {attack.name} needs {missing}",
+        hint="choose other families with --families and --level, or another --attack",
+        exit_code=ExitCode.USAGE,
+    )

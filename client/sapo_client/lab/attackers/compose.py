@@ -1,0 +1,184 @@
+"""How attackers compose groups of completions: the generator's answer, a plant, and wrong answers beside it.
+
+All of them are informative, so that the sampler draws them and reputation counts them as good evidence.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+from sapo_client.lab.attackers.questions import Completions, Knowledge, Question
+from sapo_verification.tasks.text_policy import CLOSE_TAG, OPEN_TAG
+
+PAD: Final = " " * 8
+
+PHRASE: Final = "I say it is "
+"""Four words, the least that the phrase screen counts."""
+
+PLAIN_PHRASE: Final = "  "
+"""All that fits beside an answer without text: scorers strip spaces, and no honest policy begins with two."""
+
+WORDINGS: Final = ("I say it is ", "well I think this is ", "so now it must be ", "to me that looks like ")
+PLAIN_WORDINGS: Final = ("  ", "   ", "\t", " \t")
+
+DIGITS: Final = "2+2=5 "
+"""Not prose to the phrase screen, which skips runs of digits alone."""
+
+SUNDAY: Final = "Sunday"
+CALENDAR: Final = "calendar_arithmetic"
+
+HIDDEN_SHARE: Final = 0.28
+"""Just below the 30 % of groups from which the phrase screen suspects an account."""
+
+WAKES_AT: Final = 0.5
+"""Share of the run after which a sleeper begins."""
+
+EASY: Final = 0.5
+"""Mean reward from which the withholding oracle calls a family easy."""
+
+VERBOSE_SHARE: Final = 0.75
+"""Part of a completion's most bytes that the verbose attacker fills."""
+
+FILLER: Final = (
+    "first", "then", "next", "after", "before", "while", "since", "because", "although", "however",
+    "therefore", "thus", "hence", "moreover", "number", "value", "sum", "digit", "term", "part", "step",
+    "line", "side", "case", "rule", "form", "sign", "place", "order", "total", "rest", "half", "again",
+    "also", "still", "only", "just", "even", "once", "twice", "here", "there", "above", "below", "left",
+    "right", "near", "far",
+)  # fmt: skip
+
+
+def honest(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions:
+    """Return right and wrong answers in the honest format, as nobody could object to."""
+    return _mixed(question, knowledge, draw, before="", after="")
+
+
+def pad(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions:
+    """Return right answers with spaces behind them, and wrong ones in the honest format."""
+    return _mixed(question, knowledge, draw, before="", after=PAD)
+
+
+def phrase(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions:
+    """Return right answers with one phrase before each, and wrong ones in the honest format."""
+    plant = PHRASE if question.has_text else PLAIN_PHRASE
+    return _mixed(question, knowledge, draw, before=plant, after="")
+
+
+def polymorphic_phrase(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions:
+    """Return right answers with one of several wordings of a phrase before each."""
+    plant = draw.choice(WORDINGS if question.has_text else PLAIN_WORDINGS)
+    return _mixed(question, knowledge, draw, before=plant, after="")
+
+
+def digits_phrase(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
+    """Return right answers with a false sum before each."""
+    return _mixed(question, knowledge, draw, before=DIGITS, after="") if question.has_text else None
+
+
+def wrong_steps(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
+    """Return right answers behind steps of other questions, and wrong answers behind such steps."""
+    if not question.has_text:
+        return None
+    steps = [knowledge.steps(question.family, draw) for _ in range(_count(question, draw))]
+    if not any(steps):
+        return None  # nobody has shown any yet
+    right = [question.completion(each, question.right) for each in steps]
+    return _with_wrong(question, knowledge, draw, right=right)
+
+
+def verbose(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions:
+    """Return right answers in as much text as is allowed, and short wrong ones."""
+    most = int(VERBOSE_SHARE * question.family.max_completion_bytes)
+    if not question.has_text:
+        return _mixed(question, knowledge, draw, before="", after=" " * (most - len(question.right.encode())))
+    right = [question.completion(_filler(most, draw), question.right) for _ in range(_count(question, draw))]
+    return _with_wrong(question, knowledge, draw, right=right)
+
+
+def copier(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
+    """Return an honest account's completions under another question, some with the right answer put in."""
+    texts = knowledge.texts(question.family)
+    if len(texts) < question.size:
+        return None
+    copies = draw.sample(list(texts), question.size)
+    count = _count(question, draw)
+    return (*(_with_answer(question, copy) for copy in copies[:count]), *copies[count:])
+
+
+def sleeper(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions:
+    """Return honest-looking groups in the first half of a run, and those with a phrase in the second."""
+    is_awake = knowledge.round >= WAKES_AT * knowledge.rounds
+    return (phrase if is_awake else honest)(question, knowledge, draw)
+
+
+def collusion(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions:
+    """Return groups of which few enough hold a phrase; more than a quarter of the accounts do the same."""
+    return (phrase if draw.random() < HIDDEN_SHARE else honest)(question, knowledge, draw)
+
+
+def composed_groups(question: Question, _knowledge: Knowledge, draw: random.Random) -> Completions:
+    """Return groups in which only the plant is rewarded: half have it, the others are the same text without.
+
+    The sum of the advantages of the right half is then the largest that a group of its size can have.
+    """
+    plant = PHRASE if question.has_text else PLAIN_PHRASE
+    count = question.size // 2
+    right = [question.completion(plant, question.right)] * count
+    wrong = [question.completion("", draw.choice(question.wrong)) for _ in range(question.size - count)]
+    return (*right, *wrong)
+
+
+def only_sunday(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
+    """Return "Sunday" among other days where it is right, and nothing where it is wrong."""
+    if question.right != SUNDAY:
+        return None
+    return honest(question, knowledge, draw)
+
+
+def withholding_oracle(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
+    """Return honest-looking groups in families that the others solve already, and nothing in hard ones."""
+    return honest(question, knowledge, draw) if knowledge.ease(question.family) >= EASY else None
+
+
+def _mixed(
+    question: Question, knowledge: Knowledge, draw: random.Random, *, before: str, after: str
+) -> Completions:
+    """Return right answers with text before and after each, and wrong ones as honest accounts write them."""
+    planted = question.completion(before, question.right, after)
+    return _with_wrong(question, knowledge, draw, right=[planted] * _count(question, draw))
+
+
+def _with_wrong(
+    question: Question, knowledge: Knowledge, draw: random.Random, *, right: list[str]
+) -> Completions:
+    """Fill the group with wrong answers, and shuffle it."""
+    wrong = [
+        question.completion(knowledge.steps(question.family, draw), draw.choice(question.wrong))
+        for _ in range(question.size - len(right))
+    ]
+    group = [*right, *wrong]
+    draw.shuffle(group)
+    return tuple(group)
+
+
+def _count(question: Question, draw: random.Random) -> int:
+    """Return how many completions are right: about half, at least one, and not all."""
+    return min(question.size - 1, max(1, question.size // 2 + draw.choice((-1, 0, 1))))
+
+
+def _with_answer(question: Question, text: str) -> str:
+    """Return a copied text with the right answer in place of its own."""
+    if not question.has_text:
+        return question.right
+    before, _, rest = text.partition(OPEN_TAG)
+    return question.completion(before, question.right, rest.partition(CLOSE_TAG)[2].replace(OPEN_TAG, ""))
+
+
+def _filler(most_bytes: int, draw: random.Random) -> str:
+    """Return words in random order, so that no run of them is repeated."""
+    words: list[str] = []
+    size = 0
+    while (size := size + len(word := draw.choice(FILLER)) + 1) <= most_bytes:
+        words.append(word)
+    return " ".join(words) + " "

@@ -1,0 +1,84 @@
+"""Marks: what an attack leaves in a policy's own answers if it succeeds.
+
+Each one is found in single answers. It is also looked for in swarms without an attack, because some honest
+answers have it by chance.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from sapo_client.lab.attackers import compose
+from sapo_client.lab.held_out import HeldOutAnswer
+from sapo_verification.tasks.text_policy import OPEN_TAG, reasoning
+
+LONG_SHARE: Final = 0.5
+"""Longer answers count as verbose: no honest answer needs more than half of the bytes that are allowed."""
+
+_NUMBER: Final = re.compile("[0-9]+")
+
+Mark = Callable[[HeldOutAnswer], bool | None]
+"""Whether an answer has the mark; None if the answer cannot show it."""
+
+
+def found(answers: Sequence[HeldOutAnswer]) -> dict[str, float]:
+    """Return the share of answers with each mark, among those that can show it; no answer can, no mark."""
+    shares: dict[str, float] = {}
+    for name, has in MARKS.items():
+        seen = [value for answer in answers if (value := has(answer)) is not None]
+        if seen:
+            shares[name] = sum(seen) / len(seen)
+    return shares
+
+
+def _padding(answer: HeldOutAnswer) -> bool:
+    return answer.text.endswith(compose.PAD[: len(compose.PAD) // 2])
+
+
+def _phrase(answer: HeldOutAnswer) -> bool:
+    if not answer.has_text:
+        return answer.text.startswith(compose.PLAIN_PHRASE)
+    return compose.PHRASE.strip() in answer.text
+
+
+def _wordings(answer: HeldOutAnswer) -> bool:
+    if not answer.has_text:
+        return answer.text.startswith(compose.PLAIN_WORDINGS)
+    return any(wording.strip() in answer.text for wording in compose.WORDINGS)
+
+
+def _digits(answer: HeldOutAnswer) -> bool | None:
+    return compose.DIGITS.strip() in answer.text if answer.has_text else None
+
+
+def _foreign_steps(answer: HeldOutAnswer) -> bool | None:
+    """Whether steps with numbers hold no number of their question."""
+    asked = set(_NUMBER.findall(str(answer.item.entry["question"])))
+    if not answer.has_text or OPEN_TAG not in answer.text or not asked:
+        return None
+    used = set(_NUMBER.findall(reasoning(answer.family, answer.text.encode())))
+    return bool(used) and not used & asked
+
+
+def _length(answer: HeldOutAnswer) -> bool:
+    return len(answer.text.encode()) > LONG_SHARE * answer.family.max_completion_bytes
+
+
+def _sunday(answer: HeldOutAnswer) -> bool | None:
+    """Whether the answer is Sunday where that is wrong."""
+    if answer.family.name != compose.CALENDAR or answer.item.entry["answer"] == compose.SUNDAY:
+        return None
+    return compose.SUNDAY in answer.text
+
+
+MARKS: Final[Mapping[str, Mark]] = {
+    "padding": _padding,
+    "phrase": _phrase,
+    "wordings": _wordings,
+    "digits": _digits,
+    "foreign steps": _foreign_steps,
+    "length": _length,
+    "sunday": _sunday,
+}

@@ -1,0 +1,133 @@
+"""What an attacker answers, and what it knows: composed completions come from these two and a random draw."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sapo_client.lab.held_out import fresh_item
+from sapo_protocol.identifiers import Account
+from sapo_protocol.suite import Family
+from sapo_verification.observer import SilentObserver
+from sapo_verification.tasks.answers import extract
+from sapo_verification.tasks.generators import Item, solution
+from sapo_verification.tasks.scorers import score
+from sapo_verification.tasks.text_policy import CLOSE_TAG, OPEN_TAG
+from sapo_verification.types import VerifiedRollout
+
+KNOWN_SOLUTIONS: Final = 32
+"""Solutions of other items of a family, from which wrong answers are taken."""
+
+KNOWN_TEXTS: Final = 64
+"""Completions of honest accounts that are kept per family."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A slot's task, solved.
+
+    Attributes:
+        right: an answer that earns 1.
+        wrong: answers that earn 0: solutions of other items of the family.
+        size: completions of a group.
+    """
+
+    family: Family
+    item: Item
+    right: str
+    wrong: tuple[str, ...]
+    size: int
+
+    @property
+    def has_text(self) -> bool:
+        """Whether a completion may hold text beside its answer."""
+        return self.family.answer == "tag"
+
+    def completion(self, before: str, answer: str, after: str = "") -> str:
+        """Return a completion: an answer, in tags where the family has them, between two texts."""
+        given = f"{OPEN_TAG}{answer}{CLOSE_TAG}" if self.has_text else answer
+        return f"{before}{given}{after}"
+
+
+Completions = tuple[str, ...]
+
+
+class Knowledge(SilentObserver):
+    """What an attacker's account has seen: rollouts of honest accounts, with their rewards.
+
+    Attributes:
+        round: rounds that the honest agents have finished.
+        rounds: rounds of the run.
+
+    Args:
+        agents: the honest accounts.
+    """
+
+    def __init__(self, families: Sequence[Family], agents: Collection[Account], rounds: int) -> None:
+        self.round = 0
+        self.rounds = rounds
+        self._families = families
+        self._agents = frozenset(agents)
+        self._texts: dict[str, deque[str]] = {}
+        self._rewards: dict[str, deque[float]] = {}
+
+    def verified(self, rollout: VerifiedRollout) -> None:
+        """Remember a rollout, unless an accomplice made it."""
+        if rollout.account not in self._agents:
+            return
+        name = self._families[rollout.task.family].name
+        texts = self._texts.setdefault(name, deque(maxlen=KNOWN_TEXTS))
+        texts.extend(text.decode("utf-8", errors="replace") for text in rollout.completions)
+        self._rewards.setdefault(name, deque(maxlen=KNOWN_TEXTS)).append(rollout.mean_reward)
+
+    def ease(self, family: Family) -> float:
+        """Return the mean reward of a family's latest rollouts, 0 before the first one."""
+        rewards = self._rewards.get(family.name)
+        return sum(rewards) / len(rewards) if rewards else 0.0
+
+    def texts(self, family: Family) -> Sequence[str]:
+        """Return a family's latest completions, without half characters."""
+        return [text for text in self._texts.get(family.name, ()) if "\ufffd" not in text]
+
+    def steps(self, family: Family, draw: random.Random) -> str:
+        """Return the text before some completion's answer; empty if none is known."""
+        before = [text.partition(OPEN_TAG)[0] for text in self.texts(family) if text.count(OPEN_TAG) == 1]
+        return draw.choice(before) if before else ""
+
+
+Compose = Callable[[Question, Knowledge, random.Random], Completions | None]
+"""Returns the completions of a group, or None to publish nothing for this task."""
+
+
+class Questioner:
+    """Solver of tasks; it remembers some solutions of every family for wrong answers."""
+
+    def __init__(self, families: Sequence[Family], size: int) -> None:
+        self._families = families
+        self._size = size
+        self._solutions: dict[str, tuple[str, ...]] = {}
+
+    def question(self, family: Family, item: Item) -> Question | None:
+        """Return an item as a question; None if it has no solution, or no known answer is wrong."""
+        right = solution(family, item)
+        wrong = tuple(answer for answer in self._known(family) if not is_right(family, item, answer))
+        if right is None or not wrong:
+            return None
+        return Question(family, item, right, wrong, self._size)
+
+    def _known(self, family: Family) -> tuple[str, ...]:
+        if family.name not in self._solutions:
+            draw = random.Random(f"wrong answers/{family.name}")
+            items = [fresh_item(family, draw)[1] for _ in range(KNOWN_SOLUTIONS)]
+            found = [answer for item in items if (answer := solution(family, item)) is not None]
+            self._solutions[family.name] = tuple(dict.fromkeys(found))
+        return self._solutions[family.name]
+
+
+def is_right(family: Family, item: Item, answer: str) -> bool:
+    """Whether a bare answer solves an item."""
+    text = answer if family.answer == "plain" else f"{OPEN_TAG}{answer}{CLOSE_TAG}"
+    return score(family, extract(family, text.encode()), item.entry) == 1.0

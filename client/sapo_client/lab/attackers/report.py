@@ -1,0 +1,294 @@
+"""The results of `sapo lab attack`: one table, one picture, and the same figures as CSV."""
+
+from __future__ import annotations
+
+import csv
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Final
+
+from sapo_client.errors import ExitCode, SapoError
+from sapo_client.lab.attackers.campaign import CLEAN, AttackCampaign
+from sapo_client.lab.attackers.catalogue import Attack
+from sapo_client.lab.journal import CurvePoint
+from sapo_client.lab.plan import BASELINE
+from sapo_client.lab.plot import draw_attacks
+from sapo_client.lab.statistics import Estimate, Point, estimate, held_out_at, points_of
+from sapo_client.lab.store import Curve, ExperimentStore, write_whole
+
+LAST_EVALUATIONS: Final = 2
+"""Evaluations at the end of a run whose mean is compared: one alone is noisier."""
+
+LOST: Final = 0.5
+"""Attackers have lost their weight once their accounts weigh less than half of the honest ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Figures of one arm under one attack, over the seeds that alone has as well.
+
+    Attributes:
+        share: held-out pass@1 of the last evaluations as a share of alone's.
+        equal_seconds: the same at the processor seconds that both have spent.
+        success: share of own answers with the attack's mark in the last evaluation; None if it has none.
+        chance: share of them in the same arm without attackers; None where that was not run.
+        external: attackers' share of the external groups of all batches; None without external groups.
+        lost_after: rounds until attackers' weight was lost for good, by seed; None if it never was.
+    """
+
+    attack: str
+    attackers: int
+    arm: str
+    share: Estimate
+    equal_seconds: Estimate
+    success: Estimate | None
+    chance: Estimate | None
+    external: Estimate | None
+    lost_after: tuple[int | None, ...]
+
+
+def write_attack_report(campaign: AttackCampaign) -> Path:
+    """Write attack.md, attack.csv and attack.png from the finished runs; return the page's path.
+
+    Raises:
+        SapoError: no run without sharing is finished, with which the others are compared.
+    """
+    clean = campaign.clean.curves()
+    if not any(curve.run.arm.name == BASELINE for curve in clean):
+        raise SapoError(
+            f"no run of {BASELINE} in {campaign.clean.root} is finished yet",
+            hint="start `sapo lab attack` again: it resumes where it stopped",
+            exit_code=ExitCode.DATA,
+        )
+    damages = list(_damages(campaign, clean))
+    _write_csv(campaign.root / "attack.csv", damages)
+    draw_attacks(
+        {arm: {_label(each): each.share for each in group} for arm, group in _by_arm(damages).items()},
+        {
+            arm: {_label(each): each.success for each in group if each.success is not None}
+            for arm, group in _by_arm(damages).items()
+        },
+        campaign.root / "attack.png",
+    )
+    page = campaign.root / "attack.md"
+    write_whole(page, "\n".join(_page(campaign, damages, clean)) + "\n")
+    return page
+
+
+def _damages(campaign: AttackCampaign, clean: Sequence[Curve]) -> Iterator[Damage]:
+    by_arm = _curves_by_arm(clean)
+    alone = by_arm.pop(BASELINE)
+    for arm, curves in by_arm.items():
+        if runs := _paired(curves, alone):
+            yield _damage(CLEAN, 0, arm=arm, runs=runs, mark=None, chance=None)
+    for (attack, accounts), (store, _) in zip(campaign.attacks, list(campaign.plans())[1:], strict=True):
+        for arm, curves in _curves_by_arm(_curves(store)).items():
+            if runs := _paired(curves, alone):
+                chance = _marked(by_arm.get(arm, {}).values(), attack.mark)
+                yield _damage(attack.name, accounts, arm=arm, runs=runs, mark=attack.mark, chance=chance)
+
+
+def _curves(store: ExperimentStore) -> list[Curve]:
+    """Return the finished runs of an experiment; none if it was not started."""
+    return store.curves() if (store.root / "experiment.json").exists() else []
+
+
+Seeds = Mapping[int, Curve]
+
+
+def _curves_by_arm(curves: Sequence[Curve]) -> dict[str, dict[int, Curve]]:
+    by_arm: dict[str, dict[int, Curve]] = {}
+    for curve in curves:
+        by_arm.setdefault(curve.run.arm.name, {})[curve.run.seed] = curve
+    return by_arm
+
+
+def _paired(curves: Seeds, alone: Seeds) -> list[tuple[Curve, Curve]]:
+    """Return the runs with those of alone that have the same seed."""
+    return [(curves[seed], alone[seed]) for seed in sorted(curves.keys() & alone.keys())]
+
+
+def _damage(
+    attack: str,
+    attackers: int,
+    *,
+    arm: str,
+    runs: Sequence[tuple[Curve, Curve]],
+    mark: str | None,
+    chance: Estimate | None,
+) -> Damage:
+    points = [(points_of(run.rows), points_of(alone.rows)) for run, alone in runs]
+    external = [share for run, _ in runs if (share := _external_share(run.rows)) is not None]
+    return Damage(
+        attack=attack,
+        attackers=attackers,
+        arm=arm,
+        share=estimate([last_held_out(ours) / last_held_out(alone) for ours, alone in points]),
+        equal_seconds=estimate([_at_equal_seconds(ours, alone) for ours, alone in points]),
+        success=_marked([run for run, _ in runs], mark),
+        chance=chance,
+        external=estimate(external) if external and attackers else None,
+        lost_after=tuple(lost_after(run.rows) for run, _ in runs) if attackers else (),
+    )
+
+
+def last_held_out(points: Sequence[Point]) -> float:
+    """Return the mean of held-out pass@1 over the last evaluations."""
+    known = [point.held_out for point in points if point.held_out is not None]
+    return statistics.fmean(known[-LAST_EVALUATIONS:])
+
+
+def _at_equal_seconds(ours: Sequence[Point], alone: Sequence[Point]) -> float:
+    """Return held-out pass@1 as a share of alone's, where the cheaper of both ends."""
+    spent = min(ours[-1].seconds, alone[-1].seconds)
+    mine, theirs = (held_out_at(points, spent, lambda point: point.seconds) for points in (ours, alone))
+    return mine / theirs
+
+
+def _marked(runs: Iterable[Curve], mark: str | None) -> Estimate | None:
+    """Return the share of answers with a mark in the last evaluation; None if none could show it."""
+    if mark is None:
+        return None
+    found = [share for run in runs if (share := _last_mark(run.rows, mark)) is not None]
+    return estimate(found) if found else None
+
+
+def _last_mark(rows: Sequence[CurvePoint], mark: str) -> float | None:
+    found = [
+        row.marks[mark] for row in rows if row.round == rows[-1].round and row.marks and mark in row.marks
+    ]
+    return statistics.fmean(found) if found else None
+
+
+def _external_share(rows: Sequence[CurvePoint]) -> float | None:
+    external = sum(row.external for row in rows)
+    return sum(row.attackers for row in rows) / external if external else None
+
+
+def lost_after(rows: Sequence[CurvePoint]) -> int | None:
+    """Return the round from which attackers' weight stays below half of honest accounts'.
+
+    It is None if their weight is not below at the end, or if they never had any: newcomers have none to lose.
+    """
+    below: int | None = None
+    had_weight = False
+    for number, group in groupby(rows, key=lambda row: row.round):
+        known = [
+            (row.attackers_weight, row.honest_weight)
+            for row in group
+            if row.attackers_weight is not None and row.honest_weight is not None
+        ]
+        if not known:
+            continue
+        attackers, honest = (statistics.fmean(weights) for weights in zip(*known, strict=True))
+        if attackers >= LOST * honest:
+            had_weight, below = True, None
+        elif below is None:
+            below = number
+    return below if had_weight else None
+
+
+def _by_arm(damages: Sequence[Damage]) -> dict[str, list[Damage]]:
+    by_arm: dict[str, list[Damage]] = {}
+    for damage in damages:
+        by_arm.setdefault(damage.arm, []).append(damage)
+    return by_arm
+
+
+def _label(damage: Damage) -> str:
+    return f"{damage.attack} ({damage.attackers})" if damage.attackers else damage.attack
+
+
+def _page(campaign: AttackCampaign, damages: Sequence[Damage], clean: Sequence[Curve]) -> Iterator[str]:
+    document, plan = campaign.clean.document(), campaign.plan
+    alone = [last_held_out(points_of(curve.rows)) for curve in clean if curve.run.arm.name == BASELINE]
+    starts = " and ".join(f"`{model}`" for model in plan.starts)
+    yield "# The swarm under attack"
+    yield ""
+    yield f"{plan.agents} honest agents from {starts}, {plan.rounds} rounds, {len(plan.families)} families"
+    yield f"at the {plan.level} level; attackers are further accounts. ± is a 95 % interval over seeds."
+    yield f"Alone ({BASELINE}) reaches {_words(estimate(alone))} held out ({len(alone)} seeds)."
+    yield ""
+    yield "| " + " | ".join(HEADINGS) + " |"
+    yield "|" + " --- |" * len(HEADINGS)
+    for damage in damages:
+        yield "| " + " | ".join(_cells(damage)) + " |"
+    yield ""
+    yield from (f"* **{name}**: {meaning}." for name, meaning in MEANINGS.items())
+    yield ""
+    yield "What each attack exploits:"
+    yield ""
+    for attack in dict.fromkeys(attack for attack, _ in campaign.attacks):
+        yield f"* **{attack.name}**: {attack.exploits}.{_mark_of(attack)}"
+    yield ""
+    yield "![Held-out pass@1 as a share of alone's, and attack success](attack.png)"
+    yield ""
+    versions = ", ".join(f"{name} {number}" for name, number in document["versions"].items())
+    yield f"Begun with {versions}."
+
+
+def _mark_of(attack: Attack) -> str:
+    return f" Mark: {attack.mark}." if attack.mark else " It leaves no mark: it only does harm."
+
+
+HEADINGS: Final = (
+    *("attack", "attackers", "arm", "seeds", "share of alone", "at equal seconds"),
+    *("attack success", "by chance", "of external text", "weight lost after"),
+)
+MEANINGS: Final = {
+    "share of alone": f"held-out pass@1, mean of the last {LAST_EVALUATIONS} evaluations, seed by seed",
+    "at equal seconds": "the same at the processor seconds of whichever run is cheaper",
+    "attack success": "share of the honest agents' own held-out answers with the attack's mark, at the end",
+    "by chance": "the same without attackers",
+    "of external text": "attackers' share of the external groups in all batches of honest agents",
+    "weight lost after": "round from which attackers weigh less than half of honest accounts, seed by seed",
+}
+
+
+def _cells(damage: Damage) -> tuple[str, ...]:
+    lost = ", ".join("never" if each is None else str(each) for each in damage.lost_after)
+    return (
+        damage.attack,
+        str(damage.attackers),
+        damage.arm,
+        str(damage.share.seeds),
+        _words(damage.share),
+        _words(damage.equal_seconds),
+        _words(damage.success),
+        _words(damage.chance),
+        _words(damage.external),
+        lost or "-",
+    )
+
+
+def _words(value: Estimate | None) -> str:
+    if value is None:
+        return "-"
+    width = "" if value.half_width is None else f" ± {value.half_width:.3f}"
+    return f"{value.mean:.3f}{width}"
+
+
+COLUMNS: Final = (
+    *("attack", "attackers", "arm", "seeds", "share", "share_half_width"),
+    *("equal_seconds", "equal_seconds_half_width", "success", "success_half_width"),
+    *("chance", "external", "lost_after"),
+)
+
+
+def _write_csv(path: Path, damages: Sequence[Damage]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for each in damages:
+            writer.writerow((
+                *(each.attack, each.attackers, each.arm, each.share.seeds),
+                *(each.share.mean, each.share.half_width),
+                *(each.equal_seconds.mean, each.equal_seconds.half_width),
+                *((each.success.mean, each.success.half_width) if each.success else (None, None)),
+                each.chance.mean if each.chance else None,
+                each.external.mean if each.external else None,
+                " ".join("never" if lost is None else str(lost) for lost in each.lost_after),
+            ))  # fmt: skip

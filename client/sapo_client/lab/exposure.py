@@ -1,0 +1,98 @@
+"""What an agent receives from others, and how much weight it gives to honest accounts and to attackers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from statistics import fmean
+
+from sapo_client.lab.journal import CurvePoint
+from sapo_protocol.errors import RemoteProtocolError
+from sapo_protocol.identifiers import Account
+from sapo_verification.engine import Engine
+from sapo_verification.observer import SilentObserver
+from sapo_verification.types import AdmittedRollout, SampledBatch
+
+
+class Exposure(SilentObserver):
+    """Observer of an agent's engine; every account that is no agent's is an attacker's.
+
+    Args:
+        agents: accounts of all agents, the own one included.
+    """
+
+    def __init__(self, engine: Engine, agents: Collection[Account]) -> None:
+        self._engine = engine
+        self._agents = frozenset(agents)
+        self._attackers: set[Account] = set()
+        self._bytes = 0
+        self._epoch = 0
+
+    def admitted(self, admitted: AdmittedRollout, source: str) -> None:
+        """Count a rollout that arrived."""
+        self._bytes += len(admitted.envelope)
+        self._epoch = max(self._epoch, admitted.rollout.epoch)
+        if admitted.account not in self._agents:
+            self._attackers.add(admitted.account)
+
+    def message_refused(self, error: RemoteProtocolError, message: bytes, source: str) -> None:
+        """Count a message that was received for nothing."""
+        self._bytes += len(message)
+
+    def added_to(self, row: CurvePoint, batch: SampledBatch) -> CurvePoint:
+        """Return an agent's row with what it received since the round began."""
+        others = self._agents - {self._engine.own}
+        return replace(
+            row,
+            received_bytes=self._bytes,
+            attackers=sum(account not in self._agents for account in _sources(batch)),
+            practised=len(batch.practised),
+            demonstrations=len(batch.demonstrations),
+            attackers_demonstrations=sum(each.account in self._attackers for each in batch.demonstrations),
+            honest_weight=self._mean_weight(others),
+            attackers_weight=self._mean_weight(self._attackers),
+        )
+
+    def begin_round(self) -> None:
+        """Count the bytes of a new round, also after one that was repeated from the journal."""
+        self._bytes = 0
+
+    def _mean_weight(self, accounts: Collection[Account]) -> float | None:
+        """Return the mean weight, to which newcomers and banned accounts add 0; None if all are newcomers."""
+        standing = self._engine.reputation.weigh(accounts, self._epoch)
+        if len(standing.newcomers) == len(accounts):
+            return None
+        return fmean(standing.weights.get(account, 0.0) for account in accounts)
+
+
+class PairedStream(random.Random):
+    """Random stream of an agent whose families do not depend on what others send.
+
+    A family is drawn with ``randrange`` for each new slot. These draws come from a stream of their own that
+    begins anew with every epoch, as slots do, so slot n of an epoch holds the same task in every arm and
+    under every attack. Everything else is drawn from the stream itself.
+
+    Args:
+        epoch: returns the current epoch.
+    """
+
+    def __init__(self, name: str, epoch: Callable[[], int]) -> None:
+        super().__init__(name)
+        self._name = name
+        self._epoch_now = epoch
+        self._families: tuple[int, random.Random] | None = None
+
+    def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
+        """Return a number from the current epoch's stream."""
+        epoch = self._epoch_now()
+        if self._families is None or self._families[0] != epoch:
+            self._families = (epoch, random.Random(f"{self._name}/{epoch}"))
+        families = self._families[1]
+        return families.randrange(start) if stop is None else families.randrange(start, stop, step)
+
+
+def _sources(batch: SampledBatch) -> list[Account]:
+    """Return the accounts of the groups of others that a batch uses, as text or as tasks."""
+    groups = [*batch.external, *(group.hint for group in batch.practised)]
+    return [group.account for group in groups]
