@@ -14,7 +14,14 @@ from support.swarm import Identity as Person
 from support.swarm import make_manifest
 
 from sapo_client import keystore
-from sapo_client.config import Config, JudgeConfig, LearnerConfig, SwarmConfig, VerificationConfig
+from sapo_client.config import (
+    Config,
+    JudgeConfig,
+    LearnerConfig,
+    SamplerConfig,
+    SwarmConfig,
+    VerificationConfig,
+)
 from sapo_client.node.app import Node, RunOptions
 from sapo_client.node.runtime.clock import Clock, wall_clock
 from sapo_client.observe.control_client import ControlClient
@@ -75,6 +82,7 @@ class Home:
     manifest: Manifest
     model: Path
     learner: dict[str, Any] = field(default_factory=dict)
+    sampler: dict[str, Any] = field(default_factory=dict)
     listen_seconds: float = 0.0
     judge_every: int = 0
 
@@ -103,6 +111,7 @@ class Home:
             data_dir=self.data.root,
             swarm=SwarmConfig(listen_before_signing_seconds=self.listen_seconds),
             learner=LearnerConfig(**settings),
+            sampler=SamplerConfig(**self.sampler),
             verification=VerificationConfig(
                 audit_share=1.0, audit_time=1.0, account_cap=1.0, newcomer_cap=1.0
             ),

@@ -263,9 +263,11 @@ class Engine:
         Accounts have the shares that they have in a batch; families count by what this node lacks in them.
         """
         shares = self.sampler.shares(self.demonstrations.accounts(), epoch)
-        count = self._terms.sampling.demonstrations
         return self.demonstrations.take(
-            count, shares=shares, need=lambda family: 1.0 - self.success.of(family), rng=rng
+            self.sampler.most_demonstrations,
+            shares=shares,
+            need=lambda family: 1.0 - self.success.of(family),
+            rng=rng,
         )
 
     def assemble(

@@ -99,6 +99,14 @@ class Sampler:
         self.most_external = policy.external_groups
         """J as it is now, at most that of the policy; the canary lowers it."""
 
+    @property
+    def most_demonstrations(self) -> int:
+        """How many right answers of others a round may show, lowered by the canary as J is."""
+        policy = self._policy
+        if not policy.external_groups:
+            return policy.demonstrations
+        return policy.demonstrations * self.most_external // policy.external_groups
+
     async def draw_external(self, epoch: int, rng: random.Random) -> tuple[VerifiedRollout, ...]:
         """Return up to J verified, informative groups of other accounts."""
         shares = self.shares(self._pool.accounts(), epoch)

@@ -101,6 +101,7 @@ def _canary(context: NodeContext, engine: Engine, checkers: CheckerPool, learner
         checkers=checkers,
         sampler=engine.sampler,
         pool=engine.pool,
+        demonstrations=engine.demonstrations,
         events=context.events,
         file=CanaryFile(context.data.learner / "canary.json", fresh=context.fresh),
         secret=context.author.seed,

@@ -3,8 +3,9 @@
 Every so many rounds the policy answers the same items greedily; the answers are not published. Their seeds
 follow from the node's secret key, so no attacker can leave them unharmed. The reward is compared with a
 control: the rewards of the checks before (``canary_state``). After two falls below it in a row, the last good
-checkpoint is restored, the waiting rollouts of all accounts in the window since then are dropped, and no
-external text is used. Each later check that passes raises J by one again.
+checkpoint is restored, the waiting rollouts and demonstrations of all accounts in the window since then are
+dropped, and no external text is used. Each later check that passes raises J by one again, and in the same
+proportion the number of demonstrations.
 
 A second policy trained on own rollouts alone would be the better control, at twice the cost. With this one,
 a fall that own training caused looks the same; but a fall in a window without external text is accepted as
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
 
     from sapo_client.learner.backend import Backend
     from sapo_client.observe.events import EventLog
+    from sapo_protocol.identifiers import Account
     from sapo_verification.jail.messages import Checked
+    from sapo_verification.sampling.demonstrations import DemonstrationPool
     from sapo_verification.sampling.pool import Pool
     from sapo_verification.sampling.sampler import Sampler
     from sapo_verification.types import SampledBatch, VerifiedRollout
@@ -81,6 +84,7 @@ class CanaryParts:
     checkers: Checkers
     sampler: Sampler
     pool: Pool
+    demonstrations: DemonstrationPool
     events: EventLog
     file: CanaryFile
     secret: bytes
@@ -116,6 +120,7 @@ class Canary:
         self._items: list[tuple[Task, str]] = []
         self._watch: CanaryState | None = None
         self._window: list[VerifiedRollout] = []
+        self._imitated: set[Account] = set()
         self._rounds = 0
         self._most_external = parts.sampler.most_external
 
@@ -146,6 +151,7 @@ class Canary:
         if self._watch is None:
             return
         self._window.extend(batch.external)
+        self._imitated.update(each.account for each in batch.demonstrations)
         self._rounds += 1
         if self._rounds < self._settings.every_rounds:
             return
@@ -156,7 +162,7 @@ class Canary:
         reward = await self._measure(self._items)
         lowest = before.lowest(len(self._items), self._settings.tolerance)
         watch = before.after(reward, lowest)
-        if watch.falls and not self._window:
+        if watch.falls and not self._window and not self._imitated:
             watch = CanaryState.begin(reward, watch.most_external)
         self._parts.events.write(
             "canary",
@@ -166,6 +172,7 @@ class Canary:
             lowest=round(lowest, 4),
             falls=watch.falls,
             external=len(self._window),
+            imitated=len(self._imitated),
         )
         if watch.falls == 0:
             watch = await self._accept(watch)
@@ -178,12 +185,15 @@ class Canary:
         """Keep the current policy as the one to restore; raise a lowered J by one; return the new state."""
         await self._parts.learner.keep_good()
         self._window.clear()
+        self._imitated.clear()
         return self._limited(watch, self._parts.sampler.most_external + 1)
 
     async def _roll_back(self, watch: CanaryState, reward: float) -> CanaryState:
         """Restore the last good policy and set J to 0; return the new state."""
         await self._parts.learner.roll_back()
-        accounts = {rollout.account for rollout in self._window}
+        accounts = {rollout.account for rollout in self._window} | self._imitated
+        for account in accounts:
+            self._parts.demonstrations.drop(account)
         waiting = [each.content_id for account in accounts for each in self._parts.pool.waiting(account)]
         self._parts.events.write(
             "rolled_back",
@@ -193,9 +203,11 @@ class Canary:
             quarantined=[
                 {"content_id": rollout.content_id, "account": rollout.account} for rollout in self._window
             ],
+            imitated=sorted(self._imitated),
             dropped=sum(self._parts.pool.take(content_id) for content_id in waiting),
         )
         self._window.clear()
+        self._imitated.clear()
         return self._limited(replace(watch, falls=0), 0)
 
     def _limited(self, watch: CanaryState, most_external: int) -> CanaryState:

@@ -67,6 +67,7 @@ class TrainingHarness:
             checkers=InProcessCheckers(self.harness),
             sampler=self.harness.sampler,
             pool=self.harness.pool,
+            demonstrations=self.harness.engine.demonstrations,
             events=self.events,
             file=file,
             secret=b"secret",
