@@ -120,6 +120,33 @@ class LearnerConfig(_Section):
         description="baseline of others' answers: this node's success rate in their family, not the mean of"
         " their group",
     )
+    external_loss: str = Field(
+        default="reinforce",
+        pattern=r"^(reinforce|negative_weighted|tapered|positive|capability)$",
+        description="loss of others' answers: reinforce (the paper's), negative_weighted, tapered, positive"
+        " or capability",
+    )
+    demonstrations_per_step: int = Field(
+        default=64,
+        ge=0,
+        le=4096,
+        description="others' right answers trained per step in families where this node fails; 0 for none",
+    )
+    demonstration_rate: float | None = Field(
+        default=None, gt=0, le=1, description="step size for these answers; unset: by the model's size"
+    )
+    demonstration_weighting: str = Field(
+        default="plain",
+        pattern=r"^(plain|luffy|chord)$",
+        description="weight of these answers' tokens: plain (1), luffy (most at probability 0.1) or chord"
+        " (p(1-p))",
+    )
+    need_below: float = Field(
+        default=0.6,
+        ge=0,
+        le=1,
+        description="own success rate in a family from which others' right answers are not needed",
+    )
     bfloat16: bool | None = Field(
         default=None, description="matrix products of training in bfloat16; unset: on CUDA"
     )

@@ -28,6 +28,9 @@ Deviations from the SAPO paper (arXiv 2509.08721), all of them:
   instead of their group's (``baseline.py``), because the group's author could choose them by composing it;
 * other nodes' completions carry a likelihood weight between 0 and 1 in their loss; other completions do not
   gain what the weight removes, because denominators stay the same;
+* other nodes' completions may have another loss altogether (``losses/external.py``); this one is the default;
+* other accounts' right answers in families where this policy fails may be trained as demonstrations as well,
+  by cross-entropy, in an update of its own after this one (``supervised.py``);
 * the mean is over all tokens of the batch (DAPO) by default, or over each completion's tokens first (GRPO);
 * a batch may be cut into mini-batches, each with its own update; old log-probabilities are then those from
   before the first one, and each mini-batch's mean has an equal part of the batch's denominator;

@@ -48,6 +48,11 @@ def learner_settings(config: LearnerConfig, directory: Path, *, seed: int, fresh
         mini_batches=config.mini_batches,
         kl_weight=config.kl_weight,
         own_baseline=config.own_baseline,
+        external_loss=config.external_loss,  # type: ignore[arg-type]  # the pattern of the config field
+        demonstrations_per_step=config.demonstrations_per_step,
+        demonstration_rate=config.demonstration_rate,
+        demonstration_weighting=config.demonstration_weighting,  # type: ignore[arg-type]  # as above
+        need_below=config.need_below,
         vllm=config.backend == "vllm",
     )
 
