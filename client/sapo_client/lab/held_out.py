@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from sapo_client.lab.wide import WIDE, wide
 from sapo_client.learner.service import Service
 from sapo_protocol.suite import Family
 from sapo_verification.tasks.answers import extract
-from sapo_verification.tasks.generators import Item, Underivable, derive
+from sapo_verification.tasks.generators import Item, Underivable, derive, solution
 from sapo_verification.tasks.scorers import score
 
 SEED_BITS: Final = 31
@@ -31,13 +32,27 @@ class HeldOut:
         draw = random.Random("held out")
         return cls(tuple(fresh_item(family, draw) for family in families for _ in range(per_family)))
 
+    @classmethod
+    def beyond(cls, families: Sequence[Family], per_family: int) -> HeldOut:
+        """Return a set from larger ranges than the families' (``wide.py``); not all families have one."""
+        draw = random.Random("held out beyond the range")
+        wider = [wide(family) for family in families if family.name in WIDE]
+        return cls(tuple(_outside(family, draw) for family in wider for _ in range(per_family)))
+
     def pass_at_1(self, service: Service, temperature: float, seed: int) -> dict[str, float]:
         """Return the share of right answers by family, with one answer per item, sampled by a seed."""
-        prompts = [item.prompt for _, item in self.items]
-        answers = service.evaluate(prompts, temperature, seed)["completions"]
+        return self.shares(service.evaluate(self.prompts, temperature, seed)["completions"])
+
+    @property
+    def prompts(self) -> list[str]:
+        """One prompt per item."""
+        return [item.prompt for _, item in self.items]
+
+    def shares(self, completions: Sequence[bytes]) -> dict[str, float]:
+        """Return the share of right answers by family, given one completion per item."""
         rewards: dict[str, list[float]] = {}
-        for (family, item), answer in zip(self.items, answers, strict=True):
-            rewards.setdefault(family.name, []).append(score(family, extract(family, answer), item.entry))
+        for (family, item), text in zip(self.items, completions, strict=True):
+            rewards.setdefault(family.name, []).append(score(family, extract(family, text), item.entry))
         return {name: sum(values) / len(values) for name, values in rewards.items()}
 
 
@@ -48,3 +63,10 @@ def fresh_item(family: Family, draw: random.Random) -> tuple[Family, Item]:
             return family, derive(family, draw.getrandbits(SEED_BITS))
         except Underivable:
             continue
+
+
+def _outside(family: Family, draw: random.Random) -> tuple[Family, Item]:
+    while True:
+        _, item = fresh_item(family, draw)
+        if WIDE[family.name].is_outside(item.entry) and solution(family, item) is not None:
+            return family, item
