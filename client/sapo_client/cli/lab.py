@@ -36,6 +36,10 @@ def pretrain(
         str | None,
         typer.Option("--from", metavar="MODEL", help="Initial policy, as in `sapo join --model`."),
     ] = None,
+    recipe: Annotated[
+        str | None,
+        typer.Option("--recipe", metavar="NAME", help="Packaged policy whose recipe to follow."),
+    ] = None,
     steps: Annotated[
         int | None, typer.Option("--steps", min=1, help="Steps instead of the recipe's.")
     ] = None,
@@ -43,30 +47,33 @@ def pretrain(
     guesser: ShareOption = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of every random stream.")] = 0,
 ) -> None:
-    """Train the bundled policy from scratch, on generated tasks of the nano level only.
+    """Train a packaged policy from scratch, on generated tasks only.
 
-    The same command with the same seed on the same machine writes the same file. Takes about half an hour of
-    one core. With --from, an existing policy trains on other authors for two minutes: it then answers
-    correctly less often, but knows almost as much.
+    The same command with the same seed on the same machine writes the same file. Recipes are `bundled` (the
+    default; half an hour of one core), `bundled-chatty`, `specialist-a` and `specialist-b` (minutes). With
+    --from, an existing policy trains on other authors for two minutes: it then answers correctly less often,
+    but knows almost as much.
     """
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     from sapo_client.lab import pretrain as making
 
-    base = making.FROM_NOTHING if start is None else replace(making.FROM_A_POLICY, start=start)
+    base = making.recipe_named(recipe or ("bundled" if start is None else "bundled-chatty"))
+    if start is not None:
+        base = replace(base, start=start)
     shares = {"chatty": chatty, "guesser": guesser}
     authors = replace(base.authors, **{name: share for name, share in shares.items() if share is not None})
-    recipe = replace(base, steps=steps or base.steps, authors=authors)
+    chosen = replace(base, steps=steps or base.steps, authors=authors)
     columns = (TextColumn("step {task.completed} of {task.total}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, TextColumn("loss {task.fields[loss]:.3f}"), disable=common.no_progress) as bar:
-        task = bar.add_task("pretrain", total=recipe.steps, loss=float("nan"))
+        task = bar.add_task("pretrain", total=chosen.steps, loss=float("nan"))
         making.pretrain(
             out,
-            recipe,
+            chosen,
             seed=seed,
             progress=lambda now: bar.update(task, completed=now.step, loss=now.loss),
         )
-    common.output.emit({"folder": str(out), "seed": seed, "recipe": asdict(recipe)}, f"wrote {out}")
+    common.output.emit({"folder": str(out), "seed": seed, "recipe": asdict(chosen)}, f"wrote {out}")
 
 
 @command(app)

@@ -1,4 +1,4 @@
-"""Documents for the bundled policy's pretraining: nano items with answers of three kinds of author.
+"""Documents for the packaged policies' pretraining: items with answers of three kinds of author.
 
 A pretrained language model knows more than it shows: its corpus holds right answers, guesses, and right
 answers in a form that a checker cannot read. This corpus has the same three authors, so that reinforcement
@@ -7,22 +7,28 @@ learning has the right answers to find:
 * the *careful* author writes the answer and stops;
 * the *chatty* author writes the answer inside a phrase, which scores 0;
 * the *guesser* writes the answer of another item of the family.
+
+At the level ``worked`` an answer is the worked solution of ``ways.py``.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from sapo_client.errors import ExitCode, SapoError
 from sapo_protocol.suite import Family
-from sapo_verification.tasks.generators import Underivable, derive, solution
+from sapo_verification.tasks.generators import Item, Underivable, derive, solution
 
 SEED_BITS: Final = 31
 
 PHRASES: Final = ("= {}", "{}.", "it is {}", "{} {}", "answer {}", "I say {}!")
+
+
+Author = Callable[[Family, Item], str | None]
+"""Writes the right completion of an item; None where the item has no solution."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +60,14 @@ class Authors:
             )
 
 
-def documents(families: Sequence[Family], per_family: int, seed: int) -> dict[str, list[Document]]:
-    """Return ``per_family`` solved items of every family, at seeds drawn from one root seed."""
-    return {family.name: _of_family(family, per_family, seed) for family in families}
+def documents(
+    families: Sequence[Family], per_family: int, seed: int, author: Author = solution
+) -> dict[str, list[Document]]:
+    """Return ``per_family`` items of every family, solved by an author, at seeds drawn from one root seed."""
+    return {family.name: _of_family(family, per_family, seed, author) for family in families}
 
 
-def _of_family(family: Family, count: int, seed: int) -> list[Document]:
+def _of_family(family: Family, count: int, seed: int, author: Author) -> list[Document]:
     draw = random.Random(f"{seed}/{family.name}")
     found: list[Document] = []
     while len(found) < count:
@@ -67,7 +75,7 @@ def _of_family(family: Family, count: int, seed: int) -> list[Document]:
             item = derive(family, draw.getrandbits(SEED_BITS))
         except Underivable:
             continue
-        answer = solution(family, item)
+        answer = author(family, item)
         if answer is not None:
             found.append(Document(family.name, item.prompt, answer))
     return found

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from sapo_client.lab.wide import WIDE, wide
 from sapo_protocol.suite import Family
 from sapo_verification.tasks.answers import extract
-from sapo_verification.tasks.generators import Item, Underivable, derive
+from sapo_verification.tasks.generators import Item, Underivable, derive, solution
 from sapo_verification.tasks.scorers import score
 
 if TYPE_CHECKING:
@@ -53,10 +54,24 @@ class HeldOut:
         draw = random.Random("held out")
         return cls(tuple(fresh_item(family, draw) for family in families for _ in range(per_family)))
 
+    @classmethod
+    def beyond(cls, families: Sequence[Family], per_family: int) -> HeldOut:
+        """Return a set from larger ranges than the families' (``wide.py``); not all families have one."""
+        draw = random.Random("held out beyond the range")
+        wider = [wide(family) for family in families if family.name in WIDE]
+        return cls(tuple(_outside(family, draw) for family in wider for _ in range(per_family)))
+
+    @property
+    def prompts(self) -> list[str]:
+        """One prompt per item."""
+        return [item.prompt for _, item in self.items]
+
     def answers(self, service: Service, temperature: float, seed: int) -> tuple[HeldOutAnswer, ...]:
         """Return one scored answer per item, sampled by a seed."""
-        prompts = [item.prompt for _, item in self.items]
-        completions = service.evaluate(prompts, temperature, seed)["completions"]
+        return self.scored(service.evaluate(self.prompts, temperature, seed)["completions"])
+
+    def scored(self, completions: Sequence[bytes]) -> tuple[HeldOutAnswer, ...]:
+        """Return one completion per item as scored answers."""
         return tuple(
             HeldOutAnswer(
                 family,
@@ -83,3 +98,10 @@ def fresh_item(family: Family, draw: random.Random) -> tuple[Family, Item]:
             return family, derive(family, draw.getrandbits(SEED_BITS))
         except Underivable:
             continue
+
+
+def _outside(family: Family, draw: random.Random) -> tuple[Family, Item]:
+    while True:
+        _, item = fresh_item(family, draw)
+        if WIDE[family.name].is_outside(item.entry) and solution(family, item) is not None:
+            return family, item

@@ -1,8 +1,8 @@
-"""`sapo lab pretrain`: train the bundled policy from scratch on generated nano items.
+"""`sapo lab pretrain`: train a packaged policy from scratch on generated items.
 
-A Qwen2 of about a million parameters learns to continue prompts of the suite's nano level with the answers of
-the corpus's authors (``corpus.py``). The same command with the same seed on the same machine writes the same
-file. The loss covers completions and their end token only: prompts are noise by construction.
+A Qwen2 of about a million parameters learns to continue prompts of one of the suite's levels with the
+answers of the corpus's authors (``corpus.py``). The same command with the same seed on the same machine
+writes the same file. The loss covers completions and their end token only: prompts are noise by construction.
 
 An existing policy may continue with other authors: in minutes it answers correctly less often, but knows
 almost as much. The initial policies of experiments are made this way.
@@ -19,10 +19,17 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from torch import Tensor
 
+from sapo_client.errors import ExitCode, SapoError
 from sapo_client.lab.corpus import Authors, Document, completion, documents
-from sapo_client.lab.tokenizer import train_tokenizer
+from sapo_client.lab.tokenizer import train_tokenizer, words_of_prompts
+from sapo_client.lab.ways import way
+from sapo_client.learner.cpu.bfloat16 import has_bfloat16
+from sapo_client.learner.cpu.linear import use_fast_linear
+from sapo_client.learner.logprobs import completion_logprobs
 from sapo_client.learner.policy import load_policy
 from sapo_verification.suites.catalogue import FAMILIES, NANO_DEFAULT, family
+from sapo_verification.tasks.generators import solution
+from sapo_verification.tasks.text_policy import CLOSE_TAG, OPEN_TAG
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -39,6 +46,8 @@ Line = tuple[list[int], list[int]]
 
 WARMUP_STEPS: Final = 50
 DOCUMENTS_PER_FAMILY: Final = 8000
+PROMPTS_PER_FAMILY: Final = 200
+"""For a shared tokenizer; enough for every word of the prompts."""
 
 LONG: Final = frozenset({"arc_1d"})
 LONG_WEIGHT: Final = 0.3
@@ -52,7 +61,10 @@ class Recipe:
     """Settings of a pretraining.
 
     Attributes:
-        families: task families, at the nano level.
+        families: task families, of which alone the corpus has items.
+        level: their level; at ``worked`` the answers are worked solutions.
+        vocabulary: families whose prompts the tokenizer is trained on, so that policies of different families
+            share one; empty for the corpus's own text.
         authors: authors of the last part of the training; before it only the careful one, as noise slows it.
         mixed_share: share of the steps in that last part.
         peak_learning_rate: learning rate of AdamW after the warm-up.
@@ -65,6 +77,8 @@ class Recipe:
     mixed_share: float
     peak_learning_rate: float
     start: str | None = None
+    level: str = "nano"
+    vocabulary: tuple[str, ...] = ()
 
 
 FROM_NOTHING: Final = Recipe(
@@ -85,6 +99,47 @@ FROM_A_POLICY: Final = Recipe(
     start="bundled",
 )
 """The recipe of an initial policy with which most groups have no advantage (docs/results.md)."""
+
+
+KIND_A: Final = ("basic_arithmetic", "bf", "fraction_simplification")
+KIND_B: Final = ("binary_matrix", "calendar_arithmetic", "propositional_logic")
+"""Families of the two kinds of specialists; neither has seen an item of the other's."""
+
+
+def _specialist(families: tuple[str, ...], steps: int) -> Recipe:
+    return Recipe(
+        families=families,
+        steps=steps,
+        authors=CAREFUL,
+        mixed_share=0.0,
+        peak_learning_rate=2e-3,
+        level="worked",
+        vocabulary=(*KIND_A, *KIND_B),
+    )
+
+
+RECIPES: Final[Mapping[str, Recipe]] = {
+    "bundled": FROM_NOTHING,
+    "bundled-chatty": FROM_A_POLICY,
+    "specialist-a": _specialist(KIND_A, 600),
+    "specialist-b": _specialist(KIND_B, 600),
+}
+"""By the packaged policy that each one made."""
+
+
+def recipe_named(name: str) -> Recipe:
+    """Return a packaged policy's recipe.
+
+    Raises:
+        SapoError: there is no such recipe.
+    """
+    if name not in RECIPES:
+        raise SapoError(
+            f"there is no recipe {name!r}",
+            hint=f"recipes are {', '.join(RECIPES)}",
+            exit_code=ExitCode.USAGE,
+        )
+    return RECIPES[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +165,11 @@ def pretrain(
         SapoError: the initial policy cannot be loaded.
     """
     torch.manual_seed(seed)
-    corpus = documents([family(name, "nano") for name in recipe.families], documents_per_family, seed)
+    chosen = [family(name, recipe.level) for name in recipe.families]
+    corpus = documents(chosen, documents_per_family, seed, way if recipe.level == "worked" else solution)
     draw = random.Random(f"{seed}/batches")
     model, tokenizer = _start(recipe, corpus, seed)
+    use_fast_linear(model)
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=recipe.peak_learning_rate, betas=(0.9, 0.98), weight_decay=0.01
     )
@@ -120,7 +177,7 @@ def pretrain(
         for group in optimizer.param_groups:
             group["lr"] = recipe.peak_learning_rate * _schedule(step, recipe.steps)
         writers = recipe.authors if step > recipe.steps * (1 - recipe.mixed_share) else CAREFUL
-        loss = _update(model, optimizer, _batch(corpus, writers, draw, tokenizer))
+        loss = update(model, optimizer, _batch(corpus, writers, draw, tokenizer), tokenizer.pad_token_id)
         progress(Progress(step, recipe.steps, loss))
     save(model, tokenizer, out)
 
@@ -131,8 +188,16 @@ def _start(
     if recipe.start is not None:
         policy = load_policy(recipe.start, "cpu")
         return policy.model, policy.tokenizer
-    tokenizer = train_tokenizer(_texts(corpus, recipe.authors, seed))
+    tokenizer = _tokenizer(recipe, corpus, seed)
     return new_model(len(tokenizer), tokenizer.eos_token_id, tokenizer.pad_token_id), tokenizer
+
+
+def _tokenizer(recipe: Recipe, corpus: dict[str, list[Document]], seed: int) -> PreTrainedTokenizerBase:
+    if not recipe.vocabulary:
+        return train_tokenizer(_texts(corpus, recipe.authors, seed))
+    shared = documents([family(name, recipe.level) for name in recipe.vocabulary], PROMPTS_PER_FAMILY, seed)
+    prompts = [document.prompt for found in shared.values() for document in found]
+    return train_tokenizer(words_of_prompts(prompts), whole=(OPEN_TAG, CLOSE_TAG))
 
 
 def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, out: Path) -> None:
@@ -214,35 +279,55 @@ def _batch(
     return sorted(lines, key=lambda line: len(line[0]) + len(line[1]))
 
 
-def _padded(lines: list[Line]) -> tuple[Tensor, Tensor]:
+def update(
+    model: PreTrainedModel,
+    optimizer: torch.optim.Optimizer,
+    lines: list[Line],
+    pad: int,
+    *,
+    bfloat16: bool | None = None,
+) -> float:
+    """Do one AdamW step on lines, shortest first; return the mean loss per token before it.
+
+    Args:
+        pad: id of the token that pads lines.
+        bfloat16: compute matrix products in it; None does so where the processor has instructions for it,
+            elsewhere float32 is faster.
+    """
+    optimizer.zero_grad()
+    count = sum(len(answer) for _, answer in lines)
+    compute = _bfloat16_loss if (has_bfloat16() if bfloat16 is None else bfloat16) else _float32_loss
+    total = 0.0
+    for start in range(0, len(lines), CHUNK):
+        loss = compute(model, lines[start : start + CHUNK], pad)
+        (loss / count).backward()  # type: ignore[no-untyped-call]
+        total += float(loss.detach())
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    return total / count
+
+
+def _float32_loss(model: PreTrainedModel, lines: list[Line], pad: int) -> Tensor:
+    """Return the summed loss, through the learner's own forward pass where it knows the architecture."""
+    return -completion_logprobs(model, lines, pad, 1.0).sum()
+
+
+def _bfloat16_loss(model: PreTrainedModel, lines: list[Line], pad: int) -> Tensor:
+    tokens, labels = _padded(lines, pad)
+    with torch.autocast("cpu", torch.bfloat16):
+        logits = model(tokens, use_cache=False).logits
+    return torch.nn.functional.cross_entropy(
+        logits[:, :-1].float().flatten(0, 1), labels[:, 1:].flatten(), ignore_index=IGNORED, reduction="sum"
+    )
+
+
+def _padded(lines: list[Line], pad: int) -> tuple[Tensor, Tensor]:
     """Return right-padded tokens and labels, both (lines, longest)."""
     width = max(len(prompt) + len(answer) for prompt, answer in lines)
-    tokens = torch.zeros((len(lines), width), dtype=torch.long)
+    tokens = torch.full((len(lines), width), pad)
     labels = torch.full((len(lines), width), IGNORED)
     for row, (prompt, answer) in enumerate(lines):
         line = torch.tensor([*prompt, *answer])
         tokens[row, : len(line)] = line
         labels[row, len(prompt) : len(line)] = line[len(prompt) :]
     return tokens, labels
-
-
-def _update(model: PreTrainedModel, optimizer: torch.optim.Optimizer, lines: list[Line]) -> float:
-    """Do one AdamW step with bfloat16 matrix products; return the mean loss per token before it."""
-    optimizer.zero_grad()
-    count = sum(len(answer) for _, answer in lines)
-    total = 0.0
-    for start in range(0, BATCH, CHUNK):
-        tokens, labels = _padded(lines[start : start + CHUNK])
-        with torch.autocast("cpu", torch.bfloat16):
-            logits = model(tokens, use_cache=False).logits
-        loss = torch.nn.functional.cross_entropy(
-            logits[:, :-1].float().flatten(0, 1),
-            labels[:, 1:].flatten(),
-            ignore_index=IGNORED,
-            reduction="sum",
-        )
-        (loss / count).backward()  # type: ignore[no-untyped-call]
-        total += float(loss.detach())
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    optimizer.step()
-    return total / count

@@ -1,9 +1,10 @@
-"""The bundled policy's tokenizer: Qwen2's rules for splitting text, with its own merges."""
+"""The packaged policies' tokenizer: Qwen2's rules for splitting text, with its own merges."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -17,13 +18,31 @@ VOCABULARY: Final = 512
 """256 bytes, two special tokens and the merges that nano prompts need; the head's cost grows with it."""
 
 
-def train_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
+_WORD: Final = re.compile(r"[A-Za-z]{3,}| [-+=?]")
+"""What ``words_of_prompts`` keeps: words, and operators with the space before them."""
+
+
+def words_of_prompts(prompts: Iterable[str]) -> list[str]:
+    """Return the words of prompts.
+
+    A tokenizer trained on them has one token per word and one per symbol beside: steps that are worked symbol
+    by symbol must not depend on which symbols happened to be merged.
+    """
+    return [word for prompt in prompts for word in _WORD.findall(prompt)]
+
+
+def train_tokenizer(texts: Iterable[str], whole: Sequence[str] = ()) -> PreTrainedTokenizerFast:
     """Train a tokenizer on texts; every digit is a token of its own, so sums align by column.
+
+    Args:
+        texts: to learn merges from.
+        whole: strings that are one token wherever they occur, such as the tags of an answer; they are text,
+            not control tokens.
 
     The splitting rules must be Qwen2's: for a model of that architecture transformers ignores the rules in
     ``tokenizer.json`` and builds its ``Qwen2Tokenizer`` from vocabulary and merges alone.
     """
-    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+    from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, trainers
     from transformers import Qwen2Tokenizer
 
     rules = Qwen2Tokenizer().backend_tokenizer
@@ -38,4 +57,6 @@ def train_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
     bpe.train_from_iterator(texts, trainer)
     model = json.loads(bpe.to_str())["model"]
     merges = [tuple(merge) for merge in model["merges"]]
-    return Qwen2Tokenizer(model["vocab"], merges, unk_token=PAD, eos_token=END, pad_token=PAD)
+    tokenizer = Qwen2Tokenizer(model["vocab"], merges, unk_token=PAD, eos_token=END, pad_token=PAD)
+    tokenizer.add_tokens([AddedToken(text, special=False, normalized=False) for text in whole])
+    return tokenizer

@@ -88,7 +88,7 @@ def test_the_bundled_policy_is_right_more_often_when_greedy(bundled: dict[str, R
 
 
 def test_the_chatty_policy_is_the_same_model_and_rarely_right() -> None:
-    one, other = (load_policy(model, "cpu") for model in PACKAGED)
+    one, other = (load_policy(model, "cpu") for model in (BUNDLED, BUNDLED_CHATTY))
     assert one.tokenizer.get_vocab() == other.tokenizer.get_vocab()
     assert one.model.config.to_diff_dict() == other.model.config.to_diff_dict()
     sampled, greedy, informative = means(rates_of(BUNDLED_CHATTY))

@@ -16,9 +16,11 @@ from sapo_verification.suites.catalogue import (
     FAMILIES,
     LEVELS,
     REASONING_GYM,
+    WORKED,
     SuiteMismatch,
     check_suite,
     family,
+    levels,
     suite,
 )
 from sapo_verification.tasks.answers import extract
@@ -26,6 +28,7 @@ from sapo_verification.tasks.generators import Item, Underivable, derive, soluti
 from sapo_verification.tasks.scorers import score
 
 EVERY_FAMILY = [family(name, level) for level in LEVELS for name in FAMILIES]
+EVERY_FAMILY += [family(name, "worked") for name in WORKED]
 IDS = [f"{each.level}-{each.name}" for each in EVERY_FAMILY]
 ITEMS = 150
 every_family = pytest.mark.parametrize("each", EVERY_FAMILY, ids=IDS)
@@ -132,11 +135,35 @@ def test_completions_of_a_solution_fit_their_cap(each: Family) -> None:
         assert answer is None or len(answer.encode()) <= each.max_completion_bytes // 2
 
 
+def test_a_level_is_named_for_the_families_that_have_it() -> None:
+    assert {name: levels(name) for name in ("bf", "arc_1d", "spell_backward")} == {
+        "bf": ("nano", "worked", "full"),
+        "arc_1d": ("nano", "full"),
+        "spell_backward": ("easy", "full"),
+    }
+    with pytest.raises(LocalProtocolError, match="nano, full"):
+        family("arc_1d", "worked")
+
+
+@pytest.mark.parametrize("name", WORKED)
+def test_worked_prompts_are_nearly_as_short_and_answers_follow_free_text(name: str) -> None:
+    chosen = family(name, "worked")
+    assert (chosen.level, chosen.answer) == ("worked", "tag")
+    assert max(len(item.prompt) for item in items(chosen)) <= 64
+    item = next(item for item in items(chosen) if solution(chosen, item) is not None)
+    answer = solution(chosen, item)
+    assert [
+        score(chosen, extract(chosen, text.encode()), item.entry)
+        for text in (f"a step, <answer>{answer}</answer>", f"<answer>{answer}</answer>", f"a step, {answer}")
+    ] == [1.0, 1.0, 0.0]
+
+
 DUMP = """
 import json, sys
-from sapo_verification.suites.catalogue import FAMILIES, LEVELS, family
+from sapo_verification.suites.catalogue import FAMILIES, LEVELS, WORKED, family
 from sapo_verification.tasks.generators import derive, solution
 families = [family(name, level) for level in LEVELS for name in FAMILIES]
+families += [family(name, "worked") for name in WORKED]
 items = [(each, derive(each, seed * 48271)) for each in families for seed in range(1, 21)]
 print(json.dumps([(item.prompt, solution(each, item)) for each, item in items]))
 """

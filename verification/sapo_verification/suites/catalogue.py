@@ -1,6 +1,7 @@
 """The task families of which suites are built, at every level.
 
-The nine of the SAPO paper have a ``full`` and a ``nano`` level (``families/paper.py``). Every other family of
+The nine of the SAPO paper have a ``full`` and a ``nano`` level, six of them also a ``worked`` one
+(``families/paper.py``). Every other family of
 ReasoningGYM that can be made safe and deterministic has a ``full`` and mostly ``easy`` one (``families/``).
 The rest are named with their reason in ``families/excluded.py``.
 
@@ -15,13 +16,22 @@ from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.suite import Family, Suite
 from sapo_verification.suites.families import KINDS
 from sapo_verification.suites.families.kinds import Config
-from sapo_verification.suites.families.paper import FAMILIES, NANO_DEFAULT, PAPER_FULL, PAPER_NANO
+from sapo_verification.suites.families.paper import (
+    FAMILIES,
+    NANO_DEFAULT,
+    PAPER_FULL,
+    PAPER_NANO,
+    PAPER_WORKED,
+)
 
 REASONING_GYM: Final = "0.1.25"
 """Releases have different questions (0.1.19 and 0.1.25 share five tasks), so the suite names one."""
 
 LEVELS: Final = ("nano", "full")
-"""Those of the paper's families; the others have ``full`` and mostly ``easy`` (``levels``)."""
+"""Those of all the paper's families; the others have ``full`` and mostly ``easy`` (``levels``)."""
+
+WORKED: Final = tuple(name for name in FAMILIES if name in PAPER_WORKED)
+"""The paper's families that have a ``worked`` level too."""
 
 NAMES: Final = (*FAMILIES, *KINDS)
 """Every family of the catalogue, the paper's first."""
@@ -37,7 +47,7 @@ LOGIC_PROMPT: Final = FULL_PROMPT + (
 )
 """The generator's question alone would be answered by any weak disjunction."""
 
-NANO_PROMPT: Final = "{question}\n"
+TERSE_PROMPT: Final = "{question}\n"
 
 FULL_COMPLETION_BYTES: Final = 4096
 """About 1,000 tokens of reasoning; sixteen of them fill a group's 64 KiB exactly."""
@@ -45,7 +55,7 @@ FULL_COMPLETION_BYTES: Final = 4096
 REASONING_BYTES: Final = {"easy": 1024, "full": 2048}
 """Bytes of a completion besides twice its family's longest answer; the sum never exceeds the cap above."""
 
-__all__ = ["FAMILIES", "LEVELS", "NAMES", "NANO_DEFAULT", "family", "levels", "suite"]
+__all__ = ["FAMILIES", "LEVELS", "NAMES", "NANO_DEFAULT", "WORKED", "family", "levels", "suite"]
 
 
 class SuiteMismatch(LocalProtocolError):
@@ -68,12 +78,14 @@ def family(name: str, level: str) -> Family:
         raise LocalProtocolError(f"{name} has no level {level!r}; there are {', '.join(levels(name))}")
     if name in KINDS:
         return _kind(name, level)
-    return _full(name) if level == "full" else _nano(name)
+    return _full(name) if level == "full" else _terse(name, level)
 
 
 def levels(name: str) -> tuple[str, ...]:
     """Return the levels of one family, the easier first."""
-    return tuple(KINDS[name].levels) if name in KINDS else LEVELS
+    if name in KINDS:
+        return tuple(KINDS[name].levels)
+    return ("nano", "worked", "full") if name in WORKED else LEVELS
 
 
 def suite(level: str, families: Sequence[str] | None = None) -> Suite:
@@ -146,16 +158,16 @@ def _full(name: str) -> Family:
     )
 
 
-def _nano(name: str) -> Family:
-    scorer, config, cap_bytes = PAPER_NANO[name]
+def _terse(name: str, level: str) -> Family:
+    scorer, config, cap_bytes = (PAPER_NANO if level == "nano" else PAPER_WORKED)[name]
     text = canonical({**config, "size": 1, "render": "compact/1"})
     return Family(
         name=name,
-        level="nano",
+        level=level,
         config=text,
         scorer=scorer,
-        prompt=NANO_PROMPT,
-        answer="plain",
+        prompt=TERSE_PROMPT,
+        answer="plain" if level == "nano" else "tag",
         max_completion_bytes=cap_bytes,
     )
 

@@ -4,6 +4,8 @@
 The paper names no parameters; which four calendar tasks it used is not published, so we chose four.
 * ``nano``: the same generators with small numbers and terse prompts, for policies of one or two million
   parameters. A renderer (``tasks/compact.py``) keeps the data of a question and drops its prose.
+* ``worked``: terse prompts as well, but sizes at which such a policy needs written steps, and the answer in
+  tags behind them. Only families whose steps are short (docs/results.md says where they pay).
 """
 
 from collections.abc import Mapping
@@ -121,6 +123,46 @@ PAPER_NANO: Final[Mapping[str, tuple[str, Config, int]]] = {
         24,
     ),
     "binary_matrix": ("rows/1", {"min_n": 3, "max_n": 3, "p_zero": 0.25}, 32),
+}
+
+# generator's configuration, scorer, cap of a completion in bytes (twice the longest worked solution or more)
+PAPER_WORKED: Final[Mapping[str, tuple[str, Config, int]]] = {
+    "basic_arithmetic": (
+        "exact/1",
+        {
+            "min_terms": 2,
+            "max_terms": 2,
+            "min_digits": 2,
+            "max_digits": 3,
+            "operators": ["+"],
+            "allow_parentheses": False,
+        },
+        128,
+    ),
+    "bf": ("exact/1", {"difficulty": 1}, 128),
+    "propositional_logic": (
+        "logic/1",
+        {
+            "min_vars": 2,
+            "max_vars": 2,
+            "min_statements": 2,
+            "max_statements": 2,
+            "min_complexity": 2,
+            "max_complexity": 3,
+        },
+        256,
+    ),
+    "fraction_simplification": (
+        "fraction/1",
+        {"min_value": 1, "max_value": 20, "min_factor": 2, "max_factor": 16, "styles": ["plain"]},
+        128,
+    ),
+    "calendar_arithmetic": (
+        "calendar/1",
+        {"year": 2023, "offset_upper_bound": 499, "tasks": ["weekday_offset"]},
+        128,
+    ),
+    "binary_matrix": ("rows/1", {"min_n": 4, "max_n": 4, "p_zero": 0.2}, 128),
 }
 
 FAMILIES: Final = tuple(PAPER_FULL)

@@ -1,0 +1,31 @@
+"""Which processors compute bfloat16 products in hardware."""
+
+import pytest
+
+from sapo_client.learner.cpu.bfloat16 import CPUINFO, has_bfloat16
+
+WITHOUT = "processor : 0\nmodel name : x\nflags\t\t: fpu sse2 avx512f avx512bw\n"
+WITH = "processor : 1\nmodel name : x\nflags\t\t: fpu avx512f avx512_bf16 avx512bw\n"
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "expected"),
+    [
+        (WITH, True),
+        (WITH * 2, True),
+        (WITHOUT, False),
+        (WITH + WITHOUT, False),
+        ("flags : amx_bf16 amx_tile\n", True),
+        ("Features : fp asimd bf16 i8mm\n", True),
+        ("Features : fp asimd\n", False),
+        ("bugs : avx512_bf16\n", False),
+        ("", False),
+    ],
+)
+def test_flags_of_every_core_decide(cpuinfo: str, expected: bool) -> None:
+    assert has_bfloat16(cpuinfo) is expected
+
+
+def test_this_machine_is_asked_by_default() -> None:
+    text = CPUINFO.read_text("utf-8") if CPUINFO.exists() else ""
+    assert has_bfloat16() is has_bfloat16(text)
