@@ -230,6 +230,10 @@ _QUICK: Final = ExperimentPlan(
     evaluate_every=5,
 )
 
+_KIND_A: Final = ("basic_arithmetic", "bf", "fraction_simplification")
+_KIND_B: Final = ("binary_matrix", "calendar_arithmetic", "propositional_logic")
+"""Families of the two kinds of specialists."""
+
 PRESETS: Final[Mapping[str, ExperimentPlan]] = {
     "quick": _QUICK,
     "mixed": replace(_QUICK, model="bundled", models=("bundled", "bundled-chatty")),
@@ -237,12 +241,10 @@ PRESETS: Final[Mapping[str, ExperimentPlan]] = {
         _QUICK,
         model="specialist-a",
         level="worked",
-        max_new_tokens=128,
+        families=tuple(name for name in FAMILIES if name in (*_KIND_A, *_KIND_B)),
+        max_new_tokens=96,
         models=("specialist-a", "specialist-b"),
-        knows=(
-            ("basic_arithmetic", "decimal_arithmetic", "binary_matrix"),
-            ("base_conversion", "propositional_logic", "fraction_simplification"),
-        ),
+        knows=(_KIND_A, _KIND_B),
     ),
     "paper": ExperimentPlan(
         model="Qwen/Qwen2.5-0.5B-Instruct",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from sapo_client.lab.journal import CurvePoint
 from sapo_client.lab.plan import ARMS, ExperimentPlan, Run
 from sapo_client.lab.report import write_report
 from sapo_client.lab.simulate import manifest_of
+from sapo_client.lab.starts import groups_of
 from sapo_client.lab.statistics import (
     Budget,
     Estimate,
@@ -43,6 +44,7 @@ def row(number: int, agent: int, reward: float, held_out: dict[str, float] | Non
         seconds=0.5,
         held_out=held_out,
         greedy=held_out,
+        received_bytes=100,
     )
 
 
@@ -76,6 +78,8 @@ def test_points_are_means_and_sums() -> None:
             held_out=0.125,
             greedy=0.125,
             agents=2,
+            trained_tokens=8,
+            received_bytes=100,
         ),
         Point(
             round=2,
@@ -88,6 +92,8 @@ def test_points_are_means_and_sums() -> None:
             held_out=None,
             greedy=None,
             agents=2,
+            trained_tokens=16,
+            received_bytes=200,
         ),
         Point(
             round=3,
@@ -100,6 +106,8 @@ def test_points_are_means_and_sums() -> None:
             held_out=0.4375,
             greedy=0.4375,
             agents=2,
+            trained_tokens=24,
+            received_bytes=300,
         ),
     ]
 
@@ -211,7 +219,66 @@ def test_the_page_shows_what_was_measured(tmp_path: Path) -> None:
             "held_out": "0.125",
             "greedy": "0.125",
             "agents": "2",
+            "trained_tokens": "8.0",
+            "received_bytes": "100.0",
         },
+    }
+
+
+MIXED = replace(
+    PLAN,
+    families=("calendar_arithmetic", "binary_matrix", "bf"),
+    models=("bundled", "bundled-chatty"),
+    knows=(("calendar_arithmetic",), ("binary_matrix",)),
+)
+
+
+def specialist_rows() -> tuple[CurvePoint, ...]:
+    """Return two rounds, both evaluated: agent 0 learns the other one's family, agent 1 learns nothing."""
+    known = {
+        (1, 0): {"calendar_arithmetic": 1.0, "binary_matrix": 0.0, "bf": 0.25},
+        (1, 1): {"calendar_arithmetic": 0.0, "binary_matrix": 0.5, "bf": 0.25},
+        (2, 0): {"calendar_arithmetic": 1.0, "binary_matrix": 0.5, "bf": 0.25},
+        (2, 1): {"calendar_arithmetic": 0.0, "binary_matrix": 0.5, "bf": 0.25},
+    }
+    return tuple(row(number, agent, 0.5, shares) for (number, agent), shares in known.items())
+
+
+def test_groups_follow_what_starts_know() -> None:
+    groups = {group.name: group.curve(specialist_rows()) for group in groups_of(MIXED)}
+    assert groups == {
+        "all agents, own families": [(1, 0.75), (2, 0.75)],
+        "all agents, the other half's": [(1, 0.0), (2, 0.25)],
+        "all agents, nobody's": [(1, 0.25), (2, 0.25)],
+        "from bundled, own families": [(1, 1.0), (2, 1.0)],
+        "from bundled, the other half's": [(1, 0.0), (2, 0.5)],
+        "from bundled, nobody's": [(1, 0.25), (2, 0.25)],
+        "from bundled-chatty, own families": [(1, 0.5), (2, 0.5)],
+        "from bundled-chatty, the other half's": [(1, 0.0), (2, 0.0)],
+        "from bundled-chatty, nobody's": [(1, 0.25), (2, 0.25)],
+    }
+    without = replace(MIXED, knows=())
+    assert [group.name for group in groups_of(without)] == ["from bundled", "from bundled-chatty"]
+    assert groups_of(PLAN) == []
+
+
+def test_the_page_shows_starts_apart(tmp_path: Path) -> None:
+    store = ExperimentStore(tmp_path)
+    store.create(MIXED, lambda: manifest_of(MIXED))
+    run = Run(MIXED, ARMS["4/4"], 0)
+    store.work(run).mkdir(parents=True)
+    store.finish(run, specialist_rows(), 1.0)
+    page = write_report(store).read_text(encoding="utf-8")
+    assert "agents start from `bundled` and `bundled-chatty`.\n" in page
+    assert "| agents, families | 4/4 |\n" in page
+    assert "| from bundled, the other half's | 0.000, 0.500 |\n" in page
+    assert (tmp_path / "starts.png").read_bytes().startswith(b"\x89PNG")
+    table = list(csv.DictReader((tmp_path / "agents.csv").open(encoding="utf-8")))
+    assert len(table) == 12
+    assert table[7] == {
+        **{"arm": "4/4", "seed": "0", "agent": "0", "start": "bundled", "family": "binary_matrix"},
+        **{"kind": "the other half's", "round": "2", "tokens": "20", "trained_tokens": "16"},
+        **{"seconds": "1.0", "received_bytes": "200", "held_out": "0.5", "greedy": "0.5"},
     }
 
 
