@@ -124,6 +124,12 @@ class Demonstration:
     family: int
     account: Account
 
+    @property
+    def answer(self) -> bytes:
+        """What it answers, without the way to it: what is between the tags, or all of it."""
+        _, opened, rest = self.completion.partition(b"<answer>")
+        return rest.partition(b"</answer>")[0] if opened else self.completion
+
 
 @dataclass(frozen=True, slots=True)
 class SampledBatch:

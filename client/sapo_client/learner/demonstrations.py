@@ -9,6 +9,7 @@ with many texts displaces only its own.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
@@ -23,6 +24,10 @@ T = TypeVar("T")
 CAPACITY: Final = 600
 """Texts by default, some ten draws of the default size."""
 
+LEAST_ANSWERS: Final = 4
+"""A family is taught by texts with at least so many different answers, and none has more than one part in so
+many; no family of the catalogue has fewer than that in the long run."""
+
 
 @dataclass(frozen=True, slots=True)
 class Demonstration:
@@ -33,12 +38,14 @@ class Demonstration:
         completion: token ids with the end token.
         family: the task's family as an index of the suite.
         author: id of the account.
+        answer: what the completion answers, without the way to it.
     """
 
     prompt: tuple[int, ...]
     completion: tuple[int, ...]
     family: int
     author: bytes
+    answer: bytes = b""
 
 
 class DemonstrationBuffer:
@@ -110,7 +117,9 @@ class DemonstrationBuffer:
 
     def to_bytes(self) -> bytes:
         """Return the texts as CBOR, in the order of iteration."""
-        rows = [[list(text.prompt), list(text.completion), text.family, text.author] for text in self]
+        rows = [
+            [list(text.prompt), list(text.completion), text.family, text.author, text.answer] for text in self
+        ]
         return cbor2.dumps(rows)
 
     @classmethod
@@ -119,8 +128,8 @@ class DemonstrationBuffer:
         return cls(
             capacity,
             (
-                Demonstration(tuple(prompt), tuple(completion), family, author)
-                for prompt, completion, family, author in cbor2.loads(data)
+                Demonstration(tuple(prompt), tuple(completion), family, author, answer)
+                for prompt, completion, family, author, answer in cbor2.loads(data)
             ),
         )
 
@@ -141,7 +150,26 @@ class DemonstrationBuffer:
         ]
         rounds = zip_longest(*_shuffled(queues, source))
         in_turns = [text for turn in rounds for text in turn if text is not None]
-        return in_turns[::-1]
+        return balanced(in_turns)[::-1]
+
+
+def balanced(texts: Sequence[Demonstration]) -> list[Demonstration]:
+    """Return the first texts of each answer, as many as leave none more than its share of them.
+
+    An author chooses which tasks it shows. One who shows only those whose answer is "Sunday" is right each
+    time, and would teach that the answer is always "Sunday".
+    """
+    counts = Counter(text.answer for text in texts)
+    most = max(counts.values(), default=0)
+    while most > (cap := (sum(counts.values()) - most) // (LEAST_ANSWERS - 1)):
+        counts = Counter({answer: min(count, cap) for answer, count in counts.items()})
+        most = cap
+    kept: list[Demonstration] = []
+    for text in texts:
+        if counts[text.answer] > 0:
+            counts[text.answer] -= 1
+            kept.append(text)
+    return kept
 
 
 def need(baselines: Baselines, family: int, need_below: float) -> float:

@@ -320,6 +320,7 @@ def demonstration_message(demonstration: Demonstration) -> Message:
         "completion": demonstration.completion,
         "family": demonstration.family,
         "author": bytes(demonstration.account),
+        "answer": demonstration.answer,
     }
 
 

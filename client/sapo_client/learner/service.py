@@ -128,7 +128,8 @@ class Service:
         Args:
             groups: as ``process.group_message`` makes them.
             demonstrations: new ones: other accounts' verified right answers, each with ``prompt`` (text),
-                ``completion`` (UTF-8), ``family`` (index of the suite) and ``author`` (the account's id).
+                ``completion`` (UTF-8), ``family`` (index of the suite), ``author`` (the account's id) and
+                ``answer`` (the completion without the way to it).
                 Those that are not UTF-8 or longer than a completion may be are left out.
         """
         batch = [self._training_group(**group) for group in groups]
@@ -214,7 +215,7 @@ class Service:
         )
 
     def _demonstration(
-        self, prompt: str, completion: bytes, family: int, author: bytes
+        self, prompt: str, completion: bytes, family: int, author: bytes, answer: bytes
     ) -> Demonstration | None:
         """Return a demonstration as tokens; None if it is not UTF-8, or too long to be sampled here whole."""
         try:
@@ -225,7 +226,7 @@ class Service:
         tokens = self._policy.encode_completion(text, limit + 1)
         if len(tokens) > limit:
             return None
-        return Demonstration(self._encode_prompt(prompt), tokens, family, author)
+        return Demonstration(self._encode_prompt(prompt), tokens, family, author, answer)
 
     def _open_generator(self) -> Generator:
         if not self._settings.vllm:

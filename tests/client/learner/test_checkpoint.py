@@ -41,6 +41,7 @@ def rounds(service: Service, count: int, *, shown: Sequence[int] = ()) -> list[o
             "completion": b"%d" % (number + 7),
             "family": 1,
             "author": b"%d" % (number % 3),
+            "answer": b"%d" % (number + 7),
         }
         for number in shown
     ]

@@ -8,13 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sapo_client.learner.baseline import MIN_SAMPLES, Baselines, FamilyBaseline
-from sapo_client.learner.demonstrations import Demonstration, DemonstrationBuffer, is_solved, need
+from sapo_client.learner.demonstrations import (
+    LEAST_ANSWERS,
+    Demonstration,
+    DemonstrationBuffer,
+    balanced,
+    is_solved,
+    need,
+)
 
 ANN, BOB, CAT = b"ann", b"bob", b"cat"
 
 
 def text(author: bytes, number: int, family: int = 0, answer: int = 9) -> Demonstration:
-    return Demonstration((1, number), (answer, 0), family, author)
+    return Demonstration((1, number), (answer, 0), family, author, b"%d" % number)
 
 
 def test_a_flood_of_one_account_displaces_only_its_own_texts() -> None:
@@ -91,7 +98,7 @@ def test_families_are_drawn_by_need() -> None:
 
 
 def test_a_draw_takes_what_there_is_and_is_repeatable() -> None:
-    texts = [text(author, number, number % 2) for author in (ANN, BOB) for number in range(5)]
+    texts = [text(author, number, number % 2) for author in (ANN, BOB) for number in range(8)]
     buffer = DemonstrationBuffer(20, texts)
     drawn = buffer.draw({0: 0.2, 1: 0.8, 7: 1.0}, 64, random.Random(1))
     assert sorted(drawn, key=texts.index) == texts
@@ -121,3 +128,35 @@ def test_a_family_is_solved_only_once_it_is_measured() -> None:
     baselines = Baselines({0: lucky, 1: able, 2: FamilyBaseline(0.59, 900)})
     assert [is_solved(baselines, family, 0.6) for family in range(4)] == [False, True, False, False]
     assert need(baselines, 9, 0.6) == 0.0, "a family without own completions"
+
+
+def of_answers(answers: str) -> list[Demonstration]:
+    """Return a text for each letter, which is its answer."""
+    return [
+        Demonstration((number,), (9, 0), 0, ANN, letter.encode()) for number, letter in enumerate(answers)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("shown", "kept"),
+    [
+        ("abcd", "abcd"),
+        ("aaaa", ""),
+        ("aabbcc", ""),
+        ("aaaaaaaaaabcd", "abcd"),
+        ("aabbccdd", "aabbccdd"),
+        ("abacadaeaf", "abcdef"),
+        ("", ""),
+    ],
+)
+def test_no_answer_has_more_than_its_share_of_what_is_taught(shown: str, kept: str) -> None:
+    assert b"".join(each.answer for each in balanced(of_answers(shown))).decode() == kept
+
+
+@given(st.text("abcdefg", max_size=80))
+def test_what_is_left_is_balanced_and_nothing_is_lost_of_what_was(shown: str) -> None:
+    counts = Counter(each.answer for each in balanced(of_answers(shown)))
+    assert all(LEAST_ANSWERS * count <= counts.total() for count in counts.values())
+    before = Counter(shown)
+    if before and LEAST_ANSWERS * max(before.values()) <= before.total():
+        assert counts.total() == len(shown)

@@ -23,8 +23,10 @@ from sapo_client.learner.wire import Message
 
 FAMILY = 4
 FAILING = Baselines({FAMILY: FamilyBaseline(0.0, MIN_SAMPLES)})
-TEXTS = [Demonstration((30, 31, 32), tuple(range(40 + i, 44 + 3 * i)), FAMILY, b"ann") for i in range(3)]
-"""Completions of 4, 6 and 8 tokens. They have one prompt, so only one of them is kept at a time."""
+TEXTS = [
+    Demonstration((30, 31, 32), tuple(range(40 + i, 44 + 3 * i)), FAMILY, b"ann", b"%d" % i) for i in range(4)
+]
+"""Completions of 4, 7, 10 and 13 tokens. They have one prompt, so only one of them is kept at a time."""
 
 OWN = TrainingGroup((30, 31), ((40, 41), (42,)), (1.0, 0.0), external=False, behaviour=None)
 
@@ -93,8 +95,8 @@ def test_the_report_tells_what_was_trained(folder: Path) -> None:
     trainer.baselines = FAILING
     other = replace(texts[0], family=1)
     report = trainer.step([], demonstrations=[*texts, replace(other, prompt=(60,))])
-    assert (report.demonstrations, report.demonstrations_held) == (3, 4)
-    assert report.demonstration_families == {str(FAMILY): 3}
+    assert (report.demonstrations, report.demonstrations_held) == (4, 5)
+    assert report.demonstration_families == {str(FAMILY): 4}
     assert 3.0 < report.demonstration_loss < 7.0, "a random policy over some 100 tokens"
     assert (report.tokens, report.loss, report.rolled_back) == (0, 0.0, False)
     losses = [trainer.step([]).demonstration_loss for _ in range(40)]
@@ -118,7 +120,7 @@ def test_few_texts_make_a_small_step(folder: Path) -> None:
     trainer.baselines = FAILING
     before = weights(trainer)
     trainer.step([], demonstrations=distinct(TEXTS))
-    assert unlike(before, weights(trainer)) == pytest.approx(3 * 0.001, rel=1e-3)
+    assert unlike(before, weights(trainer)) == pytest.approx(4 * 0.001, rel=1e-3)
 
 
 def test_without_demonstrations_nothing_is_different(folder: Path) -> None:
@@ -135,7 +137,7 @@ def test_without_demonstrations_nothing_is_different(folder: Path) -> None:
 def test_groups_are_trained_before_demonstrations_and_alike(folder: Path) -> None:
     """The first moments of the groups' optimizer contain nothing of the demonstrations' gradient."""
     alone, both = make_trainer(folder), make_trainer(folder)
-    for trainer, texts in ((alone, []), (both, TEXTS)):
+    for trainer, texts in ((alone, []), (both, distinct(TEXTS))):
         trainer.baselines = FAILING
         trainer.step([OWN], demonstrations=texts)
     pairs = zip(alone.optimizer.state.values(), both.optimizer.state.values(), strict=True)
@@ -146,10 +148,14 @@ def test_groups_are_trained_before_demonstrations_and_alike(folder: Path) -> Non
 def test_texts_of_a_solved_family_are_not_taken_and_of_an_unmeasured_one_not_trained(folder: Path) -> None:
     trainer = make_trainer(folder)
     trainer.baselines = Baselines({0: FamilyBaseline(0.7, MIN_SAMPLES), 2: FamilyBaseline(0.1, MIN_SAMPLES)})
-    texts = [replace(text, family=family) for family, text in enumerate(distinct(TEXTS))]
+    texts = [
+        replace(text, family=family, prompt=(family, *text.prompt))
+        for family in range(3)
+        for text in distinct(TEXTS)
+    ]
     report = trainer.step([], demonstrations=texts)
-    assert list(trainer.demonstrations) == texts[1:]
-    assert report.demonstration_families == {"2": 1}
+    assert list(trainer.demonstrations) == texts[len(TEXTS) :]
+    assert report.demonstration_families == {"2": len(TEXTS)}
 
 
 def test_an_update_that_is_not_finite_is_undone(tmp_path: Path) -> None:
@@ -158,14 +164,14 @@ def test_an_update_that_is_not_finite_is_undone(tmp_path: Path) -> None:
     trainer.baselines = FAILING
     with torch.no_grad():
         trainer.policy.model.get_parameter("transformer.wpe.weight")[60] = math.nan
-    before, moved = weights(trainer), replace(TEXTS[0], completion=(40,) * 70)
-    report = trainer.step([], demonstrations=[moved])
+    before, moved = weights(trainer), [replace(text, completion=(40,) * 70) for text in distinct(TEXTS)]
+    report = trainer.step([], demonstrations=moved)
     assert (report.rolled_back, report.rollbacks, report.demonstration_loss) == (True, 1, 0.0)
     assert not trainer.supervised.optimizer.state
     assert all(
         torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(before, weights(trainer), strict=True)
     )
-    report = trainer.step([OWN], demonstrations=[moved])
+    report = trainer.step([OWN], demonstrations=moved)
     assert (report.rolled_back, report.rollbacks) == (True, 2)
     assert report.gradient_norm > 0, "the groups' update stands"
 
@@ -175,7 +181,7 @@ def test_the_rate_follows_the_size() -> None:
     assert rates == [3e-4, 1e-5]
 
 
-QUESTIONS = {"12 + 7 =\n": b"19", "Monday +3\n": b"Thursday", "6/8\n": b"3/4"}
+QUESTIONS = {"12 + 7 =\n": b"19", "Monday +3\n": b"Thursday", "6/8\n": b"3/4", "10 base 2 to 10\n": b"2"}
 
 
 def answers_right(service: Service, demonstrations: list[Message], steps: int) -> list[Message]:
@@ -201,7 +207,7 @@ def answers_right(service: Service, demonstrations: list[Message], steps: int) -
 
 def shown_by(author: bytes) -> list[Message]:
     return [
-        {"prompt": prompt, "completion": answer, "family": FAMILY, "author": author}
+        {"prompt": prompt, "completion": answer, "family": FAMILY, "author": author, "answer": answer}
         for prompt, answer in QUESTIONS.items()
     ]
 
@@ -237,5 +243,7 @@ def test_what_cannot_be_sampled_whole_is_no_demonstration(folder: Path) -> None:
     held = {text.author: text for text in service._trainer.demonstrations}
     expected = policy.encode_completion("7777777", 8)
     assert held.keys() - {end} == {b"7" * 7, b""}
-    assert held[b"7" * 7] == Demonstration(policy.encode_prompt(shown["prompt"]), expected, FAMILY, b"7" * 7)
+    assert held[b"7" * 7] == Demonstration(
+        policy.encode_prompt(shown["prompt"]), expected, FAMILY, b"7" * 7, shown["answer"]
+    )
     assert expected[-1] == policy.end
