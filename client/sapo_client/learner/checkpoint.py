@@ -32,6 +32,8 @@ KEPT: Final = 2
 _FORMAT: Final = 1
 _ADAM: Final = "adam"
 _SUPERVISED_ADAM: Final = "supervised-adam"
+_SHOWN: Final = "demonstrations"
+_OWN: Final = "own-successes"
 _PREFIX: Final = "step-"
 _WRITING: Final = ".writing-"
 _DAMAGED: Final = ".torn-"
@@ -146,9 +148,8 @@ def _tensors(trainer: Trainer) -> dict[str, Tensor]:
         for index, state in optimizer.state_dict()["state"].items():
             tensors.update({f"{prefix}/{index}/{key}": value for key, value in state.items()})
     tensors["random/cpu"] = torch.get_rng_state()
-    tensors["demonstrations"] = torch.frombuffer(
-        bytearray(trainer.demonstrations.to_bytes()), dtype=torch.uint8
-    )
+    for name, buffer in ((_SHOWN, trainer.demonstrations), (_OWN, trainer.own_successes)):
+        tensors[name] = torch.frombuffer(bytearray(buffer.to_bytes()), dtype=torch.uint8)
     return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
 
 
@@ -176,11 +177,14 @@ def _restore_tensors(trainer: Trainer, tensors: dict[str, Tensor]) -> None:
         groups = optimizer.state_dict()["param_groups"]
         optimizer.load_state_dict({"state": state, "param_groups": groups})
     torch.set_rng_state(tensors["random/cpu"])
-    if "demonstrations" in tensors:
-        data = tensors["demonstrations"].numpy().tobytes()
-        trainer.demonstrations = DemonstrationBuffer.from_bytes(trainer.demonstrations.capacity, data)
-    else:
-        trainer.demonstrations = DemonstrationBuffer(trainer.demonstrations.capacity)
+    trainer.demonstrations = _buffer(tensors.get(_SHOWN), trainer.demonstrations.capacity)
+    trainer.own_successes = _buffer(tensors.get(_OWN), trainer.own_successes.capacity)
+
+
+def _buffer(data: Tensor | None, capacity: int) -> DemonstrationBuffer:
+    if data is None:
+        return DemonstrationBuffer(capacity)
+    return DemonstrationBuffer.from_bytes(capacity, data.numpy().tobytes())
 
 
 def _optimizers(trainer: Trainer) -> list[tuple[str, torch.optim.Optimizer]]:

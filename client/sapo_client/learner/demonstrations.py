@@ -18,8 +18,12 @@ from typing import Final, TypeVar
 import cbor2
 
 from sapo_client.learner.baseline import MIN_SAMPLES, Baselines, FamilyBaseline
+from sapo_client.learner.batch import TrainingGroup
 
 T = TypeVar("T")
+
+OWN: Final = b""
+"""Author of own answers; no account's id."""
 
 CAPACITY: Final = 600
 """Texts by default, some ten draws of the default size."""
@@ -151,6 +155,20 @@ class DemonstrationBuffer:
         rounds = zip_longest(*_shuffled(queues, source))
         in_turns = [text for turn in rounds for text in turn if text is not None]
         return balanced(in_turns)[::-1]
+
+
+def own_right_answers(groups: Iterable[TrainingGroup]) -> Iterator[Demonstration]:
+    """Yield one right completion of each own group that has one, to be rehearsed.
+
+    Groups without a family, which answer a task of another account's choice, are left out.
+    """
+    for group in groups:
+        if group.external or group.family is None:
+            continue
+        right = [text for text, reward in zip(group.completions, group.rewards, strict=True) if reward == 1.0]
+        if right and right[0]:
+            answer = b",".join(b"%d" % token for token in right[0])
+            yield Demonstration(group.prompt, right[0], group.family, OWN, answer)
 
 
 def balanced(texts: Sequence[Demonstration]) -> list[Demonstration]:

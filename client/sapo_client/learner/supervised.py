@@ -70,19 +70,25 @@ class SupervisedTrainer:
         self._rate = settings.demonstration_rate or default_demonstration_rate(parameters)
         self.optimizer = torch.optim.AdamW(parameters, lr=self._rate, weight_decay=0.0, fused=True)
 
-    def step(self, texts: Sequence[Demonstration]) -> SupervisedUpdate:
+    def step(
+        self, texts: Sequence[Demonstration], rehearsed: Sequence[Demonstration] = ()
+    ) -> SupervisedUpdate:
         """Update once on all texts, unless loss or gradient are not finite; without texts do nothing.
 
         The learning rate is proportional to the number of texts, and full at ``demonstrations_per_step``.
         AdamW's step does not become smaller with the loss, so that otherwise a single text in an empty buffer
         would move the policy as far as 64 do.
 
+        Args:
+            texts: demonstrations.
+            rehearsed: own right answers to train beside them; the report's loss covers both.
+
         Raises:
             SapoError: a single row does not fit into memory.
         """
         if not texts:
             return SupervisedUpdate()
-        rows = [TrainingRow(text.prompt, text.completion, 0.0, None) for text in texts]
+        rows = [TrainingRow(text.prompt, text.completion, 0.0, None) for text in (*texts, *rehearsed)]
         tokens = sum(len(row.completion) for row in rows)
         size = len(rows) if self._settings.length_normalised else tokens
         found = self._gradients.compute(

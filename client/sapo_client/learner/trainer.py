@@ -18,7 +18,13 @@ from sapo_client.learner import grpo
 from sapo_client.learner.adapters import adapters_disabled, has_adapters
 from sapo_client.learner.baseline import Baselines, RunningMean
 from sapo_client.learner.batch import TrainingGroup, TrainingRow, mini_batches, training_rows
-from sapo_client.learner.demonstrations import Demonstration, DemonstrationBuffer, is_solved, need
+from sapo_client.learner.demonstrations import (
+    Demonstration,
+    DemonstrationBuffer,
+    is_solved,
+    need,
+    own_right_answers,
+)
 from sapo_client.learner.losses.accumulate import GradientAccumulator, row_logprobs, token_mask
 from sapo_client.learner.losses.external import EXTERNAL_LOSSES, ExternalRows
 from sapo_client.learner.policy import Policy
@@ -47,6 +53,7 @@ class Trainer:
         baselines: mean own reward per family.
         own_logprob: mean log-probability per token of own completions.
         demonstrations: held for supervised steps.
+        own_successes: own right answers, rehearsed in supervised steps.
         supervised: trains them.
         steps: number of steps so far, undone ones included.
         rollbacks: number of undone steps.
@@ -64,6 +71,7 @@ class Trainer:
         self.baselines = Baselines({})
         self.own_logprob = RunningMean()
         self.demonstrations = DemonstrationBuffer(settings.demonstration_capacity)
+        self.own_successes = DemonstrationBuffer(settings.demonstration_capacity)
         self.steps = 0
         self.rollbacks = 0
         self._settings = settings
@@ -214,7 +222,11 @@ class Trainer:
         )
 
     def _update_on_demonstrations(self, new: Sequence[Demonstration]) -> SupervisedUpdate:
-        """Take new demonstrations of families that are not solved, forget those that are, train a draw."""
+        """Take new demonstrations of families that are not solved, forget those that are, train a draw.
+
+        As many own right answers are trained beside them: a policy that is only shown what it does not know
+        forgets what it knew.
+        """
         settings, buffer = self._settings, self.demonstrations
         if not settings.demonstrations_per_step:
             return SupervisedUpdate()
@@ -226,7 +238,9 @@ class Trainer:
                 buffer.add(text)
         needs = {family: need(self.baselines, family, settings.need_below) for family in families - solved}
         source = random.Random(sampling_seed(f"{settings.seed}/demonstrations/{self.steps}"))
-        return self.supervised.step(buffer.draw(needs, settings.demonstrations_per_step, source))
+        shown = buffer.draw(needs, settings.demonstrations_per_step, source)
+        known = dict.fromkeys(self.own_successes.families(), 1.0)
+        return self.supervised.step(shown, self.own_successes.draw(known, len(shown), source))
 
     @torch.no_grad()
     def _fill_old_logprobs(self, rows: list[TrainingRow]) -> None:
@@ -237,6 +251,8 @@ class Trainer:
 
     def _update_statistics(self, groups: Sequence[TrainingGroup]) -> None:
         """Update yardstick and baselines, by which other nodes' text is weighed, with the own samples."""
+        for text in own_right_answers(groups):
+            self.own_successes.add(text)
         for group in groups:
             if group.external:
                 continue
