@@ -95,7 +95,7 @@ def test_digits_are_never_merged() -> None:
 def test_tags_are_one_token_each_and_stay_text(tmp_path: Path) -> None:
     """They are no special tokens: other nodes' completions hold them, and decoding must keep them."""
     text = "27:6,Friday-6<answer>Saturday</answer>"
-    tokenizer = train_tokenizer(["Friday Saturday"] * 9, whole=("<answer>", "</answer>"))
+    tokenizer = train_tokenizer(["Friday", "Saturday"] * 9, whole=("<answer>", "</answer>"))
     save(new_model(len(tokenizer), tokenizer.eos_token_id, tokenizer.pad_token_id), tokenizer, tmp_path)
     policy = load_policy(str(tmp_path), "cpu")
     tokens = policy.encode_completion(text, 100)
