@@ -43,7 +43,8 @@ FamiliesOption = Annotated[
     str | None, typer.Option("--families", metavar="F,G", help="Task families instead of the preset's.")
 ]
 LevelOption = Annotated[
-    str | None, typer.Option("--level", metavar="L", help="Level of the families: `nano`, `easy` or `full`.")
+    str | None,
+    typer.Option("--level", metavar="L", help="Level of the families: `nano`, `worked`, `easy` or `full`."),
 ]
 RateOption = Annotated[
     float | None,

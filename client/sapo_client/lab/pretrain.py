@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -49,10 +49,6 @@ DOCUMENTS_PER_FAMILY: Final = 8000
 PROMPTS_PER_FAMILY: Final = 200
 """For a shared tokenizer; enough for every word of the prompts."""
 
-LONG: Final = frozenset({"arc_1d"})
-LONG_WEIGHT: Final = 0.3
-"""Its lines are four times as long as the others' and hardly learned at this size, so it gets fewer lines."""
-
 CAREFUL: Final = Authors(chatty=0.0, guesser=0.0)
 
 
@@ -65,6 +61,8 @@ class Recipe:
         level: their level; at ``worked`` the answers are worked solutions.
         vocabulary: families whose prompts the tokenizer is trained on, so that policies of different families
             share one; empty for the corpus's own text.
+        weights: of families with fewer or more lines than 1 would give them.
+        batch: lines per step.
         authors: authors of the last part of the training; before it only the careful one, as noise slows it.
         mixed_share: share of the steps in that last part.
         peak_learning_rate: learning rate of AdamW after the warm-up.
@@ -79,6 +77,8 @@ class Recipe:
     start: str | None = None
     level: str = "nano"
     vocabulary: tuple[str, ...] = ()
+    weights: Mapping[str, float] = field(default_factory=dict)
+    batch: int = BATCH
 
 
 FROM_NOTHING: Final = Recipe(
@@ -87,6 +87,7 @@ FROM_NOTHING: Final = Recipe(
     authors=Authors(chatty=0.45, guesser=0.20),
     mixed_share=0.15,
     peak_learning_rate=2e-3,
+    weights={"arc_1d": 0.3},  # four times as long as the others' lines, and hardly learned at this size
 )
 """The recipe of the bundled policy."""
 
@@ -106,7 +107,8 @@ KIND_B: Final = ("binary_matrix", "calendar_arithmetic", "propositional_logic")
 """Families of the two kinds of specialists; neither has seen an item of the other's."""
 
 
-def _specialist(families: tuple[str, ...], steps: int) -> Recipe:
+def _specialist(families: tuple[str, ...], steps: int, sooner: Mapping[str, float]) -> Recipe:
+    """Return a recipe with fewer lines of the families that are learned sooner than the others."""
     return Recipe(
         families=families,
         steps=steps,
@@ -115,14 +117,16 @@ def _specialist(families: tuple[str, ...], steps: int) -> Recipe:
         peak_learning_rate=2e-3,
         level="worked",
         vocabulary=(*KIND_A, *KIND_B),
+        weights=sooner,
+        batch=64,
     )
 
 
 RECIPES: Final[Mapping[str, Recipe]] = {
     "bundled": FROM_NOTHING,
     "bundled-chatty": FROM_A_POLICY,
-    "specialist-a": _specialist(KIND_A, 600),
-    "specialist-b": _specialist(KIND_B, 600),
+    "specialist-a": _specialist(KIND_A, 600, {"fraction_simplification": 0.6}),
+    "specialist-b": _specialist(KIND_B, 600, {"binary_matrix": 0.4}),
 }
 """By the packaged policy that each one made."""
 
@@ -177,7 +181,9 @@ def pretrain(
         for group in optimizer.param_groups:
             group["lr"] = recipe.peak_learning_rate * _schedule(step, recipe.steps)
         writers = recipe.authors if step > recipe.steps * (1 - recipe.mixed_share) else CAREFUL
-        loss = update(model, optimizer, _batch(corpus, writers, draw, tokenizer), tokenizer.pad_token_id)
+        loss = update(
+            model, optimizer, _batch(corpus, recipe.weights, writers, draw, tokenizer), tokenizer.pad_token_id
+        )
         progress(Progress(step, recipe.steps, loss))
     save(model, tokenizer, out)
 
@@ -264,12 +270,13 @@ def _texts(corpus: dict[str, list[Document]], authors: Authors, seed: int) -> li
 
 def _batch(
     corpus: dict[str, list[Document]],
+    recipe: Recipe,
     authors: Authors,
     draw: random.Random,
     tokenizer: PreTrainedTokenizerBase,
 ) -> list[Line]:
     """Return tokenized prompts and completions, shortest first."""
-    names = draw.choices(list(corpus), [LONG_WEIGHT if name in LONG else 1.0 for name in corpus], k=BATCH)
+    names = draw.choices(list(corpus), [recipe.weights.get(name, 1.0) for name in corpus], k=recipe.batch)
     chosen = [draw.choice(corpus[name]) for name in names]
     prompts = tokenizer([document.prompt for document in chosen])["input_ids"]
     answers = tokenizer([completion(d, corpus[d.family], authors, draw) for d in chosen])["input_ids"]

@@ -60,16 +60,20 @@ def _fraction_simplification(entry: Entry) -> Iterator[str]:
             yield f"{prime}:{above}/{below}"
 
 
+DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
+
 def _calendar_arithmetic(entry: Entry) -> Iterator[str]:
-    """Yield the offset's remainder by seven, digit by digit, then the day moved by it: ``27:6``, ``67:4``."""
+    """Yield the offset's remainder by seven, digit by digit, then day after day: ``27:6``, ``Friday-6``."""
     day, _, offset = COMPACT["calendar_arithmetic"](entry).partition(" ")
-    sign, first, rest = offset[0], offset[1], offset[2:]
-    left = first
+    sign, left, rest = offset[0], offset[1], offset[2:]
     for digit in rest or ("",):
         value = int(left + digit)
         yield f"{value}:{value % 7}"
         left = str(value % 7)
-    yield f"{day}{sign}{left}"
+    for days in range(int(left) + 1):
+        place = DAYS.index(day) + (days if sign == "+" else -days)
+        yield f"{DAYS[place % 7]}{sign}{int(left) - days}"
 
 
 _LEAVES: Final = {"P": "1100", "Q": "1010"}
@@ -77,7 +81,7 @@ _INNER: Final = re.compile(r"\(([^()]*)\)|(~)([01]{4})")
 
 
 def _propositional_logic(entry: Entry) -> Iterator[str]:
-    """Yield truth tables for P, Q = 11, 10, 01, 00, one connective at a time: ``1011&0011:0011``."""
+    """Yield truth tables over P, Q = 11, 10, 01, 00, one connective at a time: ``P>Q:1011``."""
     premises = COMPACT["propositional_logic"](entry).removesuffix("; ?").split("; ")
     joined = ""
     for premise in premises:
@@ -97,7 +101,7 @@ def _tables(formula: str) -> tuple[list[str], str]:
     (before, one), (after, other) = _tables(left) if left else ([], ""), _tables(right)
     table = _table(one, connective, other) if one else _negated(other)
     steps = [*before, *after]
-    return [*steps, f"{one}{connective}{other}:{table}" if steps else table], table
+    return [*steps, f"{one}{connective}{other}:{table}" if steps else f"{formula}:{table}"], table
 
 
 def _split(formula: str) -> tuple[str, str, str]:

@@ -37,6 +37,7 @@ def _has_four_digits(entry: Entry) -> bool:
 
 
 def _is_far(entry: Entry) -> bool:
+    """Whether a cell is four steps or more from the next zero, as in one item of six of the range."""
     return max(map(int, re.findall(r"\d", entry["answer"]))) > 3
 
 

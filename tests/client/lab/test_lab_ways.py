@@ -2,13 +2,14 @@
 
 import random
 import re
+from itertools import pairwise
 
 import pytest
 
 from sapo_client.lab.held_out import fresh_item
 from sapo_client.lab.pretrain import KIND_A, KIND_B
 from sapo_client.lab.trial import reward
-from sapo_client.lab.ways import WAYS, bare, way
+from sapo_client.lab.ways import DAYS, WAYS, bare, way
 from sapo_verification.suites.catalogue import WORKED, family
 from sapo_verification.tasks.generators import Item, derive, solution
 
@@ -78,12 +79,15 @@ def test_a_fraction_keeps_its_value_and_ends_as_the_answer() -> None:
         assert answer == f"{above}/{below}"
 
 
-def test_remainders_by_seven_are_right() -> None:
-    for item, parts, _ in steps("calendar_arithmetic"):
-        *remainders, move = parts
-        assert all(int(value) % 7 == int(left) for value, left in (part.split(":") for part in remainders))
+def test_remainders_by_seven_are_right_and_days_follow_each_other() -> None:
+    for item, parts, answer in steps("calendar_arithmetic"):
         day, sign, offset = re.split(r" ?([-+])", item.prompt.strip())
-        assert move == f"{day}{sign}{int(offset) % 7}"
+        digits = max(1, len(offset) - 1)
+        remainders, moves = parts[:digits], parts[digits:]
+        assert all(int(value) % 7 == int(left) for value, left in (part.split(":") for part in remainders))
+        assert [moves[0], moves[-1]] == [f"{day}{sign}{int(offset) % 7}", f"{answer}{sign}0"]
+        walk = [DAYS.index(move[:-2]) for move in moves]
+        assert all((two - one) % 7 == (1 if sign == "+" else 6) for one, two in pairwise(walk))
 
 
 def test_the_last_truth_table_is_the_answers() -> None:

@@ -12,8 +12,19 @@ from transformers import AutoTokenizer
 
 from sapo_client.errors import SapoError
 from sapo_client.lab.corpus import PHRASES, Authors, Document, completion, documents
-from sapo_client.lab.pretrain import FROM_A_POLICY, FROM_NOTHING, Progress, new_model, pretrain, save
-from sapo_client.lab.tokenizer import END, VOCABULARY, train_tokenizer
+from sapo_client.lab.pretrain import (
+    FROM_A_POLICY,
+    FROM_NOTHING,
+    KIND_A,
+    KIND_B,
+    Progress,
+    new_model,
+    pretrain,
+    recipe_named,
+    save,
+    update,
+)
+from sapo_client.lab.tokenizer import END, VOCABULARY, train_tokenizer, words_of_prompts
 from sapo_client.lab.trial import TrialPlan, reward, run
 from sapo_client.learner.policy import load_policy
 from sapo_verification.suites.catalogue import FAMILIES, family
@@ -79,6 +90,57 @@ def test_digits_are_never_merged() -> None:
     assert tokenizer.convert_ids_to_tokens(ids) == list("1234567")
     assert tokenizer.decode(tokenizer("∀ 12\n&")["input_ids"]) == "∀ 12\n&"
     assert tokenizer.eos_token == END
+
+
+def test_tags_are_one_token_each_and_stay_text(tmp_path: Path) -> None:
+    """They are no special tokens: other nodes' completions hold them, and decoding must keep them."""
+    text = "27:6,Friday-6<answer>Saturday</answer>"
+    tokenizer = train_tokenizer(["Friday", "Saturday"] * 9, whole=("<answer>", "</answer>"))
+    save(new_model(len(tokenizer), tokenizer.eos_token_id, tokenizer.pad_token_id), tokenizer, tmp_path)
+    policy = load_policy(str(tmp_path), "cpu")
+    tokens = policy.encode_completion(text, 100)
+    assert policy.tokenizer.convert_ids_to_tokens(tokens) == [
+        *("2", "7", ":", "6", ",", "Friday", "-", "6", "<answer>", "Saturday", "</answer>", END)
+    ]
+    assert policy.decode(tokens) == text
+
+
+def test_only_words_of_prompts_are_merged() -> None:
+    assert words_of_prompts(["Friday -27\n", "12 + 7 =\n", "(P>Q)&~P; ?\n", ">8+[<12+>-]<\n"]) == [
+        *("Friday", " -", " +", " =", " ?")
+    ]
+
+
+def test_a_recipe_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(SapoError, match="specialist-c") as refused:
+        recipe_named("specialist-c")
+    assert (refused.value.exit_code, "specialist-b" in str(refused.value.hint)) == (2, True)
+
+
+def test_specialists_share_a_tokenizer_and_no_family(tmp_path: Path) -> None:
+    assert not set(KIND_A) & set(KIND_B)
+    for name in ("specialist-a", "specialist-b"):
+        pretrain(tmp_path / name, replace(recipe_named(name), steps=1), documents_per_family=5)
+    one, other = (
+        load_policy(str(tmp_path / name), "cpu").tokenizer for name in ("specialist-a", "specialist-b")
+    )
+    assert one.get_vocab() == other.get_vocab()
+    assert [len(one(text)["input_ids"]) for text in ("Friday", "<answer>", "1011", ")&(")] == [1, 1, 4, 3]
+
+
+def test_both_arithmetics_compute_the_same_step() -> None:
+    """Products in bfloat16 have three decimal digits."""
+    tokenizer = train_tokenizer(["12 + 7 = 19"])
+    lines = [([40 + n, 50], [60, 61, 62][: 1 + n % 3]) for n in range(40)]
+    losses = []
+    for bfloat16 in (False, True):
+        torch.manual_seed(0)
+        model = new_model(len(tokenizer), 0, 1)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+        steps = [update(model, optimizer, lines, 1, bfloat16=bfloat16) for _ in range(3)]
+        losses.append(steps)
+    assert losses[0] == pytest.approx(losses[1], rel=0.02)
+    assert losses[0][2] < losses[0][0]
 
 
 def test_pretraining_is_reproducible(tmp_path: Path) -> None:

@@ -160,7 +160,7 @@ PAPER_WORKED: Final[Mapping[str, tuple[str, Config, int]]] = {
     "calendar_arithmetic": (
         "calendar/1",
         {"year": 2023, "offset_upper_bound": 499, "tasks": ["weekday_offset"]},
-        128,
+        256,
     ),
     "binary_matrix": ("rows/1", {"min_n": 4, "max_n": 4, "p_zero": 0.2}, 128),
 }
