@@ -181,9 +181,8 @@ def pretrain(
         for group in optimizer.param_groups:
             group["lr"] = recipe.peak_learning_rate * _schedule(step, recipe.steps)
         writers = recipe.authors if step > recipe.steps * (1 - recipe.mixed_share) else CAREFUL
-        loss = update(
-            model, optimizer, _batch(corpus, recipe.weights, writers, draw, tokenizer), tokenizer.pad_token_id
-        )
+        lines = _batch(corpus, recipe, writers, draw, tokenizer)
+        loss = update(model, optimizer, lines, tokenizer.pad_token_id)
         progress(Progress(step, recipe.steps, loss))
     save(model, tokenizer, out)
 
