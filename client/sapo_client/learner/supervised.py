@@ -27,6 +27,10 @@ SMALL_PARAMETERS: Final = 20_000_000
 """Fewer trained parameters than this get the learning rates of small policies."""
 
 
+WARMUP_STEPS: Final = 20
+"""Steps over which the rate rises: AdamW's first ones move every weight by all of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class SupervisedUpdate:
     """Result of one supervised step.
@@ -96,12 +100,18 @@ class SupervisedTrainer:
         )
         is_finite = isfinite(found.loss) and isfinite(found.norm)
         if is_finite:
+            share = min(1.0, len(texts) / self._settings.demonstrations_per_step)
             for group in self.optimizer.param_groups:
-                group["lr"] = self._rate * min(1.0, len(texts) / self._settings.demonstrations_per_step)
+                group["lr"] = self._rate * share * min(1.0, (self._steps + 1) / WARMUP_STEPS)
             self.optimizer.step()
         self._gradients.clear()
         nats = found.figure / tokens if is_finite else 0.0
         return SupervisedUpdate(len(texts), nats, _count_by_family(texts), is_finite)
+
+    @property
+    def _steps(self) -> int:
+        """Steps of the optimizer so far, over all starts."""
+        return next((int(state["step"]) for state in self.optimizer.state.values()), 0)
 
     def _loss(self, part: list[TrainingRow], size: int) -> tuple[Tensor, float]:
         """Return a micro-batch's part of the loss, and the negative log-likelihood of its tokens."""
