@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,7 +45,7 @@ Line = tuple[list[int], list[int]]
 """Tokens of a prompt and tokens of a completion."""
 
 WARMUP_STEPS: Final = 50
-DOCUMENTS_PER_FAMILY: Final = 8000
+DOCUMENTS: Final = 8000
 PROMPTS_PER_FAMILY: Final = 200
 """For a shared tokenizer; enough for every word of the prompts."""
 
@@ -63,6 +63,7 @@ class Recipe:
             share one; empty for the corpus's own text.
         weights: of families with fewer or more lines than 1 would give them.
         batch: lines per step.
+        documents: different items per family.
         authors: authors of the last part of the training; before it only the careful one, as noise slows it.
         mixed_share: share of the steps in that last part.
         peak_learning_rate: learning rate of AdamW after the warm-up.
@@ -79,6 +80,7 @@ class Recipe:
     vocabulary: tuple[str, ...] = ()
     weights: Mapping[str, float] = field(default_factory=dict)
     batch: int = BATCH
+    documents: int = DOCUMENTS
 
 
 FROM_NOTHING: Final = Recipe(
@@ -107,28 +109,26 @@ KIND_B: Final = ("binary_matrix", "calendar_arithmetic", "propositional_logic")
 """Families of the two kinds of specialists; neither has seen an item of the other's."""
 
 
-def _specialist(families: tuple[str, ...], steps: int, sooner: Mapping[str, float]) -> Recipe:
-    """Return a recipe with fewer lines of the families that are learned sooner than the others."""
+def _specialist(families: tuple[str, ...]) -> Recipe:
     return Recipe(
         families=families,
-        steps=steps,
+        steps=450,
         authors=CAREFUL,
         mixed_share=0.0,
         peak_learning_rate=2e-3,
         level="worked",
         vocabulary=(*KIND_A, *KIND_B),
-        weights=sooner,
-        batch=64,
+        documents=4000,
     )
 
 
 RECIPES: Final[Mapping[str, Recipe]] = {
     "bundled": FROM_NOTHING,
     "bundled-chatty": FROM_A_POLICY,
-    "specialist-a": _specialist(KIND_A, 600, {"fraction_simplification": 0.6}),
-    "specialist-b": _specialist(KIND_B, 600, {"binary_matrix": 0.4}),
+    "specialist-a": _specialist(KIND_A),
+    "specialist-b": replace(_specialist(KIND_B), steps=600, batch=64, weights={"binary_matrix": 0.4}),
 }
-"""By the packaged policy that each one made."""
+"""By the packaged policy that each one made. Matrices are learned sooner than the others."""
 
 
 def recipe_named(name: str) -> Recipe:
@@ -160,7 +160,6 @@ def pretrain(
     recipe: Recipe = FROM_NOTHING,
     *,
     seed: int = 0,
-    documents_per_family: int = DOCUMENTS_PER_FAMILY,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> None:
     """Train a policy and save it to ``out`` in half precision, with its tokenizer.
@@ -170,7 +169,7 @@ def pretrain(
     """
     torch.manual_seed(seed)
     chosen = [family(name, recipe.level) for name in recipe.families]
-    corpus = documents(chosen, documents_per_family, seed, way if recipe.level == "worked" else solution)
+    corpus = documents(chosen, recipe.documents, seed, way if recipe.level == "worked" else solution)
     draw = random.Random(f"{seed}/batches")
     model, tokenizer = _start(recipe, corpus, seed)
     use_fast_linear(model)

@@ -120,7 +120,7 @@ def test_a_recipe_that_does_not_exist_is_refused() -> None:
 def test_specialists_share_a_tokenizer_and_no_family(tmp_path: Path) -> None:
     assert not set(KIND_A) & set(KIND_B)
     for name in ("specialist-a", "specialist-b"):
-        pretrain(tmp_path / name, replace(recipe_named(name), steps=1), documents_per_family=5)
+        pretrain(tmp_path / name, replace(recipe_named(name), steps=1, documents=5))
     one, other = (
         load_policy(str(tmp_path / name), "cpu").tokenizer for name in ("specialist-a", "specialist-b")
     )
@@ -148,7 +148,7 @@ def test_pretraining_is_reproducible(tmp_path: Path) -> None:
     for name in ("one", "two"):
         steps: list[Progress] = []
         recipe = replace(FROM_NOTHING, families=("calendar_arithmetic", "basic_arithmetic"), steps=3)
-        pretrain(tmp_path / name, recipe, documents_per_family=50, progress=steps.append)
+        pretrain(tmp_path / name, replace(recipe, documents=50), progress=steps.append)
         seen.append(steps)
     assert seen[0] == seen[1]
     assert [progress.step for progress in seen[0]] == [1, 2, 3]
@@ -166,7 +166,7 @@ def test_a_policy_is_trained_further_with_other_authors(tmp_path: Path) -> None:
     names = ("calendar_arithmetic",)
     recipe = replace(FROM_A_POLICY, families=names, steps=60, authors=Authors(0, 0), start=str(start))
     steps: list[Progress] = []
-    pretrain(tmp_path / "end", recipe, documents_per_family=50, progress=steps.append)
+    pretrain(tmp_path / "end", replace(recipe, documents=50), progress=steps.append)
     before, after = (load_policy(str(tmp_path / name), "cpu") for name in ("start", "end"))
     assert after.tokenizer.get_vocab() == before.tokenizer.get_vocab()
     assert steps[-1].loss < steps[0].loss
