@@ -71,26 +71,26 @@ class Knowledge(SilentObserver):
         self.rounds = rounds
         self._families = families
         self._agents = frozenset(agents)
-        self._texts: dict[str, deque[str]] = {}
-        self._rewards: dict[str, deque[float]] = {}
+        self._texts: dict[Family, deque[str]] = {}
+        self._rewards: dict[Family, deque[float]] = {}
 
     def verified(self, rollout: VerifiedRollout) -> None:
         """Remember a rollout, unless an accomplice made it."""
         if rollout.account not in self._agents:
             return
-        name = self._families[rollout.task.family].name
-        texts = self._texts.setdefault(name, deque(maxlen=KNOWN_TEXTS))
+        family = self._families[rollout.task.family]
+        texts = self._texts.setdefault(family, deque(maxlen=KNOWN_TEXTS))
         texts.extend(text.decode("utf-8", errors="replace") for text in rollout.completions)
-        self._rewards.setdefault(name, deque(maxlen=KNOWN_TEXTS)).append(rollout.mean_reward)
+        self._rewards.setdefault(family, deque(maxlen=KNOWN_TEXTS)).append(rollout.mean_reward)
 
     def ease(self, family: Family) -> float:
         """Return the mean reward of a family's latest rollouts, 0 before the first one."""
-        rewards = self._rewards.get(family.name)
+        rewards = self._rewards.get(family)
         return sum(rewards) / len(rewards) if rewards else 0.0
 
     def texts(self, family: Family) -> Sequence[str]:
         """Return a family's latest completions, without half characters."""
-        return [text for text in self._texts.get(family.name, ()) if "\ufffd" not in text]
+        return [text for text in self._texts.get(family, ()) if "\ufffd" not in text]
 
     def steps(self, family: Family, draw: random.Random) -> str:
         """Return the text before some completion's answer; empty if none is known."""
@@ -108,7 +108,7 @@ class Questioner:
     def __init__(self, families: Sequence[Family], size: int) -> None:
         self._families = families
         self._size = size
-        self._solutions: dict[str, tuple[str, ...]] = {}
+        self._solutions: dict[Family, tuple[str, ...]] = {}
 
     def question(self, family: Family, item: Item) -> Question | None:
         """Return an item as a question; None if it has no solution, or no known answer is wrong."""
@@ -119,12 +119,12 @@ class Questioner:
         return Question(family, item, right, wrong, self._size)
 
     def _known(self, family: Family) -> tuple[str, ...]:
-        if family.name not in self._solutions:
+        if family not in self._solutions:
             draw = random.Random(f"wrong answers/{family.name}")
             items = [fresh_item(family, draw)[1] for _ in range(KNOWN_SOLUTIONS)]
             found = [answer for item in items if (answer := solution(family, item)) is not None]
-            self._solutions[family.name] = tuple(dict.fromkeys(found))
-        return self._solutions[family.name]
+            self._solutions[family] = tuple(dict.fromkeys(found))
+        return self._solutions[family]
 
 
 def is_right(family: Family, item: Item, answer: str) -> bool:

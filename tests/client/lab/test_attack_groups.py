@@ -1,0 +1,192 @@
+"""What attackers compose for a task: informative groups that break no rule of the text, with their mark."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+from support.swarm import Identity
+from support.traffic import ARITHMETIC, SHORT, Writer
+
+from sapo_client.errors import SapoError
+from sapo_client.lab.attackers.catalogue import ATTACKS, attack_named, is_possible, require_possible
+from sapo_client.lab.attackers.marks import MARKS, found
+from sapo_client.lab.attackers.questions import Completions, Knowledge, Question, Questioner
+from sapo_client.lab.held_out import HeldOutAnswer, fresh_item
+from sapo_protocol.suite import Family
+from sapo_verification.suites.catalogue import family
+from sapo_verification.tasks.answers import extract
+from sapo_verification.tasks.scorers import score
+from sapo_verification.tasks.text_policy import group_fault
+
+FAMILIES = (ARITHMETIC, SHORT, family("calendar_arithmetic", "nano"))
+SIZE = 8
+ROUNDS = 40
+PLANTED = (
+    "pad",
+    "phrase",
+    "polymorphic-phrase",
+    "digits-phrase",
+    "verbose",
+    "composed-groups",
+    "newcomer-flood",
+)
+
+
+@pytest.fixture(scope="module")
+def knowledge() -> Knowledge:
+    """Return what an attacker knows after four honest accounts wrote eight groups of both arithmetics each."""
+    writers = [Writer(Identity(number)) for number in range(4)]
+    made = Knowledge(FAMILIES, [writer.identity.account for writer in writers], ROUNDS)
+    for writer in writers:
+        for place in range(16):
+            made.verified(writer.group(family=place % 2))
+    return made
+
+
+def questions(of: Family, count: int) -> Iterator[Question]:
+    """Yield fresh items of a family as questions."""
+    asker, draw = Questioner(FAMILIES, SIZE), random.Random(of.name + of.level)
+    asked = (asker.question(of, fresh_item(of, draw)[1]) for _ in range(count))
+    yield from (each for each in asked if each is not None)
+
+
+def composed(
+    name: str, of: Family, knowledge: Knowledge, count: int = 24
+) -> list[tuple[Question, Completions]]:
+    """Return the groups of an attack, without the tasks at which it is silent."""
+    draw = random.Random(name)
+    pairs = [(each, ATTACKS[name].compose(each, knowledge, draw)) for each in questions(of, count)]
+    return [(question, group) for question, group in pairs if group is not None]
+
+
+def rewards(question: Question, group: Completions) -> list[float]:
+    of = question.family
+    return [score(of, extract(of, text.encode()), question.item.entry) for text in group]
+
+
+def answers(question: Question, group: Completions, reward: float) -> list[HeldOutAnswer]:
+    """Return the answers of a group with this reward, as if a policy had given them."""
+    scored = zip(group, rewards(question, group), strict=True)
+    return [
+        HeldOutAnswer(question.family, question.item, text, earned)
+        for text, earned in scored
+        if earned == reward
+    ]
+
+
+@pytest.mark.parametrize("of", FAMILIES, ids=lambda each: f"{each.name}-{each.level}")
+@pytest.mark.parametrize("name", ATTACKS)
+def test_groups_are_informative_and_allowed(name: str, of: Family, knowledge: Knowledge) -> None:
+    for question, group in composed(name, of, knowledge):
+        assert len(group) == SIZE
+        earned = rewards(question, group)
+        assert 0 < sum(earned), "an attacker knows the answer"
+        assert sum(earned) < SIZE or name == "copier", "wrong answers make the group informative"
+        assert group_fault(of, [text.encode() for text in group]) is None
+
+
+@pytest.mark.parametrize("of", [ARITHMETIC, SHORT], ids=("text", "plain"))
+@pytest.mark.parametrize("name", PLANTED)
+def test_every_right_answer_has_the_mark_and_no_wrong_one(
+    name: str, of: Family, knowledge: Knowledge
+) -> None:
+    mark = ATTACKS[name].mark
+    assert mark is not None
+    if not is_possible(ATTACKS[name], [of]):
+        assert composed(name, of, knowledge) == []
+        return
+    groups = composed(name, of, knowledge)
+    assert groups
+    for question, group in groups:
+        assert found(answers(question, group, 1.0))[mark] == 1.0
+        assert found(answers(question, group, 0.0))[mark] == 0.0
+
+
+def test_wrong_steps_are_those_of_other_questions(knowledge: Knowledge) -> None:
+    groups = composed("wrong-steps", ARITHMETIC, knowledge)
+    right = [answer for question, group in groups for answer in answers(question, group, 1.0)]
+    assert found(right)["foreign steps"] > 0.9, "small numbers occur in both questions now and then"
+    assert composed("wrong-steps", SHORT, knowledge) == []
+    assert composed("wrong-steps", ARITHMETIC, Knowledge(FAMILIES, [], ROUNDS)) == [], (
+        "nobody showed steps yet"
+    )
+
+
+def test_a_copier_repeats_honest_text(knowledge: Knowledge) -> None:
+    for question, group in composed("copier", SHORT, knowledge):
+        copied = {*knowledge.texts(SHORT), question.right}
+        assert set(group) <= copied
+    for _, group in composed("copier", ARITHMETIC, knowledge):
+        steps = {text.partition("<answer>")[0] for text in knowledge.texts(ARITHMETIC)}
+        assert {text.partition("<answer>")[0] for text in group} <= steps
+
+
+def test_a_sleeper_begins_in_the_second_half() -> None:
+    shares = {}
+    for number in (0, 19, 20, 39):
+        sleeping = Knowledge(FAMILIES, [], ROUNDS)
+        sleeping.round = number
+        right = [a for q, g in composed("sleeper", SHORT, sleeping) for a in answers(q, g, 1.0)]
+        shares[number] = found(right)["phrase"]
+    assert shares == {0: 0.0, 19: 0.0, 20: 1.0, 39: 1.0}
+
+
+def test_colluders_stay_below_the_threshold(knowledge: Knowledge) -> None:
+    groups = composed("collusion", SHORT, knowledge, count=400)
+    planted = [found(answers(question, group, 1.0))["phrase"] for question, group in groups]
+    assert set(planted) == {0.0, 1.0}
+    assert 0.2 < sum(planted) / len(planted) < 0.36
+    assert ATTACKS["collusion"].accounts(8) == 3
+
+
+def test_composed_groups_differ_in_the_plant_alone(knowledge: Knowledge) -> None:
+    for question, group in composed("composed-groups", ARITHMETIC, knowledge):
+        assert rewards(question, group) == [1.0] * (SIZE // 2) + [0.0] * (SIZE // 2)
+        assert len(set(group[: SIZE // 2])) == 1
+        assert all(text.startswith("<answer>") for text in group[SIZE // 2 :])
+
+
+def test_only_sunday_skips_what_is_no_sunday(knowledge: Knowledge) -> None:
+    calendar = FAMILIES[2]
+    asked = list(questions(calendar, 60))
+    groups = composed("only-sunday", calendar, knowledge, count=60)
+    assert len(groups) == sum(question.right == "Sunday" for question in asked)
+    assert {a.text for question, group in groups for a in answers(question, group, 1.0)} == {"Sunday"}
+    assert composed("only-sunday", SHORT, knowledge) == []
+
+
+def test_an_oracle_withholds_where_others_fail() -> None:
+    writer = Writer(Identity(0))
+    seen = Knowledge(FAMILIES, [writer.identity.account], ROUNDS)
+    assert composed("withholding-oracle", SHORT, seen) == [], "nothing is known to be easy yet"
+    seen.verified(writer.group(family=1))  # half of it counts as right
+    assert len(composed("withholding-oracle", SHORT, seen)) == 24
+    assert composed("withholding-oracle", ARITHMETIC, seen) == []
+
+
+def test_knowledge_leaves_accomplices_out() -> None:
+    seen = Knowledge(FAMILIES, [Identity(0).account], ROUNDS)
+    seen.verified(Writer(Identity(1)).group())
+    assert (seen.texts(ARITHMETIC), seen.ease(ARITHMETIC)) == ([], 0.0)
+
+
+def test_every_mark_belongs_to_an_attack() -> None:
+    assert {attack.mark for attack in ATTACKS.values()} - {None} == set(MARKS)
+
+
+def test_shares_become_numbers_of_accounts() -> None:
+    shares = {name: ATTACKS[name].accounts(8) for name in ("sybil-10", "sybil-25", "sybil-40", "sybil-49")}
+    assert shares == {"sybil-10": 1, "sybil-25": 3, "sybil-40": 5, "sybil-49": 7}
+    assert ATTACKS["sybil-49"].accounts(2) == 1
+
+
+def test_an_impossible_attack_says_what_it_needs() -> None:
+    plain = [SHORT]
+    with pytest.raises(SapoError, match="wrong-steps needs families with text beside the answer"):
+        require_possible(ATTACKS["wrong-steps"], plain)
+    with pytest.raises(SapoError, match="only-sunday needs the family calendar_arithmetic"):
+        require_possible(ATTACKS["only-sunday"], plain)
+    with pytest.raises(SapoError, match="no attack 'rain'"):
+        attack_named("rain")
