@@ -121,7 +121,7 @@ class LearnerConfig(_Section):
         " their group",
     )
     external_loss: str = Field(
-        default="reinforce",
+        default="imitate",
         pattern=r"^(reinforce|negative_weighted|tapered|positive|capability)$",
         description="loss of others' answers: reinforce (the paper's), negative_weighted, tapered, positive"
         " or capability",
@@ -198,7 +198,7 @@ class SamplerConfig(_Section):
         " tasks taught this policy something x freshness)",
     )
     text_use: str = Field(
-        default="reinforce",
+        default="imitate",
         pattern=r"^(reinforce|practise|imitate|hybrid)$",
         description="what others' rollouts are used for: reinforce (their text enters the policy gradient, as"
         " in the paper), practise (the own policy answers their tasks), imitate (their right answers are"

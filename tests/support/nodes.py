@@ -82,7 +82,7 @@ class Home:
     manifest: Manifest
     model: Path
     learner: dict[str, Any] = field(default_factory=dict)
-    sampler: dict[str, Any] = field(default_factory=dict)
+    sampler: dict[str, Any] = field(default_factory=lambda: {"text_use": "reinforce"})
     listen_seconds: float = 0.0
     judge_every: int = 0
 

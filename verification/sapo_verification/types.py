@@ -116,13 +116,18 @@ class Demonstration:
         prompt: of the task.
         completion: UTF-8.
         family: the task's family as an index of the suite.
-        account: who wrote it.
+        source: the verified rollout that it is of; None if no account wrote it, as in controls.
     """
 
     prompt: str
     completion: bytes
     family: int
-    account: Account
+    source: VerifiedRollout | None
+
+    @property
+    def account(self) -> Account:
+        """Who wrote it; the zero account if nobody did."""
+        return Account(bytes(Account.SIZE)) if self.source is None else self.source.account
 
     @property
     def answer(self) -> bytes:

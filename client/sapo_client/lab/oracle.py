@@ -10,14 +10,10 @@ import random
 from collections.abc import Callable, Sequence
 
 from sapo_client.lab.held_out import fresh_item
-from sapo_protocol.identifiers import Account
 from sapo_protocol.suite import Family
 from sapo_verification.tasks.generators import solution
 from sapo_verification.tasks.text_policy import CLOSE_TAG, OPEN_TAG
 from sapo_verification.types import Demonstration
-
-GENERATOR = Account(bytes(20))
-"""Author of the generator's answers; no key belongs to it."""
 
 
 class Oracle:
@@ -48,4 +44,4 @@ class Oracle:
         if answer is None:
             return None
         text = answer if family.answer == "plain" else f"{OPEN_TAG}{answer}{CLOSE_TAG}"
-        return Demonstration(prompt=item.prompt, completion=text.encode(), family=index, account=GENERATOR)
+        return Demonstration(prompt=item.prompt, completion=text.encode(), family=index, source=None)

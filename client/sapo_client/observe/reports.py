@@ -92,7 +92,7 @@ class RolloutReport(_Report):
     family: str
     completions: int
     reward: float | None = None  # mean of the rewards this node computed
-    state: str  # admitted, verified, sampled, or refused with its reason
+    state: str  # admitted, verified, reinforced, practised, imitated, or refused with its reason
     own: bool = False
 
 

@@ -43,7 +43,7 @@ class DemonstrationPool(SilentObserver):
         self._own = own
         self._imitable = imitable
         self._is_screened = is_screened
-        self._waiting: OrderedDict[Account, deque[tuple[VerifiedRollout, Demonstration]]] = OrderedDict()
+        self._waiting: OrderedDict[Account, deque[Demonstration]] = OrderedDict()
 
     def __len__(self) -> int:
         return sum(map(len, self._waiting.values()))
@@ -96,10 +96,10 @@ class DemonstrationPool(SilentObserver):
             prompt=rollout.prompt,
             completion=completion,
             family=rollout.task.family,
-            account=rollout.account,
+            source=rollout,
         )
         waiting = self._waiting.setdefault(rollout.account, deque(maxlen=PER_ACCOUNT))
-        waiting.append((rollout, demonstration))
+        waiting.append(demonstration)
         self._waiting.move_to_end(rollout.account)
         if len(self._waiting) > MOST_ACCOUNTS:
             self._waiting.popitem(last=False)
@@ -109,14 +109,14 @@ class DemonstrationPool(SilentObserver):
     ) -> Demonstration | None:
         waiting = self._waiting.get(account)
         while waiting:
-            weights = [need(demonstration.family) for _, demonstration in waiting]
+            weights = [need(demonstration.family) for demonstration in waiting]
             if not any(weights):
                 return None
             (place,) = rng.choices(range(len(waiting)), weights)
-            rollout, demonstration = waiting[place]
+            demonstration = waiting[place]
             del waiting[place]
             if not waiting:
                 del self._waiting[account]
-            if not self._is_screened(rollout):
+            if demonstration.source is None or not self._is_screened(demonstration.source):
                 return demonstration
         return None

@@ -138,9 +138,9 @@ class Telemetry:
             mean_reward=round(rollout.mean_reward, 4),
         )
 
-    def sampled(self, rollout: VerifiedRollout) -> None:
-        """Report a rollout that entered a batch."""
-        self._update(rollout.content_id, "sampled")
+    def sampled(self, rollout: VerifiedRollout, use: str) -> None:
+        """Report a rollout that entered a batch, and whether it was reinforced, practised or imitated."""
+        self._update(rollout.content_id, use)
 
     def rollouts(self) -> tuple[RolloutReport, ...]:
         """Return the latest rollouts, newest last."""

@@ -152,10 +152,10 @@ class Rounds:
         if not slots:
             await self._wait_for_epoch(epoch + 1, draining)
             return
-        drawn = await parts.engine.draw(epoch, parts.rng)
+        use = parts.policy.text_use
+        drawn = await parts.engine.draw(epoch, parts.rng) if use.reinforces or use.practises else ()
         slots += self._take_slots(epoch, parts.policy.external_groups - len(drawn))
         local, handles = await self._redrawn(epoch, *await self._generate(slots))
-        use = parts.policy.text_use
         practised, more = await self._practise(drawn) if use.practises else ((), {})
         batch = parts.engine.assemble(
             local,
@@ -313,10 +313,10 @@ class Rounds:
         rewards = [rollout.mean_reward for rollout in batch.local]
         reward = sum(rewards) / len(rewards) if rewards else 0.0
         telemetry.sampled_own += len(batch.local)
-        used = (*batch.external, *(group.hint for group in batch.practised))
+        used = _used(batch)
         telemetry.sampled_external += len(used)
-        for rollout in used:
-            telemetry.sampled(rollout)
+        for rollout, use in used:
+            telemetry.sampled(rollout, use)
         telemetry.events.write(
             "step",
             step=report.step,
@@ -329,18 +329,14 @@ class Rounds:
             halvings=report.halvings,
             local=[rollout.content_id for rollout in batch.local],
             external=[
-                {"content_id": r.content_id, "account": r.account, "node": r.admitted.rollout.node}
-                for r in batch.external
-            ],
-            practised=[
                 {
-                    "content_id": group.hint.content_id,
-                    "account": group.hint.account,
-                    "reward": round(group.mean_reward, 4),
+                    "content_id": r.content_id,
+                    "account": r.account,
+                    "node": r.admitted.rollout.node,
+                    "use": use,
                 }
-                for group in batch.practised
+                for r, use in used
             ],
-            demonstrations=len(batch.demonstrations),
             pool=len(parts.engine.pool),
             pool_accounts=len(parts.engine.pool.accounts()),
             peers=parts.gossip.peer_count,
@@ -373,12 +369,22 @@ class Rounds:
             pool=len(parts.engine.pool),
             pool_peers=len(parts.engine.pool.accounts()),
             own_groups=len(batch.local),
-            external_groups=len(batch.external) + len(batch.practised),
+            external_groups=len(_used(batch)),
             refused_share=(refused - before_refused) / arrived if arrived else 0.0,
             round_seconds=seconds,
         )
         telemetry.metrics.round(summary)
         self._show(summary)
+
+
+def _used(batch: SampledBatch) -> list[tuple[VerifiedRollout, str]]:
+    """Return the rollouts of others that a batch uses, each once, and what for."""
+    uses = [
+        *((rollout, "reinforced") for rollout in batch.external),
+        *((group.hint, "practised") for group in batch.practised),
+        *((each.source, "imitated") for each in batch.demonstrations if each.source is not None),
+    ]
+    return list({rollout.content_id: (rollout, use) for rollout, use in uses}.values())
 
 
 async def _cancel_when_set(event: trio.Event, scope: trio.CancelScope) -> None:

@@ -41,7 +41,8 @@ def test_every_external_group_was_admitted_and_verified_here_before(two_nodes: A
         assert groups
         for seq, group in groups:
             of = admitted[group["content_id"]]
-            assert {key: of[key] for key in ("content_id", "account", "node")} == group
+            source = {key: of[key] for key in ("content_id", "account", "node")}
+            assert {**source, "use": "reinforced"} == group
             assert group["node"] == other.identity.node_id.hex()
             assert of["seq"] < verified[group["content_id"]] < seq
 

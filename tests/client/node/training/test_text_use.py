@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any, cast
 
@@ -36,42 +37,42 @@ def homes(policy: Path, weekdays: Suite, tmp_path_factory: pytest.TempPathFactor
 
 
 def has_learned(home: Home) -> bool:
-    steps = home.events("step")
-    practised = sum(bool(step["practised"]) for step in steps)
-    return practised >= PRACTISED_STEPS and any(step["demonstrations"] for step in steps)
+    steps = {seq for seq, _ in used(home, "practised")}
+    return len(steps) >= PRACTISED_STEPS and bool(used(home, "imitated"))
 
 
-def practised(home: Home) -> list[tuple[int, dict[str, Any]]]:
-    """Return each practised group of each step, with the step event's number."""
+def used(home: Home, *uses: str) -> list[tuple[int, dict[str, Any]]]:
+    """Return each rollout of others that a step used in one of these ways, with the step event's number."""
     return [
         (cast(int, step["seq"]), group)
         for step in home.events("step")
-        for group in cast("list[dict[str, Any]]", step["practised"])
+        for group in cast("list[dict[str, Any]]", step["external"])
+        if group["use"] in uses
     ]
 
 
 def test_no_text_of_others_is_reinforced(homes: list[Home]) -> None:
     for home in homes:
-        assert {tuple(cast("list[object]", step["external"])) for step in home.events("step")} == {()}
+        assert used(home, "reinforced") == []
 
 
-def test_hints_are_verified_rollouts_of_the_other_and_each_is_used_once(homes: list[Home]) -> None:
+def test_what_is_used_was_verified_before_and_is_the_others(homes: list[Home]) -> None:
     for home, other in zip(homes, reversed(homes), strict=True):
         verified = {event["content_id"]: cast(int, event["seq"]) for event in home.events("verified")}
         published = {event["content_id"] for event in other.events("published")}
-        groups = practised(home)
-        for seq, group in groups:
+        for seq, group in used(home, "practised", "imitated"):
             assert verified[group["content_id"]] < seq
             assert group["content_id"] in published
             assert group["account"] == other.identity.account.hex()
-        hints = [group["content_id"] for _, group in groups]
-        assert len(hints) == len(set(hints))
+        hints = [group["content_id"] for _, group in used(home, "practised")]
+        assert len(hints) == len(set(hints)), "no task is practised twice"
 
 
 def test_practice_takes_the_places_of_external_groups_and_is_not_published(homes: list[Home]) -> None:
     for home in homes:
         steps = home.events("step")
-        assert max(len(cast("list[object]", step["practised"])) for step in steps) <= EXTERNAL_GROUPS
+        per_step = Counter(seq for seq, _ in used(home, "practised"))
+        assert max(per_step.values()) <= EXTERNAL_GROUPS
         local = [id_ for step in steps for id_ in cast("list[str]", step["local"])]
         assert {event["content_id"] for event in home.events("published")} >= set(local)
-        assert not {group["content_id"] for _, group in practised(home)} & set(local)
+        assert not {group["content_id"] for _, group in used(home, "practised")} & set(local)
