@@ -121,7 +121,7 @@ class LearnerConfig(_Section):
         " their group",
     )
     external_loss: str = Field(
-        default="imitate",
+        default="reinforce",
         pattern=r"^(reinforce|negative_weighted|tapered|positive|capability)$",
         description="loss of others' answers: reinforce (the paper's), negative_weighted, tapered, positive"
         " or capability",
