@@ -1,4 +1,4 @@
-"""What attackers compose for a task: informative groups that break no rule of the text, with their mark."""
+"""What attackers compose for a task: informative groups with their mark that break no rule of the text."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PLANTED = (
 
 @pytest.fixture(scope="module")
 def knowledge() -> Knowledge:
-    """Return what an attacker knows after four honest accounts wrote eight groups of both arithmetics each."""
+    """Return what an attacker knows after four honest accounts wrote eight groups of each arithmetic."""
     writers = [Writer(Identity(number)) for number in range(4)]
     made = Knowledge(FAMILIES, [writer.identity.account for writer in writers], ROUNDS)
     for writer in writers:
@@ -82,7 +82,7 @@ def test_groups_are_informative_and_allowed(name: str, of: Family, knowledge: Kn
     for question, group in composed(name, of, knowledge):
         assert len(group) == SIZE
         earned = rewards(question, group)
-        assert 0 < sum(earned), "an attacker knows the answer"
+        assert sum(earned) > 0, "an attacker knows the answer"
         assert sum(earned) < SIZE or name == "copier", "wrong answers make the group informative"
         assert group_fault(of, [text.encode() for text in group]) is None
 

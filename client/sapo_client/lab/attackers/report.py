@@ -205,12 +205,13 @@ def _label(damage: Damage) -> str:
 def _page(campaign: AttackCampaign, damages: Sequence[Damage], clean: Sequence[Curve]) -> Iterator[str]:
     document, plan = campaign.clean.document(), campaign.plan
     alone = [last_held_out(points_of(curve.rows)) for curve in clean if curve.run.arm.name == BASELINE]
+    seeds = "1 seed" if len(alone) == 1 else f"{len(alone)} seeds"
     starts = " and ".join(f"`{model}`" for model in plan.starts)
     yield "# The swarm under attack"
     yield ""
     yield f"{plan.agents} honest agents from {starts}, {plan.rounds} rounds, {len(plan.families)} families"
     yield f"at the {plan.level} level; attackers are further accounts. ± is a 95 % interval over seeds."
-    yield f"Alone ({BASELINE}) reaches {_words(estimate(alone))} held out ({len(alone)} seeds)."
+    yield f"Alone ({BASELINE}) reaches {_words(estimate(alone))} held out ({seeds})."
     yield ""
     yield "| " + " | ".join(HEADINGS) + " |"
     yield "|" + " --- |" * len(HEADINGS)
