@@ -350,11 +350,11 @@ def planned(preset: str, **changes: Any) -> ExperimentPlan:
         _require_level(name, plan.level)
     if plan.models == PRESETS[preset].models:
         for name in plan.models:
-            _require_packaged(name)
+            require_packaged(name)
     return plan
 
 
-def _require_packaged(model: str) -> None:
+def require_packaged(model: str) -> None:
     """Raise unless a preset's start is in the package; a name on a model hub is not meant."""
     if not (files("sapo_client") / "models" / model).is_dir():
         raise SapoError(

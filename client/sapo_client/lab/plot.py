@@ -79,17 +79,20 @@ def draw_starts(curves: Mapping[str, Mapping[str, Sequence[Sequence[Place]]]], p
 
 
 def draw_attacks(
-    shares: Mapping[str, Mapping[str, Estimate]], success: Mapping[str, Mapping[str, Estimate]], path: Path
+    attacks: Sequence[str],
+    shares: Mapping[str, Mapping[str, Estimate]],
+    success: Mapping[str, Mapping[str, Estimate]],
+    path: Path,
 ) -> None:
-    """Draw what was learned as a share of alone's, and attack success, by attack; a bar for each arm.
+    """Draw what was learned as a share of alone's, and attack success: a bar for each attack and arm.
 
     Args:
         shares: by arm and attack; an attack may be missing.
         success: the same.
     """
-    figure, axes = _figure(2, height=1.5 + 0.4 * max(len(each) for each in shares.values()))
+    figure, axes = _figure(2, height=1.5 + 0.4 * len(attacks))
     for panel, by_arm in zip(axes, (shares, success), strict=True):
-        _bars(panel, by_arm, list(next(iter(shares.values()))))
+        _bars(panel, by_arm, attacks)
     axes[0].axvline(1.0, color="black", linewidth=0.8)
     _label(axes[0], "held-out pass@1 as a share of alone's", "", "")
     _label(axes[1], "own answers with the attack's mark", "", "")
@@ -97,7 +100,7 @@ def draw_attacks(
 
 
 def _bars(panel: Any, by_arm: Mapping[str, Mapping[str, Estimate]], attacks: Sequence[str]) -> None:
-    height = 0.8 / len(by_arm)
+    height = 0.8 / max(1, len(by_arm))
     for place, (arm, estimates) in enumerate(by_arm.items()):
         rows = [row for row, attack in enumerate(attacks) if attack in estimates]
         known = [estimates[attacks[row]] for row in rows]

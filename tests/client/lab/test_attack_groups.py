@@ -1,4 +1,4 @@
-"""What attackers compose for a task: informative groups that break no rule of the text, with their mark."""
+"""What attackers compose for a task: informative groups with their mark that break no rule of the text."""
 
 from __future__ import annotations
 

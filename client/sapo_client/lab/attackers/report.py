@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -31,7 +31,8 @@ class Damage:
     """Figures of one arm under one attack, over the seeds that alone has as well.
 
     Attributes:
-        share: held-out pass@1 of the last evaluations as a share of alone's.
+        seeds: over how many seeds.
+        share: held-out pass@1 of the last evaluations as a share of alone's; None where alone has 0.
         equal_seconds: the same at the processor seconds that both have spent.
         success: share of own answers with the attack's mark in the last evaluation; None if it has none.
         chance: share of them in the same arm without attackers; None where that was not run.
@@ -42,8 +43,9 @@ class Damage:
     attack: str
     attackers: int
     arm: str
-    share: Estimate
-    equal_seconds: Estimate
+    seeds: int
+    share: Estimate | None
+    equal_seconds: Estimate | None
     success: Estimate | None
     chance: Estimate | None
     external: Estimate | None
@@ -66,11 +68,9 @@ def write_attack_report(campaign: AttackCampaign) -> Path:
     damages = list(_damages(campaign, clean))
     _write_csv(campaign.root / "attack.csv", damages)
     draw_attacks(
-        {arm: {_label(each): each.share for each in group} for arm, group in _by_arm(damages).items()},
-        {
-            arm: {_label(each): each.success for each in group if each.success is not None}
-            for arm, group in _by_arm(damages).items()
-        },
+        list(dict.fromkeys(map(_label, damages))),
+        _by_arm(damages, lambda damage: damage.share),
+        _by_arm(damages, lambda damage: damage.success),
         campaign.root / "attack.png",
     )
     page = campaign.root / "attack.md"
@@ -126,8 +126,9 @@ def _damage(
         attack=attack,
         attackers=attackers,
         arm=arm,
-        share=estimate([last_held_out(ours) / last_held_out(alone) for ours, alone in points]),
-        equal_seconds=estimate([_at_equal_seconds(ours, alone) for ours, alone in points]),
+        seeds=len(runs),
+        share=_shares([(last_held_out(ours), last_held_out(alone)) for ours, alone in points]),
+        equal_seconds=_shares([_at_equal_seconds(ours, alone) for ours, alone in points]),
         success=_marked([run for run, _ in runs], mark),
         chance=chance,
         external=estimate(external) if external and attackers else None,
@@ -141,11 +142,17 @@ def last_held_out(points: Sequence[Point]) -> float:
     return statistics.fmean(known[-LAST_EVALUATIONS:])
 
 
-def _at_equal_seconds(ours: Sequence[Point], alone: Sequence[Point]) -> float:
-    """Return held-out pass@1 as a share of alone's, where the cheaper of both ends."""
+def _at_equal_seconds(ours: Sequence[Point], alone: Sequence[Point]) -> tuple[float, float]:
+    """Return held-out pass@1 of both where the cheaper one ends."""
     spent = min(ours[-1].seconds, alone[-1].seconds)
     mine, theirs = (held_out_at(points, spent, lambda point: point.seconds) for points in (ours, alone))
-    return mine / theirs
+    return mine, theirs
+
+
+def _shares(pairs: Sequence[tuple[float, float]]) -> Estimate | None:
+    """Return the first as a share of the second, seed by seed, without seeds in which the second is 0."""
+    shares = [ours / alone for ours, alone in pairs if alone > 0]
+    return estimate(shares) if shares else None
 
 
 def _marked(runs: Iterable[Curve], mark: str | None) -> Estimate | None:
@@ -191,10 +198,15 @@ def lost_after(rows: Sequence[CurvePoint]) -> int | None:
     return below if had_weight else None
 
 
-def _by_arm(damages: Sequence[Damage]) -> dict[str, list[Damage]]:
-    by_arm: dict[str, list[Damage]] = {}
+def _by_arm(
+    damages: Sequence[Damage], of: Callable[[Damage], Estimate | None]
+) -> dict[str, dict[str, Estimate]]:
+    """Return a figure by arm and attack, where it is known."""
+    by_arm: dict[str, dict[str, Estimate]] = {}
     for damage in damages:
-        by_arm.setdefault(damage.arm, []).append(damage)
+        known = by_arm.setdefault(damage.arm, {})
+        if (estimated := of(damage)) is not None:
+            known[_label(damage)] = estimated
     return by_arm
 
 
@@ -205,12 +217,13 @@ def _label(damage: Damage) -> str:
 def _page(campaign: AttackCampaign, damages: Sequence[Damage], clean: Sequence[Curve]) -> Iterator[str]:
     document, plan = campaign.clean.document(), campaign.plan
     alone = [last_held_out(points_of(curve.rows)) for curve in clean if curve.run.arm.name == BASELINE]
+    seeds = "1 seed" if len(alone) == 1 else f"{len(alone)} seeds"
     starts = " and ".join(f"`{model}`" for model in plan.starts)
     yield "# The swarm under attack"
     yield ""
     yield f"{plan.agents} honest agents from {starts}, {plan.rounds} rounds, {len(plan.families)} families"
     yield f"at the {plan.level} level; attackers are further accounts. ± is a 95 % interval over seeds."
-    yield f"Alone ({BASELINE}) reaches {_words(estimate(alone))} held out ({len(alone)} seeds)."
+    yield f"Alone ({BASELINE}) reaches {_words(estimate(alone))} held out ({seeds})."
     yield ""
     yield "| " + " | ".join(HEADINGS) + " |"
     yield "|" + " --- |" * len(HEADINGS)
@@ -254,7 +267,7 @@ def _cells(damage: Damage) -> tuple[str, ...]:
         damage.attack,
         str(damage.attackers),
         damage.arm,
-        str(damage.share.seeds),
+        str(damage.seeds),
         _words(damage.share),
         _words(damage.equal_seconds),
         _words(damage.success),
@@ -282,13 +295,20 @@ def _write_csv(path: Path, damages: Sequence[Damage]) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
-        for each in damages:
-            writer.writerow((
-                *(each.attack, each.attackers, each.arm, each.share.seeds),
-                *(each.share.mean, each.share.half_width),
-                *(each.equal_seconds.mean, each.equal_seconds.half_width),
-                *((each.success.mean, each.success.half_width) if each.success else (None, None)),
-                each.chance.mean if each.chance else None,
-                each.external.mean if each.external else None,
-                " ".join("never" if lost is None else str(lost) for lost in each.lost_after),
-            ))  # fmt: skip
+        writer.writerows(map(_csv_row, damages))
+
+
+def _csv_row(damage: Damage) -> tuple[object, ...]:
+    return (
+        *(damage.attack, damage.attackers, damage.arm, damage.seeds),
+        *_mean_and_width(damage.share),
+        *_mean_and_width(damage.equal_seconds),
+        *_mean_and_width(damage.success),
+        damage.chance.mean if damage.chance else None,
+        damage.external.mean if damage.external else None,
+        " ".join("never" if lost is None else str(lost) for lost in damage.lost_after),
+    )
+
+
+def _mean_and_width(value: Estimate | None) -> tuple[float | None, float | None]:
+    return (None, None) if value is None else (value.mean, value.half_width)

@@ -1,0 +1,208 @@
+"""Campaigns of attacks: which runs they have, their table from hand-made curves, and the command."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from sapo_client.cli.app import app
+from sapo_client.errors import SapoError
+from sapo_client.lab.attackers.campaign import AttackCampaign, campaign_of
+from sapo_client.lab.attackers.catalogue import ATTACKS
+from sapo_client.lab.attackers.report import lost_after, write_attack_report
+from sapo_client.lab.journal import CurvePoint
+from sapo_client.lab.plan import ARMS, PRESETS, ExperimentPlan, Run, planned, require_packaged
+from sapo_client.lab.simulate import manifest_of
+from sapo_client.lab.starts import kind_of
+
+PLAN = ExperimentPlan("bundled", "nano", ("calendar_arithmetic",), agents=8, rounds=4)
+
+
+def row(number: int, held_out: float, **changes: object) -> CurvePoint:
+    """Return a round of a single agent that was evaluated after it."""
+    made = CurvePoint(
+        round=number,
+        agent=0,
+        batch=0.5,
+        local=0.5,
+        informative=0.5,
+        external=4,
+        generated_tokens=10,
+        trained_tokens=8,
+        entropy=1.0,
+        seconds=1.0,
+        held_out={"calendar_arithmetic": held_out},
+        greedy={"calendar_arithmetic": held_out},
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]  # fields of the caller's choice
+
+
+def finish(campaign: AttackCampaign, attack: str | None, arm: str, rows: list[CurvePoint]) -> None:
+    """Write a finished run of seed 0."""
+    store, plan = next(pair for pair in campaign.plans() if pair[1].attack == attack)
+    store.create(plan, lambda: manifest_of(PLAN))
+    run = Run(plan, ARMS[arm], 0)
+    store.work(run).mkdir(parents=True)
+    store.finish(run, rows, 1.0)
+
+
+def test_a_campaign_has_every_attack_beside_a_clean_swarm_and_alone(tmp_path: Path) -> None:
+    campaign = campaign_of(tmp_path, PLAN, ("phrase", "sybil-49"), (1, 3))
+    runs = campaign.runs([ARMS["8/0"], ARMS["4/4"]], seeds=2)
+    assert {store.root.name: [run.name for run in each] for store, each in runs} == {
+        "clean": ["8-0/seed-0", "4-4/seed-0", "8-0/seed-1", "4-4/seed-1"],
+        "phrase-1": ["4-4/seed-0", "4-4/seed-1"],
+        "phrase-3": ["4-4/seed-0", "4-4/seed-1"],
+        "sybil-49-7": ["4-4/seed-0", "4-4/seed-1"],
+    }
+    assert [run.plan for _, [run, *_] in runs[1:]] == [
+        PLAN.under("phrase", 1),
+        PLAN.under("phrase", 3),
+        PLAN.under("sybil-49", 7),
+    ]
+
+
+def test_an_unnamed_attack_is_every_possible_one(tmp_path: Path) -> None:
+    plain = {attack.name for attack, _ in campaign_of(tmp_path, PLAN, (), ()).attacks}
+    assert plain == ATTACKS.keys() - {"digits-phrase", "wrong-steps"}
+    text = replace(PLAN, level="full", families=("bf",))
+    assert {attack.name for attack, _ in campaign_of(tmp_path, text, (), ()).attacks} == ATTACKS.keys() - {
+        "only-sunday"
+    }
+
+
+@pytest.mark.parametrize(
+    ("names", "attackers", "complaint"),
+    [
+        (("rain",), (), "no attack 'rain'"),
+        (("wrong-steps",), (), "needs families with text"),
+        (("pad",), (2, 8), "8 attackers among 8 honest agents"),
+    ],
+)
+def test_an_impossible_campaign_is_refused(
+    names: tuple[str, ...], attackers: tuple[int, ...], complaint: str, tmp_path: Path
+) -> None:
+    with pytest.raises(SapoError, match=complaint):
+        campaign_of(tmp_path, PLAN, names, attackers)
+
+
+def test_the_table_compares_with_alone_and_with_clean(tmp_path: Path) -> None:
+    campaign = campaign_of(tmp_path, PLAN, ("phrase",), (2,))
+    with pytest.raises(SapoError, match="there is no experiment"):
+        write_attack_report(campaign)
+    finish(campaign, None, "4/4", [row(1, 0.25, marks={"phrase": 0.125}), row(2, 0.5, marks={"phrase": 0.0})])
+    with pytest.raises(SapoError, match="no run of 8/0"):
+        write_attack_report(campaign)
+    finish(campaign, None, "8/0", [row(1, 0.25, external=0), row(2, 0.75, external=0)])
+    weights = {"honest_weight": 0.5, "attackers_weight": 0.5}
+    attacked = [
+        row(1, 0.125, attackers=1, marks={"phrase": 0.25}, **weights),
+        row(2, 0.25, attackers=2, marks={"phrase": 0.5}, **{**weights, "attackers_weight": 0.125}),
+    ]
+    finish(campaign, "phrase", "4/4", attacked)
+    page = write_attack_report(campaign).read_text(encoding="utf-8")
+    assert "Alone (8/0) reaches 0.500 held out (1 seed).\n" in page
+    assert "| clean | 0 | 4/4 | 1 | 0.750 | 0.667 | - | - | - | - |\n" in page
+    assert "| phrase | 2 | 4/4 | 1 | 0.375 | 0.333 | 0.500 | 0.000 | 0.375 | 2 |\n" in page
+    assert f"* **phrase**: {ATTACKS['phrase'].exploits}. Mark: phrase.\n" in page
+    assert (tmp_path / "attack.png").read_bytes().startswith(b"\x89PNG")
+    table = list(csv.DictReader((tmp_path / "attack.csv").open(encoding="utf-8")))
+    assert [(each["attack"], each["share"], each["success"], each["lost_after"]) for each in table] == [
+        ("clean", "0.75", "", ""),
+        ("phrase", "0.375", "0.5", "2"),
+    ]
+
+
+def test_weight_is_lost_where_it_stays_low() -> None:
+    def rows(*attackers: float | None) -> list[CurvePoint]:
+        return [
+            row(number, 0.5, honest_weight=None if weight is None else 0.5, attackers_weight=weight)
+            for number, weight in enumerate(attackers, 1)
+        ]
+
+    assert lost_after(rows(None, 0.5, 0.5)) is None
+    assert lost_after(rows(None, 0.5, 0.125, 0.0)) == 3
+    assert lost_after(rows(None, 0.5, 0.125, 0.5)) is None, "it came back"
+    assert lost_after(rows(0.5, 0.125, 0.25, 0.125)) == 4
+    assert lost_after(rows(None, None)) is None, "newcomers have none to lose"
+
+
+def test_plans_with_attacks_and_starts() -> None:
+    mixed = planned("mixed")
+    assert [mixed.start_of(agent) for agent in range(8)] == ["bundled", "bundled-chatty"] * 4
+    attacked = mixed.under("pad", 2)
+    assert ExperimentPlan.from_json(json.loads(json.dumps(attacked.to_json()))) == attacked
+    specialists = PRESETS["specialists"]
+    assert ExperimentPlan.from_json(json.loads(json.dumps(specialists.to_json()))) == specialists
+    old = {name: value for name, value in PLAN.to_json().items() if name not in ("models", "knows")}
+    assert ExperimentPlan.from_json(old) == PLAN
+    assert planned("mixed", model="bundled") == replace(PRESETS["quick"], model="bundled")
+    for changes, complaint in (
+        ({"attack": "pad"}, "0 attackers and the attack pad"),
+        ({"attackers": 2}, "2 attackers and the attack None"),
+        ({"attack": "rain", "attackers": 1}, "no attack 'rain'"),
+        ({"models": ("bundled", "bundled")}, "are not different models"),
+        ({"knows": ((), ())}, "2 lists of known families for 1 initial models"),
+    ):
+        with pytest.raises(SapoError, match=complaint):
+            replace(PLAN, **changes)  # type: ignore[arg-type]  # each change is of one field's type
+
+
+def test_a_start_that_this_release_has_not_is_refused() -> None:
+    require_packaged("bundled")
+    with pytest.raises(SapoError, match="no initial model 'specialist-z'") as caught:
+        require_packaged("specialist-z")
+    assert caught.value.exit_code == 2
+
+
+def test_specialists_know_different_families() -> None:
+    plan = PRESETS["specialists"]
+    assert {name: kind_of(plan, 0, name) for name in plan.families} == {
+        "basic_arithmetic": "own families",
+        "bf": "own families",
+        "fraction_simplification": "own families",
+        "propositional_logic": "the other half's",
+        "calendar_arithmetic": "the other half's",
+        "binary_matrix": "the other half's",
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (("--attack", "rain"), "no attack 'rain'"),
+        (("--attackers", "two"), "'two' are not numbers"),
+        (("--arms", "9/0"), "no arm '9/0'"),
+    ],
+)
+def test_an_invalid_campaign_makes_no_folder(
+    options: tuple[str, ...], complaint: str, tmp_path: Path
+) -> None:
+    result = CliRunner().invoke(app, ["lab", "attack", *options, "--out", str(tmp_path / "none")])
+    assert isinstance(result.exception, SapoError)
+    assert complaint in result.exception.text
+    assert result.exception.exit_code == 2
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.long
+def test_a_campaign_is_run_and_reported(plan: ExperimentPlan, tmp_path: Path) -> None:
+    options = [
+        *("--attack", "pad", "--attackers", "1", "--arms", "4/4", "--seeds", "1", "--rounds", "2"),
+        *("--agents", "2", "--model", plan.model, "--families", "calendar_arithmetic", "--jobs", "1"),
+    ]
+    first = CliRunner().invoke(app, ["lab", "attack", *options, "--out", str(tmp_path), "--json"])
+    assert first.exit_code == 0, first.output
+    assert json.loads(first.stdout) == {"folder": str(tmp_path), "runs": 3, "page": f"{tmp_path}/attack.md"}
+    page = (tmp_path / "attack.md").read_text(encoding="utf-8")
+    assert "| pad | 1 | 4/4 | 1 | " in page
+    curves = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("rounds.jsonl")}
+    assert len(curves) == 3
+    again = CliRunner().invoke(app, ["lab", "attack", *options, "--out", str(tmp_path)])
+    assert (again.exit_code, again.stdout) == (0, f"wrote {tmp_path}/attack.md\n")
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("rounds.jsonl")} == curves
