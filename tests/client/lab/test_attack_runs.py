@@ -34,7 +34,7 @@ class Swarm:
 
     def of_attackers(self, kind: str) -> list[dict[str, Any]]:
         """Return the events of one kind about accounts that are no agent's."""
-        honest = {str(account) for account in self.run.agents()}
+        honest = {bytes(account).hex() for account in self.run.agents()}
         return [
             event
             for events in self.events
@@ -90,7 +90,8 @@ def test_every_agent_admits_and_verifies_what_attackers_publish(swarms: dict[str
     verified = [event["content_id"] for event in swarm.of_attackers("verified")]
     assert len(admitted) >= 2 * 2 * 2, "two agents, two rollouts or more in at least two of the rounds"
     assert Counter(admitted) == Counter(verified)
-    assert {event["rule"] for event in swarm.of_attackers("refused")} <= {"R10.5"} * (name == "copier")
+    without_advantage = {"R10.5"} if name == "copier" else set()  # all of its copies may happen to be right
+    assert {event["rule"] for event in swarm.of_attackers("refused")} <= without_advantage
     assert not [event for events in swarm.events for event in events if event.get("stage") in range(1, 8)]
 
 
