@@ -43,8 +43,8 @@ def test_rollouts_of_both_are_listed_with_what_became_of_them(two_nodes: Any) ->
     assert {rollout.completions for rollout in rollouts} == {COMPLETIONS}
     assert {rollout.family for rollout in rollouts} == {"calendar_arithmetic"}
     states = {rollout.state for rollout in rollouts if not rollout.own}
-    assert "sampled" in states
-    assert states <= {"admitted", "verified", "sampled", "refused: no_signal"}
+    assert "reinforced" in states
+    assert states <= {"admitted", "verified", "reinforced", "refused: no_signal"}
     assert all(0 <= r.reward <= 1 for r in rollouts if r.reward is not None)
 
 
