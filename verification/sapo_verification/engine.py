@@ -144,9 +144,7 @@ class Engine:
         self._check = check
         self.success: Final = OwnSuccess(own, len(manifest.suite.families))
         imitation = Imitation(manifest.suite.families, own)
-        self.demonstrations: Final = DemonstrationPool(
-            own, imitable=imitation.imitable, is_screened=lambda each: self._verifier.is_quarantined(each)
-        )
+        self.demonstrations: Final = DemonstrationPool(own, imitation.imitable, self._is_quarantined)
         imitated = [imitation, self.demonstrations] if terms.sampling.text_use.imitates else []
         self._observers = Observers([self.count, self.success, *imitated, *observers])
         self.certificates: Final = CertificateBook(manifest, connection)
@@ -311,6 +309,9 @@ class Engine:
     def epoch(self, now_seconds: float) -> int:
         """Return the epoch at a time, the first one before genesis."""
         return epoch_at(self.manifest, max(now_seconds, self.manifest.genesis_seconds))
+
+    def _is_quarantined(self, rollout: VerifiedRollout) -> bool:
+        return self._verifier.is_quarantined(rollout)
 
     def _receive_certificate(self, message: bytes, now_seconds: float, source: str, live: bool) -> Received:
         return Received(Verdict.ACCEPT, admitted=self.certificates.admit(message, now_seconds))

@@ -34,7 +34,7 @@ many; no family of the catalogue has fewer than that in the long run."""
 
 
 @dataclass(frozen=True, slots=True)
-class Demonstration:
+class DemonstrationText:
     """A right answer of another account, as token ids of this policy.
 
     Attributes:
@@ -67,9 +67,9 @@ class DemonstrationBuffer:
         capacity: as given.
     """
 
-    def __init__(self, capacity: int = CAPACITY, texts: Iterable[Demonstration] = ()) -> None:
+    def __init__(self, capacity: int = CAPACITY, texts: Iterable[DemonstrationText] = ()) -> None:
         self.capacity = capacity
-        self._texts: dict[bytes, dict[tuple[int, ...], Demonstration]] = {}
+        self._texts: dict[bytes, dict[tuple[int, ...], DemonstrationText]] = {}
         self._size = 0
         for text in texts:
             self.add(text)
@@ -77,11 +77,11 @@ class DemonstrationBuffer:
     def __len__(self) -> int:
         return self._size
 
-    def __iter__(self) -> Iterator[Demonstration]:
+    def __iter__(self) -> Iterator[DemonstrationText]:
         """Iterate over the texts, author by author, each author's oldest first."""
         return chain.from_iterable(by_prompt.values() for by_prompt in self._texts.values())
 
-    def add(self, text: Demonstration) -> None:
+    def add(self, text: DemonstrationText) -> None:
         """Add a text in place of its author's earlier one for the prompt; evict one that is too many."""
         own = self._texts.setdefault(text.author, {})
         self._size += own.pop(text.prompt, None) is None
@@ -101,7 +101,7 @@ class DemonstrationBuffer:
         """Return the families of the texts."""
         return {text.family for text in self}
 
-    def draw(self, needs: Mapping[int, float], count: int, source: random.Random) -> list[Demonstration]:
+    def draw(self, needs: Mapping[int, float], count: int, source: random.Random) -> list[DemonstrationText]:
         """Draw different texts, at most ``count``: families by need, accounts within a family in turns.
 
         Args:
@@ -110,7 +110,7 @@ class DemonstrationBuffer:
             source: of randomness.
         """
         waiting = {family: self._in_turns(family, source) for family in sorted(needs) if needs[family] > 0.0}
-        drawn: list[Demonstration] = []
+        drawn: list[DemonstrationText] = []
         while len(drawn) < count:
             waiting = {family: texts for family, texts in waiting.items() if texts}
             if not waiting:
@@ -132,7 +132,7 @@ class DemonstrationBuffer:
         return cls(
             capacity,
             (
-                Demonstration(tuple(prompt), tuple(completion), family, author, answer)
+                DemonstrationText(tuple(prompt), tuple(completion), family, author, answer)
                 for prompt, completion, family, author, answer in cbor2.loads(data)
             ),
         )
@@ -146,7 +146,7 @@ class DemonstrationBuffer:
         if not own:
             del self._texts[author]
 
-    def _in_turns(self, family: int, source: random.Random) -> list[Demonstration]:
+    def _in_turns(self, family: int, source: random.Random) -> list[DemonstrationText]:
         """Return a family's texts, the next one last; accounts take turns until they have no more."""
         queues = [
             _shuffled([text for text in own.values() if text.family == family], source)
@@ -157,7 +157,7 @@ class DemonstrationBuffer:
         return balanced(in_turns)[::-1]
 
 
-def own_right_answers(groups: Iterable[TrainingGroup]) -> Iterator[Demonstration]:
+def own_right_answers(groups: Iterable[TrainingGroup]) -> Iterator[DemonstrationText]:
     """Yield one right completion of each own group that has one, to be rehearsed.
 
     Groups without a family, which answer a task of another account's choice, are left out.
@@ -168,10 +168,10 @@ def own_right_answers(groups: Iterable[TrainingGroup]) -> Iterator[Demonstration
         right = [text for text, reward in zip(group.completions, group.rewards, strict=True) if reward == 1.0]
         if right and right[0]:
             answer = b",".join(b"%d" % token for token in right[0])
-            yield Demonstration(group.prompt, right[0], group.family, OWN, answer)
+            yield DemonstrationText(group.prompt, right[0], group.family, OWN, answer)
 
 
-def balanced(texts: Sequence[Demonstration]) -> list[Demonstration]:
+def balanced(texts: Sequence[DemonstrationText]) -> list[DemonstrationText]:
     """Return the first texts of each answer, as many as leave none more than its share of them.
 
     An author chooses which tasks it shows. One who shows only those whose answer is "Sunday" is right each
@@ -182,7 +182,7 @@ def balanced(texts: Sequence[Demonstration]) -> list[Demonstration]:
     while most > (cap := (sum(counts.values()) - most) // (LEAST_ANSWERS - 1)):
         counts = Counter({answer: min(count, cap) for answer, count in counts.items()})
         most = cap
-    kept: list[Demonstration] = []
+    kept: list[DemonstrationText] = []
     for text in texts:
         if counts[text.answer] > 0:
             counts[text.answer] -= 1

@@ -14,7 +14,7 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.adapters import base_model
 from sapo_client.learner.batch import TrainingGroup
 from sapo_client.learner.checkpoint import CheckpointStore, LearnerCounters
-from sapo_client.learner.demonstrations import Demonstration
+from sapo_client.learner.demonstrations import DemonstrationText
 from sapo_client.learner.generate import Completion, Generator, generator_for
 from sapo_client.learner.policy import load_policy
 from sapo_client.learner.seeds import sampling_seed
@@ -216,7 +216,7 @@ class Service:
 
     def _demonstration(
         self, prompt: str, completion: bytes, family: int, author: bytes, answer: bytes
-    ) -> Demonstration | None:
+    ) -> DemonstrationText | None:
         """Return a demonstration as tokens; None if it is not UTF-8, or too long to be sampled here whole."""
         try:
             text = completion.decode("utf-8")
@@ -226,7 +226,7 @@ class Service:
         tokens = self._policy.encode_completion(text, limit + 1)
         if len(tokens) > limit:
             return None
-        return Demonstration(self._encode_prompt(prompt), tokens, family, author, answer)
+        return DemonstrationText(self._encode_prompt(prompt), tokens, family, author, answer)
 
     def _open_generator(self) -> Generator:
         if not self._settings.vllm:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from sapo_client.learner import grpo
 from sapo_client.learner.batch import TrainingRow
-from sapo_client.learner.demonstrations import Demonstration
+from sapo_client.learner.demonstrations import DemonstrationText
 from sapo_client.learner.losses.accumulate import GradientAccumulator, row_logprobs, token_mask
 from sapo_client.learner.losses.cross_entropy import cross_entropy
 from sapo_client.learner.policy import Policy
@@ -75,7 +75,7 @@ class SupervisedTrainer:
         self.optimizer = torch.optim.AdamW(parameters, lr=self._rate, weight_decay=0.0, fused=True)
 
     def step(
-        self, texts: Sequence[Demonstration], rehearsed: Sequence[Demonstration] = ()
+        self, texts: Sequence[DemonstrationText], rehearsed: Sequence[DemonstrationText] = ()
     ) -> SupervisedUpdate:
         """Update once on all texts, unless loss or gradient are not finite; without texts do nothing.
 
@@ -133,5 +133,5 @@ def default_demonstration_rate(parameters: Sequence[Tensor]) -> float:
     return 3e-4 if sum(parameter.numel() for parameter in parameters) < SMALL_PARAMETERS else 1e-5
 
 
-def _count_by_family(texts: Sequence[Demonstration]) -> dict[int, int]:
+def _count_by_family(texts: Sequence[DemonstrationText]) -> dict[int, int]:
     return dict(sorted(Counter(text.family for text in texts).items()))

@@ -19,8 +19,8 @@ from sapo_client.learner.adapters import adapters_disabled, has_adapters
 from sapo_client.learner.baseline import Baselines, RunningMean
 from sapo_client.learner.batch import TrainingGroup, TrainingRow, mini_batches, training_rows
 from sapo_client.learner.demonstrations import (
-    Demonstration,
     DemonstrationBuffer,
+    DemonstrationText,
     is_solved,
     need,
     own_right_answers,
@@ -91,7 +91,7 @@ class Trainer:
         self,
         groups: Sequence[TrainingGroup],
         *,
-        demonstrations: Sequence[Demonstration] = (),
+        demonstrations: Sequence[DemonstrationText] = (),
         reencoded: int = 0,
     ) -> StepReport:
         """Train on the groups that have an advantage, then on demonstrations, and return a report on all.
@@ -221,7 +221,7 @@ class Trainer:
             self.policy, model, part, temperature=settings.temperature, bfloat16=settings.bfloat16
         )
 
-    def _update_on_demonstrations(self, new: Sequence[Demonstration]) -> SupervisedUpdate:
+    def _update_on_demonstrations(self, new: Sequence[DemonstrationText]) -> SupervisedUpdate:
         """Take new demonstrations of families that are not solved, forget those that are, train a draw.
 
         As many own right answers are trained beside them: a policy that is only shown what it does not know

@@ -150,7 +150,7 @@ def test_plans_with_attacks_and_starts() -> None:
         ({"knows": ((), ())}, "2 lists of known families for 1 initial models"),
     ):
         with pytest.raises(SapoError, match=complaint):
-            replace(PLAN, **changes)  # type: ignore[arg-type]  # each change is of one field's type
+            replace(PLAN, **changes)
 
 
 def test_a_start_that_this_release_has_not_is_refused() -> None:

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from support.policies import make_policy_folder
 
 from sapo_client.errors import ExitCode, SapoError
-from sapo_client.learner.demonstrations import Demonstration
+from sapo_client.learner.demonstrations import DemonstrationText
 from sapo_client.learner.service import Service
 from sapo_client.learner.settings import LearnerSettings
 
@@ -95,7 +95,7 @@ def test_resume_is_exact(settings: LearnerSettings) -> None:
     assert all(torch.equal(*pair) for pair in zip(weights(resumed), weights(uninterrupted), strict=True))
 
 
-def held(service: Service) -> list[Demonstration]:
+def held(service: Service) -> list[DemonstrationText]:
     return list(service._trainer.demonstrations)
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from sapo_client.learner.baseline import MIN_SAMPLES, Baselines, FamilyBaseline
 from sapo_client.learner.demonstrations import (
     LEAST_ANSWERS,
-    Demonstration,
     DemonstrationBuffer,
+    DemonstrationText,
     balanced,
     is_solved,
     need,
@@ -20,8 +20,8 @@ from sapo_client.learner.demonstrations import (
 ANN, BOB, CAT = b"ann", b"bob", b"cat"
 
 
-def text(author: bytes, number: int, family: int = 0, answer: int = 9) -> Demonstration:
-    return Demonstration((1, number), (answer, 0), family, author, b"%d" % number)
+def text(author: bytes, number: int, family: int = 0, answer: int = 9) -> DemonstrationText:
+    return DemonstrationText((1, number), (answer, 0), family, author, b"%d" % number)
 
 
 def test_a_flood_of_one_account_displaces_only_its_own_texts() -> None:
@@ -130,10 +130,10 @@ def test_a_family_is_solved_only_once_it_is_measured() -> None:
     assert need(baselines, 9, 0.6) == 0.0, "a family without own completions"
 
 
-def of_answers(answers: str) -> list[Demonstration]:
+def of_answers(answers: str) -> list[DemonstrationText]:
     """Return a text for each letter, which is its answer."""
     return [
-        Demonstration((number,), (9, 0), 0, ANN, letter.encode()) for number, letter in enumerate(answers)
+        DemonstrationText((number,), (9, 0), 0, ANN, letter.encode()) for number, letter in enumerate(answers)
     ]
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sapo_client.lab.held_out import HeldOut
+from sapo_client.lab.held_out import HeldOut, pass_at_1
 from sapo_client.lab.pretrain import KIND_A, KIND_B
 from sapo_client.learner.generate import generator_for
 from sapo_client.learner.policy import SPECIALIST_A, SPECIALIST_B, load_policy
@@ -22,7 +22,7 @@ def pass_at_1(model: str) -> dict[str, float]:
         temperature=1.0,
         seed=1,
     )
-    return held_out.shares([group[0].text.encode("utf-8", "replace") for group in groups])
+    return pass_at_1(held_out.scored([group[0].text.encode("utf-8", "replace") for group in groups]))
 
 
 @pytest.mark.parametrize(

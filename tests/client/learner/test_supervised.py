@@ -13,7 +13,7 @@ from support.trainers import SettingsChanges, make_trainer
 
 from sapo_client.learner.baseline import MIN_SAMPLES, Baselines, FamilyBaseline
 from sapo_client.learner.batch import TrainingGroup
-from sapo_client.learner.demonstrations import Demonstration
+from sapo_client.learner.demonstrations import DemonstrationText
 from sapo_client.learner.losses.cross_entropy import TokenWeighting
 from sapo_client.learner.service import Service
 from sapo_client.learner.settings import LearnerSettings
@@ -24,7 +24,8 @@ from sapo_client.learner.wire import Message
 FAMILY = 4
 FAILING = Baselines({FAMILY: FamilyBaseline(0.0, MIN_SAMPLES)})
 TEXTS = [
-    Demonstration((30, 31, 32), tuple(range(40 + i, 44 + 3 * i)), FAMILY, b"ann", b"%d" % i) for i in range(4)
+    DemonstrationText((30, 31, 32), tuple(range(40 + i, 44 + 3 * i)), FAMILY, b"ann", b"%d" % i)
+    for i in range(4)
 ]
 """Completions of 4, 7, 10 and 13 tokens. They have one prompt, so only one of them is kept at a time."""
 
@@ -45,12 +46,14 @@ def unlike(first: list[torch.Tensor], second: list[torch.Tensor]) -> float:
     return max(float((a - b).abs().max()) for a, b in zip(first, second, strict=True))
 
 
-def distinct(texts: Sequence[Demonstration]) -> list[Demonstration]:
+def distinct(texts: Sequence[DemonstrationText]) -> list[DemonstrationText]:
     """Return the texts with a prompt each."""
     return [replace(text, prompt=(*text.prompt, 50 + index)) for index, text in enumerate(texts)]
 
 
-def literal_gradient(trainer: Trainer, texts: Sequence[Demonstration], by_completion: bool) -> torch.Tensor:
+def literal_gradient(
+    trainer: Trainer, texts: Sequence[DemonstrationText], by_completion: bool
+) -> torch.Tensor:
     """Return the gradient of the mean negative log-likelihood at temperature 1 as one vector."""
     model = trainer.policy.model
     model.zero_grad()
@@ -243,7 +246,7 @@ def test_what_cannot_be_sampled_whole_is_no_demonstration(folder: Path) -> None:
     held = {text.author: text for text in service._trainer.demonstrations}
     expected = policy.encode_completion("7777777", 8)
     assert held.keys() - {end} == {b"7" * 7, b""}
-    assert held[b"7" * 7] == Demonstration(
+    assert held[b"7" * 7] == DemonstrationText(
         policy.encode_prompt(shown["prompt"]), expected, FAMILY, b"7" * 7, shown["answer"]
     )
     assert expected[-1] == policy.end

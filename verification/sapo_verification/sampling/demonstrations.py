@@ -36,7 +36,6 @@ class DemonstrationPool(SilentObserver):
     def __init__(
         self,
         own: Account,
-        *,
         imitable: Callable[[int, bytes], bytes],
         is_screened: Callable[[VerifiedRollout], bool],
     ) -> None:
