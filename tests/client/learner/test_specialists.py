@@ -11,7 +11,7 @@ from sapo_verification.suites.catalogue import WORKED, family
 ITEMS = 32
 
 
-def pass_at_1(model: str) -> dict[str, float]:
+def sampled(model: str) -> dict[str, float]:
     """Return shares of right answers at temperature 1, by family."""
     policy = load_policy(model, "cpu")
     held_out = HeldOut.of([family(name, "worked") for name in WORKED], ITEMS)
@@ -31,7 +31,7 @@ def pass_at_1(model: str) -> dict[str, float]:
 def test_a_specialist_knows_its_own_families_only(
     model: str, own: tuple[str, ...], others: tuple[str, ...]
 ) -> None:
-    shares = pass_at_1(model)
+    shares = sampled(model)
     assert {name: shares[name] for name in others} == dict.fromkeys(others, 0.0)
     assert all(shares[name] > 0.02 for name in own), shares
     assert 0.3 < sum(shares[name] for name in own) / len(own) < 0.9, shares
