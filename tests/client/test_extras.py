@@ -117,4 +117,4 @@ def test_a_node_whose_learner_lacks_its_extra_ends_with_the_same(
 def test_every_extra_is_one_that_the_package_offers() -> None:
     offered = tomllib.loads(PYPROJECT.read_text())["project"]["optional-dependencies"]
     assert {extra.name for extra in EXTRAS} <= set(offered)
-    assert offered["all"] == ["sapo-swarm[testnet,lab,parquet,lora]"]
+    assert offered["all"] == ["sapo-swarm[testnet,families,lab,parquet,lora]"]

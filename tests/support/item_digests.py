@@ -1,8 +1,8 @@
 """Digests of the items and scores of ReasoningGYM's families, every family at every level.
 
-``PYTHONHASHSEED=0 python tests/support/item_digests.py`` prints them as JSON, when ``tests`` is on the import path.
-`tests/verification/tasks/data/item_digests.json` was printed by it while reasoning-gym 0.1.25 was installed from
-the package index, with all that it requires.
+``PYTHONHASHSEED=0 python tests/support/item_digests.py`` prints them as JSON. What it printed while
+reasoning-gym 0.1.25 was installed from the package index, with all that it requires, is in
+`tests/verification/tasks/data/item_digests.json`.
 """
 
 import json

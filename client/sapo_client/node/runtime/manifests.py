@@ -71,7 +71,7 @@ def require_same_suite(manifest: Manifest) -> None:
         check_suite(manifest.suite)
     except SuiteMismatch as error:
         raise SapoError(
-            f"this installation derives other tasks than the swarm: {error}",
+            f"this installation cannot derive the swarm's tasks: {error}",
             hint=error.hint,
             exit_code=ExitCode.CONFIG,
         ) from error
