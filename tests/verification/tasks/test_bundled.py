@@ -1,4 +1,4 @@
-"""The bundled ReasoningGYM: its items and scores are those of the release as the package index installs it."""
+"""The bundled ReasoningGYM: its items and scores are those of the release that the index installs."""
 
 import json
 import subprocess

@@ -32,7 +32,7 @@ def game_of_life_rule(neighbourhoods: Grid) -> Grid:
 
 
 def evolve2d(history: Grid, *, timesteps: int, apply_rule: Rule, memoize: str) -> Grid:
-    """Return ``timesteps`` states, the first of which is the last of ``history``; the grid's edges are joined.
+    """Return ``timesteps`` states, the first of them the last of ``history``, on a grid with joined edges.
 
     Args:
         history: of shape ``(states, rows, columns)``.
