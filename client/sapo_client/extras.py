@@ -1,5 +1,6 @@
 """What only some installations have: the extras of the package, and the error where one is missing."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Final
@@ -61,6 +62,18 @@ def require(extra: Extra, *, instead: str | None = None, exit_code: int = ExitCo
             hint=f"{extra.command}, or {instead}" if instead else extra.command,
             exit_code=exit_code,
         )
+
+
+def require_families(names: Iterable[str], *, exit_code: int = ExitCode.USAGE) -> None:
+    """Raise unless the generators of these task families can be imported.
+
+    Raises:
+        SapoError: one needs the extra, which is missing.
+    """
+    from sapo_verification.tasks.bundled.modules import missing_modules
+
+    if missing_modules(names):
+        require(FAMILIES, exit_code=exit_code)
 
 
 def _is_found(module: str) -> bool:

