@@ -44,15 +44,18 @@ def test_the_table_names_the_module_of_every_family() -> None:
 
 LOADED = """
 import json, sys
+before = set(sys.modules)
 from sapo_verification.tasks.bundled import create_dataset
 for name in json.loads(sys.argv[1]):
     create_dataset(name, seed=1, size=1)[0]
-print(json.dumps([[name, getattr(module, "__file__", None) or ""] for name, module in sys.modules.items()]))
+print()
+new = {name: module for name, module in sys.modules.items() if name not in before}
+print(json.dumps({name: getattr(module, "__file__", None) or "" for name, module in new.items()}))
 """
 
 
 def loaded(*names: str) -> dict[str, str]:
-    """Return the modules, and their files, that a process has once it made an item of these families."""
+    """Return the modules, and their files, that a process imports to make an item of these families."""
     done = python("-c", LOADED, json.dumps(names))
     assert done.stderr == ""
     return dict(json.loads(done.stdout.splitlines()[-1]))
@@ -78,6 +81,26 @@ def test_a_family_is_imported_without_the_others() -> None:
         "reasoning_gym.arithmetic.gcd"
     }
     assert Path(modules["reasoning_gym.arithmetic.gcd"]).is_relative_to(bundled.WHEEL)
+
+
+ALONE = """
+import os, numpy, sympy, yaml
+from sapo_verification.tasks.bundled import create_dataset
+from sapo_verification.tasks.bundled.modules import MODULES
+failed = []
+for name in MODULES:
+    if (child := os.fork()) == 0:
+        create_dataset(name, seed=1, size=1)
+        os._exit(0)
+    if os.waitpid(child, 0)[1] != 0:
+        failed.append(name)
+print(failed)
+"""
+
+
+def test_every_family_can_be_the_first_to_be_imported() -> None:
+    done = python("-c", ALONE)
+    assert (done.stderr, done.stdout) == ("", "[]\n")
 
 
 REFUSED = """

@@ -66,6 +66,9 @@ def _open() -> None:
         package = ModuleType(name)
         package.__path__ = [str(WHEEL.joinpath(*name.split(".")))]
         sys.modules[name] = package
+    importlib.import_module(
+        f"{_LIBRARY}.coaching"
+    )  # it and the factory import each other; only this order works
 
 
 def _import_blicket() -> None:
