@@ -66,9 +66,8 @@ def _open() -> None:
         package = ModuleType(name)
         package.__path__ = [str(WHEEL.joinpath(*name.split(".")))]
         sys.modules[name] = package
-    importlib.import_module(
-        f"{_LIBRARY}.coaching"
-    )  # it and the factory import each other; only this order works
+    # it and the factory import each other, and only this one can be the first
+    importlib.import_module(f"{_LIBRARY}.coaching")
 
 
 def _import_blicket() -> None:
