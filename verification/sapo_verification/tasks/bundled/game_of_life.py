@@ -28,7 +28,8 @@ def game_of_life_rule(neighbourhoods: Grid) -> Grid:
     """
     alive = neighbourhoods[..., 1, 1] == 1
     total = neighbourhoods.sum(axis=(-2, -1))
-    return ((total == 3) | (alive & (total == 4))).astype(np.int32)
+    lives: NDArray[np.bool_] = (total == 3) | (alive & (total == 4))
+    return lives.astype(np.int32)
 
 
 def evolve2d(history: Grid, *, timesteps: int, apply_rule: Rule, memoize: str) -> Grid:
