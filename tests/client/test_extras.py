@@ -10,9 +10,12 @@ import pytest
 from support.nodes import manifest_of
 from support.sapo_process import SAPO
 
-from sapo_client.extras import EXTRAS, Extra
+from sapo_client.extras import EXTRAS, FAMILIES, Extra
+from sapo_protocol.identifiers import Digest
 from sapo_protocol.manifest_file import manifest_to_json
 from sapo_protocol.suite import Suite
+from sapo_verification.suites.catalogue import REASONING_GYM, family
+from sapo_verification.tasks.bundled.modules import REQUIRED
 
 BLOCKER = """
 import os
@@ -82,6 +85,7 @@ COMMANDS = {
     "testnet": ("testnet", "up", "--nodes", "2"),
     "lab": ("lab", "judge", "--swarm", "nowhere", "--picture", "curves.png"),
     "parquet": ("export", "parquet", "rollouts.parquet"),
+    "families": ("lab", "run", "--families", "zebra_puzzles", "--level", "full", "--out", "nowhere"),
 }
 
 
@@ -114,7 +118,21 @@ def test_a_node_whose_learner_lacks_its_extra_ends_with_the_same(
     assert (code, lines[-2:]) == (3, _says(extra, ", ".join(extra.modules)))
 
 
+def test_a_node_whose_swarm_has_a_family_of_an_extra_ends_before_it_joins(without: Without) -> None:
+    zebras = family("zebra_puzzles", "full")
+    suite = Suite(REASONING_GYM, (zebras,), Digest(bytes(32)))
+    without.manifest.write_text(manifest_to_json(manifest_of(suite)), encoding="utf-8")
+    assert without.run((), SAPO, "keys", "new", "key", "--no-passphrase")[0] == 0
+    join = ("join", "--identity", "key", "--manifest", str(without.manifest), "--steps", "1")
+    code, lines = without.run(FAMILIES.modules, SAPO, *join, "-q")
+    assert (code, lines[-2:]) == (3, _says(FAMILIES, ", ".join(FAMILIES.modules)))
+
+
+def test_the_extra_of_families_has_what_their_generators_import() -> None:
+    assert FAMILIES.modules == tuple(sorted({module for needed in REQUIRED.values() for module in needed}))
+
+
 def test_every_extra_is_one_that_the_package_offers() -> None:
     offered = tomllib.loads(PYPROJECT.read_text())["project"]["optional-dependencies"]
     assert {extra.name for extra in EXTRAS} <= set(offered)
-    assert offered["all"] == ["sapo-swarm[testnet,lab,parquet,lora]"]
+    assert offered["all"] == ["sapo-swarm[testnet,families,lab,parquet,lora]"]

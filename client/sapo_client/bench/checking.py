@@ -13,6 +13,7 @@ import trio
 from sapo_client.bench.harness import BenchHarness, open_harness
 from sapo_client.bench.spread import Spread
 from sapo_client.bench.swarm import GROUP, BenchAuthor
+from sapo_verification.tasks.bundled import create_dataset
 from sapo_verification.tasks.generators import Item, Underivable, derive, solution
 from sapo_verification.types import AdmittedRollout
 from sapo_verification.verifier import MAX_REMEMBERED
@@ -136,8 +137,6 @@ def _stock(
     harness: BenchHarness, author: BenchAuthor, admitted: Sequence[AdmittedRollout]
 ) -> list[list[float]]:
     """Do what a trainer without a jail does: derive the item, hand every completion to the stock scorer."""
-    from reasoning_gym.factory import create_dataset
-
     families = harness.swarm.manifest.suite.families
     scorers: dict[str, Any] = {}
     rewards = []

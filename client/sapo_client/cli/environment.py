@@ -10,11 +10,12 @@ from typing import Any
 
 from sapo_client.extras import EXTRAS
 from sapo_client.paths import DataDir, keys_folder
+from sapo_verification.tasks.bundled import RELEASE
 
 GIB = 1024**3
 PACKAGES = (
     *("torch", "transformers", "vllm", "libp2p", "trio", "web3"),
-    *("reasoning-gym", "pynacl", "pydantic", "typer"),
+    *("pynacl", "pydantic", "typer"),
 )
 
 
@@ -27,7 +28,10 @@ def environment(config_file: Path, data: DataDir) -> dict[str, Any]:
         "platform": platform.platform(),
         "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "memory_gib": round(memory / GIB, 1),
-        "packages": {package: _installed(package) for package in PACKAGES},
+        "packages": {
+            **{package: _installed(package) for package in PACKAGES},
+            "reasoning-gym": f"{RELEASE} (bundled)",
+        },
         "extras": {extra.name: not extra.missing() for extra in EXTRAS},
         "variables": sorted(name for name in os.environ if name.startswith("SAPO_")),
         "config": str(config_file),

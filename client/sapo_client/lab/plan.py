@@ -12,6 +12,7 @@ from hashlib import sha256
 from importlib.resources import files
 from typing import Any, Final, get_args
 
+from sapo_client import extras
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.lab.attackers.catalogue import attack_named, require_possible
 from sapo_client.learner.seeds import sampling_seed
@@ -371,6 +372,7 @@ def _require_level(name: str, level: str) -> None:
         raise SapoError(
             str(error), hint="choose with --families and --level", exit_code=ExitCode.USAGE
         ) from error
+    extras.require_families([name])
 
 
 def arms_named(names: list[str]) -> tuple[Arm, ...]:

@@ -23,9 +23,10 @@ from sapo_client.lab.journal import CurvePoint
 from sapo_client.lab.plan import ARMS, ExperimentPlan, Run
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.manifest_file import manifest_from_json, manifest_to_json
+from sapo_verification.tasks.bundled import RELEASE
 
 FORMAT: Final = "sapo/lab/1"
-PACKAGES: Final = ("sapo-swarm", "torch", "transformers", "reasoning-gym", "numpy")
+PACKAGES: Final = ("sapo-swarm", "torch", "transformers", "numpy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,7 @@ def versions() -> dict[str, str]:
     """Return the versions that the figures depend on besides the plan."""
     return {
         **{name: version(name) for name in PACKAGES},
+        "reasoning-gym": RELEASE,
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",
     }

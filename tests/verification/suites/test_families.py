@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from reasoning_gym.factory import DATASETS, create_dataset
 from support.exploits import offer_exploits
+from support.registered import registered
 
 from sapo_protocol.identifiers import Digest
 from sapo_protocol.suite import Family, Suite
@@ -18,6 +18,7 @@ from sapo_verification.suites.catalogue import FAMILIES, NAMES, REASONING_GYM, f
 from sapo_verification.suites.families import HASH_SEED_BOUND, KINDS
 from sapo_verification.suites.families.excluded import EXCLUDED
 from sapo_verification.tasks.answers import extract
+from sapo_verification.tasks.bundled import create_dataset
 from sapo_verification.tasks.generators import Item, derive, solution
 from sapo_verification.tasks.own_generators import OWN_GENERATORS
 from sapo_verification.tasks.scorers import SCORERS, score
@@ -47,8 +48,9 @@ def reward(each: Family, answer: str, item: Item) -> float:
 
 def test_every_registered_name_is_catalogued_or_excluded_with_its_reason() -> None:
     assert set(NAMES).isdisjoint(EXCLUDED)
-    assert set(OWN_GENERATORS).isdisjoint(DATASETS)
-    assert set(NAMES) | set(EXCLUDED) == set(DATASETS) | set(OWN_GENERATORS)
+    theirs = registered()
+    assert set(OWN_GENERATORS).isdisjoint(theirs)
+    assert set(NAMES) | set(EXCLUDED) == set(theirs) | set(OWN_GENERATORS)
     assert (*FAMILIES, *sorted(KINDS)) == NAMES
     assert all(len(reason) > 20 for reason in EXCLUDED.values())
     assert {kind.scorer for kind in KINDS.values()} <= set(SCORERS)
@@ -170,6 +172,7 @@ DUMP = """
 import json, sys
 from sapo_verification.suites.catalogue import family, levels
 from sapo_verification.suites.families import KINDS
+from sapo_verification.tasks.bundled import create_dataset
 from sapo_verification.tasks.generators import derive, solution
 families = [family(name, level) for name in KINDS for level in levels(name)]
 keys = [(each, seed * 48271) for each in families for seed in range(1, int(sys.argv[2]))]
@@ -199,6 +202,7 @@ def test_items_are_equal_across_processes_orders_and_hash_seeds() -> None:
 SOLVE = """
 import json, sys
 from sapo_verification.suites.catalogue import family
+from sapo_verification.tasks.bundled import create_dataset
 from sapo_verification.tasks.generators import derive, solution
 solved = []
 for each in [family(name, level) for name, level in json.loads(sys.argv[1])]:

@@ -7,11 +7,11 @@ from decimal import Decimal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reasoning_gym.factory import create_dataset
 
 from sapo_protocol.suite import Family
 from sapo_verification.suites.catalogue import FAMILIES, LEVELS, family
 from sapo_verification.tasks.answers import MAX_ANSWER_CHARACTERS, decode, extract, holds_code
+from sapo_verification.tasks.bundled import create_dataset
 from sapo_verification.tasks.generators import Item, Underivable, derive, solution
 from sapo_verification.tasks.score_logic import MAX_FORMULA_CHARACTERS, follows, strongest
 from sapo_verification.tasks.scorers import score

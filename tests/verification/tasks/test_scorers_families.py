@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reasoning_gym.factory import create_dataset
 
 from sapo_protocol.suite import Family
 from sapo_verification.suites.catalogue import family, levels
 from sapo_verification.suites.families import KINDS
+from sapo_verification.tasks.bundled import create_dataset
 from sapo_verification.tasks.generators import derive, solution
 from sapo_verification.tasks.own_generators import OWN_GENERATORS
 from sapo_verification.tasks.score_arithmetic import Polynomial, derivative, parse

@@ -1,6 +1,5 @@
 """Start of jail processes: command line, clean environment, and the two commands that need no pool."""
 
-import importlib.metadata
 import json
 import os
 import subprocess
@@ -31,7 +30,7 @@ SAMPLE_SEEDS: Final = tuple(place * 0x3C6EF372 % 2**31 for place in range(16))
 """Sixteen items of each family; not of neighbouring seeds, because items are seeded with seed + index."""
 
 _COMMAND_SECONDS: Final = 120
-"""Importing ReasoningGYM takes 3 s on an idle machine, and much longer on a loaded one."""
+"""The items of all families take 5 s on an idle machine, and much longer on a loaded one."""
 
 
 def command(mode: str) -> list[str]:
@@ -80,14 +79,6 @@ def _sample(reply: Checked | Failure) -> str:
 def describe() -> tuple[Wall, ...]:
     """Return which walls work on this machine, each tested from inside a jailed process."""
     return tuple(Wall(**fields) for fields in json.loads(_run("walls", b"")))
-
-
-def installed_reasoning_gym() -> str:
-    """Return the version of the release that this Python would import."""
-    try:
-        return importlib.metadata.version("reasoning-gym")
-    except importlib.metadata.PackageNotFoundError:
-        return "none"
 
 
 def _run(mode: str, stdin: bytes) -> bytes:

@@ -23,8 +23,9 @@ from sapo_verification.suites.families.paper import (
     PAPER_NANO,
     PAPER_WORKED,
 )
+from sapo_verification.tasks.bundled import RELEASE
 
-REASONING_GYM: Final = "0.1.25"
+REASONING_GYM: Final = RELEASE
 """Releases have different questions (0.1.19 and 0.1.25 share five tasks), so the suite names one."""
 
 LEVELS: Final = ("nano", "full")
@@ -103,16 +104,15 @@ def check_suite(wanted: Suite) -> None:
     """Raise unless this installation derives exactly the items of a manifest's suite.
 
     Raises:
-        SuiteMismatch: it has another ReasoningGYM, or the same release derives other items here.
+        SuiteMismatch: it carries another ReasoningGYM, or the same release derives other items here.
     """
-    from sapo_verification.jail.launch import installed_reasoning_gym, sample_digest
+    from sapo_verification.jail.launch import sample_digest
 
     _refuse_strange_families(wanted)
-    installed = installed_reasoning_gym()
-    if installed != wanted.reasoning_gym:
+    if wanted.reasoning_gym != REASONING_GYM:
         raise SuiteMismatch(
-            f"the swarm's suite needs reasoning-gym {wanted.reasoning_gym}, this machine has {installed}",
-            f"install it: pip install reasoning-gym=={wanted.reasoning_gym}",
+            f"the swarm's suite needs reasoning-gym {wanted.reasoning_gym}, this sapo has {REASONING_GYM}",
+            "install the release of sapo that made the manifest, or ask for a manifest made by this release",
         )
     if sample_digest(wanted.families) != wanted.sample_digest:
         raise SuiteMismatch(

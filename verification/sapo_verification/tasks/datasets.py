@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any, Final
 
 from sapo_protocol.suite import Family
+from sapo_verification.tasks.bundled import create_dataset
 from sapo_verification.tasks.own_generators import OWN_GENERATORS
 
 DRAWN_WHEN_BUILT: Final = frozenset({"acre", "gsm_symbolic", "list_functions"})
@@ -35,8 +36,6 @@ def at_seed(family: Family, seed: int) -> Any:
 
 
 def _build(family: Family, seed: int) -> Any:
-    from reasoning_gym.factory import create_dataset
-
     config = json.loads(family.config)
     config.pop("render")
     return create_dataset(family.name, seed=seed, **config)

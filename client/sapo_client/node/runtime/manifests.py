@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sapo_client import extras
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.paths import DataDir
 from sapo_protocol.errors import LocalProtocolError
@@ -65,8 +66,9 @@ def require_same_suite(manifest: Manifest) -> None:
     """Raise unless this installation derives the swarm's tasks.
 
     Raises:
-        SapoError: its tasks would differ from those of other nodes.
+        SapoError: its tasks would differ from those of other nodes, or an extra is missing that derives them.
     """
+    extras.require_families([each.name for each in manifest.suite.families], exit_code=ExitCode.CONFIG)
     try:
         check_suite(manifest.suite)
     except SuiteMismatch as error:
