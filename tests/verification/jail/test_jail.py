@@ -61,7 +61,8 @@ OUTCOMES: dict[str, list[float | Failure]] = {
     **{crime: [Failure.MALFORMED] for crime in MALFORMED},
     "spin": [Failure.TIMEOUT],
 }
-del OUTCOMES["prepare_the_next_reply"]  # its own reply is honest; a test below is about the next one
+for later in ("prepare_the_next_reply", "stop_reading"):
+    del OUTCOMES[later]  # their own replies are well formed; test_worker_process.py has the calls after them
 
 
 async def test_every_crime_fails_and_the_pool_serves_on(tmp_path: Path) -> None:
