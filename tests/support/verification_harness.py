@@ -64,6 +64,7 @@ class VerificationHarness:
     own: Account = BYSTANDER.account
     knows_beacons: bool = True
     audits_waiting: int = MOST_WAITING
+    audit_share: float = 1.0
 
     def __post_init__(self) -> None:
         self.engine = Engine(
@@ -73,7 +74,12 @@ class VerificationHarness:
             check=self._check,
             beacon_of=self._known_beacon,
             key=b"key",
-            terms=Terms(sampling=self.policy, pool=self.limits, audits_waiting=self.audits_waiting),
+            terms=Terms(
+                sampling=self.policy,
+                pool=self.limits,
+                audit_share=self.audit_share,
+                audits_waiting=self.audits_waiting,
+            ),
             observers=[self.record],
         )
         topic = certificates_topic(self.manifest.swarm_id)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from subprocess import DEVNULL, PIPE
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, cast
 
 import trio
 
@@ -35,6 +35,7 @@ from sapo_verification.jail.messages import (
 from sapo_verification.tasks.generators import SEED_LIMIT
 
 if TYPE_CHECKING:
+    from trio.abc import ReceiveStream, SendStream
     from trio_typing import TaskStatus
 
 _LOG = logging.getLogger(__name__)
@@ -156,10 +157,9 @@ class _Worker:
     """One warden process and the pipes to it."""
 
     def __init__(self, setup: Setup, process: trio.Process) -> None:
-        if process.stdin is None or process.stdout is None:
-            raise LocalProtocolError("a checker worker was started without its pipes")
         self._setup, self._process = setup, process
-        self._requests, self._replies = process.stdin, process.stdout
+        self._requests = cast("SendStream", process.stdin)  # both are pipes, see start
+        self._replies = cast("ReceiveStream", process.stdout)
         self._unread = bytearray()
 
     @classmethod

@@ -37,7 +37,9 @@ _WARM_UP_SEEDS: Final = 16
 _WARM_UP_COMPLETIONS: Final = (b"", b"1", b"<answer>1/2</answer>", "¬P ∧ Q".encode(), b"\xff")
 
 
-def run_jailed(requests: int, replies: int, warden: int, work: Callable[[], None]) -> NoReturn:
+def run_jailed(
+    requests: int, replies: int, warden: int, work: Callable[[], None]
+) -> NoReturn:  # pragma: no cover - no figures can be written in the jail
     """Put a newly forked process into the jail, run its work there, and end it.
 
     An exception of the work ends the process without a message; its warden reports a crash.

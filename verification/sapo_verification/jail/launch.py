@@ -15,7 +15,6 @@ from sapo_protocol.identifiers import Digest
 from sapo_protocol.suite import Family
 from sapo_verification.jail.messages import (
     HEADER_BYTES,
-    READY,
     Checked,
     Failure,
     Request,
@@ -65,7 +64,9 @@ def sample_digest(families: tuple[Family, ...]) -> Digest:
     bodies = [encode_setup(setup), *map(encode_request, requests)]
     replies = _run("serve", b"".join(map(frame, bodies)))
     texts = [family.name for family in families]
-    texts += [_sample(decode_reply(body, 0)) for body in _unframe(replies)[1:]]
+    _ready, *answers = _unframe(replies)
+    for request, answer in zip(requests, answers, strict=True):
+        texts.append(_sample(decode_reply(answer, len(request.completions))))
     return Digest(sha256(json.dumps(texts).encode("ascii")).digest())
 
 
@@ -108,12 +109,10 @@ def _run(mode: str, stdin: bytes) -> bytes:
 
 
 def _unframe(stream: bytes) -> Sequence[bytes]:
-    """Return the bodies of consecutive frames, the first of which says that the worker was ready."""
+    """Return the bodies of consecutive frames."""
     bodies = []
     while stream:
         end = HEADER_BYTES + int.from_bytes(stream[:HEADER_BYTES], "big")
         bodies.append(stream[HEADER_BYTES:end])
         stream = stream[end:]
-    if bodies[:1] != [READY]:
-        raise LocalProtocolError("the checker process did not become ready")
     return bodies

@@ -66,7 +66,7 @@ def _allocate() -> None:
 
 
 def _succeed(result: int) -> None:
-    if result < 0:
+    if result < 0:  # pragma: no cover - in the child
         raise PermissionError("refused by the kernel")  # errno cannot be read in here
 
 
@@ -86,7 +86,7 @@ def _try(name: str, act: Callable[[], None]) -> Wall:
     requests, nothing = os.pipe()
     warden = os.getpid()
     pid = os.fork()
-    if pid == 0:
+    if pid == 0:  # pragma: no cover - no figures can be written in the jail
         jail_child.run_jailed(requests, child_replies, warden, lambda: _attempt(act))
     for descriptor in (child_replies, requests, nothing):
         os.close(descriptor)
@@ -95,7 +95,7 @@ def _try(name: str, act: Callable[[], None]) -> Wall:
     return _verdict(name, reported, os.waitpid(pid, 0)[1])
 
 
-def _attempt(act: Callable[[], None]) -> None:
+def _attempt(act: Callable[[], None]) -> None:  # pragma: no cover - in the child
     try:
         act()
     except (OSError, MemoryError) as error:

@@ -5,6 +5,8 @@ They are independent, so that where one is missing (an old kernel, another syste
 1. nothing inherited but the two pipes;  2. no privileges, and another user if started by root;  3. limits on
 memory, processes, files, file size, CPU;  4. Landlock: no file by path;  5. an audit hook: no Python function
 that opens, connects or runs;  6. seccomp: no system calls except for memory and the pipes.
+
+What runs in the child is left out of the coverage figures: it can write no file to report them.
 """
 
 import contextlib
@@ -49,7 +51,7 @@ class Wall:
     detail: str
 
 
-def enter(descriptors: int, parent: int) -> tuple[Wall, ...]:
+def enter(descriptors: int, parent: int) -> tuple[Wall, ...]:  # pragma: no cover - in the child
     """Put every wall that this machine supports around the calling process.
 
     Args:
@@ -71,7 +73,9 @@ def enter(descriptors: int, parent: int) -> tuple[Wall, ...]:
     return walls
 
 
-def _raise(name: str, install: Callable[[], str | None], effect: str) -> Wall:
+def _raise(
+    name: str, install: Callable[[], str | None], effect: str
+) -> Wall:  # pragma: no cover - in the child
     try:
         problem = install()
     except (OSError, ValueError) as error:
@@ -79,7 +83,7 @@ def _raise(name: str, install: Callable[[], str | None], effect: str) -> Wall:
     return Wall(name, problem is None, effect if problem is None else problem)
 
 
-def _drop_privileges() -> str | None:
+def _drop_privileges() -> str | None:  # pragma: no cover - in the child
     if os.geteuid() == 0:
         os.setgroups([])
         os.setgid(NOBODY)
@@ -87,7 +91,7 @@ def _drop_privileges() -> str | None:
     return _prctl(_PR_SET_NO_NEW_PRIVS, 1) or _prctl(_PR_SET_DUMPABLE, 0)
 
 
-def _tie_to(parent: int) -> str | None:
+def _tie_to(parent: int) -> str | None:  # pragma: no cover - in the child
     """Let the kernel kill this process when its parent ends; a change of user afterwards would undo it."""
     problem = _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -95,7 +99,7 @@ def _tie_to(parent: int) -> str | None:
     return problem
 
 
-def _limit(descriptors: int, mapped_bytes: int) -> str | None:
+def _limit(descriptors: int, mapped_bytes: int) -> str | None:  # pragma: no cover - in the child
     limits = {
         "RLIMIT_AS": mapped_bytes + MEMORY_BYTES,
         "RLIMIT_CPU": CPU_SECONDS,
@@ -111,14 +115,14 @@ def _limit(descriptors: int, mapped_bytes: int) -> str | None:
     return None
 
 
-def _mapped_bytes() -> int:
+def _mapped_bytes() -> int:  # pragma: no cover - in the child
     """Return the bytes of address space that this process has mapped; 1 GiB if the system does not say."""
     with contextlib.suppress(OSError):
         return int(Path("/proc/self/statm").read_text("ascii").split()[0]) * resource.getpagesize()
     return 1024**3
 
 
-def _prctl(option: int, value: int) -> str | None:
+def _prctl(option: int, value: int) -> str | None:  # pragma: no cover - in the child
     if sys.platform != "linux":
         return f"no prctl on {sys.platform}"
     libc = ctypes.CDLL(None, use_errno=True)
@@ -127,6 +131,6 @@ def _prctl(option: int, value: int) -> str | None:
     return None
 
 
-def _refuse(event: str, arguments: tuple[object, ...]) -> None:
+def _refuse(event: str, arguments: tuple[object, ...]) -> None:  # pragma: no cover - in the child
     if event.startswith(_DENIED_EVENTS):
         raise PermissionError(f"{event} is not for checkers")

@@ -50,7 +50,7 @@ class JailChild:
         self._replies, child_replies = os.pipe()
         warden = os.getpid()
         self._pid = os.fork()
-        if self._pid == 0:
+        if self._pid == 0:  # pragma: no cover - no figures can be written in the jail
             jail_child.run_jailed(child_requests, child_replies, warden, work)
         os.close(child_requests)
         os.close(child_replies)
