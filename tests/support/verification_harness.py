@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import trio
 from support.swarm import EPOCH, Identity, make_manifest, moment
 
 from sapo_protocol.epochs import beacon
@@ -115,6 +116,20 @@ class VerificationHarness:
     async def score(self, task: Task, completions: Sequence[bytes]) -> Checked:
         """Return the prompt and rewards of a task."""
         return await score_in_process(self.manifest)(task, completions)
+
+    def hold_checks_until(self, begun: int) -> None:
+        """Let no check end before so many have begun."""
+        waiting: list[Task] = []
+        are_enough = trio.Event()
+
+        async def check(task: Task, completions: Sequence[bytes]) -> Checked:
+            waiting.append(task)
+            if len(waiting) == begun:
+                are_enough.set()
+            await are_enough.wait()
+            return await self.score(task, completions)
+
+        self.check = check
 
     def solution(self, account: Account, slot: int, family: int = 0, epoch: int = EPOCH) -> bytes:
         """Return an answer that earns 1.0 in a slot."""

@@ -194,25 +194,10 @@ async def test_text_that_is_pasted_is_refused_and_costs_a_little() -> None:
     assert harness.record.refusals == [(Reason.NEAR_DUPLICATE, second.content_id, ALICE.account)]
 
 
-def wait_for_each_other(harness: VerificationHarness, checks: int) -> None:
-    """Let no check of this harness end before so many have begun."""
-    begun: list[Task] = []
-    all_of_them = trio.Event()
-
-    async def check(task: Task, completions: Sequence[bytes]) -> Checked:
-        begun.append(task)
-        if len(begun) == checks:
-            all_of_them.set()
-        await all_of_them.wait()
-        return await harness.score(task, completions)
-
-    harness.check = check
-
-
 async def test_three_who_ask_at_once_learn_once() -> None:
     harness, results = VerificationHarness((ALICE,)), list[VerifiedRollout]()
     admitted = harness.admit(ALICE, 0)
-    wait_for_each_other(harness, checks=3)
+    harness.hold_checks_until(3)
 
     async def ask() -> None:
         results.append(await harness.engine.verify(admitted))
@@ -229,7 +214,7 @@ async def test_two_who_ask_at_once_for_a_pasted_text_are_refused_and_it_is_count
     harness, refusals = tagged_harness(), list[Rule]()
     first, second = (reasoned(harness, ALICE, slot, ESSAY) for slot in (0, 1))
     await harness.engine.verify(first)
-    wait_for_each_other(harness, checks=2)
+    harness.hold_checks_until(2)
 
     async def ask() -> None:
         with pytest.raises(RemoteProtocolError) as raised:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import trio
 from support import hostile_scorers
+from support.jail_processes import ENVIRONMENT
 
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Digest
@@ -231,7 +232,7 @@ print(json.dumps([wall.name for wall in jail_probe.probe() if not wall.stands]))
 
 def test_the_portable_walls_alone_stop_all_but_signals_among_processes_of_one_user() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", ELSEWHERE], env=environment(), capture_output=True, check=True, timeout=60
+        [sys.executable, "-c", ELSEWHERE], env=ENVIRONMENT, capture_output=True, check=True, timeout=60
     )
     assert json.loads(done.stdout) == ([] if os.geteuid() == 0 else ["signal another process"])
 
@@ -239,11 +240,17 @@ def test_the_portable_walls_alone_stop_all_but_signals_among_processes_of_one_us
 @pytest.mark.parametrize("name", [name for name in jail_probe.ACTS if name != "take a gigabyte of memory"])
 def test_the_probe_tells_an_act_that_succeeds(name: str) -> None:
     """The control: outside the jail each action succeeds, except that memory may be short."""
-    python = f"from sapo_verification.jail.probe import ACTS; import os; ACTS[{name!r}](); os._exit(0)"
-    done = subprocess.run([sys.executable, "-c", python], env=environment(), check=False, timeout=60)
+    python = f"from sapo_verification.jail.probe import ACTS; ACTS[{name!r}]()"
+    done = subprocess.run([sys.executable, "-c", python], env=ENVIRONMENT, check=False, timeout=60)
     assert done.returncode == (1 if name == "run a program" else 0)  # it has no pipe to report to
 
 
-def test_an_unknown_errand_is_refused() -> None:
-    done = subprocess.run(command("dance"), env=environment(), capture_output=True, check=False)
+def test_an_unknown_command_is_refused() -> None:
+    done = subprocess.run(command("dance"), env=ENVIRONMENT, capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.startswith(b"usage: ")
+
+
+def test_what_stands_is_printed_as_json() -> None:
+    done = subprocess.run(command("walls"), env=ENVIRONMENT, capture_output=True, check=True, timeout=60)
+    assert [wall["name"] for wall in json.loads(done.stdout)] == list(jail_probe.ACTS)
