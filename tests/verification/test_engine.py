@@ -204,9 +204,9 @@ def test_a_certificate_that_ended_between_two_contents_blames_nobody() -> None:
     topic = rollouts_topic(harness.manifest.swarm_id)
     first_key, second_key = Identity(7), Identity(7, key=1)
     now, ending = moment(harness.manifest), int(moment(harness.manifest)) + 1
-    book = harness.engine.certificates
-    book.admit(first_key.certificate(harness.manifest, not_after=ending).to_bytes(), now)
-    book.admit(second_key.certificate(harness.manifest).to_bytes(), now)
+    certificates = harness.engine.certificates
+    certificates.admit(first_key.certificate(harness.manifest, not_after=ending).to_bytes(), now)
+    certificates.admit(second_key.certificate(harness.manifest).to_bytes(), now)
     harness.engine.receive(topic, first_key.message(harness.manifest, completions=(b"1",)), now)
     record.decisions.clear()
     other = second_key.message(harness.manifest, completions=(b"2",))

@@ -30,7 +30,7 @@ from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.snapshot import Snapshot
 from sapo_client.learner.summary import Update, summarise
 from sapo_client.learner.watchdog import Watchdog
-from sapo_verification.screens.likelihood import Yardstick
+from sapo_verification.screens.likelihood import LogprobStatistics
 
 MAX_GRADIENT_NORM: Final = 1.0
 """The header of ``grpo.py`` lists it among the deviations."""
@@ -50,7 +50,7 @@ class Trainer:
         policy: as given.
         parameters: the trained parameters.
         optimizer: AdamW over them.
-        yardstick: how likely this policy finds its own samples; weighs other nodes' text.
+        logprob_statistics: how likely this policy finds its own samples; weighs other nodes' text.
         baselines: mean own reward per family.
         steps: number of steps so far, undone ones included.
         rollbacks: number of undone steps.
@@ -64,7 +64,7 @@ class Trainer:
         self.parameters = [parameter for parameter in policy.model.parameters() if parameter.requires_grad]
         rate = settings.learning_rate or default_learning_rate(self.parameters)
         self.optimizer = torch.optim.AdamW(self.parameters, lr=rate, weight_decay=0.0, fused=True)
-        self.yardstick = Yardstick()
+        self.logprob_statistics = LogprobStatistics()
         self.baselines = Baselines({})
         self.steps = 0
         self.rollbacks = 0
@@ -206,12 +206,12 @@ class Trainer:
             _old_logprobs(part, self._logprobs(self.policy.model, part))
 
     def _update_statistics(self, groups: Sequence[TrainingGroup]) -> None:
-        """Update yardstick and baselines, by which other nodes' text is weighed, with the own samples."""
+        """Update statistics and baselines, by which other nodes' text is weighed, with the own samples."""
         for group in groups:
             if group.external:
                 continue
             for logprobs in group.behaviour or ():
-                self.yardstick = self.yardstick.after(logprobs)
+                self.logprob_statistics = self.logprob_statistics.after(logprobs)
             if group.family is not None:
                 self.baselines = self.baselines.after(group.family, group.rewards)
 
@@ -219,7 +219,7 @@ class Trainer:
         """Return each row's weight, (B,); another node's text is weighed once, in the first forward pass."""
         for row in part:
             if row.weight is None:
-                row.weight = self.yardstick.weight(row.old or ())
+                row.weight = self.logprob_statistics.weight(row.old or ())
         return torch.tensor([row.weight for row in part], device=self.policy.device)
 
     def _autocast(self) -> AbstractContextManager[Any]:
