@@ -1,7 +1,7 @@
 """A scorer module whose "answers" are hostile actions, carried out inside the jailed child.
 
-Each action returns True if it succeeded, so a reward of 1.0 means that a wall failed. The C library's
-functions are loaded with the module, before the walls are installed: they represent code that escaped from
+Each action returns True if it succeeded, so a reward of 1.0 means that the sandbox failed. The C library's
+functions are loaded with the module, before the process is restricted: they represent code that escaped from
 Python.
 """
 

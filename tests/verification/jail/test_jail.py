@@ -1,4 +1,4 @@
-"""The jail's walls, tested from inside: hostile code runs in the child of a real pool and fails."""
+"""The jail, tested from inside: hostile code runs in the child of a real pool and fails."""
 
 import json
 import os
@@ -20,10 +20,10 @@ from sapo_protocol.tasks import Task
 from sapo_verification.jail import probe as jail_probe
 from sapo_verification.jail.checkers import CheckerPool, CheckFailed, Failure
 from sapo_verification.jail.launch import command, describe, environment
-from sapo_verification.jail.warden import MAX_CALLS
+from sapo_verification.jail.worker import MAX_CALLS
 from sapo_verification.suites.catalogue import REASONING_GYM, family
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's walls are Linux's")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's filters are Linux's")
 
 HOSTILE = replace(family("base_conversion", "nano"), scorer="hostile/1", max_completion_bytes=512)
 SUITE = Suite(REASONING_GYM, (HOSTILE,), Digest(bytes(32)))
@@ -171,12 +171,12 @@ async def test_a_child_is_nobody_without_privileges_under_a_filter() -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_killing_the_warden_ends_its_child_and_costs_nothing_but_a_restart() -> None:
+async def test_killing_a_worker_ends_its_child_and_costs_nothing_but_a_restart() -> None:
     async with trio.open_nursery() as nursery:
         pool = hostile_pool()
         await nursery.start(pool.run)
-        (warden,), (child,) = children_of(os.getpid()), grandchildren()
-        os.kill(warden, signal.SIGKILL)
+        (worker,), (child,) = children_of(os.getpid()), grandchildren()
+        os.kill(worker, signal.SIGKILL)
         assert await commit(pool, "honest") in (Failure.CRASH, 1.0)
         assert await commit(pool, "honest") == 1.0
         assert not is_running(child)
@@ -187,12 +187,12 @@ async def test_an_interrupt_of_the_whole_group_leaves_the_workers_to_the_node() 
     async with trio.open_nursery() as nursery:
         pool = hostile_pool()
         await nursery.start(pool.run)
-        (warden,), (child,) = children_of(os.getpid()), grandchildren()
-        for process in (warden, child):
+        (worker,), (child,) = children_of(os.getpid()), grandchildren()
+        for process in (worker, child):
             os.kill(process, signal.SIGINT)
             os.kill(process, signal.SIGTERM)
         assert await commit(pool, "honest") == 1.0
-        assert (children_of(os.getpid()), grandchildren()) == ({warden}, {child})
+        assert (children_of(os.getpid()), grandchildren()) == ({worker}, {child})
         nursery.cancel_scope.cancel()
 
 
@@ -215,22 +215,22 @@ async def test_a_worker_that_cannot_start_is_an_error_of_ours(modules: tuple[str
     assert caught.group_contains(LocalProtocolError, match="did not start")
 
 
-def test_every_wall_that_is_described_stands_and_was_tried() -> None:
-    walls = describe()
-    assert [wall.name for wall in walls] == list(jail_probe.ACTS)
-    assert all(wall.stands for wall in walls), walls
+def test_every_restriction_that_is_described_works_and_was_tried() -> None:
+    restrictions = describe()
+    assert [restriction.name for restriction in restrictions] == list(jail_probe.ACTS)
+    assert all(restriction.works for restriction in restrictions), restrictions
 
 
 ELSEWHERE = """
 import json, sys
 from sapo_verification.jail import probe as jail_probe
 sys.platform = "elsewhere"
-print(json.dumps([wall.name for wall in jail_probe.probe() if not wall.stands]))
+print(json.dumps([restriction.name for restriction in jail_probe.probe() if not restriction.works]))
 """
 """Another Unix, as far as the jail can tell: no Landlock, no seccomp, no prctl."""
 
 
-def test_the_portable_walls_alone_stop_all_but_signals_among_processes_of_one_user() -> None:
+def test_the_portable_layers_alone_stop_all_but_signals_among_processes_of_one_user() -> None:
     done = subprocess.run(
         [sys.executable, "-c", ELSEWHERE], env=ENVIRONMENT, capture_output=True, check=True, timeout=60
     )
@@ -251,6 +251,8 @@ def test_an_unknown_command_is_refused() -> None:
     assert done.stderr.startswith(b"usage: ")
 
 
-def test_what_stands_is_printed_as_json() -> None:
-    done = subprocess.run(command("walls"), env=ENVIRONMENT, capture_output=True, check=True, timeout=60)
-    assert [wall["name"] for wall in json.loads(done.stdout)] == list(jail_probe.ACTS)
+def test_what_works_is_printed_as_json() -> None:
+    done = subprocess.run(
+        command("restrictions"), env=ENVIRONMENT, capture_output=True, check=True, timeout=60
+    )
+    assert [restriction["name"] for restriction in json.loads(done.stdout)] == list(jail_probe.ACTS)

@@ -27,7 +27,7 @@ from sapo_verification.jail.messages import (
     frame,
     frame_length,
 )
-from sapo_verification.jail.warden import MAX_CALLS
+from sapo_verification.jail.worker import MAX_CALLS
 from sapo_verification.suites.catalogue import family
 from sapo_verification.tasks.generators import derive, solution
 
@@ -75,7 +75,7 @@ def crime(name: str) -> Request:
     return Request(0, 1, (name.encode(),))
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's walls are Linux's")
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's filters are Linux's")
 def test_a_worker_answers_every_request_whatever_becomes_of_its_children() -> None:
     prompt = derive(HOSTILE, 1).prompt
     honest, forged = Checked(prompt, (1.0,)), Checked("x", (0.0,))
@@ -97,7 +97,7 @@ def test_a_worker_answers_every_request_whatever_becomes_of_its_children() -> No
     assert replies == [reply for _, reply in outcomes]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's walls are Linux's")
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's filters are Linux's")
 def test_a_worker_outlives_its_children() -> None:
     calls = MAX_CALLS + 1
     requests = [Request(0, seed, ()) for seed in range(calls)]
@@ -128,22 +128,22 @@ def test_a_worker_that_cannot_start_is_an_error_of_ours() -> None:
 WITHOUT_REST = """
 import sys
 from sapo_verification.jail.messages import *
-from sapo_verification.jail.warden import Warden
+from sapo_verification.jail.worker import JailWorker
 from sapo_verification.suites.catalogue import family
 from sapo_verification.tasks.scorers import SCORERS
 from support import hostile_scorers
 SCORERS.update(hostile_scorers.SCORERS)
 setup = decode_setup(sys.stdin.buffer.read())
-warden = Warden(setup.families, setup.deadline_seconds)
+worker = JailWorker(setup.families, setup.deadline_seconds)
 for crime in ("exit_at_once", "honest", "exit_at_once"):
-    print(warden.relay(encode_request(Request(0, 1, (crime.encode(),)))).decode())
-warden.close()
+    print(worker.relay(encode_request(Request(0, 1, (crime.encode(),)))).decode())
+worker.close()
 """
-"""A warden whose children are only replaced when the next request needs one."""
+"""A worker whose children are only replaced when the next request needs one."""
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's walls are Linux's")
-def test_a_warden_serves_without_a_rest_and_ends_without_a_child() -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's filters are Linux's")
+def test_a_worker_serves_without_a_rest_and_ends_without_a_child() -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_REST],
         input=encode_setup(SETUP),
@@ -164,7 +164,7 @@ os.dup2(0, jail_child.REQUESTS)
 os.dup2(1, jail_child.REPLIES)
 jail_child.serve((Family(**json.loads(sys.argv[1])),))
 """
-"""The child without its walls."""
+"""The child without its sandbox."""
 
 
 def test_a_child_answers_until_its_pipe_ends() -> None:

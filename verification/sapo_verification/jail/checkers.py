@@ -1,6 +1,6 @@
 """The checker pool: the node's side of the jail.
 
-Each worker is one warden process (``jail/warden.py``) with one jailed child. When a worker hangs, dies or
+Each worker is a process (``jail/worker.py``) with one jailed child. When a worker hangs, dies or
 sends an invalid reply, its current check fails; the worker is killed and another one is started.
 """
 
@@ -44,7 +44,7 @@ START_SECONDS: Final = 120
 """Importing ReasoningGYM takes 3 s on an idle machine, and much longer on a loaded one."""
 
 GRACE_SECONDS: Final = 5
-"""Time after its child's deadline in which a warden may still answer: it has to kill and reap that child."""
+"""Time after its child's deadline in which a worker may still answer: it has to kill and reap that child."""
 
 __all__ = ["CheckFailed", "Checked", "CheckerPool", "Failure"]
 
@@ -154,7 +154,7 @@ class _Broken(Exception):
 
 
 class _Worker:
-    """One warden process and the pipes to it."""
+    """One worker process and the pipes to it."""
 
     def __init__(self, setup: Setup, process: trio.Process) -> None:
         self._setup, self._process = setup, process

@@ -24,7 +24,7 @@ from sapo_verification.jail.messages import (
     encode_setup,
     frame,
 )
-from sapo_verification.jail.walls import Wall
+from sapo_verification.jail.sandbox import Restriction
 
 SAMPLE_SEEDS: Final = tuple(place * 0x3C6EF372 % 2**31 for place in range(16))
 """Sixteen items of each family; not of neighbouring seeds, because items are seeded with seed + index."""
@@ -78,9 +78,9 @@ def _sample(reply: Checked | Failure) -> str:
     raise LocalProtocolError(f"a checker derived no sample item: {reply}")
 
 
-def describe() -> tuple[Wall, ...]:
-    """Return which walls work on this machine, each tested from inside a jailed process."""
-    return tuple(Wall(**fields) for fields in json.loads(_run("walls", b"")))
+def describe() -> tuple[Restriction, ...]:
+    """Return which restrictions work on this machine, each tested from inside a jailed process."""
+    return tuple(Restriction(**fields) for fields in json.loads(_run("restrictions", b"")))
 
 
 def installed_reasoning_gym() -> str:

@@ -1,4 +1,4 @@
-"""The walls: layers of isolation that a checker's child process puts around itself and cannot remove.
+"""The sandbox: layers of isolation that a checker's child process puts around itself and cannot remove.
 
 They are independent, so that where one is missing (an old kernel, another system) the others remain:
 
@@ -24,17 +24,17 @@ from sapo_verification.jail import landlock as jail_landlock
 from sapo_verification.jail import seccomp as jail_seccomp
 
 MEMORY_BYTES: Final = 256 * 1024 * 1024
-"""In addition to what the warden's image already maps: the heaviest honest check needs under 10 MiB."""
+"""In addition to what the worker's image already maps: the heaviest honest check needs under 10 MiB."""
 
 CPU_SECONDS: Final = 600
-"""Only for a child whose warden has ended and cannot enforce the deadline."""
+"""Only for a child whose worker has ended and cannot enforce the deadline."""
 
 NOBODY: Final = 65534
 """The user id that owns no files on most systems."""
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
 _MOST_FILES: Final = 4096
-"""Descriptors above this are not inherited: the warden starts with three."""
+"""Descriptors above this are not inherited: the worker starts with three."""
 
 _DENIED_EVENTS: Final = (
     *("open", "import", "socket.", "subprocess.", "os.", "shutil.", "ctypes.", "pty.", "glob.", "signal."),
@@ -43,44 +43,44 @@ _DENIED_EVENTS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Wall:
-    """One wall and whether it stands on this machine; the detail says why not, or what it does."""
+class Restriction:
+    """One restriction and whether it works on this machine; the detail says why not, or what it does."""
 
     name: str
-    stands: bool
+    works: bool
     detail: str
 
 
-def enter(descriptors: int, parent: int) -> tuple[Wall, ...]:  # pragma: no cover - in the child
-    """Put every wall that this machine supports around the calling process.
+def enter(descriptors: int, parent: int) -> tuple[Restriction, ...]:  # pragma: no cover - in the child
+    """Put every layer that this machine supports around the calling process.
 
     Args:
         descriptors: how many stay open, counted from 0; the process never gets another.
-        parent: the warden's process id; if the warden has ended already, this process ends.
+        parent: the worker's process id; if the worker has ended already, this process ends.
     """
     mapped_bytes = _mapped_bytes()
     os.closerange(descriptors, _MOST_FILES)
-    walls = (
-        Wall("descriptors", True, "nothing inherited but two pipes"),
-        _raise("privileges", _drop_privileges, "none, and none can be gained"),
-        _raise("lifetime", lambda: _tie_to(parent), "ends with its warden"),
-        _raise("landlock", jail_landlock.install, "no file by any path"),
-        _raise("limits", lambda: _limit(descriptors, mapped_bytes), "memory, processes, files, CPU"),
-        _raise("seccomp", jail_seccomp.install, "memory and pipes are the only system calls left"),
-        Wall("audit hook", True, "no Python call that opens, connects or runs"),
+    restrictions = (
+        Restriction("descriptors", True, "nothing inherited but two pipes"),
+        _apply("privileges", _drop_privileges, "none, and none can be gained"),
+        _apply("lifetime", lambda: _tie_to(parent), "ends with its worker"),
+        _apply("landlock", jail_landlock.install, "no file by any path"),
+        _apply("limits", lambda: _limit(descriptors, mapped_bytes), "memory, processes, files, CPU"),
+        _apply("seccomp", jail_seccomp.install, "memory and pipes are the only system calls left"),
+        Restriction("audit hook", True, "no Python call that opens, connects or runs"),
     )
     sys.addaudithook(_refuse)
-    return walls
+    return restrictions
 
 
-def _raise(
+def _apply(
     name: str, install: Callable[[], str | None], effect: str
-) -> Wall:  # pragma: no cover - in the child
+) -> Restriction:  # pragma: no cover - in the child
     try:
         problem = install()
     except (OSError, ValueError) as error:
         problem = str(error)
-    return Wall(name, problem is None, effect if problem is None else problem)
+    return Restriction(name, problem is None, effect if problem is None else problem)
 
 
 def _drop_privileges() -> str | None:  # pragma: no cover - in the child
