@@ -34,7 +34,7 @@ from sapo_verification.tasks.generators import derive, solution
 CONVERSION = family("base_conversion", "nano")
 UNDERIVABLE = replace(CONVERSION, config=CONVERSION.config.replace('"max_base":10', '"max_base":1'))
 HOSTILE = replace(CONVERSION, scorer="hostile/1", max_completion_bytes=512)
-SETUP = Setup((HOSTILE,), deadline_seconds=2.0, scorer_modules=("support.hostile_scorers",))
+SETUP = Setup((HOSTILE,), deadline_seconds=5.0, scorer_modules=("support.hostile_scorers",))
 
 
 def bodies_of(stream: bytes) -> list[bytes]:
@@ -55,7 +55,6 @@ def run(arguments: list[str], bodies: list[bytes]) -> subprocess.CompletedProces
         env=ENVIRONMENT,
         capture_output=True,
         check=False,
-        timeout=120,
     )
 
 
@@ -150,7 +149,6 @@ def test_a_worker_serves_without_a_rest_and_ends_without_a_child() -> None:
         env=ENVIRONMENT,
         capture_output=True,
         check=True,
-        timeout=120,
     )
     replies = [decode_reply(line, 1) for line in done.stdout.splitlines()]
     assert replies == [Failure.CRASH, Checked(derive(HOSTILE, 1).prompt, (1.0,)), Failure.CRASH]
