@@ -42,7 +42,7 @@ test: $(VENV)/.dev contracts/node_modules/.installed tests/chain/node_modules/.i
 test-long: $(VENV)/.dev contracts/node_modules/.installed tests/chain/node_modules/.installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m long
 
-# Without the kernel's walls, processes tied to their parent and a foreign chain, which macOS does not have.
+# Without the kernel's filters, processes tied to their parent and a foreign chain, which macOS does not have.
 test-portable: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not long and not e2e" --numprocesses $(JOBS) --dist loadfile \
 	  tests/protocol tests/vectors tests/verification tests/client/cli tests/client/learner tests/client/observe \

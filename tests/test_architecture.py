@@ -84,7 +84,7 @@ def test_verification_loads_nothing_heavy_but_the_checkers_event_loop() -> None:
     started = {
         "sapo_verification.jail.probe",
         "sapo_verification.jail.child",
-        "sapo_verification.jail.warden",
+        "sapo_verification.jail.worker",
     }
     modules = [name for name in _modules("verification") if name not in started]
     assert _loaded_by([name for name in modules if name not in needs_trio]) == set()

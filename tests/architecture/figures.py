@@ -1,7 +1,7 @@
 """Figures of a source tree: what imports what, what is built where, how wide calls are.
 
 All of them are read from the syntax trees, and nothing is imported or run, so that an older version can be
-measured by the same yardstick.
+measured in the same way.
 """
 
 import ast

@@ -1,7 +1,7 @@
 """Fill docs/architecture.md and draw its picture; ``make architecture`` runs this.
 
 ``python tests/architecture/page.py --measure FOLDER`` prints the figures of another tree, such as a checkout
-of an older version, by the same yardstick.
+of an older version, in the same way.
 """
 
 import argparse

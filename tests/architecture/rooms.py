@@ -61,7 +61,7 @@ ROOMS: Final = (
     Room(
         "verifier", f"{_VERIFICATION}/verifier.py", "the stages of a verification", "verification", 2, 2.5, 5
     ),
-    Room("jail", f"{_VERIFICATION}/jail", "checkers behind walls", "verification", 3, 2.5),
+    Room("jail", f"{_VERIFICATION}/jail", "sandboxed checkers", "verification", 3, 2.5),
     Room("screens", f"{_VERIFICATION}/screens", "copies, phrases, likelihood", "verification", 3, 5),
     Room("reputation", f"{_VERIFICATION}/reputation", "the weight of accounts", "verification", 3, 7.5),
     Room("tasks", f"{_VERIFICATION}/tasks", "prompts, answers, scores", "verification", 4, 2.5, 5),

@@ -99,6 +99,7 @@ async def _run_both(first: Home, second: Home) -> TwoNodeRun:
         await until(lambda: _has_learned_from_others(first, since_step=stopped_at))
         await until(lambda: _steps_after_the_death(second) > 1)
         await first.stop()
+        await until(lambda: len(codes) == 2)  # it would see the second one end during its last round
         await second.stop()
     return TwoNodeRun(first, second, codes, reports, stopped_at)
 

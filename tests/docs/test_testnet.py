@@ -16,11 +16,11 @@ from support.anvil import Anvil, running_anvil
 
 from sapo_client.testnet.processes import ChildProcess, spawn, stop, wait_until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.long]
+pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(1500)]
 
 PAGE = Path(__file__).parents[2] / "docs" / "testnet.md"
 PATIENCE_SECONDS = 300.0
-"""A few epochs of half a minute, on a busy machine."""
+"""A few epochs of half a minute, on a busy machine; the page has several such waits."""
 
 
 def commands() -> list[str]:

@@ -18,7 +18,7 @@ from sapo_client.observe.metrics import NodeMetrics
 from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
 from sapo_protocol.manifest import Manifest
-from sapo_verification.admission.certificates import CertificateBook
+from sapo_verification.admission.certificates import CertificateStore
 from sapo_verification.admission.envelope_store import EnvelopeStore
 from sapo_verification.engine import Engine, Terms
 from sapo_verification.observer import Observer
@@ -89,7 +89,7 @@ class GossipHarness:
         )
 
     @property
-    def certificates(self) -> CertificateBook:
+    def certificates(self) -> CertificateStore:
         """The engine's certificates."""
         return self.engine.certificates
 

@@ -1,7 +1,7 @@
 """A scorer module whose "answers" are hostile actions, carried out inside the jailed child.
 
-Each action returns True if it succeeded, so a reward of 1.0 means that a wall failed. The C library's
-functions are loaded with the module, before the walls are installed: they represent code that escaped from
+Each action returns True if it succeeded, so a reward of 1.0 means that the sandbox failed. The C library's
+functions are loaded with the module, before the process is restricted: they represent code that escaped from
 Python.
 """
 
@@ -196,6 +196,13 @@ def prepare_the_next_reply(_: str) -> bool:
     return True
 
 
+def stop_reading(_: str) -> bool:
+    """Close the pipe of requests, send this call's reply, and stay."""
+    os.close(3)
+    reply(encode_reply(Checked("x", (0.0,))))
+    return spin("")
+
+
 def reply(body: bytes) -> bool:
     """Reply in place of the child, with this request's token, which code in the child can find."""
     token = next(
@@ -214,7 +221,7 @@ ACTS: dict[str, Callable[[str], bool]] = {
         *(handle_of_parent, executable_memory, write_to_other_descriptors, raise_limit, allocate),
         *(import_a_module, spin, exit_in_python, exit_at_once, abort, wild_pointer, recurse),
         *(announce_too_much, speak_nonsense, pay_itself_more, pay_more_completions, guess_the_token),
-        prepare_the_next_reply,
+        *(prepare_the_next_reply, stop_reading),
     )
 }
 

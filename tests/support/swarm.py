@@ -19,7 +19,7 @@ from sapo_protocol.identifiers import Account, Digest, NodeId
 from sapo_protocol.manifest import Limits, Manifest
 from sapo_protocol.rollout import Rollout
 from sapo_protocol.suite import Suite
-from sapo_verification.admission.certificates import CertificateBook
+from sapo_verification.admission.certificates import CertificateStore
 from sapo_verification.admission.rollouts import Admission
 from sapo_verification.suites.catalogue import REASONING_GYM, family
 
@@ -113,14 +113,14 @@ class Identity:
         return self.seal(manifest, self.rollout(**changes)).to_bytes()
 
 
-def make_book(manifest: Manifest, *identities: Identity) -> CertificateBook:
-    """Return a certificate book that knows the identities."""
-    book = CertificateBook(manifest)
+def make_certificates(manifest: Manifest, *identities: Identity) -> CertificateStore:
+    """Return a certificate store that knows the identities."""
+    certificates = CertificateStore(manifest)
     for identity in identities:
-        book.admit(identity.certificate(manifest).to_bytes(), moment(manifest))
-    return book
+        certificates.admit(identity.certificate(manifest).to_bytes(), moment(manifest))
+    return certificates
 
 
 def make_admission(manifest: Manifest, *identities: Identity, **options: int) -> Admission:
     """Return an admission that knows the identities' certificates."""
-    return Admission(manifest, make_book(manifest, *identities), **options)
+    return Admission(manifest, make_certificates(manifest, *identities), **options)

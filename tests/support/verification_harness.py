@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import trio
 from support.swarm import EPOCH, Identity, make_manifest, moment
 
 from sapo_protocol.epochs import beacon
@@ -64,6 +65,7 @@ class VerificationHarness:
     own: Account = BYSTANDER.account
     knows_beacons: bool = True
     audits_waiting: int = MOST_WAITING
+    audit_share: float = 1.0
 
     def __post_init__(self) -> None:
         self.engine = Engine(
@@ -73,7 +75,12 @@ class VerificationHarness:
             check=self._check,
             beacon_of=self._known_beacon,
             key=b"key",
-            terms=Terms(sampling=self.policy, pool=self.limits, audits_waiting=self.audits_waiting),
+            terms=Terms(
+                sampling=self.policy,
+                pool=self.limits,
+                audit_share=self.audit_share,
+                audits_waiting=self.audits_waiting,
+            ),
             observers=[self.record],
         )
         topic = certificates_topic(self.manifest.swarm_id)
@@ -109,6 +116,20 @@ class VerificationHarness:
     async def score(self, task: Task, completions: Sequence[bytes]) -> Checked:
         """Return the prompt and rewards of a task."""
         return await score_in_process(self.manifest)(task, completions)
+
+    def hold_checks_until(self, begun: int) -> None:
+        """Let no check end before so many have begun."""
+        waiting: list[Task] = []
+        are_enough = trio.Event()
+
+        async def check(task: Task, completions: Sequence[bytes]) -> Checked:
+            waiting.append(task)
+            if len(waiting) == begun:
+                are_enough.set()
+            await are_enough.wait()
+            return await self.score(task, completions)
+
+        self.check = check
 
     def solution(self, account: Account, slot: int, family: int = 0, epoch: int = EPOCH) -> bytes:
         """Return an answer that earns 1.0 in a slot."""

@@ -13,6 +13,7 @@ from sapo_protocol.equivocation import EquivocationProof, open_proof, prove_equi
 from sapo_protocol.errors import RemoteProtocolError, Verdict
 from sapo_protocol.rules import Rule
 from sapo_protocol.topics import certificates_topic, contributions_topic, equivocations_topic, rollouts_topic
+from sapo_verification.admission.envelope_store import KEPT_EPOCHS
 from sapo_verification.engine import Engine, Received
 from sapo_verification.observer import SilentObserver
 from sapo_verification.reputation.evidence import Evidence
@@ -40,6 +41,10 @@ class Record(SilentObserver):
     def queued(self, admitted: AdmittedRollout) -> None:
         """Record a queued audit."""
         self.decisions.append(("queued", admitted.account))
+
+    def displaced(self, admitted: AdmittedRollout) -> None:
+        """Record an audit that lost its place."""
+        self.decisions.append(("displaced", admitted.account))
 
     def refused(self, rule: Rule, admitted: AdmittedRollout, detail: str) -> None:
         """Record a refused rollout."""
@@ -141,6 +146,42 @@ async def test_an_own_rollout_that_was_not_verified_before_a_crash_is_verified_a
     assert again.engine.count.points(EPOCH, [OWN.account], 16) == ((OWN.account, 1),)
 
 
+def test_a_rollout_from_before_a_restart_under_a_wrong_clock_is_known(tmp_path: Path) -> None:
+    """While the clock is behind, what is stored lies in the future and is not admitted again."""
+    harness, _ = open_engine(database=tmp_path / "node.sqlite")
+    harness.receive(ALICE, 0)
+    again, record = open_engine(database=tmp_path / "node.sqlite")
+    again.engine.restore(moment(again.manifest, EPOCH - 2))
+    assert list(again.pool.waiting()) == []
+    assert again.receive(ALICE, 0) == Received(Verdict.IGNORE, Rule.ROLLOUT_NEW)
+    assert record.decisions == []
+
+
+def test_rollouts_are_audited_as_far_as_they_are_drawn_and_have_a_place() -> None:
+    harness, record = open_engine(audits_waiting=1)
+    for author, slot in ((ALICE, 0), (ALICE, 1), (BOB, 0)):
+        harness.receive(author, slot)
+    assert record.decisions == [
+        *(("admitted", ALICE.account, ""), ("queued", ALICE.account)),
+        *(("admitted", ALICE.account, ""), ("displaced", ALICE.account)),
+        *(("admitted", BOB.account, ""), ("displaced", ALICE.account), ("queued", BOB.account)),
+    ]
+    harness, record = open_engine(audit_share=0.0)
+    harness.receive(ALICE, 0)
+    assert record.decisions == [("admitted", ALICE.account, "")]
+    assert len(harness.engine.audits) == 0
+
+
+def test_a_second_content_long_after_the_first_one_is_refused_and_not_proved() -> None:
+    harness, record = open_engine()
+    harness.receive(ALICE, 0)
+    harness.engine.forget(EPOCH + KEPT_EPOCHS + 1)
+    record.decisions.clear()
+    assert harness.receive(ALICE, 0, wrong=2) == Received(Verdict.IGNORE, Rule.ONE_CONTENT)
+    assert record.decisions == [("message_refused", Rule.ONE_CONTENT, "")]
+    assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(epoch=EPOCH)
+
+
 def test_a_second_content_becomes_a_proof_to_publish() -> None:
     harness, record = open_engine()
     topic = rollouts_topic(harness.manifest.swarm_id)
@@ -163,9 +204,9 @@ def test_a_certificate_that_ended_between_two_contents_blames_nobody() -> None:
     topic = rollouts_topic(harness.manifest.swarm_id)
     first_key, second_key = Identity(7), Identity(7, key=1)
     now, ending = moment(harness.manifest), int(moment(harness.manifest)) + 1
-    book = harness.engine.certificates
-    book.admit(first_key.certificate(harness.manifest, not_after=ending).to_bytes(), now)
-    book.admit(second_key.certificate(harness.manifest).to_bytes(), now)
+    certificates = harness.engine.certificates
+    certificates.admit(first_key.certificate(harness.manifest, not_after=ending).to_bytes(), now)
+    certificates.admit(second_key.certificate(harness.manifest).to_bytes(), now)
     harness.engine.receive(topic, first_key.message(harness.manifest, completions=(b"1",)), now)
     record.decisions.clear()
     other = second_key.message(harness.manifest, completions=(b"2",))

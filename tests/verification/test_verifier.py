@@ -1,6 +1,7 @@
 """The verifier: all results derived here, evidence recorded once, own failures blamed on no account."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 import trio
@@ -8,12 +9,15 @@ from support.swarm import EPOCH, Identity, make_manifest, make_suite, moment
 from support.verification_harness import WRONG, RecordingObserver, VerificationHarness
 
 from sapo_protocol.errors import Reason, RemoteProtocolError
+from sapo_protocol.manifest import Limits
+from sapo_protocol.rules import Rule
 from sapo_protocol.tasks import Task, assigned_task
 from sapo_verification.jail.checkers import CheckFailed, Failure
 from sapo_verification.jail.messages import Checked
 from sapo_verification.reputation.evidence import Evidence
 from sapo_verification.reputation.penalties import CONSEQUENCES, HARD, SOFT
 from sapo_verification.types import AdmittedRollout, VerifiedRollout
+from sapo_verification.verifier import MAX_REMEMBERED
 
 ALICE, BOB = Identity(1), Identity(2)
 
@@ -190,11 +194,65 @@ async def test_text_that_is_pasted_is_refused_and_costs_a_little() -> None:
     assert harness.record.refusals == [(Reason.NEAR_DUPLICATE, second.content_id, ALICE.account)]
 
 
-async def test_two_who_ask_at_once_learn_once() -> None:
-    harness = VerificationHarness((ALICE,))
+async def test_three_who_ask_at_once_learn_once() -> None:
+    harness, results = VerificationHarness((ALICE,)), list[VerifiedRollout]()
     admitted = harness.admit(ALICE, 0)
+    harness.hold_checks_until(3)
+
+    async def ask() -> None:
+        results.append(await harness.engine.verify(admitted))
+
     async with trio.open_nursery() as nursery:
         for _ in range(3):
-            nursery.start_soon(harness.engine.verify, admitted)
+            nursery.start_soon(ask)
     assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(1.0, 0.0, 1, EPOCH)
-    assert len(harness.record.rollouts) == 1
+    assert harness.record == RecordingObserver([], results[:1])
+    assert results == results[:1] * 3
+
+
+async def test_two_who_ask_at_once_for_a_pasted_text_are_refused_and_it_is_counted_once() -> None:
+    harness, refusals = tagged_harness(), list[Rule]()
+    first, second = (reasoned(harness, ALICE, slot, ESSAY) for slot in (0, 1))
+    await harness.engine.verify(first)
+    harness.hold_checks_until(2)
+
+    async def ask() -> None:
+        with pytest.raises(RemoteProtocolError) as raised:
+            await harness.engine.verify(second)
+        refusals.append(raised.value.rule)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        nursery.start_soon(ask)
+    assert refusals == [Rule.OWN_WORK] * 2
+    assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(1.0, SOFT, 2, EPOCH)
+    assert harness.record.refusals == [(Reason.NEAR_DUPLICATE, second.content_id, ALICE.account)]
+
+
+async def test_what_was_refused_before_a_restart_is_evidence_once(tmp_path: Path) -> None:
+    for _ in range(2):
+        harness = VerificationHarness((ALICE,), database=tmp_path / "node.sqlite")
+        admitted = harness.admit(ALICE, 0, right=0)
+        assert not (await harness.engine.verify(admitted)).is_informative
+        assert harness.reputation.evidence(ALICE.account, EPOCH) == Evidence(0.0, 0.0, 1, EPOCH)
+        assert harness.record.refusals == [(Reason.NO_SIGNAL, admitted.content_id, ALICE.account)]
+
+
+async def test_memory_of_results_is_bounded_and_a_forgotten_one_is_derived_again() -> None:
+    checked: list[int] = []
+
+    async def check(task: Task, completions: Sequence[bytes]) -> Checked:
+        checked.append(task.seed)
+        return Checked("one and one", (1.0, 0.0))
+
+    slots = MAX_REMEMBERED + 1
+    limits = Limits(slots_per_epoch=slots, max_completions=8, points_per_epoch=slots)
+    harness = VerificationHarness((ALICE,), manifest=make_manifest(limits=limits), check=check)
+    admitted = [
+        harness.engine.admit_own(ALICE.message(harness.manifest, slot=slot), moment(harness.manifest))
+        for slot in range(slots)
+    ]
+    for each in (*admitted, admitted[-1], admitted[0]):
+        await harness.engine.verify(each)
+    assert checked == [*checked[:slots], checked[0]]
+    assert harness.reputation.evidence(ALICE.account, EPOCH).audits == slots, "it is evidence once"

@@ -32,11 +32,11 @@ from sapo_protocol.rollout import parse_rollout
 from sapo_protocol.rules import Rule
 from sapo_protocol.tasks import Task
 from sapo_protocol.topics import certificates_topic, contributions_topic, equivocations_topic, rollouts_topic
-from sapo_verification.admission.certificates import CertificateBook
+from sapo_verification.admission.certificates import CertificateStore
 from sapo_verification.admission.contribution_store import ContributionStore
 from sapo_verification.admission.contributions import AdmittedContribution, ContributionAdmission
 from sapo_verification.admission.envelope_store import KEPT_EPOCHS, EnvelopeStore
-from sapo_verification.admission.equivocations import ProofBook
+from sapo_verification.admission.equivocations import ProofStore
 from sapo_verification.admission.rollouts import Admission, SlotTaken
 from sapo_verification.epoch_count import EpochCount
 from sapo_verification.observer import Observer, Observers
@@ -147,13 +147,15 @@ class Engine:
         self.demonstrations: Final = DemonstrationPool(own, imitation.imitable, self._is_quarantined)
         imitated = [imitation, self.demonstrations] if terms.sampling.text_use.imitates else []
         self._observers = Observers([self.count, self.success, *imitated, *observers])
-        self.certificates: Final = CertificateBook(manifest, connection)
+        self.certificates: Final = CertificateStore(manifest, connection)
         self.admission: Final = Admission(manifest, self.certificates)
         self.reputation: Final = Reputation(connection)
         self.pool: Final = Pool(connection, terms.pool, self.reputation)
         self.envelopes: Final = EnvelopeStore(connection)
         self.origins: Final = Origins(connection)
-        self.proofs: Final = ProofBook(manifest, self.certificates, self.reputation, own=own, path=connection)
+        self.proofs: Final = ProofStore(
+            manifest, self.certificates, self.reputation, own=own, path=connection
+        )
         self.contributions: Final = ContributionStore(database, manifest.swarm_id)
         self.contribution_admission: Final = ContributionAdmission(
             manifest, self.certificates, self.contributions.has, lambda: self._auditors

@@ -125,8 +125,9 @@ class Verifier:
         try:
             verified = await self._verified(admitted)
         except RemoteProtocolError as error:
-            with transaction(self._connection):
-                self._record_refusal(admitted, error)
+            if admitted.content_id not in self._refused:  # else another caller was quicker
+                with transaction(self._connection):
+                    self._record_refusal(admitted, error)
             raise
         if verified.content_id not in self._remembered:
             with transaction(self._connection):

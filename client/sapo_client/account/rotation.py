@@ -34,7 +34,7 @@ from sapo_client.node.runtime.statements import (
 from sapo_client.passphrase import PassphraseSource
 from sapo_client.paths import DataDir
 from sapo_protocol.manifest import Manifest
-from sapo_verification.admission.certificates import CertificateBook
+from sapo_verification.admission.certificates import CertificateStore
 from sapo_verification.signing.database import SigningDatabase
 
 
@@ -108,7 +108,7 @@ def _activate(data: DataDir, manifest: Manifest, rotation: Rotation) -> None:
         manifest=manifest,
         clock=time.time,
     )
-    CertificateBook(manifest, data.database).admit(certificate.message(), time.time())
+    CertificateStore(manifest, data.database).admit(certificate.message(), time.time())
 
 
 def _update_chain(config: Config, manifest: Manifest, rotation: Rotation, not_after: int) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from sapo_protocol.manifest import Manifest
 from sapo_protocol.rollout import Rollout, parse_rollout
 from sapo_protocol.rules import Rule
 from sapo_protocol.tasks import Task, assigned_task
-from sapo_verification.admission.certificates import CertificateBook, stored_certificates
+from sapo_verification.admission.certificates import CertificateStore, stored_certificates
 from sapo_verification.jail.checkers import Checked, CheckerPool, CheckFailed
 
 _EPOCH_EVENTS = 10_000
@@ -131,11 +131,11 @@ def _certificate(manifest: Manifest, rollout: Rollout, data: DataDir) -> Verific
 
 
 def _require_introduced(manifest: Manifest, rollout: Rollout, stored: list[bytes], at: float) -> None:
-    book = CertificateBook(manifest)
+    certificates = CertificateStore(manifest)
     for envelope in stored:
         with suppress(RemoteProtocolError):
-            book.admit(envelope, at)
-    book.require(rollout.node, rollout.account, at)
+            certificates.admit(envelope, at)
+    certificates.require(rollout.node, rollout.account, at)
 
 
 def _checker(manifest: Manifest, rollout: Rollout, data: DataDir) -> Iterator[VerificationStep]:

@@ -19,7 +19,7 @@ from sapo_protocol.manifest import Limits, Manifest
 from sapo_protocol.rollout import Rollout
 from sapo_protocol.suite import Suite
 from sapo_protocol.tasks import Task, assigned_task
-from sapo_verification.admission.certificates import CertificateBook
+from sapo_verification.admission.certificates import CertificateStore
 from sapo_verification.admission.rollouts import Admission
 from sapo_verification.suites.catalogue import NANO_DEFAULT, REASONING_GYM, family
 
@@ -83,10 +83,10 @@ class BenchSwarm:
 
     def admission(self, authors: Sequence[BenchAuthor]) -> Admission:
         """Return an admission that knows the authors' certificates and has received no message."""
-        book = CertificateBook(self.manifest)
+        certificates = CertificateStore(self.manifest)
         for author in authors:
-            book.admit(self.certificate(author), self.now_seconds)
-        return Admission(self.manifest, book)
+            certificates.admit(self.certificate(author), self.now_seconds)
+        return Admission(self.manifest, certificates)
 
     def certificate(self, author: BenchAuthor) -> bytes:
         """Return an author's certificate message."""

@@ -87,10 +87,12 @@ def check_jail() -> Iterator[Check]:
     """Check each isolation layer of the checker jail on this machine."""
     from sapo_verification.jail.launch import describe
 
-    for wall in describe():
+    for restriction in describe():
         hint = (
             ""
-            if wall.stands
+            if restriction.works
             else "answers of strangers are scored behind the other layers; prefer Linux 5.13+"
         )
-        yield Check(f"jail: {wall.name}", "ok" if wall.stands else "warn", wall.detail, hint)
+        yield Check(
+            f"jail: {restriction.name}", "ok" if restriction.works else "warn", restriction.detail, hint
+        )

@@ -24,7 +24,7 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.baseline import Baselines, RunningMean
 from sapo_client.learner.demonstrations import DemonstrationBuffer
 from sapo_client.learner.trainer import Trainer
-from sapo_verification.screens.likelihood import Yardstick
+from sapo_verification.screens.likelihood import LogprobStatistics
 
 KEPT: Final = 2
 """Number of checkpoints: the newest may be damaged by a failing disk, and one more costs little."""
@@ -77,7 +77,7 @@ class CheckpointStore:
             "steps": trainer.steps,
             "rollbacks": trainer.rollbacks,
             "samples": counters.samples,
-            "yardstick": asdict(trainer.yardstick),
+            "yardstick": asdict(trainer.logprob_statistics),  # its name since version 0.1.0
             "baselines": trainer.baselines.to_message(),
             "own_logprob": asdict(trainer.own_logprob),
             "state_digest": _file_digest(writing / "state.safetensors"),
@@ -112,7 +112,7 @@ class CheckpointStore:
                 )
             _restore_tensors(trainer, load_file(folder / "state.safetensors"))
             trainer.steps, trainer.rollbacks = meta["steps"], meta["rollbacks"]
-            trainer.yardstick = Yardstick(**meta.get("yardstick", {}))
+            trainer.logprob_statistics = LogprobStatistics(**meta.get("yardstick", {}))
             trainer.baselines = Baselines.from_message(meta.get("baselines", {}))
             trainer.own_logprob = RunningMean(**meta.get("own_logprob", {}))
             return LearnerCounters(meta["samples"])

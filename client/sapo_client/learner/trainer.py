@@ -35,7 +35,7 @@ from sapo_client.learner.snapshot import Snapshot
 from sapo_client.learner.summary import Update, summarise
 from sapo_client.learner.supervised import SMALL_PARAMETERS, SupervisedTrainer, SupervisedUpdate
 from sapo_client.learner.watchdog import Watchdog
-from sapo_verification.screens.likelihood import Yardstick
+from sapo_verification.screens.likelihood import LogprobStatistics
 
 
 class Trainer:
@@ -49,7 +49,7 @@ class Trainer:
         policy: as given.
         parameters: the trained parameters.
         optimizer: AdamW over them.
-        yardstick: how likely this policy finds its own samples; weighs other nodes' text.
+        logprob_statistics: how likely this policy finds its own samples; weighs other nodes' text.
         baselines: mean own reward per family.
         own_logprob: mean log-probability per token of own completions.
         demonstrations: held for supervised steps.
@@ -67,7 +67,7 @@ class Trainer:
         self.parameters = [parameter for parameter in policy.model.parameters() if parameter.requires_grad]
         rate = settings.learning_rate or default_learning_rate(self.parameters)
         self.optimizer = torch.optim.AdamW(self.parameters, lr=rate, weight_decay=0.0, fused=True)
-        self.yardstick = Yardstick()
+        self.logprob_statistics = LogprobStatistics()
         self.baselines = Baselines({})
         self.own_logprob = RunningMean()
         self.demonstrations = DemonstrationBuffer(settings.demonstration_capacity)
@@ -250,14 +250,14 @@ class Trainer:
             _old_logprobs(part, self._logprobs(self.policy.model, part))
 
     def _update_statistics(self, groups: Sequence[TrainingGroup]) -> None:
-        """Update yardstick and baselines, by which other nodes' text is weighed, with the own samples."""
+        """Update statistics and baselines, by which other nodes' text is weighed, with the own samples."""
         for text in own_right_answers(groups):
             self.own_successes.add(text)
         for group in groups:
             if group.external:
                 continue
             for logprobs in group.behaviour or ():
-                self.yardstick = self.yardstick.after(logprobs)
+                self.logprob_statistics = self.logprob_statistics.after(logprobs)
                 if logprobs and math.isfinite(mean := fmean(logprobs)):
                     self.own_logprob = self.own_logprob.after([mean])
             if group.family is not None:
@@ -267,7 +267,7 @@ class Trainer:
         """Return each row's weight, (B,); another node's text is weighed once, in the first forward pass."""
         for row in part:
             if row.weight is None:
-                row.weight = self.yardstick.weight(row.old or ())
+                row.weight = self.logprob_statistics.weight(row.old or ())
         return torch.tensor([row.weight for row in part], device=self.policy.device)
 
 

@@ -23,7 +23,7 @@ from sapo_protocol.contributions import Approval, Proposal, Share, Tally, settle
 from sapo_protocol.envelope import parse_envelope, seal
 from sapo_protocol.identifiers import Account, ContentId, Digest
 from sapo_protocol.manifest_file import manifest_to_json
-from sapo_verification.admission.certificates import CertificateBook
+from sapo_verification.admission.certificates import CertificateStore
 from sapo_verification.admission.contribution_store import ContributionStore
 
 EPOCH = 3
@@ -41,11 +41,11 @@ class EpochHarness:
         self.data = DataDir(root / "node").create()
         self.data.manifest.write_text(manifest_to_json(self.manifest), encoding="utf-8")
         self._archive = ContributionStore(self.data.database, self.manifest.swarm_id)
-        book = CertificateBook(self.manifest, self.data.database)
+        certificates = CertificateStore(self.manifest, self.data.database)
         for person in (*AUDITORS, STRANGER):
             begin = self.manifest.genesis_seconds
             certificate = person.certificate(self.manifest, begin, begin + 86_400)
-            book.admit(certificate.to_bytes(), begin)
+            certificates.admit(certificate.to_bytes(), begin)
 
     @property
     def config(self) -> Config:

@@ -21,7 +21,7 @@ from sapo_client.passphrase import PassphraseSource
 from sapo_client.paths import DataDir
 from sapo_protocol.identifiers import NodeId
 from sapo_protocol.manifest_file import manifest_to_json
-from sapo_verification.admission.certificates import CertificateBook
+from sapo_verification.admission.certificates import CertificateStore
 from sapo_verification.signing.database import SigningDatabase
 
 ALICE = WORKERS[0]
@@ -111,9 +111,9 @@ def test_the_old_key_never_signs_again_and_the_new_one_continues_above_it(
     assert signing.take_slots(
         world.manifest.swarm_id, new.account, epoch=5, count=2, slots_per_epoch=100
     ) == range(4, 6)
-    book = CertificateBook(world.manifest, data.database)
-    assert book.restore(time.time()) == 1
-    assert book.accounts_of(new.node_id) == (new.account,)
+    certificates = CertificateStore(world.manifest, data.database)
+    assert certificates.restore(time.time()) == 1
+    assert certificates.accounts_of(new.node_id) == (new.account,)
 
 
 def test_an_interrupted_rotation_continues(

@@ -17,7 +17,7 @@ from support.swarm import Identity, make_manifest
 from sapo_client.account.verify_file import ADMISSION_STEPS, VerificationStep, steps
 from sapo_client.paths import DataDir
 from sapo_protocol.manifest_file import manifest_to_json
-from sapo_verification.admission.certificates import CertificateBook
+from sapo_verification.admission.certificates import CertificateStore
 from sapo_verification.admission.envelope_store import EnvelopeStore
 
 ALL_STEPS = (*ADMISSION_STEPS, "beacon", "task", "checker")
@@ -157,5 +157,5 @@ def test_a_certificate_must_have_been_valid_while_the_epoch_was_accepted(
 ) -> None:
     start = MANIFEST.genesis_seconds + 3 * MANIFEST.epoch_seconds
     certificate = ALICE.certificate(MANIFEST, start + since, start + until).to_bytes()
-    CertificateBook(MANIFEST, data.database).admit(certificate, start + since)
+    CertificateStore(MANIFEST, data.database).admit(certificate, start + since)
     assert last_of_admission(ALICE.message(MANIFEST), data) == ("certificate", ok)

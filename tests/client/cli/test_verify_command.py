@@ -13,7 +13,7 @@ from sapo_client.paths import DataDir
 from sapo_protocol.envelope import parse_envelope
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.manifest_file import manifest_to_json
-from sapo_verification.admission.certificates import CertificateBook
+from sapo_verification.admission.certificates import CertificateStore
 from sapo_verification.admission.envelope_store import EnvelopeStore
 from sapo_verification.admission.rollouts import Admission
 from sapo_verification.suites.catalogue import suite
@@ -87,9 +87,9 @@ def test_a_node_that_received_the_envelope_has_its_certificate(
 ) -> None:
     data, now, envelope = DataDir(tmp_path / "node").create(), moment(manifest), AUTHOR.message(manifest)
     data.manifest.write_text(manifest_to_json(manifest))
-    book = CertificateBook(manifest, data.database)
-    book.admit(AUTHOR.certificate(manifest).to_bytes(), now)
-    EnvelopeStore(data.database).add(Admission(manifest, book).admit(envelope, now))
+    certificates = CertificateStore(manifest, data.database)
+    certificates.admit(AUTHOR.certificate(manifest).to_bytes(), now)
+    EnvelopeStore(data.database).add(Admission(manifest, certificates).admit(envelope, now))
     taken = sapo("export", "rollouts", tmp_path / "taken", "--data-dir", data.root)
     assert (taken.returncode, taken.stderr) == (0, "")
     [file] = (tmp_path / "taken").iterdir()

@@ -89,8 +89,8 @@ def test_resume_is_exact(settings: LearnerSettings) -> None:
     uninterrupted.call("checkpoint", {})
     resumed = Service(settings)
     assert resumed.about()["step"] == 2
-    assert resumed._trainer.yardstick == uninterrupted._trainer.yardstick
-    assert resumed._trainer.yardstick.samples > 0
+    assert resumed._trainer.logprob_statistics == uninterrupted._trainer.logprob_statistics
+    assert resumed._trainer.logprob_statistics.samples > 0
     assert rounds(resumed, 3) == rounds(uninterrupted, 3)
     assert all(torch.equal(*pair) for pair in zip(weights(resumed), weights(uninterrupted), strict=True))
 

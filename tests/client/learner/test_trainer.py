@@ -15,7 +15,7 @@ from sapo_client.learner import grpo
 from sapo_client.learner.batch import TrainingGroup, TrainingRow, training_rows
 from sapo_client.learner.generate import generator_for
 from sapo_client.learner.trainer import Trainer
-from sapo_verification.screens.likelihood import Yardstick
+from sapo_verification.screens.likelihood import LogprobStatistics
 
 
 @pytest.fixture
@@ -186,7 +186,7 @@ def test_external_text_starts_on_policy(folder: Path) -> None:
 
 
 def own_samples(trainer: Trainer, count: int = 80) -> TrainingGroup:
-    """Return a group without advantage, which only updates the yardstick."""
+    """Return a group without advantage, which only updates the statistics."""
     generator = generator_for(trainer.policy)
     (group,) = generator.sample(
         [(30, 31, 32)], completions_per_prompt=count, max_new_tokens=6, temperature=1.0, seed=1
@@ -196,15 +196,15 @@ def own_samples(trainer: Trainer, count: int = 80) -> TrainingGroup:
 
 
 def certain_of_own_samples(trainer: Trainer) -> None:
-    """Set the yardstick as after samples of certain tokens only, so that other text is improbable."""
+    """Set the statistics as after samples of certain tokens only, so that other text is improbable."""
     for _ in range(200):
-        trainer.yardstick = trainer.yardstick.after((0.0,) * 4)
+        trainer.logprob_statistics = trainer.logprob_statistics.after((0.0,) * 4)
 
 
 def test_likely_external_text_counts_in_full(folder: Path) -> None:
     plain, measured = make_trainer(folder), make_trainer(folder)
     measured.step([own_samples(measured)])
-    assert measured.yardstick.samples == 80
+    assert measured.logprob_statistics.samples == 80
     reports = [trainer.step(INFORMATIVE) for trainer in (plain, measured)]
     assert [report.external_weight for report in reports] == [1.0, 1.0]
     assert reports[0].gradient_norm == pytest.approx(reports[1].gradient_norm, rel=1e-5)
@@ -223,20 +223,20 @@ def test_text_that_is_nearly_impossible_under_the_policy_has_a_small_weight(fold
 
 def test_the_weight_scales_the_gradient(folder: Path) -> None:
     full, half = make_trainer(folder), make_trainer(folder)
-    half.yardstick = ConstantYardstick(constant=0.5)
+    half.logprob_statistics = ConstantWeight(constant=0.5)
     reports = [trainer.step(INFORMATIVE) for trainer in (full, half)]
     assert reports[1].external_weight == 0.5
     assert reports[1].loss == pytest.approx(reports[0].loss / 2)
     assert reports[1].gradient_norm == pytest.approx(reports[0].gradient_norm / 2, rel=1e-4)
     mixed = make_trainer(folder)
-    mixed.yardstick = ConstantYardstick(constant=0.0)
+    mixed.logprob_statistics = ConstantWeight(constant=0.0)
     own = [replace(group, external=False) for group in INFORMATIVE]
     assert mixed.step(own).gradient_norm == pytest.approx(reports[0].gradient_norm, rel=1e-4)
 
 
 @dataclass(frozen=True, slots=True)
-class ConstantYardstick(Yardstick):
-    """Yardstick that gives all external text the same weight."""
+class ConstantWeight(LogprobStatistics):
+    """Statistics that give all external text the same weight."""
 
     constant: float = 1.0
 

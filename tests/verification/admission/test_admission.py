@@ -12,7 +12,7 @@ from support.swarm import (
     EPOCH_SECONDS,
     Identity,
     make_admission,
-    make_book,
+    make_certificates,
     make_chain_manifest,
     make_manifest,
     moment,
@@ -35,7 +35,7 @@ ALICE, BOB, MALLORY, STRANGER = (Identity(number) for number in range(1, 5))
 ALICES_SECOND_KEY = Identity(1, key=1)
 
 
-BOOK = make_book(MANIFEST, ALICE, BOB, MALLORY, ALICES_SECOND_KEY)
+BOOK = make_certificates(MANIFEST, ALICE, BOB, MALLORY, ALICES_SECOND_KEY)
 """Shared, because admission only reads it."""
 
 
@@ -153,9 +153,9 @@ def test_each_message_has_its_reason(case: Case) -> None:
 
 
 def test_expired_certificates() -> None:
-    book = make_book(MANIFEST)
-    book.admit(ALICE.certificate(MANIFEST, not_after=int(NOW) + 5).to_bytes(), NOW)
-    gate = Admission(MANIFEST, book)
+    store = make_certificates(MANIFEST)
+    store.admit(ALICE.certificate(MANIFEST, not_after=int(NOW) + 5).to_bytes(), NOW)
+    gate = Admission(MANIFEST, store)
     assert reason_of(gate.admit, GENUINE, NOW + 5) is Reason.CERTIFICATE_EXPIRED
     assert reason_of(gate.admit, GENUINE, NOW + 4) is None
 
@@ -292,11 +292,11 @@ def test_a_forged_copy_does_not_shadow_the_genuine_message() -> None:
 
 
 def test_a_message_refused_for_now_is_taken_later() -> None:
-    book = make_book(MANIFEST, BOB)
-    gate = Admission(MANIFEST, book)
+    store = make_certificates(MANIFEST, BOB)
+    gate = Admission(MANIFEST, store)
     assert reason_of(gate.admit, GENUINE, NOW - EPOCH_SECONDS) is Reason.EPOCH_FUTURE
     assert reason_of(gate.admit, GENUINE, NOW) is Reason.CERTIFICATE_UNKNOWN
-    book.admit(ALICE.certificate(MANIFEST).to_bytes(), NOW)
+    store.admit(ALICE.certificate(MANIFEST).to_bytes(), NOW)
     assert gate.admit(GENUINE, NOW).envelope == GENUINE
 
 

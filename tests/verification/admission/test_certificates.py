@@ -5,13 +5,20 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from support.strategies import bit_flips, damaged
-from support.swarm import GENESIS_SECONDS, Identity, make_book, make_chain_manifest, make_manifest, moment
+from support.swarm import (
+    GENESIS_SECONDS,
+    Identity,
+    make_certificates,
+    make_chain_manifest,
+    make_manifest,
+    moment,
+)
 from support.verdicts import reason_of, verdict_of
 
 from sapo_protocol.certificate import open_certificate
 from sapo_protocol.envelope import Kind, seal
 from sapo_protocol.errors import Reason, Verdict
-from sapo_verification.admission.certificates import MAX_NODES_PER_ACCOUNT, CertificateBook
+from sapo_verification.admission.certificates import MAX_NODES_PER_ACCOUNT, CertificateStore
 
 MANIFEST = make_manifest()
 NOW = moment(MANIFEST)
@@ -20,15 +27,15 @@ MESSAGE = ALICE.certificate(MANIFEST).to_bytes()
 
 
 def test_a_certificate_introduces_its_node_for_its_account() -> None:
-    book = CertificateBook(MANIFEST)
-    assert reason_of(book.require, ALICE.node, ALICE.account, NOW) is Reason.CERTIFICATE_UNKNOWN
-    certificate = book.admit(MESSAGE, NOW)
+    store = CertificateStore(MANIFEST)
+    assert reason_of(store.require, ALICE.node, ALICE.account, NOW) is Reason.CERTIFICATE_UNKNOWN
+    certificate = store.admit(MESSAGE, NOW)
     assert certificate == open_certificate(ALICE.certificate(MANIFEST), MANIFEST.binding_domain)
-    book.require(ALICE.node, ALICE.account, NOW)
-    assert reason_of(book.require, ALICE.node, MALLORY.account, NOW) is Reason.CERTIFICATE_UNKNOWN
-    assert reason_of(book.require, MALLORY.node, ALICE.account, NOW) is Reason.CERTIFICATE_UNKNOWN
-    assert (book.envelopes(), book.accounts_of(ALICE.node)) == ((MESSAGE,), (ALICE.account,))
-    assert book.accounts_of(MALLORY.node) == ()
+    store.require(ALICE.node, ALICE.account, NOW)
+    assert reason_of(store.require, ALICE.node, MALLORY.account, NOW) is Reason.CERTIFICATE_UNKNOWN
+    assert reason_of(store.require, MALLORY.node, ALICE.account, NOW) is Reason.CERTIFICATE_UNKNOWN
+    assert (store.envelopes(), store.accounts_of(ALICE.node)) == ((MESSAGE,), (ALICE.account,))
+    assert store.accounts_of(MALLORY.node) == ()
 
 
 def _malformed() -> bytes:
@@ -57,75 +64,75 @@ def _malformed() -> bytes:
     ],
 )
 def test_each_message_has_its_reason(message: bytes, reason: Reason | None) -> None:
-    book = CertificateBook(MANIFEST)
-    assert reason_of(book.admit, message, NOW) is reason
-    assert len(book) == (1 if reason is None else 0)
+    store = CertificateStore(MANIFEST)
+    assert reason_of(store.admit, message, NOW) is reason
+    assert len(store) == (1 if reason is None else 0)
 
 
 def test_it_is_seen_unless_it_lasts_longer() -> None:
-    book = make_book(MANIFEST, ALICE)
+    store = make_certificates(MANIFEST, ALICE)
     shorter = ALICE.certificate(MANIFEST, not_after=GENESIS_SECONDS + 1000).to_bytes()
     longer = ALICE.certificate(MANIFEST, not_after=GENESIS_SECONDS + 100_000).to_bytes()
-    reasons = [reason_of(book.admit, message, NOW) for message in (MESSAGE, shorter, longer, MESSAGE)]
+    reasons = [reason_of(store.admit, message, NOW) for message in (MESSAGE, shorter, longer, MESSAGE)]
     assert reasons == [Reason.SEEN, Reason.SEEN, None, Reason.SEEN]
-    assert book.envelopes() == (longer,)
+    assert store.envelopes() == (longer,)
 
 
 def test_one_that_does_not_count_now_is_in_nobodys_way() -> None:
     """It was made and admitted while both clocks were ahead; now both are right again."""
-    book, ahead = CertificateBook(MANIFEST), int(NOW) + 7200
+    store, ahead = CertificateStore(MANIFEST), int(NOW) + 7200
     early = ALICE.certificate(MANIFEST, ahead - 60, ahead + 86_400).to_bytes()
     right = ALICE.certificate(MANIFEST, int(NOW) - 60, int(NOW) + 86_400).to_bytes()
-    assert [reason_of(book.admit, early, ahead), reason_of(book.admit, right, NOW)] == [None, None]
-    book.require(ALICE.node, ALICE.account, NOW)
-    assert book.envelopes() == (right,)
+    assert [reason_of(store.admit, early, ahead), reason_of(store.admit, right, NOW)] == [None, None]
+    store.require(ALICE.node, ALICE.account, NOW)
+    assert store.envelopes() == (right,)
 
 
 def test_its_time_runs_out() -> None:
-    book = make_book(MANIFEST, ALICE)
+    store = make_certificates(MANIFEST, ALICE)
     last = GENESIS_SECONDS + 86_400
-    book.require(ALICE.node, ALICE.account, last - 1)
-    assert reason_of(book.require, ALICE.node, ALICE.account, last) is Reason.CERTIFICATE_EXPIRED
+    store.require(ALICE.node, ALICE.account, last - 1)
+    assert reason_of(store.require, ALICE.node, ALICE.account, last) is Reason.CERTIFICATE_EXPIRED
 
 
 def test_a_fifth_key_of_an_account_displaces_the_first() -> None:
     keys = [Identity(1, key) for key in range(MAX_NODES_PER_ACCOUNT + 1)]
-    book = make_book(MANIFEST, MALLORY, *keys)
-    known = [reason_of(book.require, key.node, key.account, NOW) is None for key in keys]
+    store = make_certificates(MANIFEST, MALLORY, *keys)
+    known = [reason_of(store.require, key.node, key.account, NOW) is None for key in keys]
     assert known == [False, True, True, True, True]
-    book.require(MALLORY.node, MALLORY.account, NOW)
+    store.require(MALLORY.node, MALLORY.account, NOW)
 
 
 def test_the_book_is_bounded() -> None:
-    book = CertificateBook(MANIFEST, max_certificates=3)
+    store = CertificateStore(MANIFEST, max_certificates=3)
     people = [Identity(number) for number in range(10, 16)]
     for identity in people:
-        book.admit(identity.certificate(MANIFEST).to_bytes(), NOW)
-    assert len(book) == 3
-    known = [reason_of(book.require, p.node, p.account, NOW) is None for p in people]
+        store.admit(identity.certificate(MANIFEST).to_bytes(), NOW)
+    assert len(store) == 3
+    known = [reason_of(store.require, p.node, p.account, NOW) is None for p in people]
     assert known == [False] * 3 + [True] * 3
 
 
 def test_a_restart_judges_again(tmp_path: Path) -> None:
     path = tmp_path / "certificates.sqlite"
-    book = CertificateBook(MANIFEST, path)
+    store = CertificateStore(MANIFEST, path)
     short = MALLORY.certificate(MANIFEST, not_after=int(NOW) + 10).to_bytes()
     for message in (MESSAGE, short):
-        book.admit(message, NOW)
-    later = CertificateBook(MANIFEST, path)
+        store.admit(message, NOW)
+    later = CertificateStore(MANIFEST, path)
     assert (later.restore(NOW + 10), later.envelopes()) == (1, (MESSAGE,))
-    assert CertificateBook(MANIFEST, path).restore(NOW) == 1, "the expired one was deleted"
-    assert CertificateBook(make_chain_manifest(), path).restore(NOW) == 0
+    assert CertificateStore(MANIFEST, path).restore(NOW) == 1, "the expired one was deleted"
+    assert CertificateStore(make_chain_manifest(), path).restore(NOW) == 0
 
 
 def test_no_single_flipped_bit_is_accepted() -> None:
-    book = CertificateBook(MANIFEST)
-    verdicts = {verdict_of(book.admit, flipped, NOW) for flipped in bit_flips(MESSAGE)}
+    store = CertificateStore(MANIFEST)
+    verdicts = {verdict_of(store.admit, flipped, NOW) for flipped in bit_flips(MESSAGE)}
     assert verdicts == {Verdict.REJECT}
-    assert len(book) == 0
+    assert len(store) == 0
 
 
 @given(damaged(MESSAGE))
 def test_nothing_but_the_message_itself_is_accepted(changed: bytes) -> None:
-    verdict = verdict_of(CertificateBook(MANIFEST).admit, changed, NOW)
+    verdict = verdict_of(CertificateStore(MANIFEST).admit, changed, NOW)
     assert (verdict is Verdict.ACCEPT) == (changed == MESSAGE)

@@ -1,7 +1,7 @@
 """Admission of contributions: the auditors' ones, complete; all others are refused."""
 
 import pytest
-from support.swarm import EPOCH, EPOCH_SECONDS, Identity, make_book, make_manifest, moment
+from support.swarm import EPOCH, EPOCH_SECONDS, Identity, make_certificates, make_manifest, moment
 from support.verdicts import ruling_of
 
 from sapo_protocol.contributions import Approval, Proposal, Tally
@@ -34,8 +34,8 @@ CONTRIBUTIONS: dict[Kind, Tally | Proposal | Approval] = {
 
 def gate(known: frozenset[ContentId] = frozenset(), auditor: Identity = ALICE) -> ContributionAdmission:
     """Return an admission that knows Alice and Bob, one of them as an auditor."""
-    book = make_book(MANIFEST, ALICE, BOB)
-    return ContributionAdmission(MANIFEST, book, known.__contains__, lambda: (auditor.account,))
+    store = make_certificates(MANIFEST, ALICE, BOB)
+    return ContributionAdmission(MANIFEST, store, known.__contains__, lambda: (auditor.account,))
 
 
 @pytest.mark.parametrize("kind", CONTRIBUTIONS)

@@ -4,13 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.swarm import EPOCH, EPOCH_SECONDS, Identity, make_book, make_manifest, moment
+from support.swarm import EPOCH, EPOCH_SECONDS, Identity, make_certificates, make_manifest, moment
 from support.verdicts import reason_of
 
 from sapo_protocol.constants import MAX_GROUP_BYTES, PROOF_EPOCHS
 from sapo_protocol.equivocation import prove_equivocation
 from sapo_protocol.errors import LocalProtocolError, Reason
-from sapo_verification.admission.equivocations import ProofBook
+from sapo_verification.admission.equivocations import ProofStore
 from sapo_verification.admission.rollouts import Admission, SlotTaken
 from sapo_verification.reputation.evidence import BAN_EPOCHS, Evidence, Reputation
 from sapo_verification.reputation.penalties import HARD
@@ -36,8 +36,8 @@ class ProofHarness:
 
     def __init__(self, path: Path | str = ":memory:", **options: int) -> None:
         self.reputation = Reputation(path)
-        certificates = make_book(MANIFEST, ALICE, BOB)
-        self.book = ProofBook(
+        certificates = make_certificates(MANIFEST, ALICE, BOB)
+        self.store = ProofStore(
             manifest=MANIFEST,
             certificates=certificates,
             reputation=self.reputation,
@@ -56,66 +56,66 @@ INNOCENT = Evidence(epoch=EPOCH)
 
 def test_a_proof_is_hard_evidence_once() -> None:
     harness = ProofHarness()
-    assert harness.book.admit(proof(), NOW).account == ALICE.account
-    assert reason_of(harness.book.admit, proof(), NOW) is Reason.SEEN
-    assert reason_of(harness.book.admit, proof(slot=7), NOW) is Reason.SEEN, "one of an epoch says it all"
+    assert harness.store.admit(proof(), NOW).account == ALICE.account
+    assert reason_of(harness.store.admit, proof(), NOW) is Reason.SEEN
+    assert reason_of(harness.store.admit, proof(slot=7), NOW) is Reason.SEEN, "one of an epoch says it all"
     assert harness.evidence(ALICE) == GUILTY
     assert harness.reputation.is_banned(ALICE.account, EPOCH + BAN_EPOCHS - 1)
     assert not harness.reputation.is_banned(ALICE.account, EPOCH + BAN_EPOCHS)
     assert harness.evidence(BOB) == INNOCENT
-    assert harness.book.messages() == (proof(),)
+    assert harness.store.messages() == (proof(),)
 
 
 def test_another_epoch_is_another_fault() -> None:
     harness = ProofHarness()
-    harness.book.admit(proof(epoch=EPOCH - 1), NOW)
-    harness.book.admit(proof(), NOW)
+    harness.store.admit(proof(epoch=EPOCH - 1), NOW)
+    harness.store.admit(proof(), NOW)
     assert harness.evidence(ALICE).audits == 2
 
 
 def test_a_restart_judges_again_and_counts_no_second_time(tmp_path: Path) -> None:
     before = ProofHarness(tmp_path / "db")
-    before.book.admit(proof(), NOW)
-    before.book.admit(proof(epoch=EPOCH - 1), NOW)
+    before.store.admit(proof(), NOW)
+    before.store.admit(proof(epoch=EPOCH - 1), NOW)
     later = NOW + PROOF_EPOCHS * EPOCH_SECONDS
     after = ProofHarness(tmp_path / "db")
-    assert after.book.restore(later) == 1
-    assert reason_of(after.book.admit, proof(), NOW) is Reason.SEEN
-    assert after.book.messages() == (proof(),)
+    assert after.store.restore(later) == 1
+    assert reason_of(after.store.admit, proof(), NOW) is Reason.SEEN
+    assert after.store.messages() == (proof(),)
     assert after.evidence(ALICE) == before.evidence(ALICE)
-    emptied = ProofBook(MANIFEST, make_book(MANIFEST, ALICE), after.reputation, BOB.account)
+    emptied = ProofStore(MANIFEST, make_certificates(MANIFEST, ALICE), after.reputation, BOB.account)
     emptied.admit(proof(), NOW)
-    assert after.evidence(ALICE) == before.evidence(ALICE), "nor does a lost book"
+    assert after.evidence(ALICE) == before.evidence(ALICE), "nor does a lost store"
 
 
 def test_what_admission_meets_becomes_a_proof() -> None:
-    harness, gate = ProofHarness(), Admission(MANIFEST, make_book(MANIFEST, ALICE))
+    harness, gate = ProofHarness(), Admission(MANIFEST, make_certificates(MANIFEST, ALICE))
     first, second = contents(ALICE)
     admitted = gate.admit(first, NOW)
     with pytest.raises(SlotTaken) as raised:
         gate.admit(second, NOW)
     assert raised.value.first == admitted.content_id
-    assert harness.book.prove(first, second, NOW) == proof()
-    assert harness.book.prove(first, second, NOW) is None, "it is known now"
+    assert harness.store.prove(first, second, NOW) == proof()
+    assert harness.store.prove(first, second, NOW) is None, "it is known now"
     assert harness.evidence(ALICE) == GUILTY
 
 
 def test_one_content_heard_again_is_no_equivocation() -> None:
     """A node that lost its memory may prove it again, and so may a changed signature."""
-    gate = Admission(MANIFEST, make_book(MANIFEST, ALICE))
+    gate = Admission(MANIFEST, make_certificates(MANIFEST, ALICE))
     first, _ = contents(ALICE)
     gate.admit(first, NOW)
     assert reason_of(gate.admit, first, NOW) is Reason.SEEN
     with pytest.raises(LocalProtocolError):
-        ProofHarness().book.prove(first, first, NOW)
+        ProofHarness().store.prove(first, first, NOW)
 
 
 def test_nobody_convicts_itself() -> None:
     harness = ProofHarness()
-    assert harness.book.prove(*contents(BOB), NOW) is None
-    assert (len(harness.book), harness.evidence(BOB)) == (0, INNOCENT)
-    harness.book.admit(proof(BOB), NOW)  # somebody else's, and true: it is handed on
-    assert (harness.book.messages(), harness.evidence(BOB)) == ((proof(BOB),), INNOCENT)
+    assert harness.store.prove(*contents(BOB), NOW) is None
+    assert (len(harness.store), harness.evidence(BOB)) == (0, INNOCENT)
+    harness.store.admit(proof(BOB), NOW)  # somebody else's, and true: it is handed on
+    assert (harness.store.messages(), harness.evidence(BOB)) == ((proof(BOB),), INNOCENT)
 
 
 def test_groups_too_large_for_a_proof_count_where_both_were_heard() -> None:
@@ -124,9 +124,9 @@ def test_groups_too_large_for_a_proof_count_where_both_were_heard() -> None:
     one, other = (
         ALICE.message(MANIFEST, completions=(*full[:-1], bytes([n]) * len(full[-1]))) for n in (65, 66)
     )
-    assert harness.book.prove(one, other, NOW) is None
-    assert harness.book.prove(one, other, NOW) is None
-    assert (len(harness.book), harness.evidence(ALICE)) == (0, GUILTY)
+    assert harness.store.prove(one, other, NOW) is None
+    assert harness.store.prove(one, other, NOW) is None
+    assert (len(harness.store), harness.evidence(ALICE)) == (0, GUILTY)
 
 
 @pytest.mark.parametrize(
@@ -142,8 +142,8 @@ def test_groups_too_large_for_a_proof_count_where_both_were_heard() -> None:
 )
 def test_each_fault_has_its_reason_and_costs_nobody(message: bytes, now: float, reason: Reason) -> None:
     harness = ProofHarness()
-    assert reason_of(harness.book.admit, message, now) is reason
-    assert (len(harness.book), harness.evidence(ALICE)) == (0, INNOCENT)
+    assert reason_of(harness.store.admit, message, now) is reason
+    assert (len(harness.store), harness.evidence(ALICE)) == (0, INNOCENT)
 
 
 def test_a_framed_account_pays_nothing() -> None:
@@ -151,9 +151,9 @@ def test_a_framed_account_pays_nothing() -> None:
     mallory = Identity(9)
     one, other = (mallory.seal(MANIFEST, ALICE.rollout(completions=(b"%d" % n,))).to_bytes() for n in (1, 2))
     message = prove_equivocation(one, other, MANIFEST.swarm_id).to_envelope().to_bytes()
-    assert reason_of(harness.book.admit, message, NOW) is Reason.BAD_SIGNATURE
+    assert reason_of(harness.store.admit, message, NOW) is Reason.BAD_SIGNATURE
     genuine = prove_equivocation(contents(ALICE)[0], other, MANIFEST.swarm_id)
-    assert reason_of(harness.book.admit, genuine.to_envelope().to_bytes(), NOW) is Reason.BAD_SIGNATURE
+    assert reason_of(harness.store.admit, genuine.to_envelope().to_bytes(), NOW) is Reason.BAD_SIGNATURE
     assert harness.evidence(ALICE) == INNOCENT
 
 
@@ -161,7 +161,7 @@ def test_the_book_is_bounded_and_forgets() -> None:
     harness = ProofHarness(max_proofs=2)
     messages = [proof(epoch=epoch) for epoch in range(EPOCH + 1)]
     for message in messages:
-        harness.book.admit(message, NOW)
-    assert harness.book.messages() == tuple(messages[-2:])
-    harness.book.forget(EPOCH + PROOF_EPOCHS)
-    assert harness.book.messages() == (messages[-1],)
+        harness.store.admit(message, NOW)
+    assert harness.store.messages() == tuple(messages[-2:])
+    harness.store.forget(EPOCH + PROOF_EPOCHS)
+    assert harness.store.messages() == (messages[-1],)

@@ -43,7 +43,7 @@ def test_the_first_network_of_an_account_stays(tmp_path: Path) -> None:
     for host in ("127.0.0.1", "9.9.9.9", "8.8.8.8"):
         origins.learn(ALICE, host)
     again = Origins(tmp_path / "node.sqlite")
-    assert [book.network_of(ALICE) for book in (origins, again)] == ["9.9.9.0/24"] * 2
+    assert [each.network_of(ALICE) for each in (origins, again)] == ["9.9.9.0/24"] * 2
     assert again.network_of(BOB) is None
 
 

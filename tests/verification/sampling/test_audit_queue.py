@@ -1,14 +1,16 @@
 """The audit queue: time is divided among accounts, whatever they send and however long it takes."""
 
 from collections import Counter, defaultdict
+from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.swarm import EPOCH, Identity, make_admission, make_manifest, moment
 
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Limits
-from sapo_verification.sampling.audit_queue import AuditQueue, Turn
+from sapo_verification.sampling.audit_queue import MOST_CHARGED, AuditQueue, Turn
 from sapo_verification.types import AdmittedRollout
 
 ALICE, BOB, CAROL, MALLORY = (Identity(number) for number in range(1, 5))
@@ -144,3 +146,20 @@ def test_an_epochs_rollouts_are_unaudited_until_they_are_charged_or_displaced() 
     assert (turn.admitted, queue.unaudited(EPOCH)) == (first, 2)
     queue.charge(turn, 1.0)
     assert queue.unaudited(EPOCH) == 1
+
+
+@pytest.mark.parametrize(("strangers", "is_forgiven"), [(MOST_CHARGED - 3, False), (MOST_CHARGED, True)])
+def test_times_are_forgotten_when_too_many_accounts_have_one(strangers: int, is_forgiven: bool) -> None:
+    queue = AuditQueue()
+    expensive, cheap = HEARD[ALICE.account], HEARD[BOB.account]
+    for admitted, seconds in ((expensive[0], 100.0), (cheap[0], 1.0)):
+        queue.put(admitted, known=False)
+        queue.charge(queue.take(), seconds)
+    template = HEARD[MALLORY.account][0]
+    for number in range(strangers):
+        rollout = replace(template.rollout, account=Account(number.to_bytes(20, "big")))
+        queue.put(replace(template, rollout=rollout), known=False)
+        queue.charge(queue.take(), 0.0)
+    for admitted in (expensive[1], cheap[1]):
+        queue.put(admitted, known=False)
+    assert queue.take().admitted is (expensive[1] if is_forgiven else cheap[1])

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
+import trio
 from hypothesis import given
 from hypothesis import strategies as st
 from support.strategies import fixed
@@ -210,6 +211,24 @@ async def test_a_batch_says_where_its_groups_came_from() -> None:
     batch = harness.sampler.assemble([mine], [theirs])
     assert batch == SampledBatch((SampledGroup(mine, external=False), SampledGroup(theirs, external=True)))
     assert (batch.local, batch.external) == ((mine,), (theirs,))
+
+
+async def test_a_group_that_two_draws_find_at_once_goes_to_one_of_them() -> None:
+    author, policy = Identity(1), SamplingPolicy(local_groups=1, external_groups=1, account_cap=1.0)
+    harness, drawn = VerificationHarness((author,), policy=policy), list[tuple[VerifiedRollout, ...]]()
+    harness.trust(author)
+    harness.receive(author, 0)
+    (waiting,) = harness.pool.waiting()
+    harness.hold_checks_until(2)
+
+    async def draw() -> None:
+        drawn.append(await harness.engine.draw(EPOCH, random.Random(1)))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(draw)
+        nursery.start_soon(draw)
+    assert sorted(drawn, key=len) == [(), (await harness.engine.verify(waiting),)]
+    assert list(harness.pool.waiting()) == []
 
 
 async def test_an_empty_pool_yields_nothing() -> None:

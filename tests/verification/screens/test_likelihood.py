@@ -14,18 +14,18 @@ from sapo_verification.screens.likelihood import (
     LEAST_SAMPLES,
     MEMORY,
     NO_WEIGHT_DEVIATIONS,
-    Yardstick,
+    LogprobStatistics,
     hardest_tokens,
 )
 
 logprobs = st.lists(st.floats(-50.0, 0.0), min_size=1, max_size=60)
 
 
-def trained(values: list[list[float]]) -> Yardstick:
-    yardstick = Yardstick()
+def trained(values: list[list[float]]) -> LogprobStatistics:
+    statistics = LogprobStatistics()
     for value in values:
-        yardstick = yardstick.after(value)
-    return yardstick
+        statistics = statistics.after(value)
+    return statistics
 
 
 def own_samples(count: int, entropy: float = 1.0, seed: int = 0) -> list[list[float]]:
@@ -41,21 +41,21 @@ def test_the_hardest_tokens_by_hand() -> None:
     assert hardest_tokens([-5.0] * 10 + [0.0] * 90) == -5.0  # ten of a hundred
 
 
-def test_before_there_is_a_yardstick_everything_counts() -> None:
+def test_before_there_are_statistics_everything_counts() -> None:
     impossible = [-40.0] * 10
-    assert Yardstick().weight(impossible) == 1.0
+    assert LogprobStatistics().weight(impossible) == 1.0
     assert trained(own_samples(LEAST_SAMPLES - 1)).weight(impossible) == 1.0
     assert trained(own_samples(LEAST_SAMPLES)).weight(impossible) == 0.0
 
 
 @pytest.mark.parametrize("entropy", [0.01, 0.3, 1.0, 2.5])
 def test_own_text_counts_in_full_and_gibberish_not_at_all(entropy: float) -> None:
-    yardstick = trained(own_samples(400, entropy))
+    statistics = trained(own_samples(400, entropy))
     fresh = own_samples(400, entropy, seed=1)
-    assert fmean(map(yardstick.weight, fresh)) > 0.99
+    assert fmean(map(statistics.weight, fresh)) > 0.99
     rng = random.Random(2)
     gibberish = [[rng.gauss(-25.0, 3.0) for _ in range(20)] for _ in range(50)]
-    assert max(map(yardstick.weight, gibberish)) == 0.0
+    assert max(map(statistics.weight, gibberish)) == 0.0
 
 
 def test_a_sure_policy_still_hears_others() -> None:
@@ -66,44 +66,44 @@ def test_a_sure_policy_still_hears_others() -> None:
 
 
 def test_a_planted_sentence_does_not_drown_in_a_long_text() -> None:
-    yardstick = trained([[-1.0] * 100] * 200)
-    assert yardstick.weight([-1.0] * 100) == 1.0
-    assert yardstick.weight([*[-1.0] * 99, -30.0]) == 1.0, "one odd token is chance"
-    assert yardstick.weight([*[-1.0] * 90, *[-14.0] * 10]) == 0.0
+    statistics = trained([[-1.0] * 100] * 200)
+    assert statistics.weight([-1.0] * 100) == 1.0
+    assert statistics.weight([*[-1.0] * 99, -30.0]) == 1.0, "one odd token is chance"
+    assert statistics.weight([*[-1.0] * 90, *[-14.0] * 10]) == 0.0
 
 
 def test_between_the_two_it_falls_in_a_line() -> None:
-    yardstick = trained([[-1.0]] * 100)
+    statistics = trained([[-1.0]] * 100)
     far = [FULL_WEIGHT_DEVIATIONS, (FULL_WEIGHT_DEVIATIONS + NO_WEIGHT_DEVIATIONS) / 2, NO_WEIGHT_DEVIATIONS]
-    weights = [yardstick.weight([-1.0 - LEAST_DEVIATION * each]) for each in far]
+    weights = [statistics.weight([-1.0 - LEAST_DEVIATION * each]) for each in far]
     assert weights == pytest.approx([1.0, 0.5, 0.0])
 
 
 @given(st.lists(logprobs, min_size=1, max_size=MEMORY))
-def test_the_yardstick_is_mean_and_variance_of_what_it_remembers(values: list[list[float]]) -> None:
-    yardstick = trained(values)
+def test_the_statistics_are_mean_and_variance_of_what_it_remembers(values: list[list[float]]) -> None:
+    statistics = trained(values)
     hardest = [hardest_tokens(value) for value in values]
-    assert yardstick.samples == len(values)
-    assert yardstick.mean == pytest.approx(fmean(hardest), abs=1e-9)
-    assert yardstick.variance == pytest.approx(pvariance(hardest), abs=1e-6)
+    assert statistics.samples == len(values)
+    assert statistics.mean == pytest.approx(fmean(hardest), abs=1e-9)
+    assert statistics.variance == pytest.approx(pvariance(hardest), abs=1e-6)
 
 
-def test_the_yardstick_follows_the_policy() -> None:
-    yardstick = trained([*[[-9.0]] * MEMORY, *[[-1.0]] * (8 * MEMORY)])
-    assert yardstick.mean == pytest.approx(-1.0, abs=0.01)
+def test_the_statistics_follow_the_policy() -> None:
+    statistics = trained([*[[-9.0]] * MEMORY, *[[-1.0]] * (8 * MEMORY)])
+    assert statistics.mean == pytest.approx(-1.0, abs=0.01)
 
 
 @given(logprobs, logprobs)
 def test_weights_are_shares_and_likelier_text_weighs_no_less(one: list[float], other: list[float]) -> None:
-    yardstick = trained(own_samples(LEAST_SAMPLES))
+    statistics = trained(own_samples(LEAST_SAMPLES))
     low, high = sorted((one, other), key=hardest_tokens)
-    assert 0.0 <= yardstick.weight(low) <= yardstick.weight(high) <= 1.0
+    assert 0.0 <= statistics.weight(low) <= statistics.weight(high) <= 1.0
 
 
 def test_numbers_that_are_none_do_no_harm() -> None:
-    yardstick = trained(own_samples(LEAST_SAMPLES))
+    statistics = trained(own_samples(LEAST_SAMPLES))
     for broken in ([math.nan], [-math.inf], [-1.0, math.nan, -2.0]):
-        assert yardstick.after(broken) == yardstick
-        assert yardstick.weight(broken) == 0.0
-    assert yardstick.after([]) == yardstick
-    assert yardstick.weight([]) == 1.0
+        assert statistics.after(broken) == statistics
+        assert statistics.weight(broken) == 0.0
+    assert statistics.after([]) == statistics
+    assert statistics.weight([]) == 1.0

@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 from support.swarm import EPOCH, Identity
 from support.traffic import COMPLETIONS, FAMILIES, Writer, rollout
 
+from sapo_protocol.identifiers import ContentId
 from sapo_verification.screens.near_duplicates import (
     CLEARLY_EARLIER_SECONDS,
     LEAST_RUNS,
+    MOST_ARRIVALS,
     MOST_TEXTS_PER_ACCOUNT,
     SKETCH,
     NearDuplicates,
@@ -158,6 +160,23 @@ def test_a_copier_of_live_traffic_is_found_and_its_victims_are_not() -> None:
         texts = [completion.decode() for completion in group.completions]
         found += arrive(duplicates, rollout(BOB, place, f"mine {place}", texts), seconds + LATER) is not None
     assert (found, blamed) == (60, 0)
+
+
+def test_who_was_heard_too_long_ago_is_not_compared() -> None:
+    duplicates = screen()
+    assert arrive(duplicates, ORIGINAL, 0.0) is None
+    for number in range(MOST_ARRIVALS):
+        duplicates.note_arrival(ContentId(number.to_bytes(32, "big")), 0.0, live=True)
+    assert arrive(duplicates, COPY, LATER) is None
+
+
+def test_an_account_that_others_push_out_is_forgotten() -> None:
+    duplicates = screen(most_texts=COMPLETIONS)
+    assert arrive(duplicates, rollout(ALICE, 0, "1 + 1", TEXTS)) is None
+    others = [text.replace("word", "other") for text in TEXTS]
+    assert arrive(duplicates, rollout(BOB, 0, "1 + 2", others)) is None
+    assert arrive(duplicates, rollout(ALICE, 1, "1 + 3", TEXTS)) is None, "nothing of hers is left"
+    assert len(duplicates) == COMPLETIONS
 
 
 def test_memory_is_bounded_and_an_account_pushes_itself_out_first() -> None:

@@ -1,9 +1,13 @@
 """The page of task families: up to date with the catalogue, and measured as it says."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from sapo_verification.jail.launch import environment
 from sapo_verification.suites.catalogue import family
 from sapo_verification.suites.reference import DERIVED, Finding, every_level, main, measure, page, row
 
@@ -45,3 +49,17 @@ def test_a_family_is_measured_over_its_items() -> None:
 def test_a_wrong_call_says_how(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     assert "usage" in capsys.readouterr().err
+
+
+def test_one_family_is_measured_again_and_the_other_rows_stay(tmp_path: Path) -> None:
+    lines = PAGE.read_text("utf-8").splitlines()
+    old = [f"{line} of before" if line.startswith("| base_conversion") else line for line in lines]
+    (tmp_path / "families.md").write_text("\n".join([*old, ""]), "utf-8")
+    arguments = [sys.executable, "-m", "sapo_verification.suites.reference", str(tmp_path), "base_conversion"]
+    subprocess.run(arguments, env={**os.environ, "PYTHONPATH": environment()["PYTHONPATH"]}, check=True)
+    new = (tmp_path / "families.md").read_text("utf-8").splitlines()
+    assert without_figures("\n".join(new)) == without_figures("\n".join(lines))
+    assert [line for line in new if not line.startswith("| base_conversion")] == [
+        line for line in lines if not line.startswith("| base_conversion")
+    ]
+    assert not any(line.endswith("of before") for line in new)

@@ -13,7 +13,7 @@ from sapo_verification.suites.catalogue import FAMILIES, LEVELS, family
 from sapo_verification.tasks.answers import MAX_ANSWER_CHARACTERS, decode, extract, holds_code
 from sapo_verification.tasks.bundled import create_dataset
 from sapo_verification.tasks.generators import Item, Underivable, derive, solution
-from sapo_verification.tasks.score_logic import MAX_FORMULA_CHARACTERS, follows, strongest
+from sapo_verification.tasks.score_logic import MAX_FORMULA_CHARACTERS, MAX_VARIABLES, follows, strongest
 from sapo_verification.tasks.scorers import score
 
 
@@ -125,6 +125,13 @@ def test_what_a_conclusion_earns(conclusion: str, premises: list[str], earns: bo
 def test_what_is_no_formula_raises(text: str) -> None:
     with pytest.raises(ValueError):
         follows(text, ["P"], frozenset("PQ"))
+
+
+def test_too_many_variables_for_a_truth_table_raise() -> None:
+    names = frozenset("PQRSTUVWX"[: MAX_VARIABLES + 1])
+    with pytest.raises(ValueError, match="9 variables"):
+        follows("P", ["P"], names)
+    assert follows("P", ["P"], names - {"X"})
 
 
 LITERALS = st.sampled_from(["P", "Q", "R", "¬P", "¬Q", "¬R"])

@@ -141,6 +141,7 @@ SURVO: dict[str, Any] = {
         ("rush_hour", "C+5 A+4", entry(board_config=CARS), False),  # off the board
         ("rush_hour", "B-1 C+1 A+4", entry(board_config=CARS), False),
         ("rush_hour", "Z+1", entry(board_config=CARS), False),
+        ("rush_hour", "x+1 C+1 A+4", entry(board_config=CARS.replace("BB", "xx")), False),  # a wall
     ],
 )
 def test_what_an_answer_earns(name: str, answer: str, given: Mapping[str, Any], earns: bool) -> None:
@@ -193,6 +194,7 @@ def value(polynomial: Polynomial, point: int) -> Fraction:
             "",
             "1 +",
             "(1",
+            "(1 x",
             "1)",
             "1 2",
             "x y",

@@ -41,7 +41,7 @@ class _Entry:
     envelope: bytes
 
 
-class CertificateBook:
+class CertificateStore:
     """Certificates by node and account, bounded in number."""
 
     def __init__(

@@ -18,7 +18,7 @@ from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.rules import Rule
-from sapo_verification.admission.certificates import CertificateBook
+from sapo_verification.admission.certificates import CertificateStore
 
 Contribution = Tally | Proposal | Approval
 
@@ -50,7 +50,7 @@ class ContributionAdmission:
     def __init__(
         self,
         manifest: Manifest,
-        certificates: CertificateBook,
+        certificates: CertificateStore,
         is_known: Callable[[ContentId], bool],
         auditors: Callable[[], Collection[Account]],
     ) -> None:

@@ -16,7 +16,7 @@ from sapo_protocol.errors import LocalProtocolError, RemoteProtocolError
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.rules import Rule
-from sapo_verification.admission.certificates import CertificateBook
+from sapo_verification.admission.certificates import CertificateStore
 from sapo_verification.reputation.evidence import Reputation
 from sapo_verification.store import Source, StoreSchema, open_database
 
@@ -35,7 +35,7 @@ _SCHEMA = StoreSchema(
 _Key = tuple[int, Account]
 
 
-class ProofBook:
+class ProofStore:
     """Proofs by epoch and account, bounded in number; the only way from a proof to hard evidence.
 
     Args:
@@ -45,7 +45,7 @@ class ProofBook:
     def __init__(
         self,
         manifest: Manifest,
-        certificates: CertificateBook,
+        certificates: CertificateStore,
         reputation: Reputation,
         own: Account,
         path: Source = ":memory:",

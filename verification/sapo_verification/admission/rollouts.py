@@ -28,7 +28,7 @@ from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.rollout import Rollout, parse_rollout
 from sapo_protocol.rules import Rule
-from sapo_verification.admission.certificates import CertificateBook
+from sapo_verification.admission.certificates import CertificateStore
 from sapo_verification.types import AdmittedRollout
 
 MAX_SEEN: Final = 65_536
@@ -46,7 +46,7 @@ class SlotTaken(RemoteProtocolError):
 class Admission:
     """Admission of rollouts to one node of one swarm; single-threaded, without a clock of its own."""
 
-    def __init__(self, manifest: Manifest, certificates: CertificateBook, max_seen: int = MAX_SEEN) -> None:
+    def __init__(self, manifest: Manifest, certificates: CertificateStore, max_seen: int = MAX_SEEN) -> None:
         self._max_seen = max_seen
         self._manifest = manifest
         self._certificates = certificates

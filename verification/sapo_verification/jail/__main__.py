@@ -1,9 +1,9 @@
 """``python -m sapo_verification.jail``: the checker process that a node starts.
 
 ``serve`` reads a setup frame and then requests from standard input, and writes one reply for each.
-``walls`` prints, as JSON, what a jailed process on this machine can and cannot do.
+``restrictions`` prints, as JSON, what a jailed process on this machine can and cannot do.
 
-The process that runs this module is trusted (``jail/warden.py``); its child is not (``jail/child.py``).
+The process that runs this module is trusted (``jail/worker.py``); its child is not (``jail/child.py``).
 """
 
 import importlib
@@ -28,10 +28,10 @@ from sapo_verification.jail.messages import (
 
 def main(arguments: list[str]) -> int:
     """Run a command; return the exit status."""
-    if arguments == ["walls"]:
-        return _print_walls()
+    if arguments == ["restrictions"]:
+        return _print_restrictions()
     if arguments != ["serve"]:
-        print("usage: python -m sapo_verification.jail serve|walls", file=sys.stderr)
+        print("usage: python -m sapo_verification.jail serve|restrictions", file=sys.stderr)
         return 2
     requests, replies = _take_standard_streams()
     _serve(requests, replies)
@@ -45,14 +45,14 @@ def _serve(requests: BinaryIO, replies: BinaryIO) -> None:
         )  # the node handles them: it drains first and then ends this process
     setup = decode_setup(_read_frame(requests, MAX_SETUP_BYTES) or b"")
     _import_scorers(setup)
-    from sapo_verification.jail.warden import Warden
+    from sapo_verification.jail.worker import JailWorker
 
-    warden = Warden(setup.families, setup.deadline_seconds)
+    worker = JailWorker(setup.families, setup.deadline_seconds)
     _send(replies, READY)
     while (body := _read_frame(requests, MAX_REQUEST_BYTES)) is not None:
-        _send(replies, warden.relay(body))
-        warden.rest()
-    warden.close()
+        _send(replies, worker.relay(body))
+        worker.rest()
+    worker.close()
 
 
 def _import_scorers(setup: Setup) -> None:
@@ -85,10 +85,10 @@ def _send(stream: BinaryIO, body: bytes) -> None:
     stream.flush()
 
 
-def _print_walls() -> int:
+def _print_restrictions() -> int:
     from sapo_verification.jail.probe import probe
 
-    print(json.dumps([asdict(wall) for wall in probe()]))
+    print(json.dumps([asdict(restriction) for restriction in probe()]))
     return 0
 
 

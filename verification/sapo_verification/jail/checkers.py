@@ -1,6 +1,6 @@
 """The checker pool: the node's side of the jail.
 
-Each worker is one warden process (``jail/warden.py``) with one jailed child. When a worker hangs, dies or
+Each worker is a process (``jail/worker.py``) with one jailed child. When a worker hangs, dies or
 sends an invalid reply, its current check fails; the worker is killed and another one is started.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from subprocess import DEVNULL, PIPE
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, cast
 
 import trio
 
@@ -35,6 +35,7 @@ from sapo_verification.jail.messages import (
 from sapo_verification.tasks.generators import SEED_LIMIT
 
 if TYPE_CHECKING:
+    from trio.abc import ReceiveStream, SendStream
     from trio_typing import TaskStatus
 
 _LOG = logging.getLogger(__name__)
@@ -43,7 +44,7 @@ START_SECONDS: Final = 120
 """Importing ReasoningGYM takes 3 s on an idle machine, and much longer on a loaded one."""
 
 GRACE_SECONDS: Final = 5
-"""Time after its child's deadline in which a warden may still answer: it has to kill and reap that child."""
+"""Time after its child's deadline in which a worker may still answer: it has to kill and reap that child."""
 
 __all__ = ["CheckFailed", "Checked", "CheckerPool", "Failure"]
 
@@ -153,13 +154,12 @@ class _Broken(Exception):
 
 
 class _Worker:
-    """One warden process and the pipes to it."""
+    """One worker process and the pipes to it."""
 
     def __init__(self, setup: Setup, process: trio.Process) -> None:
-        if process.stdin is None or process.stdout is None:
-            raise LocalProtocolError("a checker worker was started without its pipes")
         self._setup, self._process = setup, process
-        self._requests, self._replies = process.stdin, process.stdout
+        self._requests = cast("SendStream", process.stdin)  # both are pipes, see start
+        self._replies = cast("ReceiveStream", process.stdout)
         self._unread = bytearray()
 
     @classmethod

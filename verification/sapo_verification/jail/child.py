@@ -21,7 +21,7 @@ from sapo_verification.jail.messages import (
     frame,
     frame_length,
 )
-from sapo_verification.jail.walls import enter
+from sapo_verification.jail.sandbox import enter
 from sapo_verification.tasks.answers import extract
 from sapo_verification.tasks.generators import Underivable, derive, solution
 from sapo_verification.tasks.scorers import score
@@ -37,16 +37,18 @@ _WARM_UP_SEEDS: Final = 16
 _WARM_UP_COMPLETIONS: Final = (b"", b"1", b"<answer>1/2</answer>", "¬P ∧ Q".encode(), b"\xff")
 
 
-def run_jailed(requests: int, replies: int, warden: int, work: Callable[[], None]) -> NoReturn:
+def run_jailed(
+    requests: int, replies: int, worker: int, work: Callable[[], None]
+) -> NoReturn:  # pragma: no cover - no figures can be written in the jail
     """Put a newly forked process into the jail, run its work there, and end it.
 
-    An exception of the work ends the process without a message; its warden reports a crash.
+    An exception of the work ends the process without a message; its worker reports a crash.
     """
     status = 1
     try:
         os.dup2(requests, REQUESTS)
         os.dup2(replies, REPLIES)
-        enter(_DESCRIPTORS, warden)
+        enter(_DESCRIPTORS, worker)
         work()
         status = 0
     finally:
@@ -54,7 +56,7 @@ def run_jailed(requests: int, replies: int, warden: int, work: Callable[[], None
 
 
 def serve(families: tuple[Family, ...]) -> None:
-    """Answer requests until the warden closes the pipe."""
+    """Answer requests until the worker closes the pipe."""
     while header := _read_exactly(HEADER_BYTES):
         message = _read_exactly(frame_length(header, TOKEN_BYTES + MAX_REQUEST_BYTES))
         token, body = message[:TOKEN_BYTES], message[TOKEN_BYTES:]

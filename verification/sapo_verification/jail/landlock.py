@@ -21,7 +21,7 @@ _SCOPES: Final = 0b11
 """Abstract Unix sockets and signals to processes outside."""
 
 
-def install() -> str | None:
+def install() -> str | None:  # pragma: no cover - its process can write no file, so no figures either
     """Apply the ruleset to this process permanently; return the reason if that fails.
 
     Needs no_new_privs.
@@ -32,16 +32,16 @@ def install() -> str | None:
     version = libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _VERSION_FLAG)
     if version < 1:
         return f"no Landlock in this kernel ({os.strerror(ctypes.get_errno())})"
-    rules = _rules(version)
-    ruleset = libc.syscall(_CREATE_RULESET, rules, ctypes.c_size_t(len(rules)), 0)
-    if ruleset < 0 or libc.syscall(_RESTRICT_SELF, ruleset, 0) != 0:
+    rules = ruleset(version)
+    descriptor = libc.syscall(_CREATE_RULESET, rules, ctypes.c_size_t(len(rules)), 0)
+    if descriptor < 0 or libc.syscall(_RESTRICT_SELF, descriptor, 0) != 0:
         return os.strerror(ctypes.get_errno())
-    os.close(ruleset)
+    os.close(descriptor)
     return None
 
 
-def _rules(version: int) -> bytes:
-    """Return the kernel's ``struct landlock_ruleset_attr`` for its ABI version."""
+def ruleset(version: int) -> bytes:
+    """Return the kernel's ``struct landlock_ruleset_attr`` for its ABI version, 1 or higher."""
     files = (1 << _FILE_RIGHTS[min(version, max(_FILE_RIGHTS))]) - 1
     words = [files]
     if version >= _NETWORK_ABI:

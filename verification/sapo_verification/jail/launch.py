@@ -14,7 +14,6 @@ from sapo_protocol.identifiers import Digest
 from sapo_protocol.suite import Family
 from sapo_verification.jail.messages import (
     HEADER_BYTES,
-    READY,
     Checked,
     Failure,
     Request,
@@ -24,7 +23,7 @@ from sapo_verification.jail.messages import (
     encode_setup,
     frame,
 )
-from sapo_verification.jail.walls import Wall
+from sapo_verification.jail.sandbox import Restriction
 
 SAMPLE_SEEDS: Final = tuple(place * 0x3C6EF372 % 2**31 for place in range(16))
 """Sixteen items of each family; not of neighbouring seeds, because items are seeded with seed + index."""
@@ -64,7 +63,9 @@ def sample_digest(families: tuple[Family, ...]) -> Digest:
     bodies = [encode_setup(setup), *map(encode_request, requests)]
     replies = _run("serve", b"".join(map(frame, bodies)))
     texts = [family.name for family in families]
-    texts += [_sample(decode_reply(body, 0)) for body in _unframe(replies)[1:]]
+    _ready, *answers = _unframe(replies)
+    for request, answer in zip(requests, answers, strict=True):
+        texts.append(_sample(decode_reply(answer, len(request.completions))))
     return Digest(sha256(json.dumps(texts).encode("ascii")).digest())
 
 
@@ -76,9 +77,9 @@ def _sample(reply: Checked | Failure) -> str:
     raise LocalProtocolError(f"a checker derived no sample item: {reply}")
 
 
-def describe() -> tuple[Wall, ...]:
-    """Return which walls work on this machine, each tested from inside a jailed process."""
-    return tuple(Wall(**fields) for fields in json.loads(_run("walls", b"")))
+def describe() -> tuple[Restriction, ...]:
+    """Return which restrictions work on this machine, each tested from inside a jailed process."""
+    return tuple(Restriction(**fields) for fields in json.loads(_run("restrictions", b"")))
 
 
 def _run(mode: str, stdin: bytes) -> bytes:
@@ -99,12 +100,10 @@ def _run(mode: str, stdin: bytes) -> bytes:
 
 
 def _unframe(stream: bytes) -> Sequence[bytes]:
-    """Return the bodies of consecutive frames, the first of which says that the worker was ready."""
+    """Return the bodies of consecutive frames."""
     bodies = []
     while stream:
         end = HEADER_BYTES + int.from_bytes(stream[:HEADER_BYTES], "big")
         bodies.append(stream[HEADER_BYTES:end])
         stream = stream[end:]
-    if bodies[:1] != [READY]:
-        raise LocalProtocolError("the checker process did not become ready")
     return bodies

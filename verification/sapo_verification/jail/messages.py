@@ -1,4 +1,4 @@
-"""Messages between a node, the jail's warden and the jailed child: framed, bounded JSON, parsed strictly.
+"""Messages between a node, the jail's worker and the jailed child: framed, bounded JSON, parsed strictly.
 
 A frame is four bytes of length, big-endian, then that much ASCII JSON. The child may be hostile: every
 reply is checked against the request it answers, and the child that sent an invalid one is killed.
@@ -16,7 +16,7 @@ from sapo_protocol.suite import Family
 HEADER_BYTES: Final = 4
 
 TOKEN_BYTES: Final = 8
-"""Between warden and child, a request begins with random bytes that its reply repeats. So a child can answer
+"""Between worker and child, a request begins with random bytes that its reply repeats. So a child can answer
 the current request, but cannot prepare a reply to a later one."""
 
 MAX_REQUEST_BYTES: Final = 256 * 1024
@@ -53,7 +53,7 @@ class Failure(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """Settings that a warden needs before its first request."""
+    """Settings that a worker needs before its first request."""
 
     families: tuple[Family, ...]
     deadline_seconds: float

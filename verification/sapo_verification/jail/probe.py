@@ -1,6 +1,6 @@
 """Test of the jail on this machine: each forbidden action is tried by a child process of its own.
 
-That a wall reports success is not enough: a kernel may accept a filter, and a container may undo a limit.
+That a restriction was accepted is not enough: a kernel may accept a filter, and a container may undo a limit.
 """
 
 import ctypes
@@ -14,19 +14,19 @@ from pathlib import Path
 from typing import Final
 
 from sapo_verification.jail import child as jail_child
-from sapo_verification.jail.walls import MEMORY_BYTES, Wall
+from sapo_verification.jail.sandbox import MEMORY_BYTES, Restriction
 
 _DONE: Final = b"did it"
 
 
-def probe() -> tuple[Wall, ...]:
-    """Return one wall per forbidden action; it stands if the action failed."""
-    walls = tuple(_try(name, act) for name, act in ACTS.items())
+def probe() -> tuple[Restriction, ...]:
+    """Return one restriction per forbidden action; it works if the action failed."""
+    restrictions = tuple(_try(name, act) for name, act in ACTS.items())
     Path(os.fsdecode(_NEW_FILE)).unlink(missing_ok=True)
-    return walls
+    return restrictions
 
 
-# The C library's functions, loaded before the walls are installed: code that escaped from Python could call
+# The C library's functions, loaded before the process is restricted: code that escaped from Python could call
 # them.
 _LIBC: Final = ctypes.CDLL(None)
 _open, _socket, _fork, _execv, _kill = _LIBC.open, _LIBC.socket, _LIBC.fork, _LIBC.execv, _LIBC.kill
@@ -57,7 +57,7 @@ def _run_a_program() -> None:
     _succeed(_execv(_PYTHON, arguments))
 
 
-def _signal_the_warden() -> None:
+def _signal_the_worker() -> None:
     _succeed(_kill(os.getppid(), 0))
 
 
@@ -66,7 +66,7 @@ def _allocate() -> None:
 
 
 def _succeed(result: int) -> None:
-    if result < 0:
+    if result < 0:  # pragma: no cover - in the child
         raise PermissionError("refused by the kernel")  # errno cannot be read in here
 
 
@@ -76,18 +76,18 @@ ACTS: Final[dict[str, Callable[[], None]]] = {
     "open a socket": _open_a_socket,
     "start a process": _start_a_process,
     "run a program": _run_a_program,
-    "signal another process": _signal_the_warden,
+    "signal another process": _signal_the_worker,
     "take a gigabyte of memory": _allocate,
 }
 
 
-def _try(name: str, act: Callable[[], None]) -> Wall:
+def _try(name: str, act: Callable[[], None]) -> Restriction:
     replies, child_replies = os.pipe()
     requests, nothing = os.pipe()
-    warden = os.getpid()
+    worker = os.getpid()
     pid = os.fork()
-    if pid == 0:
-        jail_child.run_jailed(requests, child_replies, warden, lambda: _attempt(act))
+    if pid == 0:  # pragma: no cover - no figures can be written in the jail
+        jail_child.run_jailed(requests, child_replies, worker, lambda: _attempt(act))
     for descriptor in (child_replies, requests, nothing):
         os.close(descriptor)
     with os.fdopen(replies, "rb") as stream:
@@ -95,7 +95,7 @@ def _try(name: str, act: Callable[[], None]) -> Wall:
     return _verdict(name, reported, os.waitpid(pid, 0)[1])
 
 
-def _attempt(act: Callable[[], None]) -> None:
+def _attempt(act: Callable[[], None]) -> None:  # pragma: no cover - in the child
     try:
         act()
     except (OSError, MemoryError) as error:
@@ -104,9 +104,9 @@ def _attempt(act: Callable[[], None]) -> None:
         os.write(jail_child.REPLIES, _DONE)
 
 
-def _verdict(name: str, reported: bytes, status: int) -> Wall:
+def _verdict(name: str, reported: bytes, status: int) -> Restriction:
     if os.WIFSIGNALED(status):
-        return Wall(name, True, f"killed by {signal.Signals(os.WTERMSIG(status)).name}")
+        return Restriction(name, True, f"killed by {signal.Signals(os.WTERMSIG(status)).name}")
     if not reported or reported == _DONE:
-        return Wall(name, False, "a jailed process can do this here")
-    return Wall(name, True, reported.decode("utf-8", "replace"))
+        return Restriction(name, False, "a jailed process can do this here")
+    return Restriction(name, True, reported.decode("utf-8", "replace"))

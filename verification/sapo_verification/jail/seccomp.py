@@ -58,6 +58,9 @@ _CALLS: Final = {
         _numbers("198 203 220 435 221 281 117 129 130 131 425 280 282 270 271 279 97 268 40 105 219 241"),
     ),
 }
+MACHINES: Final = frozenset(_CALLS)
+"""Architectures that have a filter, by their names in ``uname``."""
+
 _X32_BIT: Final = 0x40000000
 """On x86-64 these numbers are the same calls by another ABI."""
 
@@ -66,15 +69,15 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
 
-def install() -> str | None:
+def install() -> str | None:  # pragma: no cover - its process can write no file, so no figures either
     """Apply the filter to this process permanently; return the reason if that fails.
 
     Needs no_new_privs.
     """
-    calls = _CALLS.get(platform.machine())
-    if sys.platform != "linux" or calls is None:
-        return f"no filter for {sys.platform} on {platform.machine()}"
-    code = _filter(calls)
+    machine = platform.machine()
+    if sys.platform != "linux" or machine not in MACHINES:
+        return f"no filter for {sys.platform} on {machine}"
+    code = filter_program(machine)
     program = _Program(len(code) // 8, code)
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(program), 0, 0) != 0:
@@ -82,7 +85,9 @@ def install() -> str | None:
     return None
 
 
-def _filter(calls: _Calls) -> bytes:
+def filter_program(machine: str) -> bytes:
+    """Return the filter of one of ``MACHINES`` as instructions of classic BPF, eight bytes each."""
+    calls = _CALLS[machine]
     steps = [_step(_LOAD, _ARCHITECTURE), _step(_EQUAL, calls.audit_architecture, 1, 0)]
     steps += [_step(_RETURN, _KILL_PROCESS), _step(_LOAD, _NUMBER)]
     steps += [_step(_AT_LEAST, _X32_BIT, 0, 1), _step(_RETURN, _KILL_PROCESS)]

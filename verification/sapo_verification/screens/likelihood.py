@@ -40,15 +40,15 @@ def hardest_tokens(logprobs: Sequence[float]) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Yardstick:
-    """Reference of own completions: running mean and variance of ``hardest_tokens``, and their number."""
+class LogprobStatistics:
+    """Running mean and variance of ``hardest_tokens`` over the own completions, and their number."""
 
     mean: float = 0.0
     variance: float = 0.0
     samples: int = 0
 
-    def after(self, logprobs: Sequence[float]) -> "Yardstick":
-        """Return the reference with one more own completion; a value that is not finite changes nothing."""
+    def after(self, logprobs: Sequence[float]) -> "LogprobStatistics":
+        """Return the statistics with one more own completion; a value that is not finite changes nothing."""
         value = hardest_tokens(logprobs)
         if not logprobs or not math.isfinite(value):
             return self
@@ -56,7 +56,7 @@ class Yardstick:
         offset = value - self.mean
         mean = self.mean + share * offset
         variance = (1.0 - share) * (self.variance + share * offset * offset)
-        return Yardstick(mean, variance, self.samples + 1)
+        return LogprobStatistics(mean, variance, self.samples + 1)
 
     def weight(self, logprobs: Sequence[float]) -> float:
         """Return the weight of another node's completion, 0 to 1."""

@@ -6,7 +6,7 @@ Changing one changes the items of every swarm at that level, so a change gets a 
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import Any, Final
 
 Entry = Mapping[str, Any]
@@ -90,12 +90,8 @@ def _logic_text(text: str) -> str:
 
 def _closes_last(text: str) -> bool:
     """Whether the first parenthesis closes with the last character."""
-    depth = 0
-    for place, character in enumerate(text):
-        depth += (character == "(") - (character == ")")
-        if depth == 0:
-            return place == len(text) - 1
-    return False
+    depths = list(accumulate((character == "(") - (character == ")") for character in text))
+    return depths[-1] == 0 and 0 not in depths[:-1]
 
 
 COMPACT: Final[Mapping[str, Callable[[Entry], str]]] = {

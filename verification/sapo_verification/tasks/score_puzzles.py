@@ -133,9 +133,7 @@ def cars_of(board: str) -> dict[str, tuple[int, ...]]:
 
 
 def drive(cars: Mapping[str, tuple[int, ...]], car: str, steps: int) -> dict[str, tuple[int, ...]] | None:
-    """Return the cars after one has moved; None where it cannot."""
-    if car == "x":
-        return None
+    """Return the cars after one, which is no wall, has moved; None where it cannot."""
     cells, sign = cars[car], 1 if steps > 0 else -1
     stride = cells[1] - cells[0]
     taken = {cell for other, others in cars.items() if other != car for cell in others}

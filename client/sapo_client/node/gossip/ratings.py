@@ -11,7 +11,7 @@ from typing import Final
 
 from sapo_client.swarm.peer_id import key_from_peer_id
 from sapo_protocol.identifiers import Account, NodeId
-from sapo_verification.admission.certificates import CertificateBook
+from sapo_verification.admission.certificates import CertificateStore
 from sapo_verification.reputation.evidence import PRIOR_BAD, PRIOR_GOOD, Reputation
 
 BANNED: Final = -15.0
@@ -24,7 +24,7 @@ TRUSTED: Final = 5.0
 class Ratings:
     """Ratings of peers by the accounts that their certificates name."""
 
-    def __init__(self, certificates: CertificateBook, reputation: Reputation) -> None:
+    def __init__(self, certificates: CertificateStore, reputation: Reputation) -> None:
         self._certificates = certificates
         self._reputation = reputation
 

@@ -153,7 +153,7 @@ def loss_of_others(folder: Path, name: ExternalLossName) -> float:
 
 
 def test_the_setting_chooses_the_loss_of_others(folder: Path) -> None:
-    """Without a yardstick the likelihood weight is 1, so the first two losses are the same one."""
+    """Without statistics the likelihood weight is 1, so the first two losses are the same one."""
     norms = {name: loss_of_others(folder, name) for name in EXTERNAL_LOSSES}
     assert norms["reinforce"] == norms["negative_weighted"] > 0
     assert len(set(norms.values())) == len(EXTERNAL_LOSSES) - 1

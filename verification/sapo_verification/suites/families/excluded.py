@@ -11,7 +11,7 @@ EXCLUDED: Final[Mapping[str, str]] = {
     "codeio": "its generator runs packaged programs, and 5 to 20 % of its items differ between processes",
     "composite": "no family of its own: a container of others",
     "course_schedule": _TWO_ANSWERS,
-    "figlet_font": "every item opens a font file, and no file can be opened behind the walls",
+    "figlet_font": "every item opens a font file, and no file can be opened in the sandbox",
     "game_of_life_halting": _TWO_ANSWERS,
     "intermediate_integration": "only computer algebra can judge an answer; stock runs it as code",
     "isomorphic_strings": _TWO_ANSWERS,

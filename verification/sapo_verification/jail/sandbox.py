@@ -1,10 +1,12 @@
-"""The walls: layers of isolation that a checker's child process puts around itself and cannot remove.
+"""The sandbox: layers of isolation that a checker's child process puts around itself and cannot remove.
 
 They are independent, so that where one is missing (an old kernel, another system) the others remain:
 
 1. nothing inherited but the two pipes;  2. no privileges, and another user if started by root;  3. limits on
 memory, processes, files, file size, CPU;  4. Landlock: no file by path;  5. an audit hook: no Python function
 that opens, connects or runs;  6. seccomp: no system calls except for memory and the pipes.
+
+What runs in the child is left out of the coverage figures: it can write no file to report them.
 """
 
 import contextlib
@@ -22,17 +24,17 @@ from sapo_verification.jail import landlock as jail_landlock
 from sapo_verification.jail import seccomp as jail_seccomp
 
 MEMORY_BYTES: Final = 256 * 1024 * 1024
-"""In addition to what the warden's image already maps: the heaviest honest check needs under 10 MiB."""
+"""In addition to what the worker's image already maps: the heaviest honest check needs under 10 MiB."""
 
 CPU_SECONDS: Final = 600
-"""Only for a child whose warden has ended and cannot enforce the deadline."""
+"""Only for a child whose worker has ended and cannot enforce the deadline."""
 
 NOBODY: Final = 65534
 """The user id that owns no files on most systems."""
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
 _MOST_FILES: Final = 4096
-"""Descriptors above this are not inherited: the warden starts with three."""
+"""Descriptors above this are not inherited: the worker starts with three."""
 
 _DENIED_EVENTS: Final = (
     *("open", "import", "socket.", "subprocess.", "os.", "shutil.", "ctypes.", "pty.", "glob.", "signal."),
@@ -41,45 +43,47 @@ _DENIED_EVENTS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Wall:
-    """One wall and whether it stands on this machine; the detail says why not, or what it does."""
+class Restriction:
+    """One restriction and whether it works on this machine; the detail says why not, or what it does."""
 
     name: str
-    stands: bool
+    works: bool
     detail: str
 
 
-def enter(descriptors: int, parent: int) -> tuple[Wall, ...]:
-    """Put every wall that this machine supports around the calling process.
+def enter(descriptors: int, parent: int) -> tuple[Restriction, ...]:  # pragma: no cover - in the child
+    """Put every layer that this machine supports around the calling process.
 
     Args:
         descriptors: how many stay open, counted from 0; the process never gets another.
-        parent: the warden's process id; if the warden has ended already, this process ends.
+        parent: the worker's process id; if the worker has ended already, this process ends.
     """
     mapped_bytes = _mapped_bytes()
     os.closerange(descriptors, _MOST_FILES)
-    walls = (
-        Wall("descriptors", True, "nothing inherited but two pipes"),
-        _raise("privileges", _drop_privileges, "none, and none can be gained"),
-        _raise("lifetime", lambda: _tie_to(parent), "ends with its warden"),
-        _raise("landlock", jail_landlock.install, "no file by any path"),
-        _raise("limits", lambda: _limit(descriptors, mapped_bytes), "memory, processes, files, CPU"),
-        _raise("seccomp", jail_seccomp.install, "memory and pipes are the only system calls left"),
-        Wall("audit hook", True, "no Python call that opens, connects or runs"),
+    restrictions = (
+        Restriction("descriptors", True, "nothing inherited but two pipes"),
+        _apply("privileges", _drop_privileges, "none, and none can be gained"),
+        _apply("lifetime", lambda: _tie_to(parent), "ends with its worker"),
+        _apply("landlock", jail_landlock.install, "no file by any path"),
+        _apply("limits", lambda: _limit(descriptors, mapped_bytes), "memory, processes, files, CPU"),
+        _apply("seccomp", jail_seccomp.install, "memory and pipes are the only system calls left"),
+        Restriction("audit hook", True, "no Python call that opens, connects or runs"),
     )
     sys.addaudithook(_refuse)
-    return walls
+    return restrictions
 
 
-def _raise(name: str, install: Callable[[], str | None], effect: str) -> Wall:
+def _apply(
+    name: str, install: Callable[[], str | None], effect: str
+) -> Restriction:  # pragma: no cover - in the child
     try:
         problem = install()
     except (OSError, ValueError) as error:
         problem = str(error)
-    return Wall(name, problem is None, effect if problem is None else problem)
+    return Restriction(name, problem is None, effect if problem is None else problem)
 
 
-def _drop_privileges() -> str | None:
+def _drop_privileges() -> str | None:  # pragma: no cover - in the child
     if os.geteuid() == 0:
         os.setgroups([])
         os.setgid(NOBODY)
@@ -87,7 +91,7 @@ def _drop_privileges() -> str | None:
     return _prctl(_PR_SET_NO_NEW_PRIVS, 1) or _prctl(_PR_SET_DUMPABLE, 0)
 
 
-def _tie_to(parent: int) -> str | None:
+def _tie_to(parent: int) -> str | None:  # pragma: no cover - in the child
     """Let the kernel kill this process when its parent ends; a change of user afterwards would undo it."""
     problem = _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -95,7 +99,7 @@ def _tie_to(parent: int) -> str | None:
     return problem
 
 
-def _limit(descriptors: int, mapped_bytes: int) -> str | None:
+def _limit(descriptors: int, mapped_bytes: int) -> str | None:  # pragma: no cover - in the child
     limits = {
         "RLIMIT_AS": mapped_bytes + MEMORY_BYTES,
         "RLIMIT_CPU": CPU_SECONDS,
@@ -111,14 +115,14 @@ def _limit(descriptors: int, mapped_bytes: int) -> str | None:
     return None
 
 
-def _mapped_bytes() -> int:
+def _mapped_bytes() -> int:  # pragma: no cover - in the child
     """Return the bytes of address space that this process has mapped; 1 GiB if the system does not say."""
     with contextlib.suppress(OSError):
         return int(Path("/proc/self/statm").read_text("ascii").split()[0]) * resource.getpagesize()
     return 1024**3
 
 
-def _prctl(option: int, value: int) -> str | None:
+def _prctl(option: int, value: int) -> str | None:  # pragma: no cover - in the child
     if sys.platform != "linux":
         return f"no prctl on {sys.platform}"
     libc = ctypes.CDLL(None, use_errno=True)
@@ -127,6 +131,6 @@ def _prctl(option: int, value: int) -> str | None:
     return None
 
 
-def _refuse(event: str, arguments: tuple[object, ...]) -> None:
+def _refuse(event: str, arguments: tuple[object, ...]) -> None:  # pragma: no cover - in the child
     if event.startswith(_DENIED_EVENTS):
         raise PermissionError(f"{event} is not for checkers")
