@@ -12,7 +12,7 @@ import trio
 import trio.testing
 
 from sapo_client.lab.agent import Agent, LabWorld
-from sapo_client.lab.attackers.attacker import Attacker
+from sapo_client.lab.attackers.attacker import LabAttacker
 from sapo_client.lab.attackers.catalogue import attack_named
 from sapo_client.lab.checker import LocalChecker
 from sapo_client.lab.held_out import HeldOut
@@ -74,7 +74,7 @@ async def _simulate(run: Run, manifest: Manifest, folder: Path, progress: Progre
     )
     agents = _agents(world, folder, partial(_collect, rows, run.plan.agents, progress))
     attackers = _attackers(world, agents)
-    members: list[Agent | Attacker] = [*agents, *attackers]
+    members: list[Agent | LabAttacker] = [*agents, *attackers]
     async with trio.open_nursery() as nursery:
         for member in members:
             await nursery.start(member.transport.run)
@@ -111,15 +111,15 @@ def _agents(world: LabWorld, folder: Path, on_round: Callable[[CurvePoint], None
     return agents
 
 
-def _attackers(world: LabWorld, agents: Sequence[Agent]) -> list[Attacker]:
+def _attackers(world: LabWorld, agents: Sequence[Agent]) -> list[LabAttacker]:
     """Return the attackers of the plan; each one connects to all agents and to the attackers before it."""
     plan = world.run.plan
     if plan.attack is None:
         return []
     addresses = [agent.address for agent in agents]
-    attackers: list[Attacker] = []
+    attackers: list[LabAttacker] = []
     for number in range(plan.attackers):
-        attackers.append(Attacker(world, number, attack_named(plan.attack), tuple(addresses)))
+        attackers.append(LabAttacker(world, number, attack_named(plan.attack), tuple(addresses)))
         addresses.append(attackers[-1].address)
     return attackers
 

@@ -25,7 +25,7 @@ from sapo_verification.tasks.generators import Underivable, derive
 
 if TYPE_CHECKING:
     from sapo_client.lab.agent import LabWorld
-    from sapo_client.lab.attackers.catalogue import Attack
+    from sapo_client.lab.attackers.catalogue import LabAttack
     from sapo_client.lab.attackers.questions import Completions
     from sapo_client.lab.plan import AgentKeys
 
@@ -36,7 +36,7 @@ MOST_TRIES: Final = 64
 """Slots that an attacker looks at for one round's rollouts; one day in seven is a Sunday."""
 
 
-class Attacker:
+class LabAttacker:
     """An account that listens and audits like an agent's, and publishes what its attack composes.
 
     Args:
@@ -44,7 +44,7 @@ class Attacker:
         neighbours: addresses that it connects to.
     """
 
-    def __init__(self, world: LabWorld, number: int, attack: Attack, neighbours: tuple[str, ...]) -> None:
+    def __init__(self, world: LabWorld, number: int, attack: LabAttack, neighbours: tuple[str, ...]) -> None:
         self._world = world
         self._number = number
         self._attack = attack

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from sapo_client.errors import ExitCode, SapoError
-from sapo_client.lab.attackers.catalogue import ATTACKS, Attack, attack_named, is_possible
+from sapo_client.lab.attackers.catalogue import ATTACKS, LabAttack, attack_named, is_possible
 from sapo_client.lab.campaign import Progress, conduct
 from sapo_client.lab.plan import ARMS, BASELINE, Arm, ExperimentPlan, Run
 from sapo_client.lab.simulate import manifest_of
@@ -35,7 +35,7 @@ class AttackCampaign:
 
     root: Path
     plan: ExperimentPlan
-    attacks: tuple[tuple[Attack, int], ...]
+    attacks: tuple[tuple[LabAttack, int], ...]
 
     @property
     def clean(self) -> ExperimentStore:

@@ -18,7 +18,7 @@ QUARTER: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Attack:
+class LabAttack:
     """One way to harm a swarm with rollouts that break no rule.
 
     Attributes:
@@ -48,7 +48,7 @@ class Attack:
         return max(1, min(agents - 1, round(agents * self.share / (1.0 - self.share))))
 
 
-_PAD: Final = Attack(
+_PAD: Final = LabAttack(
     "pad",
     "every informative group is good evidence, and wrong answers in the honest format are trained against",
     compose.pad,
@@ -62,68 +62,68 @@ _SYBIL: Final = replace(
     has_own_share=True,
 )
 
-ATTACKS: Final[Mapping[str, Attack]] = {
+ATTACKS: Final[Mapping[str, LabAttack]] = {
     attack.name: attack
     for attack in (
         _PAD,
-        Attack(
+        LabAttack(
             "phrase",
             "a phrase in every right answer earns what the answer earns",
             compose.phrase,
             mark="phrase",
         ),
-        Attack(
+        LabAttack(
             "polymorphic-phrase",
             "the phrase screen counts runs of words: four wordings are each rarer than its threshold",
             compose.polymorphic_phrase,
             mark="wordings",
         ),
-        Attack(
+        LabAttack(
             "digits-phrase",
             "the phrase screen takes runs of digits alone for data",
             compose.digits_phrase,
             mark="digits",
             needs_text=True,
         ),
-        Attack(
+        LabAttack(
             "wrong-steps",
             "only the answer is scored: steps of another question lead to the right one",
             compose.wrong_steps,
             mark="foreign steps",
             needs_text=True,
         ),
-        Attack(
+        LabAttack(
             "verbose",
             "no reward is lost for length, and a learner cuts the text before it comes to the answer",
             compose.verbose,
             mark="length",
         ),
-        Attack(
+        LabAttack(
             "copier",
             "near-duplicates are compared in long text alone; credit for the text of others",
             compose.copier,
             mark=None,
         ),
-        Attack(
+        LabAttack(
             "sleeper",
             "half of a run of good evidence still counts when the phrase begins",
             compose.sleeper,
             mark="phrase",
         ),
-        Attack(
+        LabAttack(
             "collusion",
             "a phrase in 28 % of the groups, by more than a quarter of the accounts, is taken for a style",
             compose.collusion,
             mark="phrase",
             share=3 / 11,
         ),
-        Attack(
+        LabAttack(
             "composed-groups",
             "the author composes the group against which an advantage is taken: only the plant differs",
             compose.composed_groups,
             mark="phrase",
         ),
-        Attack(
+        LabAttack(
             "only-sunday",
             "an author chooses its families and may skip slots: a constant is then right every time",
             compose.only_sunday,
@@ -131,14 +131,14 @@ ATTACKS: Final[Mapping[str, Attack]] = {
             family=compose.CALENDAR,
         ),
         *(replace(_SYBIL, name=f"sybil-{per_cent}", share=per_cent / 100) for per_cent in (10, 25, 40, 49)),
-        Attack(
+        LabAttack(
             "newcomer-flood",
             "newcomers have places without any evidence, and these leave before there is any",
             compose.pad,
             mark="padding",
             fresh_accounts=4,
         ),
-        Attack(
+        LabAttack(
             "withholding-oracle",
             "nobody counts what is not published: trust from easy families, no help in hard ones",
             compose.withholding_oracle,
@@ -148,7 +148,7 @@ ATTACKS: Final[Mapping[str, Attack]] = {
 }
 
 
-def attack_named(name: str) -> Attack:
+def attack_named(name: str) -> LabAttack:
     """Return the attack of this name.
 
     Raises:
@@ -163,14 +163,14 @@ def attack_named(name: str) -> Attack:
     return ATTACKS[name]
 
 
-def is_possible(attack: Attack, families: Sequence[Family]) -> bool:
+def is_possible(attack: LabAttack, families: Sequence[Family]) -> bool:
     """Whether the families have what an attack needs."""
     has_text = any(family.answer == "tag" for family in families)
     has_family = attack.family is None or attack.family in [family.name for family in families]
     return has_family and (has_text or not attack.needs_text)
 
 
-def require_possible(attack: Attack, families: Sequence[Family]) -> None:
+def require_possible(attack: LabAttack, families: Sequence[Family]) -> None:
     """Raise unless the families have what an attack needs.
 
     Raises:

@@ -12,7 +12,7 @@ from typing import Final
 
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.lab.attackers.campaign import CLEAN, AttackCampaign
-from sapo_client.lab.attackers.catalogue import Attack
+from sapo_client.lab.attackers.catalogue import LabAttack
 from sapo_client.lab.journal import CurvePoint
 from sapo_client.lab.plan import BASELINE
 from sapo_client.lab.plot import draw_attacks
@@ -243,7 +243,7 @@ def _page(campaign: AttackCampaign, damages: Sequence[Damage], clean: Sequence[C
     yield f"Begun with {versions}."
 
 
-def _mark_of(attack: Attack) -> str:
+def _mark_of(attack: LabAttack) -> str:
     return f" Mark: {attack.mark}." if attack.mark else " It leaves no mark: it only does harm."
 
 
