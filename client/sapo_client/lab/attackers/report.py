@@ -171,8 +171,9 @@ def _last_mark(rows: Sequence[CurvePoint], mark: str) -> float | None:
 
 
 def _external_share(rows: Sequence[CurvePoint]) -> float | None:
-    external = sum(row.external for row in rows)
-    return sum(row.attackers for row in rows) / external if external else None
+    """Return the attackers' share of what was used of others: groups, tasks and demonstrations."""
+    used = sum(row.external + row.practised + row.demonstrations for row in rows)
+    return sum(row.attackers + row.attackers_demonstrations for row in rows) / used if used else None
 
 
 def lost_after(rows: Sequence[CurvePoint]) -> int | None:
