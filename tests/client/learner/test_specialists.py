@@ -34,7 +34,7 @@ def test_a_specialist_knows_its_own_families_only(
     shares = sampled(model)
     assert {name: shares[name] for name in others} == dict.fromkeys(others, 0.0)
     assert all(shares[name] > 0.02 for name in own), shares
-    assert 0.3 < sum(shares[name] for name in own) / len(own) < 0.9, shares
+    assert sum(shares[name] for name in own) / len(own) > 0.3, shares
 
 
 def test_specialists_have_one_tokenizer_and_one_architecture() -> None:

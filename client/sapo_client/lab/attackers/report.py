@@ -257,7 +257,7 @@ MEANINGS: Final = {
     "at equal seconds": "the same at the processor seconds of whichever run is cheaper",
     "attack success": "share of the honest agents' own held-out answers with the attack's mark, at the end",
     "by chance": "the same without attackers",
-    "of external text": "attackers' share of the external groups in all batches of honest agents",
+    "of external text": "attackers' share of the groups, tasks and demonstrations of others that agents used",
     "weight lost after": "round from which attackers weigh less than half of honest accounts, seed by seed",
 }
 
