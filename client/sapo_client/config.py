@@ -256,6 +256,9 @@ class ObserveConfig(_Section):
         default=64 * MIB, ge=MIB, description="size at which the event file is rotated"
     )
     events_keep: int = Field(default=5, ge=1, le=1000, description="rotated event files kept")
+    disk_reserve_mib: int = Field(
+        default=512, ge=0, description="free space of the data directory's disk below which the node warns"
+    )
     log_level: str = Field(
         default="info",
         pattern=r"^(debug|info|warning|error)$",

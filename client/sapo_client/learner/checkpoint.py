@@ -22,6 +22,7 @@ from torch import Tensor
 
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.baseline import Baselines
+from sapo_client.learner.settings import DAMAGED
 from sapo_client.learner.trainer import Trainer
 from sapo_verification.screens.likelihood import Yardstick
 
@@ -31,7 +32,6 @@ KEPT: Final = 2
 _FORMAT: Final = 1
 _PREFIX: Final = "step-"
 _WRITING: Final = ".writing-"
-_DAMAGED: Final = ".torn-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class CheckpointStore:
         for folder in self._newest_first():
             meta = _verified_meta(folder)
             if meta is None:
-                folder.rename(folder.with_name(f"{_DAMAGED}{folder.name}"))
+                folder.rename(folder.with_name(f"{DAMAGED}{folder.name}"))
                 continue
             if meta["config_digest"] != config_digest(self._model, trainer):
                 raise SapoError(

@@ -16,8 +16,9 @@ import trio
 
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.backend import Generation, LearnerCrashed
+from sapo_client.learner.calls import CallTimes, RunningCall
 from sapo_client.learner.report import StepReport
-from sapo_client.learner.settings import LearnerSettings
+from sapo_client.learner.settings import DAMAGED, LearnerSettings
 from sapo_client.learner.wire import HEADER, Message, pack, unpack
 from sapo_protocol.identifiers import ContentId
 from sapo_verification.types import SampledBatch, SampledGroup
@@ -32,6 +33,9 @@ MAX_DEATHS: Final = 3
 
 LOG_BYTES: Final = 4 * 2**20
 """A larger log is emptied when the process starts."""
+
+_LOOK_SECONDS: Final = 1.0
+"""Between two looks at the deadline of the running call."""
 
 EXIT_SECONDS: Final = 5
 """A child ends at once when its input does; one that hangs is killed after this time."""
@@ -51,6 +55,8 @@ class About:
 class _Call:
     """Call that waits for its reply; ``reply`` stays None if the child dies first."""
 
+    name: str
+    started: float
     done: trio.Event
     reply: Message | None = None
 
@@ -63,6 +69,7 @@ class Learner:
 
     Attributes:
         restarts: how often the process died and was restarted.
+        set_aside: names of the damaged checkpoints that the last start passed over.
     """
 
     def __init__(self, settings: LearnerSettings) -> None:
@@ -75,7 +82,10 @@ class Learner:
         self._call: tuple[int, _Call] | None = None
         self._deaths = 0
         self._about: About | None = None
+        self._times = CallTimes()
+        self._overdue: str | None = None
         self.restarts = 0
+        self.set_aside: tuple[str, ...] = ()
 
     @property
     def step(self) -> int:
@@ -98,8 +108,16 @@ class Learner:
         """Process id of the child, or None while there is none."""
         return None if self._process is None else self._process.pid
 
+    @property
+    def call(self) -> RunningCall | None:
+        """The call that waits for its reply, if there is one."""
+        if self._call is None:
+            return None
+        call = self._call[1]
+        return self._times.running(call.name, trio.current_time() - call.started)
+
     async def run(self, task_status: TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run the child and restart it when it dies, until cancelled.
+        """Run the child and restart it when it dies or a call passes its deadline, until cancelled.
 
         Raises:
             SapoError: it cannot start, or dies ``MAX_DEATHS`` times without a step.
@@ -111,10 +129,10 @@ class Learner:
             settings = replace(settings, fresh=False)  # a restart must resume the checkpoints
             self.restarts += 1
             self._deaths += 1
-            _LOG.warning("the learner died, %d times without a step: %s", self._deaths, self._last_log_line())
+            _LOG.warning("the learner died, %d times without a step: %s", self._deaths, self._last_words())
             if self._deaths >= MAX_DEATHS:
                 raise SapoError(
-                    f"the learner died {MAX_DEATHS} times without a step: {self._last_log_line()}",
+                    f"the learner died {MAX_DEATHS} times without a step: {self._last_words()}",
                     hint=f"its log is {self._log_path}; if memory ran out, use a smaller model",
                     exit_code=ExitCode.BUG,
                 )
@@ -180,10 +198,12 @@ class Learner:
         """Run one child from start to death."""
         refused: SapoError | None = None
         ended = trio.Event()
+        damaged, self._overdue = self._damaged(), None
         async with self._child() as process:
             self._process = process
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._read_replies, process, ended)
+                nursery.start_soon(self._kill_when_overdue, process)
                 try:
                     self._about = About(**await self._exchange("start", settings.to_message()))
                 except SapoError as error:
@@ -193,9 +213,11 @@ class Learner:
                     pass  # the reader sets `ended` at the end of the pipe
                 else:
                     _LOG.info("the learner is ready: %s", self._about)
+                    self.set_aside = tuple(sorted(self._damaged() - damaged))
                     self._ready.set()
                     task_status.started()
                 await ended.wait()
+                nursery.cancel_scope.cancel()
         if refused is not None:
             raise refused
 
@@ -233,6 +255,13 @@ class Learner:
             self._call[1].done.set()
         ended.set()
 
+    async def _kill_when_overdue(self, process: trio.Process) -> None:
+        """Kill the child when a call passes its deadline; its caller then finds it dead."""
+        while (call := self.call) is None or not call.is_overdue:
+            await trio.sleep(_LOOK_SECONDS)
+        self._overdue = f"it was killed after {call.seconds:.0f} s in which it did not answer {call.name}"
+        process.kill()
+
     def _deliver(self, message: Message) -> None:
         """Give a reply to its call, unless the call was cancelled."""
         if self._call is not None and self._call[0] == message["id"]:
@@ -261,7 +290,7 @@ class Learner:
         if process is None or process.stdin is None:
             raise LearnerCrashed(f"the learner died before {name}")
         number = next(self._numbers)
-        call = _Call(trio.Event())
+        call = _Call(name, trio.current_time(), trio.Event())
         self._call = (number, call)
         try:
             # shielded, because half a frame would corrupt the stream; the child always reads, so this ends
@@ -269,19 +298,32 @@ class Learner:
                 await process.stdin.send_all(pack({"id": number, "call": name, "arguments": arguments}))
             await call.done.wait()
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            raise LearnerCrashed(f"the learner died before {name}") from error
+            raise LearnerCrashed(f"the learner died before {name}: {self._last_words()}") from error
         finally:
             self._call = None
         if call.reply is None:
-            raise LearnerCrashed(f"the learner died during {name}: {self._last_log_line()}")
+            raise LearnerCrashed(f"the learner died during {name}: {self._last_words()}")
         if "error" in call.reply:
             raise SapoError(**call.reply["error"])
+        self._times.add(name, trio.current_time() - call.started)
         result: Message = call.reply["result"]
         return result
 
     @property
     def _log_path(self) -> Path:
         return self._settings.directory / "learner.log"
+
+    def _damaged(self) -> set[str]:
+        """Return the names of the damaged checkpoints."""
+        return {folder.name.removeprefix(DAMAGED) for folder in self._checkpoints.glob(f"{DAMAGED}*")}
+
+    @property
+    def _checkpoints(self) -> Path:
+        return self._settings.directory / "checkpoints"
+
+    def _last_words(self) -> str:
+        """Return why the child died, as far as it is known."""
+        return self._overdue or self._last_log_line()
 
     def _last_log_line(self) -> str:
         lines = self._log_path.read_text(encoding="utf-8", errors="replace").strip().splitlines()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
+
+DAMAGED: Final = ".torn-"
+"""What the name of a damaged checkpoint begins with after it was passed over."""
 
 DeviceChoice = Literal["auto", "cpu", "cuda"]
 
