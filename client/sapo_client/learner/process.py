@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -84,6 +85,7 @@ class Learner:
         self._about: About | None = None
         self._times = CallTimes()
         self._overdue: str | None = None
+        self._killed_by: str | None = None
         self.restarts = 0
         self.set_aside: tuple[str, ...] = ()
 
@@ -198,7 +200,7 @@ class Learner:
         """Run one child from start to death."""
         refused: SapoError | None = None
         ended = trio.Event()
-        damaged, self._overdue = self._damaged(), None
+        damaged, self._overdue, self._killed_by = self._damaged(), None, None
         async with self._child() as process:
             self._process = process
             async with trio.open_nursery() as nursery:
@@ -249,6 +251,9 @@ class Learner:
             buffer += chunk
             for message in _frames(buffer):
                 self._deliver(message)
+        with trio.move_on_after(EXIT_SECONDS):
+            await process.wait()
+        self._killed_by = _signal_of(process.returncode)
         if self._ready.is_set():
             self._ready = trio.Event()
         if self._call is not None:
@@ -323,7 +328,11 @@ class Learner:
 
     def _last_words(self) -> str:
         """Return why the child died, as far as it is known."""
-        return self._overdue or self._last_log_line()
+        if self._overdue is not None:
+            return self._overdue
+        if self._killed_by is not None:
+            return f"{self._killed_by} ended it, as when memory runs out"
+        return self._last_log_line()
 
     def _last_log_line(self) -> str:
         lines = self._log_path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
@@ -346,6 +355,11 @@ def group_message(group: SampledGroup, handle: int | None) -> Message:
         "family": rollout.task.family,
         "handle": handle,
     }
+
+
+def _signal_of(code: int | None) -> str | None:
+    """Return the name of the signal that ended a process; None if none did."""
+    return None if code is None or code >= 0 else signal.Signals(-code).name
 
 
 def _output(process: trio.Process) -> trio.abc.ReceiveStream:

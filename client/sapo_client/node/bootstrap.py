@@ -12,7 +12,7 @@ from sapo_client.config import Config
 from sapo_client.key_status import require_in_use
 from sapo_client.keystore import Identity
 from sapo_client.node.app import Node, Roles, RunOptions
-from sapo_client.node.runtime.host import open_transport
+from sapo_client.node.runtime.host import open_transport, require_addresses
 from sapo_client.node.runtime.manifests import require_same_suite, settle_manifest
 from sapo_client.node.runtime.supervisor import find_sapo_error
 from sapo_client.observe.status import RoundSummary
@@ -36,6 +36,7 @@ def run_node(
     Raises:
         SapoError: it cannot run, and its operator can change that.
     """
+    require_addresses(config)
     data = DataDir(config.data_dir).create()
     observe = config.observe
     log = logs.logging_to(

@@ -55,7 +55,7 @@ def open_chain(context: NodeContext) -> LedgerClient | NoChain:
         manifest=manifest,
         account=EthAccount.from_key(context.identity.account_key),
         rpc_urls=config.rpc_urls,
-        outbox_path=context.data.root / "outbox.sqlite",
+        outbox_path=context.data.outbox,
         confirmations=config.confirmations,
         limit_wei=int(config.max_fee_gwei * GWEI),
         report=lambda text: context.events.write("ledger_endpoint", text=text),
