@@ -45,6 +45,9 @@ class SwarmConfig(_Section):
     bootstrap: tuple[str, ...] = Field(
         default=(), description="multiaddresses of nodes to connect to first, besides those of the manifest"
     )
+    alone: bool = Field(
+        default=False, description="train without a swarm and without a chain; nothing is shared"
+    )
     manifest: UserPath | None = Field(
         default=None, description="manifest file of the swarm; unset: that of the data directory"
     )

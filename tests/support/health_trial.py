@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -14,11 +13,13 @@ from typing import Any, Final
 
 import pytest
 import trio
+from click.testing import Result
 from prometheus_client.parser import text_string_to_metric_families
 from support.nodes import LOOK_SECONDS, PATIENCE_SECONDS, Home, until
-from support.sapo_process import SAPO, TIMEOUT_SECONDS
 from trio.testing import MockClock
+from typer.testing import CliRunner
 
+from sapo_client.cli.app import app
 from sapo_client.config import Config
 from sapo_client.node.app import Node
 from sapo_client.observe.control_client import ControlClient
@@ -179,7 +180,7 @@ class HealthTrial:
         }
         assert (document.stderr, shown.stderr) == ("", "")
         errors = any(each["level"] == "error" for each in status["findings"])
-        assert (healthy.returncode, health.healthy) == (7 if errors else 0, not errors)
+        assert (healthy.exit_code, health.healthy) == (7 if errors else 0, not errors)
         assert _samples(metrics)["sapo_healthy", ""] == (0.0 if errors else 1.0)
         return Told(
             code=code,
@@ -187,7 +188,7 @@ class HealthTrial:
             text=without_figures(finding["text"]),
             hint=without_figures(finding["hint"]),
             everywhere=told,
-            exit_code=healthy.returncode,
+            exit_code=healthy.exit_code,
         )
 
     def _last_event(self) -> list[Any]:
@@ -196,11 +197,10 @@ class HealthTrial:
         assert isinstance(findings, list)
         return findings
 
-    async def _sapo(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [SAPO, *arguments, "--data-dir", str(self.home.data.root)]
-        run = partial(subprocess.run, command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
-        done: subprocess.CompletedProcess[str] = await trio.to_thread.run_sync(run)
-        return done
+    async def _sapo(self, *arguments: str) -> Result:
+        """Return the outcome of a command, run in this process: its node stands still meanwhile."""
+        command = [*arguments, "--data-dir", str(self.home.data.root)]
+        return await trio.to_thread.run_sync(partial(CliRunner().invoke, app, command))
 
 
 def _codes(status: Any) -> list[str]:

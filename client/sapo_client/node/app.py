@@ -264,7 +264,13 @@ class Node:
             audit=context.config.ledger.audit,
             pid=os.getpid(),
         )
-        print(f"joined {context.manifest.name} as {context.author.node.hex()[:12]}", file=sys.stderr)
+        name = context.author.node.hex()[:12]
+        if context.config.swarm.alone:
+            print(
+                f"training alone as {name}: nothing is shared, data in {context.data.root}", file=sys.stderr
+            )
+            return
+        print(f"joined {context.manifest.name} as {name}", file=sys.stderr)
         for address in transport.addresses:
             print(f"  listening on {address}{_on_all_interfaces(address)}", file=sys.stderr)
 

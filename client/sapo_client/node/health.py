@@ -180,7 +180,7 @@ class HealthWatch:
             events=self._policy.recent(),
             chain=self._chain_facts() if has_chain else None,
             account=self._account_facts() if self._uses_ledger else None,
-            peers=self._peer_facts(),
+            peers=None if self._context.config.swarm.alone else self._peer_facts(),
             disk=self._disk_facts(),
             log=str(self._context.data.log),
         )

@@ -155,6 +155,13 @@ def test_a_mark_that_can_be_read_is_raised_to_the_end_of_the_epoch(
     assert after == Mark(before.swarm_id, before.account, epoch=0, next_slot=100_000)
 
 
+def test_the_manifest_is_looked_for_before_the_passphrase(sapo: Run, data: DataDir, tmp_path: Path) -> None:
+    (tmp_path / "word").write_text("a long passphrase")
+    sapo("keys", "new", "locked", "--kdf", "interactive", "--passphrase-file", "word")
+    done = sapo("join", "--identity", "locked", "--data-dir", str(data.root))
+    assert_told(done, 3, "no swarm to join", "--alone")
+
+
 def test_nothing_to_repair_is_an_error(sapo: Run, tmp_path: Path) -> None:
     assert_told(sapo("repair", "--data-dir", str(tmp_path / "nowhere")), 8, "there is no data directory")
 

@@ -10,6 +10,7 @@ from sapo_client.config import Config
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.keystore import Identity
 from sapo_client.swarm.addresses import ListenAddress, parse_address, parse_listen_address
+from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.transport import BugReport, Transport, TransportError
 from sapo_protocol.manifest import Manifest
 
@@ -23,6 +24,8 @@ def require_addresses(config: Config) -> None:
     Raises:
         SapoError: an address is malformed (exit code 3), or its port is taken (exit code 5).
     """
+    if config.swarm.alone:
+        return
     for text in config.swarm.bootstrap:
         if parse_address(text) is None:
             raise SapoError(
@@ -56,10 +59,17 @@ def _require_free(text: str, address: ListenAddress) -> None:
 
 
 def open_transport(config: Config, identity: Identity, manifest: Manifest, on_bug: BugReport) -> Transport:
-    """Return the libp2p host of a node, with the node's key and the manifest's bootstrap addresses."""
+    """Return the libp2p host of a node, with the node's key and the manifest's bootstrap addresses.
+
+    A node that trains alone gets a transport that no other node can reach.
+    """
     from sapo_client.swarm.p2p.libp2p_transport import Libp2pTransport
 
     swarm = config.swarm
+    if swarm.alone:
+        from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
+
+        return MemoryTransport(MemoryHub(), peer_id_from_key(identity.node_id), on_bug=on_bug)
     try:
         return Libp2pTransport(
             identity.node_seed,
