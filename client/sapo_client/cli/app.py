@@ -25,7 +25,6 @@ from sapo_client.cli import (
     keys,
     lab,
     ledger,
-    repair,
     swarm,
     testnet,
     verify,
@@ -78,7 +77,7 @@ def root(
     """Join an open network in which strangers' language models learn from each other's rollouts."""
 
 
-for module in (init, join, inspect, verify, doctor, repair):
+for module in (init, join, inspect, verify, doctor):
     module.register(app)
 for group in (keys, config, ledger, export, swarm, testnet, lab, bench):
     app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
@@ -111,7 +110,7 @@ def _report_bug(kind: type[BaseException], error: BaseException, trace: Tracebac
     if not issubclass(kind, Exception):
         sys.__excepthook__(kind, error, trace)
         return
-    from sapo_client.cli.bug_report import write_bug_report
+    from sapo_client.cli.environment import write_bug_report
 
     try:
         file = write_bug_report(error)

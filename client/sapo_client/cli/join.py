@@ -75,7 +75,6 @@ def join(
     with 130; the second one ends at once.
     """
     from sapo_client import keystore
-    from sapo_client.node.bootstrap import require_joinable
     from sapo_client.passphrase import PassphraseSource
 
     config = common.resolve(
@@ -98,7 +97,7 @@ def join(
     if config.swarm.alone:
         _settle_alone(config)
     else:
-        require_joinable(config)
+        _require_joinable(config)
     opened = keystore.load(path, PassphraseSource(config.passphrase_file))
     _LOG.info("identity %s, data %s, model %s", opened.path, config.data_dir, config.learner.model)
     from sapo_client.node.app import RunOptions
@@ -115,6 +114,13 @@ def _show_round(common: Common, summary: RoundSummary) -> None:
         typer.echo(json.dumps(asdict(summary)))
     elif not common.quiet:
         typer.echo(summary.line())
+
+
+def _require_joinable(config: Config) -> None:
+    """Raise if the node cannot start, before its passphrase is asked for."""
+    from sapo_client.node.bootstrap import require_joinable
+
+    require_joinable(config)
 
 
 def _settle_alone(config: Config) -> None:

@@ -118,15 +118,17 @@ class HealthWatch:
             assessed: called after each assessment.
         """
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._watch_chain)
+            nursery.start_soon(self._watch_chain, assessed)
             while True:
                 self.assess()
                 assessed()
                 await trio.sleep(INTERVAL_SECONDS)
 
-    async def _watch_chain(self) -> None:
+    async def _watch_chain(self, assessed: Callable[[], None]) -> None:
         while self._context.manifest.has_chain:
             await self.look_at_chain()
+            self.assess()
+            assessed()
             await trio.sleep(_CHAIN_SECONDS)
 
     async def look_at_chain(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import sqlite3
 import subprocess
@@ -15,6 +16,9 @@ import pytest
 from support.nodes import manifest_of
 from support.sapo_process import Run
 
+from sapo_client.config import Config, SwarmConfig
+from sapo_client.errors import SapoError
+from sapo_client.node.runtime.host import require_addresses
 from sapo_client.paths import DataDir
 from sapo_protocol.manifest_file import manifest_to_json
 from sapo_protocol.suite import Suite
@@ -65,15 +69,26 @@ def assert_told(done: subprocess.CompletedProcess[str], code: int, *words: str) 
         "",
     ],
 )
-def test_a_malformed_listen_address(join: Join, address: str) -> None:
-    assert_told(join("--listen", address), 3, f"--listen {address} is not", "/ip4/0.0.0.0/tcp/4001")
+def test_a_malformed_listen_address(address: str) -> None:
+    with pytest.raises(SapoError, match=re.escape(f"--listen {address} is not")) as caught:
+        require_addresses(Config(swarm=SwarmConfig(listen=(address,))))
+    assert (caught.value.exit_code, "/ip4/0.0.0.0/tcp/4001" in caught.value.hint) == (3, True)
 
 
 @pytest.mark.parametrize(
     "address", ["127.0.0.1:4001", "/ip4/127.0.0.1/tcp/4001", "/ip4/127.0.0.1/tcp/4001/p2p/nobody", ""]
 )
-def test_a_malformed_bootstrap_address(join: Join, address: str) -> None:
-    assert_told(join("--bootstrap", address), 3, f"--bootstrap {address} is not", "/p2p/")
+def test_a_malformed_bootstrap_address(address: str) -> None:
+    with pytest.raises(SapoError, match=re.escape(f"--bootstrap {address} is not")) as caught:
+        require_addresses(Config(swarm=SwarmConfig(bootstrap=(address,))))
+    assert (caught.value.exit_code, "/p2p/" in caught.value.hint) == (3, True)
+
+
+def test_malformed_addresses_through_the_entry_point(join: Join) -> None:
+    assert_told(join("--listen", "127.0.0.1:4001"), 3, "--listen 127.0.0.1:4001 is not")
+    assert_told(
+        join("--bootstrap", "/ip4/127.0.0.1/tcp/4001"), 3, "--bootstrap /ip4/127.0.0.1/tcp/4001 is not"
+    )
 
 
 def test_a_port_that_another_node_holds(join: Join) -> None:
