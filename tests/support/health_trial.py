@@ -112,6 +112,7 @@ class HealthTrial:
 
     async def start(self, nursery: trio.Nursery, **options: Any) -> Node:
         """Start the node; return once its control API answers."""
+        assert trio.lowlevel.current_clock() is self.clock
         self.clock.rate = 1.0
         node = self.home.node(self.hub, clock=self.now, **options)
         nursery.start_soon(node.run)

@@ -100,6 +100,7 @@ class HealthWatch:
         self._unheard = 0
         self._answered: float | None = None
         self._unregistered: float | None = None
+        self._registered = False
         self._view = ChainView()
         self._trouble: str | None = None
         self.findings: tuple[HealthFinding, ...] = ()
@@ -139,6 +140,9 @@ class HealthWatch:
             self._trouble = str(error)
         else:
             self._trouble, self._answered = None, trio.current_time()
+            author = self._context.author
+            # balance and registration must be of one moment: a registration costs coins
+            self._registered = (author.account, author.node) in self._chain.status().claims
 
     def assess(self) -> tuple[HealthFinding, ...]:
         """Assess the node, tell terminal and metrics, and return the findings."""
@@ -221,7 +225,7 @@ class HealthWatch:
 
     def _account_facts(self) -> AccountFacts:
         now, author, status = trio.current_time(), self._context.author, self._chain.status()
-        if self._trouble or self._view.coins_wei is None or (author.account, author.node) in status.claims:
+        if self._trouble or self._view.coins_wei is None or self._registered:
             self._unregistered = None  # it is registered, or nobody knows
         elif self._unregistered is None:
             self._unregistered = now

@@ -27,6 +27,8 @@ STRANGER = Identity(9)
 
 Begin = Callable[..., HealthTrial]
 
+# pytest-trio takes a clock only from a test's own parameters, so every test here names it.
+
 
 @pytest.fixture
 def begin(policy: Path, tmp_path: Path, mock_clock: MockClock, capsys: pytest.CaptureFixture[str]) -> Begin:
@@ -69,7 +71,7 @@ async def expect(trial: HealthTrial, code: str, *, exit_code: int) -> Told:
     return told
 
 
-async def test_a_node_without_a_chain(begin: Begin, weekdays: Suite) -> None:
+async def test_a_node_without_a_chain(mock_clock: MockClock, begin: Begin, weekdays: Suite) -> None:
     trial = begin(manifest_of(weekdays, epoch_seconds=36_000))
     async with trio.open_nursery() as nursery:
         await trial.start(nursery)
@@ -110,7 +112,9 @@ async def _send_noise(trial: HealthTrial, peer: MemoryTransport) -> None:
     await trial.until_status(lambda status: sum(status["refused"].values()) >= 20)
 
 
-async def test_damaged_checkpoints_and_a_full_disk(begin: Begin, weekdays: Suite) -> None:
+async def test_damaged_checkpoints_and_a_full_disk(
+    mock_clock: MockClock, begin: Begin, weekdays: Suite
+) -> None:
     trial = begin(manifest_of(weekdays, epoch_seconds=36_000), observe={"disk_reserve_mib": 10**9})
     checkpoints = trial.home.data.checkpoints
     async with trio.open_nursery() as nursery:
@@ -154,6 +158,14 @@ class ChainTrial:
         self.contracts.chain.now_seconds = self.trial.now() - self.trial.skew
         return self.contracts.chain
 
+    async def blocks_until(self, holds: Callable[[list[str]], bool]) -> None:
+        """Let the chain make a block every 40 seconds until a condition holds for the findings."""
+        with trio.fail_after(3600):
+            while not holds(await self.trial.codes()):
+                await self.send_coins(self.trial.home.identity.account)
+                self.trial.pass_by(40)
+                await trio.sleep(1)  # of the mock clock: the node looks at the chain
+
     async def send_coins(self, to: Account) -> None:
         """Send a coin in a new block."""
         await trio.to_thread.run_sync(partial(self.chain.send, BOB, to, b"", value_wei=10**18))
@@ -169,7 +181,9 @@ def begin_with_chain(begin: Begin, weekdays: Suite, folder: Path, **ledger: obje
     return ChainTrial(trial, contracts)
 
 
-async def test_a_node_with_a_chain(begin: Begin, weekdays: Suite, tmp_path: Path) -> None:
+async def test_a_node_with_a_chain(
+    mock_clock: MockClock, begin: Begin, weekdays: Suite, tmp_path: Path
+) -> None:
     on_chain = begin_with_chain(begin, weekdays, tmp_path)
     trial, account = on_chain.trial, on_chain.trial.home.identity.account
     other = ServedChain(tmp_path / "other.sqlite", chain_id=5)
@@ -182,13 +196,10 @@ async def test_a_node_with_a_chain(begin: Begin, weekdays: Suite, tmp_path: Path
         await trial.until_over("no_coins")
 
         trial.skew = 150
-        await on_chain.send_coins(account)
-        trial.pass_by(40)
+        await on_chain.blocks_until(lambda codes: "clock_off" in codes)
         await expect(trial, "clock_off", exit_code=7)
         trial.skew = 0
-        trial.pass_by(40)
-        await on_chain.send_coins(account)
-        trial.pass_by(40)
+        await on_chain.blocks_until(lambda codes: "clock_off" not in codes)
         await trial.until_over("clock_off")
 
         on_chain.chain.swap(other)
@@ -207,7 +218,9 @@ async def test_a_node_with_a_chain(begin: Begin, weekdays: Suite, tmp_path: Path
     other.close()
 
 
-async def test_a_registration_that_no_fee_allows(begin: Begin, weekdays: Suite, tmp_path: Path) -> None:
+async def test_a_registration_that_no_fee_allows(
+    mock_clock: MockClock, begin: Begin, weekdays: Suite, tmp_path: Path
+) -> None:
     on_chain = begin_with_chain(begin, weekdays, tmp_path, max_fee_gwei=1e-9)
     trial = on_chain.trial
     async with trio.open_nursery() as nursery:
