@@ -83,7 +83,6 @@ class Told:
     text: str
     hint: str
     everywhere: Mapping[str, bool]
-    exit_code: int
 
     def row(self) -> str:
         """Return the finding as a row of the table in the documentation."""
@@ -189,7 +188,6 @@ class HealthTrial:
             text=without_figures(finding["text"]),
             hint=without_figures(finding["hint"]),
             everywhere=told,
-            exit_code=healthy.exit_code,
         )
 
     def _last_event(self) -> list[Any]:

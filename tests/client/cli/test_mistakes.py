@@ -215,7 +215,7 @@ def test_a_bug_names_its_report(home: dict[str, str]) -> None:
     assert "ZeroDivisionError" in text
     assert "sapo crash" in text
     assert '"python"' in text
-    assert "secret" not in text + done.stderr
+    assert "user:secret" not in text + done.stderr
 
 
 def test_a_bug_whose_report_cannot_be_written_shows_its_stack(home: dict[str, str], tmp_path: Path) -> None:

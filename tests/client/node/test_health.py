@@ -62,11 +62,10 @@ def damage(checkpoint: Path) -> None:
     state.write_bytes(bytes(content))
 
 
-async def expect(trial: HealthTrial, code: str, *, exit_code: int) -> Told:
+async def expect(trial: HealthTrial, code: str) -> Told:
     """Wait for a finding; assert that every outlet tells the same sentence, and what the page says of it."""
     told = await trial.until_told(code)
     assert all(told.everywhere.values()), told
-    assert told.exit_code == exit_code
     require_row(told.row())
     return told
 
@@ -80,23 +79,23 @@ async def test_a_node_without_a_chain(mock_clock: MockClock, begin: Begin, weekd
             await trial.rounds(6)
             assert await trial.codes() == []
             await _send_noise(trial, peer)
-            await expect(trial, "refusal_rate", exit_code=0)
+            await expect(trial, "refusal_rate")
             trial.hub.partition(["noise"])
             await trial.rounds(3)
-            await expect(trial, "peers_refuse", exit_code=0)
+            await expect(trial, "peers_refuse")
             trial.hub.heal()
             await trial.until_over("peers_refuse")
             others.cancel_scope.cancel()
         trial.pass_by(60)
-        await expect(trial, "no_peers", exit_code=0)
+        await expect(trial, "no_peers")
 
         trial.home.signal_learner()
-        await expect(trial, "learner_restarted", exit_code=0)
+        await expect(trial, "learner_restarted")
         await trial.rounds(3)
         trial.home.signal_learner(signal.SIGSTOP)
         trial.pass_by(200)
-        await expect(trial, "learner_hung", exit_code=7)
-        await expect(trial, "no_round", exit_code=7)
+        await expect(trial, "learner_hung")
+        await expect(trial, "no_round")
         trial.pass_by(200)
         await trial.until_over("learner_hung")
         await trial.rounds(3)
@@ -119,14 +118,14 @@ async def test_damaged_checkpoints_and_a_full_disk(
     checkpoints = trial.home.data.checkpoints
     async with trio.open_nursery() as nursery:
         await trial.start(nursery)
-        await expect(trial, "disk_low", exit_code=7)
+        await expect(trial, "disk_low")
         await trial.rounds(6)
         await trial.stop()
 
         [older, newest] = sorted(checkpoints.glob("step-*"))
         damage(newest)
         await trial.start(nursery)
-        told = await expect(trial, "checkpoint_unreadable", exit_code=7)
+        told = await expect(trial, "checkpoint_unreadable")
         assert told.text.startswith("checkpoint step-N is damaged, so training went on at step N")
         [event] = trial.home.events("checkpoint_set_aside")
         assert (event["checkpoints"], event["resumed"]) == (newest.name, int(older.name.rpartition("-")[2]))
@@ -135,11 +134,11 @@ async def test_damaged_checkpoints_and_a_full_disk(
         for checkpoint in checkpoints.glob("step-*"):
             damage(checkpoint)
         await trial.start(nursery)
-        await expect(trial, "policy_reset", exit_code=7)
+        await expect(trial, "policy_reset")
         database = trial.home.data.database
         database.rename(database.with_suffix(".away"))
         database.mkdir()
-        await expect(trial, "service_failed", exit_code=7)
+        await expect(trial, "service_failed")
         database.rmdir()
         database.with_suffix(".away").rename(database)
         await trial.stop()
@@ -189,7 +188,7 @@ async def test_a_node_with_a_chain(
     other = ServedChain(tmp_path / "other.sqlite", chain_id=5)
     async with trio.open_nursery() as nursery:
         await trial.start(nursery)
-        told = await expect(trial, "no_coins", exit_code=7)
+        told = await expect(trial, "no_coins")
         assert "cannot register" in told.text
         await on_chain.send_coins(account)
         trial.pass_by(40)
@@ -197,14 +196,14 @@ async def test_a_node_with_a_chain(
 
         trial.skew = 150
         await on_chain.blocks_until(lambda codes: "clock_off" in codes)
-        await expect(trial, "clock_off", exit_code=7)
+        await expect(trial, "clock_off")
         trial.skew = 0
         await on_chain.blocks_until(lambda codes: "clock_off" not in codes)
         await trial.until_over("clock_off")
 
         on_chain.chain.swap(other)
         trial.pass_by(40)
-        await expect(trial, "wrong_chain", exit_code=7)
+        await expect(trial, "wrong_chain")
         on_chain.chain.swap(other)
         trial.pass_by(40)
         await trial.until_over("wrong_chain")
@@ -213,7 +212,7 @@ async def test_a_node_with_a_chain(
         trial.pass_by(40)
         await trial.until_told("chain_silent")
         trial.pass_by(36_000)
-        await expect(trial, "chain_silent", exit_code=7)
+        await expect(trial, "chain_silent")
         await trial.stop()
     other.close()
 
@@ -230,6 +229,6 @@ async def test_a_registration_that_no_fee_allows(
         trial.pass_by(40)
         await trial.rounds(1)
         trial.pass_by(200)
-        await expect(trial, "not_registered", exit_code=7)
+        await expect(trial, "not_registered")
         await trial.stop()
     on_chain.chain.close()
