@@ -40,7 +40,7 @@ class ContractAddresses:
 
 
 @dataclass(frozen=True, slots=True)
-class ChainView:
+class ChainLook:
     """What one look at the chain showed.
 
     Attributes:

@@ -19,7 +19,7 @@ from sapo_client.ledger.fees import DEFAULT_LIMIT_WEI, STUCK_BLOCKS
 from sapo_client.ledger.fraud import FraudProof
 from sapo_client.ledger.history import History
 from sapo_client.ledger.outbox import EntryState, Outbox
-from sapo_client.ledger.records import ChainView, ContractAddresses, EpochRecord, LedgerStatus, Stake
+from sapo_client.ledger.records import ChainLook, ContractAddresses, EpochRecord, LedgerStatus, Stake
 from sapo_client.ledger.rpc import Rpc
 from sapo_client.ledger.scan import RegistryView, last_block_before
 from sapo_client.ledger.sender import Sender
@@ -106,7 +106,7 @@ class LedgerClient:
         """
         await self._in_thread(self._check)
 
-    async def look(self, now: Callable[[], float] = time.time, *, claims: bool = True) -> ChainView:
+    async def look(self, now: Callable[[], float] = time.time, *, claims: bool = True) -> ChainLook:
         """Return what the chain shows of this account and of the time.
 
         Args:
@@ -368,7 +368,7 @@ class LedgerClient:
             names = [endpoint.name for endpoint in self._rpc.endpoints]
             raise LedgerUnavailable(names, f"it makes no sense ({error})") from error
 
-    def _look(self, now: Callable[[], float], *, claims: bool) -> ChainView:
+    def _look(self, now: Callable[[], float], *, claims: bool) -> ChainLook:
         block = self._rpc.survey()
         if self._rpc.head_seconds is not None:
             self._clock_check.note(block=block, timestamp=self._rpc.head_seconds, now=now())
@@ -376,7 +376,7 @@ class LedgerClient:
             self._live = self._claims.live(now())
         address = to_checksum_address(self._account)
         coins = self._rpc.ask(lambda web3: int(web3.eth.get_balance(address)))
-        return ChainView(coins_wei=coins, clock_ahead_seconds=self._clock_check.ahead_seconds)
+        return ChainLook(coins_wei=coins, clock_ahead_seconds=self._clock_check.ahead_seconds)
 
     def _check(self) -> None:
         try:

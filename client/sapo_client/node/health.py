@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from sapo_client.ledger.errors import LedgerError
-from sapo_client.ledger.records import ChainView
+from sapo_client.ledger.records import ChainLook
 from sapo_client.node.policy_events import PolicyEvents
 from sapo_client.observe.health import (
     INTERVAL_SECONDS,
@@ -101,7 +101,7 @@ class HealthWatch:
         self._answered: float | None = None
         self._unregistered: float | None = None
         self._registered = False
-        self._view = ChainView()
+        self._view = ChainLook()
         self._trouble: str | None = None
         self.findings: tuple[HealthFinding, ...] = ()
         context.events.listen(self._note)
