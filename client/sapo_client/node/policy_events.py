@@ -46,7 +46,7 @@ class PolicyEvents:
                 reward = f"the canary's reward fell to {fields['reward']}, its control is {fields['control']}"
                 text = f"{reward}: the last good policy was restored at step {fields['step']}"
                 self._add(FindingCode.POLICY_ROLLED_BACK, text)
-            case "service_failed":
+            case "service_failed" if not fields["transient"]:  # findings of their own tell of the others
                 text = f"the part {fields['service']} of this node failed: {fields['error']}"
                 self._add(FindingCode.SERVICE_FAILED, text)
 
