@@ -101,6 +101,7 @@ class HealthWatch:
         self._answered: float | None = None
         self._unregistered: float | None = None
         self._registered = False
+        self._refusal: str | None = None
         self._view = ChainLook()
         self._trouble: str | None = None
         self.findings: tuple[HealthFinding, ...] = ()
@@ -226,15 +227,16 @@ class HealthWatch:
     def _account_facts(self) -> AccountFacts:
         now, author, status = trio.current_time(), self._context.author, self._chain.status()
         if self._trouble or self._view.coins_wei is None or self._registered:
-            self._unregistered = None  # it is registered, or nobody knows
+            self._unregistered = self._refusal = None  # it is registered, or nobody knows
         elif self._unregistered is None:
             self._unregistered = now
+        self._refusal = status.last_error or self._refusal  # each new try clears the last error
         return AccountFacts(
             account=str(author.account),
             coins_wei=None if self._trouble else self._view.coins_wei,
             unregistered_seconds=None if self._unregistered is None else now - self._unregistered,
             stuck=status.stuck,
-            trouble=status.last_error,
+            trouble=self._refusal,
         )
 
     def _peer_facts(self) -> PeerFacts:

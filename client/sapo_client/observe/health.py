@@ -6,6 +6,7 @@ the exit code of `sapo status --healthy` all show the findings of that one asses
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -45,6 +46,9 @@ REGISTRATION_SECONDS: Final = 120.0
 """Time that a registration takes at most on a chain in order."""
 
 MIB: Final = 2**20
+
+_KEYS: Final = re.compile(r" [0-9a-f]{64}:\d+(?=: )")
+"""What distinguishes one registration of a node key from another, in the words of the ledger's outbox."""
 
 
 class FindingLevel(StrEnum):
@@ -316,7 +320,7 @@ def _account(account: AccountFacts) -> Iterator[HealthFinding]:
         hint = "have coins sent to the account: the swarm's operator runs `sapo swarm faucet`"
         yield HealthFinding(FindingCode.NO_COINS, FindingLevel.ERROR, text, hint)
     elif missing is not None and missing > REGISTRATION_SECONDS:
-        why = f": {account.trouble}" if account.trouble else ""
+        why = f": {_KEYS.sub('', account.trouble)}" if account.trouble else ""
         text = f"this node is not registered on the chain, so what it shares is not paid{why}"
         hint = "`sapo ledger status` shows the transaction; `sapo ledger register` registers by hand"
         yield HealthFinding(FindingCode.NOT_REGISTERED, FindingLevel.ERROR, text, hint)
