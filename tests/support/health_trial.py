@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -13,11 +14,10 @@ from typing import Any, Final
 
 import pytest
 import trio
-from click.testing import Result
 from prometheus_client.parser import text_string_to_metric_families
 from support.nodes import LOOK_SECONDS, PATIENCE_SECONDS, Home, until
 from trio.testing import MockClock
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from sapo_client.cli.app import app
 from sapo_client.config import Config
@@ -123,6 +123,11 @@ class HealthTrial:
         """Stop the node and wait for its end."""
         await self.home.stop()
         await until(lambda: not self.home.data.control_address.exists())
+
+    async def stop_learner(self) -> None:
+        """Stop the learner's process; a call waits for it when this returns."""
+        self.home.signal_learner(signal.SIGSTOP)
+        await trio.sleep(2)  # of the mock clock, which runs
 
     def pass_by(self, seconds: float) -> None:
         """Let time pass for the whole node."""

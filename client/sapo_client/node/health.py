@@ -34,6 +34,7 @@ from sapo_protocol.epochs import epoch_start_seconds
 
 if TYPE_CHECKING:
     from sapo_client.learner.backend import Backend
+    from sapo_client.learner.calls import RunningCall
     from sapo_client.node.auditing.chain import ChainRole
     from sapo_client.node.runtime.context import NodeContext
     from sapo_client.observe.status import RoundSummary
@@ -177,13 +178,7 @@ class HealthWatch:
         call = self._learner.call
         return HealthFacts(
             rounds=self._round_facts(),
-            call=call
-            and CallFacts(
-                name=call.name,
-                seconds=call.seconds,
-                usual_seconds=call.usual_seconds,
-                deadline_seconds=call.deadline_seconds,
-            ),
+            call=None if call is None else _call_facts(call),
             events=self._policy.recent(),
             chain=self._chain_facts() if has_chain else None,
             account=self._account_facts() if self._uses_ledger else None,
@@ -279,6 +274,15 @@ class HealthWatch:
             case "published", {"peers": int(reached)}:
                 alone = not self._context.transport.peers()
                 self._unheard = 0 if reached or alone else self._unheard + 1
+
+
+def _call_facts(call: RunningCall) -> CallFacts:
+    return CallFacts(
+        name=call.name,
+        seconds=call.seconds,
+        usual_seconds=call.usual_seconds,
+        deadline_seconds=call.deadline_seconds,
+    )
 
 
 def _same(one: HealthFinding, other: HealthFinding) -> bool:

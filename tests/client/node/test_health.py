@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -89,10 +88,11 @@ async def test_a_node_without_a_chain(mock_clock: MockClock, begin: Begin, weekd
         trial.pass_by(60)
         await expect(trial, "no_peers")
 
+        await trial.stop_learner()
         trial.home.signal_learner()
         await expect(trial, "learner_restarted")
         await trial.rounds(3)
-        trial.home.signal_learner(signal.SIGSTOP)
+        await trial.stop_learner()
         trial.pass_by(200)
         await expect(trial, "learner_hung")
         await expect(trial, "no_round")
