@@ -89,15 +89,12 @@ async def test_a_node_without_a_chain(mock_clock: MockClock, begin: Begin, weekd
         await expect(trial, "no_peers")
 
         await trial.stop_learner()
-        trial.home.signal_learner()
-        await expect(trial, "learner_restarted")
-        await trial.rounds(3)
-        await trial.stop_learner()
         trial.pass_by(200)
         await expect(trial, "learner_hung")
         await expect(trial, "no_round")
         trial.pass_by(4000)  # beyond every deadline, also that of a call that is rarely made
         await trial.until_over("learner_hung")
+        await expect(trial, "learner_restarted")
         await trial.rounds(3)
         await trial.until_over("no_round")
         await trial.stop()
