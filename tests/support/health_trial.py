@@ -33,6 +33,7 @@ _FIGURES: Final = (
     (re.compile(r"http://127\.0\.0\.1:\d+"), "http://127.0.0.1:PORT"),
     (re.compile(r"0x[0-9a-fA-F]{40}"), "0xACCOUNT"),
     (re.compile(r"step-\d+"), "step-N"),
+    (re.compile(r", \d+ times in the last hour"), ""),
     (re.compile(r"\b\d+(?:\.\d+)? (?:s|min|h)\b"), "N s"),
     (re.compile(r"\b(call|during|answer) (?:train|generate|evaluate|keep_good)\b"), r"\1 CALL"),
     (re.compile(r"\d+(?:\.\d+)?(?= (?:s|min|h|MiB|%)\b|%)"), "N"),
