@@ -45,6 +45,9 @@ class SwarmConfig(_Section):
     bootstrap: tuple[str, ...] = Field(
         default=(), description="multiaddresses of nodes to connect to first, besides those of the manifest"
     )
+    alone: bool = Field(
+        default=False, description="train without a swarm and without a chain; nothing is shared"
+    )
     manifest: UserPath | None = Field(
         default=None, description="manifest file of the swarm; unset: that of the data directory"
     )
@@ -298,6 +301,9 @@ class ObserveConfig(_Section):
         default=64 * MIB, ge=MIB, description="size at which the event file is rotated"
     )
     events_keep: int = Field(default=5, ge=1, le=1000, description="rotated event files kept")
+    disk_reserve_mib: int = Field(
+        default=512, ge=0, description="free space of the data directory's disk below which the node warns"
+    )
     log_level: str = Field(
         default="info",
         pattern=r"^(debug|info|warning|error)$",

@@ -33,6 +33,11 @@ def locks_folder() -> Path:
     return _folder("SAPO_LOCKS_DIR", f"{platformdirs.user_state_dir(APPLICATION)}/locks")
 
 
+def reports_folder() -> Path:
+    """Return the folder of bug reports (`SAPO_REPORTS_DIR` names another)."""
+    return _folder("SAPO_REPORTS_DIR", f"{platformdirs.user_state_dir(APPLICATION)}/reports")
+
+
 def default_data_folder() -> Path:
     """Return the default data directory."""
     return Path(platformdirs.user_data_dir(APPLICATION), "node")
@@ -88,6 +93,11 @@ class DataDir:
     def database(self) -> Path:
         """SQLite file of all durable state except checkpoints."""
         return self.root / "node.sqlite"
+
+    @property
+    def outbox(self) -> Path:
+        """SQLite file of the transactions that are sent to the chain."""
+        return self.root / "outbox.sqlite"
 
     @property
     def clean_shutdown(self) -> Path:

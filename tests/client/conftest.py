@@ -94,7 +94,7 @@ async def _run_both(first: Home, second: Home) -> TwoNodeRun:
         await first.stop()
         await until(lambda: codes)
         stopped_at = int(str(first.events("stopped")[-1]["step"]))
-        second.kill_learner()
+        second.signal_learner()
         nursery.start_soon(run, first.node(hub, neighbours=[second]))
         await until(lambda: _has_learned_from_others(first, since_step=stopped_at))
         await until(lambda: _steps_after_the_death(second) > 1)

@@ -145,11 +145,11 @@ class Home:
         """Return all events of the node, or those with the given names."""
         return [event for event in read_events(self.data.events) if not names or event["event"] in names]
 
-    def kill_learner(self) -> None:
-        """Kill the running learner, which is found by the log to which it writes."""
+    def signal_learner(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """Send a signal to the running learner, which is found by the log to which it writes."""
         log = self.data.learner / "learner.log"
         [learner] = [process for process in Path("/proc").iterdir() if _writes_errors_to(process, log)]
-        os.kill(int(learner.name), signal.SIGKILL)
+        os.kill(int(learner.name), number)
 
     async def stop(self) -> None:
         """Stop the node, as `sapo stop` does."""

@@ -16,3 +16,17 @@ class NewerDatabaseError(Exception):
         )
         self.path = path
         self.component = component
+
+
+class UnusableDatabaseError(Exception):
+    """A database file that SQLite cannot read; it is left as it is.
+
+    Attributes:
+        path: the file.
+        damaged: whether its content is at fault, and not its permissions or its disk.
+    """
+
+    def __init__(self, path: str, why: str, *, damaged: bool) -> None:
+        super().__init__(f"{path} is damaged: {why}" if damaged else f"cannot open {path}: {why}")
+        self.path = path
+        self.damaged = damaged

@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
-from sapo_verification.errors import NewerDatabaseError
+from sapo_verification.errors import NewerDatabaseError, UnusableDatabaseError
 
 Source = Path | str | sqlite3.Connection
 """Where a store keeps its tables: a file, ":memory:", or a connection that it shares with other stores."""
@@ -54,12 +54,12 @@ def open_database(
 
     Raises:
         NewerDatabaseError: a newer version of this package has changed the tables.
+        UnusableDatabaseError: the file is damaged or cannot be opened.
     """
     if isinstance(source, sqlite3.Connection):
         migrate(source, _file_of(source), *schemas)
         return source
-    connection = sqlite3.connect(source, isolation_level=None, check_same_thread=False)
-    connection.execute("PRAGMA journal_mode=WAL")
+    connection = _open(source)
     connection.execute("PRAGMA synchronous=NORMAL")
     connection.execute("PRAGMA busy_timeout=5000")
     connection.execute(f"PRAGMA wal_autocheckpoint={checkpoint_pages}")
@@ -118,6 +118,19 @@ def migrate(connection: sqlite3.Connection, path: Path | str, *schemas: StoreSch
                     connection.execute(statement)
             row = (schema.component, schema.version)
             connection.execute("INSERT OR REPLACE INTO schema_version VALUES (?, ?)", row)
+
+
+def _open(source: Path | str) -> sqlite3.Connection:
+    """Open a database in WAL mode and read its list of tables, which shows most damage."""
+    try:
+        connection = sqlite3.connect(source, isolation_level=None, check_same_thread=False)
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError as error:
+        raise UnusableDatabaseError(str(source), str(error), damaged=False) from error
+    except sqlite3.DatabaseError as error:
+        raise UnusableDatabaseError(str(source), str(error), damaged=True) from error
+    return connection
 
 
 def checkpoint(path: Path) -> int:

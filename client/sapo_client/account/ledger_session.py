@@ -172,7 +172,7 @@ def open_session(
         manifest=manifest,
         account=EthAccount.from_key(identity.account_key),
         rpc_urls=config.ledger.rpc_urls,
-        outbox_path=data.root / "outbox.sqlite",
+        outbox_path=data.outbox,
         confirmations=config.ledger.confirmations,
         limit_wei=int(config.ledger.max_fee_gwei * GWEI),
     )

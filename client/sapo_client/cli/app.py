@@ -11,7 +11,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+import typer.main
 
+from sapo_client import logs
 from sapo_client.cli import (
     bench,
     config,
@@ -29,7 +31,7 @@ from sapo_client.cli import (
 )
 from sapo_client.cli.render import print_error
 from sapo_client.errors import ExitCode, SapoError
-from sapo_verification.errors import NewerDatabaseError
+from sapo_verification.errors import NewerDatabaseError, UnusableDatabaseError
 
 if TYPE_CHECKING:
     from sapo_client.node.app import Roles
@@ -52,6 +54,9 @@ TELEMETRY_OFF = {
 
 
 NEWER_DATABASE_HINT = "install the newest version of sapo, or use another data directory with --data-dir"
+
+REPAIR_HINT = "stop the node, then keep what can be read: sapo repair (with the same --data-dir)"
+UNREADABLE_HINT = "correct the permissions of the data directory, or use another one with --data-dir"
 
 
 def _print_version(wanted: bool) -> None:
@@ -88,19 +93,31 @@ def main(roles: Roles | None = None) -> None:
     for variable, value in TELEMETRY_OFF.items():
         os.environ.setdefault(variable, value)
     try:
-        app(obj=roles)
+        typer.main.get_command(app)(obj=roles)  # calling `app` itself would replace the hook for bugs
     except SapoError as error:
         print_error(error.text, error.hint)
         sys.exit(error.exit_code)
     except NewerDatabaseError as error:
         print_error(str(error), NEWER_DATABASE_HINT)
         sys.exit(ExitCode.DATA)
+    except UnusableDatabaseError as error:
+        print_error(str(error), REPAIR_HINT if error.damaged else UNREADABLE_HINT)
+        sys.exit(ExitCode.DATA)
 
 
 def _report_bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    sys.__excepthook__(kind, error, trace)
-    if issubclass(kind, Exception):
-        print_error(
-            "this is a bug in sapo",
-            f"report the lines above with the output of `sapo env`; exit {ExitCode.BUG:d}",
-        )
+    """Write what a bug report needs to a file and name that; the stack is printed if it cannot be written."""
+    if not issubclass(kind, Exception):
+        sys.__excepthook__(kind, error, trace)
+        return
+    from sapo_client.cli.environment import write_bug_report
+
+    try:
+        file = write_bug_report(error)
+    except OSError:
+        sys.__excepthook__(kind, error, trace)
+        hint = f"report the lines above with the output of `sapo env`; exit {ExitCode.BUG:d}"
+    else:
+        hint = f"report it with the file {file}, which holds no secrets; exit {ExitCode.BUG:d}"
+    what = logs.without_secrets(f"{type(error).__name__}: {error}".partition("\n")[0])
+    print_error(f"this is a bug in sapo: {what}", hint)

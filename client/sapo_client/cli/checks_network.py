@@ -95,10 +95,11 @@ def check_chain(config: Config, manifest: Manifest) -> Iterator[Check]:
         try:
             ask = _asker(url)
             yield _check_contracts(url, manifest, ask)
+            yield from _check_account(config.identity, manifest, ask)
             block_seconds = int(ask("eth_getBlockByNumber", "latest", False)["timestamp"], 16)
             yield clock_check(url, block_seconds, time.time())
         except (OSError, ValueError, KeyError, TypeError) as error:
-            hint = "check the URL and the connection; training continues without a ledger"
+            hint = "check the URL and the connection; without it training ends with the epoch"
             yield Check("ledger", "fail", f"{url} does not answer as a chain: {error}", hint)
 
 
@@ -115,6 +116,24 @@ def _check_contracts(url: str, manifest: Manifest, ask: Ask) -> Check:
             detail = f"there is no contract at {contract} on chain {chain_id}"
             return Check("ledger", "fail", detail, "the manifest is of another chain; ask for the right one")
     return Check("ledger", "ok", f"{url} serves chain {chain_id} with the swarm's contracts")
+
+
+def _check_account(identity: str | None, manifest: Manifest, ask: Ask) -> Iterator[Check]:
+    """Check that the identity's account can pay for its registration."""
+    from sapo_client import keystore
+
+    if identity is None:
+        return
+    try:
+        account = keystore.read(keystore.locate(identity)).account
+    except SapoError:
+        return  # the check of the identity says so
+    if int(ask("eth_getBalance", account, "latest"), 16):
+        yield Check("account", "ok", f"{account} holds coins for transactions")
+        return
+    hint = "have coins sent to it: the swarm's operator runs `sapo swarm faucet`; until then nothing is paid"
+    detail = f"{account} holds no coins on chain {manifest.chain_id}, so its node cannot register"
+    yield Check("account", "fail", detail, hint)
 
 
 def clock_check(url: str, block_seconds: float, now_seconds: float) -> Check:

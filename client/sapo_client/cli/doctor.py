@@ -1,4 +1,4 @@
-"""`sapo doctor` and `sapo env`: what is wrong with this machine, and what it is."""
+"""`sapo doctor`, `env` and `repair`: what is wrong with this machine, what it is, and damage mended."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from sapo_client.cli.options import Common, IdentityOption, ManifestOption, RpcO
 from sapo_client.cli.render import Grid, Pairs
 
 if TYPE_CHECKING:
+    from sapo_client.account.repair import RepairedFile
     from sapo_client.cli.checks import Check
     from sapo_client.config import Config
 
@@ -19,6 +20,7 @@ def register(app: typer.Typer) -> None:
     """The commands, on the root."""
     command(app)(doctor)
     command(app)(env)
+    command(app)(repair)
 
 
 def doctor(
@@ -81,3 +83,26 @@ def _flat(document: dict[str, Any]) -> list[tuple[str, Any]]:
         else:
             rows.append((name, value))
     return rows
+
+
+def repair(common: Common) -> None:
+    """Replace damaged databases of a stopped node by what can be read of them; keep the damaged files."""
+    from dataclasses import asdict
+
+    from sapo_client.account.repair import repair as repair_directory
+
+    results = repair_directory(common.data())
+    document = {"format": "sapo/repair/1", "files": [asdict(result) for result in results]}
+    columns = ("file", "state", "rows kept", "complete", "damaged file")
+    common.output.emit(document, Grid(columns, [_row(result) for result in results]))
+    for result in results:
+        if result.signs_from_epoch is not None:
+            common.output.note(
+                "the signing history may be incomplete: this node signs again from epoch"
+                f" {result.signs_from_epoch} on, for a slot must never be signed twice"
+            )
+
+
+def _row(result: RepairedFile) -> tuple[Any, ...]:
+    rows = sum((result.kept or {}).values()) if result.aside else None
+    return (result.file, result.state, rows, result.complete, result.aside)

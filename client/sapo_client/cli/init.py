@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sapo_client.cli.keys import PLAIN_WARNING, show_identity
+from sapo_client.cli.keys import PLAIN_WARNING, show_identity, show_next
 from sapo_client.cli.options import Common, PassphraseFile, command
 
 
@@ -42,4 +42,4 @@ def init(
         common.output.warn(PLAIN_WARNING)
     show_identity(common, name)
     common.output.note(f"Back it up now, a lost key cannot be recovered: sapo keys backup {name} FILE")
-    common.output.note(f"Then: sapo doctor, and: sapo join --identity {name}")
+    show_next(common, name)

@@ -13,6 +13,7 @@ from sapo_client.cli.render import Grid, Pairs
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from sapo_client.errors import SapoError
     from sapo_client.observe.reports import EndpointReport, RolloutReport, StatusReport
     from sapo_client.paths import DataDir
 
@@ -34,16 +35,16 @@ def register(app: typer.Typer) -> None:
 def status(
     common: Common,
     healthy: Annotated[
-        bool, typer.Option("--healthy", help="Set only the exit code: 0 if the node is healthy, 5 if not.")
+        bool,
+        typer.Option(
+            "--healthy", help="Print what is wrong; exit 0 if the node is healthy, 7 if not, 5 if it is down."
+        ),
     ] = False,
 ) -> None:
-    """Show the node's status; if it is down, its last known status."""
-    from sapo_client.errors import ExitCode
-    from sapo_client.observe.control_client import ControlClient
-
+    """Show the node's status and what is wrong with it; if it is down, its last known status."""
     data = common.data()
     if healthy:
-        raise typer.Exit(ExitCode.DONE if ControlClient(data).health() else ExitCode.NETWORK)
+        _show_health(common, data)
     report = _status(common, data)
     common.output.emit(report.model_dump(mode="json"), Pairs(_status_rows(report)))
 
@@ -126,6 +127,21 @@ def _ask(data: DataDir, name: str, kind: type[Report]) -> Report:
         ) from error
 
 
+def _show_health(common: Common, data: DataDir) -> None:
+    """Print the findings and end the process with the exit code of the node's health."""
+    from sapo_client.errors import ExitCode
+    from sapo_client.observe.control_client import ControlClient
+
+    report = ControlClient(data).health()
+    if common.as_json:
+        common.output.emit(report.model_dump(mode="json"))
+    elif not common.quiet:
+        common.output.emit(None, *(finding.line() for finding in report.findings))
+    if report.state != "running":
+        raise typer.Exit(ExitCode.NETWORK)
+    raise typer.Exit(ExitCode.DONE if report.healthy else ExitCode.VERIFICATION)
+
+
 def _status(common: Common, data: DataDir) -> StatusReport:
     from sapo_client.errors import SapoError
     from sapo_client.observe.reports import StatusReport, kept_status
@@ -136,14 +152,28 @@ def _status(common: Common, data: DataDir) -> StatusReport:
         kept = kept_status(data.status)
         if kept is None:
             raise
-        common.output.note(f"{error.text}; this is its last known status")
+        common.output.note(f"{_why_down(data, error, kept)}; this is its status of {kept.updated}")
         return kept
+
+
+def _why_down(data: DataDir, error: SapoError, kept: StatusReport) -> str:
+    """Return why a node does not answer, and where it would go on."""
+    from sapo_client import locks
+
+    if (holder := locks.holder(data.lock)) is not None:
+        return f"a node is starting in {data.root}, or hangs ({holder})"
+    if kept.state != "killed":
+        return error.text
+    steps = [int(path.name.rpartition("-")[2]) for path in data.checkpoints.glob("step-*")]
+    resumes = f"; its last checkpoint is of step {max(steps)}" if steps else ""
+    return f"{error.text}: the last one was killed{resumes}"
 
 
 def _status_rows(report: StatusReport) -> list[tuple[str, Any]]:
     ledger = report.ledger
     refused = [f"{reason} {count}" for reason, count in sorted(report.refused.items())]
     return [
+        *_health_rows(report),
         ("state", report.state),
         ("updated", report.updated),
         ("swarm", f"{report.swarm_name} ({report.swarm_id})"),
@@ -163,6 +193,15 @@ def _status_rows(report: StatusReport) -> list[tuple[str, Any]]:
         ("ledger error", ledger.last_error),
         ("endpoints", [_endpoint_text(endpoint) for endpoint in ledger.endpoints]),
     ]
+
+
+def _health_rows(report: StatusReport) -> list[tuple[str, Any]]:
+    """Return what is wrong with a running node; a node that is down has no health."""
+    if report.state not in ("running", "draining"):
+        return []
+    if not report.findings:
+        return [("health", "nothing is wrong")]
+    return [(finding.level, finding.line().partition(": ")[2]) for finding in report.findings]
 
 
 def _ledger_text(report: StatusReport) -> str:

@@ -14,6 +14,7 @@ import typer
 from sapo_client.cli.options import Common, IdentityOption, ManifestOption, PassphraseFile, RpcOption, command
 
 if TYPE_CHECKING:
+    from sapo_client.config import Config
     from sapo_client.observe.status import RoundSummary
 
 _LOG = logging.getLogger(__name__)
@@ -39,6 +40,9 @@ Steps = Annotated[
     int | None, typer.Option("--steps", min=1, metavar="N", help="Stop after N steps of this run.")
 ]
 NoLedger = Annotated[bool, typer.Option("--no-ledger", help="Read the chain but never write to it: no pay.")]
+Alone = Annotated[
+    bool, typer.Option("--alone", help="Train without a swarm and without a chain: nothing is shared.")
+]
 Audit = Annotated[
     bool, typer.Option("--audit", help="Also count the epochs' contributions and sign their roots.")
 ]
@@ -60,6 +64,7 @@ def join(
     passphrase_file: PassphraseFile = None,
     fresh: Fresh = False,
     steps: Steps = None,
+    alone: Alone = False,
     no_ledger: NoLedger = False,
     audit: Audit = False,
     rpc: RpcOption = None,
@@ -80,12 +85,20 @@ def join(
             "swarm.bootstrap": bootstrap,
             "swarm.listen": listen,
             "learner.model": model,
+            "swarm.alone": alone or None,
+            "swarm.listen_before_signing_seconds": 0.0 if alone else None,
             "ledger.enabled": False if no_ledger else None,
             "ledger.audit": audit or None,
             "ledger.rpc_urls": rpc,
         }
     ).config
-    opened = keystore.load(_identity_file(config.identity), PassphraseSource(config.passphrase_file))
+    path = _identity_file(config.identity)
+    keystore.read(path)
+    if config.swarm.alone:
+        _settle_alone(config)
+    else:
+        _require_joinable(config)
+    opened = keystore.load(path, PassphraseSource(config.passphrase_file))
     _LOG.info("identity %s, data %s, model %s", opened.path, config.data_dir, config.learner.model)
     from sapo_client.node.app import RunOptions
     from sapo_client.node.bootstrap import run_node
@@ -101,6 +114,37 @@ def _show_round(common: Common, summary: RoundSummary) -> None:
         typer.echo(json.dumps(asdict(summary)))
     elif not common.quiet:
         typer.echo(summary.line())
+
+
+def _require_joinable(config: Config) -> None:
+    """Raise if the node cannot start, before its passphrase is asked for."""
+    from sapo_client.node.bootstrap import require_joinable
+
+    require_joinable(config)
+
+
+def _settle_alone(config: Config) -> None:
+    """Give the data directory a manifest of its own, unless it has one.
+
+    Raises:
+        SapoError: it belongs to a swarm (exit code 3).
+    """
+    import time
+
+    from sapo_client.errors import ExitCode, SapoError
+    from sapo_client.founding.alone import alone_manifest
+    from sapo_client.node.runtime.manifests import ALONE, is_alone, keep_manifest, read_manifest
+    from sapo_client.paths import DataDir
+
+    data = DataDir(config.data_dir).create()
+    if not data.manifest.exists():
+        keep_manifest(alone_manifest(ALONE, time.time()), data)
+    elif not is_alone(read_manifest(data.manifest)):
+        raise SapoError(
+            f"{data.root} belongs to a swarm, so it cannot train alone",
+            hint="name another directory with --data-dir, or leave out --alone",
+            exit_code=ExitCode.CONFIG,
+        )
 
 
 def _identity_file(identity: str | None) -> Path:

@@ -51,7 +51,7 @@ def new(
         common.output.warn(PLAIN_WARNING)
     _show(common, path, keystore.read(path))
     common.output.note(f"Back it up now, a lost key cannot be recovered: sapo keys backup {name} FILE")
-    common.output.note(f"Then: sapo join --identity {name}")
+    show_next(common, name)
 
 
 @command(app)
@@ -185,6 +185,12 @@ def _document(path: Path, file: IdentityFile) -> dict[str, Any]:
         "created": file.created,
         "path": str(path),
     }
+
+
+def show_next(common: Common, name: str) -> None:
+    """Print the commands that a new identity is for."""
+    common.output.note(f"Then: sapo join --identity {name} --alone")
+    common.output.note(f"or with the manifest of a swarm: sapo join --identity {name} --manifest FILE")
 
 
 def show_identity(common: Common, identity: str) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import trio
 
+from sapo_client.learner.calls import RunningCall
 from sapo_client.learner.report import StepReport
 from sapo_protocol.identifiers import ContentId
 from sapo_verification.types import SampledBatch
@@ -68,6 +69,16 @@ class Learning(Protocol):
 
 class Backend(Learning, Protocol):
     """Source of completions with all that a node does with it, from start to export."""
+
+    @property
+    def call(self) -> RunningCall | None:
+        """The call that waits for its reply, if there is one."""
+        ...
+
+    @property
+    def set_aside(self) -> tuple[str, ...]:
+        """Names of the damaged checkpoints that the last start passed over."""
+        ...
 
     async def run(self, task_status: TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run until cancelled; started once it can be called."""

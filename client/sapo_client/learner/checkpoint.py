@@ -23,6 +23,7 @@ from torch import Tensor
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.baseline import Baselines, RunningMean
 from sapo_client.learner.demonstrations import DemonstrationBuffer
+from sapo_client.learner.settings import DAMAGED
 from sapo_client.learner.trainer import Trainer
 from sapo_verification.screens.likelihood import LogprobStatistics
 
@@ -36,7 +37,6 @@ _SHOWN: Final = "demonstrations"
 _OWN: Final = "own-successes"
 _PREFIX: Final = "step-"
 _WRITING: Final = ".writing-"
-_DAMAGED: Final = ".torn-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class CheckpointStore:
         for folder in self._newest_first():
             meta = _verified_meta(folder)
             if meta is None:
-                folder.rename(folder.with_name(f"{_DAMAGED}{folder.name}"))
+                folder.rename(folder.with_name(f"{DAMAGED}{folder.name}"))
                 continue
             if meta["config_digest"] != config_digest(self._model, trainer):
                 raise SapoError(

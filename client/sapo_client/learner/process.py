@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -16,8 +17,9 @@ import trio
 
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.backend import Generation, LearnerCrashed
+from sapo_client.learner.calls import CallTimes, RunningCall
 from sapo_client.learner.report import StepReport
-from sapo_client.learner.settings import LearnerSettings
+from sapo_client.learner.settings import DAMAGED, LearnerSettings
 from sapo_client.learner.wire import HEADER, Message, pack, unpack
 from sapo_protocol.identifiers import ContentId
 from sapo_verification.types import Demonstration, PractisedGroup, SampledBatch, SampledGroup
@@ -32,6 +34,9 @@ MAX_DEATHS: Final = 3
 
 LOG_BYTES: Final = 4 * 2**20
 """A larger log is emptied when the process starts."""
+
+_LOOK_SECONDS: Final = 1.0
+"""Between two looks at the deadline of the running call."""
 
 EXIT_SECONDS: Final = 5
 """A child ends at once when its input does; one that hangs is killed after this time."""
@@ -51,6 +56,8 @@ class About:
 class _Call:
     """Call that waits for its reply; ``reply`` stays None if the child dies first."""
 
+    name: str
+    started: float
     done: trio.Event
     reply: Message | None = None
 
@@ -63,6 +70,7 @@ class Learner:
 
     Attributes:
         restarts: how often the process died and was restarted.
+        set_aside: names of the damaged checkpoints that the last start passed over.
     """
 
     def __init__(self, settings: LearnerSettings) -> None:
@@ -75,7 +83,11 @@ class Learner:
         self._call: tuple[int, _Call] | None = None
         self._deaths = 0
         self._about: About | None = None
+        self._times = CallTimes()
+        self._overdue: str | None = None
+        self._killed_by: str | None = None
         self.restarts = 0
+        self.set_aside: tuple[str, ...] = ()
 
     @property
     def step(self) -> int:
@@ -98,8 +110,16 @@ class Learner:
         """Process id of the child, or None while there is none."""
         return None if self._process is None else self._process.pid
 
+    @property
+    def call(self) -> RunningCall | None:
+        """The call that waits for its reply, if there is one."""
+        if self._call is None:
+            return None
+        call = self._call[1]
+        return self._times.running(call.name, trio.current_time() - call.started)
+
     async def run(self, task_status: TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run the child and restart it when it dies, until cancelled.
+        """Run the child and restart it when it dies or a call passes its deadline, until cancelled.
 
         Raises:
             SapoError: it cannot start, or dies ``MAX_DEATHS`` times without a step.
@@ -111,10 +131,10 @@ class Learner:
             settings = replace(settings, fresh=False)  # a restart must resume the checkpoints
             self.restarts += 1
             self._deaths += 1
-            _LOG.warning("the learner died, %d times without a step: %s", self._deaths, self._last_log_line())
+            _LOG.warning("the learner died, %d times without a step: %s", self._deaths, self._last_words())
             if self._deaths >= MAX_DEATHS:
                 raise SapoError(
-                    f"the learner died {MAX_DEATHS} times without a step: {self._last_log_line()}",
+                    f"the learner died {MAX_DEATHS} times without a step: {self._last_words()}",
                     hint=f"its log is {self._log_path}; if memory ran out, use a smaller model",
                     exit_code=ExitCode.BUG,
                 )
@@ -179,10 +199,12 @@ class Learner:
         """Run one child from start to death."""
         refused: SapoError | None = None
         ended = trio.Event()
+        damaged, self._overdue, self._killed_by = self._damaged(), None, None
         async with self._child() as process:
             self._process = process
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._read_replies, process, ended)
+                nursery.start_soon(self._kill_when_overdue, process)
                 try:
                     self._about = About(**await self._exchange("start", settings.to_message()))
                 except SapoError as error:
@@ -192,9 +214,11 @@ class Learner:
                     pass  # the reader sets `ended` at the end of the pipe
                 else:
                     _LOG.info("the learner is ready: %s", self._about)
+                    self.set_aside = tuple(sorted(self._damaged() - damaged))
                     self._ready.set()
                     task_status.started()
                 await ended.wait()
+                nursery.cancel_scope.cancel()
         if refused is not None:
             raise refused
 
@@ -226,11 +250,21 @@ class Learner:
             buffer += chunk
             for message in _frames(buffer):
                 self._deliver(message)
+        with trio.move_on_after(EXIT_SECONDS):
+            await process.wait()
+        self._killed_by = _signal_of(process.returncode)
         if self._ready.is_set():
             self._ready = trio.Event()
         if self._call is not None:
             self._call[1].done.set()
         ended.set()
+
+    async def _kill_when_overdue(self, process: trio.Process) -> None:
+        """Kill the child when a call passes its deadline; its caller then finds it dead."""
+        while (call := self.call) is None or not call.is_overdue:
+            await trio.sleep(_LOOK_SECONDS)
+        self._overdue = f"it was killed after {call.seconds:.0f} s in which it did not answer {call.name}"
+        process.kill()
 
     def _deliver(self, message: Message) -> None:
         """Give a reply to its call, unless the call was cancelled."""
@@ -260,7 +294,7 @@ class Learner:
         if process is None or process.stdin is None:
             raise LearnerCrashed(f"the learner died before {name}")
         number = next(self._numbers)
-        call = _Call(trio.Event())
+        call = _Call(name, trio.current_time(), trio.Event())
         self._call = (number, call)
         try:
             # shielded, because half a frame would corrupt the stream; the child always reads, so this ends
@@ -268,19 +302,36 @@ class Learner:
                 await process.stdin.send_all(pack({"id": number, "call": name, "arguments": arguments}))
             await call.done.wait()
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            raise LearnerCrashed(f"the learner died before {name}") from error
+            raise LearnerCrashed(f"the learner died before {name}: {self._last_words()}") from error
         finally:
             self._call = None
         if call.reply is None:
-            raise LearnerCrashed(f"the learner died during {name}: {self._last_log_line()}")
+            raise LearnerCrashed(f"the learner died during {name}: {self._last_words()}")
         if "error" in call.reply:
             raise SapoError(**call.reply["error"])
+        self._times.add(name, trio.current_time() - call.started)
         result: Message = call.reply["result"]
         return result
 
     @property
     def _log_path(self) -> Path:
         return self._settings.directory / "learner.log"
+
+    def _damaged(self) -> set[str]:
+        """Return the names of the damaged checkpoints."""
+        return {folder.name.removeprefix(DAMAGED) for folder in self._checkpoints.glob(f"{DAMAGED}*")}
+
+    @property
+    def _checkpoints(self) -> Path:
+        return self._settings.directory / "checkpoints"
+
+    def _last_words(self) -> str:
+        """Return why the child died, as far as it is known."""
+        if self._overdue is not None:
+            return self._overdue
+        if self._killed_by is not None:
+            return f"{self._killed_by} ended it, as when memory runs out"
+        return self._last_log_line()
 
     def _last_log_line(self) -> str:
         lines = self._log_path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
@@ -340,6 +391,11 @@ def group_message(group: SampledGroup, handle: int | None) -> Message:
         "family": rollout.task.family,
         "handle": handle,
     }
+
+
+def _signal_of(code: int | None) -> str | None:
+    """Return the name of the signal that ended a process; None if none did."""
+    return None if code is None or code >= 0 else signal.Signals(-code).name
 
 
 def _output(process: trio.Process) -> trio.abc.ReceiveStream:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 if TYPE_CHECKING:
     from sapo_client.learner.losses.cross_entropy import TokenWeighting
     from sapo_client.learner.losses.external import ExternalLossName
+
+DAMAGED: Final = ".torn-"
+"""What the name of a damaged checkpoint begins with after it was passed over."""
 
 DeviceChoice = Literal["auto", "cpu", "cuda"]
 

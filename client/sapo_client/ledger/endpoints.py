@@ -48,12 +48,14 @@ class EndpointStatus:
         head: number of the last block that it reported; none before its first answer.
         trouble: why it is passed over at the moment.
         disagreements: answers that a majority denied, or that left no majority.
+        on_wrong_chain: whether the trouble is that it serves another chain.
     """
 
     name: str
     head: int | None
     trouble: str | None
     disagreements: int
+    on_wrong_chain: bool = False
 
 
 class RpcEndpoint:
@@ -109,7 +111,9 @@ class RpcEndpoint:
     @property
     def status(self) -> EndpointStatus:
         """Return what is known of it."""
-        return EndpointStatus(self.name, self.head, self.trouble, self.disagreements)
+        return EndpointStatus(
+            self.name, self.head, self.trouble, self.disagreements, on_wrong_chain=self.on_wrong_chain
+        )
 
     def ask(self, question: Callable[[Web3], T]) -> T:
         """Return its answer.

@@ -40,6 +40,19 @@ class ContractAddresses:
 
 
 @dataclass(frozen=True, slots=True)
+class ChainLook:
+    """What one look at the chain showed.
+
+    Attributes:
+        coins_wei: balance of the node's account, for transaction fees; none where there is no chain.
+        clock_ahead_seconds: see ``ClockCheck``.
+    """
+
+    coins_wei: int | None = None
+    clock_ahead_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerStatus:
     """How far this node's own transactions are.
 

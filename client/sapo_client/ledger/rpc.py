@@ -45,6 +45,7 @@ class Rpc:
 
     Attributes:
         last_answer_seconds: when any endpoint last answered, on the monotonic clock; none before the first.
+        head_seconds: timestamp of the block that the last survey returned; none before the first.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Rpc:
         report: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.last_answer_seconds: float | None = None
+        self.head_seconds: int | None = None
         self._chain_id = chain_id
         self._clock = clock
         self._now = now
@@ -202,8 +204,9 @@ class Rpc:
         if not heads:
             raise self._no_answer("all of them were asked")
         self._compare_heads(heads)
-        fresh = sorted(number for endpoint, (number, _) in heads.items() if not endpoint.is_stale)
-        return fresh[(len(fresh) - 1) // 2]  # one far ahead or behind does not count
+        fresh = sorted(head for endpoint, head in heads.items() if not endpoint.is_stale)
+        number, self.head_seconds = fresh[(len(fresh) - 1) // 2]  # one far ahead or behind does not count
+        return number
 
     def _common_block(self) -> int:
         """Return the newest block that half of those who answer have; a higher claim does not count."""

@@ -9,15 +9,17 @@ from typing import Final, TypeVar
 
 import trio
 from eth_account.signers.local import LocalAccount
+from eth_utils import to_checksum_address
 from web3.exceptions import Web3Exception
 
+from sapo_client.ledger.clock_check import ClockCheck
 from sapo_client.ledger.contract import Contract, Distributor, EpochLedgerContract, Registry, Token, Vault
 from sapo_client.ledger.errors import ErrorCounts, LedgerError, LedgerUnavailable, WrongChain
 from sapo_client.ledger.fees import DEFAULT_LIMIT_WEI, STUCK_BLOCKS
 from sapo_client.ledger.fraud import FraudProof
 from sapo_client.ledger.history import History
 from sapo_client.ledger.outbox import EntryState, Outbox
-from sapo_client.ledger.records import ContractAddresses, EpochRecord, LedgerStatus, Stake
+from sapo_client.ledger.records import ChainLook, ContractAddresses, EpochRecord, LedgerStatus, Stake
 from sapo_client.ledger.rpc import Rpc
 from sapo_client.ledger.scan import RegistryView, last_block_before
 from sapo_client.ledger.sender import Sender
@@ -76,6 +78,7 @@ class LedgerClient:
         self._history = History(self._ledger)
         self._outbox = Outbox(outbox_path, owner=f"{manifest.swarm_id} 0x{self._account.hex()}")
         self._errors = ErrorCounts()
+        self._clock_check = ClockCheck()
         self._sender = Sender(
             self._rpc,
             account,
@@ -102,6 +105,18 @@ class LedgerClient:
             LedgerError: they are not, or no endpoint answers.
         """
         await self._in_thread(self._check)
+
+    async def look(self, now: Callable[[], float] = time.time, *, claims: bool = True) -> ChainLook:
+        """Return what the chain shows of this account and of the time.
+
+        Args:
+            now: this machine's clock, Unix seconds.
+            claims: read the registry too; ``status`` then shows its live claims.
+
+        Raises:
+            LedgerError: no endpoint answers, or all serve another chain.
+        """
+        return await self._in_thread(lambda: self._look(now, claims=claims))
 
     async def block_hash_before(self, timestamp_seconds: int) -> bytes:
         """Return the hash of the last block before a moment in the past, the ground of an epoch's beacon."""
@@ -352,6 +367,16 @@ class LedgerClient:
             self._errors.note(error)
             names = [endpoint.name for endpoint in self._rpc.endpoints]
             raise LedgerUnavailable(names, f"it makes no sense ({error})") from error
+
+    def _look(self, now: Callable[[], float], *, claims: bool) -> ChainLook:
+        block = self._rpc.survey()
+        if self._rpc.head_seconds is not None:
+            self._clock_check.note(block=block, timestamp=self._rpc.head_seconds, now=now())
+        if claims:
+            self._live = self._claims.live(now())
+        address = to_checksum_address(self._account)
+        coins = self._rpc.ask(lambda web3: int(web3.eth.get_balance(address)))
+        return ChainLook(coins_wei=coins, clock_ahead_seconds=self._clock_check.ahead_seconds)
 
     def _check(self) -> None:
         try:

@@ -6,6 +6,7 @@ Stopping order: the round ends, the policy is saved, everything else is cancelle
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import sys
@@ -26,6 +27,7 @@ from sapo_client.node.auditing.auditor import Auditor
 from sapo_client.node.engine import open_engine
 from sapo_client.node.gossip.assembly import open_gossip
 from sapo_client.node.gossip.ratings import Ratings
+from sapo_client.node.health import HealthWatch
 from sapo_client.node.metrics_poller import MetricsPoller
 from sapo_client.node.reports import Reports
 from sapo_client.node.runtime.backends import open_backend
@@ -48,6 +50,8 @@ from sapo_verification.jail.checkers import CheckerPool
 
 if TYPE_CHECKING:
     from trio_typing import TaskStatus
+
+_LOG = logging.getLogger(__name__)
 
 _CHECKPOINT_PATIENCE_SECONDS = 60.0
 """Longest time that a drain waits for the last checkpoint; the one before it is intact."""
@@ -120,6 +124,8 @@ class Node:
             context, checkers=self._checkers, beacons=self._beacons, observers=(telemetry, doppelganger)
         )
         self._gossip = open_gossip(context, self._engine)
+        self._health = HealthWatch(context, chain=self._chain, learner=self._learner)
+        self._show = show
         self._audit = auditing.open_audit(context, self._engine, self._beacons)
         self._ledger = auditing.open_ledger(
             context,
@@ -136,7 +142,7 @@ class Node:
             beacons=self._beacons,
             checkers=self._checkers,
             learner=self._learner,
-            show=show,
+            show=self._round_ended,
         )
         self._started_seconds = clock()
 
@@ -168,6 +174,7 @@ class Node:
             nursery.start_soon(self._keep("audit", self._audit.run))
             nursery.start_soon(self._keep("upkeep", partial(keep_log_short, context.data.database)))
             nursery.start_soon(self._keep("watch", self._metrics_poller().run))
+            nursery.start_soon(self._keep("health", partial(self._health.run, self._keep_status)))
             nursery.start_soon(self._ledger.run, self._supervisor)
             with start_up_set_aside():
                 yield
@@ -205,7 +212,22 @@ class Node:
             await self._learner.checkpoint()
         except LearnerCrashed as error:
             self._context.events.write("checkpoint_failed", why=str(error))
-        keep_status(self._context.data.status, self._reports().status())
+            print(f"warning: the last checkpoint was not written: {error}", file=sys.stderr)
+        self._keep_status(stopped=True)
+
+    def _keep_status(self, *, stopped: bool = False) -> None:
+        """Write the status, for `sapo status` when this process is gone."""
+        report = self._reports().status()
+        try:
+            keep_status(
+                self._context.data.status, report.model_copy(update={"state": "stopped"} if stopped else {})
+            )
+        except OSError as error:  # a full disk, of which the health tells; training goes on
+            _LOG.warning("the status was not written: %s", error)
+
+    def _round_ended(self, summary: RoundSummary) -> None:
+        self._health.round_ended(summary)
+        self._show(summary)
 
     def _metrics_poller(self) -> MetricsPoller:
         context = self._context
@@ -225,6 +247,7 @@ class Node:
             is_draining=self._shutdown.draining.is_set,
             stop=lambda finish: self._shutdown.request("sapo stop", ExitCode.DONE, finish=finish),
             metrics=self._context.telemetry.metrics.render if observe.metrics else None,
+            findings=lambda: self._health.findings,
         )
         await control.serve(self._context.data, handlers, port=observe.control_port, task_status=task_status)
 
@@ -241,7 +264,13 @@ class Node:
             audit=context.config.ledger.audit,
             pid=os.getpid(),
         )
-        print(f"joined {context.manifest.name} as {context.author.node.hex()[:12]}", file=sys.stderr)
+        name = context.author.node.hex()[:12]
+        if context.config.swarm.alone:
+            print(
+                f"training alone as {name}: nothing is shared, data in {context.data.root}", file=sys.stderr
+            )
+            return
+        print(f"joined {context.manifest.name} as {name}", file=sys.stderr)
         for address in transport.addresses:
             print(f"  listening on {address}{_on_all_interfaces(address)}", file=sys.stderr)
 
@@ -255,6 +284,7 @@ class Node:
             ledger=self._ledger,
             shutdown=self._shutdown,
             started_seconds=self._started_seconds,
+            health=self._health,
         )
 
 

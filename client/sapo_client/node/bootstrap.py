@@ -12,11 +12,24 @@ from sapo_client.config import Config
 from sapo_client.key_status import require_in_use
 from sapo_client.keystore import Identity
 from sapo_client.node.app import Node, Roles, RunOptions
-from sapo_client.node.runtime.host import open_transport
-from sapo_client.node.runtime.manifests import require_same_suite, settle_manifest
+from sapo_client.node.auditing.assembly import require_rpc
+from sapo_client.node.runtime.host import open_transport, require_addresses
+from sapo_client.node.runtime.manifests import require_manifest, require_same_suite, settle_manifest
 from sapo_client.node.runtime.supervisor import find_sapo_error
 from sapo_client.observe.status import RoundSummary
 from sapo_client.paths import DataDir
+
+
+def require_joinable(config: Config) -> None:
+    """Raise if a node with this configuration cannot start; asks for no passphrase and changes nothing.
+
+    Raises:
+        SapoError: addresses or the manifest are missing, malformed or unusable, or no RPC was named.
+    """
+    require_addresses(config)
+    manifest = require_manifest(config.swarm.manifest, DataDir(config.data_dir))
+    if manifest.has_chain:
+        require_rpc(config.ledger, manifest)
 
 
 def run_node(
@@ -36,6 +49,7 @@ def run_node(
     Raises:
         SapoError: it cannot run, and its operator can change that.
     """
+    require_addresses(config)
     data = DataDir(config.data_dir).create()
     observe = config.observe
     log = logs.logging_to(
@@ -43,7 +57,7 @@ def run_node(
     )
     with locks.lock(data.lock, what=f"data directory {data.root}"), identity.lock(), log:
         require_in_use(data, identity)
-        manifest = settle_manifest(config.swarm.manifest, data)
+        manifest = settle_manifest(None if config.swarm.alone else config.swarm.manifest, data)
         data.config.write_text(config.model_dump_json(indent=2) + "\n", encoding="utf-8")
         require_same_suite(manifest)
         node = Node(

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from sapo_client.learner.backend import Backend
 from sapo_client.node.auditing.chain import ChainRole
 from sapo_client.node.auditing.settlement_services import LedgerRole
+from sapo_client.node.health import HealthWatch
 from sapo_client.node.runtime.context import NodeContext
 from sapo_client.node.runtime.shutdown import Shutdown
 from sapo_client.node.training.rounds import Rounds
@@ -39,6 +40,7 @@ class Reports:
     chain: ChainRole
     ledger: LedgerRole
     shutdown: Shutdown
+    health: HealthWatch
     started_seconds: float
 
     def status(self) -> StatusReport:
@@ -70,6 +72,7 @@ class Reports:
             sampled_external=telemetry.sampled_external,
             refused={str(reason): count for reason, count in sorted(telemetry.refusals.items())},
             ledger=self._ledger(),
+            findings=self.health.findings,
         )
 
     def peers(self) -> PeersReport:

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.observe.control_client import HOST, keep_token
+from sapo_client.observe.health import HealthFinding, HealthReport, is_healthy
 from sapo_client.observe.plain import JSON
 from sapo_client.paths import DataDir
 
@@ -43,6 +44,7 @@ class Handlers:
     is_draining: Callable[[], bool]
     stop: Callable[[bool], None]  # true: let the current round end first
     metrics: Callable[[], bytes] | None = None
+    findings: Callable[[], tuple[HealthFinding, ...]] = tuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,12 +153,18 @@ class _Api:
 
     def _get(self, path: str) -> _Reply:
         if path == "/health":
-            draining = self._handlers.is_draining()
-            return _error(503, "draining") if draining else _json({"healthy": True})
+            return self._health()
         if path == "/metrics" and self._handlers.metrics is not None:
             return _Reply(200, self._handlers.metrics(), "text/plain; version=0.0.4; charset=utf-8")
         report = self._handlers.reports.get(path.removeprefix("/"))
         return _error(404, "there is no such report") if report is None else _json(report())
+
+    def _health(self) -> _Reply:
+        draining, findings = self._handlers.is_draining(), self._handlers.findings()
+        healthy = not draining and is_healthy(findings)
+        state = "draining" if draining else "running"
+        report = HealthReport(healthy=healthy, state=state, findings=findings)
+        return _Reply(200 if healthy else 503, report.model_dump_json().encode() + b"\n")
 
     def _stop(self, call: _Call) -> _Reply:
         if call.method != "POST":

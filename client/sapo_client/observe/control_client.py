@@ -6,11 +6,15 @@ import http.client
 import json
 import os
 import secrets
+from collections.abc import Collection
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.observe.health import HealthReport
 from sapo_client.observe.plain import JSON
 from sapo_client.paths import DataDir
 
@@ -42,17 +46,29 @@ class ControlClient:
         """Stop the node and return its response; `finish` lets the current round end first."""
         return self._parse(self._call("POST", "stop", json.dumps({"finish": finish})))
 
-    def health(self) -> bool:
-        """Whether the node reports that it is healthy."""
+    def health(self) -> HealthReport:
+        """Return whether the node is healthy, and its findings.
+
+        Raises:
+            SapoError: no node runs here, it does not answer, or it has another version (exit code 5).
+        """
         try:
-            self._call("GET", "health")
+            return HealthReport.model_validate_json(self._call("GET", "health", accepted=(200, 503)))
+        except ValidationError as error:
+            raise _no_answer("this version cannot read the node's health report") from error
+
+    def answers(self) -> bool:
+        """Whether a node answers here and is not draining."""
+        try:
+            return self.health().state == "running"
         except SapoError as error:
             if error.exit_code != ExitCode.NETWORK:
                 raise
             return False
-        return True
 
-    def _call(self, method: str, name: str, body: str | None = None) -> bytes:
+    def _call(
+        self, method: str, name: str, body: str | None = None, accepted: Collection[int] = (200,)
+    ) -> bytes:
         port = read_port(self.data)
         headers = {"Authorization": f"Bearer {read_token(self.data)}"}
         try:
@@ -64,7 +80,7 @@ class ControlClient:
             raise _not_running(self.data) from error
         except (OSError, http.client.HTTPException) as error:
             raise _no_answer(f"the node in {self.data.root} does not answer: {error}") from error
-        if response.status != 200:
+        if response.status not in accepted:
             raise _no_answer(f"the node answers {response.status} {response.reason} to {method} /{name}")
         return content
 

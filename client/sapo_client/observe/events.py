@@ -13,7 +13,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ _LOG = logging.getLogger(__name__)
 _WARNINGS = frozenset(
     {
         "checkpoint_failed",
+        "checkpoint_set_aside",
         "heard_self",
         "learner_restarted",
         "ledger_endpoint",
@@ -55,6 +56,9 @@ TAIL_BYTES = 1024 * 1024  # surely holds the last whole line: envelopes are at m
 
 Event = dict[str, JSON]
 
+Listener = Callable[[str, Mapping[str, object]], None]
+"""Takes the name and the fields of each event, in the thread that writes it; must be quick."""
+
 
 class EventLog:
     """The open event file of a running node; thread-safe."""
@@ -72,12 +76,19 @@ class EventLog:
         self._keep = keep
         self._clock = clock
         self._guard = threading.Lock()
+        self._listeners: list[Listener] = []
         self._next_seq = _last_seq(path) + 1
         self._descriptor, self._size = _open_append(path)
 
+    def listen(self, listener: Listener) -> None:
+        """Call a function with every later event."""
+        self._listeners.append(listener)
+
     def write(self, event: str, **fields: object) -> None:
-        """Append an event; bytes are written as hexadecimal. The log gets the event as well."""
+        """Append an event; bytes are written as hexadecimal. The log and the listeners get it as well."""
         _log(event, fields)
+        for listener in self._listeners:
+            listener(event, fields)
         with self._guard:
             stamp = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="milliseconds")
             record = {"time": stamp, "seq": self._next_seq, "event": event} | fields

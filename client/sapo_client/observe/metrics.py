@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sapo_client.observe.health import FindingCode, FindingLevel, HealthFinding, is_healthy
 from sapo_client.observe.status import RoundSummary
 
 if TYPE_CHECKING:
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
 NODE_LABELS = ("version", "swarm_id", "node_id")
 # From a bundled policy on a CPU (below a second) to a 7 B model on one GPU (minutes).
 ROUND_BUCKETS_SECONDS = (0.3, 1, 3, 10, 30, 60, 120, 300, 600)
+FINDING_TEXT = "Findings of the last assessment of health by code: 0 absent, 1 warning, 2 error."
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,7 @@ class NodeMetrics:
     """All metrics of one node, in a registry of their own."""
 
     def __init__(self, *, version: str, swarm_id: str, node_id: str) -> None:
-        from prometheus_client import CollectorRegistry, Histogram, Info
+        from prometheus_client import CollectorRegistry, Gauge, Histogram, Info
 
         self._registry = CollectorRegistry()
         self._described = [Metric("sapo_node_info", "info", "Which node this is.", NODE_LABELS)]
@@ -56,6 +59,9 @@ class NodeMetrics:
         self._receipt = self._gauge(
             "sapo_ledger_last_receipt_timestamp_seconds", "Unix time of the last confirmed transaction."
         )
+        self._healthy = self._gauge("sapo_healthy", "1 if no finding of the last assessment is an error.")
+        self._findings = Gauge("sapo_health_finding", FINDING_TEXT, ("code",), registry=self._registry)
+        self._described.append(Metric("sapo_health_finding", "gauge", FINDING_TEXT, ("code",)))
         self._described.append(Metric("sapo_round_seconds", "histogram", "Duration of a round."))
         self._seconds = Histogram(
             "sapo_round_seconds",
@@ -111,6 +117,13 @@ class NodeMetrics:
     def ledger_errors(self, kind: str, count: int) -> None:
         """Record failed queries to the chain or failed transactions."""
         self._ledger_errors.labels(kind).inc(count)
+
+    def health(self, findings: Sequence[HealthFinding]) -> None:
+        """Set the findings of an assessment."""
+        self._healthy.set(is_healthy(findings))
+        levels = {finding.code: 2 if finding.level is FindingLevel.ERROR else 1 for finding in findings}
+        for code in FindingCode:
+            self._findings.labels(code).set(levels.get(code, 0))
 
     def described(self) -> tuple[Metric, ...]:
         """Return all metrics, as listed in the reference."""

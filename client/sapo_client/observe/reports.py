@@ -7,7 +7,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-State = Literal["starting", "running", "draining", "stopped"]
+from sapo_client.observe.health import HealthFinding
+
+State = Literal["starting", "running", "draining", "stopped", "killed"]
 
 
 class _Report(BaseModel):
@@ -66,6 +68,7 @@ class StatusReport(_Report):
     sampled_external: int
     refused: dict[str, int]  # by reason
     ledger: LedgerReport = LedgerReport()
+    findings: tuple[HealthFinding, ...] = ()  # what is wrong, errors first
 
 
 class PeerReport(_Report):
@@ -118,9 +121,13 @@ def keep_status(path: Path, report: StatusReport) -> None:
 
 
 def kept_status(path: Path) -> StatusReport | None:
-    """Return the last report of a node that is down; none if there is none of this version."""
+    """Return the last report of a node that is down; none if there is none of this version.
+
+    A node writes it at every assessment of its health, and once more when it stops. If the last one is of
+    a running node, the node was killed.
+    """
     try:
         report = StatusReport.model_validate_json(path.read_bytes())
     except (OSError, ValidationError):
         return None
-    return report.model_copy(update={"state": "stopped"})
+    return report if report.state == "stopped" else report.model_copy(update={"state": "killed"})

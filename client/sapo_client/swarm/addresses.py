@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from dataclasses import dataclass
 from typing import Final
@@ -13,6 +14,7 @@ _FORM: Final = re.compile(
     r"/(?P<kind>ip4|ip6|dns|dns4|dns6)/(?P<host>[0-9A-Za-z.:_-]{1,253})/tcp/(?P<port>[0-9]{1,5})"
     r"/p2p/(?P<peer_id>[1-9A-HJ-NP-Za-km-z]{1,64})"
 )
+_LISTEN_FORM: Final = re.compile(r"/(?P<kind>ip4|ip6)/(?P<host>[0-9A-Fa-f.:]{2,45})/tcp/(?P<port>[0-9]{1,5})")
 _UNSPECIFIED: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104  compared, never bound
 
 
@@ -46,3 +48,23 @@ def parse_address(text: str) -> PeerAddress | None:
     if found is None or not 0 < int(found["port"]) < 2**16 or key_from_peer_id(found["peer_id"]) is None:
         return None
     return PeerAddress(found["kind"], found["host"], int(found["port"]), found["peer_id"])
+
+
+@dataclass(frozen=True, slots=True)
+class ListenAddress:
+    """Address to listen on: an IP address of this machine, and a port, 0 for any free one."""
+
+    host: str
+    port: int
+
+
+def parse_listen_address(text: str) -> ListenAddress | None:
+    """Return the address in a TCP multiaddr without a peer id, or None."""
+    found = _LISTEN_FORM.fullmatch(text)
+    if found is None or int(found["port"]) >= 2**16:
+        return None
+    try:
+        host = ipaddress.ip_address(found["host"])
+    except ValueError:
+        return None
+    return ListenAddress(str(host), int(found["port"])) if host.version == int(found["kind"][2]) else None

@@ -165,7 +165,7 @@ def is_up(data_dir: Path) -> bool:
     """Whether a node answers in a data directory."""
     from sapo_client.paths import DataDir
 
-    return ControlClient(DataDir(data_dir)).health()
+    return ControlClient(DataDir(data_dir)).answers()
 
 
 def stop_by_control(data_dir: Path) -> bool:

@@ -144,14 +144,6 @@ def test_a_pipe_gets_aligned_text_without_escapes(sapo: Run) -> None:
     assert len(starts) == 1
 
 
-def test_a_bug_is_reported_as_a_bug(tmp_path: Path) -> None:
-    crash = "import sapo_client.cli.app as app; app.app = lambda **options: 1 / 0; app.main()"
-    done = subprocess.run([sys.executable, "-c", crash], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "ZeroDivisionError" in done.stderr
-    assert "this is a bug" in done.stderr
-
-
 def test_env_holds_versions_and_no_values_of_variables(sapo: Run) -> None:
     done = sapo("env", "--json", SAPO_PASSPHRASE_FILE="/secret/place")
     document = json.loads(done.stdout)

@@ -96,7 +96,7 @@ async def test_status_of_a_node_that_is_down_is_its_last_known_status(
     assert (await ask(home, data, "status")).returncode == 5
     keep_status(data.status, STATUS)
     done = await ask(home, data, "status", "--json")
-    assert StatusReport.model_validate_json(done.stdout) == STATUS.model_copy(update={"state": "stopped"})
+    assert StatusReport.model_validate_json(done.stdout) == STATUS.model_copy(update={"state": "killed"})
     assert b"no node is running" in done.stderr
     assert (await ask(home, data, "status", "--healthy")).returncode == 5
 

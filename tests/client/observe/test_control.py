@@ -6,7 +6,7 @@ import http.client
 import stat
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ import trio
 from sapo_client.errors import SapoError
 from sapo_client.observe import control
 from sapo_client.observe.control_client import ControlClient, keep_token
+from sapo_client.observe.health import FindingCode, FindingLevel, HealthFinding, HealthReport
 from sapo_client.paths import DataDir
 
 
@@ -64,7 +65,8 @@ async def test_the_client_reads_every_report(data: DataDir) -> None:
         assert await call(lambda: client.get("status")) == {"round": 3}
         assert await call(lambda: client.get("peers")) == ["a", "b"]
         assert await call(lambda: client.get_text("metrics")) == "sapo_step 3.0\n"
-        assert await call(client.health) is True
+        assert await call(client.health) == HealthReport(healthy=True, state="running")
+        assert await call(client.answers) is True
 
 
 async def test_stop_reaches_the_node_and_health_fails_while_draining(data: DataDir) -> None:
@@ -72,8 +74,25 @@ async def test_stop_reaches_the_node_and_health_fails_while_draining(data: DataD
     async with serving(data, node):
         assert await call(lambda: client.stop(finish=True)) == {"stopping": True, "finish": True}
         node.draining = True
-        assert await call(client.health) is False
+        assert await call(client.health) == HealthReport(healthy=False, state="draining")
+        assert await call(client.answers) is False
     assert node.stops == [True]
+
+
+@pytest.mark.parametrize(("level", "status"), [(FindingLevel.WARNING, 200), (FindingLevel.ERROR, 503)])
+async def test_an_error_makes_a_node_unhealthy_and_a_warning_does_not(
+    data: DataDir, level: FindingLevel, status: int
+) -> None:
+    finding = HealthFinding(FindingCode.DISK_LOW, level, "the disk is full", "free some space")
+    handlers = replace(Node().handlers(), findings=lambda: (finding,))
+    async with trio.open_nursery() as nursery:
+        port = await nursery.start(control.serve, data, handlers)
+        report = HealthReport(healthy=status == 200, state="running", findings=(finding,))
+        assert await call(ControlClient(data).health) == report
+        bearer = {"Authorization": f"Bearer {data.control_token.read_text().strip()}"}
+        answer = await call(lambda: raw(port, "GET", "/health", None, bearer))
+        assert answer == (status, report.model_dump_json().encode() + b"\n")
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_node_that_is_down_is_an_error_with_a_hint(data: DataDir) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from sapo_client.observe.health import FindingCode, FindingLevel, HealthFinding
 from sapo_client.observe.metrics import NodeMetrics
 from sapo_client.observe.reports import StatusReport, keep_status, kept_status
 from sapo_client.observe.status import RoundSummary
@@ -81,13 +82,17 @@ def test_metrics_count_by_reason() -> None:
     metrics.ledger(outbox=3, last_receipt_seconds=1_800_000_000.0)
     metrics.ledger_errors("disagreement", 2)
     metrics.ledger_errors("disagreement", 1)
+    metrics.health([HealthFinding(FindingCode.DISK_LOW, FindingLevel.ERROR, "the disk is full", "free some")])
     samples = {
         (sample.name, tuple(sample.labels.values())): sample.value
         for family in text_string_to_metric_families(metrics.render().decode())
         for sample in family.samples
         if not sample.name.endswith(("_bucket", "_created"))
     }
-    assert samples == {
+    absent: dict[tuple[str, tuple[str, ...]], float] = {
+        ("sapo_health_finding", (str(code),)): 0 for code in FindingCode
+    }
+    assert samples == absent | {
         ("sapo_node_info", ("cd", "ab", "0.1.0")): 1,
         ("sapo_rounds_total", ()): 1,
         ("sapo_step", ()): 130,
@@ -103,15 +108,19 @@ def test_metrics_count_by_reason() -> None:
         ("sapo_ledger_outbox_entries", ()): 3,
         ("sapo_ledger_errors_total", ("disagreement",)): 3,
         ("sapo_ledger_last_receipt_timestamp_seconds", ()): 1_800_000_000,
+        ("sapo_healthy", ()): 0,
+        ("sapo_health_finding", ("disk_low",)): 2,
         ("sapo_round_seconds_count", ()): 1,
         ("sapo_round_seconds_sum", ()): 38.1,
     }
 
 
-def test_a_kept_status_reads_as_stopped(tmp_path: Path) -> None:
+def test_a_kept_status_tells_a_stop_from_a_kill(tmp_path: Path) -> None:
     path = tmp_path / "status.json"
     assert kept_status(path) is None
     keep_status(path, REPORT)
-    assert kept_status(path) == REPORT.model_copy(update={"state": "stopped"})
+    assert kept_status(path) == REPORT.model_copy(update={"state": "killed"})
+    keep_status(path, stopped := REPORT.model_copy(update={"state": "stopped"}))
+    assert kept_status(path) == stopped
     path.write_text(path.read_text()[:-20])
     assert kept_status(path) is None

@@ -14,6 +14,7 @@ import trio
 
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.backend import Generation
+from sapo_client.learner.calls import RunningCall
 from sapo_client.learner.report import StepReport
 from sapo_protocol.identifiers import ContentId
 from sapo_verification.types import SampledBatch, VerifiedRollout
@@ -34,6 +35,8 @@ class Contributor:
     """Answerer behind the interface of a backend; a step is a round of answers."""
 
     restarts = 0
+    call: RunningCall | None = None
+    set_aside: tuple[str, ...] = ()
 
     def __init__(self, answerer: Answerer) -> None:
         self._answerer = answerer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from sapo_client.config import LedgerConfig
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.ledger.fees import GWEI
 from sapo_client.ledger.service import LedgerClient
@@ -16,6 +17,7 @@ from sapo_client.node.gossip.handlers import GossipHandlers
 from sapo_client.node.runtime.beacons import Beacons
 from sapo_client.node.runtime.context import NodeContext
 from sapo_client.node.runtime.statements import Signer, show_signed
+from sapo_protocol.manifest import Manifest
 from sapo_verification.engine import Engine
 
 OpenAuditor = Callable[[AuditorParts], AuditorRole]
@@ -34,6 +36,20 @@ def open_audit(context: NodeContext, engine: Engine, beacons: Beacons) -> Audit:
     return Audit(engine=engine, beacons=beacons, time_share=audit_shares(context).time)
 
 
+def require_rpc(config: LedgerConfig, manifest: Manifest) -> None:
+    """Raise unless an RPC endpoint of the swarm's chain was named.
+
+    Raises:
+        SapoError: none was named (exit code 6).
+    """
+    if not config.rpc_urls:
+        raise SapoError(
+            f"this swarm derives its tasks from chain {manifest.chain_id}, but no RPC endpoint was named",
+            hint="name one with --rpc URL, with --no-ledger too; ask for it where the manifest is from",
+            exit_code=ExitCode.LEDGER,
+        )
+
+
 def open_chain(context: NodeContext) -> LedgerClient | NoChain:
     """Return the chain's client, which every node of a swarm with a chain needs to derive its tasks.
 
@@ -43,19 +59,14 @@ def open_chain(context: NodeContext) -> LedgerClient | NoChain:
     config, manifest = context.config.ledger, context.manifest
     if not manifest.has_chain:
         return NoChain()
-    if not config.rpc_urls:
-        raise SapoError(
-            f"this swarm derives its tasks from chain {manifest.chain_id}, but no RPC was named",
-            hint="name one with --rpc URL; with --no-ledger the chain is read, never written to",
-            exit_code=ExitCode.LEDGER,
-        )
+    require_rpc(config, manifest)
     from eth_account import Account as EthAccount
 
     return LedgerClient(
         manifest=manifest,
         account=EthAccount.from_key(context.identity.account_key),
         rpc_urls=config.rpc_urls,
-        outbox_path=context.data.root / "outbox.sqlite",
+        outbox_path=context.data.outbox,
         confirmations=config.confirmations,
         limit_wei=int(config.max_fee_gwei * GWEI),
         report=lambda text: context.events.write("ledger_endpoint", text=text),

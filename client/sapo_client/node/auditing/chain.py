@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from sapo_client.ledger.records import LedgerStatus
+from sapo_client.ledger.records import ChainLook, LedgerStatus
 
 
 class ChainRole(Protocol):
@@ -13,6 +13,9 @@ class ChainRole(Protocol):
 
     async def block_hash_before(self, timestamp_seconds: int) -> bytes:
         """Return the hash of the last block before a moment in the past."""
+
+    async def look(self, now: Callable[[], float], *, claims: bool) -> ChainLook:
+        """Return what the chain shows of this node's account and of the time."""
 
     def status(self) -> LedgerStatus:
         """Return the state of this node's own transactions."""
@@ -27,6 +30,10 @@ class NoChain:
     async def block_hash_before(self, timestamp_seconds: int) -> bytes:
         """Return the empty hash, from which the beacons of such a swarm are derived."""
         return b""
+
+    async def look(self, now: Callable[[], float], *, claims: bool) -> ChainLook:
+        """Return a view that shows nothing."""
+        return ChainLook()
 
     def status(self) -> LedgerStatus:
         """Return a status without transactions."""

@@ -2,20 +2,74 @@
 
 from __future__ import annotations
 
+import socket
+
 import trio
 
 from sapo_client.config import Config
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.keystore import Identity
+from sapo_client.swarm.addresses import ListenAddress, parse_address, parse_listen_address
+from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.transport import BugReport, Transport, TransportError
 from sapo_protocol.manifest import Manifest
 
 
+def require_addresses(config: Config) -> None:
+    """Raise unless the configured addresses can be used; nothing is opened, so it costs nothing to ask.
+
+    The library sets SO_REUSEPORT on its sockets. Without this check two nodes could listen on one port, and
+    each would receive a part of the other's connections.
+
+    Raises:
+        SapoError: an address is malformed (exit code 3), or its port is taken (exit code 5).
+    """
+    if config.swarm.alone:
+        return
+    for text in config.swarm.bootstrap:
+        if parse_address(text) is None:
+            raise SapoError(
+                f"--bootstrap {text} is not the address of a node",
+                hint="that node's `sapo join` printed it: /ip4/203.0.113.7/tcp/4001/p2p/12D3Koo...",
+                exit_code=ExitCode.CONFIG,
+            )
+    for text in config.swarm.listen:
+        address = parse_listen_address(text)
+        if address is None:
+            raise SapoError(
+                f"--listen {text} is not an address to listen on",
+                hint="write it as /ip4/0.0.0.0/tcp/4001: the IP address of an interface, and a port",
+                exit_code=ExitCode.CONFIG,
+            )
+        _require_free(text, address)
+
+
+def _require_free(text: str, address: ListenAddress) -> None:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port of closed connections is free
+        try:
+            probe.bind((address.host, address.port))
+        except OSError as error:
+            raise SapoError(
+                f"cannot listen on {text}: {error.strerror}",
+                hint="if another program or node holds the port, choose one with --listen, or port 0 for any",
+                exit_code=ExitCode.NETWORK,
+            ) from error
+
+
 def open_transport(config: Config, identity: Identity, manifest: Manifest, on_bug: BugReport) -> Transport:
-    """Return the libp2p host of a node, with the node's key and the manifest's bootstrap addresses."""
+    """Return the libp2p host of a node, with the node's key and the manifest's bootstrap addresses.
+
+    A node that trains alone gets a transport that no other node can reach.
+    """
     from sapo_client.swarm.p2p.libp2p_transport import Libp2pTransport
 
     swarm = config.swarm
+    if swarm.alone:
+        from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
+
+        return MemoryTransport(MemoryHub(), peer_id_from_key(identity.node_id), on_bug=on_bug)
     try:
         return Libp2pTransport(
             identity.node_seed,
@@ -24,7 +78,7 @@ def open_transport(config: Config, identity: Identity, manifest: Manifest, on_bu
             bootstrap=(*swarm.bootstrap, *manifest.bootstrap),
             peer_cache=config.data_dir / "peers.txt",
         )
-    except ValueError as error:
+    except (ValueError, TransportError) as error:
         raise SapoError(
             str(error),
             hint="addresses look like /ip4/127.0.0.1/tcp/4001, those of other nodes end in /p2p/PEER_ID",

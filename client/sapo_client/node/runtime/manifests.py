@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from sapo_client import extras
 from sapo_client.errors import ExitCode, SapoError
@@ -11,6 +12,9 @@ from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.manifest_file import manifest_from_json, manifest_to_json
 from sapo_verification.suites.catalogue import SuiteMismatch, check_suite
+
+ALONE: Final = "alone"
+"""Name of the manifest of a node that trains alone."""
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -42,24 +46,58 @@ def settle_manifest(chosen: Path | None, data: DataDir) -> Manifest:
         SapoError: neither is there, or they belong to different swarms.
     """
     if chosen is None and not data.manifest.exists():
-        raise SapoError(
-            "no swarm to join: no manifest was named, and this data directory belongs to none",
-            hint="name one with --manifest FILE, or start a swarm on this machine: sapo testnet up",
-            exit_code=ExitCode.CONFIG,
-        )
+        raise _no_swarm()
     manifest = read_manifest(chosen or data.manifest)
-    if data.manifest.exists() and read_manifest(data.manifest).swarm_id != manifest.swarm_id:
+    kept = read_manifest(data.manifest) if data.manifest.exists() else manifest
+    if kept.swarm_id != manifest.swarm_id and is_alone(kept):
+        _leave_alone(data)  # the policy that was trained alone goes on in the swarm
+    elif kept.swarm_id != manifest.swarm_id:
         raise SapoError(
             f"{data.root} belongs to another swarm than {chosen}",
             hint="give this swarm a directory of its own with --data-dir",
             exit_code=ExitCode.CONFIG,
         )
-    scratch = data.manifest.with_suffix(
-        ".new"
-    )  # with an incomplete one the directory could not be used any more
+    keep_manifest(manifest, data)
+    return manifest
+
+
+def keep_manifest(manifest: Manifest, data: DataDir) -> None:
+    """Store the manifest of a data directory atomically: with half of one it could not be used any more."""
+    scratch = data.manifest.with_suffix(".new")
     scratch.write_text(manifest_to_json(manifest), encoding="utf-8")
     scratch.replace(data.manifest)
-    return manifest
+
+
+def is_alone(manifest: Manifest) -> bool:
+    """Whether a manifest is that of a node that trains alone."""
+    return manifest.name == ALONE and not manifest.has_chain and not manifest.bootstrap
+
+
+def _leave_alone(data: DataDir) -> None:
+    """Set the database of a node that trained alone aside: another swarm knows nothing that is in it."""
+    for ending in ("", "-wal", "-shm"):
+        part = data.root / f"{data.database.name}{ending}"
+        if part.exists():
+            part.rename(data.root / f"{ALONE}-{part.name}")
+
+
+def require_manifest(chosen: Path | None, data: DataDir) -> Manifest:
+    """Return the manifest that ``settle_manifest`` would use, without changing anything.
+
+    Raises:
+        SapoError: there is none, or it cannot be read.
+    """
+    if chosen is None and not data.manifest.exists():
+        raise _no_swarm()
+    return read_manifest(chosen or data.manifest)
+
+
+def _no_swarm() -> SapoError:
+    return SapoError(
+        "no swarm to join: no manifest was named, and this data directory belongs to none",
+        hint="name its manifest with --manifest FILE, or train without a swarm: --alone",
+        exit_code=ExitCode.CONFIG,
+    )
 
 
 def require_same_suite(manifest: Manifest) -> None:

@@ -63,11 +63,13 @@ class Supervisor:
     def _report(self, name: str, error: Exception) -> None:
         if (found := find_sapo_error(error)) is not None and not found.transient:
             raise found from error
-        self._write(name, error)
+        self._write(name, error, transient=found is not None)
 
-    def _write(self, service: str, error: Exception) -> None:
+    def _write(self, service: str, error: Exception, *, transient: bool = False) -> None:
         trace = "".join(traceback.format_exception(error))
-        self._events.write("service_failed", service=service, error=repr(error), trace=trace)
+        self._events.write(
+            "service_failed", service=service, error=repr(error), trace=trace, transient=transient
+        )
 
 
 def find_sapo_error(error: BaseException) -> SapoError | None:

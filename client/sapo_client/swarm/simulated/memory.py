@@ -200,7 +200,7 @@ class MemoryTransport:
             self._deliveries.clear()
 
     async def publish(self, topic: str, data: bytes) -> int:
-        """Send a message; return the number of connected peers."""
+        """Send a message; return the number of connected peers that a partition does not hide."""
         self._counters.published += 1
         self._intake.remember_own(topic, data, trio.current_time())
         return self._forward(topic, data, came_from=self.peer_id)
@@ -330,7 +330,7 @@ class MemoryTransport:
         receivers = [peer_id for peer_id in sorted(self._connections) if peer_id != came_from]
         for peer_id in receivers:
             self._hub.carry(self.peer_id, peer_id, topic, data)
-        return len(receivers)
+        return sum(self._hub.reachable(self.peer_id, peer_id) for peer_id in receivers)
 
     def _drop_peer(self, peer_id: str) -> None:
         if peer_id not in self._connections:

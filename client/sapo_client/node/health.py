@@ -1,0 +1,290 @@
+"""The health of a running node: collects the facts once per interval, assesses them, tells every outlet."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import sys
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from sapo_client.ledger.errors import LedgerError
+from sapo_client.ledger.records import ChainLook
+from sapo_client.node.policy_events import PolicyEvents
+from sapo_client.observe.health import (
+    INTERVAL_SECONDS,
+    MIB,
+    START_SECONDS,
+    AccountFacts,
+    CallFacts,
+    ChainFacts,
+    DiskFacts,
+    HealthFacts,
+    HealthFinding,
+    PeerFacts,
+    RoundFacts,
+    assess,
+)
+from sapo_protocol.epochs import epoch_start_seconds
+
+if TYPE_CHECKING:
+    from sapo_client.learner.backend import Backend
+    from sapo_client.learner.calls import RunningCall
+    from sapo_client.node.auditing.chain import ChainRole
+    from sapo_client.node.runtime.context import NodeContext
+    from sapo_client.observe.status import RoundSummary
+
+_LOG = logging.getLogger(__name__)
+
+_CHAIN_SECONDS: Final = 30.0
+"""Between two looks at the chain; public endpoints count questions."""
+
+_REPEAT_SECONDS: Final = 300.0
+"""Between two lines on the terminal about a finding that lasts."""
+
+_WINDOW_SECONDS: Final = 300.0
+"""Time over which refused messages are counted."""
+
+_ROUNDS: Final = 20
+"""Rounds whose median duration is the usual one."""
+
+
+def to_terminal(line: str) -> None:
+    """Print a line about the node's health on standard error."""
+    print(line, file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Messages:
+    """Counts of messages at a moment."""
+
+    at: float
+    accepted: int
+    refused: int
+    reasons: Counter[str]
+
+
+class HealthWatch:
+    """Assessment of a node's health, once per interval.
+
+    Args:
+        show: takes a line for the terminal.
+
+    Attributes:
+        findings: of the last assessment, errors first.
+    """
+
+    def __init__(
+        self,
+        context: NodeContext,
+        *,
+        chain: ChainRole,
+        learner: Backend,
+        show: Callable[[str], None] = to_terminal,
+    ) -> None:
+        self._context = context
+        self._chain = chain
+        self._learner = learner
+        self._show = show
+        self._policy = PolicyEvents(context.data.checkpoints)
+        self._durations: deque[float] = deque(maxlen=_ROUNDS)
+        self._messages: deque[_Messages] = deque()
+        self._shown: dict[HealthFinding, float] = {}
+        self._progressed: float | None = None
+        self._resumes_epoch: int | None = None
+        self._connected: float | None = None
+        self._unheard = 0
+        self._answered: float | None = None
+        self._unregistered: float | None = None
+        self._registered = False
+        self._refusal: str | None = None
+        self._view = ChainLook()
+        self._trouble: str | None = None
+        self.findings: tuple[HealthFinding, ...] = ()
+        context.events.listen(self._note)
+
+    def round_ended(self, summary: RoundSummary) -> None:
+        """Record the end of a round."""
+        self._durations.append(summary.round_seconds)
+        self._progressed = trio.current_time()
+        self._resumes_epoch = None
+
+    async def run(self, assessed: Callable[[], None]) -> None:
+        """Look at the chain and assess the health until cancelled; may be run again after that.
+
+        Args:
+            assessed: called after each assessment.
+        """
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch_chain, assessed)
+            while True:
+                self.assess()
+                assessed()
+                await trio.sleep(INTERVAL_SECONDS)
+
+    async def _watch_chain(self, assessed: Callable[[], None]) -> None:
+        while self._context.manifest.has_chain:
+            await self.look_at_chain()
+            self.assess()
+            assessed()
+            await trio.sleep(_CHAIN_SECONDS)
+
+    async def look_at_chain(self) -> None:
+        """Ask the chain for its time and this account's state."""
+        try:
+            self._view = await self._chain.look(self._context.clock, claims=self._uses_ledger)
+        except LedgerError as error:
+            self._trouble = str(error)
+        else:
+            self._trouble, self._answered = None, trio.current_time()
+            author = self._context.author
+            # balance and registration must be of one moment: a registration costs coins
+            self._registered = (author.account, author.node) in self._chain.status().claims
+
+    def assess(self) -> tuple[HealthFinding, ...]:
+        """Assess the node, tell terminal and metrics, and return the findings."""
+        self._policy.look(self._learner, self._context.events)
+        self.findings = assess(self._facts())
+        self._context.telemetry.metrics.health(self.findings)
+        self._tell()
+        return self.findings
+
+    def _tell(self) -> None:
+        """Print findings that are new or last; say which are over."""
+        now = trio.current_time()
+        before = {finding.code for finding in self._shown}
+        codes = {finding.code for finding in self.findings}
+        if before != codes:
+            self._context.events.write("health", findings=self.findings)
+        shown: dict[HealthFinding, float] = {}
+        for finding in self.findings:
+            last = next((at for old, at in self._shown.items() if _same(old, finding)), None)
+            if last is None or now - last >= _REPEAT_SECONDS:
+                self._show(finding.line())
+                last = now
+            shown[finding] = last
+        for old in self._shown:
+            if old.code not in codes:
+                self._show(f"over: {old.text} ({old.code})")
+        self._shown = shown
+
+    def _facts(self) -> HealthFacts:
+        has_chain = self._context.manifest.has_chain
+        call = self._learner.call
+        return HealthFacts(
+            rounds=self._round_facts(),
+            call=None if call is None else _call_facts(call),
+            events=self._policy.recent(),
+            chain=self._chain_facts() if has_chain else None,
+            account=self._account_facts() if self._uses_ledger else None,
+            peers=None if self._context.config.swarm.alone else self._peer_facts(),
+            disk=self._disk_facts(),
+            log=str(self._context.data.log),
+        )
+
+    @property
+    def _uses_ledger(self) -> bool:
+        return self._context.manifest.has_chain and self._context.config.ledger.enabled
+
+    def _round_facts(self) -> RoundFacts:
+        manifest, now = self._context.manifest, self._context.clock()
+        resumes = manifest.genesis_seconds - now
+        if self._resumes_epoch is not None:
+            resumes = epoch_start_seconds(manifest, self._resumes_epoch) - now
+        if resumes > 0 or self._progressed is None:
+            self._progressed = trio.current_time()
+        return RoundFacts(
+            silent_seconds=trio.current_time() - self._progressed,
+            usual_seconds=median(self._durations) if self._durations else None,
+            resumes_in_seconds=resumes if resumes > 0 else None,
+            # a start listens for another process of its identity up to twice this long
+            start_seconds=START_SECONDS + 2 * self._context.config.swarm.listen_before_signing_seconds,
+        )
+
+    def _chain_facts(self) -> ChainFacts:
+        now = trio.current_time()
+        self._answered = now if self._answered is None else self._answered
+        endpoints = self._chain.status().endpoints
+        return ChainFacts(
+            silent_seconds=now - self._answered,
+            trouble=self._trouble,
+            wrong=tuple(f"{end.name}: {end.trouble}" for end in endpoints if end.on_wrong_chain),
+            usable=not all(end.on_wrong_chain for end in endpoints),
+            epoch_seconds=self._context.manifest.epoch_seconds,
+            clock_ahead_seconds=self._view.clock_ahead_seconds,
+        )
+
+    def _account_facts(self) -> AccountFacts:
+        now, author, status = trio.current_time(), self._context.author, self._chain.status()
+        if self._trouble or self._view.coins_wei is None or self._registered:
+            self._unregistered = self._refusal = None  # it is registered, or nobody knows
+        elif self._unregistered is None:
+            self._unregistered = now
+        self._refusal = status.last_error or self._refusal  # each new try clears the last error
+        return AccountFacts(
+            account=str(author.account),
+            coins_wei=None if self._trouble else self._view.coins_wei,
+            unregistered_seconds=None if self._unregistered is None else now - self._unregistered,
+            stuck=status.stuck,
+            trouble=self._refusal,
+        )
+
+    def _peer_facts(self) -> PeerFacts:
+        now, context = trio.current_time(), self._context
+        connected = len(context.transport.peers())
+        if connected or self._connected is None:
+            self._connected = now
+        first, last = self._count_messages(now)
+        reasons = last.reasons - first.reasons
+        return PeerFacts(
+            connected=connected,
+            alone_seconds=now - self._connected,
+            bootstrap=len({*context.config.swarm.bootstrap, *context.manifest.bootstrap}),
+            unheard=self._unheard,
+            arrived=last.accepted + last.refused - first.accepted - first.refused,
+            refused=last.refused - first.refused,
+            reason=reasons.most_common(1)[0][0] if reasons else None,
+        )
+
+    def _count_messages(self, now: float) -> tuple[_Messages, _Messages]:
+        """Return the counts of messages at the start of the window and now."""
+        telemetry = self._context.telemetry
+        reasons = Counter({str(reason): count for reason, count in telemetry.refusals.items()})
+        self._messages.append(_Messages(now, telemetry.accepted, telemetry.messages_refused, reasons))
+        while now - self._messages[0].at > _WINDOW_SECONDS and len(self._messages) > 2:
+            self._messages.popleft()
+        return self._messages[0], self._messages[-1]
+
+    def _disk_facts(self) -> DiskFacts:
+        folder = self._context.data.root
+        reserve = self._context.config.observe.disk_reserve_mib * MIB
+        return DiskFacts(str(folder), free_bytes=shutil.disk_usage(folder).free, reserve_bytes=reserve)
+
+    def _note(self, event: str, fields: Mapping[str, object]) -> None:
+        """Take an event of the node."""
+        self._policy.note(event, fields)
+        match event, fields:
+            case "quota_used", {"until_epoch": int(epoch)}:
+                self._resumes_epoch = epoch
+            case "published", {"peers": int(reached)}:
+                alone = not self._context.transport.peers()
+                self._unheard = 0 if reached or alone else self._unheard + 1
+
+
+def _call_facts(call: RunningCall) -> CallFacts:
+    return CallFacts(
+        name=call.name,
+        seconds=call.seconds,
+        usual_seconds=call.usual_seconds,
+        deadline_seconds=call.deadline_seconds,
+    )
+
+
+def _same(one: HealthFinding, other: HealthFinding) -> bool:
+    """Whether two assessments found the same thing; its figures may have changed."""
+    return (one.code, one.level) == (other.code, other.level)

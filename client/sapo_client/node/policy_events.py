@@ -1,0 +1,89 @@
+"""What happened to the node's policy in the last hour, told from its events and its checkpoints."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import trio
+
+from sapo_client.observe.health import REMEMBERED_SECONDS, FindingCode, PolicyEvent
+
+if TYPE_CHECKING:
+    from sapo_client.learner.backend import Backend
+    from sapo_client.observe.events import EventLog
+
+
+@dataclass(frozen=True, slots=True)
+class _Happened:
+    at: float
+    code: FindingCode
+    text: str
+
+
+class PolicyEvents:
+    """Memory of restarts, rollbacks, damaged checkpoints and failed services.
+
+    Args:
+        checkpoints: folder of the learner's checkpoints.
+    """
+
+    def __init__(self, checkpoints: Path) -> None:
+        self._checkpoints = checkpoints
+        self._happened: deque[_Happened] = deque()
+        self._set_aside: tuple[str, ...] = ()
+
+    def note(self, event: str, fields: Mapping[str, object]) -> None:
+        """Take an event of the node."""
+        match event:
+            case "learner_restarted":
+                text = f"the learner was restarted after step {fields['step']}: {fields['why']}"
+                self._add(FindingCode.LEARNER_RESTARTED, text)
+            case "rolled_back":
+                reward = f"the canary's reward fell to {fields['reward']}, its control is {fields['control']}"
+                text = f"{reward}: the last good policy was restored at step {fields['step']}"
+                self._add(FindingCode.POLICY_ROLLED_BACK, text)
+            case "service_failed" if not fields["transient"]:  # findings of their own tell of the others
+                text = f"the part {fields['service']} of this node failed: {fields['error']}"
+                self._add(FindingCode.SERVICE_FAILED, text)
+
+    def look(self, learner: Backend, events: EventLog) -> None:
+        """See whether the learner passed over damaged checkpoints since the last call."""
+        if learner.set_aside == self._set_aside:
+            return
+        self._set_aside = learner.set_aside
+        if not self._set_aside:
+            return
+        newest = max(map(_step_of, self._set_aside))
+        names = ", ".join(self._set_aside)
+        step = learner.step
+        events.write("checkpoint_set_aside", folder=self._checkpoints, checkpoints=names, resumed=step)
+        if step == 0:
+            text = (
+                f"no checkpoint in {self._checkpoints} can be read ({names}), so training began again with"
+                f" the configured model and {newest} steps are lost"
+            )
+            self._add(FindingCode.POLICY_RESET, text)
+        else:
+            text = f"checkpoint {names} is damaged, so training went on at step {step}, not {newest}"
+            self._add(FindingCode.CHECKPOINT_UNREADABLE, text)
+
+    def recent(self) -> tuple[PolicyEvent, ...]:
+        """Return what happened in the last hour, one entry per code with the last event's text."""
+        while self._happened and trio.current_time() - self._happened[0].at > REMEMBERED_SECONDS:
+            self._happened.popleft()
+        last = {happened.code: happened.text for happened in self._happened}
+        counts = [happened.code for happened in self._happened]
+        return tuple(PolicyEvent(code, text, counts.count(code)) for code, text in last.items())
+
+    def _add(self, code: FindingCode, text: str) -> None:
+        self._happened.append(_Happened(trio.current_time(), code, text))
+
+
+def _step_of(checkpoint: str) -> int:
+    """Return the step in the name of a checkpoint."""
+    number = checkpoint.rpartition("-")[2]
+    return int(number) if number.isdigit() else 0

@@ -1,0 +1,390 @@
+"""Health of a node: a pure function from observed facts to findings.
+
+A node computes its findings once per interval. The terminal, `sapo status`, `GET /health`, the metrics and
+the exit code of `sapo status --healthy` all show the findings of that one assessment, so they say the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+INTERVAL_SECONDS: Final = 10.0
+"""Seconds between two assessments."""
+
+SLOW_FACTOR: Final = 3.0
+"""A round or a call that takes this many times as long as usual is reported."""
+
+QUIET_SECONDS: Final = 30.0
+"""No round and no call is reported before this time: a canary check takes as long between fast rounds."""
+
+START_SECONDS: Final = 300.0
+"""Time in which the first round must end; a large model loads for minutes."""
+
+REMEMBERED_SECONDS: Final = 3600.0
+"""Time for which an event of the policy or a failed service is reported."""
+
+CHAIN_SECONDS: Final = 60.0
+"""Silence of the chain that is reported: a busy endpoint misses a look or two."""
+
+CLOCK_SECONDS: Final = 10.0
+"""Difference to the chain's clock that is reported; peers allow this much at an epoch's edge."""
+
+REFUSED_SHARE: Final = 0.5
+REFUSED_MESSAGES: Final = 20
+"""Fewer messages say nothing about a share."""
+
+UNHEARD_ROLLOUTS: Final = 4
+"""Own rollouts in a row that reached no peer; one can be lost while the mesh changes."""
+
+REGISTRATION_SECONDS: Final = 120.0
+"""Time that a registration takes at most on a chain in order."""
+
+MIB: Final = 2**20
+
+_KEYS: Final = re.compile(r" [0-9a-f]{64}:\d+(?=: )")
+"""What distinguishes one registration of a node key from another, in the words of the ledger's outbox."""
+
+
+class FindingLevel(StrEnum):
+    """How bad a finding is: a node with an error is not healthy."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+class FindingCode(StrEnum):
+    """Stable name of each finding."""
+
+    NO_ROUND = "no_round"
+    LEARNER_HUNG = "learner_hung"
+    LEARNER_RESTARTED = "learner_restarted"
+    POLICY_ROLLED_BACK = "policy_rolled_back"
+    POLICY_RESET = "policy_reset"
+    CHECKPOINT_UNREADABLE = "checkpoint_unreadable"
+    NO_COINS = "no_coins"
+    NOT_REGISTERED = "not_registered"
+    TRANSACTION_STUCK = "transaction_stuck"
+    WRONG_CHAIN = "wrong_chain"
+    CHAIN_SILENT = "chain_silent"
+    CLOCK_OFF = "clock_off"
+    DISK_LOW = "disk_low"
+    NO_PEERS = "no_peers"
+    PEERS_REFUSE = "peers_refuse"
+    REFUSAL_RATE = "refusal_rate"
+    SERVICE_FAILED = "service_failed"
+
+
+@dataclass(frozen=True, slots=True)
+class HealthFinding:
+    """One thing that is wrong.
+
+    Attributes:
+        text: one sentence that says what is the case.
+        hint: what to do next.
+    """
+
+    code: FindingCode
+    level: FindingLevel
+    text: str
+    hint: str
+
+    def line(self) -> str:
+        """Return the finding as one line of text."""
+        return f"{self.level}: {self.text} ({self.code}); {self.hint}"
+
+
+@dataclass(frozen=True, slots=True)
+class RoundFacts:
+    """Progress of the rounds.
+
+    Attributes:
+        silent_seconds: since the last round ended, or since the start.
+        usual_seconds: median duration of the last rounds; none before the first round.
+        resumes_in_seconds: until genesis, or until the next epoch if all slots of this one are used.
+        start_seconds: time in which the first round must end.
+    """
+
+    silent_seconds: float = 0.0
+    usual_seconds: float | None = None
+    resumes_in_seconds: float | None = None
+    start_seconds: float = START_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class CallFacts:
+    """A call to the learner that has not returned.
+
+    Attributes:
+        usual_seconds: median of earlier calls of this name; none for the first one.
+        deadline_seconds: duration after which the learner is killed and restarted.
+    """
+
+    name: str
+    seconds: float
+    usual_seconds: float | None
+    deadline_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyEvent:
+    """What happened to the node's policy, or a service that failed.
+
+    Attributes:
+        text: one sentence about the last of these events.
+        count: how many there were.
+    """
+
+    code: FindingCode
+    text: str
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ChainFacts:
+    """The chain, as seen through the RPC endpoints.
+
+    Attributes:
+        silent_seconds: since an endpoint last answered.
+        trouble: why none answers.
+        wrong: endpoints of other chains, each in words.
+        usable: whether any endpoint serves the right chain.
+        epoch_seconds: length of an epoch.
+        clock_ahead_seconds: lead of this machine's clock over the chain's, negative if it is behind; none if
+            unknown.
+    """
+
+    silent_seconds: float
+    trouble: str | None
+    wrong: tuple[str, ...]
+    usable: bool
+    epoch_seconds: int
+    clock_ahead_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AccountFacts:
+    """The node's account on the chain.
+
+    Attributes:
+        coins_wei: balance for transaction fees; none before it was read.
+        unregistered_seconds: since the claim on the node key was first found missing; none if it is there.
+        stuck: transactions that wait for a block longer than their fees are good for.
+        trouble: why the last transaction was not sent.
+    """
+
+    account: str
+    coins_wei: int | None
+    unregistered_seconds: float | None
+    stuck: int = 0
+    trouble: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PeerFacts:
+    """Connections and messages.
+
+    Attributes:
+        alone_seconds: since a peer was last connected, or since the start.
+        bootstrap: number of known bootstrap addresses.
+        unheard: own rollouts in a row that reached no peer although some were connected.
+        arrived: messages in the last minutes.
+        refused: those of them that were refused.
+        reason: most frequent reason of these refusals.
+    """
+
+    connected: int
+    alone_seconds: float = 0.0
+    bootstrap: int = 0
+    unheard: int = 0
+    arrived: int = 0
+    refused: int = 0
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DiskFacts:
+    """Free space of the data directory's disk."""
+
+    folder: str
+    free_bytes: int
+    reserve_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class HealthFacts:
+    """Everything that an assessment looks at; a part that a node does not have is None."""
+
+    rounds: RoundFacts = RoundFacts()
+    call: CallFacts | None = None
+    events: tuple[PolicyEvent, ...] = ()
+    chain: ChainFacts | None = None
+    account: AccountFacts | None = None
+    peers: PeerFacts | None = None
+    disk: DiskFacts | None = None
+    log: str = field(default="the log")
+
+
+def assess(facts: HealthFacts) -> tuple[HealthFinding, ...]:
+    """Return the findings, errors first."""
+    found = [
+        *_rounds(facts),
+        *_call(facts),
+        *(_event(event, facts.log) for event in facts.events),
+        *(_chain(facts.chain) if facts.chain else ()),
+        *(_account(facts.account) if facts.account else ()),
+        *(_disk(facts.disk) if facts.disk else ()),
+        *(_peers(facts.peers) if facts.peers else ()),
+    ]
+    return tuple(sorted(found, key=lambda finding: finding.level is not FindingLevel.ERROR))
+
+
+def is_healthy(findings: Sequence[HealthFinding]) -> bool:
+    """Whether no finding is an error."""
+    return all(finding.level is not FindingLevel.ERROR for finding in findings)
+
+
+def _rounds(facts: HealthFacts) -> Iterator[HealthFinding]:
+    rounds = facts.rounds
+    if rounds.resumes_in_seconds is not None:
+        return
+    hint = f"the other findings say why; if there are none, look into {facts.log}"
+    if rounds.usual_seconds is None:
+        if rounds.silent_seconds > rounds.start_seconds:
+            text = f"no round has ended since the start, {_time(rounds.silent_seconds)} ago"
+            yield HealthFinding(FindingCode.NO_ROUND, FindingLevel.ERROR, text, hint)
+    elif rounds.silent_seconds > max(QUIET_SECONDS, SLOW_FACTOR * rounds.usual_seconds):
+        usual = _time(rounds.usual_seconds)
+        text = f"no round has ended for {_time(rounds.silent_seconds)}; a round usually takes {usual}"
+        yield HealthFinding(FindingCode.NO_ROUND, FindingLevel.ERROR, text, hint)
+
+
+def _call(facts: HealthFacts) -> Iterator[HealthFinding]:
+    call = facts.call
+    if call is None or call.usual_seconds is None:
+        return
+    if call.seconds > max(QUIET_SECONDS, SLOW_FACTOR * call.usual_seconds):
+        text = (
+            f"the learner has not answered the call {call.name} for {_time(call.seconds)};"
+            f" {_time(call.usual_seconds)} are usual"
+        )
+        hint = f"nothing: it is killed and restarted after {_time(call.deadline_seconds)}"
+        yield HealthFinding(FindingCode.LEARNER_HUNG, FindingLevel.ERROR, text, hint)
+
+
+def _event(event: PolicyEvent, log: str) -> HealthFinding:
+    times = f", {event.count} times in the last hour" if event.count > 1 else ""
+    level = FindingLevel.ERROR if event.code is FindingCode.POLICY_RESET else FindingLevel.WARNING
+    return HealthFinding(event.code, level, event.text + times, _EVENT_HINTS[event.code].format(log=log))
+
+
+_EVENT_HINTS: Final = {
+    FindingCode.LEARNER_RESTARTED: "training goes on at its last checkpoint; if it happens often, see {log}",
+    FindingCode.POLICY_ROLLED_BACK: "training goes on without others' text until the canary passes",
+    FindingCode.POLICY_RESET: "stop the node and restore the learner folder from a copy if you have one",
+    FindingCode.CHECKPOINT_UNREADABLE: "the damaged folder was kept beside the others; check the disk",
+    FindingCode.SERVICE_FAILED: "it is restarted by itself; if it happens again, report {log}",
+}
+
+
+def _chain(chain: ChainFacts) -> Iterator[HealthFinding]:
+    if chain.wrong:
+        level = FindingLevel.WARNING if chain.usable else FindingLevel.ERROR
+        hint = "name an endpoint of the manifest's chain with --rpc"
+        yield HealthFinding(FindingCode.WRONG_CHAIN, level, "; ".join(chain.wrong), hint)
+    if chain.usable and chain.trouble is not None and chain.silent_seconds >= CHAIN_SECONDS:
+        level = FindingLevel.ERROR if chain.silent_seconds >= chain.epoch_seconds else FindingLevel.WARNING
+        text = f"the chain has not answered for {_time(chain.silent_seconds)}: {chain.trouble}"
+        hint = "check the RPC endpoint, or name another one with --rpc"
+        yield HealthFinding(FindingCode.CHAIN_SILENT, level, text, hint)
+    ahead = chain.clock_ahead_seconds
+    if ahead is not None and abs(ahead) > CLOCK_SECONDS:
+        side = "ahead of" if ahead > 0 else "behind"
+        text = f"this machine's clock is at least {_time(abs(ahead))} {side} the chain's"
+        hint = "set the clock, for example with NTP; if it is right, the RPC endpoint is behind its chain"
+        yield HealthFinding(FindingCode.CLOCK_OFF, FindingLevel.ERROR, text, hint)
+
+
+def _account(account: AccountFacts) -> Iterator[HealthFinding]:
+    missing = account.unregistered_seconds
+    if missing is not None and account.coins_wei == 0:
+        text = (
+            f"account {account.account} holds no coins, so this node cannot register and what it shares is"
+            " not paid"
+        )
+        hint = "have coins sent to the account: the swarm's operator runs `sapo swarm faucet`"
+        yield HealthFinding(FindingCode.NO_COINS, FindingLevel.ERROR, text, hint)
+    elif missing is not None and missing > REGISTRATION_SECONDS:
+        why = f": {_KEYS.sub('', account.trouble)}" if account.trouble else ""
+        text = f"this node is not registered on the chain, so what it shares is not paid{why}"
+        hint = "`sapo ledger status` shows the transaction; `sapo ledger register` registers by hand"
+        yield HealthFinding(FindingCode.NOT_REGISTERED, FindingLevel.ERROR, text, hint)
+    elif account.coins_wei == 0:
+        text = f"account {account.account} holds no coins, so it can send no transaction"
+        hint = "have coins sent to it before its registration ends or a claim is due"
+        yield HealthFinding(FindingCode.NO_COINS, FindingLevel.WARNING, text, hint)
+    if account.stuck:
+        count = "1 transaction has" if account.stuck == 1 else f"{account.stuck} transactions have"
+        hint = "raise ledger.max_fee_gwei if fees have risen; see `sapo ledger status`"
+        yield HealthFinding(
+            FindingCode.TRANSACTION_STUCK, FindingLevel.WARNING, f"{count} waited too long for a block", hint
+        )
+
+
+def _disk(disk: DiskFacts) -> Iterator[HealthFinding]:
+    if disk.free_bytes < disk.reserve_bytes:
+        text = (
+            f"the disk of {disk.folder} is nearly full: {disk.free_bytes // MIB} MiB are free,"
+            f" less than {disk.reserve_bytes // MIB} MiB"
+        )
+        hint = "free some space: without it no checkpoint can be written"
+        yield HealthFinding(FindingCode.DISK_LOW, FindingLevel.ERROR, text, hint)
+
+
+def _peers(peers: PeerFacts) -> Iterator[HealthFinding]:
+    if not peers.connected and peers.alone_seconds > QUIET_SECONDS:
+        known = "no bootstrap address is known"
+        if peers.bootstrap:
+            known = f"{peers.bootstrap} bootstrap address{'es are' if peers.bootstrap > 1 else ' is'} known"
+        text = f"no peer has been connected for {_time(peers.alone_seconds)}; {known}"
+        hint = "`sapo doctor` tries the bootstrap addresses; name another one with --bootstrap"
+        yield HealthFinding(FindingCode.NO_PEERS, FindingLevel.WARNING, text, hint)
+    if peers.connected and peers.unheard >= UNHEARD_ROLLOUTS:
+        text = f"the last {peers.unheard} rollouts reached none of the {peers.connected} connected peers"
+        hint = "they may refuse this node: check clock and version, then restart it"
+        yield HealthFinding(FindingCode.PEERS_REFUSE, FindingLevel.WARNING, text, hint)
+    if peers.arrived >= REFUSED_MESSAGES and peers.refused > REFUSED_SHARE * peers.arrived:
+        share = f"{peers.refused / peers.arrived:.0%}".replace("%", " %")
+        text = (
+            f"{share} of {peers.arrived} messages in the last 5 minutes were refused,"
+            f" most often for {peers.reason}"
+        )
+        hint = "for epoch_past or epoch_future check this machine's clock; else see `sapo peers`"
+        yield HealthFinding(FindingCode.REFUSAL_RATE, FindingLevel.WARNING, text, hint)
+
+
+def _time(seconds: float) -> str:
+    """Return a duration as text."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 600:
+        return f"{seconds:.0f} s"
+    if seconds < 2 * 3600:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.0f} h"
+
+
+class HealthReport(BaseModel):
+    """The response of `GET /health`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    format: Literal["sapo/health/1"] = "sapo/health/1"
+    healthy: bool
+    state: str
+    findings: tuple[HealthFinding, ...] = ()

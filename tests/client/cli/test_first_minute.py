@@ -1,0 +1,116 @@
+"""The first minute of a newcomer: what the README and the `Then:` hints say, run as printed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from support.ledger import found
+from support.nodes import PATIENCE_SECONDS, manifest_of
+from support.sapo_process import SAPO, Run
+
+from sapo_client.swarm.peer_id import peer_id_from_key
+from sapo_protocol import ed25519
+from sapo_protocol.manifest_file import manifest_to_json
+from sapo_protocol.suite import Suite
+
+pytestmark = pytest.mark.e2e
+
+README = Path(__file__).parents[3] / "README.md"
+
+
+def hints(text: str) -> list[str]:
+    """Return the commands of the `Then:` hints."""
+    return re.findall(r"^Then: (sapo .*)$", text, flags=re.MULTILINE)
+
+
+def readme_commands() -> list[str]:
+    """Return the commands of the README's section on joining a swarm, without comments."""
+    section = README.read_text(encoding="utf-8").partition("## Join a swarm\n")[2].partition("\n## ")[0]
+    block = section.partition("```sh\n")[2].partition("```")[0]
+    return [line.partition("#")[0].strip() for line in block.splitlines()]
+
+
+@contextmanager
+def trained(command: str, home: dict[str, str], folder: Path, rounds: int) -> Iterator[subprocess.Popen[str]]:
+    """Run a command of `sapo join`; yield it once it has shown so many rounds."""
+    words = shlex.split(command)
+    assert words[0] == "sapo"
+    process = subprocess.Popen(
+        [SAPO, *words[1:]], cwd=folder, env=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    overdue = threading.Timer(2 * PATIENCE_SECONDS, process.kill)
+    overdue.start()
+    try:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        lines = (line for line in process.stdout if line.startswith("round "))
+        shown = [line for _, line in zip(range(rounds), lines, strict=False)]
+        assert len(shown) == rounds, process.stderr.read()
+        yield process
+    finally:
+        overdue.cancel()
+        process.kill()
+        process.communicate()
+
+
+def test_the_hint_after_a_new_key_trains_and_a_kill_is_told(
+    sapo: Run, home: dict[str, str], tmp_path: Path
+) -> None:
+    made = sapo("keys", "new", "key", "--no-passphrase")
+    [hint] = hints(made.stderr)
+    assert hint in readme_commands()
+    with trained(hint, home, tmp_path, 3) as process:
+        healthy = sapo("status", "--healthy")
+        assert (healthy.returncode, healthy.stdout, healthy.stderr) == (0, "", "")
+        assert "nothing is wrong" in sapo("status").stdout
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    status = sapo("status")
+    assert re.search(r"^state +killed$", status.stdout, flags=re.MULTILINE)
+    assert "the last one was killed; its last checkpoint is of step " in status.stderr
+    with trained(hint, home, tmp_path, 1) as process:
+        process.send_signal(signal.SIGINT)
+        assert process.wait() == 130
+    assert re.search(r"^state +stopped$", sapo("status").stdout, flags=re.MULTILINE)
+
+
+def test_the_hint_of_init_is_the_same(sapo: Run) -> None:
+    made = sapo("init", "--no-passphrase")
+    assert hints(made.stderr) == ["sapo join --identity key --alone"]
+
+
+def test_the_readmes_join_line_joins(
+    sapo: Run, home: dict[str, str], tmp_path: Path, weekdays: Suite, policy: Path
+) -> None:
+    """As printed, but for the example's endpoint and address, which name the test's chain and a dead node."""
+    genesis = int(time.time()) - 60
+    contracts = found(tmp_path / "chain.sqlite", genesis_seconds=genesis, epoch_seconds=36_000)
+    contracts.chain.now_seconds = time.time()
+    limits = manifest_of(weekdays).limits
+    manifest = contracts.manifest(
+        suite=weekdays, genesis_seconds=genesis, epoch_seconds=36_000, limits=limits
+    )
+    (tmp_path / "swarm.json").write_text(manifest_to_json(manifest))
+    sapo("keys", "new", "key", "--no-passphrase")
+    [line] = [line for line in readme_commands() if "--manifest" in line]
+    peer_id = peer_id_from_key(ed25519.public_key(bytes(32)))
+    written = line.replace("12D3Koo...", peer_id).replace("/ip4/203.0.113.7/tcp/4001", "/ip4/127.0.0.1/tcp/9")
+    command = written.replace("https://rpc.example.org", contracts.chain.url)
+    assert (command.count(peer_id), command.count(contracts.chain.url)) == (1, 1)
+    settings = {"SAPO_LEARNER__MODEL": str(policy), "SAPO_LEARNER__MAX_NEW_TOKENS": "6"}
+    quick = settings | {"SAPO_SWARM__LISTEN_BEFORE_SIGNING_SECONDS": "0"}
+    with trained(command, home | quick, tmp_path, 1):
+        asked = (sapo("status", "--healthy") for _ in range(100))
+        unpaid = next(done for done in asked if done.returncode)
+    assert unpaid.returncode == 7
+    assert "holds no coins, so this node cannot register" in unpaid.stdout
+    contracts.chain.close()

@@ -1,0 +1,231 @@
+"""Each thing that can be wrong with a node, brought about for real, and told by every outlet alike."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+from support.health_trial import HealthHome, HealthTrial, Told, require_row
+from support.ledger import BOB, Contracts, ServedChain, found
+from support.nodes import manifest_of
+from support.swarm import Identity
+from trio.testing import MockClock
+
+from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
+from sapo_protocol.identifiers import Account
+from sapo_protocol.manifest import Manifest
+from sapo_protocol.suite import Suite
+from sapo_protocol.topics import rollouts_topic
+
+STRANGER = Identity(9)
+
+Begin = Callable[..., HealthTrial]
+
+# pytest-trio takes a clock only from a test's own parameters, so every test here names it.
+
+
+@pytest.fixture
+def begin(policy: Path, tmp_path: Path, mock_clock: MockClock, capsys: pytest.CaptureFixture[str]) -> Begin:
+    """Return a function that makes a node of a swarm, not running yet."""
+
+    def make(manifest: Manifest, **changes: dict[str, object]) -> HealthTrial:
+        home = HealthHome(tmp_path, 1, manifest, policy)
+        home.changes = changes
+        return HealthTrial(home, MemoryHub(), mock_clock, capsys, wall_base=time.time())
+
+    return make
+
+
+async def bystander(trial: HealthTrial, nursery: trio.Nursery, name: str) -> MemoryTransport:
+    """Return a peer without a node that is connected to the node."""
+    peer = MemoryTransport(trial.hub, name, on_bug=_raise)
+    await nursery.start(peer.run)
+    await peer.connect(trial.home.address)
+    return peer
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+def damage(checkpoint: Path) -> None:
+    """Change the last byte of a checkpoint's state."""
+    state = checkpoint / "state.safetensors"
+    content = bytearray(state.read_bytes())
+    content[-1] ^= 1
+    state.write_bytes(bytes(content))
+
+
+async def expect(trial: HealthTrial, code: str) -> Told:
+    """Wait for a finding; assert that every outlet tells the same sentence, and what the page says of it."""
+    told = await trial.until_told(code)
+    assert all(told.everywhere.values()), told
+    require_row(told.row())
+    return told
+
+
+async def test_a_node_without_a_chain(mock_clock: MockClock, begin: Begin, weekdays: Suite) -> None:
+    trial = begin(manifest_of(weekdays, epoch_seconds=36_000))
+    async with trio.open_nursery() as nursery:
+        await trial.start(nursery)
+        async with trio.open_nursery() as others:
+            peer = await bystander(trial, others, "noise")
+            await trial.rounds(6)
+            assert await trial.codes() == []
+            await _send_noise(trial, peer)
+            await expect(trial, "refusal_rate")
+            trial.hub.partition(["noise"])
+            await trial.rounds(3)
+            await expect(trial, "peers_refuse")
+            trial.hub.heal()
+            await trial.until_over("peers_refuse")
+            others.cancel_scope.cancel()
+        trial.pass_by(60)
+        await expect(trial, "no_peers")
+
+        await trial.stop_learner()
+        trial.pass_by(200)
+        await expect(trial, "learner_hung")
+        await expect(trial, "no_round")
+        trial.pass_by(4000)  # beyond every deadline, also that of a call that is rarely made
+        await trial.until_over("learner_hung")
+        await expect(trial, "learner_restarted")
+        await trial.rounds(3)
+        await trial.until_over("no_round")
+        await trial.stop()
+
+
+async def _send_noise(trial: HealthTrial, peer: MemoryTransport) -> None:
+    """Send messages of an epoch far in the future."""
+    topic = rollouts_topic(trial.home.manifest.swarm_id)
+    for slot in range(30):
+        await peer.publish(topic, STRANGER.message(trial.home.manifest, epoch=50, slot=slot))
+    await trial.until_status(lambda status: sum(status["refused"].values()) >= 20)
+
+
+async def test_damaged_checkpoints_and_a_full_disk(
+    mock_clock: MockClock, begin: Begin, weekdays: Suite
+) -> None:
+    trial = begin(manifest_of(weekdays, epoch_seconds=36_000), observe={"disk_reserve_mib": 10**9})
+    checkpoints = trial.home.data.checkpoints
+    async with trio.open_nursery() as nursery:
+        await trial.start(nursery)
+        await expect(trial, "disk_low")
+        await trial.rounds(6)
+        await trial.stop()
+
+        [older, newest] = sorted(checkpoints.glob("step-*"))
+        damage(newest)
+        await trial.start(nursery)
+        told = await expect(trial, "checkpoint_unreadable")
+        assert told.text.startswith("checkpoint step-N is damaged, so training went on at step N")
+        [event] = trial.home.events("checkpoint_set_aside")
+        assert (event["checkpoints"], event["resumed"]) == (newest.name, int(older.name.rpartition("-")[2]))
+        await trial.stop()
+
+        for checkpoint in checkpoints.glob("step-*"):
+            damage(checkpoint)
+        await trial.start(nursery)
+        await expect(trial, "policy_reset")
+        database = trial.home.data.database
+        database.rename(database.with_suffix(".away"))
+        database.mkdir()
+        await expect(trial, "service_failed")
+        database.rmdir()
+        database.with_suffix(".away").rename(database)
+        await trial.stop()
+
+
+@dataclass
+class ChainTrial:
+    """A node of a swarm with a chain whose clock is the node's, but for the node's skew."""
+
+    trial: HealthTrial
+    contracts: Contracts
+
+    @property
+    def chain(self) -> ServedChain:
+        """The chain, with its clock set."""
+        self.contracts.chain.now_seconds = self.trial.now() - self.trial.skew
+        return self.contracts.chain
+
+    async def blocks_until(self, holds: Callable[[list[str]], bool]) -> None:
+        """Let the chain make a block every 40 seconds until a condition holds for the findings."""
+        with trio.fail_after(3600):
+            while not holds(await self.trial.codes()):
+                await self.send_coins(self.trial.home.identity.account)
+                self.trial.pass_by(40)
+                await trio.sleep(1)  # of the mock clock: the node looks at the chain
+
+    async def send_coins(self, to: Account) -> None:
+        """Send a coin in a new block."""
+        await trio.to_thread.run_sync(partial(self.chain.send, BOB, to, b"", value_wei=10**18))
+
+
+def begin_with_chain(begin: Begin, weekdays: Suite, folder: Path, **ledger: object) -> ChainTrial:
+    """Return a node of a swarm on an embedded chain, which serves over HTTP."""
+    genesis, epoch = int(time.time()) - 60, 36_000
+    contracts = found(folder / "chain.sqlite", genesis_seconds=genesis, epoch_seconds=epoch)
+    limits = manifest_of(weekdays).limits
+    manifest = contracts.manifest(suite=weekdays, genesis_seconds=genesis, epoch_seconds=epoch, limits=limits)
+    trial = begin(manifest, ledger={"rpc_urls": (contracts.chain.url,), **ledger})
+    return ChainTrial(trial, contracts)
+
+
+async def test_a_node_with_a_chain(
+    mock_clock: MockClock, begin: Begin, weekdays: Suite, tmp_path: Path
+) -> None:
+    on_chain = begin_with_chain(begin, weekdays, tmp_path)
+    trial, account = on_chain.trial, on_chain.trial.home.identity.account
+    other = ServedChain(tmp_path / "other.sqlite", chain_id=5)
+    async with trio.open_nursery() as nursery:
+        await trial.start(nursery)
+        told = await expect(trial, "no_coins")
+        assert "cannot register" in told.text
+        await on_chain.send_coins(account)
+        trial.pass_by(40)
+        await trial.until_over("no_coins")
+
+        trial.skew = 150
+        await on_chain.blocks_until(lambda codes: "clock_off" in codes)
+        await expect(trial, "clock_off")
+        trial.skew = 0
+        await on_chain.blocks_until(lambda codes: "clock_off" not in codes)
+        await trial.until_over("clock_off")
+
+        on_chain.chain.swap(other)
+        trial.pass_by(40)
+        await expect(trial, "wrong_chain")
+        on_chain.chain.swap(other)
+        trial.pass_by(40)
+        await trial.until_over("wrong_chain")
+
+        await trio.to_thread.run_sync(on_chain.chain.close)
+        trial.pass_by(40)
+        await trial.until_told("chain_silent")
+        trial.pass_by(36_000)
+        await expect(trial, "chain_silent")
+        await trial.stop()
+    other.close()
+
+
+async def test_a_registration_that_no_fee_allows(
+    mock_clock: MockClock, begin: Begin, weekdays: Suite, tmp_path: Path
+) -> None:
+    on_chain = begin_with_chain(begin, weekdays, tmp_path, max_fee_gwei=1e-9)
+    trial = on_chain.trial
+    async with trio.open_nursery() as nursery:
+        await on_chain.send_coins(trial.home.identity.account)
+        await trial.start(nursery)
+        await trial.rounds(1)
+        trial.pass_by(40)
+        await trial.rounds(1)
+        trial.pass_by(200)
+        await expect(trial, "not_registered")
+        await trial.stop()
+    on_chain.chain.close()

@@ -1,0 +1,119 @@
+"""The assessment of health as a function of facts: limits, levels, and the sentences of rare cases."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.health_trial import require_row, without_figures
+
+from sapo_client.observe.health import (
+    AccountFacts,
+    CallFacts,
+    ChainFacts,
+    DiskFacts,
+    FindingCode,
+    FindingLevel,
+    HealthFacts,
+    HealthFinding,
+    PeerFacts,
+    PolicyEvent,
+    RoundFacts,
+    assess,
+    is_healthy,
+)
+
+CHAIN = ChainFacts(silent_seconds=0.0, trouble=None, wrong=(), usable=True, epoch_seconds=600)
+ACCOUNT = AccountFacts(account="0x" + "ab" * 20, coins_wei=10**18, unregistered_seconds=None)
+
+
+def codes(facts: HealthFacts) -> list[tuple[str, str]]:
+    return [(finding.code.value, finding.level.value) for finding in assess(facts)]
+
+
+def test_a_node_in_order_has_no_findings() -> None:
+    facts = HealthFacts(
+        rounds=RoundFacts(silent_seconds=2.0, usual_seconds=1.0),
+        call=CallFacts("train", seconds=1.0, usual_seconds=1.0, deadline_seconds=300.0),
+        chain=CHAIN,
+        account=ACCOUNT,
+        peers=PeerFacts(connected=3),
+        disk=DiskFacts("/data", free_bytes=2**30, reserve_bytes=2**29),
+    )
+    assert assess(facts) == ()
+    assert is_healthy(())
+
+
+@pytest.mark.parametrize(
+    ("rounds", "reported"),
+    [
+        (RoundFacts(silent_seconds=299.0), False),
+        (RoundFacts(silent_seconds=301.0), True),
+        (RoundFacts(silent_seconds=29.0, usual_seconds=1.0), False),
+        (RoundFacts(silent_seconds=31.0, usual_seconds=1.0), True),
+        (RoundFacts(silent_seconds=299.0, usual_seconds=100.0), False),
+        (RoundFacts(silent_seconds=301.0, usual_seconds=100.0), True),
+        (RoundFacts(silent_seconds=301.0, usual_seconds=1.0, resumes_in_seconds=5.0), False),
+        (RoundFacts(silent_seconds=301.0, start_seconds=340.0), False),
+    ],
+)
+def test_silence_of_three_usual_rounds_is_an_error(rounds: RoundFacts, reported: bool) -> None:
+    assert codes(HealthFacts(rounds=rounds)) == ([("no_round", "error")] if reported else [])
+
+
+def test_a_silent_chain_warns_first_and_is_an_error_after_an_epoch() -> None:
+    silent = replace(CHAIN, trouble="ConnectionError")
+    found = [codes(HealthFacts(chain=replace(silent, silent_seconds=age))) for age in (59, 61, 601)]
+    assert found == [[], [("chain_silent", "warning")], [("chain_silent", "error")]]
+
+
+@pytest.mark.parametrize(("ahead", "found"), [(-11.0, 1), (-9.0, 0), (None, 0), (9.0, 0), (11.0, 1)])
+def test_a_clock_is_off_on_both_sides(ahead: float | None, found: int) -> None:
+    assert codes(HealthFacts(chain=replace(CHAIN, clock_ahead_seconds=ahead))) == found * [
+        ("clock_off", "error")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({"unregistered_seconds": 1.0}, []),
+        ({"unregistered_seconds": 121.0}, [("not_registered", "error")]),
+        ({"unregistered_seconds": 1.0, "coins_wei": 0}, [("no_coins", "error")]),
+        ({"coins_wei": 0}, [("no_coins", "warning")]),
+        ({"coins_wei": None}, []),
+        ({"stuck": 2}, [("transaction_stuck", "warning")]),
+    ],
+)
+def test_an_account_that_is_not_paid(changes: dict[str, float], found: list[tuple[str, str]]) -> None:
+    assert codes(HealthFacts(account=replace(ACCOUNT, **changes))) == found  # type: ignore[arg-type]
+
+
+def test_errors_come_first() -> None:
+    facts = HealthFacts(
+        events=(PolicyEvent(FindingCode.LEARNER_RESTARTED, "the learner was restarted"),),
+        disk=DiskFacts("/data", free_bytes=0, reserve_bytes=1),
+    )
+    assert [finding.level for finding in assess(facts)] == [FindingLevel.ERROR, FindingLevel.WARNING]
+    assert not is_healthy(assess(facts))
+
+
+def test_an_endpoint_of_another_chain_is_a_warning_while_another_one_is_right() -> None:
+    wrong = replace(CHAIN, wrong=("http://a: it serves chain 5, the manifest names 7",))
+    assert codes(HealthFacts(chain=wrong)) == [("wrong_chain", "warning")]
+    assert codes(HealthFacts(chain=replace(wrong, usable=False))) == [("wrong_chain", "error")]
+
+
+def row(finding: HealthFinding) -> str:
+    cells = (f"`{finding.code}`", finding.level, without_figures(finding.text), without_figures(finding.hint))
+    return f"| {' | '.join(cells)} |"
+
+
+def test_the_page_has_the_sentences_of_cases_that_no_node_here_comes_into() -> None:
+    rolled_back = PolicyEvent(
+        FindingCode.POLICY_ROLLED_BACK,
+        "the canary's reward fell to 0.25, its control is 0.5: the last good policy was restored at step 40",
+    )
+    facts = HealthFacts(account=replace(ACCOUNT, stuck=2, coins_wei=0), events=(rolled_back,))
+    for finding in assess(facts):
+        require_row(row(finding))

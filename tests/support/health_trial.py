@@ -1,0 +1,226 @@
+"""A whole node whose clock can be turned on, and everything that tells of its health."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import trio
+from prometheus_client.parser import text_string_to_metric_families
+from support.nodes import LOOK_SECONDS, PATIENCE_SECONDS, Home, until
+from trio.testing import MockClock
+from typer.testing import CliRunner, Result
+
+from sapo_client.cli.app import app
+from sapo_client.config import Config
+from sapo_client.node.app import Node
+from sapo_client.observe.control_client import ControlClient
+from sapo_client.observe.events import last_events
+from sapo_client.swarm.simulated.memory import MemoryHub
+
+PAGE: Final = Path(__file__).parents[2] / "docs/reference/health.md"
+
+_FIGURES: Final = (
+    (re.compile(r"/[^ ,:;()]*/(?=data|learner|checkpoints|logs)"), "DIR/"),
+    (re.compile(r"http://127\.0\.0\.1:\d+"), "http://127.0.0.1:PORT"),
+    (re.compile(r"0x[0-9a-fA-F]{40}"), "0xACCOUNT"),
+    (re.compile(r"step-\d+"), "step-N"),
+    (re.compile(r", \d+ times in the last hour"), ""),
+    (re.compile(r"\b\d+(?:\.\d+)? (?:s|min|h)\b"), "N s"),
+    (re.compile(r"\b(call|during|answer) (?:train|generate|evaluate|keep_good)\b"), r"\1 CALL"),
+    (re.compile(r"\d+(?:\.\d+)?(?= (?:s|min|h|MiB|%)\b|%)"), "N"),
+    (re.compile(r"\b\d+(?:\.\d+)?\b(?!\.\d)(?<!127)"), "N"),
+)
+
+
+def without_figures(text: str) -> str:
+    """Return a sentence with its figures, paths and addresses replaced by names."""
+    kept = text.replace("127.0.0.1", "LOOPBACK")
+    for pattern, name in _FIGURES:
+        kept = pattern.sub(name, kept)
+    return kept.replace("LOOPBACK:N", "LOOPBACK:PORT").replace("LOOPBACK", "127.0.0.1")
+
+
+class HealthHome(Home):
+    """A home with changes of the configuration."""
+
+    changes: Mapping[str, Mapping[str, Any]] = {}
+
+    @property
+    def config(self) -> Config:
+        config = super().config
+        return config.model_copy(
+            update={
+                name: getattr(config, name).model_copy(update=dict(fields))
+                for name, fields in self.changes.items()
+            }
+        )
+
+
+def require_row(row: str) -> None:
+    """Assert that the page on health has a row; with ``SAPO_WRITE_HEALTH`` set, write it there first."""
+    text = PAGE.read_text(encoding="utf-8")
+    head, mark, table = text.partition("| --- | --- | --- | --- |\n")
+    rows = table.splitlines()
+    if os.environ.get("SAPO_WRITE_HEALTH"):
+        rows = sorted({row, *rows})
+        PAGE.write_text(head + mark + "\n".join(rows) + "\n", encoding="utf-8")
+    assert row in rows, f"{PAGE.name} lacks this row: {row}"
+
+
+@dataclass(frozen=True)
+class Told:
+    """A finding as every outlet tells it, at one moment."""
+
+    code: str
+    level: str
+    text: str
+    hint: str
+    everywhere: Mapping[str, bool]
+
+    def row(self) -> str:
+        """Return the finding as a row of the table in the documentation."""
+        return f"| `{self.code}` | {self.level} | {self.text} | {self.hint} |"
+
+
+@dataclass
+class HealthTrial:
+    """A node that runs on a mock clock, and its outlets.
+
+    The clock runs at the usual rate, so that processes and sockets have their time; ``pass_by`` turns it on,
+    and it stands still while the outlets are read.
+    """
+
+    home: HealthHome
+    hub: MemoryHub
+    clock: MockClock
+    capsys: pytest.CaptureFixture[str]
+    wall_base: float
+    skew: float = 0.0
+    terminal: str = ""
+
+    def now(self) -> float:
+        """The node's wall clock."""
+        return self.wall_base + self.clock.current_time() + self.skew
+
+    async def start(self, nursery: trio.Nursery, **options: Any) -> Node:
+        """Start the node; return once its control API answers."""
+        assert trio.lowlevel.current_clock() is self.clock
+        self.clock.rate = 1.0
+        node = self.home.node(self.hub, clock=self.now, **options)
+        nursery.start_soon(node.run)
+        await until(self.home.data.control_address.exists)
+        return node
+
+    async def stop(self) -> None:
+        """Stop the node and wait for its end."""
+        await self.home.stop()
+        await until(lambda: not self.home.data.control_address.exists())
+
+    async def stop_learner(self) -> None:
+        """Stop the learner's process; a call waits for it when this returns."""
+        self.home.signal_learner(signal.SIGSTOP)
+        await trio.sleep(2)  # of the mock clock, which runs
+
+    def pass_by(self, seconds: float) -> None:
+        """Let time pass for the whole node."""
+        self.clock.jump(seconds)
+
+    async def rounds(self, count: int) -> None:
+        """Wait for more rounds."""
+        before = (await self.home.get("status"))["round"]
+        await self.until_status(lambda status: status["round"] >= before + count)
+
+    async def until_status(self, holds: Callable[[Any], bool]) -> None:
+        """Wait until a condition holds for the node's status."""
+        with trio.fail_after(PATIENCE_SECONDS):
+            while not holds(await self.home.get("status")):
+                await trio.sleep(LOOK_SECONDS)
+
+    async def codes(self) -> list[str]:
+        """Return the codes of the current findings."""
+        return _codes(await self.home.get("status"))
+
+    async def until_told(self, code: str) -> Told:
+        """Wait for a finding; return what all outlets tell at that moment."""
+        await self.until_status(lambda status: code in _codes(status))
+        self.clock.rate = 0.0
+        try:
+            while (told := await self._read(code)) is None:
+                pass
+            return told
+        finally:
+            self.clock.rate = 1.0
+
+    async def until_over(self, code: str) -> None:
+        """Wait until a finding is over."""
+        await self.until_status(lambda status: code not in _codes(status))
+        self.terminal += self.capsys.readouterr().err
+        assert f"({code})" in self.terminal.rpartition("over: ")[2]
+
+    async def _read(self, code: str) -> Told | None:
+        """Return what all outlets tell; None if an answer of the chain came in between."""
+        status = await self.home.get("status")
+        [finding] = [each for each in status["findings"] if each["code"] == code]
+        client = ControlClient(self.home.data)
+        health = await trio.to_thread.run_sync(client.health)
+        metrics = await trio.to_thread.run_sync(client.get_text, "metrics")
+        healthy = await self._sapo("status", "--healthy")
+        document = await self._sapo("status", "--json")
+        shown = await self._sapo("status")
+        if (await self.home.get("status"))["findings"] != status["findings"]:
+            return None
+        self.terminal += self.capsys.readouterr().err
+        line = f"{finding['level']}: {finding['text']} ({code}); {finding['hint']}"
+        level = {"warning": 1.0, "error": 2.0}[finding["level"]]
+        told = {
+            "terminal": without_figures(line) in without_figures(self.terminal),
+            "`sapo status`": line.partition(": ")[2] in shown.stdout,
+            "`sapo status --json`": finding in json.loads(document.stdout)["findings"],
+            "`sapo status --healthy`": line in healthy.stdout.splitlines(),
+            "`GET /health`": finding in json.loads(health.model_dump_json())["findings"],
+            "metric": _samples(metrics)["sapo_health_finding", code] == level,
+            "event": any(finding["code"] == each["code"] for each in self._last_event()),
+        }
+        assert (document.stderr, shown.stderr) == ("", "")
+        errors = any(each["level"] == "error" for each in status["findings"])
+        assert (healthy.exit_code, health.healthy) == (7 if errors else 0, not errors)
+        assert _samples(metrics)["sapo_healthy", ""] == (0.0 if errors else 1.0)
+        return Told(
+            code=code,
+            level=finding["level"],
+            text=without_figures(finding["text"]),
+            hint=without_figures(finding["hint"]),
+            everywhere=told,
+        )
+
+    def _last_event(self) -> list[Any]:
+        [event] = last_events(self.home.data.events, "health", 1)
+        findings = event["findings"]
+        assert isinstance(findings, list)
+        return findings
+
+    async def _sapo(self, *arguments: str) -> Result:
+        """Return the outcome of a command, run in this process: its node stands still meanwhile."""
+        command = [*arguments, "--data-dir", str(self.home.data.root)]
+        return await trio.to_thread.run_sync(partial(CliRunner().invoke, app, command))
+
+
+def _codes(status: Any) -> list[str]:
+    return [each["code"] for each in status["findings"]]
+
+
+def _samples(metrics: str) -> dict[tuple[str, str], float]:
+    return {
+        (sample.name, "".join(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(metrics)
+        for sample in family.samples
+    }
