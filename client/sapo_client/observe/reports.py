@@ -124,10 +124,11 @@ def kept_status(path: Path) -> StatusReport | None:
     """Return the last report of a node that is down; none if there is none of this version.
 
     A node writes it at every assessment of its health, and once more when it stops. If the last one is of
-    a running node, the node was killed.
+    a running node, the node was killed. Version 0.1.0 wrote it once, on its way to a clean end.
     """
     try:
         report = StatusReport.model_validate_json(path.read_bytes())
     except (OSError, ValidationError):
         return None
-    return report if report.state == "stopped" else report.model_copy(update={"state": "killed"})
+    is_stopped = report.state == "stopped" or "findings" not in report.model_fields_set
+    return report.model_copy(update={"state": "stopped" if is_stopped else "killed"})

@@ -196,7 +196,13 @@ def test_the_status_shows_keys_endpoints_and_queued_transactions(
         "last error": None,
         "last receipt": None,
         "endpoints": [
-            {"name": silent, "head": None, "trouble": no_answer, "disagreements": 0},
-            {"name": url, "head": world.chain.engine.head.block_number, "trouble": None, "disagreements": 0},
+            {"name": silent, "head": None, "trouble": no_answer, "disagreements": 0, "on_wrong_chain": False},
+            {
+                "name": url,
+                "head": world.chain.engine.head.block_number,
+                "trouble": None,
+                "disagreements": 0,
+                "on_wrong_chain": False,
+            },
         ],
     }

@@ -69,7 +69,7 @@ def test_an_encrypted_key_opens_only_with_its_passphrase(
     assert (card["node_id"], card["account"]) == (opened.node_id.hex(), str(opened.account))
     assert card["peer_id"].startswith("12D3KooW")
     (tmp_path / "wrong").write_text("open barley\n")
-    done = sapo("join", "--identity", "k", "--passphrase-file", tmp_path / "wrong")
+    done = sapo("join", "--identity", "k", "--alone", "--passphrase-file", tmp_path / "wrong")
     assert (done.returncode, "wrong passphrase" in done.stderr) == (4, True)
     assert json.loads(sapo("keys", "show", "k", "--ethereum").stdout)["version"] == 3
 
@@ -78,7 +78,7 @@ def test_no_terminal_and_no_passphrase_is_exit_code_4_and_no_hang(sapo: Run, sec
     new = sapo("keys", "new", "other", input="typed\ntyped\n")
     assert (new.returncode, "there is no terminal to type it" in new.stderr) == (4, True)
     assert sapo("keys", "new", "k", "--kdf", "interactive", "--passphrase-file", secret).returncode == 0
-    join = sapo("join", "--identity", "k", input="open sesame\n")
+    join = sapo("join", "--identity", "k", "--alone", input="open sesame\n")
     assert (join.returncode, "there is no terminal to type it" in join.stderr) == (4, True)
 
 

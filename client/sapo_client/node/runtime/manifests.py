@@ -95,7 +95,8 @@ def require_manifest(chosen: Path | None, data: DataDir) -> Manifest:
 def _no_swarm() -> SapoError:
     return SapoError(
         "no swarm to join: no manifest was named, and this data directory belongs to none",
-        hint="name its manifest with --manifest FILE, or train without a swarm: --alone",
+        hint="name its manifest with --manifest FILE, start a swarm on this machine with `sapo testnet up`,"
+        " or train without a swarm: --alone",
         exit_code=ExitCode.CONFIG,
     )
 
