@@ -161,10 +161,17 @@ class HealthTrial:
             self.clock.rate = 1.0
 
     async def until_over(self, code: str) -> None:
-        """Wait until a finding is over."""
+        """Wait until a finding is over, and until the terminal says so in a line of its own."""
         await self.until_status(lambda status: code not in _codes(status))
+        with trio.fail_after(PATIENCE_SECONDS):
+            while not self._has_ended(code):
+                await trio.sleep(LOOK_SECONDS)
+
+    def _has_ended(self, code: str) -> bool:
+        """Whether the terminal's last line about a finding is that it is over."""
         self.terminal += self.capsys.readouterr().err
-        assert f"({code})" in self.terminal.rpartition("over: ")[2]
+        lines = [line for line in self.terminal.splitlines() if f"({code})" in line]
+        return bool(lines) and "over: " in lines[-1]
 
     async def _read(self, code: str) -> Told | None:
         """Return what all outlets tell; None if an answer of the chain came in between."""
