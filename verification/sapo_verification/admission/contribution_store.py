@@ -1,13 +1,17 @@
 """Store of contribution messages: tallies, proposals and approvals, as received.
 
 Any holder of these messages can recompute an epoch's root; an account needs them to prove its share.
+The store is bounded: an author has two places per kind, epoch and turn, and old epochs are forgotten but for
+the messages behind their final roots.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
+from sapo_protocol.constants import CONTRIBUTIONS_PER_TURN
 from sapo_protocol.contributions import (
     Approval,
     Proposal,
@@ -18,8 +22,8 @@ from sapo_protocol.contributions import (
 )
 from sapo_protocol.envelope import Kind, parse_envelope
 from sapo_protocol.identifiers import ContentId, SwarmId
-from sapo_verification.admission.contributions import Contribution
-from sapo_verification.store import StoreSchema, open_database
+from sapo_verification.admission.contributions import Contribution, turn_of
+from sapo_verification.store import StoreSchema, open_database, transaction
 
 _SCHEMA = StoreSchema(
     "contributions",
@@ -31,28 +35,90 @@ _SCHEMA = StoreSchema(
     CREATE INDEX IF NOT EXISTS contribution_epoch ON contribution (epoch, kind);
     CREATE TABLE IF NOT EXISTS approved (epoch INTEGER PRIMARY KEY, proposal BLOB NOT NULL);
     """,
+    """
+    ALTER TABLE contribution ADD COLUMN turn INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE contribution ADD COLUMN received_seconds REAL NOT NULL DEFAULT 0;
+    CREATE TABLE final_proposal (epoch INTEGER PRIMARY KEY, content_id BLOB NOT NULL);
+    CREATE TABLE pruned_epoch (epoch INTEGER PRIMARY KEY);
+    DROP TABLE approved;
+    """,
 )
+
+_KEPT_FINAL_EPOCHS: Final = 1024
+"""How long the messages behind a final root are kept: their number is bounded by the chain, not by their authors."""
 
 
 class ContributionStore:
-    """Authentic contribution messages in SQLite, the first of each author, kind and epoch."""
+    """Authentic contribution messages in SQLite: the first two of each account, kind, epoch and turn."""
 
     def __init__(self, path: Path | str, swarm_id: SwarmId) -> None:
         self._connection = open_database(path, _SCHEMA)
-        self._connection.execute("PRAGMA synchronous=FULL")  # a power cut must not forget an approval
         self._swarm_id = swarm_id
 
-    def add(self, content_id: ContentId, kind: Kind, message: Contribution, envelope: bytes) -> None:
-        """Store an authentic message."""
+    def add(
+        self,
+        content_id: ContentId,
+        kind: Kind,
+        message: Contribution,
+        envelope: bytes,
+        *,
+        received_seconds: float = 0.0,
+    ) -> None:
+        """Store an authentic message.
+
+        Args:
+            received_seconds: the time of its admission; 0 where it does not matter.
+        """
         self._connection.execute(
-            "INSERT OR IGNORE INTO contribution VALUES (?, ?, ?, ?, ?)",
-            (content_id, int(kind), message.epoch, message.account, envelope),
+            "INSERT OR IGNORE INTO contribution"
+            " (content_id, kind, epoch, account, envelope, turn, received_seconds) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (
+                content_id,
+                int(kind),
+                message.epoch,
+                message.account,
+                envelope,
+                turn_of(message),
+                received_seconds,
+            ),
         )
 
     def has(self, content_id: ContentId) -> bool:
         """Whether a message is stored."""
         row = self._connection.execute("SELECT 1 FROM contribution WHERE content_id = ?", (content_id,))
         return row.fetchone() is not None
+
+    def is_final(self, content_id: ContentId) -> bool:
+        """Whether a final record of the chain names the content, as far as this node knows."""
+        query = "SELECT 1 FROM final_proposal WHERE content_id = ?"
+        return self._connection.execute(query, (content_id,)).fetchone() is not None
+
+    def has_room(self, content_id: ContentId, kind: Kind, content: Contribution) -> bool:
+        """Whether one more message of an account, kind, epoch and turn is stored; what the chain names always is."""
+        stored = self._connection.execute(
+            "SELECT COUNT(*) FROM contribution WHERE epoch = ? AND kind = ? AND account = ? AND turn = ?",
+            (content.epoch, int(kind), content.account, turn_of(content)),
+        ).fetchone()[0]
+        return stored < CONTRIBUTIONS_PER_TURN or self.is_final(content_id)
+
+    def note_final(self, epoch: int, proposal: ContentId) -> None:
+        """Record that a final epoch of the chain rests on a proposal, which may not have arrived yet."""
+        self._connection.execute("INSERT OR REPLACE INTO final_proposal VALUES (?, ?)", (epoch, proposal))
+
+    def forget(self, before_epoch: int) -> None:
+        """Drop the messages of older epochs, but for a longer time not those behind a final root."""
+        rows = self._connection.execute(
+            "SELECT DISTINCT epoch FROM contribution WHERE epoch < ? AND epoch NOT IN"
+            " (SELECT epoch FROM pruned_epoch)",
+            (before_epoch,),
+        ).fetchall()
+        for (epoch,) in rows:
+            self._prune(epoch)
+        last = self._connection.execute("SELECT MAX(epoch) FROM final_proposal").fetchone()[0]
+        if last is not None:
+            horizon = min(before_epoch - _KEPT_FINAL_EPOCHS, last)  # the last final epoch proves all shares
+            for table in ("contribution", "final_proposal", "pruned_epoch"):
+                self._connection.execute(f"DELETE FROM {table} WHERE epoch < ?", (horizon,))
 
     def tallies(self, epoch: int) -> dict[ContentId, Tally]:
         """Return the tallies of an epoch, one per auditor: of two, the one with the smaller id."""
@@ -64,6 +130,20 @@ class ContributionStore:
                 authors.add(tally.account)
                 found[content_id] = tally
         return found
+
+    def settled_tallies(self, epoch: int, before_seconds: float) -> dict[ContentId, Tally]:
+        """Return the tallies that everybody else has by now: received before a time, each its author's only one.
+
+        An auditor that sends others another tally has two here by then, for every node forwards the first two.
+        """
+        rows = self._connection.execute(
+            "SELECT content_id, envelope FROM contribution WHERE epoch = ? AND kind = ?"
+            " GROUP BY account HAVING COUNT(*) = 1 AND MAX(received_seconds) <= ? ORDER BY content_id",
+            (epoch, int(Kind.TALLY), before_seconds),
+        ).fetchall()
+        return {
+            ContentId(id_): parse_tally(parse_envelope(data, self._swarm_id).payload) for id_, data in rows
+        }
 
     def tally(self, content_id: ContentId) -> Tally | None:
         """Return one tally by its id."""
@@ -91,16 +171,26 @@ class ContributionStore:
         )
         return tuple(row[0] for row in rows)
 
-    def approve(self, epoch: int, proposal: ContentId) -> bool:
-        """Record that this node signs a proposal; return False if it has signed another one of the epoch."""
-        self._connection.execute("INSERT OR IGNORE INTO approved VALUES (?, ?)", (epoch, proposal))
-        row = self._connection.execute("SELECT proposal FROM approved WHERE epoch = ?", (epoch,)).fetchone()
-        return bytes(row[0]) == proposal
-
-    def has_approved(self, epoch: int) -> bool:
-        """Whether this node has signed a proposal of the epoch."""
-        row = self._connection.execute("SELECT 1 FROM approved WHERE epoch = ?", (epoch,)).fetchone()
-        return row is not None
+    def _prune(self, epoch: int) -> None:
+        """Keep of an epoch the proposal that the chain names, its tallies and its approvals."""
+        row = self._connection.execute(
+            "SELECT content_id FROM final_proposal WHERE epoch = ?", (epoch,)
+        ).fetchone()
+        final = self.proposal(ContentId(row[0])) if row else None
+        kept: set[ContentId] = set()
+        if row is not None and final is not None:
+            content_id = ContentId(row[0])
+            approvals = (
+                id_
+                for id_, payload in self._payloads(epoch, Kind.APPROVAL)
+                if parse_approval(payload).proposal == content_id
+            )
+            kept = {content_id, *final.tallies, *approvals}
+        stored = self._connection.execute("SELECT content_id FROM contribution WHERE epoch = ?", (epoch,))
+        dropped = [(id_,) for (id_,) in stored.fetchall() if id_ not in kept]
+        with transaction(self._connection):
+            self._connection.executemany("DELETE FROM contribution WHERE content_id = ?", dropped)
+            self._connection.execute("INSERT OR REPLACE INTO pruned_epoch VALUES (?)", (epoch,))
 
     def _payloads(self, epoch: int, kind: Kind) -> list[tuple[ContentId, bytes]]:
         rows = self._connection.execute(
