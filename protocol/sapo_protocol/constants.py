@@ -47,7 +47,7 @@ EPOCH_WINDOW: Final = 1
 """A rollout of the previous epoch is still accepted: it may have been on its way when the epoch ended."""
 
 SETTLED_EPOCHS: Final = 2
-"""How many epochs after its end an epoch may be settled; a slow chain delays the one after it, not the swarm."""
+"""How many epochs after its end an epoch may be settled: a slow chain does not cost it at once."""
 
 ROUND_TURNS: Final = 16
 """Turns of one length; those of each following round last twice as long, so that any delay is outgrown."""

@@ -6,8 +6,8 @@ cumulative sum so far. Everything else of the epoch root is derived, so there is
 about but the numbers. The other auditors recompute it and answer with an *approval*, which is
 their account's EIP-712 signature; k of them make the root postable.
 
-Of n auditors f = floor((n - 1) / 3) may be silent or lie, and n - f agree. A proposal belongs to a turn, and so
-do its approvals: what one turn does not bring about, a later one may.
+Of n auditors f = floor((n - 1) / 3) may be silent or lie, and n - f agree. A proposal belongs to a turn,
+and so do its approvals: what one turn does not bring about, a later one may.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,9 +31,7 @@ MAX_TURN = 2**32 - 1
 _TALLY = Schema(Rule.TALLY_KEYS, Rule.TALLY_TYPES, required=5, most_values=MAX_VALUES)
 _TALLY_ENTRIES = Bound(Rule.TALLY_ENTRIES, most=MAX_ACCOUNTS_PER_EPOCH)
 _TALLY_ENTRY = Bound(Rule.TALLY_ENTRY_SIZE, least=2, most=2)
-_PROPOSAL = Schema(
-    Rule.PROPOSAL_KEYS, Rule.PROPOSAL_TYPES, required=5, optional=1, most_values=MAX_VALUES
-)
+_PROPOSAL = Schema(Rule.PROPOSAL_KEYS, Rule.PROPOSAL_TYPES, required=5, optional=1, most_values=MAX_VALUES)
 _TALLIES = Bound(Rule.PROPOSAL_TALLIES, least=1, most=_MAX_AUDITORS)
 _SHARES = Bound(Rule.PROPOSAL_SHARES, most=MAX_ACCOUNTS_PER_EPOCH)
 _SHARE = Bound(Rule.PROPOSAL_SHARE_SIZE, least=3, most=3)

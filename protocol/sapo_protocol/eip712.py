@@ -93,8 +93,8 @@ class EpochRoot:
 class EpochApproval:
     """An auditor's consent to a root that was proposed in a turn.
 
-    Two roots in one turn of an epoch under one signature cost the signer its bond. In a later turn it may sign
-    another root, for what was proposed before has come to nothing.
+    Two roots in one turn of an epoch under one signature cost the signer its bond. In a later turn it may
+    sign another root, for what was proposed before has come to nothing.
     """
 
     TYPE: ClassVar[bytes] = b"EpochApproval(uint32 turn,EpochRoot root)" + EpochRoot.TYPE

@@ -24,7 +24,7 @@ def faulty(auditors: int) -> int:
 
 
 def agreeing(auditors: int) -> int:
-    """Return how many of n auditors agree on what is posted: n - f, the quorum and the tallies it rests on."""
+    """Return how many of n auditors agree: n - f, the quorum of approvals and of tallies."""
     return auditors - faulty(auditors)
 
 
@@ -100,8 +100,8 @@ def is_settlement_of(
     Args:
         tallies: the known tallies by the content id of their envelopes.
         last_root: the cumulative root of the last posted epoch; ``merkle.EMPTY_ROOT`` before the first.
-        quorum: how many auditors' tallies a proposal needs. Nobody demands more: of n - f tallies f at most lie, so
-            that the lower median lies within the honest ones.
+        quorum: how many auditors' tallies a proposal needs. Nobody demands more: of n - f tallies f at most
+            lie, so that the lower median lies within the honest ones.
         points_cap: most points that an account earns in an epoch, as in the manifest.
         epoch_budget: most points that the ledger grants in an epoch, as in its contract.
     """

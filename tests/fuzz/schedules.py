@@ -42,7 +42,7 @@ from sapo_client.ledger.rpc import Rpc
 from sapo_client.ledger.sender import Sender
 from sapo_client.ledger.transactions import Call
 from sapo_protocol import merkle, secp256k1
-from sapo_protocol.eip712 import Domain, EpochRoot
+from sapo_protocol.eip712 import Domain, EpochApproval, EpochRoot
 from sapo_protocol.identifiers import Account, ContentId, SwarmId
 from sapo_verification.admission.contribution_store import ContributionStore
 
@@ -188,7 +188,11 @@ class Play:
         ledger = EpochLedgerContract(rpc, self._ground.deployment.ledger)
         domain = Domain(DEFAULT_CHAIN_ID, ledger.address)
         posts = [
-            ("post", str(root.epoch), Call(ledger.address, ledger.post(root, sign(root, domain))))
+            (
+                "post",
+                str(root.epoch),
+                Call(ledger.address, ledger.post(EpochApproval(0, root), sign(root, domain))),
+            )
             for root in _roots()
         ]
         claims = [

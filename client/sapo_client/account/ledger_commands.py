@@ -191,9 +191,9 @@ async def _challenge(session: LedgerSession, epoch: int, consent: Consent) -> di
     root = live.root if live is not None and live.root.epoch == epoch else None
     false = await _fraud(session, root) if root else None
     liars = {
-        auditor: proof
-        for auditor, proof in equivocations(session.archive, epoch, session.manifest.ledger_domain).items()
-        if not await session.ledger.has_equivocated(auditor, epoch)
+        place: proof
+        for place, proof in equivocations(session.archive, epoch, session.manifest.ledger_domain).items()
+        if not await session.ledger.has_equivocated(place[0], epoch, place[1])
     }
     proofs = [*liars.values(), *([false] if false else [])]
     if not proofs:

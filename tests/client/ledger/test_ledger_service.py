@@ -35,6 +35,7 @@ from sapo_client.ledger.errors import LedgerError, LedgerUnavailable
 from sapo_client.ledger.fraud import Equivocation, OverCap
 from sapo_client.ledger.records import LedgerStatus, Stake
 from sapo_client.ledger.service import LedgerClient
+from sapo_protocol.eip712 import EpochApproval
 from sapo_protocol.identifiers import Account
 
 A, B = address(ALICE), address(BOB)
@@ -137,7 +138,7 @@ async def test_an_epoch_is_posted_finalised_and_claimed(contracts: Contracts, le
     root = make_root(2, total=10, cumulative_root=tree.root)
     async with _running(ledger):
         in_any_order = reversed(sign(root, contracts.domain, AUDITORS))
-        await ledger.post(root, [*in_any_order, *sign(root, contracts.domain)])
+        await ledger.post(EpochApproval(0, root), [*in_any_order, *sign(root, contracts.domain)])
         await _until_idle(ledger)
         live = await ledger.live_record()
         assert live is not None

@@ -38,14 +38,14 @@ _SCHEMA = StoreSchema(
     """
     ALTER TABLE contribution ADD COLUMN turn INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE contribution ADD COLUMN received_seconds REAL NOT NULL DEFAULT 0;
-    CREATE TABLE final_proposal (epoch INTEGER PRIMARY KEY, content_id BLOB NOT NULL);
+    CREATE TABLE posted_proposal (epoch INTEGER PRIMARY KEY, content_id BLOB NOT NULL);
     CREATE TABLE pruned_epoch (epoch INTEGER PRIMARY KEY);
     DROP TABLE approved;
     """,
 )
 
 _KEPT_FINAL_EPOCHS: Final = 1024
-"""How long the messages behind a final root are kept: their number is bounded by the chain, not by their authors."""
+"""How long the messages behind a final root are kept: the chain bounds their number, not their authors."""
 
 
 class ContributionStore:
@@ -71,7 +71,8 @@ class ContributionStore:
         """
         self._connection.execute(
             "INSERT OR IGNORE INTO contribution"
-            " (content_id, kind, epoch, account, envelope, turn, received_seconds) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            " (content_id, kind, epoch, account, envelope, turn, received_seconds)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)",
             (
                 content_id,
                 int(kind),
@@ -88,22 +89,22 @@ class ContributionStore:
         row = self._connection.execute("SELECT 1 FROM contribution WHERE content_id = ?", (content_id,))
         return row.fetchone() is not None
 
-    def is_final(self, content_id: ContentId) -> bool:
-        """Whether a final record of the chain names the content, as far as this node knows."""
-        query = "SELECT 1 FROM final_proposal WHERE content_id = ?"
+    def is_posted(self, content_id: ContentId) -> bool:
+        """Whether the chain's posting of its epoch names the content, as far as this node knows."""
+        query = "SELECT 1 FROM posted_proposal WHERE content_id = ?"
         return self._connection.execute(query, (content_id,)).fetchone() is not None
 
     def has_room(self, content_id: ContentId, kind: Kind, content: Contribution) -> bool:
-        """Whether one more message of an account, kind, epoch and turn is stored; what the chain names always is."""
+        """Whether one more of an account, kind, epoch and turn is stored; what the chain names always is."""
         stored = self._connection.execute(
             "SELECT COUNT(*) FROM contribution WHERE epoch = ? AND kind = ? AND account = ? AND turn = ?",
             (content.epoch, int(kind), content.account, turn_of(content)),
         ).fetchone()[0]
-        return stored < CONTRIBUTIONS_PER_TURN or self.is_final(content_id)
+        return stored < CONTRIBUTIONS_PER_TURN or self.is_posted(content_id)
 
-    def note_final(self, epoch: int, proposal: ContentId) -> None:
-        """Record that a final epoch of the chain rests on a proposal, which may not have arrived yet."""
-        self._connection.execute("INSERT OR REPLACE INTO final_proposal VALUES (?, ?)", (epoch, proposal))
+    def note_posted(self, epoch: int, proposal: ContentId) -> None:
+        """Record the proposal that the chain's posting of an epoch names; it may not have arrived yet."""
+        self._connection.execute("INSERT OR REPLACE INTO posted_proposal VALUES (?, ?)", (epoch, proposal))
 
     def forget(self, before_epoch: int) -> None:
         """Drop the messages of older epochs, but for a longer time not those behind a final root."""
@@ -114,11 +115,12 @@ class ContributionStore:
         ).fetchall()
         for (epoch,) in rows:
             self._prune(epoch)
-        last = self._connection.execute("SELECT MAX(epoch) FROM final_proposal").fetchone()[0]
+        last = self._connection.execute("SELECT MAX(epoch) FROM posted_proposal").fetchone()[0]
         if last is not None:
             horizon = min(before_epoch - _KEPT_FINAL_EPOCHS, last)  # the last final epoch proves all shares
-            for table in ("contribution", "final_proposal", "pruned_epoch"):
-                self._connection.execute(f"DELETE FROM {table} WHERE epoch < ?", (horizon,))
+            self._connection.execute("DELETE FROM contribution WHERE epoch < ?", (horizon,))
+            self._connection.execute("DELETE FROM posted_proposal WHERE epoch < ?", (horizon,))
+            self._connection.execute("DELETE FROM pruned_epoch WHERE epoch < ?", (horizon,))
 
     def tallies(self, epoch: int) -> dict[ContentId, Tally]:
         """Return the tallies of an epoch, one per auditor: of two, the one with the smaller id."""
@@ -132,9 +134,9 @@ class ContributionStore:
         return found
 
     def settled_tallies(self, epoch: int, before_seconds: float) -> dict[ContentId, Tally]:
-        """Return the tallies that everybody else has by now: received before a time, each its author's only one.
+        """Return the tallies that everybody has by now: received before a time, each its author's only one.
 
-        An auditor that sends others another tally has two here by then, for every node forwards the first two.
+        An auditor that sends others another one has two here by then, for every node forwards two of them.
         """
         rows = self._connection.execute(
             "SELECT content_id, envelope FROM contribution WHERE epoch = ? AND kind = ?"
@@ -174,7 +176,7 @@ class ContributionStore:
     def _prune(self, epoch: int) -> None:
         """Keep of an epoch the proposal that the chain names, its tallies and its approvals."""
         row = self._connection.execute(
-            "SELECT content_id FROM final_proposal WHERE epoch = ?", (epoch,)
+            "SELECT content_id FROM posted_proposal WHERE epoch = ?", (epoch,)
         ).fetchone()
         final = self.proposal(ContentId(row[0])) if row else None
         kept: set[ContentId] = set()

@@ -46,8 +46,8 @@ class KnownContributions(Protocol):
     def has(self, content_id: ContentId) -> bool:
         """Whether a content was admitted."""
 
-    def is_final(self, content_id: ContentId) -> bool:
-        """Whether a final record of the chain names the content, as far as this node knows."""
+    def is_posted(self, content_id: ContentId) -> bool:
+        """Whether the chain's posting of its epoch names the content, as far as this node knows."""
 
     def has_room(self, content_id: ContentId, kind: Kind, content: Contribution) -> bool:
         """Whether one more of its account, kind, epoch and turn may be admitted."""
@@ -83,7 +83,7 @@ class ContributionAdmission:
         envelope = parse_envelope(data, self._manifest.swarm_id)
         content = parse_contribution(envelope)
         require_over(self._manifest, content.epoch, now_seconds)
-        if not self._known.is_final(envelope.content_id):
+        if not self._known.is_posted(envelope.content_id):
             require_remembered(self._manifest, content.epoch, now_seconds)
         if self._known.has(envelope.content_id):
             raise RemoteProtocolError(Rule.CONTRIBUTION_NEW, "the contribution is known")
@@ -101,7 +101,10 @@ class ContributionAdmission:
     def _require_turn(self, content: Contribution, auditors: Sequence[Account]) -> None:
         if turn_of(content) >= self._turns:
             raise RemoteProtocolError(Rule.TURN_EXISTS, f"no epoch has a turn {turn_of(content)}")
-        if isinstance(content, Proposal) and proposer(auditors, content.epoch, content.turn) != content.account:
+        if (
+            isinstance(content, Proposal)
+            and proposer(auditors, content.epoch, content.turn) != content.account
+        ):
             raise RemoteProtocolError(Rule.PROPOSERS_TURN, f"turn {content.turn} is another auditor's")
 
 

@@ -119,7 +119,7 @@ UNKNOWN_ROOT: Final = Digest(bytes(32))
 
 @dataclass(frozen=True, slots=True)
 class ApprovalMark:
-    """Low watermark of one auditor in one swarm: it may approve nothing below, and in its turn this root alone.
+    """Low watermark of one auditor in one swarm: it approves nothing below, and in its turn this root alone.
 
     Attributes:
         epoch: the newest epoch of which a root was approved.
@@ -196,7 +196,9 @@ class SigningDatabase:
 
     def approval_mark(self, swarm_id: SwarmId, account: Account) -> ApprovalMark | None:
         """Return the mark of an auditor in a swarm, or None if it never approved anything."""
-        marks = (mark for mark in self.approval_marks() if (mark.swarm_id, mark.account) == (swarm_id, account))
+        marks = (
+            mark for mark in self.approval_marks() if (mark.swarm_id, mark.account) == (swarm_id, account)
+        )
         return next(marks, None)
 
     def approval_marks(self) -> tuple[ApprovalMark, ...]:

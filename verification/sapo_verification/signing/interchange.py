@@ -76,7 +76,7 @@ class SigningHistory:
         """Return the history in the text of an interchange file.
 
         Raises:
-            LocalProtocolError: it is no interchange file, or of an unknown version, or names one account twice.
+            LocalProtocolError: it is no interchange file of a known version, or names one account twice.
         """
         try:
             document = json.loads(require_shallow(text))
@@ -84,7 +84,7 @@ class SigningHistory:
             raise LocalProtocolError(f"this is not JSON: {error}") from error
         if not isinstance(document, dict) or not document.keys() >= {"format", "version"}:
             raise LocalProtocolError("this is no signing history")
-        lists = _LISTS.get(document["version"]) if isinstance(document["version"], int) else None
+        lists = _LISTS.get(document["version"]) if type(document["version"]) is int else None
         if document["format"] != FORMAT or lists is None:
             raise LocalProtocolError(
                 f"this is {document['format']} {document['version']}, not {FORMAT} {VERSION}"

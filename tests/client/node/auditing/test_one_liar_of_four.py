@@ -38,6 +38,7 @@ async def counted(world: World, honest: list[AuditorHarness], alice: AuditorHarn
     rollouts = [await alice.work(EPOCH, slot) for slot in range(3)]
     for number, harness in enumerate(honest, start=1):
         await until(lambda harness=harness: len(harness.node.events("admitted")) == 3)  # type: ignore[misc]
+        await harness.beacons.obtain(EPOCH)
         for admitted in rollouts[:number]:
             await harness.node.engine.verify(admitted)
     world.turn_to(EPOCH + 1, TALLIED_SECONDS)
