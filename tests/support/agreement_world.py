@@ -1,7 +1,7 @@
 """n auditors, of whom some lie, over an unreliable network and a slow chain; one seed, one course of events.
 
-The honest ones run ``Agreement`` with its real stores, admission and signatures. The liars see every message at
-once and sign whatever they like. ``python tests/support/agreement_world.py EPOCHS`` prints figures.
+The honest ones run ``Agreement`` with its real stores, admission and signatures. The liars see every message
+at once and sign whatever they like. ``python tests/support/agreement_world.py EPOCHS`` prints figures.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from typing import Final
 
@@ -24,14 +25,14 @@ from sapo_client.node.auditing.agreement import Agreement, AgreementTerms
 from sapo_client.node.auditing.disputes import Dispute, find_fraud
 from sapo_client.node.runtime.context import Author
 from sapo_protocol import merkle, secp256k1
-from sapo_protocol.contributions import Approval, Proposal, Tally, cumulative_leaves, parse_approval, settle
+from sapo_protocol.contributions import Approval, Proposal, Tally, parse_approval, settle
 from sapo_protocol.eip712 import EpochApproval, EpochRoot
-from sapo_protocol.envelope import Kind, SignedEnvelope, parse_envelope, seal
+from sapo_protocol.envelope import Kind, SignedEnvelope, seal
 from sapo_protocol.epochs import epoch_start_seconds
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.manifest import Manifest
-from sapo_protocol.settlement import agreeing, grace_seconds, turn_begin_seconds
+from sapo_protocol.settlement import agreeing, faulty, grace_seconds, turn_begin_seconds
 from sapo_verification.admission.contribution_store import ContributionStore
 from sapo_verification.admission.contributions import ContributionAdmission
 from sapo_verification.signing.database import SigningDatabase
@@ -92,6 +93,7 @@ class HonestAuditor:
         self.signing = SigningDatabase(":memory:")
         self.up_from_seconds = 0.0
         self.heard: set[ContentId] = set()
+        self.judged: EpochRoot | None = None
         self._world = world
         self.admission = ContributionAdmission(
             world.manifest, world.book, self.contributions, lambda: world.auditors
@@ -164,7 +166,7 @@ class AgreementWorld:
         self.happened: Counter[str] = Counter()
         self._weather, self._collude, self._silent = weather or Weather(), collude, silent
         self._delay_seconds, self._outage_until = self._weather.delay_seconds, 0.0
-        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._events: list[tuple[float, int, Callable[[], object]]] = []
         self._numbers = count()
         self._proposals: dict[int, dict[ContentId, Proposal]] = {}
         self._signatures: dict[ContentId, dict[Account, bytes]] = {}
@@ -175,7 +177,7 @@ class AgreementWorld:
         for number, auditor in enumerate(self.honest):
             self._at(self.now + _LOOK_SECONDS * number / len(self.honest), self._look_of(auditor))
         for epoch in range(epochs):
-            self._at(self._end(epoch), lambda epoch=epoch: self._begin(epoch))  # type: ignore[misc]
+            self._at(self._end(epoch), partial(self._begin, epoch))
         until = self._end(epochs + 2)
         while self._events and self._events[0][0] < until:
             self.now, _, event = heapq.heappop(self._events)
@@ -201,12 +203,12 @@ class AgreementWorld:
             self._outage_until = self.now + rng.uniform(0, 45)
         for auditor in self.honest:
             if rng.random() < weather.crash:
-                self._at(self.now + rng.uniform(0, 40), lambda auditor=auditor: self._crash(auditor))  # type: ignore[misc]
+                self._at(self.now + rng.uniform(0, 40), partial(self._crash, auditor))
         if not self._silent:
             self._at(self.now + rng.uniform(6, 11), lambda: self._lie_in_tallies(epoch))
             for turn in range(_LIAR_TURNS):
                 begin = turn_begin_seconds(self.manifest, turn)
-                self._at(self.now + begin + rng.uniform(0, 5), lambda turn=turn: self._lie_in_turn(epoch, turn))  # type: ignore[misc]
+                self._at(self.now + begin + rng.uniform(0, 5), partial(self._lie_in_turn, epoch, turn))
 
     def _look_of(self, auditor: HonestAuditor) -> Callable[[], None]:
         def look() -> None:
@@ -229,15 +231,16 @@ class AgreementWorld:
         for envelope in step.messages:
             self._publish(auditor, envelope)
         for postable in step.postings:
-            self._transact(lambda p=postable: self._post(p.statement, p.signatures))  # type: ignore[misc]
-        if state.live is not None:
-            cap, granted = POINTS_CAP, state.granted_points
-            dispute = Dispute(state.live, state.last, granted, cap)
+            self._transact(partial(self._post, postable.statement, postable.signatures))
+        if state.live is not None and auditor.judged != state.live:
+            auditor.judged = state.live  # what it finds false depends on nothing that is still to come here
+            dispute = Dispute(state.live, state.last, state.granted_points, POINTS_CAP)
             if find_fraud(dispute, auditor.contributions) is not None:
                 self.happened["rejected"] += 1
                 self.ledger.reject()
             else:
-                self._transact(lambda: self.ledger.finalise(self.now))
+                due = self.now + self.ledger.challenge_seconds
+                self._at(due, lambda: self._transact(lambda: self.ledger.finalise(self.now)))
         auditor.contributions.forget(self._epoch() - 16)
 
     def _tally(self, auditor: HonestAuditor, epoch: int) -> None:
@@ -317,7 +320,7 @@ class AgreementWorld:
     def _transact(self, action: Callable[[], object]) -> None:
         """Do something on the chain once it takes the transaction."""
         delay = self.rng.uniform(0.5, 6)
-        self._at(max(self.now + delay, self._outage_until), lambda: [action()])  # type: ignore[arg-type,return-value]
+        self._at(max(self.now + delay, self._outage_until), action)
 
     def _post(self, statement: EpochApproval, signatures: Sequence[bytes]) -> None:
         self.happened["posted" if self.ledger.post(self.now, statement, signatures) else "post refused"] += 1
@@ -338,7 +341,7 @@ class AgreementWorld:
                 self._forward(envelope, self.honest)
             elif choice == "late":
                 moment = self.now + self.rng.uniform(0, 40)
-                self._at(moment, lambda e=envelope: self._forward(e, self.honest))  # type: ignore[misc]
+                self._at(moment, partial(self._forward, envelope, self.honest))
             elif choice == "some":
                 self._forward(envelope, self._some())
             elif choice == "split":
@@ -419,7 +422,7 @@ class AgreementWorld:
                 is_own = account not in {auditor.identity.account for auditor in self.honest}
                 if other[0] != statement and (not is_own or self.rng.random() < 0.3):
                     pair = other[1], signature
-                    self._transact(lambda a=other[0], b=statement, s=pair: self.ledger.prove_equivocation(a, b, s))  # type: ignore[misc]
+                    self._transact(partial(self.ledger.prove_equivocation, other[0], statement, pair))
                     self.happened["accused"] += 1
 
     def _previous(self, source: ContributionStore) -> Mapping[Account, int] | None:
@@ -451,7 +454,7 @@ class AgreementWorld:
     def _behind(self, root: EpochRoot) -> Proposal | None:
         for auditor in self.honest:
             proposal = auditor.contributions.proposal(ContentId(root.archive_digest))
-            if proposal is not None and merkle.root(cumulative_leaves(proposal.shares)) == root.cumulative_root:
+            if proposal is not None and proposal.root(ContentId(root.archive_digest)) == root:
                 return proposal
         return None
 
@@ -469,7 +472,7 @@ class AgreementWorld:
     def _end(self, epoch: int) -> float:
         return epoch_start_seconds(self.manifest, epoch + 1)
 
-    def _at(self, seconds: float, event: Callable[[], None]) -> None:
+    def _at(self, seconds: float, event: Callable[[], object]) -> None:
         heapq.heappush(self._events, (seconds, next(self._numbers), event))
 
 
@@ -483,21 +486,25 @@ def _tally(author: Identity, epoch: int, points: Mapping[Account, int]) -> Tally
     )
 
 
+def worlds(auditors: int) -> Iterator[tuple[str, AgreementWorld]]:
+    """Yield runs with as many liars as the protocol stands, and with one more."""
+    most = faulty(auditors)
+    create = partial(AgreementWorld, auditors, auditors=auditors)
+    yield f"{most} liars at random", create(liars=most)
+    yield f"{most} liars as one", create(liars=most, collude=True)
+    yield f"{most + 1} silent", create(liars=most + 1, silent=True)
+    yield f"{most + 1} liars as one", create(liars=most + 1, collude=True)
+
+
 def main(epochs: int) -> None:
-    """Print what became of runs with as many liars as the protocol stands, and with one more."""
+    """Print what became of so many epochs of every kind of run."""
     for auditors in (4, 7, 10):
-        most = (auditors - 1) // 3
-        for liars, options in (
-            (most, {}),
-            (most, {"collude": True}),
-            (most + 1, {"silent": True}),
-            (most + 1, {"collude": True}),
-        ):
-            world = AgreementWorld(auditors, auditors=auditors, liars=liars, **options)
-            began = time.monotonic()
-            outcome = world.run(epochs if liars == most else epochs // 10)
-            print(auditors, liars, options, outcome, f"{time.monotonic() - began:.0f} s", flush=True)
-            print("   ", dict(sorted(world.happened.items())), flush=True)
+        for name, world in worlds(auditors):
+            began = time.process_time()
+            print(f"{auditors} auditors, {name}:", world.run(epochs), flush=True)
+            print(
+                f"    {time.process_time() - began:.0f} s", dict(sorted(world.happened.items())), flush=True
+            )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The epoch ledger's rules in Python: what is posted, dropped and made final, and whose bond is lost.
 
-It leaves out tokens, claims and proofs over leaves; ``test_agreement_machine.py`` compares it with the contract.
+It leaves out tokens, claims and proofs over leaves. ``test_ledger_model.py`` compares it with the contract.
 """
 
 from __future__ import annotations
@@ -65,7 +65,11 @@ class LedgerModel:
         digest = statement.digest(self.domain)
         signers = [secp256k1.recover(digest, signature) for signature in signatures]
         known = [signer for signer in signers if signer is not None and signer in self.auditors]
-        if len(known) < len(signers) or known != sorted(set(known)) or root.digest(self.domain) in self._rejected:
+        if (
+            len(known) < len(signers)
+            or known != sorted(set(known))
+            or root.digest(self.domain) in self._rejected
+        ):
             return False
         counted = set(known) - self._unbonded
         if len(counted) < self.quorum:
@@ -81,9 +85,7 @@ class LedgerModel:
         self.live = None
         return True
 
-    def prove_equivocation(
-        self, a: EpochApproval, b: EpochApproval, signatures: tuple[bytes, bytes]
-    ) -> bool:
+    def prove_equivocation(self, a: EpochApproval, b: EpochApproval, signatures: tuple[bytes, bytes]) -> bool:
         """Punish whoever signed two roots in one turn; return False where the contract reverts."""
         signer = secp256k1.recover(a.digest(self.domain), signatures[0])
         same = (a.turn, a.root.epoch) == (b.turn, b.root.epoch) and a != b

@@ -108,7 +108,7 @@ def test_epochs_strictly_increase_and_may_be_skipped(contracts: Contracts) -> No
 def test_a_signature_without_a_bond_does_not_count(contracts: Contracts) -> None:
     root, auditor, vault = make_root(0), AUDITORS[0], contracts.vault
     contracts.chain.send(auditor, vault.address, vault.request_exit(1))
-    assert refused_as(lambda: contracts.post(root, sign(root, contracts.domain))) == "NotBonded"
+    assert refused_as(lambda: contracts.post(root, sign(root, contracts.domain))) == "TooFewSignatures"
     contracts.post(root, sign(root, contracts.domain, AUDITORS[1:]))
 
 

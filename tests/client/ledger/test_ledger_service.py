@@ -183,12 +183,12 @@ async def test_an_auditor_counts_while_it_is_bonded(contracts: Contracts, ledger
 async def test_an_equivocation_is_punished_once(contracts: Contracts, ledger: LedgerClient) -> None:
     a, b, auditor = make_root(2), make_root(2, archive=8), AUDITORS[0]
     (of_a,), (of_b,) = (sign(root, contracts.domain, [auditor]) for root in (a, b))
-    assert not await ledger.has_equivocated(address(auditor), 2)
+    assert not await ledger.has_equivocated(address(auditor), 2, 0)
     async with _running(ledger):
-        await ledger.challenge(2, Equivocation(a, b, of_a, of_b))
-        await ledger.challenge(2, Equivocation(b, a, of_b, of_a))
+        await ledger.challenge(2, Equivocation(0, a, b, of_a, of_b))
+        await ledger.challenge(2, Equivocation(0, b, a, of_b, of_a))
         await _until_idle(ledger)
-    assert await ledger.has_equivocated(address(auditor), 2)
+    assert await ledger.has_equivocated(address(auditor), 2, 0)
     status = ledger.status()
     assert (status.pending, status.confirmed, status.refused, status.last_error) == (0, 2, 0, None)
 

@@ -190,12 +190,12 @@ def test_a_posting_whose_signer_was_slashed_does_not_hold_up_the_next(
     spoilt, good = make_root(2), make_root(3)
     lies = (make_root(1), make_root(1, total=11))
     signatures = [sign(lie, contracts.domain, [liar])[0] for lie in lies]
-    contracts.prove(Equivocation(*lies, *signatures))
+    contracts.prove(Equivocation(0, *lies, *signatures))
     for root, signers in ((spoilt, AUDITORS[:3]), (good, AUDITORS[1:])):
         posting = contracts.ledger.post(EpochApproval(0, root), sign(root, contracts.domain, signers))
         desk.want(posting, key=str(root.epoch), to=contracts.ledger.address)
     assert desk.steps() == 2
-    assert desk.notes() == [(EntryState.REFUSED, "NotBonded"), (EntryState.CONFIRMED, None)]
+    assert desk.notes() == [(EntryState.REFUSED, "TooFewSignatures"), (EntryState.CONFIRMED, None)]
     live = contracts.ledger.live()
     assert live is not None
     assert live.root == good

@@ -7,22 +7,15 @@ the messages behind their final roots.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from sapo_protocol.constants import CONTRIBUTIONS_PER_TURN
-from sapo_protocol.contributions import (
-    Approval,
-    Proposal,
-    Tally,
-    parse_approval,
-    parse_proposal,
-    parse_tally,
-)
+from sapo_protocol.contributions import Approval, Proposal, Tally
 from sapo_protocol.envelope import Kind, parse_envelope
-from sapo_protocol.identifiers import ContentId, SwarmId
-from sapo_verification.admission.contributions import Contribution, turn_of
+from sapo_protocol.identifiers import Account, ContentId, SwarmId
+from sapo_verification.admission.contributions import Contribution, parse_contribution, turn_of
 from sapo_verification.store import StoreSchema, open_database, transaction
 
 _SCHEMA = StoreSchema(
@@ -44,6 +37,17 @@ _SCHEMA = StoreSchema(
     """,
 )
 
+_PARSED: Final = 256
+"""Messages that are kept in memory as well: those of an epoch of ten auditors, and some."""
+
+_KINDS: Final[Mapping[type[Contribution], Kind]] = {
+    Tally: Kind.TALLY,
+    Proposal: Kind.PROPOSAL,
+    Approval: Kind.APPROVAL,
+}
+
+M = TypeVar("M", Tally, Proposal, Approval)
+
 _KEPT_FINAL_EPOCHS: Final = 1024
 """How long the messages behind a final root are kept: the chain bounds their number, not their authors."""
 
@@ -54,6 +58,7 @@ class ContributionStore:
     def __init__(self, path: Path | str, swarm_id: SwarmId) -> None:
         self._connection = open_database(path, _SCHEMA)
         self._swarm_id = swarm_id
+        self._parsed: dict[ContentId, Contribution] = {}
 
     def add(
         self,
@@ -118,6 +123,7 @@ class ContributionStore:
         last = self._connection.execute("SELECT MAX(epoch) FROM posted_proposal").fetchone()[0]
         if last is not None:
             horizon = min(before_epoch - _KEPT_FINAL_EPOCHS, last)  # the last final epoch proves all shares
+            self._parsed.clear()
             self._connection.execute("DELETE FROM contribution WHERE epoch < ?", (horizon,))
             self._connection.execute("DELETE FROM posted_proposal WHERE epoch < ?", (horizon,))
             self._connection.execute("DELETE FROM pruned_epoch WHERE epoch < ?", (horizon,))
@@ -125,9 +131,8 @@ class ContributionStore:
     def tallies(self, epoch: int) -> dict[ContentId, Tally]:
         """Return the tallies of an epoch, one per auditor: of two, the one with the smaller id."""
         found: dict[ContentId, Tally] = {}
-        authors: set[bytes] = set()
-        for content_id, payload in self._payloads(epoch, Kind.TALLY):
-            tally = parse_tally(payload)
+        authors: set[Account] = set()
+        for content_id, tally in self._messages(epoch, Tally):
             if tally.account not in authors:
                 authors.add(tally.account)
                 found[content_id] = tally
@@ -139,32 +144,28 @@ class ContributionStore:
         An auditor that sends others another one has two here by then, for every node forwards two of them.
         """
         rows = self._connection.execute(
-            "SELECT content_id, envelope FROM contribution WHERE epoch = ? AND kind = ?"
-            " GROUP BY account HAVING COUNT(*) = 1 AND MAX(received_seconds) <= ? ORDER BY content_id",
+            "SELECT content_id FROM contribution WHERE epoch = ? AND kind = ?"
+            " GROUP BY account HAVING COUNT(*) = 1 AND MAX(received_seconds) <= ?",
             (epoch, int(Kind.TALLY), before_seconds),
-        ).fetchall()
-        return {
-            ContentId(id_): parse_tally(parse_envelope(data, self._swarm_id).payload) for id_, data in rows
-        }
+        )
+        settled = {ContentId(row[0]) for row in rows}
+        return {id_: tally for id_, tally in self._messages(epoch, Tally) if id_ in settled}
 
     def tally(self, content_id: ContentId) -> Tally | None:
         """Return one tally by its id."""
-        payload = self._payload(content_id, Kind.TALLY)
-        return parse_tally(payload) if payload else None
+        return self._message(content_id, Tally)
 
     def proposal(self, content_id: ContentId) -> Proposal | None:
         """Return one proposal by its id."""
-        payload = self._payload(content_id, Kind.PROPOSAL)
-        return parse_proposal(payload) if payload else None
+        return self._message(content_id, Proposal)
 
     def proposals(self, epoch: int) -> dict[ContentId, Proposal]:
         """Return the proposals of an epoch."""
-        return {id_: parse_proposal(payload) for id_, payload in self._payloads(epoch, Kind.PROPOSAL)}
+        return dict(self._messages(epoch, Proposal))
 
     def approvals(self, epoch: int, proposal: ContentId) -> Sequence[Approval]:
         """Return the approvals of a proposal."""
-        approvals = (parse_approval(payload) for _, payload in self._payloads(epoch, Kind.APPROVAL))
-        return [approval for approval in approvals if approval.proposal == proposal]
+        return [approval for _, approval in self._messages(epoch, Approval) if approval.proposal == proposal]
 
     def envelopes(self, since_epoch: int) -> tuple[bytes, ...]:
         """Return the messages of an epoch and later ones, for peers that ask."""
@@ -182,27 +183,35 @@ class ContributionStore:
         kept: set[ContentId] = set()
         if row is not None and final is not None:
             content_id = ContentId(row[0])
-            approvals = (
-                id_
-                for id_, payload in self._payloads(epoch, Kind.APPROVAL)
-                if parse_approval(payload).proposal == content_id
-            )
+            approvals = (id_ for id_, a in self._messages(epoch, Approval) if a.proposal == content_id)
             kept = {content_id, *final.tallies, *approvals}
         stored = self._connection.execute("SELECT content_id FROM contribution WHERE epoch = ?", (epoch,))
         dropped = [(id_,) for (id_,) in stored.fetchall() if id_ not in kept]
         with transaction(self._connection):
+            self._parsed.clear()
             self._connection.executemany("DELETE FROM contribution WHERE content_id = ?", dropped)
             self._connection.execute("INSERT OR REPLACE INTO pruned_epoch VALUES (?)", (epoch,))
 
-    def _payloads(self, epoch: int, kind: Kind) -> list[tuple[ContentId, bytes]]:
+    def _messages(self, epoch: int, type_: type[M]) -> list[tuple[ContentId, M]]:
         rows = self._connection.execute(
-            "SELECT content_id, envelope FROM contribution WHERE epoch = ? AND kind = ? ORDER BY content_id",
-            (epoch, int(kind)),
+            "SELECT content_id FROM contribution WHERE epoch = ? AND kind = ? ORDER BY content_id",
+            (epoch, int(_KINDS[type_])),
         ).fetchall()
-        return [(ContentId(id_), parse_envelope(data, self._swarm_id).payload) for id_, data in rows]
+        found = ((ContentId(id_), self._message(ContentId(id_), type_)) for (id_,) in rows)
+        return [(id_, message) for id_, message in found if message is not None]
 
-    def _payload(self, content_id: ContentId, kind: Kind) -> bytes | None:
+    def _message(self, content_id: ContentId, type_: type[M]) -> M | None:
+        """Return a stored message of a kind; auditors look at the newest ones several times a second."""
+        if isinstance(known := self._parsed.get(content_id), type_):
+            return known
         row = self._connection.execute(
-            "SELECT envelope FROM contribution WHERE content_id = ? AND kind = ?", (content_id, int(kind))
+            "SELECT envelope FROM contribution WHERE content_id = ? AND kind = ?",
+            (content_id, int(_KINDS[type_])),
         ).fetchone()
-        return parse_envelope(row[0], self._swarm_id).payload if row else None
+        if row is None:
+            return None
+        message = parse_contribution(parse_envelope(row[0], self._swarm_id))
+        if len(self._parsed) >= _PARSED:
+            self._parsed.clear()
+        self._parsed[content_id] = message
+        return message if isinstance(message, type_) else None
