@@ -47,7 +47,7 @@ def turn_to_propose(manifest: Manifest, age_seconds: float) -> tuple[int, bool]:
     if graces < 0:
         return math.floor(graces), False
     round_ = math.floor(math.log2(graces / ROUND_TURNS + 1))
-    turns = (graces - _begin_of_round(round_)) / 2**round_
+    turns = (graces - _begin_of_round(round_)) / (1 << round_)
     return ROUND_TURNS * round_ + math.floor(turns), turns % 1 < _OPEN_SHARE
 
 
@@ -61,7 +61,7 @@ def turn_count(manifest: Manifest) -> int:
     tenths = min(int(10 * _LONGEST_GRACE_SECONDS), manifest.epoch_seconds)  # of a grace
     last = -(-10 * SETTLED_EPOCHS * manifest.epoch_seconds // tenths) - 3  # begins before the deadline
     round_ = math.floor(math.log2(last / ROUND_TURNS + 1))
-    return ROUND_TURNS * round_ + (last - _begin_of_round(round_)) // 2**round_ + 1
+    return ROUND_TURNS * round_ + (last - _begin_of_round(round_)) // (1 << round_) + 1
 
 
 def proposer(auditors: Sequence[Account], epoch: int, turn: int) -> Account:
@@ -71,12 +71,12 @@ def proposer(auditors: Sequence[Account], epoch: int, turn: int) -> Account:
 
 def _begin_of_round(round_: int) -> int:
     """Return when a round begins, in graces after the first one."""
-    return ROUND_TURNS * (2**round_ - 1)
+    return ROUND_TURNS * ((1 << round_) - 1)
 
 
 def _begin_of_turn(turn: int) -> int:
     round_, place = divmod(turn, ROUND_TURNS)
-    return _begin_of_round(round_) + place * 2**round_
+    return _begin_of_round(round_) + place * (1 << round_)
 
 
 def cumulative_points_of(proposal: Proposal) -> dict[Account, int]:

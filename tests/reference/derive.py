@@ -66,7 +66,7 @@ def epoch_of(manifest: dict[str, Any], now_ms: int) -> int:
 def turn_begins(manifest: dict[str, Any], turn: int) -> Fraction:
     """Return when a turn begins, in seconds after its epoch's end."""
     grace = min(Fraction(30), Fraction(manifest["epoch_seconds"], 10))
-    graces = 2 + sum(2 ** (earlier // 16) for earlier in range(turn))
+    graces = 2 + sum(1 << earlier // 16 for earlier in range(turn))
     return graces * grace
 
 

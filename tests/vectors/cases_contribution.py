@@ -179,7 +179,7 @@ def _turns() -> Iterator[Case]:
     both = tuple(sorted((ALICE.account.hex(), BOB.account.hex())))
     alices = (both.index(ALICE.account.hex()) - OVER) % 2
     for turn, rule in ((alices, None), (1 - alices, "R6.6"), (alices + 14, None), (15 - alices, "R6.6")):
-        fields = {"f5": turn} if turn else {}
+        fields: dict[str, Any] = {"f5": turn} if turn else {}
         data = sealed(Kind.PROPOSAL, **fields)
         yield _judged(f"proposal: one of two auditors, turn {turn}", rule, data, auditors=both)
         approval = sealed(Kind.APPROVAL, **fields)
