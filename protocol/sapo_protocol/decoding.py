@@ -36,6 +36,9 @@ Fixed = TypeVar("Fixed", bound=FixedBytes)
 _SHORT_STRING = 0x58
 """First byte of the head of a byte string of 24 to 255 bytes; the second is the length."""
 
+_SMALL_MAP = 0xA0
+"""First byte of the head of an empty map; those of maps of up to 23 pairs follow."""
+
 _FIELD_DEPTH = MAX_NESTING - 1
 """Levels of arrays and maps that a field's value may still have in it."""
 
@@ -211,6 +214,11 @@ class Fields(Reader):
         self._at = 0
         self._schema = schema
         self._key_read = -1
+        self._count = count = data[0] - _SMALL_MAP if data else -1
+        if count == schema.required and 2 * count < len(data):
+            self._at = 1  # nearly every object begins so, and is read without a call
+            self._left -= 1
+            return
         self._count = 0
         major, count = self._head()
         if major != MAP:
@@ -250,19 +258,27 @@ class Fields(Reader):
 
     def fixed(self, key: int, type_: type[Fixed]) -> Fixed:
         """Read a byte string of a fixed-size type."""
-        value = self.data(key)
-        if len(value) != type_.SIZE:
+        major, length = self._field(key)
+        if major != BYTES:
+            self._refuse_type(major, length)
+        begin = self._at
+        self._at = end = begin + length
+        if end > len(self._data):
+            raise RemoteProtocolError(Rule.BYTES_THERE, "the value stops early")
+        if length != type_.SIZE:
             self.refuse(self._schema.types, f"{type_.__name__} takes {type_.SIZE} bytes")
-        return bytes.__new__(type_, value)  # of the right size: the constructor would check it again
+        # of the right size: the constructor would check it again
+        return bytes.__new__(type_, self._data[begin:end])
 
     def strings(self, key: int, bound: Bound, each: Bound) -> tuple[bytes, ...]:
         """Read an array of byte strings, each of a length within its bound."""
-        strings = []
+        strings: list[bytes] = []
         behind_each = self._items(key, bound)
-        data, at, left, end, most = self._data, self._at, self._left, len(self._data), each.most
+        append, short, most = strings.append, _SHORT_STRING, each.most
+        data, at, left, end = self._data, self._at, self._left, len(self._data)
         for behind in behind_each:
-            if left and at + 1 < end and data[at] == _SHORT_STRING and data[at + 1] > 23:
-                length = data[at + 1]  # most completions have such a head, so it is read without a call
+            # most completions have such a head, so it is read without a call
+            if left and at + 1 < end and data[at] == short and (length := data[at + 1]) > 23:
                 at += 2
                 left -= 1
             else:
@@ -278,7 +294,7 @@ class Fields(Reader):
             if length > most:
                 self._at, self._left = at, left
                 self.require(each, length, behind)
-            strings.append(data[begin:at])
+            append(data[begin:at])
         self._at, self._left = at, left
         return tuple(strings)
 
@@ -342,11 +358,18 @@ class Fields(Reader):
         self._key_read = key
         first = data[at + 1]
         argument = first & 0x1F
-        if argument == 24 and at + 2 < len(data) and data[at + 2] > 23:
+        if argument < 24:
+            self._at = at + 2
+        elif argument == 24 and at + 2 < len(data) and data[at + 2] > 23:
             self._at = at + 3
-            return first >> 5, data[at + 2]
-        self._at = at + 2
-        return first >> 5, argument if argument < 24 else self._argument(argument)
+            argument = data[at + 2]
+        elif argument == 25 and at + 3 < len(data) and data[at + 2]:
+            self._at = at + 4
+            argument = data[at + 2] << 8 | data[at + 3]
+        else:
+            self._at = at + 2
+            argument = self._argument(argument)
+        return first >> 5, argument
 
     def _uncommon_field(self, key: int) -> tuple[int, int]:
         """Read the same where it takes more care, or raise."""

@@ -36,7 +36,8 @@ class Kind(IntEnum):
 
 
 _KINDS = {int(kind): kind for kind in Kind}
-_TAGS = {kind: kind.tag + b"\x00" for kind in Kind}
+_TAGS = (b"", *(kind.tag + b"\x00" for kind in Kind))
+"""By kind; a tuple, since a dictionary would call the hash of the enumeration, which is slow."""
 _SCHEMA = Schema(Rule.ENVELOPE_KEYS, Rule.ENVELOPE_TYPES, required=5)
 _SIGNATURE = Bound(Rule.ENVELOPE_SIGNATURE, least=ed25519.SIGNATURE_BYTES, most=ed25519.SIGNATURE_BYTES)
 NO_SIGNATURE: Final = bytes(ed25519.SIGNATURE_BYTES)

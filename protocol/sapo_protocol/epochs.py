@@ -39,8 +39,10 @@ def require_current(manifest: Manifest, epoch: int, now_seconds: float) -> None:
     Raises:
         RemoteProtocolError: ``EPOCH_FUTURE`` or ``EPOCH_PAST``.
     """
-    require_begun(manifest, epoch, now_seconds)
-    if now_seconds - CLOCK_SLACK_SECONDS >= epoch_start_seconds(manifest, epoch + 1 + EPOCH_WINDOW):
+    since_start = now_seconds - epoch_start_seconds(manifest, epoch)
+    if since_start < -CLOCK_SLACK_SECONDS:
+        raise RemoteProtocolError(Rule.EPOCH_BEGUN, f"epoch {epoch} has not begun")
+    if since_start >= (1 + EPOCH_WINDOW) * manifest.epoch_seconds + CLOCK_SLACK_SECONDS:
         raise RemoteProtocolError(Rule.ROLLOUT_IN_TIME, f"epoch {epoch} is over")
 
 

@@ -93,11 +93,11 @@ def parse_rollout(payload: bytes) -> Rollout:
 
 def _completions(fields: Fields) -> tuple[bytes, ...]:
     completions = fields.strings(5, _COMPLETIONS, _COMPLETION)
-    if (total := sum(map(len, completions))) > MAX_GROUP_BYTES:
-        fields.refuse(Rule.GROUP_SIZE, f"a group of {total} bytes")
-    for completion in completions:
-        if not completion.isascii() and not _is_utf8(completion):
-            fields.refuse(Rule.COMPLETION_UTF8, "a completion is not UTF-8")
+    text = b"".join(completions)
+    if len(text) > MAX_GROUP_BYTES:
+        fields.refuse(Rule.GROUP_SIZE, f"a group of {len(text)} bytes")
+    if not text.isascii() and not all(map(_is_utf8, completions)):
+        fields.refuse(Rule.COMPLETION_UTF8, "a completion is not UTF-8")
     return completions
 
 
