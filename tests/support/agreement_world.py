@@ -21,7 +21,7 @@ from support.ledger_model import LedgerModel
 from support.swarm import Identity, make_book, make_chain_manifest
 
 from sapo_client.founding.defaults import challenge_seconds
-from sapo_client.node.auditing.agreement import Agreement, AgreementTerms
+from sapo_client.node.auditing.agreement import Agreement, AgreementTerms, ChainState
 from sapo_client.node.auditing.disputes import Dispute, find_fraud
 from sapo_client.node.runtime.context import Author
 from sapo_protocol import merkle, secp256k1
@@ -232,16 +232,20 @@ class AgreementWorld:
             self._publish(auditor, envelope)
         for postable in step.postings:
             self._transact(partial(self._post, postable.statement, postable.signatures))
-        if state.live is not None and auditor.judged != state.live:
-            auditor.judged = state.live  # what it finds false depends on nothing that is still to come here
-            dispute = Dispute(state.live, state.last, state.granted_points, POINTS_CAP)
-            if find_fraud(dispute, auditor.contributions) is not None:
-                self.happened["rejected"] += 1
-                self.ledger.reject()
-            else:
-                due = self.now + self.ledger.challenge_seconds
-                self._at(due, lambda: self._transact(lambda: self.ledger.finalise(self.now)))
+        if state.live is not None:
+            self._watch(auditor, state)
         auditor.contributions.forget(self._epoch() - 16)
+
+    def _watch(self, auditor: HonestAuditor, state: ChainState) -> None:
+        """Reject a live posting that is provably false, or make it final after its window."""
+        assert state.live is not None
+        is_new, auditor.judged = auditor.judged != state.live, state.live
+        dispute = Dispute(state.live, state.last, state.granted_points, POINTS_CAP)
+        if is_new and find_fraud(dispute, auditor.contributions) is not None:
+            self.happened["rejected"] += 1
+            self.ledger.reject()
+        elif self.now >= self.ledger.posted_seconds + self.ledger.challenge_seconds:
+            self._transact(lambda: self.ledger.finalise(self.now))
 
     def _tally(self, auditor: HonestAuditor, epoch: int) -> None:
         if epoch not in self.counts or self.now < self._end(epoch) + grace_seconds(self.manifest):

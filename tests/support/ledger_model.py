@@ -20,6 +20,7 @@ class LedgerModel:
 
     Attributes:
         final: the roots of final epochs, oldest first.
+        posted_seconds: when the live posting came.
         slashed: how often each account has lost its bond.
     """
 
@@ -34,7 +35,7 @@ class LedgerModel:
     live: EpochRoot | None = None
     slashed: dict[Account, int] = field(default_factory=dict)
     _signers: set[Account] = field(default_factory=set)
-    _posted_seconds: float = 0.0
+    posted_seconds: float = 0.0
     _rejected: set[Digest] = field(default_factory=set)
     _unbonded: set[Account] = field(default_factory=set)
     _equivocated: set[tuple[Account, int, int]] = field(default_factory=set)
@@ -74,12 +75,12 @@ class LedgerModel:
         counted = set(known) - self._unbonded
         if len(counted) < self.quorum:
             return False
-        self.live, self._signers, self._posted_seconds = root, counted, now_seconds
+        self.live, self._signers, self.posted_seconds = root, counted, now_seconds
         return True
 
     def finalise(self, now_seconds: float) -> bool:
         """Make the live posting final; return False where the contract reverts."""
-        if self.live is None or now_seconds < self._posted_seconds + self.challenge_seconds:
+        if self.live is None or now_seconds < self.posted_seconds + self.challenge_seconds:
             return False
         self.final.append(self.live)
         self.live = None
