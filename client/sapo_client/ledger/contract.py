@@ -16,7 +16,7 @@ from sapo_client.ledger.errors import NotYet
 from sapo_client.ledger.fraud import FraudProof, root_fields
 from sapo_client.ledger.records import EpochRecord, Stake
 from sapo_client.ledger.rpc import Answer, Rpc
-from sapo_protocol.eip712 import EpochRoot
+from sapo_protocol.eip712 import EpochApproval, EpochRoot
 from sapo_protocol.identifiers import Account, Digest, NodeId
 
 
@@ -120,9 +120,9 @@ class EpochLedgerContract(Contract):
 
     NAME = "EpochLedger"
 
-    def post(self, root: EpochRoot, signatures: Sequence[bytes]) -> bytes:
+    def post(self, statement: EpochApproval, signatures: Sequence[bytes]) -> bytes:
         """Return call data that posts an epoch; signatures ascend by signer."""
-        return self._encode("post", root_fields(root), list(signatures))
+        return self._encode("post", root_fields(statement.root), statement.turn, list(signatures))
 
     def finalise(self) -> bytes:
         """Return call data that makes the live posting final."""
@@ -156,8 +156,12 @@ class EpochLedgerContract(Contract):
         return _record(self._call("live"))
 
     def digest(self, root: EpochRoot) -> Digest:
-        """Return the digest that the contract wants auditors to sign."""
+        """Return the digest under which the contract knows a root."""
         return Digest(self._call("epochRootDigest", root_fields(root)))
+
+    def approval_digest(self, statement: EpochApproval) -> Digest:
+        """Return the digest that the contract wants auditors to sign."""
+        return Digest(self._call("approvalDigest", root_fields(statement.root), statement.turn))
 
     def clock(self) -> tuple[int, int]:
         """Return the genesis time and the epoch length, in seconds."""
@@ -201,9 +205,9 @@ class FraudVerifierContract(Contract):
         """Return the most points that an account may earn in one epoch."""
         return int(self._call("pointsCap"))
 
-    def has_equivocated(self, auditor: Account, epoch: int) -> bool:
-        """Whether an auditor's two signatures in an epoch were punished already."""
-        return bool(self._call("equivocated", to_checksum_address(auditor), epoch))
+    def has_equivocated(self, auditor: Account, epoch: int, turn: int) -> bool:
+        """Whether an auditor's two signatures in a turn of an epoch were punished already."""
+        return bool(self._call("equivocated", to_checksum_address(auditor), epoch, turn))
 
 
 class Vault(Contract):

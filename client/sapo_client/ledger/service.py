@@ -25,7 +25,7 @@ from sapo_client.ledger.scan import RegistryView, last_block_before
 from sapo_client.ledger.sender import Sender
 from sapo_client.ledger.transactions import Call
 from sapo_protocol import secp256k1
-from sapo_protocol.eip712 import EpochRoot
+from sapo_protocol.eip712 import EpochApproval, EpochRoot
 from sapo_protocol.identifiers import Account, Digest, NodeId
 from sapo_protocol.manifest import Manifest
 
@@ -164,9 +164,9 @@ class LedgerClient:
         """Return the points of all final epochs together."""
         return await self._in_thread(lambda: self._pay_side()[0].granted_points())
 
-    async def has_equivocated(self, auditor: Account, epoch: int) -> bool:
-        """Whether an auditor's two signatures in an epoch were punished already."""
-        return await self._in_thread(lambda: self._ledger.verifier().has_equivocated(auditor, epoch))
+    async def has_equivocated(self, auditor: Account, epoch: int, turn: int) -> bool:
+        """Whether an auditor's two signatures in a turn of an epoch were punished already."""
+        return await self._in_thread(lambda: self._ledger.verifier().has_equivocated(auditor, epoch, turn))
 
     async def stake(self, account: Account | None = None) -> Stake:
         """Return what an account (this one if none is named) has in the vault."""
@@ -248,11 +248,11 @@ class LedgerClient:
         call = Call(self._registry.address, self._registry.revoke(key))
         await self._enqueue("revoke", f"{key}:{end_seconds}", call)
 
-    async def post(self, root: EpochRoot, signatures: Sequence[bytes]) -> None:
+    async def post(self, statement: EpochApproval, signatures: Sequence[bytes]) -> None:
         """Queue an epoch's root with its auditors' signatures, in any order."""
-        ordered = _by_signer(root.digest(self._manifest.ledger_domain), signatures)
-        fingerprint = sha256(b"".join(ordered)).hexdigest()[:16]
-        call = Call(self._ledger.address, self._ledger.post(root, ordered))
+        ordered = _by_signer(statement.digest(self._manifest.ledger_domain), signatures)
+        fingerprint, root = sha256(b"".join(ordered)).hexdigest()[:16], statement.root
+        call = Call(self._ledger.address, self._ledger.post(statement, ordered))
         await self._enqueue("post", f"{root.epoch}:{root.cumulative_root}:{fingerprint}", call)
 
     async def finalise(self, root: EpochRoot) -> None:
@@ -390,6 +390,12 @@ class LedgerClient:
         if self._ledger.clock() != (self._manifest.genesis_seconds, self._manifest.epoch_seconds):
             raise LedgerError(
                 "the ledger counts its epochs by another clock than the manifest",
+                hint="ask whoever gave you the manifest for the right one",
+            )
+        cap, expected = self._ledger.verifier().points_cap(), self._manifest.limits.points_per_epoch
+        if cap != expected:  # an honest count above the contract's cap would cost auditors their bonds
+            raise LedgerError(
+                f"the ledger allows an account {cap} points per epoch, the manifest {expected}",
                 hint="ask whoever gave you the manifest for the right one",
             )
 

@@ -35,7 +35,7 @@ class Settings:
 
     Attributes:
         auditors: number of nodes that audit, at most all of them.
-        quorum: number of auditors that must agree on a root; none for a majority.
+        quorum: number of auditors that must agree on a root; none for all but a third, rounded down.
         model: `bundled`, a Hugging Face model, or a folder that holds one; every node starts from it.
         directory: the testnet's directory, which is kept; none for a temporary one.
         keep: leave the swarm running at the end.

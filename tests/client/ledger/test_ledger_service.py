@@ -35,6 +35,7 @@ from sapo_client.ledger.errors import LedgerError, LedgerUnavailable
 from sapo_client.ledger.fraud import Equivocation, OverCap
 from sapo_client.ledger.records import LedgerStatus, Stake
 from sapo_client.ledger.service import LedgerClient
+from sapo_protocol.eip712 import EpochApproval
 from sapo_protocol.identifiers import Account
 
 A, B = address(ALICE), address(BOB)
@@ -137,7 +138,7 @@ async def test_an_epoch_is_posted_finalised_and_claimed(contracts: Contracts, le
     root = make_root(2, total=10, cumulative_root=tree.root)
     async with _running(ledger):
         in_any_order = reversed(sign(root, contracts.domain, AUDITORS))
-        await ledger.post(root, [*in_any_order, *sign(root, contracts.domain)])
+        await ledger.post(EpochApproval(0, root), [*in_any_order, *sign(root, contracts.domain)])
         await _until_idle(ledger)
         live = await ledger.live_record()
         assert live is not None
@@ -182,12 +183,12 @@ async def test_an_auditor_counts_while_it_is_bonded(contracts: Contracts, ledger
 async def test_an_equivocation_is_punished_once(contracts: Contracts, ledger: LedgerClient) -> None:
     a, b, auditor = make_root(2), make_root(2, archive=8), AUDITORS[0]
     (of_a,), (of_b,) = (sign(root, contracts.domain, [auditor]) for root in (a, b))
-    assert not await ledger.has_equivocated(address(auditor), 2)
+    assert not await ledger.has_equivocated(address(auditor), 2, 0)
     async with _running(ledger):
-        await ledger.challenge(2, Equivocation(a, b, of_a, of_b))
-        await ledger.challenge(2, Equivocation(b, a, of_b, of_a))
+        await ledger.challenge(2, Equivocation(0, a, b, of_a, of_b))
+        await ledger.challenge(2, Equivocation(0, b, a, of_b, of_a))
         await _until_idle(ledger)
-    assert await ledger.has_equivocated(address(auditor), 2)
+    assert await ledger.has_equivocated(address(auditor), 2, 0)
     status = ledger.status()
     assert (status.pending, status.confirmed, status.refused, status.last_error) == (0, 2, 0, None)
 
