@@ -96,7 +96,7 @@ class HonestAuditor:
         self.judged: EpochRoot | None = None
         self._world = world
         self.admission = ContributionAdmission(
-            world.manifest, world.book, self.contributions, lambda: world.auditors
+            world.manifest, world.certificates, self.contributions, lambda: world.auditors
         )
         self.start()
 
