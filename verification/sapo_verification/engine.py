@@ -177,12 +177,7 @@ class Engine:
         )
         self._recent: deque[bytes] = deque(maxlen=RECENT_ENVELOPES)
         self._rollouts_topic = rollouts_topic(manifest.swarm_id)
-        self._handlers: dict[str, Callable[[bytes, float, str, bool], Received]] = {
-            certificates_topic(manifest.swarm_id): self._receive_certificate,
-            self._rollouts_topic: self._receive_rollout,
-            equivocations_topic(manifest.swarm_id): self._receive_proof,
-            contributions_topic(manifest.swarm_id): self._receive_contribution,
-        }
+        self._handlers = self._handlers_by_topic()
 
     def observe(self, observer: Observer) -> None:
         """Report every later decision to one more observer."""
@@ -312,6 +307,15 @@ class Engine:
     def epoch(self, now_seconds: float) -> int:
         """Return the epoch at a time, the first one before genesis."""
         return epoch_at(self.manifest, max(now_seconds, self.manifest.genesis_seconds))
+
+    def _handlers_by_topic(self) -> dict[str, Callable[[bytes, float, str, bool], Received]]:
+        swarm_id = self.manifest.swarm_id
+        return {
+            certificates_topic(swarm_id): self._receive_certificate,
+            self._rollouts_topic: self._receive_rollout,
+            equivocations_topic(swarm_id): self._receive_proof,
+            contributions_topic(swarm_id): self._receive_contribution,
+        }
 
     def _is_quarantined(self, rollout: VerifiedRollout) -> bool:
         return self._verifier.is_quarantined(rollout)

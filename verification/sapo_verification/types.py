@@ -126,12 +126,12 @@ class Demonstration:
 
     @property
     def account(self) -> Account:
-        """Who wrote it; the zero account if nobody did."""
+        """The author's account; the zero account if no account wrote it."""
         return Account(bytes(Account.SIZE)) if self.source is None else self.source.account
 
     @property
     def answer(self) -> bytes:
-        """What it answers, without the way to it: what is between the tags, or all of it."""
+        """The answer without the way to it: the text between the tags, or all of it."""
         _, opened, rest = self.completion.partition(b"<answer>")
         return rest.partition(b"</answer>")[0] if opened else self.completion
 
