@@ -51,7 +51,7 @@ def draw(records: Sequence[NodeRecord], path: Path, title: str) -> None:
         _curve(upper, record, list(record.rewards), colour, raw=True)
         _curve(lower, record, external_shares(record), colour, raw=False)
     _label(upper, title, "reward of own answers (mean)", None)
-    _label(lower, None, "share of others' groups", "training step")
+    _label(lower, None, "share of others' rollouts", "training step")
     figure.legend(*upper.get_legend_handles_labels(), loc="outside lower center", ncols=8, frameon=False)
     figure.savefig(path, dpi=DPI)
     pyplot.close(figure)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _NODE_NOTE = (
     "Peers: most at one time, attackers included. Rollouts: shared by the node; accepted from others "
     "(authentic, in time); without signal (all answers earned the same reward; auditors check every rollout, "
-    "other nodes only those they draw); sampled into its own training; refused. Points: what the ledger "
+    "other nodes only those they draw); used in its own training; refused. Points: what the ledger "
     "grants its account."
 )
 _REFUSED_NOTE = "Each reason is a rule of verification/README.md."
