@@ -26,15 +26,16 @@ if TYPE_CHECKING:
 
 
 def sampling_policy(config: Config) -> SamplingPolicy:
-    """Return how batches are mixed; a node that does not train draws no external groups."""
+    """Return how batches are mixed; a node that does not train uses nothing of others."""
+    trains = config.learner.trains
     return SamplingPolicy(
         local_groups=config.learner.local_groups,
-        external_groups=config.learner.external_groups if config.learner.trains else 0,
+        external_groups=config.learner.external_groups if trains else 0,
         account_cap=config.verification.account_cap,
         newcomer_cap=config.verification.newcomer_cap,
         network_cap=config.verification.network_cap,
         strategy=config.sampler.strategy,
-        text_use=TextUse(config.sampler.text_use),
+        text_use=TextUse(config.sampler.text_use) if trains else TextUse.REINFORCE,
         demonstrations=config.sampler.demonstrations,
         learnable_tasks=config.sampler.learnable_tasks,
     )

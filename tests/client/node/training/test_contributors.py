@@ -33,7 +33,7 @@ async def test_a_server_contributes_and_another_node_learns_from_it(
     learner = Home(tmp_path / "learner", 1, manifest, policy)
     with CompletionsServer().serving() as url:
         settings: dict[str, Any] = {"backend": "endpoint", "endpoint": url, "model": "bundled"}
-        server = Home(tmp_path / "server", 2, manifest, policy, learner=settings)
+        server = Home(tmp_path / "server", 2, manifest, policy, learner=settings, sampler={})
         with trio.fail_after(PATIENCE_SECONDS):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(server.node(hub, neighbours=[learner]).run)
