@@ -17,12 +17,13 @@ HEAVY = (
 )  # fmt: skip
 PROBE = """
 import sys
+before = set(sys.modules)  # what measures the coverage may be there already
 from sapo_client.cli.app import main
 sys.argv = ["sapo", *sys.argv[1:]]
 try:
     main()
 finally:
-    sys.stderr.write(" ".join(sorted({name.partition(".")[0] for name in sys.modules})))
+    sys.stderr.write(" ".join(sorted({name.partition(".")[0] for name in set(sys.modules) - before})))
 """
 
 
