@@ -78,10 +78,12 @@ class DemonstrationPool(SilentObserver):
             need: weight of a family by its index, 0 for one of which nothing is taken.
         """
         taken: list[Demonstration] = []
+        accounts, weights = list(shares), list(shares.values())
+        mass = sum(weights)
         for _ in range(count):
-            if rng.random() >= sum(shares.values()):
+            if rng.random() >= mass:
                 continue
-            (account,) = rng.choices(list(shares), list(shares.values()))
+            (account,) = rng.choices(accounts, weights)
             if (found := self._take_one(account, need, rng)) is not None:
                 taken.append(found)
         return tuple(taken)
