@@ -10,7 +10,9 @@ from statistics import fmean, stdev
 import torch
 
 from sapo_client.learner.baseline import Baselines
+from sapo_client.learner.cpu.kept_states import KeptRow
 from sapo_client.learner.grpo import group_advantages
+from sapo_client.learner.ranks.group import RankGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,8 @@ class TrainingGroup:
         behaviour: log-probabilities under which own completions were sampled (the behaviour policy's), one
             tuple per completion; None for text that was tokenized here.
         family: the task's family as an index of the suite; None if there is none, as in benchmarks.
+        age: steps since it was sampled here.
+        states: what sampling computed of each completion; None if nothing was kept.
     """
 
     prompt: tuple[int, ...]
@@ -33,6 +37,8 @@ class TrainingGroup:
     external: bool
     behaviour: tuple[tuple[float, ...], ...] | None
     family: int | None = None
+    age: int = 0
+    states: tuple[KeptRow | None, ...] | None = None
 
     @property
     def is_informative(self) -> bool:
@@ -76,6 +82,10 @@ class TrainingRow:
         weight: of the loss, 0 to 1; None for another node's text until the first forward pass measures it.
         group: index of the group in the batch.
         context: the completion's reward and what it is compared with.
+        sampled: whether ``old`` are the log-probabilities under which this policy's sampler drew it.
+        drift: summed mismatch and log-ratio of the completion at its first forward pass
+            (``losses/mismatch.py``); None before it, and for text that was not sampled here.
+        states: what sampling computed of it, if that was kept.
     """
 
     prompt: tuple[int, ...]
@@ -86,6 +96,9 @@ class TrainingRow:
     weight: float | None = 1.0
     group: int = 0
     context: RewardContext = RewardContext()
+    sampled: bool = False
+    drift: tuple[float, float] | None = None
+    states: KeptRow | None = None
 
     @property
     def width(self) -> int:
@@ -99,6 +112,7 @@ def training_rows(
     all_groups: bool = False,
     baselines: Baselines | None = None,
     own_baseline: bool = True,
+    scaled: bool = True,
 ) -> list[TrainingRow]:
     """Return the rows to train, shortest first; empty completions are left out.
 
@@ -107,13 +121,32 @@ def training_rows(
         all_groups: include groups whose advantages are all zero, which a KL term trains nevertheless.
         baselines: own mean rewards by family; none are known by default.
         own_baseline: measure other nodes' rewards against them instead of against their own group.
+        scaled: divide a group's advantages by the standard deviation of its rewards.
     """
     rows: list[TrainingRow] = []
     for index, group in enumerate(groups):
         if all_groups or group.is_informative:
-            advantages = _advantages(group, baselines if own_baseline else None)
+            advantages = _advantages(group, baselines if own_baseline else None, scaled=scaled)
             rows.extend(_rows_of(index, group, advantages, baselines))
     return sorted(rows, key=lambda row: row.width)
+
+
+def share_measurements(rows: Sequence[TrainingRow], ranks: RankGroup) -> None:
+    """Fill in what other ranks measured of the rows: old log-probabilities, weights and drift.
+
+    Args:
+        rows: the same, in the same order, on all ranks.
+        ranks: of the learner; a single one has measured all rows itself.
+    """
+    if ranks.size == 1:
+        return
+    known = [[index, row.old, row.weight, row.drift] for index, row in enumerate(rows) if row.old is not None]
+    for measured in ranks.exchange(known):
+        for index, old, weight, drift in measured:
+            row = rows[index]
+            row.old = tuple(old) if row.old is None else row.old
+            row.weight = weight if row.weight is None else row.weight
+            row.drift = row.drift or (None if drift is None else (drift[0], drift[1]))
 
 
 def mini_batches(rows: Sequence[TrainingRow], count: int) -> list[list[TrainingRow]]:
@@ -156,12 +189,12 @@ def micro_batches(
         yield part
 
 
-def _advantages(group: TrainingGroup, baselines: Baselines | None) -> Sequence[float]:
+def _advantages(group: TrainingGroup, baselines: Baselines | None, *, scaled: bool) -> Sequence[float]:
     """Return an advantage per completion; without a baseline of its family, relative to the group itself."""
     baseline = baselines.of(group.family) if baselines is not None and group.external else None
     if baseline is not None:
         return baseline.advantages(group.rewards)
-    values: list[float] = group_advantages(torch.tensor(group.rewards)).tolist()
+    values: list[float] = group_advantages(torch.tensor(group.rewards), scaled=scaled).tolist()
     return values
 
 
@@ -171,7 +204,8 @@ def _rows_of(
     own = None if baselines is None else baselines.of(group.family)
     own_mean = math.nan if own is None else own.mean
     mean, deviation = fmean(group.rewards), stdev(group.rewards) if len(group.rewards) > 1 else 0.0
-    behaviour = group.behaviour or (None,) * len(group.completions)
+    nothing = (None,) * len(group.completions)
+    behaviour, states = group.behaviour or nothing, group.states or nothing
     return [
         TrainingRow(
             prompt=group.prompt,
@@ -182,9 +216,11 @@ def _rows_of(
             weight=None if group.external else 1.0,
             group=index,
             context=RewardContext(reward, mean, deviation, own_mean),
+            sampled=old is not None,
+            states=kept,
         )
-        for completion, advantage, reward, old in zip(
-            group.completions, advantages, group.rewards, behaviour, strict=True
+        for completion, advantage, reward, old, kept in zip(
+            group.completions, advantages, group.rewards, behaviour, states, strict=True
         )
         if completion
     ]

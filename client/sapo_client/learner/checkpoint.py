@@ -3,6 +3,9 @@
 A checkpoint is a folder with ``state.safetensors`` (weights, moments, random state, demonstrations) and
 ``meta.json`` (counters, and the state file's digest). It is written under a temporary name, forced to disk
 and renamed, so a crash leaves either the old set or the new one. No file is a pickle: loading runs no code.
+
+Sharded tensors are written whole, so a checkpoint does not depend on the number of ranks. The leader alone
+reads and writes files; it sends the others what it reads, tensor by tensor, and each keeps its shard.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +26,9 @@ from torch import Tensor
 
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.baseline import Baselines, RunningMean
-from sapo_client.learner.demonstrations import DemonstrationBuffer
+from sapo_client.learner.imitation.demonstrations import DemonstrationBuffer
+from sapo_client.learner.ranks.group import ALONE, RankGroup
+from sapo_client.learner.ranks.shard import sharded_like, whole_tensor
 from sapo_client.learner.settings import DAMAGED
 from sapo_client.learner.trainer import Trainer
 from sapo_verification.screens.likelihood import LogprobStatistics
@@ -33,6 +39,7 @@ KEPT: Final = 2
 _FORMAT: Final = 1
 _ADAM: Final = "adam"
 _SUPERVISED_ADAM: Final = "supervised-adam"
+_STUDENT: Final = "student"
 _SHOWN: Final = "demonstrations"
 _OWN: Final = "own-successes"
 _PREFIX: Final = "step-"
@@ -45,9 +52,11 @@ class LearnerCounters:
 
     Attributes:
         samples: calls of the sampler so far; each has its own random stream.
+        remote: address of weights and moments that are on a server; None: they are in the checkpoint.
     """
 
     samples: int
+    remote: str | None = None
 
 
 class CheckpointStore:
@@ -56,20 +65,32 @@ class CheckpointStore:
     Args:
         folder: created by the first ``save``.
         model: name of the model, as in the settings.
+        ranks: of the learner, which all make the same calls.
     """
 
-    def __init__(self, folder: Path, model: str) -> None:
+    def __init__(self, folder: Path, model: str, ranks: RankGroup = ALONE) -> None:
         self._folder = folder
         self._model = model
+        self._ranks = ranks
 
     def save(self, trainer: Trainer, counters: LearnerCounters, *, kept: int = KEPT) -> Path:
         """Write the trainer's state, remove the oldest checkpoints beyond ``kept``, return the new folder."""
         target = self._folder / f"{_PREFIX}{trainer.steps:010d}"
+        tensors = _tensors(trainer, kept=self._ranks.is_leader)
+        if self._ranks.is_leader:
+            self._write(target, tensors, trainer, counters)
+            self._prune(target, kept)
+        return target
+
+    def _write(
+        self, target: Path, tensors: dict[str, Tensor], trainer: Trainer, counters: LearnerCounters
+    ) -> None:
+        """Write a checkpoint whole or not at all."""
         writing = self._folder / f"{_WRITING}{target.name}"
         for left_over in self._folder.glob(f"{_WRITING}*"):
             shutil.rmtree(left_over)
         writing.mkdir(parents=True)
-        save_file(_tensors(trainer), writing / "state.safetensors")
+        save_file(tensors, writing / "state.safetensors")
         meta = {
             "format": _FORMAT,
             "model": self._model,
@@ -77,6 +98,7 @@ class CheckpointStore:
             "steps": trainer.steps,
             "rollbacks": trainer.rollbacks,
             "samples": counters.samples,
+            "remote": counters.remote,
             "yardstick": asdict(trainer.logprob_statistics),  # its name since version 0.1.0
             "baselines": trainer.baselines.to_message(),
             "own_logprob": asdict(trainer.own_logprob),
@@ -88,8 +110,6 @@ class CheckpointStore:
         shutil.rmtree(target, ignore_errors=True)
         writing.rename(target)
         _force_to_disk(self._folder)
-        self._prune(target, kept)
-        return target
 
     def restore(self, trainer: Trainer) -> LearnerCounters | None:
         """Restore the newest intact checkpoint into the trainer; return None if there is none.
@@ -99,24 +119,40 @@ class CheckpointStore:
         Raises:
             SapoError: the checkpoint is of another model.
         """
+        meta, tensors = self._read() if self._ranks.is_leader else (None, {})
+        shapes = [[name, list(each.shape), str(each.dtype)] for name, each in tensors.items()]
+        meta, shapes = self._ranks.broadcast([meta, shapes])
+        if meta is None:
+            return None
+        if meta["config_digest"] != config_digest(self._model, trainer):
+            where = f", whose weights are on a server as {meta['remote']}" if meta.get("remote") else ""
+            raise SapoError(
+                f"the checkpoints in {self._folder} are of {meta['model']!r}{where}, not {self._model!r}",
+                hint="use that --model, learner.backend and learner.lora_rank, another --data-dir,"
+                " or start over: --fresh",
+                exit_code=ExitCode.DATA,
+            )
+
+        def received(index: int) -> Tensor:
+            name, shape, kind = shapes[index]
+            empty = torch.empty(shape, dtype=getattr(torch, kind.removeprefix("torch.")))
+            return self._ranks.broadcast_tensor(tensors.get(name, empty))
+
+        _restore_tensors(trainer, [name for name, *_ in shapes], received)
+        trainer.steps, trainer.rollbacks = meta["steps"], meta["rollbacks"]
+        trainer.logprob_statistics = LogprobStatistics(**meta.get("yardstick", {}))
+        trainer.baselines = Baselines.from_message(meta.get("baselines", {}))
+        trainer.own_logprob = RunningMean(**meta.get("own_logprob", {}))
+        return LearnerCounters(meta["samples"], meta.get("remote"))
+
+    def _read(self) -> tuple[dict[str, Any] | None, dict[str, Tensor]]:
+        """Return meta data and tensors of the newest intact checkpoint; None and no tensors without one."""
         for folder in self._newest_first():
             meta = _verified_meta(folder)
-            if meta is None:
-                folder.rename(folder.with_name(f"{DAMAGED}{folder.name}"))
-                continue
-            if meta["config_digest"] != config_digest(self._model, trainer):
-                raise SapoError(
-                    f"the checkpoints in {self._folder} are of {meta['model']!r}, not {self._model!r}",
-                    hint="use that --model and learner.lora_rank, another --data-dir, or start over: --fresh",
-                    exit_code=ExitCode.DATA,
-                )
-            _restore_tensors(trainer, load_file(folder / "state.safetensors"))
-            trainer.steps, trainer.rollbacks = meta["steps"], meta["rollbacks"]
-            trainer.logprob_statistics = LogprobStatistics(**meta.get("yardstick", {}))
-            trainer.baselines = Baselines.from_message(meta.get("baselines", {}))
-            trainer.own_logprob = RunningMean(**meta.get("own_logprob", {}))
-            return LearnerCounters(meta["samples"])
-        return None
+            if meta is not None:
+                return meta, load_file(folder / "state.safetensors")
+            folder.rename(folder.with_name(f"{DAMAGED}{folder.name}"))
+        return None, {}
 
     def set_aside(self) -> None:
         """Move all checkpoints to a folder beside this one, in place of those set aside before."""
@@ -141,16 +177,29 @@ def config_digest(model: str, trainer: Trainer) -> str:
     return hashlib.sha256(json.dumps([model, shapes]).encode()).hexdigest()
 
 
-def _tensors(trainer: Trainer) -> dict[str, Tensor]:
-    """Return all tensors of the state by name, on the CPU; tied weights once, frozen ones not at all."""
-    tensors = {f"model/{name}": parameter for name, parameter in _trained(trainer)}
+def _tensors(trainer: Trainer, *, kept: bool) -> dict[str, Tensor]:
+    """Return all tensors of the state by name, whole, on the CPU; tied weights once, frozen ones not at all.
+
+    Args:
+        trainer: of this rank; all ranks call this.
+        kept: whether this rank needs them; if not, nothing is returned.
+    """
+    tensors: dict[str, Tensor] = {f"model/{name}": parameter for name, parameter in _trained(trainer)}
     for prefix, optimizer in _optimizers(trainer):
         for index, state in optimizer.state_dict()["state"].items():
-            tensors.update({f"{prefix}/{index}/{key}": value for key, value in state.items()})
+            for key, value in _flat(state).items():
+                tensors[f"{prefix}/{index}/{key}"] = torch.as_tensor(value)
+    for index, weight in enumerate(trainer.supervised.weights.student or ()):
+        tensors[f"{_STUDENT}/{index}"] = weight
     tensors["random/cpu"] = torch.get_rng_state()
     for name, buffer in ((_SHOWN, trainer.demonstrations), (_OWN, trainer.own_successes)):
         tensors[name] = torch.frombuffer(bytearray(buffer.to_bytes()), dtype=torch.uint8)
-    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    whole = {}
+    for name, tensor in tensors.items():
+        full = whole_tensor(tensor.detach())  # one at a time, so that other ranks hold no more than one
+        if kept:
+            whole[name] = full.cpu().contiguous()
+    return whole
 
 
 def _trained(trainer: Trainer) -> list[tuple[str, Tensor]]:
@@ -159,26 +208,66 @@ def _trained(trainer: Trainer) -> list[tuple[str, Tensor]]:
     return [(name, parameter) for name, parameter in named if parameter.requires_grad]
 
 
-def _restore_tensors(trainer: Trainer, tensors: dict[str, Tensor]) -> None:
+@torch.no_grad()
+def _restore_tensors(trainer: Trainer, names: Sequence[str], received: Callable[[int], Tensor]) -> None:
     """Write the tensors of ``_tensors`` back into model, optimizers, random state and demonstrations.
 
-    Checkpoints of 0.1.0 have neither demonstrations nor the second optimizer's state: both are empty then.
+    Checkpoints of 0.1.0 have no demonstrations, no student and no state of its optimizer.
+
+    Args:
+        trainer: to restore.
+        names: of the tensors.
+        received: returns a tensor by its index, whole; all ranks take them one after another.
     """
-    with torch.no_grad():
-        for name, parameter in _trained(trainer):
-            parameter.copy_(tensors[f"model/{name}"])
-    for prefix, optimizer in _optimizers(trainer):
-        state: dict[int, dict[str, Tensor]] = {}
-        for name, tensor in tensors.items():
-            if name.startswith(f"{prefix}/"):
-                _, index, key = name.split("/")
-                state.setdefault(int(index), {})[key] = tensor
+    parameters = dict(_trained(trainer))
+    optimizers = dict(_optimizers(trainer))
+    states: dict[str, dict[int, dict[str, Any]]] = {prefix: {} for prefix in optimizers}
+    others: dict[str, Tensor] = {}
+    student: dict[int, Tensor] = {}
+    for number, name in enumerate(names):
+        kind, _, rest = name.partition("/")
+        tensor = received(number)
+        if kind == "model":
+            parameters[rest].copy_(sharded_like(tensor, parameters[rest]))
+        elif kind in states:
+            index, key = rest.split("/")
+            parameter = trainer.parameters[int(index)]
+            is_moment = tensor.shape == parameter.shape
+            shard = sharded_like(tensor, parameter) if is_moment else tensor
+            # bitsandbytes counts steps in a plain number, PyTorch in a tensor
+            is_plain = key == "step" and not isinstance(optimizers[kind], torch.optim.AdamW)
+            _put(states[kind].setdefault(int(index), {}), key, int(tensor) if is_plain else shard)
+        elif kind == _STUDENT:
+            parameter = trainer.parameters[int(rest)]
+            student[int(rest)] = sharded_like(tensor, parameter).to(parameter)
+        else:
+            others[name] = tensor
+    for prefix, optimizer in optimizers.items():
         # the learning rate comes from the settings, not from the checkpoint
         groups = optimizer.state_dict()["param_groups"]
-        optimizer.load_state_dict({"state": state, "param_groups": groups})
-    torch.set_rng_state(tensors["random/cpu"])
-    trainer.demonstrations = _buffer(tensors.get(_SHOWN), trainer.demonstrations.capacity)
-    trainer.own_successes = _buffer(tensors.get(_OWN), trainer.own_successes.capacity)
+        optimizer.load_state_dict({"state": states[prefix], "param_groups": groups})
+    torch.set_rng_state(others["random/cpu"])
+    trainer.supervised.weights.student = [student[index] for index in sorted(student)] or None
+    trainer.demonstrations = _buffer(others.get(_SHOWN), trainer.demonstrations.capacity)
+    trainer.own_successes = _buffer(others.get(_OWN), trainer.own_successes.capacity)
+
+
+def _flat(state: dict[str, Any]) -> dict[str, Any]:
+    """Return a parameter's state; values of inner dictionaries (bitsandbytes has one) as OUTER.INNER."""
+    found: dict[str, Any] = {}
+    for key, value in state.items():
+        inner = {f"{key}.{name}": each for name, each in value.items()} if isinstance(value, dict) else {}
+        found.update(inner or {key: value})
+    return found
+
+
+def _put(state: dict[str, Any], key: str, value: Any) -> None:
+    """Set a value under a name of ``_flat``."""
+    outer, dot, inner = key.partition(".")
+    if dot:
+        state.setdefault(outer, {})[inner] = value
+    else:
+        state[key] = value
 
 
 def _buffer(data: Tensor | None, capacity: int) -> DemonstrationBuffer:

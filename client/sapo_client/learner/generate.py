@@ -8,7 +8,7 @@ token ids that were sampled, the end token included, because these ids are train
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from sapo_client.learner.cpu.fast_decoder import FastDecoder
 from sapo_client.learner.cpu.fused_layers import is_llama_style
+from sapo_client.learner.cpu.kept_states import KeptRow, kept_states_for
 from sapo_client.learner.logprobs import completion_logprobs
 
 if TYPE_CHECKING:
@@ -36,11 +37,13 @@ class Completion:
         tokens: ids as sampled, the end token included unless the length limit came first.
         logprobs: log-probability of each token under the tempered policy that sampled it.
         text: the decoded tokens without special ones.
+        states: what sampling computed, for the first update; None if it was not kept.
     """
 
     tokens: tuple[int, ...]
     logprobs: tuple[float, ...]
     text: str
+    states: KeptRow | None = field(default=None, compare=False, repr=False)
 
 
 class Generator(Protocol):
@@ -95,21 +98,31 @@ class FastGenerator:
         random = torch.Generator(self._policy.device).manual_seed(seed)
         at_once = max(1, MAX_ROWS // completions_per_prompt)
         rows: list[Completion] = []
+        greedy = temperature == 0  # not trained
         for start in range(0, len(prompts), at_once):
+            part = prompts[start : start + at_once]
+            keep = (
+                None
+                if greedy
+                else kept_states_for(self._policy.model, part, completions_per_prompt, max_new_tokens)
+            )
             tokens, logprobs = decoder.run(
-                prompts[start : start + at_once],
+                part,
                 completions_per_prompt=completions_per_prompt,
                 max_new_tokens=max_new_tokens,
                 temperature=temperature,
                 generator=random,
+                keep=keep,
             )
             sampled = zip(tokens.tolist(), logprobs.tolist(), strict=True)
-            rows.extend(self._completion(*row) for row in sampled)
+            for row, (ids, values) in enumerate(sampled):
+                kept = None if keep is None else KeptRow(keep, row // completions_per_prompt, row)
+                rows.append(self._completion(ids, values, kept))
         return _grouped(rows, completions_per_prompt)
 
-    def _completion(self, tokens: list[int], logprobs: list[float]) -> Completion:
+    def _completion(self, tokens: list[int], logprobs: list[float], states: KeptRow | None) -> Completion:
         kept = _until_end(tokens, self._policy.end)
-        return Completion(tuple(kept), tuple(logprobs[: len(kept)]), self._policy.decode(kept))
+        return Completion(tuple(kept), tuple(logprobs[: len(kept)]), self._policy.decode(kept), states)
 
 
 class PlainGenerator:

@@ -32,6 +32,9 @@ Deviations from the SAPO paper (arXiv 2509.08721), all of them:
 * other accounts' right answers in families where this policy fails may be trained as demonstrations as well,
   by cross-entropy, in an update of its own after this one (``supervised.py``);
 * the mean is over all tokens of the batch (DAPO) by default, or over each completion's tokens first (GRPO);
+  the setting ``loss`` has other forms for own completions (``losses/forms.py``);
+* own completions that the sampler found far less likely than this policy does now are not trained
+  (``losses/mismatch.py``);
 * a batch may be cut into mini-batches, each with its own update; old log-probabilities are then those from
   before the first one, and each mini-batch's mean has an equal part of the batch's denominator;
 * gradients are clipped to norm 1 and the optimizer is AdamW without weight decay; the paper says Adam.
@@ -55,11 +58,17 @@ RATIO_CAP: Final = 4.0
 _STD_FLOOR: Final = 1e-6
 
 
-def group_advantages(rewards: Tensor) -> Tensor:
-    """Return the group-relative advantages of one group's rewards: (G,) to (G,); zeros if all are equal."""
+def group_advantages(rewards: Tensor, *, scaled: bool = True) -> Tensor:
+    """Return the group-relative advantages of one group's rewards: (G,) to (G,); zeros if all are equal.
+
+    Args:
+        rewards: of one group.
+        scaled: divide by their standard deviation.
+    """
     if rewards.numel() < 2 or bool((rewards == rewards[0]).all()):
         return torch.zeros_like(rewards)
-    return (rewards - rewards.mean()) / (rewards.std() + _STD_FLOOR)
+    centred = rewards - rewards.mean()
+    return centred / (rewards.std() + _STD_FLOOR) if scaled else centred
 
 
 def token_losses(
@@ -112,10 +121,3 @@ def mean_over_completions(losses: Tensor, mask: Tensor, batch_completions: float
     """
     per_completion = (losses * mask).sum(1) / mask.sum(1).clamp_min(1)
     return per_completion.sum() / batch_completions
-
-
-def count_clipped_tokens(logprobs: Tensor, old_logprobs: Tensor, mask: Tensor) -> int:
-    """Return how many real tokens have a ratio outside the clip range: (B, T), (B, T), (B, T) to a number."""
-    ratio = torch.exp(logprobs - old_logprobs)
-    outside = (ratio < 1.0 - CLIP_LOW) | (ratio > 1.0 + CLIP_HIGH)
-    return int((outside & mask).sum())

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.learner.ranks.shard import local_tensor
 
 GIB: Final = 2**30
 
@@ -71,6 +72,7 @@ def plan_memory(
     available: float,
     snapshot: bool,
     optimizers: int = 1,
+    moment_bytes: float = 2 * _VALUE_BYTES,
 ) -> MemoryPlan:
     """Return the plan for a loaded model.
 
@@ -80,13 +82,15 @@ def plan_memory(
         available: bytes that are free beside the model.
         snapshot: whether parameters and the first optimizer's state are copied before each step.
         optimizers: number of AdamWs, each with two moments of every trained parameter.
+        moment_bytes: of these two.
 
     Raises:
         SapoError: gradients, moments and one short row do not fit.
     """
     row, batch = _fit(saved_bytes)
-    values = 1 + 2 * optimizers + (3 if snapshot else 0)
-    fixed = trained * values * _VALUE_BYTES + batch
+    # gradients and moments; a snapshot holds the parameters and the first optimizer's moments once more
+    moments = moment_bytes * (optimizers + bool(snapshot))
+    fixed = trained * ((1 + bool(snapshot)) * _VALUE_BYTES + moments) + batch
     budget = USABLE_SHARE * available - fixed
     if budget < row.of(PROBE_WIDTHS[-1]):
         needed = (fixed + row.of(PROBE_WIDTHS[-1])) / USABLE_SHARE
@@ -130,14 +134,19 @@ def halved(tokens: int, widest: int) -> int:
 
 
 def saved_tensor_bytes(compute: Callable[[], Tensor], parameters: list[Tensor]) -> int:
-    """Return the bytes that autograd saves for the backward pass of a computation, without the parameters."""
-    known = {parameter.untyped_storage().data_ptr() for parameter in parameters}
+    """Return the bytes that autograd saves for the backward pass of a computation, without the parameters.
+
+    Parameters that are gathered from shards for the computation have storages of their own; they are freed
+    again after each layer, and are recognised by their class.
+    """
+    known = {local_tensor(parameter).untyped_storage().data_ptr() for parameter in parameters}
     sizes: dict[int, int] = {}
     held: list[Any] = []  # keeps storages alive, because a freed one's address may be used again
 
     def record(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
-        if storage.data_ptr() not in known and tensor.device.type != "meta":
+        is_parameter = isinstance(tensor if tensor._base is None else tensor._base, torch.nn.Parameter)
+        if not is_parameter and storage.data_ptr() not in known and tensor.device.type != "meta":
             sizes[storage.data_ptr()] = storage.nbytes()
             held.append(tensor)
         return tensor

@@ -14,11 +14,13 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.adapters import add_adapters, merge_adapters
 from sapo_client.learner.cpu.allocator import keep_freed_memory
 from sapo_client.learner.cpu.linear import use_fast_linear
+from sapo_client.learner.sizing.precision import loading_options
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from sapo_client.learner.settings import DeviceChoice
+    from sapo_client.learner.sizing.precision import BaseName
 
 BUNDLED: Final = "bundled"
 BUNDLED_CHATTY: Final = "bundled-chatty"
@@ -37,9 +39,10 @@ class Policy:
     """Causal language model with its tokenizer, on one device.
 
     Attributes:
-        model: float32 weights, dropout off.
+        model: dropout off; float32 weights, or under adapters a frozen base of another type.
         end: id of the token that ends a completion.
         pad: id that pads rows; never trained, never attended to.
+        source: folder or hub name that the model was loaded from.
     """
 
     model: PreTrainedModel
@@ -47,6 +50,7 @@ class Policy:
     device: torch.device
     end: int
     pad: int
+    source: str = ""
 
     def encode_prompt(self, prompt: str) -> tuple[int, ...]:
         """Return a prompt's token ids; the tokenizer's chat template is applied where it has one."""
@@ -97,40 +101,75 @@ class Policy:
         return replace(self, model=add_adapters(self.model, rank))
 
 
-def load_policy(model: str, device: DeviceChoice) -> Policy:
+def load_policy(
+    model: str, device: DeviceChoice, *, base: BaseName = "float32", on_host: bool = False
+) -> Policy:
     """Load a policy by its name in the package, from a local folder or from the Hugging Face hub.
+
+    Args:
+        model: the name or folder.
+        device: where to.
+        base: data type; anything but float32 only for a policy that gets adapters.
+        on_host: leave the weights in host memory, to be moved to the device in shards.
 
     Raises:
         SapoError: there is no such model, it cannot be read, or the device is missing.
     """
-    chosen = _device(device)
+    chosen = chosen_device(device)
     if model in PACKAGED:
         with as_file(files("sapo_client") / "models" / model) as folder:
-            return _load(str(folder), chosen)
-    return _load(model, chosen)
+            return _load(str(folder), chosen, base, on_host=on_host)
+    return _load(model, chosen, base, on_host=on_host)
 
 
-def _load(name: str, device: torch.device) -> Policy:
+def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
+    """Load a tokenizer alone, as for a model on a server.
+
+    Raises:
+        SapoError: there is no such tokenizer, or it has no end token.
+    """
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        raise SapoError(
+            f"cannot load the tokenizer {name!r}: {str(error).splitlines()[0]}",
+            hint="the server names it; it is a folder here, or a name on the Hugging Face hub within reach",
+            exit_code=ExitCode.CONFIG,
+        ) from error
+    if tokenizer.eos_token_id is None:
+        raise _no_end_token(name)
+    return tokenizer
+
+
+def _no_end_token(name: str) -> SapoError:
+    return SapoError(
+        f"the tokenizer of {name!r} has no end-of-text token",
+        hint="completions would never end; set eos_token in its tokenizer_config.json",
+        exit_code=ExitCode.CONFIG,
+    )
+
+
+def _load(name: str, device: torch.device, base: BaseName, *, on_host: bool) -> Policy:
     from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     try:
         tokenizer = AutoTokenizer.from_pretrained(name)
         model = AutoModelForCausalLM.from_pretrained(
-            name, dtype=torch.float32, attn_implementation=_attention(device)
+            name, attn_implementation=_attention(device), **loading_options(base, device)
         )
     except (OSError, ValueError, SafetensorError) as error:  # missing, unreadable or damaged
+        if is_gated(error):
+            raise gated_error(name) from error
         raise SapoError(
             f"cannot load the model {name!r}: {str(error).splitlines()[0]}",
             hint=f"give a folder with a transformers model, a hub name within reach, {' or '.join(PACKAGED)}",
             exit_code=ExitCode.CONFIG,
         ) from error
     if tokenizer.eos_token_id is None:
-        raise SapoError(
-            f"the tokenizer of {name!r} has no end-of-text token",
-            hint="completions would never end; set eos_token in its tokenizer_config.json",
-            exit_code=ExitCode.CONFIG,
-        )
+        raise _no_end_token(name)
     if len(tokenizer) > model.get_input_embeddings().num_embeddings:
         raise SapoError(
             f"the tokenizer of {name!r} has more tokens than its model has embeddings",
@@ -144,12 +183,33 @@ def _load(name: str, device: torch.device) -> Policy:
     pad = tokenizer.pad_token_id
     end = int(tokenizer.eos_token_id)
     return Policy(
-        model=model.to(device),
+        # quantised weights are placed while loading
+        model=model if on_host or base == "nf4" else model.to(device),
         tokenizer=tokenizer,
         device=device,
         end=end,
         pad=end if pad is None else int(pad),
+        source=name,
     )
+
+
+def gated_error(model: str) -> SapoError:
+    """Return the error for a model whose terms were not accepted."""
+    return SapoError(
+        f"the model {model!r} is gated: its owner asks everybody to accept terms first",
+        hint=f"accept them at https://huggingface.co/{model}, then log in: hf auth login",
+        exit_code=ExitCode.CONFIG,
+    )
+
+
+def is_gated(error: BaseException) -> bool:
+    """Whether the hub refused a model because its terms were not accepted; transformers wraps the reason."""
+    from huggingface_hub.errors import GatedRepoError
+
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, GatedRepoError):
+        cause = cause.__cause__ or cause.__context__
+    return cause is not None or "gated repo" in str(error)
 
 
 def _attention(device: torch.device) -> str:
@@ -170,7 +230,12 @@ def _disable_dropout(model: torch.nn.Module) -> None:
             module.attention_dropout = 0.0  # type: ignore[assignment]  # a plain float attribute, not a submodule
 
 
-def _device(choice: DeviceChoice) -> torch.device:
+def chosen_device(choice: DeviceChoice) -> torch.device:
+    """Return the device of a setting.
+
+    Raises:
+        SapoError: it is missing.
+    """
     if choice == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if choice == "cuda" and not torch.cuda.is_available():

@@ -19,10 +19,17 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.backend import Generation, LearnerCrashed
 from sapo_client.learner.calls import CallTimes, RunningCall
 from sapo_client.learner.report import StepReport
-from sapo_client.learner.settings import DAMAGED, LearnerSettings
+from sapo_client.learner.settings import DAMAGED, OUT_OF_MEMORY, LearnerSettings
 from sapo_client.learner.wire import HEADER, Message, pack, unpack
 from sapo_protocol.identifiers import ContentId
-from sapo_verification.types import Demonstration, PractisedGroup, SampledBatch, SampledGroup
+from sapo_verification.types import (
+    Demonstration,
+    OwnAnswer,
+    PractisedGroup,
+    PrivateGroup,
+    SampledBatch,
+    SampledGroup,
+)
 
 if TYPE_CHECKING:
     from trio_typing import TaskStatus
@@ -44,12 +51,13 @@ EXIT_SECONDS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """Step of a started learner, size and class of its model, and its device."""
+    """Step of a started learner, size and class of its model, its device, and its number of processes."""
 
     step: int
     parameters: int
     architecture: str
     device: str
+    ranks: int = 1
 
 
 @dataclass(slots=True)
@@ -86,6 +94,7 @@ class Learner:
         self._times = CallTimes()
         self._overdue: str | None = None
         self._killed_by: str | None = None
+        self._has_planned_its_end = False
         self.restarts = 0
         self.set_aside: tuple[str, ...] = ()
 
@@ -130,7 +139,7 @@ class Learner:
             task_status = trio.TASK_STATUS_IGNORED
             settings = replace(settings, fresh=False)  # a restart must resume the checkpoints
             self.restarts += 1
-            self._deaths += 1
+            self._deaths += not self._has_planned_its_end
             _LOG.warning("the learner died, %d times without a step: %s", self._deaths, self._last_words())
             if self._deaths >= MAX_DEATHS:
                 raise SapoError(
@@ -253,6 +262,7 @@ class Learner:
         with trio.move_on_after(EXIT_SECONDS):
             await process.wait()
         self._killed_by = _signal_of(process.returncode)
+        self._has_planned_its_end = process.returncode == OUT_OF_MEMORY
         if self._ready.is_set():
             self._ready = trio.Event()
         if self._call is not None:
@@ -344,8 +354,11 @@ def train_arguments(batch: SampledBatch, handles: Mapping[ContentId, int]) -> Me
         "groups": [
             *(group_message(group, handles.get(group.rollout.content_id)) for group in batch.groups),
             *(practised_message(group, handles.get(group.hint.content_id)) for group in batch.practised),
+            *(private_message(group) for group in batch.private),
         ],
         "demonstrations": [demonstration_message(each) for each in batch.demonstrations],
+        "rehearsed": [own_answer_message(each) for each in batch.rehearsed],
+        "forgotten": [(bytes(account), family) for account, family in sorted(batch.forgotten)],
     }
 
 
@@ -364,6 +377,18 @@ def practised_message(group: PractisedGroup, handle: int | None) -> Message:
     }
 
 
+def private_message(group: PrivateGroup) -> Message:
+    """Return the fields of own answers that nobody is sent, as ``group_message`` does."""
+    return {
+        "prompt": group.prompt,
+        "completions": list(group.completions),
+        "rewards": list(group.rewards),
+        "external": False,
+        "family": group.task.family,
+        "handle": group.handle,
+    }
+
+
 def demonstration_message(demonstration: Demonstration) -> Message:
     """Return the fields of a demonstration that the learner needs, as plain values."""
     return {
@@ -373,6 +398,11 @@ def demonstration_message(demonstration: Demonstration) -> Message:
         "author": bytes(demonstration.account),
         "answer": demonstration.answer,
     }
+
+
+def own_answer_message(answer: OwnAnswer) -> Message:
+    """Return the fields of an own answer that the learner needs, as plain values."""
+    return {"prompt": answer.prompt, "completion": answer.completion, "family": answer.family}
 
 
 def group_message(group: SampledGroup, handle: int | None) -> Message:

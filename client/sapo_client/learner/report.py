@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 
@@ -25,6 +25,10 @@ class StepReport:
         tokens: completion tokens that were trained.
         gradient_norm: before gradient clipping.
         clipped_share: share of trained tokens whose ratio is outside the clip range.
+        mismatch: of the own completions' sampling log-probabilities with the trainer's, per token
+            (``losses/mismatch.py``).
+        masked: own completions that were not trained, because their sequence ratio exceeds the cap.
+        age: steps between the sampling of own groups and this step, mean over them.
         entropy: mean surprisal of own sampled tokens in nats per token; a fall to 0 is a collapse.
         rolled_back: whether a loss or gradient was not finite and its update, of the groups or of the
             demonstrations, was undone.
@@ -33,9 +37,13 @@ class StepReport:
         seconds: wall time of the step.
         demonstrations: demonstrations that were trained.
         demonstrations_held: demonstrations in the buffer after the step.
+        demonstration_values: what the steps of each new demonstration were worth before it was trained, 0 to
+            1 (``SupervisedTrainer.values``); None for one without steps or one that was left out.
+        own_answers_held: own right answers kept for rehearsal after the step.
         demonstration_loss: mean negative log-likelihood of the trained demonstrations before their update, in
             nats per token, at temperature 1 and without weights; 0 if there were none.
         demonstration_families: number of trained demonstrations by the family's index, as text.
+        ranks: processes that made the step together.
     """
 
     step: int
@@ -57,7 +65,13 @@ class StepReport:
     rollbacks: int
     halvings: int
     seconds: float
+    mismatch: float = 0.0
+    masked: int = 0
+    age: float = 0.0
     demonstrations: int = 0
     demonstrations_held: int = 0
+    own_answers_held: int = 0
+    demonstration_values: Sequence[float | None] = ()
     demonstration_loss: float = 0.0
     demonstration_families: Mapping[str, int] = field(default_factory=dict)
+    ranks: int = 1

@@ -5,22 +5,28 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 import torch
 
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.extras import require_matching_versions
 from sapo_client.learner.adapters import base_model
 from sapo_client.learner.batch import TrainingGroup
 from sapo_client.learner.checkpoint import CheckpointStore, LearnerCounters
-from sapo_client.learner.demonstrations import DemonstrationText
 from sapo_client.learner.generate import Completion, Generator, generator_for
-from sapo_client.learner.policy import load_policy
+from sapo_client.learner.imitation.demonstrations import OWN, DemonstrationText
+from sapo_client.learner.policy import Policy, load_policy
+from sapo_client.learner.ranks.group import ALONE, RankGroup
+from sapo_client.learner.ranks.sampling import DealtGenerator, LeaderGenerator, Replica
 from sapo_client.learner.seeds import sampling_seed
 from sapo_client.learner.settings import LearnerSettings
+from sapo_client.learner.sizing.fit import require_weights_fit
+from sapo_client.learner.sizing.precision import require_float32_without_adapters
 from sapo_client.learner.trainer import Trainer
 from sapo_client.learner.wire import Message
+from sapo_verification.tasks.text_policy import OPEN_TAG
 
 MAX_HELD_GROUPS: Final = 256
 """Sampled groups kept for training; a round has about four, so the node no longer refers to the oldest."""
@@ -32,6 +38,11 @@ class _HeldGroup:
 
     prompt: tuple[int, ...]
     completions: tuple[Completion, ...]
+    step: int
+
+    def without_states(self) -> _HeldGroup:
+        """Return the group without what sampling computed, which no later step can use."""
+        return replace(self, completions=tuple(replace(item, states=None) for item in self.completions))
 
 
 class Service:
@@ -39,22 +50,21 @@ class Service:
 
     Args:
         settings: of the learner.
+        ranks: processes that run the same calls; this one alone by default.
 
     Raises:
         SapoError: the model cannot be loaded, does not fit into memory, or the checkpoints are another
         model's.
     """
 
-    def __init__(self, settings: LearnerSettings) -> None:
+    def __init__(self, settings: LearnerSettings, ranks: RankGroup = ALONE) -> None:
         torch.set_num_threads(settings.threads)
         torch.manual_seed(settings.seed)
         self._settings = settings
-        policy = load_policy(settings.model, settings.device)
-        self._policy = policy.with_adapters(settings.lora_rank) if settings.lora_rank else policy
-        self._generator = self._open_generator()
-        self._trainer = Trainer(self._policy, settings)
-        self._store = CheckpointStore(settings.directory / "checkpoints", settings.model)
-        self._good = CheckpointStore(settings.directory / "good", settings.model)
+        self._ranks = ranks
+        self._open(settings, ranks)
+        self._store = CheckpointStore(settings.directory / "checkpoints", settings.model, ranks)
+        self._good = CheckpointStore(settings.directory / "good", settings.model, ranks)
         self._held: OrderedDict[int, _HeldGroup] = OrderedDict()
         self._samples = 0
         self._last_save = time.monotonic()
@@ -70,6 +80,18 @@ class Service:
             "export": self.export,
         }
 
+    def _open(self, settings: LearnerSettings, ranks: RankGroup) -> None:
+        """Load the policy, and open what samples from it and trains it."""
+        require_matching_versions()
+        if ranks.size == 1:  # several share the weights out; their plan follows once they are loaded
+            require_weights_fit(settings)
+        base = require_float32_without_adapters(settings.base, settings.lora_rank)
+        policy = load_policy(settings.model, settings.device, base=base, on_host=ranks.size > 1)
+        self._policy = policy.with_adapters(settings.lora_rank) if settings.lora_rank else policy
+        self._replica = Replica(self._policy, ranks)
+        self._generator = self._open_generator()
+        self._trainer = Trainer(self._policy, settings, ranks)
+
     def call(self, name: str, arguments: dict[str, Any]) -> Message:
         """Return the result of a call by its name."""
         return self._calls[name](**arguments)
@@ -79,8 +101,9 @@ class Service:
         return {
             "step": self._trainer.steps,
             "parameters": sum(parameter.numel() for parameter in self._trainer.parameters),
-            "architecture": type(base_model(self._policy.model)).__name__,
+            "architecture": type(base_model(self._replica.policy.model)).__name__,
             "device": str(self._policy.device),
+            "ranks": self._ranks.size,
         }
 
     def generate(self, prompts: list[str], completions_per_prompt: int, handles: list[int]) -> Message:
@@ -103,7 +126,7 @@ class Service:
             seed=self._sample_seed(),
         )
         for handle, prompt, group in zip(handles, encoded, groups, strict=True):
-            self._held[handle] = _HeldGroup(prompt, tuple(group))
+            self._held[handle] = _HeldGroup(prompt, tuple(group), self._trainer.steps)
         while len(self._held) > MAX_HELD_GROUPS:
             self._held.popitem(last=False)
         return {
@@ -122,7 +145,13 @@ class Service:
         )
         return {"completions": [_text_bytes(group[0]) for group in groups]}
 
-    def train(self, groups: list[dict[str, Any]], demonstrations: Sequence[Message] = ()) -> Message:
+    def train(
+        self,
+        groups: list[dict[str, Any]],
+        demonstrations: Sequence[Message] = (),
+        rehearsed: Sequence[Message] = (),
+        forgotten: Sequence[tuple[bytes, int]] = (),
+    ) -> Message:
         """Train one step and return its report.
 
         Args:
@@ -131,31 +160,42 @@ class Service:
                 ``completion`` (UTF-8), ``family`` (index of the suite), ``author`` (the account's id) and
                 ``answer`` (the completion without the way to it).
                 Those that are not UTF-8 or longer than a completion may be are left out.
+            rehearsed: own right answers beside the groups', each with ``prompt``, ``completion`` and
+                ``family``.
+            forgotten: accounts' ids, with a family each, whose demonstrations are removed.
         """
         batch = [self._training_group(**group) for group in groups]
         own = [group for group in batch if not group.external]
         parsed = [self._demonstration(**message) for message in demonstrations]
+        own_answers = [
+            self._demonstration(**message, author=OWN, answer=message["completion"]) for message in rehearsed
+        ]
         report = self._trainer.step(
             batch,
             demonstrations=[text for text in parsed if text is not None],
+            rehearsed=[text for text in own_answers if text is not None],
+            forgotten={(author, family) for author, family in forgotten},
             reencoded=sum(group.behaviour is None for group in own),
         )
         for group in groups:
             self._held.pop(group["handle"], None)
+        self._held = OrderedDict((handle, held.without_states()) for handle, held in self._held.items())
         self._save_if_due()
-        return asdict(report)
+        values = iter(report.demonstration_values)
+        aligned = [None if text is None else next(values) for text in parsed]
+        return asdict(replace(report, demonstration_values=aligned))
 
     def checkpoint(self) -> Message:
         """Write a checkpoint now; return its step."""
         started = time.monotonic()
-        self._store.save(self._trainer, LearnerCounters(self._samples))
+        self._store.save(self._trainer, self._counters("checkpoint"))
         self._last_save = time.monotonic()
         self._save_seconds = self._last_save - started
         return {"step": self._trainer.steps}
 
     def keep_good(self) -> Message:
         """Keep the present policy, to which ``roll_back`` returns; return its step."""
-        self._good.save(self._trainer, LearnerCounters(self._samples), kept=1)
+        self._good.save(self._trainer, self._counters("good"), kept=1)
         return {"step": self._trainer.steps}
 
     def roll_back(self) -> Message:
@@ -165,22 +205,26 @@ class Service:
             SapoError: there is no good checkpoint.
         """
         steps = self._trainer.steps
-        if self._good.restore(self._trainer) is None:
+        counters = self._good.restore(self._trainer)
+        if counters is None:
             raise SapoError(
                 "there is no good checkpoint to go back to",
                 hint="it was removed, or its disk is failing; start over with --fresh",
                 exit_code=ExitCode.DATA,
             )
+        self._restored(counters)
         self._trainer.steps = steps
         # only this checkpoint is kept, so that no restart resumes the poisoned policy
-        self._store.save(self._trainer, LearnerCounters(self._samples), kept=1)
+        self._store.save(self._trainer, self._counters("checkpoint"), kept=1)
         return {"step": steps}
 
     def export(self, folder: str) -> Message:
         """Write model and tokenizer so that transformers loads them; return the step."""
         from pathlib import Path
 
-        self._policy.save(Path(folder))
+        self._replica.refresh()
+        if self._ranks.is_leader:
+            self._replica.policy.save(Path(folder))
         return {"step": self._trainer.steps}
 
     def _training_group(
@@ -202,6 +246,8 @@ class Service:
                 external=external,
                 behaviour=tuple(item.logprobs for item in held.completions),
                 family=family,
+                age=self._trainer.steps - held.step,
+                states=tuple(item.states for item in held.completions),
             )
         texts = [completion.decode("utf-8", errors="replace") for completion in completions]
         limit = self._settings.max_new_tokens
@@ -226,14 +272,29 @@ class Service:
         tokens = self._policy.encode_completion(text, limit + 1)
         if len(tokens) > limit:
             return None
-        return DemonstrationText(self._encode_prompt(prompt), tokens, family, author, answer)
+        steps, opened, _ = text.partition(OPEN_TAG)
+        before = len(self._policy.encode_completion(steps + opened, limit)) - 1 if steps and opened else 0
+        return DemonstrationText(self._encode_prompt(prompt), tokens, family, author, answer, before)
 
     def _open_generator(self) -> Generator:
+        ranks, replica = self._ranks, self._replica
+        if ranks.size == 1:
+            return self._generator_of(replica.policy)
+        if self._settings.endpoint is not None:  # one server, to which one rank speaks
+            inner = self._generator_of(replica.policy) if ranks.is_leader else None
+            return LeaderGenerator(ranks, replica.refresh, inner)
+        return DealtGenerator(ranks, replica.refresh, self._generator_of(replica.policy))
+
+    def _generator_of(self, policy: Policy) -> Generator:
         if not self._settings.vllm:
-            return generator_for(self._policy)
+            return generator_for(policy)
+        if self._settings.endpoint is not None:
+            from sapo_client.learner.remote.vllm_server import VllmServerGenerator
+
+            return VllmServerGenerator(policy, self._settings.endpoint)
         from sapo_client.learner.vllm_generator import VllmGenerator
 
-        return VllmGenerator(self._policy, seed=self._settings.seed)
+        return VllmGenerator(policy, seed=self._settings.seed)
 
     def _encode_prompt(self, prompt: str) -> tuple[int, ...]:
         tokens = self._policy.encode_prompt(prompt)
@@ -248,16 +309,26 @@ class Service:
 
     def _resume(self) -> None:
         if self._settings.fresh:
-            self._store.set_aside()
+            if self._ranks.is_leader:
+                self._store.set_aside()
             return
         counters = self._store.restore(self._trainer)
         if counters is not None:
+            self._restored(counters)
             self._samples = counters.samples
+
+    def _counters(self, name: str) -> LearnerCounters:
+        """Return what a checkpoint holds beside the trainer's state; ``name`` is that of its kind."""
+        return LearnerCounters(self._samples)
+
+    def _restored(self, counters: LearnerCounters) -> None:
+        """Restore what a checkpoint names and does not hold; here it holds everything."""
 
     def _save_if_due(self) -> None:
         """Write a checkpoint if its cost allows: after every step of a small model, rarely of a large one."""
         since = time.monotonic() - self._last_save
-        if since * self._settings.checkpoint_share > self._save_seconds:
+        is_due = since * self._settings.checkpoint_share > self._save_seconds
+        if self._ranks.broadcast(is_due):  # by one clock, because all ranks take part
             self.checkpoint()
 
 

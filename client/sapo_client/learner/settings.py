@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 if TYPE_CHECKING:
     from sapo_client.learner.losses.cross_entropy import TokenWeighting
-    from sapo_client.learner.losses.external import ExternalLossName
+    from sapo_client.learner.losses.forms import LossName
+    from sapo_client.learner.sizing.optimizers import OptimizerName
+    from sapo_client.learner.sizing.precision import BaseName
 
 DAMAGED: Final = ".torn-"
 """What the name of a damaged checkpoint begins with after it was passed over."""
+
+OUT_OF_MEMORY: Final = 75
+"""Exit status of a learner of several ranks that ran out of memory: it remembers smaller micro-batches, so
+that it does not count as a death."""
 
 DeviceChoice = Literal["auto", "cpu", "cuda"]
 
@@ -29,30 +35,45 @@ class LearnerSettings:
         max_new_tokens: longest completion, end token included.
         threads: torch threads; on a shared CPU more than one is slower, because OpenMP threads spin.
         device: ``auto`` takes CUDA if there is a device.
+        ranks: processes that share the model, one per GPU; None: as many as there are GPUs.
+        ranks_socket: Unix socket of ranks that torchrun has started, instead of own ones.
         fresh: start from ``model`` although checkpoints exist; they are moved aside.
-        bfloat16: whether training computes matrix products in bfloat16; None: on CUDA only.
+        bfloat16: whether training computes matrix products in bfloat16; None: on CUDA only, in float16 on
+            devices without bfloat16.
+        base: data type of the model under adapters, which is frozen; without adapters it is float32.
+        optimizer: ``adamw``, or ``adamw8bit`` with moments in 8 bits.
         lora_rank: rank of low-rank adapters, which are trained instead of the model; 0 for none.
         gradient_checkpointing: save each layer's input only and recompute its activations: slower, much less
-            memory.
+            memory; None: if few rows would fit otherwise.
         memory_bytes: for training beside the model; None: all that is free at the start.
         micro_batch_tokens: most tokens, padding included, in one forward and backward pass; None:
             ``watchdog.FAST_TOKENS``. Fewer if memory is short.
+        loss: form of the loss of own completions, a name in ``losses.forms.LOSS_FORMS``.
+        sequence_ratio_cap: an own completion whose ratio, trainer to sampler, exceeds it is not trained; 0:
+            no cap.
         length_normalised: mean over each completion's tokens first (GRPO) instead of over all (DAPO).
         passes: optimisation epochs per batch (PPO's K).
         mini_batches: optimizer steps per optimisation epoch.
         kl_weight: weight in the loss of the KL divergence from the starting model (GRPO's beta).
         own_baseline: take other nodes' advantages relative to this node's own mean reward in the family.
-        external_loss: of other nodes' text, a name in ``losses.external.EXTERNAL_LOSSES``; ``reinforce`` is
-            the paper's.
+        external_loss: of other nodes' text, a name in ``losses.external.EXTERNAL_LOSSES`` or of a plug-in;
+            ``reinforce`` is the paper's.
         positive_steps: steps over which the loss ``positive`` falls from its first weight to its last.
         demonstrations_per_step: most demonstrations in a supervised step; 0: none are kept or trained.
-        demonstration_capacity: most demonstrations kept.
-        demonstration_rate: learning rate of supervised steps; None chooses by the model's size
-            (``supervised.default_demonstration_rate``).
+        demonstration_steps: supervised steps per training step; None chooses by the model's size, as for the
+            two that follow (``supervised.default_schedule``).
+        demonstration_averaging: decay of the average of the weights over supervised steps, which is the
+            policy; 0: the policy has the last weights.
+        shows_steps: whether the tasks have text beside the answer, so that demonstrations show steps.
+        demonstration_capacity: most demonstrations kept, and most own right answers.
+        demonstration_rate: learning rate of supervised steps.
         demonstration_weighting: of tokens in supervised steps, a name in
             ``losses.cross_entropy.TOKEN_WEIGHTS``.
         need_below: own mean reward in a family from which its demonstrations are neither trained nor kept.
         vllm: whether to sample with vLLM.
+        tinker: whether the model is on a server of the Tinker API, which trains and samples.
+        endpoint: URL of a server; None: the default one.
+        endpoint_key: its key.
         checkpoint_share: greatest share of the running time for automatic checkpoints; 0 makes none.
     """
 
@@ -64,25 +85,37 @@ class LearnerSettings:
     max_new_tokens: int = 64
     threads: int = 1
     device: DeviceChoice = "auto"
+    ranks: int | None = 1
+    ranks_socket: str | None = None
     fresh: bool = False
     bfloat16: bool | None = None
+    base: BaseName = "auto"
+    optimizer: OptimizerName = "adamw"
     lora_rank: int = 0
-    gradient_checkpointing: bool = False
+    gradient_checkpointing: bool | None = False
     memory_bytes: int | None = None
     micro_batch_tokens: int | None = None
+    loss: LossName = "dapo"
+    sequence_ratio_cap: float = 3.0
     length_normalised: bool = False
     passes: int = 1
     mini_batches: int = 1
     kl_weight: float = 0.0
     own_baseline: bool = False
-    external_loss: ExternalLossName = "reinforce"
+    external_loss: str = "reinforce"
     positive_steps: int = 200
     demonstrations_per_step: int = 64
-    demonstration_capacity: int = 600
+    demonstration_steps: int | None = None
+    demonstration_averaging: float | None = None
+    shows_steps: bool = False
+    demonstration_capacity: int = 2000
     demonstration_rate: float | None = None
     demonstration_weighting: TokenWeighting = "plain"
     need_below: float = 0.6
     vllm: bool = False
+    tinker: bool = False
+    endpoint: str | None = None
+    endpoint_key: str | None = field(default=None, repr=False)
     checkpoint_share: float = 0.05
 
     def to_message(self) -> dict[str, Any]:
@@ -92,6 +125,6 @@ class LearnerSettings:
     @classmethod
     def from_message(cls, message: dict[str, Any]) -> LearnerSettings:
         """Return the settings that ``to_message`` wrote."""
-        known = {field.name for field in fields(cls)}
+        known = {each.name for each in fields(cls)}
         plain = {name: value for name, value in message.items() if name in known}
         return cls(**{**plain, "directory": Path(plain["directory"])})

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from statistics import fmean
 
 from sapo_client.learner.batch import TrainingGroup, TrainingRow
+from sapo_client.learner.imitation.supervised import SupervisedUpdate
+from sapo_client.learner.losses.mismatch import MismatchSummary
 from sapo_client.learner.report import StepReport
-from sapo_client.learner.supervised import SupervisedUpdate
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +21,13 @@ class Update:
         loss: mean over the mini-batches.
         gradient_norm: of the last mini-batch, before gradient clipping.
         clipped: number of tokens whose ratio is outside the clip range.
+        mismatch: between sampler and trainer.
     """
 
     loss: float = 0.0
     gradient_norm: float = 0.0
     clipped: int = 0
+    mismatch: MismatchSummary = field(default_factory=MismatchSummary)
 
     @property
     def is_finite(self) -> bool:
@@ -59,8 +63,7 @@ def summarise(
         held: demonstrations in the buffer.
     """
     tokens = sum(len(row.completion) for row in rows)
-    local = [group for group in groups if not group.external]
-    external = [group for group in groups if group.external]
+    local, external = ([each for each in groups if each.external is kind] for kind in (False, True))
     return StepReport(
         step=step,
         loss=update.loss if update.is_finite else 0.0,
@@ -70,11 +73,7 @@ def summarise(
         local_groups=len(local),
         external_groups=len(external),
         external_weight=_mean_weight([row for row in rows if row.external]),
-        external_weights=tuple(
-            _mean_weight([row for row in rows if row.group == index])
-            for index, group in enumerate(groups)
-            if group.external
-        ),
+        external_weights=_external_weights(groups, rows),
         skipped_groups=sum(not group.is_informative for group in groups),
         reencoded_groups=reencoded,
         tokens=tokens,
@@ -85,11 +84,28 @@ def summarise(
         rollbacks=rollbacks,
         halvings=halvings,
         seconds=seconds,
+        mismatch=update.mismatch.mean,
+        masked=update.mismatch.masked,
+        age=_mean_age(local),
         demonstrations=supervised.texts,
         demonstrations_held=held,
         demonstration_loss=supervised.nats,
         demonstration_families={str(family): count for family, count in supervised.families.items()},
     )
+
+
+def _external_weights(groups: Sequence[TrainingGroup], rows: Sequence[TrainingRow]) -> tuple[float, ...]:
+    """Return the mean weight of each external group, in the batch's order."""
+    return tuple(
+        _mean_weight([row for row in rows if row.group == index])
+        for index, group in enumerate(groups)
+        if group.external
+    )
+
+
+def _mean_age(groups: Sequence[TrainingGroup]) -> float:
+    """Return the mean number of steps since groups were sampled; 0 if there are none."""
+    return fmean(group.age for group in groups) if groups else 0.0
 
 
 def _mean_weight(rows: Sequence[TrainingRow]) -> float:

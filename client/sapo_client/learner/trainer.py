@@ -6,8 +6,9 @@ import copy
 import math
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
@@ -17,23 +18,44 @@ from torch import Tensor
 from sapo_client.learner import grpo
 from sapo_client.learner.adapters import adapters_disabled, has_adapters
 from sapo_client.learner.baseline import Baselines, RunningMean
-from sapo_client.learner.batch import TrainingGroup, TrainingRow, mini_batches, training_rows
-from sapo_client.learner.demonstrations import (
+from sapo_client.learner.batch import (
+    TrainingGroup,
+    TrainingRow,
+    mini_batches,
+    share_measurements,
+    training_rows,
+)
+from sapo_client.learner.imitation.demonstrations import (
     DemonstrationBuffer,
     DemonstrationText,
     is_solved,
     need,
     own_right_answers,
 )
-from sapo_client.learner.losses.accumulate import GradientAccumulator, row_logprobs, token_mask
-from sapo_client.learner.losses.external import EXTERNAL_LOSSES, ExternalRows
+from sapo_client.learner.imitation.supervised import (
+    SMALL_PARAMETERS,
+    Draw,
+    SupervisedTrainer,
+    SupervisedUpdate,
+)
+from sapo_client.learner.losses.accumulate import (
+    GradientAccumulator,
+    Gradients,
+    row_logprobs,
+    token_mask,
+)
+from sapo_client.learner.losses.external import ExternalRows, external_loss
+from sapo_client.learner.losses.forms import LOSS_FORMS, Denominator
+from sapo_client.learner.losses.mismatch import kept_rows, note_drift, summarise_mismatch
 from sapo_client.learner.policy import Policy
+from sapo_client.learner.ranks.group import ALONE, RankGroup
+from sapo_client.learner.ranks.shard import shard_model
 from sapo_client.learner.report import StepReport
 from sapo_client.learner.seeds import sampling_seed
 from sapo_client.learner.settings import LearnerSettings
+from sapo_client.learner.sizing.optimizers import ADAPTER_RATE, make_optimizer
 from sapo_client.learner.snapshot import Snapshot
 from sapo_client.learner.summary import Update, summarise
-from sapo_client.learner.supervised import SMALL_PARAMETERS, SupervisedTrainer, SupervisedUpdate
 from sapo_client.learner.watchdog import Watchdog
 from sapo_verification.screens.likelihood import LogprobStatistics
 
@@ -44,11 +66,12 @@ class Trainer:
     Args:
         policy: what is trained, in place.
         settings: of the learner.
+        ranks: processes that make the same steps, over which the model is sharded.
 
     Attributes:
         policy: as given.
         parameters: the trained parameters.
-        optimizer: AdamW over them.
+        optimizer: AdamW over them, as the setting names it.
         logprob_statistics: how likely this policy finds its own samples; weighs other nodes' text.
         baselines: mean own reward per family.
         own_logprob: mean log-probability per token of own completions.
@@ -62,11 +85,9 @@ class Trainer:
         SapoError: training does not fit into memory.
     """
 
-    def __init__(self, policy: Policy, settings: LearnerSettings) -> None:
+    def __init__(self, policy: Policy, settings: LearnerSettings, ranks: RankGroup = ALONE) -> None:
         self.policy = policy
-        self.parameters = [parameter for parameter in policy.model.parameters() if parameter.requires_grad]
-        rate = settings.learning_rate or default_learning_rate(self.parameters)
-        self.optimizer = torch.optim.AdamW(self.parameters, lr=rate, weight_decay=0.0, fused=True)
+        self._ranks = ranks
         self.logprob_statistics = LogprobStatistics()
         self.baselines = Baselines({})
         self.own_logprob = RunningMean()
@@ -75,15 +96,26 @@ class Trainer:
         self.steps = 0
         self.rollbacks = 0
         self._settings = settings
-        self._reference = _reference(policy.model) if settings.kl_weight else None
+        self._form = LOSS_FORMS[settings.loss]
+        self._reference: Callable[[], AbstractContextManager[Any]] | None = None
+        self._open(policy, settings, ranks)
+
+    def _open(self, policy: Policy, settings: LearnerSettings, ranks: RankGroup) -> None:
+        """Set the parts that compute gradients and updates."""
+        self._reference = _reference(policy.model, ranks) if settings.kl_weight else None
+        shard_model(policy.model, ranks)
+        self.parameters = [parameter for parameter in policy.model.parameters() if parameter.requires_grad]
+        rate = settings.learning_rate or default_learning_rate(policy.model)
+        self.optimizer = make_optimizer(self.parameters, rate, settings.optimizer)
         self._watchdog = Watchdog(
             policy,
             settings,
             lambda rows: self._logprobs(policy.model, rows),
-            trained=sum(parameter.numel() for parameter in self.parameters),
+            trained=self.parameters,
+            ranks=ranks,
         )
-        self._gradients = GradientAccumulator(
-            policy, self.parameters, self._watchdog, bfloat16=settings.bfloat16
+        self._gradients: Gradients = GradientAccumulator(
+            policy, self.parameters, self._watchdog, bfloat16=settings.bfloat16, ranks=ranks
         )
         self.supervised = SupervisedTrainer(policy, self.parameters, settings, self._gradients)
 
@@ -92,6 +124,8 @@ class Trainer:
         groups: Sequence[TrainingGroup],
         *,
         demonstrations: Sequence[DemonstrationText] = (),
+        rehearsed: Sequence[DemonstrationText] = (),
+        forgotten: Collection[tuple[bytes, int]] = (),
         reencoded: int = 0,
     ) -> StepReport:
         """Train on the groups that have an advantage, then on demonstrations, and return a report on all.
@@ -99,24 +133,34 @@ class Trainer:
         Args:
             groups: of the batch, own and external.
             demonstrations: new ones, which the buffer takes.
+            rehearsed: own right answers beside the groups'.
+            forgotten: authors, with a family each, whose demonstrations are removed and not taken.
             reencoded: own groups whose sampled token ids were lost, for the report.
 
         Raises:
             SapoError: a single row does not fit into memory.
         """
         started = time.perf_counter()
+        values = self.supervised.values(demonstrations, self._ranks)
         self._update_statistics(groups)
+        for text in rehearsed:
+            self.own_successes.add(text)
         rows = training_rows(
             groups,
             all_groups=self._settings.kl_weight > 0,
             baselines=self.baselines,
             own_baseline=self._settings.own_baseline,
+            scaled=self._form.scaled,
         )
-        update = self._update(rows, groups) if rows else Update()
-        supervised = self._update_on_demonstrations(demonstrations)
+        with self.supervised.weights.training_policy():
+            update = self._update(rows, groups) if rows else Update()
+        self.demonstrations.forget_pairs(forgotten)
+        supervised = self._update_on_demonstrations(
+            [text for text in demonstrations if (text.author, text.family) not in forgotten]
+        )
         self.steps += 1
         self.rollbacks += not (update.is_finite and supervised.is_finite)
-        return summarise(
+        report = summarise(
             groups,
             rows,
             update,
@@ -124,9 +168,15 @@ class Trainer:
             step=self.steps,
             rollbacks=self.rollbacks,
             reencoded=reencoded,
-            halvings=self._watchdog.halvings,
+            halvings=self._gradients.halvings,
             seconds=time.perf_counter() - started,
             held=len(self.demonstrations),
+        )
+        return replace(
+            report,
+            ranks=self._ranks.size,
+            own_answers_held=len(self.own_successes),
+            demonstration_values=values,
         )
 
     def _update(self, rows: list[TrainingRow], groups: Sequence[TrainingGroup]) -> Update:
@@ -137,7 +187,7 @@ class Trainer:
         before = Snapshot.take(self.parameters, self.optimizer) if several else None
         if len(parts) > 1:
             self._fill_old_logprobs(rows)  # ratios are relative to the policy before the first update
-        size = _denominator(groups, self._settings) / len(parts)
+        size = self._denominator(groups) / len(parts)
         update = Update()
         for _ in range(self._settings.passes):
             update = self._epoch(parts, size)
@@ -146,7 +196,8 @@ class Trainer:
                     before.restore(self.parameters, self.optimizer)
                 break
         self._gradients.clear()
-        return update
+        share_measurements(rows, self._ranks)
+        return replace(update, mismatch=summarise_mismatch(rows, self._settings.sequence_ratio_cap))
 
     def _epoch(self, parts: list[list[TrainingRow]], size: float) -> Update:
         """Update once per mini-batch; stop before the first update that is not finite."""
@@ -164,19 +215,21 @@ class Trainer:
         """Return a micro-batch's part of the loss and its number of clipped tokens."""
         logprobs = self._logprobs(self.policy.model, part)
         old, mask = _old_logprobs(part, logprobs.detach())
+        note_drift(part, logprobs.detach(), old, mask)
         losses = self._losses(part, logprobs, old, mask)
-        mean = grpo.mean_over_completions if self._settings.length_normalised else grpo.mean_over_tokens
-        return mean(losses, mask, size), grpo.count_clipped_tokens(logprobs.detach(), old, mask)
+        losses = losses * kept_rows(part, self._settings.sequence_ratio_cap, losses.device)[:, None]
+        by_completion = self._mean == "completions"
+        mean = grpo.mean_over_completions if by_completion else grpo.mean_over_tokens
+        clipped = self._form.outside(logprobs.detach(), old, self._advantages(part), mask)
+        return mean(losses, mask, size), int(clipped.sum())
 
     def _losses(self, part: list[TrainingRow], logprobs: Tensor, old: Tensor, mask: Tensor) -> Tensor:
         """Return the weighted loss of every token, (B, T)."""
-        device = self.policy.device
-        advantages = torch.tensor([row.advantage for row in part], device=device)
-        external = torch.tensor([row.external for row in part], device=device)
-        weights = self._weights(part)
-        losses = grpo.token_losses(logprobs, old, advantages)
+        advantages, weights = self._advantages(part), self._weights(part)
+        external = torch.tensor([row.external for row in part], device=self.policy.device)
+        losses = self._form.token_losses(logprobs, old, advantages, mask)
         if external.any():
-            of_others = EXTERNAL_LOSSES[self._settings.external_loss](
+            of_others = external_loss(self._settings.external_loss)(
                 self._external_rows(part, logprobs, old, mask, advantages=advantages, weights=weights)
             )
             losses = torch.where(external[:, None], of_others, losses)
@@ -186,6 +239,21 @@ class Trainer:
             divergence = grpo.kl_divergence(logprobs, reference) * weights[:, None]
             losses = losses + self._settings.kl_weight * divergence
         return losses
+
+    def _advantages(self, part: list[TrainingRow]) -> Tensor:
+        return torch.tensor([row.advantage for row in part], device=self.policy.device)
+
+    @property
+    def _mean(self) -> Denominator:
+        """Denominator of the loss."""
+        return "completions" if self._settings.length_normalised else self._form.denominator
+
+    def _denominator(self, groups: Sequence[TrainingGroup]) -> int:
+        """Return the batch's completions, tokens or places, groups without advantage included."""
+        if self._mean == "tokens":
+            return sum(group.tokens for group in groups)
+        completions = sum(len(group.completions) for group in groups)
+        return completions * (self._settings.max_new_tokens if self._mean == "places" else 1)
 
     def _external_rows(
         self,
@@ -222,10 +290,10 @@ class Trainer:
         )
 
     def _update_on_demonstrations(self, new: Sequence[DemonstrationText]) -> SupervisedUpdate:
-        """Take new demonstrations of families that are not solved, forget those that are, train a draw.
+        """Take new demonstrations of families that are not solved, forget those that are, train some draws.
 
-        As many own right answers are trained beside them: a policy that is only shown what it does not know
-        forgets what it knew.
+        Own right answers are trained beside them: a policy that is only shown what it does not know forgets
+        what it knew.
         """
         settings, buffer = self._settings, self.demonstrations
         if not settings.demonstrations_per_step:
@@ -237,17 +305,37 @@ class Trainer:
             if text.family not in solved:
                 buffer.add(text)
         needs = {family: need(self.baselines, family, settings.need_below) for family in families - solved}
+        if not any(needs[text.family] for text in buffer):
+            self.supervised.weights.drop_student()
+            return SupervisedUpdate()
+        return self.supervised.steps(self._draws(needs))
+
+    def _draws(self, needs: Mapping[int, float]) -> Iterator[Draw]:
+        """Yield the texts of a round's supervised steps, and as many own right answers.
+
+        A policy that has solved a family takes no more texts than it can rehearse: otherwise it forgets that
+        family before its own right answers are enough.
+        """
+        own, settings = self.own_successes, self._settings
         source = random.Random(sampling_seed(f"{settings.seed}/demonstrations/{self.steps}"))
-        shown = buffer.draw(needs, settings.demonstrations_per_step, source)
-        known = dict.fromkeys(self.own_successes.families(), 1.0)
-        return self.supervised.step(shown, self.own_successes.draw(known, len(shown), source))
+        known = dict.fromkeys(own.families(), 1.0)
+        has_solved = any(is_solved(self.baselines, family, settings.need_below) for family in known)
+        count = (
+            min(settings.demonstrations_per_step, len(own))
+            if has_solved
+            else settings.demonstrations_per_step
+        )
+        for _ in range(self.supervised.schedule.steps):
+            shown = self.demonstrations.draw(needs, count, source)
+            yield shown, own.draw(known, len(shown), source)
 
     @torch.no_grad()
     def _fill_old_logprobs(self, rows: list[TrainingRow]) -> None:
         """Fill in the old log-probabilities of text tokenized here, before the first of several updates."""
         unknown = [row for row in rows if row.old is None]
-        for part in self._gradients.micro_batches(unknown):
-            _old_logprobs(part, self._logprobs(self.policy.model, part))
+        for part in self._gradients.dealt(unknown):
+            _old_logprobs(part.rows, self._logprobs(self.policy.model, part.rows))
+        share_measurements(unknown, self._ranks)
 
     def _update_statistics(self, groups: Sequence[TrainingGroup]) -> None:
         """Update statistics and baselines, by which other nodes' text is weighed, with the own samples."""
@@ -271,28 +359,23 @@ class Trainer:
         return torch.tensor([row.weight for row in part], device=self.policy.device)
 
 
-def default_learning_rate(parameters: Sequence[Tensor]) -> float:
+def default_learning_rate(model: Any) -> float:
     """Return the learning rate that works for policies of this size; the paper's 1e-3 ruins all of them.
 
     1e-4 for a million parameters (docs/results.md), 1e-6 for half a billion (as in the release of genrl
-    0.3.0).
+    0.3.0), ten times as much for adapters on models of these sizes.
     """
-    return 1e-4 if sum(parameter.numel() for parameter in parameters) < SMALL_PARAMETERS else 1e-6
+    size = sum(parameter.numel() for parameter in model.parameters())
+    return (1e-4 if size < SMALL_PARAMETERS else 1e-6) * (ADAPTER_RATE if has_adapters(model) else 1.0)
 
 
-def _reference(model: Any) -> Callable[[], AbstractContextManager[Any]]:
+def _reference(model: Any, ranks: RankGroup) -> Callable[[], AbstractContextManager[Any]]:
     """Return a function whose context gives the reference model: without its adapters, or a frozen copy."""
     if has_adapters(model):
         return lambda: adapters_disabled(model)
     frozen = copy.deepcopy(model).requires_grad_(False)
+    shard_model(frozen, ranks)
     return lambda: nullcontext(frozen)
-
-
-def _denominator(groups: Sequence[TrainingGroup], settings: LearnerSettings) -> int:
-    """Return the batch's number of completions or of tokens, groups without advantage included."""
-    if settings.length_normalised:
-        return sum(len(group.completions) for group in groups)
-    return sum(group.tokens for group in groups)
 
 
 def _old_logprobs(part: list[TrainingRow], current: Tensor) -> tuple[Tensor, Tensor]:

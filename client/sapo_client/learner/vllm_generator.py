@@ -1,9 +1,10 @@
 """Sampling with vLLM, whose weights are updated in place before every call.
 
 vLLM is an extra (``pip install sapo-swarm[vllm]``). It runs inside the learner's process, so an update of its
-weights is a copy in memory. An update can fail silently: some releases keep an old head when weights are
-tied. So the head is always among the updated tensors, and after every update the log-probabilities of one
-greedy completion are compared with the policy's own; an engine with other weights is an error.
+weights is a copy in memory; of a policy with adapters, they alone are sent (``adapters.AdapterPush``). An
+update can fail silently: some releases keep an old head when weights are tied. So the head is always among
+the updated tensors, and after every update the log-probabilities of one greedy completion are compared with
+the policy's own; an engine with other weights is an error.
 
 Its log-probabilities are those of the tempered distribution from which it sampled. They differ from the
 trainer's by rounding (1e-6 in float32, 1e-2 in bfloat16). As the old log-probabilities in the ratio they
@@ -23,13 +24,14 @@ from torch import Tensor
 
 from sapo_client import extras
 from sapo_client.errors import ExitCode, SapoError
-from sapo_client.learner.adapters import merge_adapters
+from sapo_client.learner.adapters import AdapterPush, engine_options, has_adapters
 from sapo_client.learner.generate import Completion
 from sapo_client.learner.logprobs import completion_logprobs
 from sapo_client.learner.policy import Policy
+from sapo_client.learner.sizing.precision import engine_type
 
 PROBE_TOKENS: Final = 8
-MAX_DIFFERENCE: Final = {"float32": 1e-3, "bfloat16": 0.25}
+MAX_DIFFERENCE: Final = {"float32": 1e-3, "float16": 0.1, "bfloat16": 0.25}
 """In nats per token: rounding stays far below it, other weights are far above."""
 
 GPU_SHARE: Final = 0.4
@@ -57,7 +59,8 @@ class VllmGenerator:
 
     def __init__(self, policy: Policy, *, seed: int) -> None:
         self._policy = policy
-        self._dtype = "float32" if policy.device.type == "cpu" else "bfloat16"
+        self._dtype = engine_type(policy.device)
+        self._adapters = AdapterPush(policy.model) if has_adapters(policy.model) else None
         self._engine = _engine(policy, self._dtype, seed)
 
     def sample(
@@ -105,7 +108,8 @@ class VllmGenerator:
             )
             for index in range(len(prompts))
         ]
-        outputs: list[Any] = self._engine.generate(requests, sampling, use_tqdm=False)
+        request = None if self._adapters is None else self._adapters.request
+        outputs: list[Any] = self._engine.generate(requests, sampling, use_tqdm=False, lora_request=request)
         return outputs
 
     def _completion(self, item: Any) -> Completion:
@@ -121,9 +125,11 @@ class VllmGenerator:
         Raises:
             SapoError: the engine computes with other weights.
         """
-        self._engine.collective_rpc(
-            "reload_weights", kwargs={"weights_iterator": _weights(merge_adapters(self._policy.model))}
-        )
+        if self._adapters is None:
+            weights = {"weights_iterator": _weights(self._policy.model)}
+            self._engine.collective_rpc("reload_weights", kwargs=weights)
+        else:
+            self._adapters.push()
         self._engine.reset_prefix_cache()
         difference = self._probe()
         if difference > MAX_DIFFERENCE[self._dtype]:
@@ -165,11 +171,13 @@ def _engine(policy: Policy, dtype: str, seed: int) -> Any:
         ) from error
     on_cpu = policy.device.type == "cpu"
     window = getattr(policy.model.config, "max_position_embeddings", MAX_WINDOW)
+    adapters = engine_options(policy.model) if has_adapters(policy.model) else {}
     memory = {"kv_cache_memory_bytes": CPU_CACHE_BYTES} if on_cpu else {"gpu_memory_utilization": GPU_SHARE}
     with tempfile.TemporaryDirectory() as folder:  # read once; later weights are copied
-        policy.save(Path(folder))
+        if not adapters:
+            policy.save(Path(folder))
         return LLM(
-            model=folder,
+            model=policy.source if adapters else folder,
             dtype=dtype,
             max_model_len=min(MAX_WINDOW, window),
             enforce_eager=on_cpu,
@@ -178,6 +186,7 @@ def _engine(policy: Policy, dtype: str, seed: int) -> Any:
             logprobs_mode="processed_logprobs",
             generation_config="vllm",  # the model's own defaults would change the temperature
             **memory,
+            **adapters,
         )
 
 

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from support.policies import make_policy_folder
 
 from sapo_client.errors import ExitCode, SapoError
-from sapo_client.learner.demonstrations import DemonstrationText
+from sapo_client.learner.imitation.demonstrations import DemonstrationText
 from sapo_client.learner.service import Service
 from sapo_client.learner.settings import LearnerSettings
 
@@ -102,7 +102,11 @@ def held(service: Service) -> list[DemonstrationText]:
 def test_resume_with_demonstrations_is_exact(settings: LearnerSettings) -> None:
     """The buffer evicts in the same order, draws are the same, and the second optimizer goes on."""
     settings = replace(
-        settings, demonstrations_per_step=3, demonstration_capacity=10, demonstration_rate=1e-3
+        settings,
+        demonstrations_per_step=3,
+        demonstration_capacity=10,
+        demonstration_rate=1e-3,
+        shows_steps=True,
     )
     uninterrupted = Service(settings)
     rounds(uninterrupted, 5, shown=range(14))
@@ -114,7 +118,9 @@ def test_resume_with_demonstrations_is_exact(settings: LearnerSettings) -> None:
     assert results[0] == results[1]
     assert held(resumed) == held(uninterrupted)
     assert all(torch.equal(*pair) for pair in zip(weights(resumed), weights(uninterrupted), strict=True))
-    assert uninterrupted.call("train", {"groups": []})["demonstrations"] == 3
+    assert uninterrupted._trainer.supervised.weights.student is not None, "it goes on as well"
+    steps = uninterrupted._trainer.supervised.schedule.steps
+    assert uninterrupted.call("train", {"groups": []})["demonstrations"] == 3 * steps
 
 
 def test_a_rollback_returns_to_the_good_checkpoints_demonstrations(settings: LearnerSettings) -> None:

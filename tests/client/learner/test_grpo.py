@@ -10,6 +10,7 @@ from support.gradients import gradient_of
 from torch import Tensor
 
 from sapo_client.learner import grpo
+from sapo_client.learner.losses.forms import token_outside
 
 
 def literal_token_loss(logprob: float, old: float, advantage: float) -> float:
@@ -90,14 +91,14 @@ def test_means_equal_the_literal_ones(rows: Rows) -> None:
 
 
 def test_clipped_tokens_are_counted(rows: Rows) -> None:
-    logprobs, old, _, mask, lengths = rows
+    logprobs, old, advantages, mask, lengths = rows
     ratios = torch.exp(logprobs - old)
     expected = sum(
         not 0.8 <= float(ratios[row, position]) <= 1.28
         for row, length in enumerate(lengths)
         for position in range(length)
     )
-    assert grpo.count_clipped_tokens(logprobs, old, mask) == expected > 0
+    assert int(token_outside(logprobs, old, advantages, mask).sum()) == expected > 0
 
 
 def test_gradients(rows: Rows) -> None:

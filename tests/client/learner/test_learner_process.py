@@ -94,9 +94,10 @@ async def _kill_when_all_wait(learner: Learner) -> None:
 
 
 async def test_an_error_at_the_start_reaches_the_caller(settings: LearnerSettings, tmp_path: Path) -> None:
-    with pytest.raises(SapoError, match="cannot load") as caught:
+    with pytest.raises(SapoError, match="cannot read the configuration of the model") as caught:
         await Learner(replace(settings, model=str(tmp_path / "nowhere"))).run()
     assert caught.value.exit_code == ExitCode.CONFIG
+    assert caught.value.hint.startswith("give a folder with")
 
 
 async def test_a_learner_that_keeps_dying_is_given_up(
@@ -117,7 +118,8 @@ async def test_a_learner_that_keeps_dying_is_given_up(
 def test_output_of_libraries_does_not_reach_the_pipe(tmp_path: Path) -> None:
     script = """
         import os
-        from sapo_client.learner.__main__ import _own_pipes, _write
+        from sapo_client.learner.__main__ import _own_pipes
+        from sapo_client.learner.ranks.serving import _write
         requests, replies = _own_pipes()
         print("noise of a library", flush=True)
         os.system("echo noise of a child")

@@ -33,6 +33,7 @@ from sapo_client.learner.cpu.fused_layers import (
     head_dim,
     rotary_embedding,
 )
+from sapo_client.learner.cpu.kept_states import KeptStates
 from sapo_client.learner.cpu.linear import prepacked_linear
 
 Linear = Callable[[Tensor], Tensor]
@@ -71,6 +72,7 @@ class FastDecoder:
         self._heads: int = config.num_attention_heads
         self._kv_heads: int = config.num_key_value_heads
         self._head_dim = head_dim(config)
+        self._keep: KeptStates | None = None
         self._layers = [_prepack(fuse_layer(layer, self._head_dim)) for layer in model.model.layers]
 
     def run(
@@ -81,18 +83,30 @@ class FastDecoder:
         max_new_tokens: int,
         temperature: float,
         generator: torch.Generator,
+        keep: KeptStates | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Sample completions; at temperature 0 take the likeliest token.
+
+        Args:
+            prompts: token ids.
+            completions_per_prompt: size of each group.
+            max_new_tokens: longest completion.
+            temperature: the logits are divided by it.
+            generator: of random numbers.
+            keep: tables for what is computed; None keeps nothing.
 
         Returns:
             Token ids and their log-probabilities, both (prompts x completions_per_prompt, max_new_tokens);
             columns after a row's end token are padding.
         """
+        self._keep = keep
         state = _DecodingState(self, prompts, completions_per_prompt, max_new_tokens)
         rows = len(prompts) * completions_per_prompt
         tokens = torch.full((rows, max_new_tokens), self._pad, device=self._embedding.device)
         logprobs = torch.zeros((rows, max_new_tokens), device=self._embedding.device)
         logits = state.prefill()
+        if keep is not None:
+            keep.computed(state.prompt_tokens)
         for step in range(max_new_tokens):
             sampled, values = _sample(logits, temperature, generator)
             tokens[state.active, step], logprobs[state.active, step] = sampled, values
@@ -103,6 +117,8 @@ class FastDecoder:
                 break
             # dropping rows keeps their order, so the sampled tokens are read back from the table
             logits = state.advance(tokens[state.active, step])
+            if keep is not None:
+                keep.computed(len(state.active), state.active, step)
         return tokens, logprobs
 
     def forward(self, ids: Tensor, *, rope: Tensor, cache: Cache, column: int, mask: Tensor | None) -> Tensor:
@@ -119,12 +135,15 @@ class FastDecoder:
         rope = rope[:, :, None]
         if mask is not None:
             mask = mask[:, None]  # the same for all key-value heads
-        for layer, layer_cache in zip(self._layers, cache, strict=True):
-            normed = self._rms_norm(hidden)
-            attended = self._attention(layer, normed, rope=rope, cache=layer_cache, column=column, mask=mask)
-            hidden = attended.add_(hidden)
-            gate, up = layer.gate_up(self._rms_norm(hidden)).chunk(2, dim=-1)
-            hidden = layer.down(silu(gate).mul_(up)).add_(hidden)
+        for number, (layer, layer_cache) in enumerate(zip(self._layers, cache, strict=True)):
+            qkv = layer.qkv(self._rms_norm(hidden))
+            attended = self._attention(qkv, rope=rope, cache=layer_cache, column=column, mask=mask)
+            middle = layer.out(attended).add_(hidden)
+            gate_up = layer.gate_up(self._rms_norm(middle))
+            gate, up = gate_up.chunk(2, dim=-1)
+            hidden = layer.down(silu(gate).mul_(up)).add_(middle)
+            if self._keep is not None:
+                self._keep.write(number, (qkv, attended, middle, gate_up, hidden))
         return hidden
 
     def rope(self, count: int) -> Tensor:
@@ -157,18 +176,17 @@ class FastDecoder:
 
     def _attention(
         self,
-        layer: FusedLayer[Linear],
-        hidden: Tensor,
+        projected: Tensor,
         *,
         rope: Tensor,
         cache: tuple[Tensor, Tensor],
         column: int,
         mask: Tensor | None,
     ) -> Tensor:
-        """Compute one layer's self-attention, (B, T, hidden) to (B, T, hidden), and extend its cache."""
-        rows, new, _ = hidden.shape
+        """Compute one layer's self-attention, (B, T, W D) to (B, T, H D), and extend its cache."""
+        rows, new, _ = projected.shape
         kv_heads, group, stop = self._kv_heads, self._heads // self._kv_heads, column + new
-        qkv = layer.qkv(hidden).view(rows, new, -1, self._head_dim)
+        qkv = projected.view(rows, new, -1, self._head_dim)
         rotated = torch.view_as_real(as_complex(qkv[:, :, :-kv_heads]) * rope).flatten(-2)
         query, key, value = rotated[:, :, :-kv_heads], rotated[:, :, -kv_heads:], qkv[:, :, -kv_heads:]
         keys, values = cache
@@ -183,8 +201,7 @@ class FastDecoder:
         else:  # one token: a fused kernel costs more to start than two plain products
             scores = folded @ keys[..., :stop]
             attended = (scores if mask is None else scores.add_(mask)).softmax(-1) @ values[:, :, :stop]
-        unfolded = attended.reshape(rows, kv_heads, group, new, -1).permute(0, 3, 1, 2, 4).flatten(2)
-        return layer.out(unfolded)
+        return attended.reshape(rows, kv_heads, group, new, -1).permute(0, 3, 1, 2, 4).flatten(2)
 
 
 class _DecodingState:
@@ -192,6 +209,7 @@ class _DecodingState:
 
     Attributes:
         active: each remaining row's index in the whole batch, (B,).
+        prompt_tokens: of all prompts, padding included.
         ended: which remaining rows have sampled the end token, (B,).
     """
 
@@ -214,6 +232,7 @@ class _DecodingState:
         self._padding_mask = additive_mask(columns < self._padding[:, None])
         self._is_padded = bool(self._padding.any())
         self._column = width
+        self.prompt_tokens = len(prompts) * width
         self.active = torch.arange(len(prompts) * completions_per_prompt, device=device)
         self.ended = torch.zeros(len(prompts) * completions_per_prompt, dtype=torch.bool, device=device)
 

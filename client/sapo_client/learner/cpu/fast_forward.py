@@ -21,9 +21,18 @@ from torch import Tensor
 from torch.linalg import vector_norm
 from torch.nn.functional import embedding, silu
 
-from sapo_client.learner.cpu.fused_layers import fuse_layer, head_dim, is_llama_style, rotary_embedding
-from sapo_client.learner.cpu.linear import fast_linear
+from sapo_client.learner.cpu.fused_layers import (
+    Affine,
+    FusedLayer,
+    fuse_layer,
+    head_dim,
+    is_llama_style,
+    rotary_embedding,
+)
+from sapo_client.learner.cpu.kept_states import KeptRow, KeptStates, LayerStates, packed_rows
+from sapo_client.learner.cpu.linear import fast_linear, known_linear
 from sapo_client.learner.cpu.packing import PackedLayout, Row, pack
+from sapo_client.learner.losses import chunked_head
 
 
 def is_fast(model: Any) -> bool:
@@ -37,7 +46,14 @@ def is_fast(model: Any) -> bool:
     )
 
 
-def fast_logprobs(model: Any, rows: Sequence[Row], pad_id: int, temperature: float) -> Tensor:
+def fast_logprobs(
+    model: Any,
+    rows: Sequence[Row],
+    pad_id: int,
+    temperature: float,
+    *,
+    states: Sequence[KeptRow | None] | None = None,
+) -> Tensor:
     """Return the log-probability of every completion token under the tempered policy; differentiable.
 
     Args:
@@ -45,6 +61,7 @@ def fast_logprobs(model: Any, rows: Sequence[Row], pad_id: int, temperature: flo
         rows: prompt and completion of each row; equal prompts are computed once.
         pad_id: id of the tokens that pad products; it affects no result.
         temperature: the logits are divided by it.
+        states: what sampling computed of each row; used if that is all of them, by the present weights.
 
     Returns:
         (R, T + 1), float32; zero beyond a completion's end.
@@ -54,23 +71,84 @@ def fast_logprobs(model: Any, rows: Sequence[Row], pad_id: int, temperature: flo
     rope = rotary_embedding(model, layout.positions)[:, None]
     unique = base.embed_tokens(layout.unique_ids)
     hidden = embedding(layout.inverse, unique)  # `unique[inverse]` with a faster derivative
+    known = _known(rows, states, len(hidden))
     for number, layer in enumerate(base.layers):
         weights = fuse_layer(layer, dim)
+        if known is not None:
+            layer_states = known[0].gather(number, known[1])
+            # few distinct tokens in the first layer: computed, so that the derivative is one of these alone
+            first = None if number else _distinct_qkv(layer, weights, unique, layout)
+            hidden = _known_layer(
+                layer, weights, hidden, qkv=first, attend=(rope, layout), states=layer_states
+            )
+            continue
         # the first layer's projections depend on the token id alone: computed once for each distinct id
         normed = _rms_norm(hidden if number else unique, layer.input_layernorm)
         qkv = fast_linear(normed, *weights.qkv)
         qkv = qkv if number else embedding(layout.inverse, qkv)
-        attended = _Attention.apply(qkv, rope, layout)  # type: ignore[no-untyped-call]
+        attended = _Attention.apply(qkv, rope, layout, None)  # type: ignore[no-untyped-call]
         hidden = fast_linear(attended, *weights.out).add_(hidden)
         gate_up = fast_linear(_rms_norm(hidden, layer.post_attention_layernorm), *weights.gate_up)
         gated = _SwiGlu.apply(gate_up)  # type: ignore[no-untyped-call]
         hidden = fast_linear(gated, *weights.down).add_(hidden)
     normed = _rms_norm(embedding(layout.logit_tokens, hidden), base.norm) * base.norm.weight
+    if len(model.lm_head.weight) >= chunked_head.MIN_VOCABULARY:
+        values = chunked_head.target_logprobs(
+            embedding(layout.logit_index, normed),
+            model.lm_head.weight,
+            layout.targets,
+            temperature=temperature,
+        )
+        return torch.zeros(layout.mask.shape).masked_scatter(layout.mask, values)
     logits = fast_linear(normed, model.lm_head.weight)
     if temperature != 1.0:
         logits = logits / temperature
     result: Tensor = _TargetLogprobs.apply(logits, layout)  # type: ignore[no-untyped-call]
     return result
+
+
+def _known(
+    rows: Sequence[Row], states: Sequence[KeptRow | None] | None, padded: int
+) -> tuple[KeptStates, Tensor] | None:
+    """Return the tables of the rows' sampling and every packed token's row there, if all were kept."""
+    if not states:
+        return None
+    lengths = [len(completion) - 1 for _, completion in rows]
+    return packed_rows(states, [prompt for prompt, _ in rows], lengths, padded)
+
+
+def _distinct_qkv(layer: Any, weights: FusedLayer[Affine], unique: Tensor, layout: PackedLayout) -> Tensor:
+    """Return a first layer's queries, keys and values, computed once for each distinct token."""
+    return embedding(layout.inverse, fast_linear(_rms_norm(unique, layer.input_layernorm), *weights.qkv))
+
+
+def _known_layer(
+    layer: Any,
+    weights: FusedLayer[Affine],
+    hidden: Tensor,
+    *,
+    qkv: Tensor | None,
+    attend: tuple[Tensor, PackedLayout],
+    states: LayerStates,
+) -> Tensor:
+    """Return a layer's hidden states with the results of its products taken from sampling.
+
+    Args:
+        layer: of transformers.
+        weights: its fused ones.
+        hidden: the layer's input, (N, hidden).
+        qkv: queries, keys and values, (N, W D); None takes those of sampling.
+        attend: rotary embedding and layout.
+        states: results of sampling.
+    """
+    if qkv is None:
+        qkv = known_linear(_rms_norm(hidden, layer.input_layernorm), weights.qkv, known=states.qkv)
+    attended = _Attention.apply(qkv, *attend, states.attended)  # type: ignore[no-untyped-call]
+    middle = known_linear(attended, weights.out, known=states.middle, residual=hidden)
+    normed = _rms_norm(middle, layer.post_attention_layernorm)
+    gate_up = known_linear(normed, weights.gate_up, known=states.gate_up)
+    gated = _SwiGlu.apply(gate_up)  # type: ignore[no-untyped-call]
+    return known_linear(gated, weights.down, known=states.hidden, residual=middle)
 
 
 def _rms_norm(x: Tensor, norm: Any) -> Tensor:
@@ -125,7 +203,7 @@ class _Attention(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, qkv: Tensor, rope: Tensor, layout: PackedLayout) -> Tensor:
+    def forward(ctx: Any, qkv: Tensor, rope: Tensor, layout: PackedLayout, known: Tensor | None) -> Tensor:
         table = qkv.view(len(qkv), -1, 2 * rope.shape[-1])
         rotated = torch.empty_like(table)  # its values are never read: they come from `table`
         torch.mul(layout.rotating(table), rope, out=layout.rotating(rotated))
@@ -138,14 +216,17 @@ class _Attention(torch.autograd.Function):
             products = queries @ keys.mT
             scores = products.view(len(block.mask), layout.heads, *block.mask.shape[-2:]).add_(block.mask)
             weights = scores.softmax(-1).view_as(products)
-            torch.bmm(weights, values, out=output)
+            if known is None:
+                torch.bmm(weights, values, out=output)
             saved += [queries, keys, values, weights]
         ctx.save_for_backward(rope, *saved)
         ctx.layout = layout
+        if known is not None:
+            return known.view_as(known)
         return embedding(layout.output_index, outputs).view(len(qkv), -1)
 
     @staticmethod
-    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None, None, None]:
         rope, *saved = ctx.saved_tensors
         layout, table = ctx.layout, grad_output.reshape(-1, 2 * rope.shape[-1])
         sources = [index for block in layout.blocks for index in block.sources]
@@ -165,7 +246,7 @@ class _Attention(torch.autograd.Function):
         result = embedding(layout.qkv_index, gradients).view(len(grad_output), -1, gradients.shape[1])
         result[layout.num_tokens :] = 0
         layout.rotating(result).mul_(rope.conj_physical())
-        return result.flatten(1), None, None
+        return result.flatten(1), None, None, None
 
 
 def _empty_rows(parts: Sequence[Tensor], like: Tensor) -> tuple[Tensor, list[Tensor]]:

@@ -16,7 +16,7 @@ Shapes: N inputs, M outputs, B rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -64,6 +64,24 @@ def fast_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
     return result
 
 
+def known_linear(
+    x: Tensor, layer: tuple[Tensor, Tensor | None], *, known: Tensor | None, residual: Tensor | None = None
+) -> Tensor:
+    """Return a linear layer's output that is known already, with the layer's gradients; None computes it.
+
+    Args:
+        x: the layer's input, (B, N).
+        layer: weight (M, N) and bias (M,).
+        known: the output, ``residual`` included, (B, M).
+        residual: what was added to the product, (B, M).
+    """
+    if known is None:
+        product = fast_linear(x, *layer)
+        return product if residual is None else product.add_(residual)
+    result: Tensor = _KnownLinear.apply(x, *layer, residual, known)  # type: ignore[no-untyped-call]
+    return result
+
+
 class FastLinear(nn.Linear):
     """Linear layer whose forward and backward pass call oneDNN."""
 
@@ -91,13 +109,48 @@ class _LinearFunction(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         x, weight = ctx.saved_tensors
-        flat = grad_output.flatten(0, -2)
-        needs_x, needs_weight, needs_bias = ctx.needs_input_grad
-        return (
-            _onednn_linear(grad_output, weight.t()) if needs_x else None,
-            _sum_of_outer_products(flat, x.flatten(0, -2)) if needs_weight else None,
-            flat.sum(0) if needs_bias else None,
-        )
+        return _linear_gradients(x, weight, grad_output, ctx.needs_input_grad)
+
+
+class _KnownLinear(torch.autograd.Function):
+    """A linear layer whose output is given, and its derivative; see ``known_linear``."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor | None, known: Tensor
+    ) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return known.view_as(known)
+
+    @staticmethod
+    def backward(
+        ctx: Any, grad_output: Tensor
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, None]:
+        x, weight = ctx.saved_tensors
+        residual = grad_output if ctx.needs_input_grad[3] else None
+        if not _is_supported(len(x), x, weight):
+            needs_x, needs_weight, needs_bias = ctx.needs_input_grad[:3]
+            return (
+                grad_output @ weight if needs_x else None,
+                grad_output.t() @ x if needs_weight else None,
+                grad_output.sum(0) if needs_bias else None,
+                residual,
+                None,
+            )
+        return *_linear_gradients(x, weight, grad_output, ctx.needs_input_grad[:3]), residual, None
+
+
+def _linear_gradients(
+    x: Tensor, weight: Tensor, grad_output: Tensor, needed: Sequence[bool]
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Return the gradients of a linear layer's input, weight and bias where they are needed."""
+    flat = grad_output.flatten(0, -2)
+    needs_x, needs_weight, needs_bias = needed
+    return (
+        _onednn_linear(grad_output, weight.t()) if needs_x else None,
+        _sum_of_outer_products(flat, x.flatten(0, -2)) if needs_weight else None,
+        flat.sum(0) if needs_bias else None,
+    )
 
 
 def _sum_of_outer_products(left: Tensor, right: Tensor) -> Tensor:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
 
 import torch
 from torch import Tensor
@@ -15,6 +15,10 @@ from sapo_client.learner.cpu.fast_forward import is_fast
 from sapo_client.learner.logprobs import completion_logprobs
 from sapo_client.learner.memory import is_out_of_memory
 from sapo_client.learner.policy import Policy
+from sapo_client.learner.ranks.group import ALONE, RankGroup
+from sapo_client.learner.ranks.shard import whole_tensor
+from sapo_client.learner.sizing.loss_scale import LossScale
+from sapo_client.learner.sizing.precision import product_type
 from sapo_client.learner.watchdog import Watchdog
 
 MAX_GRADIENT_NORM: Final = 1.0
@@ -39,6 +43,40 @@ class Accumulated:
     norm: float
 
 
+@dataclass(frozen=True, slots=True)
+class DealtPart:
+    """One of this rank's micro-batches.
+
+    Attributes:
+        rows: shortest first.
+        weight: 1; 0 for a row that is computed only because the other ranks compute one more micro-batch.
+    """
+
+    rows: list[TrainingRow]
+    weight: float
+
+
+class Gradients(Protocol):
+    """Computes gradients of losses over rows, and leaves them where an optimizer finds them."""
+
+    @property
+    def halvings(self) -> int:
+        """How often memory ran out."""
+        ...
+
+    def compute(self, rows: Sequence[TrainingRow], loss: RowLoss) -> Accumulated:
+        """Compute the gradient over rows, shortest first."""
+        ...
+
+    def dealt(self, rows: Sequence[TrainingRow]) -> Iterator[DealtPart]:
+        """Yield this process's share of the rows in micro-batches."""
+        ...
+
+    def clear(self) -> None:
+        """Remove the gradients."""
+        ...
+
+
 class GradientAccumulator:
     """Leaves the clipped gradient of a loss at the trained parameters.
 
@@ -47,34 +85,67 @@ class GradientAccumulator:
         parameters: the trained ones.
         watchdog: memory plan.
         bfloat16: whether products are computed in bfloat16; None: on CUDA only.
+        ranks: over which rows are dealt and gradients added up.
     """
 
     def __init__(
-        self, policy: Policy, parameters: Sequence[Tensor], watchdog: Watchdog, *, bfloat16: bool | None
+        self,
+        policy: Policy,
+        parameters: Sequence[Tensor],
+        watchdog: Watchdog,
+        *,
+        bfloat16: bool | None,
+        ranks: RankGroup = ALONE,
     ) -> None:
         self._policy = policy
         self._parameters = parameters
         self._watchdog = watchdog
         self._bfloat16 = bfloat16
+        self._ranks = ranks
+        self._scale = LossScale(product_type(policy.device, bfloat16))
+
+    @property
+    def halvings(self) -> int:
+        """How often memory ran out; each time halved the micro-batch."""
+        return self._watchdog.halvings
 
     def compute(self, rows: Sequence[TrainingRow], loss: RowLoss) -> Accumulated:
         """Compute the gradient over rows, shortest first; if memory runs out, in smaller micro-batches.
 
+        All ranks call it with the same rows; each computes its share, and all return the same.
+
         Raises:
             SapoError: a single row does not fit into memory.
+            MicroBatchTooLarge: memory ran out on one of several ranks.
         """
         while True:
             try:
                 with self._watchdog.training():
-                    return self._accumulate(rows, loss)
+                    found = self._accumulate(rows, loss)
             except RuntimeError as error:
                 if not is_out_of_memory(error):
                     raise
+            else:
+                if self._scale.accepts(found.norm):
+                    return found
+                continue
             # after the handler, because until its end the error keeps the failed attempt's tensors alive
             self._watchdog.halve(rows)
 
-    def micro_batches(self, rows: Sequence[TrainingRow]) -> Iterator[list[TrainingRow]]:
-        """Yield the rows, shortest first, in micro-batches that fit."""
+    def dealt(self, rows: Sequence[TrainingRow]) -> Iterator[DealtPart]:
+        """Yield this rank's share of the rows in micro-batches that fit, as many on each rank.
+
+        All ranks must run as many forward and backward passes, for each gathers weights from all of them.
+        """
+        parts = list(self._micro_batches(self._ranks.deal(rows)))
+        idle = self._ranks.largest(len(parts)) - len(parts)
+        for part in parts:
+            yield DealtPart(part, 1.0)
+        for _ in range(idle):
+            yield DealtPart([replace(rows[0])], 0.0)
+
+    def _micro_batches(self, rows: Sequence[TrainingRow]) -> Iterator[list[TrainingRow]]:
+        """Yield rows, shortest first, in micro-batches that fit."""
         if not rows:
             return iter(())
         with autocast(self._policy, self._bfloat16):
@@ -92,12 +163,14 @@ class GradientAccumulator:
         """Add up the gradients over the micro-batches, then clip their norm."""
         self.clear()
         total, figure = 0.0, 0.0
-        for part in self.micro_batches(rows):
-            loss, addend = row_loss(part)
-            loss.backward()  # type: ignore[no-untyped-call]
-            total, figure = total + float(loss.detach()), figure + addend
+        for part in self.dealt(rows):
+            loss, addend = row_loss(part.rows)
+            (part.weight * self._scale.value * loss).backward()  # type: ignore[no-untyped-call]
+            total, figure = total + part.weight * float(loss.detach()), figure + part.weight * addend
+        self._scale.unscale(self._parameters)
         norm = torch.nn.utils.clip_grad_norm_(self._parameters, MAX_GRADIENT_NORM)
-        return Accumulated(total, figure, float(norm))
+        total, figure = self._ranks.totals(total, figure)
+        return Accumulated(total, figure, float(whole_tensor(norm)))
 
 
 def row_logprobs(
@@ -114,7 +187,8 @@ def row_logprobs(
     """
     pairs = [(row.prompt, row.completion) for row in rows]
     with autocast(policy, bfloat16):
-        return completion_logprobs(model, pairs, policy.pad, temperature)
+        states = [row.states for row in rows] if model is policy.model else None
+        return completion_logprobs(model, pairs, policy.pad, temperature, states=states)
 
 
 def token_mask(rows: Sequence[TrainingRow], like: Tensor) -> Tensor:
@@ -124,6 +198,6 @@ def token_mask(rows: Sequence[TrainingRow], like: Tensor) -> Tensor:
 
 
 def autocast(policy: Policy, bfloat16: bool | None) -> AbstractContextManager[Any]:
-    """Return the context in which products are computed in bfloat16, if that is wanted; None: on CUDA."""
-    device = policy.device.type
-    return torch.autocast(device, torch.bfloat16, enabled=device == "cuda" if bfloat16 is None else bfloat16)
+    """Return the context in which products are computed in 16 bits, if that is wanted; None: on CUDA."""
+    products = product_type(policy.device, bfloat16)
+    return torch.autocast(policy.device.type, products or torch.bfloat16, enabled=products is not None)

@@ -28,11 +28,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Final, Literal
 
 import torch
 from torch import Tensor
 
+from sapo_client import plugins
 from sapo_client.learner import grpo
 from sapo_client.learner.baseline import MIN_DEVIATION
 
@@ -139,6 +141,19 @@ EXTERNAL_LOSSES: Final[Mapping[ExternalLossName, ExternalLoss]] = {
     "capability": capability,
 }
 """Losses by the name that the setting ``external_loss`` gives."""
+
+
+@cache
+def external_loss(name: str) -> ExternalLoss:
+    """Return a built-in loss, or that of a plug-in.
+
+    Raises:
+        SapoError: no plug-in has the name, or it cannot be imported.
+    """
+    if name in EXTERNAL_LOSSES:
+        return EXTERNAL_LOSSES[name]  # type: ignore[index]  # the names are these
+    loaded: ExternalLoss = plugins.load(plugins.LOSSES, name)
+    return loaded
 
 
 def _surrogate(rows: ExternalRows) -> Tensor:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 from typing import Final, TypeVar
 
@@ -22,11 +22,17 @@ from sapo_client.learner.batch import TrainingGroup
 
 T = TypeVar("T")
 
+_Place = tuple[tuple[int, ...], tuple[int, ...]]
+"""Prompt and completion of a text."""
+
 OWN: Final = b""
 """Author of own answers; no account's id."""
 
-CAPACITY: Final = 600
-"""Texts by default, some ten draws of the default size."""
+CAPACITY: Final = 2000
+"""Texts by default, some thirty draws of the default size."""
+
+REHEARSED_PER_GROUP: Final = 2
+"""Right completions kept of an own group."""
 
 LEAST_ANSWERS: Final = 4
 """A family is taught by texts with at least so many different answers, and none has more than one part in so
@@ -43,6 +49,8 @@ class DemonstrationText:
         family: the task's family as an index of the suite.
         author: id of the account.
         answer: what the completion answers, without the way to it.
+        steps: number of the completion's tokens before the answer; 0 if there is no text beside it, or if it
+            is not known.
     """
 
     prompt: tuple[int, ...]
@@ -50,10 +58,11 @@ class DemonstrationText:
     family: int
     author: bytes
     answer: bytes = b""
+    steps: int = field(default=0, compare=False)
 
 
 class DemonstrationBuffer:
-    """Bounded set of demonstrations, one for each prompt and author, the newest of each author.
+    """Bounded set of different demonstrations, the newest of each author.
 
     Once it is full, the author with the most texts loses its oldest one for each new text; if the new text's
     author has as many as any other, it loses its own. So an author who has no more than an equal share loses
@@ -69,7 +78,7 @@ class DemonstrationBuffer:
 
     def __init__(self, capacity: int = CAPACITY, texts: Iterable[DemonstrationText] = ()) -> None:
         self.capacity = capacity
-        self._texts: dict[bytes, dict[tuple[int, ...], DemonstrationText]] = {}
+        self._texts: dict[bytes, dict[_Place, DemonstrationText]] = {}
         self._size = 0
         for text in texts:
             self.add(text)
@@ -79,23 +88,26 @@ class DemonstrationBuffer:
 
     def __iter__(self) -> Iterator[DemonstrationText]:
         """Iterate over the texts, author by author, each author's oldest first."""
-        return chain.from_iterable(by_prompt.values() for by_prompt in self._texts.values())
+        return chain.from_iterable(own.values() for own in self._texts.values())
 
     def add(self, text: DemonstrationText) -> None:
-        """Add a text in place of its author's earlier one for the prompt; evict one that is too many."""
+        """Add a text in place of the same one by its author; evict one that is too many."""
         own = self._texts.setdefault(text.author, {})
-        self._size += own.pop(text.prompt, None) is None
-        own[text.prompt] = text
+        place = text.prompt, text.completion
+        self._size += own.pop(place, None) is None
+        own[place] = text
         if self._size > self.capacity:
             self._evict(text.author)
 
     def forget(self, families: Iterable[int]) -> None:
         """Remove all texts of some families."""
         removed = set(families)
-        kept = [text for text in self if text.family not in removed]
-        self._texts, self._size = {}, 0
-        for text in kept:
-            self.add(text)
+        self._keep([text for text in self if text.family not in removed])
+
+    def forget_pairs(self, pairs: Collection[tuple[bytes, int]]) -> None:
+        """Remove all texts of some authors in a family each."""
+        if any((text.author, text.family) in pairs for text in self):
+            self._keep([text for text in self if (text.author, text.family) not in pairs])
 
     def families(self) -> set[int]:
         """Return the families of the texts."""
@@ -137,6 +149,11 @@ class DemonstrationBuffer:
             ),
         )
 
+    def _keep(self, texts: Sequence[DemonstrationText]) -> None:
+        self._texts, self._size = {}, 0
+        for text in texts:
+            self.add(text)
+
     def _evict(self, newest_author: bytes) -> None:
         """Remove the oldest text of the author with the most texts, in a tie of the newest text's author."""
         author = max(self._texts, key=lambda each: (len(self._texts[each]), each == newest_author))
@@ -158,17 +175,17 @@ class DemonstrationBuffer:
 
 
 def own_right_answers(groups: Iterable[TrainingGroup]) -> Iterator[DemonstrationText]:
-    """Yield one right completion of each own group that has one, to be rehearsed.
+    """Yield a few different right completions of each own group, to be rehearsed.
 
     Groups without a family, which answer a task of another account's choice, are left out.
     """
     for group in groups:
         if group.external or group.family is None:
             continue
-        right = [text for text, reward in zip(group.completions, group.rewards, strict=True) if reward == 1.0]
-        if right and right[0]:
-            answer = b",".join(b"%d" % token for token in right[0])
-            yield DemonstrationText(group.prompt, right[0], group.family, OWN, answer)
+        pairs = zip(group.completions, group.rewards, strict=True)
+        right = dict.fromkeys(text for text, reward in pairs if text and reward == 1.0)
+        for text in list(right)[:REHEARSED_PER_GROUP]:
+            yield DemonstrationText(group.prompt, text, group.family, OWN, b",".join(b"%d" % t for t in text))
 
 
 def balanced(texts: Sequence[DemonstrationText]) -> list[DemonstrationText]:

@@ -1,7 +1,7 @@
 """Supervised steps on demonstrations: gradients, undone updates, and a family that is learnt from others."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,13 +11,14 @@ from support.gradients import gradient_of
 from support.policies import make_policy_folder
 from support.trainers import SettingsChanges, make_trainer
 
+from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.baseline import MIN_SAMPLES, Baselines, FamilyBaseline
-from sapo_client.learner.batch import TrainingGroup
-from sapo_client.learner.demonstrations import DemonstrationText
+from sapo_client.learner.batch import TrainingGroup, training_rows
+from sapo_client.learner.imitation.demonstrations import DemonstrationText
+from sapo_client.learner.imitation.supervised import WARMUP_STEPS, Draw, SupervisedSchedule
 from sapo_client.learner.losses.cross_entropy import TokenWeighting
 from sapo_client.learner.service import Service
 from sapo_client.learner.settings import LearnerSettings
-from sapo_client.learner.supervised import WARMUP_STEPS, default_demonstration_rate
 from sapo_client.learner.trainer import Trainer
 from sapo_client.learner.wire import Message
 
@@ -27,7 +28,7 @@ TEXTS = [
     DemonstrationText((30, 31, 32), tuple(range(40 + i, 44 + 3 * i)), FAMILY, b"ann", b"%d" % i)
     for i in range(4)
 ]
-"""Completions of 4, 7, 10 and 13 tokens. They have one prompt, so only one of them is kept at a time."""
+"""Completions of 4, 6, 8 and 10 tokens."""
 
 OWN = TrainingGroup((30, 31), ((40, 41), (42,)), (1.0, 0.0), external=False, behaviour=None)
 
@@ -129,7 +130,7 @@ def test_few_texts_make_a_small_step(folder: Path) -> None:
 def test_without_demonstrations_nothing_is_different(folder: Path) -> None:
     usual, off = make_trainer(folder), make_trainer(folder, demonstrations_per_step=0)
     reports = [
-        replace(trainer.step([OWN], demonstrations=texts), seconds=0.0)
+        replace(trainer.step([OWN], demonstrations=texts), seconds=0.0, demonstration_values=())
         for trainer, texts in ((usual, []), (off, TEXTS))
     ]
     assert reports[0] == reports[1]
@@ -179,9 +180,133 @@ def test_an_update_that_is_not_finite_is_undone(tmp_path: Path) -> None:
     assert report.gradient_norm > 0, "the groups' update stands"
 
 
-def test_the_rate_follows_the_size() -> None:
-    rates = [default_demonstration_rate([torch.empty(count, device="meta")]) for count in (10**6, 10**9)]
-    assert rates == [3e-4, 1e-5]
+def test_the_schedule_follows_the_size_where_the_settings_leave_it_open() -> None:
+    small, large = [[torch.empty(count, device="meta")] for count in (10**6, 10**9)]
+    open_ = LearnerSettings("bundled", Path())
+    closed = replace(open_, demonstration_steps=3, demonstration_rate=0.5, demonstration_averaging=0.0)
+    found = [
+        SupervisedSchedule.of(replace(open_, shows_steps=shows_steps), each)
+        for each in (small, large)
+        for shows_steps in (False, True)
+    ]
+    assert found == [
+        SupervisedSchedule(steps=1, rate=3e-4, averaging=0.0),
+        SupervisedSchedule(steps=12, rate=2e-3, averaging=0.98),
+        SupervisedSchedule(steps=1, rate=1e-5, averaging=0.0),
+        SupervisedSchedule(steps=1, rate=1e-5, averaging=0.0),
+    ]
+    assert SupervisedSchedule.of(closed, small) == SupervisedSchedule(3, 0.5, 0.0)
+
+
+def averaged(folder: Path, decay: float, steps: int = 3) -> Trainer:
+    trainer = make_trainer(
+        folder, demonstration_rate=1e-2, demonstration_steps=steps, demonstration_averaging=decay
+    )
+    trainer.baselines = FAILING
+    return trainer
+
+
+def has_student(trainer: Trainer) -> bool:
+    return trainer.supervised.weights.student is not None
+
+
+def test_the_policy_is_the_average_of_the_weights_after_each_step(folder: Path) -> None:
+    """The student's path does not depend on the averaging, so one trainer step by step tells it."""
+    single, trainer, texts = averaged(folder, 0.0, steps=1), averaged(folder, 0.75), distinct(TEXTS)
+    expected = weights(single)
+    for _ in range(3):
+        single.supervised.step(texts)
+        expected = [0.75 * mean + 0.25 * now for mean, now in zip(expected, weights(single), strict=True)]
+    update = trainer.supervised.steps([(texts, ())] * 3)
+    assert trainer.supervised.weights.student is not None
+    assert unlike(trainer.supervised.weights.student, weights(single)) < 1e-6
+    assert unlike(weights(trainer), expected) < 1e-6
+    assert update.texts == 3 * len(texts)
+    assert update.families == {FAMILY: 3 * len(texts)}
+
+
+def test_the_student_goes_on_where_it_was_and_moves_with_the_policy(folder: Path) -> None:
+    trainer, texts = averaged(folder, 0.75), distinct(TEXTS)
+    trainer.step([], demonstrations=texts)
+    assert trainer.supervised.weights.student is not None
+    student = [weight.clone() for weight in trainer.supervised.weights.student]
+    policy = weights(trainer)
+    trainer.baselines = Baselines({FAMILY: FamilyBaseline(0.0, MIN_SAMPLES)})
+    with trainer.supervised.weights.training_policy():
+        trainer._update(training_rows([OWN], all_groups=False, baselines=trainer.baselines), [OWN])
+    moved = trainer.supervised.weights.student
+    assert moved is not None
+    by_policy = [now - before for now, before in zip(weights(trainer), policy, strict=True)]
+    by_student = [now - before for now, before in zip(moved, student, strict=True)]
+    assert max(float(each.abs().max()) for each in by_policy) > 1e-4
+    assert unlike(by_policy, by_student) < 1e-6
+
+
+def test_the_student_is_dropped_with_the_last_need(folder: Path) -> None:
+    trainer = averaged(folder, 0.75)
+    trainer.step([], demonstrations=distinct(TEXTS))
+    assert has_student(trainer)
+    trainer.baselines = Baselines({FAMILY: FamilyBaseline(0.7, MIN_SAMPLES)})
+    before = weights(trainer)
+    assert trainer.step([]).demonstrations == 0
+    assert not has_student(trainer)
+    assert unlike(before, weights(trainer)) == 0.0
+
+
+def test_memory_that_ends_in_the_middle_leaves_the_policy_an_average(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer, texts = averaged(folder, 0.75), distinct(TEXTS)
+
+    def draws() -> Iterator[Draw]:
+        yield texts, ()
+        raise SapoError("no memory", hint="buy some", exit_code=ExitCode.DATA)
+
+    other = averaged(folder, 0.75)
+    other.supervised.steps([(texts, ())])
+    with pytest.raises(SapoError):
+        trainer.supervised.steps(draws())
+    assert unlike(weights(trainer), weights(other)) == 0.0
+
+
+def test_a_policy_that_has_solved_a_family_is_shown_no_more_than_it_rehearses(folder: Path) -> None:
+    trainer = make_trainer(folder)
+    solved = FamilyBaseline(0.9, MIN_SAMPLES)
+    trainer.baselines = Baselines({FAMILY: FamilyBaseline(0.0, MIN_SAMPLES), 1: solved})
+    assert trainer.step([], demonstrations=distinct(TEXTS)).demonstrations == len(TEXTS)
+    right = replace(OWN, family=1, rewards=(1.0, 1.0))
+    assert trainer.step([right]).demonstrations == 2
+    assert len(trainer.own_successes) == 2
+    trainer.baselines = FAILING
+    assert trainer.step([]).demonstrations == len(TEXTS)
+
+
+def test_the_value_of_steps_is_their_likelihood_times_that_of_the_answer(folder: Path) -> None:
+    """Computed text by text by the model itself; small micro-batches change the order, not the values."""
+    trainer = make_trainer(folder, micro_batch_tokens=16)
+    texts = [replace(text, steps=steps) for text, steps in zip(TEXTS, (0, 3, 7, 10), strict=True)]
+    expected: list[float | None] = []
+    for text in texts:
+        row = torch.tensor([[*text.prompt, *text.completion]])
+        logprobs = trainer.policy.model(row).logits[0].detach().log_softmax(-1)
+        first = len(text.prompt) - 1
+        found = [float(logprobs[first + n, token]) for n, token in enumerate(text.completion)]
+        steps, answer = found[: text.steps], found[text.steps :]
+        expected.append(math.exp(sum(steps) / len(steps) + sum(answer)) if steps and answer else None)
+    values = trainer.supervised.values(texts)
+    assert [value is None for value in values] == [True, False, False, True]
+    assert values[1:3] == pytest.approx(expected[1:3], rel=1e-3)
+
+
+def test_texts_of_misleading_authors_are_removed_and_not_taken_but_valued(folder: Path) -> None:
+    trainer, texts = make_trainer(folder), distinct(TEXTS)
+    trainer.baselines = FAILING
+    others = [replace(text, author=b"bob", steps=2) for text in texts]
+    trainer.step([], demonstrations=[*texts, *others])
+    news = [replace(text, completion=(*text.completion, 41)) for text in others[:2]]
+    report = trainer.step([], demonstrations=news, forgotten={(b"bob", FAMILY), (b"ann", FAMILY + 1)})
+    assert list(trainer.demonstrations) == texts
+    assert [value is not None for value in report.demonstration_values] == [True, True]
 
 
 QUESTIONS = {"12 + 7 =\n": b"19", "Monday +3\n": b"Thursday", "6/8\n": b"3/4", "10 base 2 to 10\n": b"2"}
@@ -223,6 +348,8 @@ def test_a_policy_that_is_never_right_learns_from_others_and_then_forgets_their_
         checkpoint_share=0.0,
         demonstrations_per_step=6,
         demonstration_rate=3e-3,
+        demonstration_steps=1,
+        demonstration_averaging=0.0,
     )
     alone = answers_right(Service(settings), [], 20)
     assert [report["local_reward"] for report in alone] == [0.0] * 20
@@ -232,6 +359,23 @@ def test_a_policy_that_is_never_right_learns_from_others_and_then_forgets_their_
     assert reports[0]["demonstration_families"] == {str(FAMILY): 6}
     assert reports[-1]["local_reward"] > 0.9
     assert (reports[-1]["demonstrations"], reports[-1]["demonstrations_held"]) == (0, 0)
+
+
+def test_values_are_reported_in_the_order_of_the_texts_also_of_those_left_out(folder: Path) -> None:
+    service = Service(LearnerSettings(str(folder), folder.parent / "run", max_new_tokens=60))
+    (shown, *_) = shown_by(b"ann")
+    texts = [
+        b"7+2:9<answer>9</answer>",
+        b"\xff7",
+        b"<answer>9</answer>",
+        b"9",
+        b"2+7:9,1:1<answer>9</answer>",
+    ]
+    report = service.train(groups=[], demonstrations=[shown | {"completion": text} for text in texts])
+    first, *others, last = report["demonstration_values"]
+    assert 0.0 < first < 1.0
+    assert 0.0 < last < 1.0
+    assert others == [None, None, None]
 
 
 def test_what_cannot_be_sampled_whole_is_no_demonstration(folder: Path) -> None:

@@ -1,0 +1,1 @@
+"""Learning from demonstrations: what is kept of others' right answers, and how it is trained."""

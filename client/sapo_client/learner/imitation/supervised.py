@@ -1,0 +1,253 @@
+"""Supervised steps: cross-entropy on demonstrations, with an optimizer of its own.
+
+Gradients of policy optimisation and of cross-entropy differ by orders of magnitude, so that moments of both
+in one optimizer would let the larger decide the step size of the other. The steps train the student's
+weights, of which the policy is the average (``averaging.py``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import exp, isfinite
+from statistics import fmean
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from sapo_client.learner import grpo
+from sapo_client.learner.adapters import has_adapters
+from sapo_client.learner.batch import TrainingRow, share_measurements
+from sapo_client.learner.imitation.averaging import AveragedWeights
+from sapo_client.learner.imitation.demonstrations import DemonstrationText
+from sapo_client.learner.losses.accumulate import Gradients, row_logprobs, token_mask
+from sapo_client.learner.losses.cross_entropy import cross_entropy
+from sapo_client.learner.policy import Policy
+from sapo_client.learner.ranks.group import ALONE, RankGroup
+from sapo_client.learner.settings import LearnerSettings
+from sapo_client.learner.sizing.optimizers import ADAPTER_RATE, make_optimizer
+
+SMALL_PARAMETERS: Final = 20_000_000
+"""Fewer trained parameters than this get the learning rates of small policies."""
+
+Draw = tuple[Sequence[DemonstrationText], Sequence[DemonstrationText]]
+"""Texts of a supervised step, and own right answers to rehearse beside them."""
+
+WARMUP_STEPS: Final = 20
+"""Steps over which the rate rises: AdamW's first ones move every weight by all of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisedUpdate:
+    """Result of supervised steps.
+
+    Attributes:
+        texts: number of texts, counted once for each step.
+        nats: mean negative log-likelihood of their tokens before the updates, unweighted; 0 without texts.
+        families: number of texts by family.
+        is_finite: whether all losses and gradients were finite; the first one that was not changed nothing.
+    """
+
+    texts: int = 0
+    nats: float = 0.0
+    families: Mapping[int, int] = field(default_factory=dict)
+    is_finite: bool = True
+
+    def and_then(self, later: SupervisedUpdate) -> SupervisedUpdate:
+        """Return the result of this and a later step together."""
+        texts = self.texts + later.texts
+        nats = (self.nats * self.texts + later.nats * later.texts) / texts if texts else 0.0
+        families = Counter(self.families) + Counter(later.families)
+        return SupervisedUpdate(
+            texts, nats, dict(sorted(families.items())), self.is_finite and later.is_finite
+        )
+
+
+class SupervisedTrainer:
+    """Makes the demonstrations that a step draws likelier.
+
+    Args:
+        policy: what is trained, in place.
+        parameters: the trained ones.
+        settings: of the learner.
+        gradients: computes them in micro-batches.
+        optimizer: of the parameters; None makes an AdamW.
+
+    Attributes:
+        optimizer: AdamW over the parameters.
+        schedule: number, rate and averaging of the steps.
+        weights: the student's and the policy's.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        parameters: Sequence[Tensor],
+        settings: LearnerSettings,
+        gradients: Gradients,
+        optimizer: torch.optim.Optimizer | None = None,
+    ) -> None:
+        self._policy = policy
+        self._settings = settings
+        self._gradients = gradients
+        adapted = has_adapters(policy.model)
+        whole = list(policy.model.parameters()) if adapted else parameters
+        self.schedule = SupervisedSchedule.of(settings, whole, adapted=adapted)
+        self.optimizer = optimizer or make_optimizer(parameters, self.schedule.rate, settings.optimizer)
+        self.weights = AveragedWeights(parameters, self.schedule.averaging)
+
+    def steps(self, draws: Iterable[Draw]) -> SupervisedUpdate:
+        """Update the student once for each draw, and the policy with it; stop before one that is not finite.
+
+        Args:
+            draws: texts, and own right answers to rehearse beside them.
+
+        Raises:
+            SapoError: a single row does not fit into memory.
+        """
+        total = SupervisedUpdate()
+        with self.weights.training_student():
+            for texts, rehearsed in draws:
+                update = self.step(texts, rehearsed)
+                total = total.and_then(update)
+                if not update.is_finite:
+                    break
+                self.weights.add()
+        return total
+
+    def step(
+        self, texts: Sequence[DemonstrationText], rehearsed: Sequence[DemonstrationText] = ()
+    ) -> SupervisedUpdate:
+        """Update the weights in place once on all texts; without texts do nothing.
+
+        If loss or gradient are not finite, nothing changes. The learning rate is proportional to the number
+        of texts, and full at ``demonstrations_per_step``: AdamW's step does not become smaller with the loss,
+        so that otherwise a single text in an empty buffer would move the policy as far as 64 do.
+
+        Args:
+            texts: demonstrations.
+            rehearsed: own right answers to train beside them; the report's loss covers both.
+
+        Raises:
+            SapoError: a single row does not fit into memory.
+        """
+        if not texts:
+            return SupervisedUpdate()
+        rows = [TrainingRow(text.prompt, text.completion, 0.0, None) for text in (*texts, *rehearsed)]
+        tokens = sum(len(row.completion) for row in rows)
+        size = len(rows) if self._settings.length_normalised else tokens
+        found = self._gradients.compute(
+            sorted(rows, key=lambda row: row.width), lambda part: self._loss(part, size)
+        )
+        is_finite = isfinite(found.loss) and isfinite(found.norm)
+        if is_finite:
+            share = min(1.0, len(texts) / self._settings.demonstrations_per_step)
+            for group in self.optimizer.param_groups:
+                group["lr"] = self.schedule.rate * share * min(1.0, (self._steps + 1) / WARMUP_STEPS)
+            self.optimizer.step()
+        self._gradients.clear()
+        nats = found.figure / tokens if is_finite else 0.0
+        return SupervisedUpdate(len(texts), nats, _count_by_family(texts), is_finite)
+
+    @torch.no_grad()
+    def values(self, texts: Sequence[DemonstrationText], ranks: RankGroup = ALONE) -> list[float | None]:
+        """Return what each text's steps are worth to the policy, 0 to 1; None for a text without steps.
+
+        It is the likelihood of a step's token (geometric mean) times that of the answer after the steps, all
+        of its tokens: high if the policy understands the steps, low for steps from which nothing follows.
+
+        Args:
+            texts: new demonstrations.
+            ranks: all call this with the same texts; each computes its share.
+        """
+        rows = {
+            place: TrainingRow(text.prompt, text.completion, 0.0, None)
+            for place, text in enumerate(texts)
+            if 0 < text.steps < len(text.completion)
+        }
+        by_width = sorted(rows.values(), key=lambda row: row.width)
+        for part in self._gradients.dealt(by_width):
+            logprobs = row_logprobs(
+                self._policy, self._policy.model, part.rows, temperature=1.0, bfloat16=self._settings.bfloat16
+            )
+            for row, found in zip(part.rows, logprobs.tolist(), strict=True):
+                row.old = tuple(found[: len(row.completion)])
+        share_measurements(by_width, ranks)
+        return [
+            _value(rows[place].old or (), text.steps) if place in rows else None
+            for place, text in enumerate(texts)
+        ]
+
+    @property
+    def _steps(self) -> int:
+        """Steps of the optimizer so far, over all starts."""
+        return next((int(state["step"]) for state in self.optimizer.state.values()), 0)
+
+    def _loss(self, part: list[TrainingRow], size: int) -> tuple[Tensor, float]:
+        """Return a micro-batch's part of the loss, and the negative log-likelihood of its tokens."""
+        logprobs = row_logprobs(
+            self._policy, self._policy.model, part, temperature=1.0, bfloat16=self._settings.bfloat16
+        )
+        mask = token_mask(part, logprobs)
+        losses = cross_entropy(logprobs, self._settings.demonstration_weighting)
+        mean = grpo.mean_over_completions if self._settings.length_normalised else grpo.mean_over_tokens
+        return mean(losses, mask, size), -float((logprobs.detach() * mask).sum())
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisedSchedule:
+    """How fast demonstrations are learnt.
+
+    Attributes:
+        steps: supervised steps per training step.
+        rate: learning rate.
+        averaging: decay of the average of the weights; 0: the last weights count.
+    """
+
+    steps: int
+    rate: float
+    averaging: float
+
+    @classmethod
+    def of(
+        cls, settings: LearnerSettings, parameters: Sequence[Tensor], *, adapted: bool = False
+    ) -> SupervisedSchedule:
+        """Return the schedule of the settings, and where they leave it open the one for the model's size.
+
+        Args:
+            settings: of the learner.
+            parameters: of the whole model, whose number decides.
+            adapted: whether low-rank adapters are trained in their place.
+        """
+        default = default_schedule(parameters, shows_steps=settings.shows_steps)
+        steps, averaging = settings.demonstration_steps, settings.demonstration_averaging
+        return cls(
+            steps=default.steps if steps is None else steps,
+            rate=settings.demonstration_rate or default.rate * (ADAPTER_RATE if adapted else 1.0),
+            averaging=default.averaging if averaging is None else averaging,
+        )
+
+
+def default_schedule(parameters: Sequence[Tensor], *, shows_steps: bool) -> SupervisedSchedule:
+    """Return the schedule for policies of this size.
+
+    For a million parameters both were measured: bare answers need one step a round (docs/results.md), steps
+    need many (docs/experiment.md). For large ones 1e-5 is the usual rate of supervised fine-tuning, too
+    low for swings, and one step costs as much as the policy's own update; that was not measured here.
+    """
+    if sum(parameter.numel() for parameter in parameters) >= SMALL_PARAMETERS:
+        return SupervisedSchedule(steps=1, rate=1e-5, averaging=0.0)
+    if shows_steps:
+        return SupervisedSchedule(steps=12, rate=2e-3, averaging=0.98)
+    return SupervisedSchedule(steps=1, rate=3e-4, averaging=0.0)
+
+
+def _value(logprobs: Sequence[float], steps: int) -> float:
+    """Return the value of a text's first ``steps`` tokens from the log-probabilities of all."""
+    return exp(fmean(logprobs[:steps]) + sum(logprobs[steps:]))
+
+
+def _count_by_family(texts: Sequence[DemonstrationText]) -> dict[int, int]:
+    return dict(sorted(Counter(text.family for text in texts).items()))

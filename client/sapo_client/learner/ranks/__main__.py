@@ -1,0 +1,39 @@
+"""`python -m sapo_client.learner.ranks`: a rank beside rank 0, which starts it and whose end ends it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+from sapo_client.errors import SapoError
+from sapo_client.learner.ranks.launch import RankLost, end_of_process, join_from
+from sapo_client.learner.ranks.memory import MicroBatchTooLarge
+from sapo_client.learner.ranks.server import follow
+from sapo_client.learner.ranks.serving import quiet_libraries
+
+
+def main() -> None:
+    """Run the calls that rank 0 passes on."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    threading.Thread(target=_end_with_input, daemon=True).start()
+    quiet_libraries()
+    ranks = join_from(os.environ)
+    try:
+        follow(ranks)
+    except SapoError:
+        threading.Event().wait()  # the leader tells the node, which ends it, and so this rank
+    except (MicroBatchTooLarge, RankLost) as error:
+        end_of_process(error, ranks.rank)
+
+
+def _end_with_input() -> None:
+    """End the process at once when rank 0 ends, even in the middle of a step."""
+    while os.read(0, 4096):
+        pass  # rank 0 writes nothing
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""What answers a learner's calls: a service here, on a server, or the leader of several ranks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sapo_client.learner.ranks.hosts import SocketCalls
+from sapo_client.learner.ranks.launch import number_of_ranks, start_others, uses_gpu
+from sapo_client.learner.ranks.server import Leader
+from sapo_client.learner.ranks.serving import Calls
+from sapo_client.learner.service import Service
+from sapo_client.learner.settings import LearnerSettings
+
+
+def open_calls(settings: LearnerSettings) -> Calls:
+    """Return what answers the calls of a learner; with several ranks, start the others.
+
+    Raises:
+        SapoError: the service cannot start, or there are fewer GPUs than ranks.
+    """
+    if settings.tinker:
+        from sapo_client.learner.remote.tinker_service import TinkerService
+
+        return TinkerService(settings)
+    if settings.ranks_socket is not None:
+        return SocketCalls(settings, Path(settings.ranks_socket))
+    size = number_of_ranks(settings)
+    if size == 1:
+        return Service(settings)
+    return Leader(settings, start_others(size, on_gpu=uses_gpu(settings)))

@@ -1,0 +1,1 @@
+"""Parts of a learner on other machines: training on a Tinker server, sampling on a vLLM server."""

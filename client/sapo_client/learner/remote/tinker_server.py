@@ -1,0 +1,175 @@
+"""Calls of the Tinker API: a LoRA model that is trained and sampled on somebody else's machine.
+
+The API is Thinking Machines'; others serve it, too, also on own GPUs. ``tinker`` is an extra
+(``pip install sapo-swarm[tinker]``). Its log-probabilities are those of temperature 1, and its AdamW gets the
+constants of PyTorch's, so that a step there is the step that would be made here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from sapo_client import extras
+from sapo_client.errors import ExitCode, SapoError
+from sapo_client.learner.cpu.packing import Row
+from sapo_client.learner.generate import Completion
+from sapo_client.learner.losses.accumulate import MAX_GRADIENT_NORM
+from sapo_client.learner.settings import LearnerSettings
+
+LORA_RANK: Final = 32
+"""Of the adapters if the settings name none: the API trains no whole models."""
+
+_ADAM: Final = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8}
+"""PyTorch's; the API's own differ."""
+
+RowsLoss = Callable[[list[Tensor]], Tensor]
+"""Returns a loss of the rows' completion log-probabilities, to be differentiated."""
+
+
+class TinkerServer:
+    """One trained model on a Tinker server.
+
+    Args:
+        settings: of the learner.
+
+    Attributes:
+        tokenizer_name: of the model's tokenizer, as transformers loads it.
+
+    Raises:
+        SapoError: the package is missing, or the server refuses or cannot be reached.
+    """
+
+    def __init__(self, settings: LearnerSettings) -> None:
+        extras.require(extras.TINKER, exit_code=ExitCode.CONFIG)
+        os.environ.setdefault("TINKER_TELEMETRY", "0")
+        import tinker
+
+        self._api = tinker
+        self._settings = settings
+        self._sampler: Any = None
+        try:
+            self._service = tinker.ServiceClient(base_url=settings.endpoint, api_key=settings.endpoint_key)
+            self._trained = self._service.create_lora_training_client(
+                base_model=settings.model,
+                rank=settings.lora_rank or LORA_RANK,
+                seed=settings.seed % 2**31,
+            ).result()
+        except tinker.TinkerError as error:
+            raise _refused(error, settings) from error
+        self.tokenizer_name = self._trained.get_info().model_data.tokenizer_id or settings.model
+
+    def forward(self, rows: Sequence[Row]) -> list[Tensor]:
+        """Return the log-probabilities of the rows' completion tokens, without gradients."""
+        data = [self._datum(*row) for row in rows]
+        outputs = self._trained.forward(data, "cross_entropy").result().loss_fn_outputs
+        return [
+            torch.tensor(output["logprobs"].data)[-len(completion) :]
+            for output, (_, completion) in zip(outputs, rows, strict=True)
+        ]
+
+    def forward_backward(self, rows: Sequence[Row], loss: RowsLoss) -> None:
+        """Add the gradient of a loss to the server's; the loss is computed here.
+
+        Args:
+            rows: prompt and completion, as token ids.
+            loss: of the completions' log-probabilities, in the rows' order; if it raises, the model on the
+                server accepts no more training.
+        """
+
+        def of_all(_: Any, logprobs: list[Tensor]) -> tuple[Tensor, dict[str, float]]:
+            ends = zip(logprobs, rows, strict=True)
+            return loss([values[-len(completion) :] for values, (_, completion) in ends]), {}
+
+        data = [self._datum(*row) for row in rows]
+        self._trained.forward_backward_custom(data, of_all).result()
+
+    def optim_step(self, rate: float) -> None:
+        """Update the weights by the added gradients with AdamW; they are clipped, and zero afterwards."""
+        parameters = self._api.AdamParams(
+            learning_rate=rate, weight_decay=0.0, grad_clip_norm=MAX_GRADIENT_NORM, **_ADAM
+        )
+        self._trained.optim_step(parameters).result()
+        self._sampler = None
+
+    def sample(
+        self,
+        prompts: Sequence[Sequence[int]],
+        *,
+        count: int,
+        length: int,
+        temperature: float,
+        seed: int,
+        end: int,
+    ) -> list[list[Completion]]:
+        """Return ``count`` completions of each prompt under the present weights, without their texts.
+
+        Raises:
+            SapoError: the server returns no log-probabilities.
+        """
+        if self._sampler is None:
+            self._sampler = self._trained.save_weights_and_get_sampling_client().result()
+        types = self._api.types
+        futures = [
+            self._sampler.sample(
+                prompt=types.ModelInput.from_ints(list(prompt)),
+                num_samples=count,
+                sampling_params=types.SamplingParams(
+                    max_tokens=length, temperature=temperature, seed=(seed + index) % 2**31, stop=[end]
+                ),
+            )
+            for index, prompt in enumerate(prompts)
+        ]
+        return [[_completion(each) for each in future.result().sequences] for future in futures]
+
+    def save(self, name: str) -> str:
+        """Save weights and optimizer on the server; return their address there."""
+        path: str = self._trained.save_state(name, overwrite=True).result().path
+        return path
+
+    def load(self, path: str) -> None:
+        """Continue with the weights and the optimizer of an address that ``save`` returned.
+
+        Raises:
+            SapoError: the server does not have them any more.
+        """
+        try:
+            self._trained = self._service.create_training_client_from_state_with_optimizer(path).result()
+        except self._api.TinkerError as error:
+            raise SapoError(
+                f"the server cannot load the checkpoint {path}: {error}",
+                hint="it may have expired there; start over with --fresh",
+                exit_code=ExitCode.DATA,
+            ) from error
+        self._sampler = None
+
+    def _datum(self, prompt: Sequence[int], completion: Sequence[int]) -> Any:
+        """Return a row as the API wants it: each position with the token that it predicts."""
+        tokens = [*prompt, *completion]
+        return self._api.Datum(
+            model_input=self._api.ModelInput.from_ints(tokens[:-1]),
+            loss_fn_inputs={"target_tokens": torch.tensor(tokens[1:])},
+        )
+
+
+def _completion(sequence: Any) -> Completion:
+    if sequence.logprobs is None:
+        raise SapoError(
+            "the server returns no log-probabilities of what it samples",
+            hint="training needs them; use another server of the Tinker API, or a newer release of it",
+            exit_code=ExitCode.CONFIG,
+        )
+    return Completion(tuple(sequence.tokens), tuple(sequence.logprobs), "")
+
+
+def _refused(error: Exception, settings: LearnerSettings) -> SapoError:
+    where = settings.endpoint or "Thinking Machines' server"
+    return SapoError(
+        f"{where} does not open a model {settings.model!r} for training: {error}",
+        hint="check learner.endpoint, learner.endpoint_key_file, and that the server has this model",
+        exit_code=ExitCode.NETWORK,
+    )

@@ -1,0 +1,225 @@
+"""Sampling on a vLLM server of another machine, whose weights are updated over NCCL before every call.
+
+The server is started with ``vllm serve MODEL --weight-transfer-config '{"backend": "nccl"}'
+--logprobs-mode processed_logprobs`` and ``VLLM_SERVER_DEV_MODE=1``, which opens the routes for weights; so it
+belongs on a private network. The requests are those of its OpenAI-compatible API with token ids in and out.
+Weights travel by vLLM's own trainer engine (0.28 and later), which needs a GPU on both sides. After every
+update the log-probabilities of one greedy completion are compared with the policy's own: a server with other
+weights is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+import httpx
+import torch
+
+from sapo_client import extras
+from sapo_client.errors import ExitCode, SapoError
+from sapo_client.learner.adapters import merge_adapters
+from sapo_client.learner.generate import Completion
+from sapo_client.learner.logprobs import completion_logprobs
+from sapo_client.learner.policy import Policy
+
+PROBE_TOKENS: Final = 8
+MAX_DIFFERENCE: Final = 0.25
+"""In nats per token: rounding of bfloat16 stays far below it, other weights are far above."""
+
+TIMEOUT_SECONDS: Final = 3600.0
+"""Of a request; the node ends a call that takes too long."""
+
+SERVE: Final = (
+    "start it with VLLM_SERVER_DEV_MODE=1 vllm serve MODEL --logprobs-mode processed_logprobs"
+    ' --weight-transfer-config \'{"backend": "nccl"}\''
+)
+
+
+class WeightPush(Protocol):
+    """Sends a policy's present weights to a server."""
+
+    def __call__(self) -> None:
+        """Return once the server has them."""
+        ...
+
+
+class VllmServerGenerator:
+    """Generator that samples on a vLLM server.
+
+    Args:
+        policy: its weights are sent before every call.
+        url: of the server, without a path.
+        push: sends the weights; None: over NCCL.
+
+    Raises:
+        SapoError: the server does not answer, or vLLM is not installed here.
+    """
+
+    def __init__(self, policy: Policy, url: str, push: WeightPush | None = None) -> None:
+        self._policy = policy
+        self._client = httpx.Client(base_url=url.rstrip("/").removesuffix("/v1"), timeout=TIMEOUT_SECONDS)
+        self._url = url
+        self._model = str(self._ask("GET", "/v1/models")["data"][0]["id"])
+        self._push = push or nccl_push(policy, str(self._client.base_url), self._workers())
+
+    def sample(
+        self,
+        prompts: Sequence[Sequence[int]],
+        *,
+        completions_per_prompt: int,
+        max_new_tokens: int,
+        temperature: float,
+        seed: int,
+    ) -> list[list[Completion]]:
+        """Sample as ``Generator.sample`` says.
+
+        Raises:
+            SapoError: the server refuses, ends, or computes with other weights.
+        """
+        self._update_weights()
+        return [
+            self._completions(
+                prompt,
+                count=completions_per_prompt,
+                length=max_new_tokens,
+                temperature=temperature,
+                seed=(seed + index) % 2**63,
+            )
+            for index, prompt in enumerate(prompts)
+        ]
+
+    def _completions(
+        self, prompt: Sequence[int], *, count: int, length: int, temperature: float, seed: int
+    ) -> list[Completion]:
+        """Return completions of one prompt."""
+        reply = self._ask(
+            "POST",
+            "/v1/completions",
+            {
+                "model": self._model,
+                "prompt": list(prompt),
+                "n": count,
+                "max_tokens": length,
+                "temperature": temperature,
+                "seed": seed,
+                "logprobs": 0,  # of the sampled token alone
+                "return_token_ids": True,
+                "stop_token_ids": [self._policy.end],
+            },
+        )
+        return [
+            self._completion(choice) for choice in sorted(reply["choices"], key=lambda each: each["index"])
+        ]
+
+    def _completion(self, choice: dict[str, Any]) -> Completion:
+        tokens, logprobs = choice.get("token_ids"), (choice.get("logprobs") or {}).get("token_logprobs")
+        if tokens is None or logprobs is None or len(tokens) != len(logprobs):
+            raise SapoError(
+                f"{self._url} returns no token ids, or no log-probability for each of them",
+                hint="it must be vLLM 0.28 or later",
+                exit_code=ExitCode.CONFIG,
+            )
+        return Completion(tuple(tokens), tuple(logprobs), self._policy.decode(tokens))
+
+    def _update_weights(self) -> None:
+        """Send the present weights and check that the server uses them.
+
+        Raises:
+            SapoError: it computes with other weights.
+        """
+        self._ask("POST", "/pause")
+        self._push()
+        self._ask("POST", "/reset_prefix_cache")
+        self._ask("POST", "/resume")
+        difference = self._probe()
+        if difference > MAX_DIFFERENCE:
+            raise SapoError(
+                f"{self._url} did not take the new weights: log-probabilities differ by {difference:.3g}",
+                hint="use another release of vLLM there and here, or sample without learner.endpoint",
+                exit_code=ExitCode.BUG,
+            )
+
+    @torch.no_grad()
+    def _probe(self) -> float:
+        """Return the greatest difference of a log-probability between server and policy in one completion."""
+        prompt = [self._policy.end] * 2
+        [completion] = self._completions(prompt, count=1, length=PROBE_TOKENS, temperature=0.0, seed=0)
+        own = completion_logprobs(self._policy.model, [(prompt, completion.tokens)], self._policy.pad, 1.0)
+        theirs = torch.tensor(completion.logprobs, device=own.device)
+        return float((own[0] - theirs).abs().max())
+
+    def _workers(self) -> int:
+        """Return how many processes of the server get weights."""
+        return int(self._ask("GET", "/get_world_size")["world_size"])
+
+    def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        """Return the JSON reply to a request, None for an empty one.
+
+        Raises:
+            SapoError: there is none.
+        """
+        try:
+            reply = self._client.request(method, path, json=body)
+            reply.raise_for_status()
+        except httpx.HTTPStatusError as error:
+            refusal = error.response
+            raise SapoError(
+                f"{self._url} refuses {path}: {refusal.status_code} {refusal.text[:200]}",
+                hint=SERVE,
+                exit_code=ExitCode.NETWORK,
+            ) from error
+        except httpx.HTTPError as error:
+            raise SapoError(
+                f"there is no vLLM server at {self._url}: {error}", hint=SERVE, exit_code=ExitCode.NETWORK
+            ) from error
+        return reply.json() if reply.content else None
+
+
+def nccl_push(policy: Policy, url: str, workers: int) -> WeightPush:
+    """Return what sends the policy's weights, adapters merged, to a server over NCCL.
+
+    Args:
+        policy: on a GPU.
+        url: of the server.
+        workers: its processes.
+
+    Raises:
+        SapoError: vLLM is not installed here, or the policy is on a CPU.
+    """
+    if policy.device.type != "cuda":
+        raise SapoError(
+            "weights reach a vLLM server over NCCL, which needs a GPU here",
+            hint="use learner.backend = transformers, which samples here",
+            exit_code=ExitCode.CONFIG,
+        )
+    extras.require(extras.VLLM, exit_code=ExitCode.CONFIG)
+    from vllm.distributed.weight_transfer import (
+        HTTPVLLMWeightSyncClient,
+        ModuleSource,
+        WeightTransferTrainerFactory,
+    )
+    from vllm.distributed.weight_transfer.nccl_engine import NCCLTrainerInitInfo
+    from vllm.utils.network_utils import get_ip, get_open_port
+
+    def engine_of(model: Any) -> Any:
+        place = NCCLTrainerInitInfo(
+            master_address=get_ip(),
+            master_port=get_open_port(),
+            world_size=workers + 1,
+            rank=0,
+            packed=True,
+        )
+        return WeightTransferTrainerFactory.trainer_init(
+            init_info=place, client=HTTPVLLMWeightSyncClient(url), source=ModuleSource(model)
+        )
+
+    merged = merge_adapters(policy.model)
+    engine = engine_of(merged)
+
+    def push() -> None:
+        if merged is not policy.model:
+            merged.load_state_dict(merge_adapters(policy.model).state_dict())
+        engine.send_weights()
+
+    return push

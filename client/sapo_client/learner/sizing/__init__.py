@@ -1,0 +1,1 @@
+"""Data types, optimizers and memory of a learner, chosen for the device before training starts."""

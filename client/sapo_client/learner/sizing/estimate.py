@@ -1,0 +1,250 @@
+"""Peak of a learner's memory, planned from the model's ``config.json`` before anything is loaded.
+
+A step samples, then trains. Both hold the weights and the optimizer's moments; sampling adds a copy of the
+weights that is laid out for it (the own sampler on a CPU) and the key-value cache; training adds gradients
+and what autograd keeps of one micro-batch. The peak is the larger of the two.
+
+Every part is counted from the model's shape; autograd's part comes from a forward pass through a model
+without memory (``skeleton.py``), or for the fast CPU path from the tensors that its functions save. Only the
+libraries are a measured number. A test compares the sum with the peak of real processes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sapo_client.learner.cpu.kept_states import MAX_BYTES, state_bytes
+from sapo_client.learner.losses.chunked_head import MIN_VOCABULARY, block_entries
+from sapo_client.learner.memory import ACTIVATION_MARGIN
+from sapo_client.learner.settings import LearnerSettings
+from sapo_client.learner.sizing.optimizers import MOMENT_BYTES
+from sapo_client.learner.sizing.precision import BaseName
+from sapo_client.learner.sizing.skeleton import (
+    ModelShape,
+    decoder_saved_bytes,
+    make_skeleton,
+    shape_of,
+    trained_parameters,
+)
+from sapo_client.learner.watchdog import CPU_BUDGET_BYTES, FAST_TOKENS
+
+MIB: Final = 2**20
+GIB: Final = 2**30
+
+LIBRARY_BYTES: Final = {"cpu": 415 * MIB, "cuda": 900 * MIB}
+"""Python, PyTorch and transformers in memory (measured); on CUDA a context and its kernels on the GPU."""
+
+BASE_BYTES: Final[dict[BaseName, float]] = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0, "nf4": 0.53}
+"""Of a weight; a 4-bit one has a scale per 64 weights, itself in 8 bits."""
+
+_FLOAT: Final = 4.0
+_PROBES: Final = (16, 48)
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Texts of one step.
+
+    Attributes:
+        groups: own and external ones, each with a prompt of its own.
+        completions: of a group.
+        prompt_tokens: of a usual prompt.
+        new_tokens: of the longest completion.
+        sampled_groups: groups that are sampled at once.
+    """
+
+    groups: int
+    completions: int
+    prompt_tokens: int
+    new_tokens: int
+    sampled_groups: int
+
+    @property
+    def rows(self) -> int:
+        """Completions of a step."""
+        return self.groups * self.completions
+
+    @property
+    def width(self) -> int:
+        """Tokens of the longest prompt with its completion."""
+        return self.prompt_tokens + self.new_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEstimate:
+    """Bytes of a learner's memory by what they are for.
+
+    Attributes:
+        libraries: before a model is loaded.
+        weights: adapters included.
+        moments: of all optimizers.
+        gradients: of trained parameters, with the fused copies that the fast CPU path makes of weights.
+        activations: of one micro-batch, its head included.
+        sampler: copies of weights and the key-value cache.
+        trained: number of trained parameters.
+        micro_rows: rows of a micro-batch.
+    """
+
+    libraries: float
+    weights: float
+    moments: float
+    gradients: float
+    activations: float
+    sampler: float
+    trained: int
+    micro_rows: int
+
+    @property
+    def peak(self) -> float:
+        """The most bytes at once."""
+        return (
+            self.libraries
+            + self.weights
+            + self.moments
+            + max(self.gradients + self.activations, self.sampler)
+        )
+
+    def in_words(self) -> str:
+        """Return the parts in one line, in GiB."""
+        names = ("libraries", "weights", "moments", "gradients", "activations", "sampler")
+        return ", ".join(f"{name} {getattr(self, name) / GIB:.1f}" for name in names)
+
+
+def estimate_memory(settings: LearnerSettings, workload: Workload, device: str) -> MemoryEstimate:
+    """Return the planned peak of a learner on ``cpu`` or ``cuda``.
+
+    Args:
+        settings: of the learner.
+        workload: of a step.
+        device: type of the device.
+
+    Raises:
+        SapoError: the model's configuration cannot be read.
+    """
+    plain = make_skeleton(settings.model)
+    shape = shape_of(plain)
+    attention = "eager" if device == "cpu" else "sdpa"
+    adapted = make_skeleton(settings.model, attention=attention, lora_rank=settings.lora_rank)
+    trained = trained_parameters(adapted)
+    fast = (
+        device == "cpu"
+        and shape.llama_style
+        and not (settings.lora_rank or settings.gradient_checkpointing or settings.bfloat16)
+    )
+    moments = MOMENT_BYTES[settings.optimizer] * trained * (2 if settings.demonstrations_per_step else 1)
+    row = (
+        _fast_row(plain, workload) if fast else _row(adapted, workload, bool(settings.gradient_checkpointing))
+    )
+    rows = _micro_rows(row, workload, settings, device)
+    positions = rows * workload.new_tokens
+    copies = 2.0 * _FLOAT * _fused(shape) if fast else 0.0
+    return MemoryEstimate(
+        libraries=LIBRARY_BYTES[device],
+        weights=_weights(shape, settings, device) + (_FLOAT * trained if settings.lora_rank else 0.0),
+        moments=moments,
+        gradients=_FLOAT * trained + copies + _head_gradient(shape, settings),
+        activations=_activations(shape, rows * row, positions, fast=fast)
+        + (_kept(plain, workload) if fast else 0.0),
+        sampler=_sampler(shape, workload, fast=fast or _copies_weights(shape, settings, device)),
+        trained=trained,
+        micro_rows=rows,
+    )
+
+
+def _weights(shape: ModelShape, settings: LearnerSettings, device: str) -> float:
+    """Return the bytes of the base; without adapters it is float32."""
+    name = settings.base if settings.lora_rank else "float32"
+    if name == "auto":
+        name = "float32" if device == "cpu" else "bfloat16"
+    if name == "nf4":
+        rest = BASE_BYTES["float32" if device == "cpu" else "bfloat16"]
+        return BASE_BYTES["nf4"] * shape.matrices + rest * (shape.parameters - shape.matrices)
+    return BASE_BYTES[name] * shape.parameters
+
+
+def _copies_weights(shape: ModelShape, settings: LearnerSettings, device: str) -> bool:
+    """Whether the own sampler decodes, which lays out every weight once more."""
+    return shape.llama_style and not settings.lora_rank and not settings.vllm and device == "cpu"
+
+
+def _fused(shape: ModelShape) -> int:
+    """Return the weights of a Llama-style model that are put together: all but the output projections."""
+    return round(0.75 * shape.matrices)
+
+
+def _row(skeleton: Any, workload: Workload, checkpointing: bool) -> float:
+    """Return the bytes of a row in transformers' forward and backward pass: a T + b T^2."""
+    short, long = _PROBES
+    at_short, at_long = (
+        decoder_saved_bytes(skeleton, width, checkpointing=checkpointing) for width in _PROBES
+    )
+    # two points and the origin: what does not depend on the row is small
+    quadratic = max(0.0, (at_long / long - at_short / short) / (long - short))
+    linear = at_short / short - quadratic * short
+    return linear * workload.width + quadratic * workload.width**2
+
+
+def _fast_row(skeleton: Any, workload: Workload) -> float:
+    """Return the bytes of a row in the fast CPU path, its share of a group's prompt included."""
+    config = skeleton.config
+    heads, kv_heads = config.num_attention_heads, config.num_key_value_heads
+    dim = getattr(config, "head_dim", None) or config.hidden_size // heads
+    prompt, new = workload.prompt_tokens, workload.new_tokens
+    tokens = new + prompt / workload.completions
+    # two norms' results and sums, attention's input and output, gate and up, their product, one activation
+    per_token = 4 * config.hidden_size + 2 * heads * dim + 2 * kv_heads * dim + 4 * config.intermediate_size
+    attended = 2 * kv_heads * dim * (new + prompt) + heads * dim * new + heads * new * (new + prompt)
+    of_prompt = (2 * kv_heads * dim + heads * dim) * prompt + heads * prompt**2
+    values = tokens * per_token + attended + of_prompt / workload.completions
+    return float(_FLOAT * config.num_hidden_layers * values)
+
+
+def _micro_rows(row: float, workload: Workload, settings: LearnerSettings, device: str) -> int:
+    """Return the rows of a micro-batch: all of the step, unless tokens or memory are too many."""
+    tokens = settings.micro_batch_tokens or FAST_TOKENS
+    rows = min(workload.rows, max(1, tokens // workload.width))
+    if device == "cpu":
+        rows = min(rows, max(1, int(CPU_BUDGET_BYTES / row)))
+    if settings.memory_bytes is not None:
+        rows = min(rows, max(1, int(settings.memory_bytes / row)))
+    return rows
+
+
+def _head_bytes(shape: ModelShape, positions: int) -> float:
+    """Return the bytes of the head: blocks of logits, or all of them with softmax and gradient."""
+    if shape.vocabulary < MIN_VOCABULARY:
+        return 3 * _FLOAT * positions * shape.vocabulary
+    entries = block_entries(positions, shape.hidden, shape.vocabulary)
+    return _FLOAT * (2 * entries * positions + entries * shape.hidden + positions * shape.hidden)
+
+
+def _activations(shape: ModelShape, saved: float, positions: int, *, fast: bool) -> float:
+    """Return the bytes of a micro-batch; transformers' path holds the gradients of what it saved, too."""
+    if fast:
+        return saved + _head_bytes(shape, positions)
+    entries = block_entries(positions, shape.hidden, shape.vocabulary)
+    # one more block of logits, and of the head in oneDNN's layout, than in the fast path
+    again = _FLOAT * entries * (positions + shape.hidden) if shape.vocabulary >= MIN_VOCABULARY else 0.0
+    return ACTIVATION_MARGIN * saved + _head_bytes(shape, positions) + again
+
+
+def _head_gradient(shape: ModelShape, settings: LearnerSettings) -> float:
+    """Return the bytes of a second gradient of the head, of which a tied embedding has its own."""
+    return _FLOAT * shape.head if shape.vocabulary >= MIN_VOCABULARY and not settings.lora_rank else 0.0
+
+
+def _kept(skeleton: Any, workload: Workload) -> float:
+    """Return the bytes of what the own sampler keeps for the first update."""
+    rows = workload.sampled_groups * workload.completions
+    tokens = workload.sampled_groups * workload.prompt_tokens + rows * workload.new_tokens
+    found = state_bytes(skeleton.config, tokens)
+    return found if found <= MAX_BYTES else 0.0
+
+
+def _sampler(shape: ModelShape, workload: Workload, *, fast: bool) -> float:
+    """Return the bytes of sampling: key-value cache, logits, and for the own sampler the weights again."""
+    rows = workload.sampled_groups * workload.completions
+    cache = _FLOAT * shape.cache_values * workload.width * rows
+    logits = 2 * _FLOAT * rows * shape.vocabulary
+    return cache + logits + (_FLOAT * (shape.matrices + shape.head) if fast else 0.0)

@@ -1,0 +1,100 @@
+"""Data types: of a frozen base, of matrix products in training, of vLLM's engine.
+
+Trained parameters, their gradients and moments are always float32. bfloat16 has float32's range; float16 is
+more exact and overflows, so that its gradients are scaled (``loss_scale.py``). Tensor cores compute bfloat16
+from compute capability 8.0 (Ampere) on; a T4 (7.5) has float16 alone, and vLLM refuses bfloat16 there.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+import torch
+
+from sapo_client import extras
+from sapo_client.errors import ExitCode, SapoError
+
+BaseName = Literal["auto", "float32", "bfloat16", "float16", "nf4"]
+
+_BFLOAT16_CAPABILITY: Final = (8, 0)
+
+_TYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def half_type(capability: tuple[int, int]) -> torch.dtype:
+    """Return the 16-bit type that tensor cores of a CUDA compute capability multiply."""
+    return torch.bfloat16 if capability >= _BFLOAT16_CAPABILITY else torch.float16
+
+
+def device_half_type(device: torch.device) -> torch.dtype:
+    """Return the 16-bit type of a device; bfloat16 on a CPU."""
+    if device.type != "cuda":
+        return torch.bfloat16
+    return half_type(torch.cuda.get_device_capability(device))
+
+
+def base_type(name: BaseName, device: torch.device) -> torch.dtype:
+    """Return the data type of a frozen base; with ``nf4``, of its layers that are not quantised.
+
+    ``auto`` is the device's 16-bit type on CUDA and float32 on a CPU, where 16-bit products are slow.
+    """
+    if name in _TYPES:
+        return _TYPES[name]
+    return device_half_type(device) if device.type == "cuda" else torch.float32
+
+
+def product_type(device: torch.device, bfloat16: bool | None) -> torch.dtype | None:
+    """Return the type to which training's matrix products are cast, or None for the parameters' own.
+
+    Args:
+        device: of the policy.
+        bfloat16: the setting; None takes the device's 16-bit type on CUDA, nothing on a CPU.
+    """
+    if bfloat16 is None:
+        return device_half_type(device) if device.type == "cuda" else None
+    return torch.bfloat16 if bfloat16 else None
+
+
+def engine_type(device: torch.device) -> str:
+    """Return vLLM's name of the type that its engine computes in."""
+    if device.type == "cpu":
+        return "float32"
+    return str(device_half_type(device)).removeprefix("torch.")
+
+
+def loading_options(name: BaseName, device: torch.device) -> dict[str, Any]:
+    """Return transformers' options for loading a base of this name.
+
+    Raises:
+        SapoError: bitsandbytes is missing.
+    """
+    kind = base_type(name, device)
+    if name != "nf4":
+        return {"dtype": kind}
+    extras.require(
+        extras.QUANTISED, instead="set learner.base to bfloat16 or float16", exit_code=ExitCode.CONFIG
+    )
+    from transformers import BitsAndBytesConfig
+
+    quantisation = BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=kind,
+    )
+    return {"dtype": kind, "quantization_config": quantisation, "device_map": {"": str(device)}}
+
+
+def require_float32_without_adapters(name: BaseName, lora_rank: int) -> BaseName:
+    """Return the base of a policy: as set with adapters, float32 without.
+
+    Raises:
+        SapoError: another base is set, and all parameters would be trained.
+    """
+    if lora_rank or name in ("auto", "float32"):
+        return name if lora_rank else "float32"
+    raise SapoError(
+        f"learner.base = {name} freezes the model, and nothing would be left to train",
+        hint="set learner.lora_rank = 16 to train adapters, or leave learner.base at auto",
+        exit_code=ExitCode.CONFIG,
+    )

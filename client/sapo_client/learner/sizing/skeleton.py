@@ -1,0 +1,163 @@
+"""A model without memory: built from ``config.json`` alone on PyTorch's ``meta`` device.
+
+Its modules have shapes and no values. So parameters can be counted, and one forward pass through it tells
+which tensors autograd would keep, for every architecture that transformers knows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sapo_client.errors import ExitCode, SapoError
+from sapo_client.learner.adapters import add_adapters, base_model
+from sapo_client.learner.cpu.fused_layers import is_llama_style
+from sapo_client.learner.policy import PACKAGED, gated_error, is_gated
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """Sizes of a model.
+
+    Attributes:
+        kind: transformers' name of the architecture.
+        parameters: number of parameters, tied ones once.
+        matrices: those of them in two-dimensional weights of the layers, which 4-bit bases quantise.
+        layers: number of decoder layers.
+        hidden: width of the hidden states.
+        head: parameters of the head, the vocabulary times the width.
+        vocabulary: number of tokens.
+        cache_values: keys and values of one token in all layers.
+        window: longest text in tokens; None if the model has no limit.
+        llama_style: whether the fast CPU path computes it.
+    """
+
+    kind: str
+    parameters: int
+    matrices: int
+    layers: int
+    hidden: int
+    head: int
+    vocabulary: int
+    cache_values: int
+    window: int | None
+    llama_style: bool
+
+
+@lru_cache(maxsize=8)
+def make_skeleton(model: str, *, attention: str = "eager", lora_rank: int = 0) -> Any:
+    """Return the model of a name, folder or hub name on the meta device; reads ``config.json`` alone, once.
+
+    Args:
+        model: as for ``load_policy``.
+        attention: transformers' name of the attention to use.
+        lora_rank: rank of adapters; 0 for none.
+
+    Raises:
+        SapoError: there is no such model, or transformers does not know it.
+    """
+    from transformers import AutoModelForCausalLM
+
+    config = _config(model)
+    with torch.device("meta"):
+        skeleton = AutoModelForCausalLM.from_config(config, attn_implementation=attention)
+        return add_adapters(skeleton, lora_rank) if lora_rank else skeleton.eval()
+
+
+def shape_of(skeleton: Any) -> ModelShape:
+    """Return the sizes of a skeleton without adapters."""
+    config = skeleton.config
+    head = skeleton.get_output_embeddings().weight
+    outside = {id(head), id(skeleton.get_input_embeddings().weight)}
+    heads = config.num_attention_heads
+    kv_heads = getattr(config, "num_key_value_heads", None) or heads
+    dim = getattr(config, "head_dim", None) or config.hidden_size // heads
+    return ModelShape(
+        kind=config.model_type,
+        parameters=sum(each.numel() for each in skeleton.parameters()),
+        matrices=sum(
+            each.numel() for each in skeleton.parameters() if each.ndim > 1 and id(each) not in outside
+        ),
+        layers=config.num_hidden_layers,
+        hidden=config.hidden_size,
+        head=head.numel(),
+        vocabulary=len(head),
+        cache_values=2 * config.num_hidden_layers * kv_heads * dim,
+        window=getattr(config, "max_position_embeddings", None),
+        llama_style=is_llama_style(skeleton),
+    )
+
+
+def trained_parameters(skeleton: Any) -> int:
+    """Return how many parameters of a skeleton are trained."""
+    return sum(each.numel() for each in skeleton.parameters() if each.requires_grad)
+
+
+def decoder_saved_bytes(skeleton: Any, width: int, *, checkpointing: bool) -> float:
+    """Return the bytes that autograd keeps of one row of ``width`` tokens, without parameters and head.
+
+    With gradient checkpointing: every layer's input, and all that one layer keeps.
+    """
+    base = base_model(skeleton)
+    known = {each.untyped_storage()._cdata for each in skeleton.parameters()}
+    sizes: dict[int, int] = {}
+    held: list[Tensor] = []  # keeps storages alive, because a freed one's address may be used again
+
+    def record(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage._cdata not in known:
+            sizes[storage._cdata] = storage.nbytes()
+            held.append(tensor)
+        return tensor
+
+    ids = torch.zeros((1, width), dtype=torch.long, device="meta")
+    with torch.autograd.graph.saved_tensors_hooks(record, lambda tensor: tensor):
+        # a whole mask, because transformers looks at the values of everything less
+        mask = torch.zeros((1, 1, width, width), device="meta")
+        base.base_model(input_ids=ids, attention_mask=mask, use_cache=False)
+    total = float(sum(sizes.values()))
+    if not checkpointing:
+        return total
+    layers, hidden = int(base.config.num_hidden_layers), int(base.config.hidden_size)
+    return total / layers + layers * width * hidden * 4.0
+
+
+def has_chat_template(model: str) -> bool:
+    """Whether a model's tokenizer has a chat template; reads its small files alone."""
+    from transformers.utils import cached_file
+
+    for name in ("chat_template.jinja", "tokenizer_config.json"):
+        path = cached_file(
+            model,
+            name,
+            _raise_exceptions_for_missing_entries=False,
+            _raise_exceptions_for_connection_errors=False,
+            _raise_exceptions_for_gated_repo=False,
+        )
+        if path is not None and (name.endswith("jinja") or "chat_template" in Path(path).read_text("utf-8")):
+            return True
+    return False
+
+
+def _config(model: str) -> Any:
+    from transformers import AutoConfig
+
+    try:
+        if model in PACKAGED:
+            with as_file(files("sapo_client") / "models" / model) as folder:
+                return AutoConfig.from_pretrained(folder)
+        return AutoConfig.from_pretrained(model)
+    except (OSError, ValueError) as error:
+        if is_gated(error):
+            raise gated_error(model) from error
+        raise SapoError(
+            f"cannot read the configuration of the model {model!r}: {str(error).splitlines()[0]}",
+            hint=f"give a folder with a config.json, a hub name within reach, {' or '.join(PACKAGED)}",
+            exit_code=ExitCode.CONFIG,
+        ) from error

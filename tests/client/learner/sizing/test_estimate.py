@@ -1,0 +1,169 @@
+"""The planned peak of memory against the peak of real learner processes, of three shapes."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+from sapo_client.errors import SapoError
+from sapo_client.learner.policy import load_policy
+from sapo_client.learner.settings import LearnerSettings
+from sapo_client.learner.sizing.estimate import MIB, MemoryEstimate, Workload, estimate_memory
+from sapo_client.learner.sizing.presets import level_for
+from sapo_client.learner.sizing.skeleton import make_skeleton, shape_of
+
+WORKLOAD = Workload(groups=2, completions=4, prompt_tokens=64, new_tokens=64, sampled_groups=2)
+
+PROGRAM = """
+import json, sys
+from pathlib import Path
+from sapo_client.learner.service import Service
+from sapo_client.learner.settings import LearnerSettings
+work = json.loads(sys.argv[1])
+service = Service(LearnerSettings.from_message(work["settings"]))
+for step in range(2):
+    handles = [2 * step + 1, 2 * step + 2]
+    prompts = ["1" * work["prompt"], "2" * work["prompt"]]
+    arguments = {"prompts": prompts, "completions_per_prompt": work["completions"], "handles": handles}
+    texts = service.call("generate", arguments)["completions"]
+    rewards = [1.0] + [0.0] * (work["completions"] - 1)
+    groups = [
+        {"prompt": prompt, "completions": group, "rewards": rewards, "external": False, "handle": handle}
+        for prompt, group, handle in zip(prompts, texts, handles)
+    ]
+    assert service.call("train", {"groups": groups})["tokens"] > 100
+status = Path("/proc/self/status").read_text()
+print([int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")][0] // 1024)
+"""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A shape, and how it is trained.
+
+    Attributes:
+        shape: of the random model; none for the bundled policy.
+        changes: of the settings.
+        tolerance: share of the plan by which the peak may differ from it.
+    """
+
+    shape: dict[str, int] | None
+    changes: dict[str, Any]
+    tolerance: float = 0.1
+
+
+TRIALS = {
+    "bundled, all parameters": Trial(None, {}),
+    "22 million, all parameters": Trial(
+        {"hidden_size": 384, "intermediate_size": 1024, "num_hidden_layers": 6, "vocab_size": 32_000}, {}
+    ),
+    "46 million, adapters and checkpointing": Trial(
+        {"hidden_size": 640, "intermediate_size": 1792, "num_hidden_layers": 8, "vocab_size": 20_000},
+        {"lora_rank": 16, "gradient_checkpointing": True},
+        tolerance=0.25,  # glibc's pieces between peft's many small tensors are not in the plan
+    ),
+}
+
+
+def settings_of(trial: Trial, folder: Path) -> LearnerSettings:
+    """Save the trial's random model with the bundled tokenizer; return the learner's settings."""
+    model = "bundled"
+    if trial.shape is not None:
+        policy = load_policy("bundled", "cpu")
+        config = Qwen2Config(
+            **trial.shape,
+            num_attention_heads=8,
+            num_key_value_heads=2,
+            max_position_embeddings=512,
+            tie_word_embeddings=True,
+            eos_token_id=policy.end,
+            pad_token_id=policy.pad,
+            bos_token_id=None,
+        )
+        model = str(folder / "model")
+        Qwen2ForCausalLM(config).save_pretrained(model)
+        policy.tokenizer.save_pretrained(model)
+    return LearnerSettings(
+        model,
+        folder / "run",
+        device="cpu",
+        max_new_tokens=WORKLOAD.new_tokens,
+        demonstrations_per_step=0,
+        checkpoint_share=0.0,
+        **trial.changes,
+    )
+
+
+def measured_mib(settings: LearnerSettings) -> int:
+    """Return the peak of resident memory of a process that samples and trains twice."""
+    work = {
+        "settings": settings.to_message(),
+        "prompt": WORKLOAD.prompt_tokens,
+        "completions": WORKLOAD.completions,
+    }
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, json.dumps(work)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return int(done.stdout)
+
+
+def in_mib(estimate: MemoryEstimate) -> dict[str, int]:
+    parts = ("libraries", "weights", "moments", "gradients", "activations", "sampler")
+    return {name: round(getattr(estimate, name) / MIB) for name in parts}
+
+
+@pytest.mark.parametrize("name", TRIALS)
+@pytest.mark.long
+def test_the_measured_peak_is_near_the_plan(tmp_path: Path, name: str) -> None:
+    settings = settings_of(TRIALS[name], tmp_path)
+    estimate = estimate_memory(settings, WORKLOAD, "cpu")
+    planned, measured = estimate.peak / MIB, measured_mib(settings)
+    print(name, round(planned), measured, in_mib(estimate))  # shown with -s, for the results page
+    assert measured == pytest.approx(planned, rel=TRIALS[name].tolerance), in_mib(estimate)
+
+
+def test_a_qwen_of_half_a_billion_is_counted_from_its_configuration_alone(tmp_path: Path) -> None:
+    Qwen2Config(
+        vocab_size=151_936,
+        hidden_size=896,
+        intermediate_size=4864,
+        num_hidden_layers=24,
+        num_attention_heads=14,
+        num_key_value_heads=2,
+        tie_word_embeddings=True,
+    ).save_pretrained(tmp_path)
+    shape = shape_of(make_skeleton(str(tmp_path)))
+    assert (shape.parameters, shape.layers, shape.llama_style) == (494_032_768, 24, True)
+    assert level_for(shape.parameters) == "full"
+    full = estimate_memory(LearnerSettings(str(tmp_path), tmp_path), WORKLOAD, "cuda")
+    adapters = estimate_memory(LearnerSettings(str(tmp_path), tmp_path, lora_rank=16), WORKLOAD, "cuda")
+    small = LearnerSettings(str(tmp_path), tmp_path, lora_rank=16, base="nf4", optimizer="adamw8bit")
+    assert full.trained == 494_032_768
+    assert adapters.trained == 8_798_208
+    assert full.peak > 2 * adapters.peak > 2 * estimate_memory(small, WORKLOAD, "cuda").peak
+    long = replace(WORKLOAD, prompt_tokens=2048)
+    assert estimate_memory(LearnerSettings(str(tmp_path), tmp_path), long, "cuda").peak > full.peak
+
+
+def test_levels_by_size() -> None:
+    assert [level_for(size) for size in (850_000, 494_000_000, 7_600_000_000)] == ["nano", "full", "full"]
+
+
+def test_a_missing_configuration_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(SapoError, match="cannot read the configuration of the model") as caught:
+        make_skeleton(str(tmp_path / "nothing"))
+    assert "config.json" in caught.value.hint
+    assert torch.get_default_device() == torch.device("cpu")

@@ -1,0 +1,108 @@
+"""What a person is told before a learner starts: memory, versions, chat templates, gated models."""
+
+from pathlib import Path
+
+import pytest
+from huggingface_hub.errors import GatedRepoError
+from support.policies import make_policy_folder
+from transformers import Qwen2Config
+
+from sapo_client.cli.checks import check_advantage, check_model, check_versions
+from sapo_client.config import Config, LearnerConfig
+from sapo_client.errors import SapoError
+from sapo_client.extras import mixed_versions
+from sapo_client.learner.policy import gated_error, is_gated
+from sapo_client.learner.settings import LearnerSettings
+from sapo_client.learner.sizing import fit as fitting
+from sapo_client.learner.sizing.fit import fit, require_weights_fit
+from sapo_client.observe.events import EventLog
+from sapo_client.paths import DataDir
+
+GIB = 2**30
+
+
+@pytest.fixture
+def two_billion(tmp_path: Path) -> str:
+    """Return a folder with a configuration and nothing else: four layers of Qwen2.5-7B."""
+    folder = tmp_path / "wide"
+    Qwen2Config(
+        vocab_size=152_064,
+        hidden_size=3584,
+        intermediate_size=18_944,
+        num_hidden_layers=4,
+        num_attention_heads=28,
+        num_key_value_heads=4,
+    ).save_pretrained(folder)
+    return str(folder)
+
+
+def test_the_plan_names_the_first_leaner_settings_that_fit(two_billion: str, tmp_path: Path) -> None:
+    def plan(gib: float) -> fitting.LearnerFit:
+        settings = LearnerSettings(two_billion, tmp_path, device="cpu", memory_bytes=int(gib * GIB))
+        return fit(settings, groups=8, completions=8, sampled_groups=4)
+
+    roomy, tight = plan(1000), plan(20)
+    assert (roomy.shape.parameters // 10**6, roomy.level, roomy.fits) == (2022, "full", True)
+    assert (tight.fits, tight.hint.startswith("set learner.lora_rank = 16")) == (False, True)
+    assert plan(1).hint == "take a smaller model, or a machine with more memory"
+
+
+def test_a_learner_without_the_memory_for_its_weights_does_not_load_them(
+    two_billion: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fitting, "available_bytes", lambda _device: 8.0 * GIB)
+    with pytest.raises(SapoError, match=r"takes \d+\.\d GiB to train, and 8.0 are free") as caught:
+        require_weights_fit(LearnerSettings(two_billion, tmp_path, device="cpu"))
+    assert f"sapo doctor --model {two_billion}" in caught.value.hint
+    require_weights_fit(LearnerSettings("bundled", tmp_path, device="cpu"))
+
+
+@pytest.mark.parametrize(("chat", "state"), [(True, "ok"), (False, "warn")])
+def test_the_doctor_plans_a_model_of_a_folder(tmp_path: Path, chat: bool, state: str) -> None:
+    folder = make_policy_folder(tmp_path / "model", chat=chat)
+    learner = LearnerConfig(model=str(folder), device="cpu", max_new_tokens=8)
+    checks = list(check_model(Config(data_dir=tmp_path, learner=learner)))
+    assert [(each.name, each.state) for each in checks] == [
+        ("model", state),
+        ("memory", "ok"),
+        ("completions", "warn"),
+    ]
+    assert "GiB planned" in checks[1].detail
+    assert "max_new_tokens = 64" in checks[2].hint
+    nothing = LearnerConfig(model=str(tmp_path / "nothing"), device="cpu")
+    [missing] = check_model(Config(data_dir=tmp_path, learner=nothing))
+    assert (missing.state, "cannot read the configuration" in missing.detail) == ("fail", True)
+    assert list(check_model(Config(data_dir=tmp_path))) == [], "a packaged policy"
+
+
+def test_the_share_of_groups_with_an_advantage_is_read_from_the_first_steps(tmp_path: Path) -> None:
+    data = DataDir(tmp_path).create()
+    assert list(check_advantage(data)) == []
+    with EventLog(data.events) as log:
+        for skipped in (8, 7, 8):
+            log.write("step", groups=8, skipped=skipped)
+    [few] = check_advantage(data)
+    assert (few.state, few.detail) == ("warn", "4% of the first 24 groups had right and wrong answers")
+    with EventLog(data.events) as log:
+        for _ in range(20):
+            log.write("step", groups=8, skipped=0)
+    [many] = check_advantage(data)
+    assert (many.state, many.detail) == ("ok", "78% of the first 104 groups had right and wrong answers")
+
+
+def test_mixed_versions_are_named() -> None:
+    assert mixed_versions(["torch>=2.11", "not-installed==1", "trio>=0.1; extra == 'dev'"]) == ()
+    [found] = mixed_versions(["torch>=99"])
+    assert found.startswith("torch 2.")
+    assert found.endswith("is installed, and >=99 is needed")
+    assert (check_versions().state, mixed_versions()) == ("ok", ())
+
+
+def test_a_gated_model_is_told_from_a_missing_one() -> None:
+    refused = GatedRepoError.__new__(GatedRepoError)  # its constructor wants the hub's answer
+    wrapped = OSError("You are trying to access a gated repo.")
+    wrapped.__cause__ = refused
+    assert [is_gated(error) for error in (refused, wrapped, OSError("no such file"))] == [True, True, False]
+    error = gated_error("meta-llama/Llama-3.2-1B")
+    assert "is gated" in error.text
+    assert "hf auth login" in error.hint

@@ -1,0 +1,163 @@
+"""Data types by device, 4-bit bases, 8-bit moments, the float16 loss scale and learning rates."""
+
+import math
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from support.policies import make_policy_folder
+from support.trainers import make_trainer
+
+from sapo_client.errors import SapoError
+from sapo_client.learner.adapters import adapter_rank, engine_options, engine_rank, save_adapters
+from sapo_client.learner.batch import TrainingGroup
+from sapo_client.learner.checkpoint import CheckpointStore, LearnerCounters
+from sapo_client.learner.losses.accumulate import GradientAccumulator
+from sapo_client.learner.policy import load_policy
+from sapo_client.learner.service import Service
+from sapo_client.learner.settings import LearnerSettings
+from sapo_client.learner.sizing.loss_scale import FIRST_SCALE, GROWTH_STEPS, LossScale
+from sapo_client.learner.sizing.precision import (
+    BaseName,
+    base_type,
+    engine_type,
+    half_type,
+    product_type,
+    require_float32_without_adapters,
+)
+from sapo_client.learner.trainer import Trainer, default_learning_rate
+
+CPU = torch.device("cpu")
+GROUP = TrainingGroup((30, 31, 32), ((40, 41), (50, 51, 52)), (1.0, 0.0), True, None)
+needs_bitsandbytes = pytest.mark.skipif(
+    find_spec("bitsandbytes") is None, reason="bitsandbytes is not installed (sapo-swarm[quantised])"
+)
+
+
+@pytest.mark.parametrize(
+    ("capability", "expected"),
+    [((7, 5), torch.float16), ((8, 0), torch.bfloat16), ((8, 9), torch.bfloat16), ((9, 0), torch.bfloat16)],
+)
+def test_bfloat16_from_ampere_on(capability: tuple[int, int], expected: torch.dtype) -> None:
+    assert half_type(capability) is expected
+
+
+def test_types_on_a_cpu() -> None:
+    names: tuple[BaseName, ...] = ("auto", "bfloat16", "float16", "nf4")
+    assert [base_type(name, CPU) for name in names] == [
+        torch.float32,
+        torch.bfloat16,
+        torch.float16,
+        torch.float32,
+    ]
+    assert [product_type(CPU, choice) for choice in (None, False, True)] == [None, None, torch.bfloat16]
+    assert engine_type(CPU) == "float32"
+
+
+def test_a_frozen_base_without_adapters_is_refused() -> None:
+    assert require_float32_without_adapters("auto", 0) == "float32"
+    assert require_float32_without_adapters("nf4", 16) == "nf4"
+    with pytest.raises(SapoError, match="nothing would be left to train") as caught:
+        require_float32_without_adapters("nf4", 0)
+    assert "lora_rank" in caught.value.hint
+
+
+@pytest.mark.parametrize("base", ["bfloat16", "float16", pytest.param("nf4", marks=needs_bitsandbytes)])
+def test_adapters_stay_float32_and_learn_on_a_smaller_base(tmp_path: Path, base: BaseName) -> None:
+    """The bundled policy: bitsandbytes' CPU kernel takes no layers as narrow as those of other tests."""
+    settings = LearnerSettings(
+        "bundled",
+        tmp_path / "run",
+        device="cpu",
+        learning_rate=1e-2,
+        lora_rank=4,
+        base=base,
+        max_new_tokens=4,
+    )
+    service = Service(settings)
+    trainer = service._trainer
+    assert {parameter.dtype for parameter in trainer.parameters} == {torch.float32}
+    frozen = [each for each in trainer.policy.model.parameters() if not each.requires_grad]
+    assert sum(each.nbytes for each in frozen) < sum(each.numel() for each in frozen) * 4
+    report = trainer.step([GROUP])
+    assert report.gradient_norm > 0
+    assert not report.rolled_back
+    arguments = {"prompts": ["12"], "completions_per_prompt": 2, "handles": [1]}
+    assert len(service.call("generate", arguments)["completions"][0]) == 2
+
+
+@needs_bitsandbytes
+def test_8_bit_moments_survive_a_checkpoint(tmp_path: Path) -> None:
+    folder = make_policy_folder(tmp_path / "model")
+
+    def trainer() -> Trainer:
+        return make_trainer(folder, optimizer="adamw8bit")
+
+    store, whole = CheckpointStore(tmp_path / "checkpoints", "m"), trainer()
+    whole.step([GROUP])
+    store.save(whole, LearnerCounters(0))
+    whole.step([GROUP])
+    resumed = trainer()
+    assert store.restore(resumed) == LearnerCounters(0)
+    resumed.step([GROUP])
+    for one, other in zip(whole.parameters, resumed.parameters, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_the_loss_scale_halves_at_an_overflow_and_grows_after_a_while() -> None:
+    scale = LossScale(torch.float16)
+    assert (scale.accepts(math.inf), scale.value) == (False, FIRST_SCALE / 2)
+    assert (scale.accepts(math.nan), scale.value) == (False, FIRST_SCALE / 4)
+    assert all(scale.accepts(1.0) for _ in range(GROWTH_STEPS))
+    assert scale.value == FIRST_SCALE / 2
+    plain = LossScale(None)
+    assert (plain.accepts(math.inf), plain.value) == (True, 1.0)
+
+
+def test_a_gradient_that_overflows_is_computed_again_with_a_smaller_scale(tmp_path: Path) -> None:
+    folder = make_policy_folder(tmp_path / "model")
+    plain, scaled = make_trainer(folder), make_trainer(folder)
+    assert isinstance(scaled._gradients, GradientAccumulator)
+    scaled._gradients._scale = LossScale(torch.float16)
+    scaled._gradients._scale.value = 2.0**140  # the loss itself overflows float32 at first
+    for trainer in (plain, scaled):
+        trainer.step([GROUP])
+    assert scaled._gradients._scale.value < 2.0**128
+    for one, other in zip(plain.parameters, scaled.parameters, strict=True):
+        assert torch.allclose(one, other, atol=1e-6)
+    assert isinstance(scaled._gradients, GradientAccumulator)
+
+
+def test_adapters_learn_ten_times_as_fast(tmp_path: Path) -> None:
+    policy = load_policy(str(make_policy_folder(tmp_path / "model")), "cpu")
+    assert default_learning_rate(policy.model) == 1e-4
+    assert default_learning_rate(policy.with_adapters(4).model) == pytest.approx(1e-3)
+
+
+def test_few_rows_in_memory_turn_checkpointing_on_unless_it_is_forbidden(tmp_path: Path) -> None:
+    folder = make_policy_folder(tmp_path / "model")
+    states = []
+    for choice, memory in ((None, 2**40), (None, 10 * 2**20), (False, 10 * 2**20), (True, 2**40)):
+        trainer = make_trainer(folder, gradient_checkpointing=choice, memory_bytes=memory)
+        states.append(trainer._watchdog.checkpointing)
+    assert states == [False, True, False, True]
+
+
+def test_adapters_are_written_alone_for_the_engine(tmp_path: Path) -> None:
+    policy = load_policy(str(make_policy_folder(tmp_path / "model")), "cpu").with_adapters(4)
+    save_adapters(policy.model, tmp_path / "adapters")
+    names = set(load_file(tmp_path / "adapters/adapter_model.safetensors"))
+    assert names
+    assert all(".lora_A." in name or ".lora_B." in name for name in names)
+    assert (adapter_rank(policy.model), engine_options(policy.model)["max_lora_rank"]) == (4, 8)
+    assert [engine_rank(rank) for rank in (1, 2, 16, 300)] == [1, 8, 16, 320]
+    with pytest.raises(SapoError, match="up to rank 512"):
+        engine_rank(513)
+
+
+def test_settings_travel_to_the_child(tmp_path: Path) -> None:
+    settings = LearnerSettings("m", tmp_path, base="nf4", optimizer="adamw8bit", loss="gspo")
+    assert LearnerSettings.from_message(replace(settings).to_message()) == settings

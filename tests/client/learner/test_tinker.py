@@ -1,0 +1,194 @@
+"""A learner on a Tinker server: the real client, and a small server of its protocol that really trains."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from support.policies import make_policy_folder
+
+from sapo_client import extras
+from sapo_client.errors import ExitCode, SapoError
+from sapo_client.learner.service import Service
+from sapo_client.learner.settings import LearnerSettings
+
+pytest.importorskip("tinker")
+
+from support.tinker_api import KEY, TinkerApi, tinker_api
+
+from sapo_client.learner.ranks.opening import open_calls
+from sapo_client.learner.remote.tinker_service import TinkerService
+
+PROMPTS = ["12 + 7 =\n", "6/8\n"]
+SAME = {
+    "loss",
+    "mean_reward",
+    "external_weights",
+    "tokens",
+    "clipped_share",
+    "demonstrations",
+    "demonstration_loss",
+    "demonstration_families",
+}
+"""What a report says of a step here and there; the server does not report the gradient's norm."""
+
+
+@pytest.fixture
+def api() -> Iterator[tuple[str, TinkerApi]]:
+    torch.set_num_threads(1)
+    with tinker_api() as served:
+        yield served
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> LearnerSettings:
+    folder = make_policy_folder(tmp_path / "model")
+    return LearnerSettings(
+        model=str(folder),
+        directory=tmp_path / "here",
+        device="cpu",
+        max_new_tokens=8,
+        learning_rate=1e-3,
+        demonstration_rate=1e-3,
+        checkpoint_share=0.0,
+    )
+
+
+def there(settings: LearnerSettings, url: str) -> LearnerSettings:
+    """Return the settings of a learner on the server."""
+    directory = settings.directory.with_name("there")
+    return replace(settings, directory=directory, tinker=True, endpoint=url, endpoint_key=KEY)
+
+
+def batch(number: int) -> dict[str, Any]:
+    """Return a step's groups, of this node and of another one."""
+    return {
+        "groups": [
+            {
+                "prompt": f"{index} + {number} =\n",
+                "completions": [b"%d" % (index + number + right) for right in range(4)],
+                "rewards": [1.0, 0.0, float(index % 2), 0.0],
+                "external": index % 2 == 1,
+                "handle": None,
+                "family": 0,
+            }
+            for index in range(4)
+        ]
+    }
+
+
+def demonstrations() -> dict[str, Any]:
+    """Return a step without groups whose families fail here, and right answers of others."""
+    failed = {"prompt": "9 =\n", "completions": [b"1"] * 40, "rewards": [0.0] * 40, "external": False}
+    shown = [
+        {"prompt": f"{n} + 7 =\n", "completion": b"%d" % (n + 7), "family": 1, "author": b"%d" % n}
+        | {"answer": b"%d" % n}
+        for n in range(4)
+    ]
+    return {"groups": [{**failed, "handle": None, "family": 1}], "demonstrations": shown}
+
+
+def same(report: dict[str, Any]) -> dict[str, Any]:
+    """Return what must be equal in a report, within rounding."""
+    return {
+        name: report[name] if isinstance(report[name], dict) else pytest.approx(report[name], abs=1e-5)
+        for name in SAME
+    }
+
+
+def test_steps_on_the_server_are_the_steps_made_here(
+    settings: LearnerSettings, api: tuple[str, TinkerApi]
+) -> None:
+    settings = replace(settings, demonstration_steps=1, demonstration_averaging=0.0)
+    here, remote = Service(settings), TinkerService(there(settings, api[0]))
+    for number in range(2):
+        expected = here.call("train", batch(number))
+        report = remote.call("train", batch(number))
+        assert {name: report[name] for name in SAME} == same(expected)
+    assert remote.call("evaluate", {"prompts": PROMPTS}) == here.call("evaluate", {"prompts": PROMPTS})
+    expected, report = (each.call("train", demonstrations()) for each in (here, remote))
+    assert {name: report[name] for name in SAME} == same(expected)
+    assert report["demonstrations"] == 4
+    assert api[1].calls.count("optim_step") == 3
+
+
+def test_sampled_tokens_are_trained_with_the_servers_log_probabilities(
+    settings: LearnerSettings, api: tuple[str, TinkerApi]
+) -> None:
+    service = open_calls(there(settings, api[0]))
+    sampled = service.call("generate", {"prompts": PROMPTS, "completions_per_prompt": 3, "handles": [1, 2]})
+    assert [len(group) for group in sampled["completions"]] == [3, 3]
+    groups = [
+        {"prompt": prompt, "completions": texts, "rewards": [0.0, 1.0, 0.0], "external": False}
+        | {"handle": handle, "family": 0}
+        for prompt, texts, handle in zip(PROMPTS, sampled["completions"], (1, 2), strict=True)
+    ]
+    report = service.call("train", {"groups": groups})
+    assert (report["reencoded_groups"], report["clipped_share"]) == (0, 0.0)
+    assert report["entropy"] > 0
+
+
+def test_a_checkpoint_resumes_on_the_server(settings: LearnerSettings, api: tuple[str, TinkerApi]) -> None:
+    remote = there(settings, api[0])
+    first = TinkerService(remote)
+    first.call("train", batch(0))
+    first.call("keep_good", {})
+    first.call("checkpoint", {})
+    answers = first.call("evaluate", {"prompts": PROMPTS})
+    expected = first.call("train", batch(1))
+    first.call("roll_back", {})
+    assert first.call("evaluate", {"prompts": PROMPTS}) == answers
+
+    first.call("checkpoint", {})
+    again = TinkerService(remote)
+    assert again.about()["step"] == 2
+    report = again.call("train", batch(1))
+    assert {name: report[name] for name in SAME} == same(expected)
+    with pytest.raises(SapoError, match="the weights are on the server, as tinker://"):
+        again.call("export", {"folder": "anywhere"})
+    with pytest.raises(SapoError, match="whose weights are on a server as tinker://"):
+        Service(replace(settings, directory=remote.directory))
+
+
+def test_a_loss_that_is_not_finite_changes_nothing(
+    settings: LearnerSettings, api: tuple[str, TinkerApi]
+) -> None:
+    service = TinkerService(there(settings, api[0]))
+    answers = service.call("evaluate", {"prompts": PROMPTS})
+    broken = batch(0)
+    broken["groups"][0]["rewards"][0] = 1e39  # more than float32 holds
+    report = service.call("train", broken)
+    assert (report["rolled_back"], report["rollbacks"]) == (True, 1)
+    assert "optim_step" not in api[1].calls
+    assert service.call("evaluate", {"prompts": PROMPTS}) == answers
+    assert not service.call("train", batch(1))["rolled_back"]
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"kl_weight": 0.1}, "learner.kl_weight cannot be used"),
+        ({"passes": 2}, "learner.passes and learner.mini_batches above 1 cannot be used"),
+        ({"temperature": 0.5}, "learner.temperature other than 1 cannot be used"),
+        ({"ranks": 2}, "learner.ranks other than 1 cannot be used"),
+    ],
+)
+def test_what_the_server_cannot_do_is_refused(
+    settings: LearnerSettings, change: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(SapoError, match=text) as caught:
+        TinkerService(replace(there(settings, "http://127.0.0.1:9"), **change))
+    assert caught.value.exit_code == ExitCode.CONFIG
+
+
+def test_a_refused_key_and_a_missing_package_are_named(
+    settings: LearnerSettings, api: tuple[str, TinkerApi], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(SapoError, match="does not open a model") as caught:
+        TinkerService(replace(there(settings, api[0]), endpoint_key="tml-other"))
+    assert caught.value.exit_code == ExitCode.NETWORK
+    monkeypatch.setattr(extras, "_is_found", lambda module: module != "tinker")
+    with pytest.raises(SapoError, match="the Tinker API; not installed: tinker"):
+        TinkerService(there(settings, api[0]))

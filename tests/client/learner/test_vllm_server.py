@@ -1,0 +1,92 @@
+"""Sampling on a vLLM server: the requests, the order of a weight update, and servers that are of no use."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from support.policies import make_policy_folder
+from support.vllm_api import VllmApi, vllm_api
+
+from sapo_client.errors import ExitCode, SapoError
+from sapo_client.learner.generate import generator_for
+from sapo_client.learner.policy import Policy, load_policy
+from sapo_client.learner.remote.vllm_server import VllmServerGenerator, nccl_push
+
+PROMPTS = [(5, 6, 7), (8, 9)]
+UPDATE = ["/pause", "weights", "/reset_prefix_cache", "/resume", "/v1/completions"]
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Policy:
+    return load_policy(str(make_policy_folder(tmp_path / "model")), "cpu")
+
+
+@pytest.fixture
+def served(tmp_path: Path, policy: Policy) -> Iterator[tuple[str, VllmApi]]:
+    with vllm_api(load_policy(str(tmp_path / "model"), "cpu")) as server:
+        yield server
+
+
+def generator(policy: Policy, served: tuple[str, VllmApi], *, pushes: bool = True) -> VllmServerGenerator:
+    """Return the generator, whose weights reach the server without NCCL, or not at all."""
+    url, api = served
+
+    def push() -> None:
+        if pushes:
+            api.receive(policy.model.state_dict())
+
+    return VllmServerGenerator(policy, f"{url}/v1", push)
+
+
+def test_present_weights_are_sent_and_probed_before_sampling(
+    policy: Policy, served: tuple[str, VllmApi]
+) -> None:
+    remote = generator(policy, served)
+    with torch.no_grad():
+        for parameter in policy.model.parameters():
+            parameter.add_(0.05 * torch.randn_like(parameter))
+    groups = remote.sample(PROMPTS, completions_per_prompt=3, max_new_tokens=6, temperature=1.0, seed=5)
+    for index, prompt in enumerate(PROMPTS):
+        expected = generator_for(policy).sample(
+            [prompt], completions_per_prompt=3, max_new_tokens=6, temperature=1.0, seed=5 + index
+        )
+        assert groups[index] == expected[0]
+    assert served[1].calls == ["/v1/models", *UPDATE, "/v1/completions", "/v1/completions"]
+
+
+def test_a_server_with_other_weights_is_an_error(policy: Policy, served: tuple[str, VllmApi]) -> None:
+    remote = generator(policy, served, pushes=False)
+    with torch.no_grad():
+        for parameter in policy.model.parameters():
+            parameter.add_(torch.randn_like(parameter))
+    with pytest.raises(SapoError, match="did not take the new weights"):
+        remote.sample(PROMPTS, completions_per_prompt=1, max_new_tokens=4, temperature=1.0, seed=0)
+
+
+def test_a_server_without_token_ids_is_an_error(policy: Policy, served: tuple[str, VllmApi]) -> None:
+    remote = generator(policy, served)
+    served[1].token_ids = False
+    with pytest.raises(SapoError, match="returns no token ids") as caught:
+        remote.sample(PROMPTS, completions_per_prompt=1, max_new_tokens=4, temperature=1.0, seed=0)
+    assert caught.value.hint == "it must be vLLM 0.28 or later"
+
+
+def test_without_a_server_or_a_gpu_the_error_says_what_to_do(policy: Policy) -> None:
+    with pytest.raises(SapoError, match=r"there is no vLLM server at http://127\.0\.0\.1:9") as caught:
+        VllmServerGenerator(policy, "http://127.0.0.1:9")
+    assert "vllm serve MODEL" in caught.value.hint
+    with pytest.raises(SapoError, match="over NCCL, which needs a GPU here") as no_gpu:
+        nccl_push(policy, "http://127.0.0.1:9", 1)
+    assert (caught.value.exit_code, no_gpu.value.exit_code) == (ExitCode.NETWORK, ExitCode.CONFIG)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif("SAPO_VLLM_SERVER" not in os.environ, reason="SAPO_VLLM_SERVER names no vLLM server")
+def test_a_real_server_takes_the_weights_and_samples(tmp_path: Path) -> None:
+    """The server serves the folder SAPO_VLLM_MODEL, started as ``remote/vllm_server.py`` says."""
+    real = load_policy(os.environ["SAPO_VLLM_MODEL"], "cuda")
+    remote = VllmServerGenerator(real, os.environ["SAPO_VLLM_SERVER"])
+    [group] = remote.sample([(5, 6)], completions_per_prompt=4, max_new_tokens=8, temperature=1.0, seed=0)
+    assert [len(item.tokens) == len(item.logprobs) for item in group] == [True] * 4
