@@ -54,7 +54,9 @@ from sapo_verification.store import open_database, transaction
 from sapo_verification.types import (
     AdmittedRollout,
     Demonstration,
+    OwnAnswer,
     PractisedGroup,
+    PrivateGroup,
     SampledBatch,
     VerifiedRollout,
 )
@@ -70,6 +72,9 @@ _EXPECTED_OF_LIVE_ROLLOUTS: Final[frozenset[Reason]] = frozenset()
 """Gossip carries a rollout once and in time; a copy or a late one is counted."""
 
 Admitted = AdmittedRollout | AdmittedContribution | Certificate | EquivocationProof
+
+MEASURED_SHARE: Final = 0.1
+"""Weight of the texts of an account whose steps mislead: enough to notice that they have changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +150,7 @@ class Engine:
         self.success: Final = OwnSuccess(own, len(manifest.suite.families))
         imitation = Imitation(manifest.suite.families, own)
         self.demonstrations: Final = DemonstrationPool(own, imitation.imitable, self._is_quarantined)
-        imitated = [imitation, self.demonstrations] if terms.sampling.text_use.imitates else []
+        imitated = [imitation, self.demonstrations] if terms.sampling.text_use.demonstrates else []
         self._observers = Observers([self.count, self.success, *imitated, *observers])
         self.certificates: Final = CertificateStore(manifest, connection)
         self.admission: Final = Admission(manifest, self.certificates)
@@ -252,18 +257,35 @@ class Engine:
         checked = await self._check(hint.task, completions)
         return PractisedGroup(hint, tuple(completions), checked.rewards)
 
+    async def answer_privately(
+        self, task: Task, prompt: str, completions: Sequence[bytes], handle: int
+    ) -> PrivateGroup:
+        """Return own answers to a task that fills no slot, with their rewards.
+
+        Raises:
+            CheckFailed: the answers cannot be scored.
+        """
+        checked = await self._check(task, completions)
+        return PrivateGroup(task, prompt, tuple(completions), checked.rewards, handle)
+
     def demonstrate(self, epoch: int, rng: random.Random) -> tuple[Demonstration, ...]:
         """Return right answers of others that are to be imitated, each only once.
 
         Accounts have the shares that they have in a batch; families count by what this node lacks in them.
         """
         shares = self.sampler.shares(self.demonstrations.accounts(), epoch)
+        misleading = self.sampler.step_values.misleading()
         return self.demonstrations.take(
             self.sampler.most_demonstrations,
             shares=shares,
-            need=lambda family: 1.0 - self.success.of(family),
+            need=lambda account, family: self._need(account, family, misleading),
             rng=rng,
         )
+
+    def _need(self, account: Account, family: int, misleading: Collection[tuple[Account, int]]) -> float:
+        """Return how much a family's text of an account is needed, little if it is measured only."""
+        share = MEASURED_SHARE if (account, family) in misleading else 1.0
+        return share * (1.0 - self.success.of(family))
 
     def assemble(
         self,
@@ -272,9 +294,18 @@ class Engine:
         *,
         practised: Sequence[PractisedGroup] = (),
         demonstrations: Sequence[Demonstration] = (),
+        rehearsed: Sequence[OwnAnswer] = (),
+        private: Sequence[PrivateGroup] = (),
     ) -> SampledBatch:
         """Return the batch of a training step."""
-        return self.sampler.assemble(local, external, practised=practised, demonstrations=demonstrations)
+        return self.sampler.assemble(
+            local,
+            external,
+            practised=practised,
+            demonstrations=demonstrations,
+            rehearsed=rehearsed,
+            private=private,
+        )
 
     def task_of(self, epoch: int, account: Account, family: int, slot: int) -> Task:
         """Return the task that a slot holds.

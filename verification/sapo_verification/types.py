@@ -7,6 +7,7 @@ type                 what has been checked                 the only builder
 ``AdmittedRollout``  stages 1 to 7: authentic, in time     ``Admission.admit``
 ``VerifiedRollout``  9 to 11: re-derived and re-scored     ``Verifier.verify``
 ``PractisedGroup``   own answers to another's task         ``Engine.practise``
+``PrivateGroup``     own answers that nobody is sent       ``Engine.answer_privately``
 ``SampledBatch``     drawn under weights and caps          ``Sampler.assemble``
 ===================  ====================================  =============================
 
@@ -109,20 +110,47 @@ class PractisedGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class PrivateGroup:
+    """This node's own answers to a task that fills no slot: neither signed nor published, and never paid.
+
+    Attributes:
+        prompt: of the task.
+        rewards: one per completion, 0.0 or 1.0, scored here.
+        handle: of the sampled tokens inside the learner.
+    """
+
+    task: Task
+    prompt: str
+    completions: tuple[bytes, ...]
+    rewards: tuple[float, ...]
+    handle: int
+
+    @property
+    def mean_reward(self) -> float:
+        """The share of completions that are right."""
+        return sum(self.rewards) / len(self.rewards)
+
+
+@dataclass(frozen=True, slots=True)
 class Demonstration:
     """A right answer that the own policy did not write and may imitate.
 
     Attributes:
+        task: what is answered.
         prompt: of the task.
         completion: UTF-8.
-        family: the task's family as an index of the suite.
         source: the verified rollout that it is of; None if no account wrote it, as in controls.
     """
 
+    task: Task
     prompt: str
     completion: bytes
-    family: int
     source: VerifiedRollout | None
+
+    @property
+    def family(self) -> int:
+        """The task's family as an index of the suite."""
+        return self.task.family
 
     @property
     def account(self) -> Account:
@@ -137,6 +165,21 @@ class Demonstration:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnAnswer:
+    """A right answer that the own policy wrote, to be rehearsed beside demonstrations.
+
+    Attributes:
+        prompt: of the task.
+        completion: UTF-8.
+        family: the task's family as an index of the suite.
+    """
+
+    prompt: str
+    completion: bytes
+    family: int
+
+
+@dataclass(frozen=True, slots=True)
 class SampledBatch:
     """The input of one training step.
 
@@ -144,11 +187,17 @@ class SampledBatch:
         groups: own groups, and groups of others whose text enters the policy gradient (I and J of the paper).
         practised: own answers to tasks of others.
         demonstrations: right answers of others.
+        rehearsed: own right answers to tasks beside the own groups.
+        forgotten: accounts, with a family each, whose earlier demonstrations are trained no more.
+        private: own answers to tasks that fill no slot.
     """
 
     groups: tuple[SampledGroup, ...]
     practised: tuple[PractisedGroup, ...] = ()
     demonstrations: tuple[Demonstration, ...] = ()
+    rehearsed: tuple[OwnAnswer, ...] = ()
+    forgotten: frozenset[tuple[Account, int]] = frozenset()
+    private: tuple[PrivateGroup, ...] = ()
 
     @property
     def external(self) -> tuple[VerifiedRollout, ...]:

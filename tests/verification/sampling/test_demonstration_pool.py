@@ -42,7 +42,7 @@ def pool_of(*rollouts: VerifiedRollout, screened: frozenset[ContentId] = frozens
 def take_all(pool: DemonstrationPool, **options: object) -> list[Demonstration]:
     accounts = sorted(pool.accounts())
     shares = {account: 1.0 / len(accounts) for account in accounts}
-    settings = {"shares": shares, "need": lambda _family: 1.0, "rng": random.Random(0), **options}
+    settings = {"shares": shares, "need": lambda _account, _family: 1.0, "rng": random.Random(0), **options}
     return sorted(pool.take(200, **settings), key=lambda each: (each.prompt, each.completion))  # type: ignore[arg-type]
 
 
@@ -71,7 +71,9 @@ def test_families_without_need_stay_where_they_are() -> None:
         rollout_of(ALICE.account, 1, {b"one": 1.0}, family=0),
         rollout_of(ALICE.account, 2, {b"two": 1.0}, family=1),
     )
-    assert [each.completion for each in take_all(pool, need=float)] == [b"two"]
+    assert [each.completion for each in take_all(pool, need=lambda _account, family: float(family))] == [
+        b"two"
+    ]
     assert len(pool) == 1
 
 
@@ -79,7 +81,7 @@ def test_a_screened_rollout_is_dropped() -> None:
     bad = rollout_of(ALICE.account, 1, {b"phrase": 1.0})
     pool = pool_of(bad, rollout_of(ALICE.account, 2, {b"plain": 1.0}), screened=frozenset({bad.content_id}))
     plain = rollout_of(ALICE.account, 2, {b"plain": 1.0})
-    assert take_all(pool) == [Demonstration("task 2", b"plain", 0, plain)]
+    assert take_all(pool) == [Demonstration(plain.task, "task 2", b"plain", plain)]
     assert len(pool) == 0
 
 
@@ -109,7 +111,7 @@ def test_places_follow_the_shares_and_stay_empty_below_one() -> None:
             *(rollout_of(BOB.account, n, {b"b%d" % n: 1.0}) for n in range(64)),
         )
         shares = {ALICE.account: 0.375, BOB.account: 0.125}
-        taken = pool.take(64, shares=shares, need=lambda _: 1.0, rng=random.Random(seed))
+        taken = pool.take(64, shares=shares, need=lambda _account, _family: 1.0, rng=random.Random(seed))
         counts.update(each.account for each in taken)
     alice, bob = (counts[who.account] / (60 * 64) for who in (ALICE, BOB))
     assert abs(alice - 0.375) < 0.03

@@ -96,7 +96,7 @@ class AccountStanding:
     newcomers: tuple[Account, ...]
 
 
-_SCHEMA = StoreSchema(
+SCHEMA: Final = StoreSchema(
     "reputation",
     """
     CREATE TABLE IF NOT EXISTS evidence (
@@ -116,7 +116,7 @@ class Reputation:
     """Evidence of one node about all accounts, kept in SQLite."""
 
     def __init__(self, path: Source = ":memory:") -> None:
-        self._connection = open_database(path, _SCHEMA, SUSPENSION_SCHEMA)
+        self._connection = open_database(path, SCHEMA, SUSPENSION_SCHEMA)
         rows = self._connection.execute("SELECT account, SUM(audits) FROM evidence GROUP BY account")
         self._audits = Counter({Account(account): audits for account, audits in rows})
         self._suspensions = Suspensions(self._connection, lambda account: not self.is_newcomer(account))

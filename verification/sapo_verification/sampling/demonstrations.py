@@ -68,14 +68,14 @@ class DemonstrationPool(SilentObserver):
         count: int,
         *,
         shares: Mapping[Account, float],
-        need: Callable[[int], float],
+        need: Callable[[Account, int], float],
         rng: random.Random,
     ) -> tuple[Demonstration, ...]:
         """Remove and return up to so many texts.
 
         Args:
             shares: of the places, by account; where they add up to less than 1, places stay empty.
-            need: weight of a family by its index, 0 for one of which nothing is taken.
+            need: weight of an account's texts in a family, 0 for one of which nothing is taken.
         """
         taken: list[Demonstration] = []
         accounts, weights = list(shares), list(shares.values())
@@ -94,9 +94,9 @@ class DemonstrationPool(SilentObserver):
 
     def _add(self, rollout: VerifiedRollout, completion: bytes) -> None:
         demonstration = Demonstration(
+            task=rollout.task,
             prompt=rollout.prompt,
             completion=completion,
-            family=rollout.task.family,
             source=rollout,
         )
         waiting = self._waiting.setdefault(rollout.account, deque(maxlen=PER_ACCOUNT))
@@ -106,11 +106,11 @@ class DemonstrationPool(SilentObserver):
             self._waiting.popitem(last=False)
 
     def _take_one(
-        self, account: Account, need: Callable[[int], float], rng: random.Random
+        self, account: Account, need: Callable[[Account, int], float], rng: random.Random
     ) -> Demonstration | None:
         waiting = self._waiting.get(account)
         while waiting:
-            weights = [need(demonstration.family) for demonstration in waiting]
+            weights = [need(account, demonstration.family) for demonstration in waiting]
             if not any(weights):
                 return None
             (place,) = rng.choices(range(len(waiting)), weights)

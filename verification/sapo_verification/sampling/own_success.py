@@ -1,9 +1,12 @@
 """This node's own success by task family, from the rollouts that it made and verified itself."""
 
-from collections.abc import Sequence
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from sapo_protocol.identifiers import Account
+from sapo_protocol.suite import Family
 from sapo_verification.observer import SilentObserver
 from sapo_verification.types import VerifiedRollout
 
@@ -13,6 +16,26 @@ GROUPS: Final = 32
 LEAST_CHANCE: Final = 0.1
 """Weight of a family in which nothing can be learned at present, beside 1 where half of the answers are
 right: whether that is still so shows only if it is tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyRecord:
+    """This node's own success in one family of the suite.
+
+    Attributes:
+        level: of the family's tasks.
+        groups: own groups in it that the mean covers, at most ``GROUPS``.
+        success: share of right answers in them, 0 to 1; 0 without a group.
+    """
+
+    name: str
+    level: str
+    groups: int
+    success: float
+
+
+TaskSampler = Callable[[Sequence[FamilyRecord], random.Random], int]
+"""Returns the family of a new own task as an index of the suite, from the records in the suite's order."""
 
 
 class OwnSuccess(SilentObserver):
@@ -41,6 +64,13 @@ class OwnSuccess(SilentObserver):
     def of(self, family: int) -> float:
         """Return the share of right answers, 0 to 1; 0 before the first group."""
         return self._means[family]
+
+    def records(self, families: Sequence[Family]) -> tuple[FamilyRecord, ...]:
+        """Return the records of the suite's families, in its order."""
+        return tuple(
+            FamilyRecord(family.name, family.level, groups, mean)
+            for family, groups, mean in zip(families, self._groups, self._means, strict=True)
+        )
 
     def chances(self) -> Sequence[float]:
         """Return each family's weight where own tasks are drawn by what can be learned from them.

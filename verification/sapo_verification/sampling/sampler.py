@@ -27,13 +27,17 @@ from sapo_protocol.errors import Reason, RemoteProtocolError
 from sapo_protocol.identifiers import Account
 from sapo_verification.reputation.evidence import AccountStanding, Reputation
 from sapo_verification.reputation.origins import Network, no_network
+from sapo_verification.sampling.own_success import TaskSampler
 from sapo_verification.sampling.pool import Pool
-from sapo_verification.sampling.strategies import STRATEGIES, AccountMeans
+from sapo_verification.sampling.step_values import StepValues
+from sapo_verification.sampling.strategies import STRATEGIES, AccountMeans, SamplingStrategy
 from sapo_verification.sampling.text_use import TextUse
 from sapo_verification.types import (
     AdmittedRollout,
     Demonstration,
+    OwnAnswer,
     PractisedGroup,
+    PrivateGroup,
     SampledBatch,
     SampledGroup,
     VerifiedRollout,
@@ -57,10 +61,11 @@ class SamplingPolicy:
     Attributes:
         local_groups: I of the paper.
         external_groups: J of the paper, at most I.
-        strategy: name of the strategy that weighs accounts and groups before the caps.
+        strategy: weighs accounts and groups before the caps: the name of a built-in one, or another.
         text_use: what the external groups are used for.
         demonstrations: most right answers of others that a round hands to the learner, if it imitates.
         learnable_tasks: draw the families of own tasks by what can be learned from them, not uniformly.
+        task_sampler: draws these families instead, if there is one.
         account_cap: largest share of the external places for one account.
         newcomer_cap: largest share of the external places for all newcomers together.
         network_cap: largest share of the external places for all accounts behind one network.
@@ -71,10 +76,11 @@ class SamplingPolicy:
     account_cap: float = 0.125
     newcomer_cap: float = 0.10
     network_cap: float = 0.25
-    strategy: str = "weighted"
+    strategy: str | SamplingStrategy = "weighted"
     text_use: TextUse = TextUse.REINFORCE
     demonstrations: int = 64
     learnable_tasks: bool = False
+    task_sampler: TaskSampler | None = None
 
 
 class Sampler:
@@ -93,9 +99,11 @@ class Sampler:
         self._verifier = verifier
         self._policy = policy
         self._network_of = network_of
-        self._strategy = STRATEGIES[policy.strategy]
+        chosen = policy.strategy
+        self._strategy = STRATEGIES[chosen] if isinstance(chosen, str) else chosen
         self.likelihoods = AccountMeans()
         self.usefulness = AccountMeans()
+        self.step_values = StepValues()
         self.most_external = policy.external_groups
         """J as it is now, at most that of the policy; the canary lowers it."""
 
@@ -127,11 +135,20 @@ class Sampler:
         *,
         practised: Sequence[PractisedGroup] = (),
         demonstrations: Sequence[Demonstration] = (),
+        rehearsed: Sequence[OwnAnswer] = (),
+        private: Sequence[PrivateGroup] = (),
     ) -> SampledBatch:
         """Return the batch of a step."""
         own = [SampledGroup(rollout, external=False) for rollout in local]
         others = [SampledGroup(rollout, external=True) for rollout in external]
-        return SampledBatch((*own, *others), tuple(practised), tuple(demonstrations))
+        return SampledBatch(
+            groups=(*own, *others),
+            practised=tuple(practised),
+            demonstrations=tuple(demonstrations),
+            rehearsed=tuple(rehearsed),
+            forgotten=self.step_values.misleading() if demonstrations else frozenset(),
+            private=tuple(private),
+        )
 
     async def _draw_one(
         self, shares: Mapping[Account, float], epoch: int, rng: random.Random

@@ -1,13 +1,14 @@
 """How a batch uses the rollouts of other accounts.
 
-=============  ==========================================================================================
-name           what another account's verified rollout is used for
-=============  ==========================================================================================
-``reinforce``  its text enters the policy gradient, right and wrong answers alike (the paper's)
-``practise``   its task alone: the own policy answers it and trains on its own answers; no text is trained
-``imitate``    its right answers enter as demonstrations, where the own policy fails; wrong ones never do
-``hybrid``     ``practise`` for the drawn groups, ``imitate`` beside it
-=============  ==========================================================================================
+===============  ========================================================================================
+name             what another account's verified rollout is used for
+===============  ========================================================================================
+``reinforce``    its text enters the policy gradient, right and wrong answers alike (the paper's)
+``practise``     its task alone: the own policy answers it and trains on its own answers; no text is trained
+``imitate``      its right answers enter as demonstrations, where the own policy fails; wrong ones never do
+``hybrid``       ``practise`` for the drawn groups, ``imitate`` beside it
+``rationalise``  its right answers are hints for own steps, which are trained without them; no text is trained
+===============  ========================================================================================
 
 Why a wrong answer of a stranger should not be trained on: it costs its author nothing, and in an honest
 answer's format it pushes that format down. A task costs a stranger the choice of a slot, and what the own
@@ -24,6 +25,7 @@ class TextUse(StrEnum):
     PRACTISE = "practise"
     IMITATE = "imitate"
     HYBRID = "hybrid"
+    RATIONALISE = "rationalise"
 
     @property
     def reinforces(self) -> bool:
@@ -39,3 +41,13 @@ class TextUse(StrEnum):
     def imitates(self) -> bool:
         """Whether right answers of others become demonstrations."""
         return self in (TextUse.IMITATE, TextUse.HYBRID)
+
+    @property
+    def rationalises(self) -> bool:
+        """Whether right answers of others are hints for own steps."""
+        return self is TextUse.RATIONALISE
+
+    @property
+    def demonstrates(self) -> bool:
+        """Whether right answers of others are collected."""
+        return self.imitates or self.rationalises
