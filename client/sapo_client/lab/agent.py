@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -10,6 +11,7 @@ from typing import Final
 
 import trio
 
+from sapo_client.lab.arms import ARMS, BASELINE
 from sapo_client.lab.checker import LocalChecker
 from sapo_client.lab.exposure import Exposure, PairedStream
 from sapo_client.lab.learner import LocalLearner
@@ -26,7 +28,10 @@ from sapo_client.node.runtime.telemetry import Telemetry
 from sapo_client.node.training.canary import NoCanary
 from sapo_client.node.training.doppelganger import Doppelganger, DoppelgangerParts
 from sapo_client.node.training.judge_client import NoJudge
-from sapo_client.node.training.rounds import DemonstrationSource, RoundParts, Rounds
+from sapo_client.node.training.rationalise import Rationaliser
+from sapo_client.node.training.rehearsal import Rehearsal
+from sapo_client.node.training.round_parts import DemonstrationSource, RoundParts
+from sapo_client.node.training.rounds import Rounds
 from sapo_client.observe.events import EventLog
 from sapo_client.observe.metrics import NodeMetrics
 from sapo_client.observe.status import RoundSummary
@@ -100,7 +105,7 @@ class Agent:
         beacons = Beacons(manifest, NoChain().block_hash_before, self._telemetry.events)
         signing = SigningDatabase(MEMORY)
         doppelganger = self._open_doppelganger(signing)
-        arm = world.run.arm
+        self._arm = arm = world.run.arm if number < world.run.plan.agents else ARMS[BASELINE]
         engine = Engine(
             manifest,
             MEMORY,
@@ -111,7 +116,7 @@ class Agent:
             terms=Terms(sampling=arm.policy),
             observers=[self._telemetry, doppelganger, OwnRollouts(identity.account, learner)],
         )
-        learner.exposure = Exposure(engine, world.run.agents())
+        learner.exposure = Exposure(engine, world.run.honest())
         engine.observe(learner.exposure)
         self.gossip = GossipHandlers(
             engine=engine,
@@ -139,6 +144,8 @@ class Agent:
             canary=NoCanary(),
             judge=NoJudge(),
             demonstrations=self._demonstrations(engine),
+            rationaliser=Rationaliser(learner, world.checker, self._telemetry.events),
+            rehearsal=self._rehearsal(engine, learner),
             redraws=arm.redraws,
         )
         self._rounds = Rounds(parts, _show_nothing)
@@ -155,10 +162,20 @@ class Agent:
         await self._rounds.run(rounds, trio.Event())
 
     def _demonstrations(self, engine: Engine) -> DemonstrationSource:
-        arm = self._world.run.arm
+        arm = self._arm
         if not arm.oracle:
             return engine
         return Oracle(self._world.manifest.suite.families, arm.demonstrations, engine.success.of)
+
+    def _rehearsal(self, engine: Engine, learner: LocalLearner) -> Rehearsal:
+        return Rehearsal(
+            learner,
+            self._world.checker,
+            self._telemetry.events,
+            families=len(self._world.manifest.suite.families),
+            success=engine.success.of,
+            rng=random.Random(f"{self._identity.name}/rehearsal"),
+        )
 
     def _open_doppelganger(self, signing: SigningDatabase) -> Doppelganger:
         """Nobody else can have these keys, so it does not listen before it signs."""

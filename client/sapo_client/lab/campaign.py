@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
@@ -44,10 +44,11 @@ def conduct(store: ExperimentStore, runs: Sequence[Run], jobs: int, progress: Pr
             threads.submit(partial(_serve, store, waiting, number, processes, progress))
             for number in range(jobs)
         ]
-        _raise_first(futures)
+        raise_first(futures)
 
 
-def _raise_first(futures: list[Future[None]]) -> None:
+def raise_first(futures: list[Future[None]]) -> None:
+    """Wait for threads; raise the first error at once."""
     for future in wait(futures, return_when=FIRST_EXCEPTION).done:
         future.result()
 
@@ -58,7 +59,7 @@ def _ended(processes: list[subprocess.Popen[str]], waiting: SimpleQueue[Run]) ->
     try:
         yield
     finally:
-        while _next(waiting) is not None:
+        while next_run(waiting) is not None:
             pass  # a worker that starts now finds no run
         for process in processes:
             process.kill()
@@ -73,13 +74,14 @@ def _serve(
 ) -> None:
     """Drive one worker until no run is waiting."""
     log = store.root / f"worker-{number}.log"
-    with log.open("w", encoding="utf-8") as errors, _worker(store.root, errors) as process:
+    with log.open("w", encoding="utf-8") as errors, start_worker(store.root, errors) as process:
         processes.append(process)
-        while (run := _next(waiting)) is not None:
+        while (run := next_run(waiting)) is not None:
             _do(process, run, log, partial(progress, run))
 
 
-def _worker(root: Path, errors: Any) -> subprocess.Popen[str]:
+def start_worker(root: Path, errors: Any) -> subprocess.Popen[str]:
+    """Start a process that executes runs of an experiment; it logs to a file."""
     return subprocess.Popen(  # noqa: S603  # our own interpreter
         [sys.executable, "-m", "sapo_client.lab.worker", str(root)],
         stdin=subprocess.PIPE,
@@ -90,7 +92,8 @@ def _worker(root: Path, errors: Any) -> subprocess.Popen[str]:
     )
 
 
-def _next(waiting: SimpleQueue[Run]) -> Run | None:
+def next_run(waiting: SimpleQueue[Run]) -> Run | None:
+    """Return the next waiting run, or None if there is none."""
     try:
         return waiting.get_nowait()
     except Empty:
@@ -99,7 +102,7 @@ def _next(waiting: SimpleQueue[Run]) -> Run | None:
 
 def _do(process: subprocess.Popen[str], run: Run, log: Path, progress: Callable[[int], None]) -> None:
     """Let a worker execute one run to its end."""
-    for message in _request(process, {"arm": run.arm.name, "seed": run.seed}):
+    for message in request_worker(process, {"arm": run.arm.name, "seed": run.seed}):
         if "error" in message:
             raise SapoError(message["error"], hint=message["hint"], exit_code=message["exit_code"])
         if "done" in message:
@@ -112,7 +115,7 @@ def _do(process: subprocess.Popen[str], run: Run, log: Path, progress: Callable[
     )
 
 
-def _request(process: subprocess.Popen[str], request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def request_worker(process: subprocess.Popen[str], request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Send a request to the worker, and yield its replies until it exits."""
     assert process.stdin is not None
     assert process.stdout is not None

@@ -1,8 +1,10 @@
-"""Whether the way pays: a policy is shown solutions of families that it does not know, with steps or without.
+"""What demonstrations alone teach: a policy is shown solutions of families that it does not know.
 
-Plain supervised fine-tuning on the same items, by two authors: one writes the worked solution (``ways.py``),
-one the bare answer in its tags. After some numbers of examples, pass@1 on items of the families' range and on
-items of larger ranges (``wide.py``), with the processor seconds of the training so far.
+The learner's own supervised steps, without policy optimisation and without a swarm. One author writes worked
+solutions (``worked/ways.py``), one the bare answer in its tags, which every node could have from the task
+generator; a part of the texts may have the steps of other items. Beside them the policy rehearses own right
+answers, sampled before. Every so many steps: pass@1 of the policy and of its student on both kinds of
+families, and what honest steps and those of other items are worth to the policy.
 `python -m sapo_client.lab.demonstrate --help`.
 """
 
@@ -13,21 +15,36 @@ import json
 import random
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
 from typing import Final
 
 import torch
 
-from sapo_client.lab.corpus import Author, Document, documents
-from sapo_client.lab.held_out import HeldOut, pass_at_1
-from sapo_client.lab.pretrain import KIND_B, Line, update
-from sapo_client.lab.ways import bare, way
+from sapo_client.lab.held_out import HeldOut, fresh_item, pass_at_1
+from sapo_client.lab.pretrain import KIND_A, KIND_B
+from sapo_client.lab.worked.ways import bare, way
 from sapo_client.learner.generate import generator_for
-from sapo_client.learner.policy import Policy, load_policy
+from sapo_client.learner.imitation.demonstrations import OWN, DemonstrationText
+from sapo_client.learner.imitation.supervised import Draw
+from sapo_client.learner.policy import load_policy
+from sapo_client.learner.settings import LearnerSettings
+from sapo_client.learner.trainer import Trainer
+from sapo_protocol.suite import Family
 from sapo_verification.suites.catalogue import family
+from sapo_verification.tasks.answers import extract
+from sapo_verification.tasks.generators import Item
+from sapo_verification.tasks.scorers import score
+from sapo_verification.tasks.text_policy import OPEN_TAG
+
+Author = Callable[[Family, Item], str | None]
 
 AUTHORS: Final[Mapping[str, Author]] = {"way": way, "bare": bare}
+
+VALUED: Final = 40
+"""Texts of each kind and family whose steps are valued."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,87 +54,189 @@ class DemonstrationPlan:
     Attributes:
         start: initial policy, as in `sapo join --model`.
         families: families that are shown, at the level ``worked``.
-        distinct: different items per family; more examples repeat them.
-        examples: numbers of examples, of all families together, after which the policy is evaluated.
-        held_out_per_family: items per family and range.
-        max_new_tokens: longest completion in the evaluation.
+        known: families of which own right answers are rehearsed.
+        distinct: different texts of all shown families together.
+        own_answers: right answers to rehearse.
+        misled: share of the texts whose steps are those of another item.
+        steps: supervised steps.
+        every: steps between evaluations.
+        texts: demonstrations in a step, and own answers beside them.
+        rate: learning rate.
+        averaging: decay of the average that is the policy.
+        held_out_per_family: items per family.
+        max_new_tokens: longest completion.
     """
 
     start: str = "specialist-a"
     families: tuple[str, ...] = KIND_B
-    distinct: int = 1500
-    examples: tuple[int, ...] = (2000, 5000, 10000, 20000, 40000)
-    batch: int = 64
-    learning_rate: float = 1e-3
-    held_out_per_family: int = 96
+    known: tuple[str, ...] = KIND_A
+    distinct: int = 6000
+    own_answers: int = 600
+    misled: float = 0.0
+    steps: int = 600
+    every: int = 100
+    texts: int = 64
+    rate: float = 2e-3
+    averaging: float = 0.98
+    held_out_per_family: int = 48
     max_new_tokens: int = 100
     seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A policy after a number of examples.
+    """A policy after a number of supervised steps.
 
     Attributes:
         author: ``way`` or ``bare``.
         seconds: processor seconds of the training, without evaluations.
-        in_range: pass@1 at temperature 1 by family, on items of the families' range.
-        beyond: the same on items of larger ranges, for the families that have one.
+        policy: pass@1 at temperature 1 by family, shown and known ones.
+        student: the same of the last weights, of which the policy is the average.
+        honest: mean value of honest steps of items never shown, by shown family; None for bare answers.
+        misleading: the same of steps of other items.
     """
 
     author: str
-    examples: int
+    steps: int
     seconds: float
-    in_range: dict[str, float]
-    beyond: dict[str, float]
+    policy: dict[str, float]
+    student: dict[str, float]
+    honest: dict[str, float] | None
+    misleading: dict[str, float] | None
 
 
-def demonstrate(plan: DemonstrationPlan, author: str) -> Iterator[Shown]:
-    """Train a fresh copy of the start on one author's solutions, and yield it at each number of examples."""
-    torch.manual_seed(plan.seed)
-    families = [family(name, "worked") for name in plan.families]
-    inside = HeldOut.of(families, plan.held_out_per_family)
-    beyond = HeldOut.beyond(families, plan.held_out_per_family)
-    policy = load_policy(plan.start, "cpu")
-    corpus = documents(families, plan.distinct, plan.seed, AUTHORS[author])
-    lines = {name: [_line(policy, document) for document in found] for name, found in corpus.items()}
-    optimizer = torch.optim.AdamW(policy.model.parameters(), lr=plan.learning_rate, weight_decay=0.0)
-    draw = random.Random(f"{plan.seed}/demonstrations")
-    done, seconds = 0, 0.0
-    for wanted in plan.examples:
-        started = time.process_time()
-        while done < wanted:
-            names = draw.choices(plan.families, k=plan.batch)
-            batch = sorted((draw.choice(lines[name]) for name in names), key=lambda line: sum(map(len, line)))
-            update(policy.model, optimizer, batch, policy.pad)
-            done += plan.batch
-        seconds += time.process_time() - started
-        yield Shown(
-            author=author,
-            examples=done,
-            seconds=seconds,
-            in_range=_pass_at_1(policy, inside, plan),
-            beyond=_pass_at_1(policy, beyond, plan),
+class _Demonstrator:
+    """A fresh copy of the start with its texts."""
+
+    def __init__(self, plan: DemonstrationPlan, author: str) -> None:
+        torch.manual_seed(plan.seed)
+        self._plan = plan
+        self._author = author
+        self._rng = random.Random(f"{plan.seed}/demonstrations")
+        self._policy = load_policy(plan.start, "cpu")
+        self._generator = generator_for(self._policy)
+        settings = LearnerSettings(
+            plan.start,
+            Path(),
+            max_new_tokens=plan.max_new_tokens,
+            demonstrations_per_step=plan.texts,
+            demonstration_rate=plan.rate,
+            demonstration_averaging=plan.averaging,
+        )
+        self._trainer = Trainer(self._policy, settings)
+        self._shown = [family(name, "worked") for name in plan.families]
+        self._known = [family(name, "worked") for name in plan.known]
+        self._held_out = HeldOut.of([*self._shown, *self._known], plan.held_out_per_family)
+        self._texts = [self._text(self._shown[n % len(self._shown)]) for n in range(plan.distinct)]
+        self._own = self._own_answers()
+
+    def run(self) -> Iterator[Shown]:
+        """Train, and yield an evaluation every so many steps."""
+        plan, seconds = self._plan, 0.0
+        yield self._evaluated(0, seconds)
+        for done in range(plan.every, plan.steps + 1, plan.every):
+            started = time.process_time()
+            self._trainer.supervised.steps([self._draw() for _ in range(plan.every)])
+            seconds += time.process_time() - started
+            yield self._evaluated(done, seconds)
+
+    def _draw(self) -> Draw:
+        texts = self._rng.sample(self._texts, min(self._plan.texts, len(self._texts)))
+        return texts, self._rng.sample(self._own, min(self._plan.texts, len(self._own)))
+
+    def _text(self, chosen: Family) -> DemonstrationText:
+        return self._written(chosen, misleads=self._rng.random() < self._plan.misled)
+
+    def _written(self, chosen: Family, *, misleads: bool) -> DemonstrationText:
+        """Return a text on a fresh item, with another item's steps if it misleads."""
+        item, text = self._solved(chosen)
+        if misleads:
+            _, other = self._solved(chosen)
+            text = other.partition(OPEN_TAG)[0] + OPEN_TAG + text.partition(OPEN_TAG)[2]
+        steps, opened, _ = text.partition(OPEN_TAG)
+        before = len(self._policy.encode_completion(steps + opened, sys.maxsize)) - 1 if steps else 0
+        tokens = self._policy.encode_completion(text, sys.maxsize)
+        prompt = self._policy.encode_prompt(item.prompt)
+        return DemonstrationText(prompt, tokens, self._shown.index(chosen), b"author", steps=before)
+
+    def _solved(self, chosen: Family) -> tuple[Item, str]:
+        while True:
+            _, item = fresh_item(chosen, self._rng)
+            if (text := AUTHORS[self._author](chosen, item)) is not None:
+                return item, text
+
+    def _own_answers(self) -> list[DemonstrationText]:
+        """Sample answers of the start in the known families, and return right ones."""
+        found: list[DemonstrationText] = []
+        while self._known and len(found) < self._plan.own_answers:
+            posed = [
+                fresh_item(self._rng.choice(self._known), self._rng) for _ in range(self._plan.texts * 4)
+            ]
+            groups = self._generator.sample(
+                [self._policy.encode_prompt(item.prompt) for _, item in posed],
+                completions_per_prompt=1,
+                max_new_tokens=self._plan.max_new_tokens,
+                temperature=1.0,
+                seed=self._rng.getrandbits(62),
+            )
+            for (chosen, item), (answer,) in zip(posed, groups, strict=True):
+                if score(chosen, extract(chosen, answer.text.encode("utf-8", "replace")), item.entry) == 1.0:
+                    prompt = self._policy.encode_prompt(item.prompt)
+                    found.append(DemonstrationText(prompt, answer.tokens, len(self._shown), OWN))
+        return found[: self._plan.own_answers]
+
+    def _evaluated(self, steps: int, seconds: float) -> Shown:
+        supervised = self._trainer.supervised
+        policy = self._pass_at_1()
+        honest = misleading = None
+        if self._author == "way":
+            honest, misleading = self._values(misleads=False), self._values(misleads=True)
+        with supervised.weights.student_in_place():
+            student = self._pass_at_1()
+        return Shown(
+            author=self._author,
+            steps=steps,
+            seconds=round(seconds, 1),
+            policy=policy,
+            student=student,
+            honest=honest,
+            misleading=misleading,
+        )
+
+    def _values(self, *, misleads: bool) -> dict[str, float]:
+        return {
+            chosen.name: fmean(
+                value or 0.0
+                for value in self._trainer.supervised.values(
+                    [self._written(chosen, misleads=misleads) for _ in range(VALUED)]
+                )
+            )
+            for chosen in self._shown
+        }
+
+    def _pass_at_1(self) -> dict[str, float]:
+        groups = self._generator.sample(
+            [self._policy.encode_prompt(prompt) for prompt in self._held_out.prompts],
+            completions_per_prompt=1,
+            max_new_tokens=self._plan.max_new_tokens,
+            temperature=1.0,
+            seed=self._plan.seed,
+        )
+        return pass_at_1(
+            self._held_out.scored([group[0].text.encode("utf-8", "replace") for group in groups])
         )
 
 
-def _line(policy: Policy, document: Document) -> Line:
-    prompt = list(policy.encode_prompt(document.prompt))
-    return prompt, list(policy.encode_completion(document.answer, sys.maxsize))
+def demonstrate(plan: DemonstrationPlan, author: str) -> Iterator[Shown]:
+    """Train a fresh copy of the start on one author's solutions, and yield its evaluations.
+
+    Raises:
+        SapoError: the start cannot be loaded.
+    """
+    return _Demonstrator(plan, author).run()
 
 
-def _pass_at_1(policy: Policy, held_out: HeldOut, plan: DemonstrationPlan) -> dict[str, float]:
-    groups = generator_for(policy).sample(
-        [policy.encode_prompt(prompt) for prompt in held_out.prompts],
-        completions_per_prompt=1,
-        max_new_tokens=plan.max_new_tokens,
-        temperature=1.0,
-        seed=plan.seed,
-    )
-    return pass_at_1(held_out.scored([group[0].text.encode("utf-8", "replace") for group in groups]))
-
-
-def main(arguments: list[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Show both authors' solutions; one JSON line per evaluation on standard output."""
     defaults = DemonstrationPlan()
     parser = argparse.ArgumentParser(description=__doc__)
@@ -127,8 +246,8 @@ def main(arguments: list[str] | None = None) -> None:
         parser.add_argument("--" + name.replace("_", "-"), type=type(text), default=text)
     chosen = vars(parser.parse_args(arguments))
     authors = chosen.pop("authors").split(",")
-    families, examples = chosen["families"].split(","), map(int, chosen["examples"].split(","))
-    plan = DemonstrationPlan(**{**chosen, "families": tuple(families), "examples": tuple(examples)})
+    names = {each: tuple(filter(None, chosen[each].split(","))) for each in ("families", "known")}
+    plan = DemonstrationPlan(**{**chosen, **names})
     torch.set_num_threads(1)
     for author in authors:
         for shown in demonstrate(plan, author):

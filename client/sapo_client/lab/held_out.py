@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sapo_client.lab.wide import WIDE, wide
+from sapo_client.lab.worked.wide import WIDE, wide
 from sapo_protocol.suite import Family
 from sapo_verification.tasks.answers import extract
 from sapo_verification.tasks.generators import Item, Underivable, derive, solution
@@ -93,9 +93,15 @@ def pass_at_1(answers: Sequence[HeldOutAnswer]) -> dict[str, float]:
 
 def fresh_item(family: Family, draw: random.Random) -> tuple[Family, Item]:
     """Return a family with an item at a random seed."""
+    return family, fresh_seed(family, draw)[1]
+
+
+def fresh_seed(family: Family, draw: random.Random) -> tuple[int, Item]:
+    """Return a random seed at which a family has an item, and the item."""
     while True:
+        seed = draw.getrandbits(SEED_BITS)
         try:
-            return family, derive(family, draw.getrandbits(SEED_BITS))
+            return seed, derive(family, seed)
         except Underivable:
             continue
 

@@ -47,7 +47,8 @@ class LocalLearner:
     """The learner interface of `Rounds`: replays the journal up to the checkpoint, then runs a `Service`.
 
     Args:
-        on_round: called with every finished round.
+        on_round: called with every finished round of an agent that trains.
+        trains: whether it does; a teacher only answers, and is not evaluated.
     """
 
     def __init__(
@@ -58,6 +59,8 @@ class LocalLearner:
         journal: Journal,
         held_out: HeldOut,
         on_round: Callable[[CurvePoint], None],
+        *,
+        trains: bool = True,
     ) -> None:
         self.step = 0
         self.restarts = 0
@@ -68,6 +71,7 @@ class LocalLearner:
         self._journal = journal
         self._held_out = held_out
         self._on_round = on_round
+        self._trains = trains
         self._replayed = journal.rewind(service.about()["step"])
         self._handles = count(1)
         self._round = _Round([], [])
@@ -103,7 +107,8 @@ class LocalLearner:
         self._round = _Round([], [])
         if self.exposure is not None:
             self.exposure.begin_round()
-        self._on_round(entry.row)
+        if self._trains:
+            self._on_round(entry.row)
         return entry.report
 
     @property
@@ -120,7 +125,8 @@ class LocalLearner:
     def _train(self, batch: SampledBatch, handles: Mapping[ContentId, int], digest: str) -> JournalEntry:
         """Train a step and append it to the journal; save a checkpoint if one is due."""
         started = time.process_time()
-        report = StepReport(**self._service.train(**train_arguments(batch, handles)))
+        arguments = train_arguments(batch, handles) if self._trains else {"groups": []}
+        report = StepReport(**self._service.train(**arguments))
         self._round.seconds += time.process_time() - started
         entry = JournalEntry(self._row(batch, report), report, tuple(self._round.calls), digest)
         self._journal.append(entry)
@@ -145,7 +151,7 @@ class LocalLearner:
             greedy=None,
         )
         row = row if self.exposure is None else self.exposure.added_to(row, batch)
-        is_due = report.step in (1, plan.rounds) or report.step % plan.evaluate_every == 0
+        is_due = self._trains and (report.step in (1, plan.rounds) or report.step % plan.evaluate_every == 0)
         return self._evaluated(row) if is_due else row
 
     def _evaluated(self, row: CurvePoint) -> CurvePoint:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from sapo_client.lab.held_out import fresh_item
+from sapo_client.lab.held_out import fresh_seed
 from sapo_protocol.suite import Family
+from sapo_protocol.tasks import Task
 from sapo_verification.tasks.generators import solution
 from sapo_verification.tasks.text_policy import CLOSE_TAG, OPEN_TAG
 from sapo_verification.types import Demonstration
@@ -39,9 +40,10 @@ class Oracle:
         return tuple(filter(None, (self._demonstration(index, rng) for index in drawn)))
 
     def _demonstration(self, index: int, rng: random.Random) -> Demonstration | None:
-        family, item = fresh_item(self._families[index], rng)
+        family = self._families[index]
+        seed, item = fresh_seed(family, rng)
         answer = solution(family, item)
         if answer is None:
             return None
         text = answer if family.answer == "plain" else f"{OPEN_TAG}{answer}{CLOSE_TAG}"
-        return Demonstration(prompt=item.prompt, completion=text.encode(), family=index, source=None)
+        return Demonstration(Task(index, seed), item.prompt, text.encode(), source=None)

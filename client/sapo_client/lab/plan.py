@@ -1,8 +1,4 @@
-"""What `sapo lab run` and `attack` compare: arms, presets, and one run of one arm at one seed.
-
-All arms have the same update size, I + J groups. As in the paper, every account is trusted, because all are
-the experiment's own: the caps of the network's sampler are open, which `sapo join` never allows.
-"""
+"""What `sapo lab run` and `attack` compare: presets, and one run of one arm at one seed."""
 
 from __future__ import annotations
 
@@ -14,89 +10,14 @@ from typing import Any, Final, get_args
 
 from sapo_client import extras
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.lab.arms import Arm
 from sapo_client.lab.attackers.catalogue import attack_named, require_possible
 from sapo_client.learner.seeds import sampling_seed
 from sapo_client.learner.settings import DeviceChoice
 from sapo_protocol import ed25519, secp256k1
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account, NodeId
-from sapo_verification.sampling.sampler import SamplingPolicy
-from sapo_verification.sampling.text_use import TextUse
 from sapo_verification.suites.catalogue import FAMILIES, NANO_DEFAULT, family
-
-OPEN_CAP: Final = 1.0
-OPEN_NEWCOMER_CAP: Final = 0.5
-"""Share of external groups for newcomers while some accounts already have weight; both kinds get a part."""
-
-
-@dataclass(frozen=True, slots=True)
-class Arm:
-    """One way to mix a batch.
-
-    Attributes:
-        local: own groups, I of the paper.
-        external: external groups, J of the paper.
-        redraws: most own groups per round that may be sampled again because they have no advantage.
-        sampler: name of the sampling strategy for external groups.
-        text_use: what the external groups are used for.
-        learnable_tasks: draw own tasks by what can be learned from them.
-        demonstrations: most right answers of others that a round hands to the learner, if it imitates.
-        oracle: demonstrate the generator's own answers instead of those of others.
-    """
-
-    name: str
-    local: int
-    external: int
-    redraws: int = 0
-    sampler: str = "uniform"
-    text_use: TextUse = TextUse.REINFORCE
-    learnable_tasks: bool = False
-    demonstrations: int = 64
-    oracle: bool = False
-
-    @property
-    def policy(self) -> SamplingPolicy:
-        """The sampler's settings."""
-        return SamplingPolicy(
-            local_groups=self.local,
-            external_groups=self.external,
-            account_cap=OPEN_CAP,
-            newcomer_cap=OPEN_NEWCOMER_CAP,
-            network_cap=OPEN_CAP,
-            strategy=self.sampler,
-            text_use=self.text_use,
-            demonstrations=self.demonstrations,
-            learnable_tasks=self.learnable_tasks,
-        )
-
-
-BASELINE: Final = "8/0"
-OURS: Final = "sapo+"
-RIVAL: Final = "4/4"
-"""What the network's sampler must beat: the same mixture, sampled uniformly."""
-
-ARMS: Final[Mapping[str, Arm]] = {
-    arm.name: arm
-    for arm in (
-        Arm(BASELINE, 8, 0),
-        Arm("6/2", 6, 2),
-        Arm(RIVAL, 4, 4),
-        Arm("2/6", 2, 6),
-        Arm("8/0-dynamic", 8, 0, redraws=24),
-        Arm(OURS, 4, 4, sampler="weighted"),
-        Arm("curriculum", 8, 0, learnable_tasks=True),
-        Arm("oracle", 8, 0, text_use=TextUse.IMITATE, oracle=True),
-        Arm("practise", 4, 4, sampler="useful", text_use=TextUse.PRACTISE),
-        Arm("imitate", 8, 0, text_use=TextUse.IMITATE),
-        Arm("hybrid", 4, 4, sampler="useful", text_use=TextUse.HYBRID),
-    )
-}
-"""The paper's four, controls without others' text, and ways to use it.
-
-``8/0-dynamic`` may discard own groups without advantage. ``curriculum`` draws own tasks by what can be
-learned from them. ``oracle`` has demonstrations from the task generator, which every node could have without
-a swarm: what sharing has to beat.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +37,9 @@ class ExperimentPlan:
         knows: families that each of ``models`` can solve, if that is known; reports group families by it.
         attack: name of an attack on the swarm, or None.
         attackers: accounts that carry it out.
+        teachers: further honest accounts that answer and do not train, so that a small experiment has as many
+            texts as a larger swarm; they start as the agents do.
+        demonstration_steps: supervised steps per round; None chooses by the model's size.
     """
 
     model: str
@@ -137,6 +61,8 @@ class ExperimentPlan:
     knows: tuple[tuple[str, ...], ...] = ()
     attack: str | None = None
     attackers: int = 0
+    teachers: int = 0
+    demonstration_steps: int | None = None
 
     def __post_init__(self) -> None:
         self._require_starts()
@@ -244,6 +170,10 @@ PRESETS: Final[Mapping[str, ExperimentPlan]] = {
         level="worked",
         families=tuple(name for name in FAMILIES if name in (*_KIND_A, *_KIND_B)),
         max_new_tokens=96,
+        agents=2,
+        teachers=12,
+        demonstration_steps=20,
+        held_out_per_family=48,
         models=("specialist-a", "specialist-b"),
         knows=(_KIND_A, _KIND_B),
     ),
@@ -263,8 +193,8 @@ PRESETS: Final[Mapping[str, ExperimentPlan]] = {
 }
 """All arms and five seeds of `quick` fit 90 minutes of two cores (docs/results.md); `paper` needs a GPU.
 
-Half of the agents of `mixed` rarely give a bare answer. Each half of `specialists` knows families that the
-other one does not.
+Half of the agents of `mixed` rarely give a bare answer. Each of the two agents of `specialists` knows
+families that the other one does not; six teachers of each kind stand for a larger swarm.
 """
 
 SEEDS: Final = 5
@@ -287,9 +217,14 @@ class Run:
         """Return an agent's keys: the same in every arm, so arms of one seed share their tasks."""
         return AgentKeys(f"{self.seed}/{number}")
 
-    def agents(self) -> tuple[Account, ...]:
-        """Return the accounts of all agents; every other one is an attacker's."""
-        return tuple(self.author(number).account for number in range(self.plan.agents))
+    @property
+    def teachers(self) -> int:
+        """Number of teachers: none in an arm that uses nothing of others."""
+        return self.plan.teachers if self.arm.hears_others else 0
+
+    def honest(self) -> tuple[Account, ...]:
+        """Return the accounts of all agents and teachers; every other one is an attacker's."""
+        return tuple(self.author(number).account for number in range(self.plan.agents + self.teachers))
 
     def attacker(self, number: int, alias: str = "") -> AgentKeys:
         """Return the keys of an attacker's account, or of a further account that it calls ``alias``."""
@@ -373,16 +308,3 @@ def _require_level(name: str, level: str) -> None:
             str(error), hint="choose with --families and --level", exit_code=ExitCode.USAGE
         ) from error
     extras.require_families([name])
-
-
-def arms_named(names: list[str]) -> tuple[Arm, ...]:
-    """Return the arms of these names.
-
-    Raises:
-        SapoError: there is no such arm.
-    """
-    if unknown := [name for name in names if name not in ARMS]:
-        raise SapoError(
-            f"there is no arm {unknown[0]!r}", hint=f"arms are {', '.join(ARMS)}", exit_code=ExitCode.USAGE
-        )
-    return tuple(ARMS[name] for name in names)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from sapo_client.errors import ExitCode, SapoError
-from sapo_client.lab.plan import BASELINE, OURS, RIVAL
+from sapo_client.lab.arms import BASELINE, OURS, RIVAL
 from sapo_client.lab.plot import Runs, draw_held_out, draw_rewards, draw_starts
 from sapo_client.lab.starts import StartGroup, groups_of, write_agents
 from sapo_client.lab.statistics import (

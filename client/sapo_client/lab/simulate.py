@@ -24,7 +24,7 @@ from sapo_client.learner.settings import LearnerSettings
 from sapo_client.node.runtime.supervisor import find_sapo_error
 from sapo_client.swarm.simulated.memory import LinkConditions, MemoryHub
 from sapo_protocol.manifest import Limits, Manifest
-from sapo_verification.suites.catalogue import suite
+from sapo_verification.suites.catalogue import family, suite
 
 LATENCY_SECONDS: Final = 0.05
 """The same for every message, so that the order of arrival is a function of the order of sending."""
@@ -93,10 +93,11 @@ async def _simulate(run: Run, manifest: Manifest, folder: Path, progress: Progre
 
 
 def _agents(world: LabWorld, folder: Path, on_round: Callable[[CurvePoint], None]) -> list[Agent]:
-    """Return the agents; each one connects to those before it."""
+    """Return the agents, then the teachers; each one connects to those before it."""
     held_out = HeldOut.of(world.manifest.suite.families, world.run.plan.held_out_per_family)
     agents: list[Agent] = []
-    for number in range(world.run.plan.agents):
+    plan = world.run.plan
+    for number in range(plan.agents + world.run.teachers):
         home = folder / f"agent-{number}"
         service = Service(settings_of(world.run, number, home))
         learner = LocalLearner(
@@ -106,6 +107,7 @@ def _agents(world: LabWorld, folder: Path, on_round: Callable[[CurvePoint], None
             journal=Journal(home / "journal.jsonl"),
             held_out=held_out,
             on_round=on_round,
+            trains=number < plan.agents,
         )
         agents.append(Agent(world, number, learner, tuple(agent.address for agent in agents)))
     return agents
@@ -153,6 +155,8 @@ def settings_of(run: Run, number: int, home: Path) -> LearnerSettings:
         device=plan.device,
         bfloat16=plan.bfloat16,
         checkpoint_share=0.0,
+        demonstration_steps=plan.demonstration_steps,
+        shows_steps=any(family(name, plan.level).answer != "plain" for name in plan.families),
     )
 
 

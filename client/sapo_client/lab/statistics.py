@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import accumulate, groupby, pairwise
 from typing import Final
 
+from sapo_client.lab.arms import BASELINE, OURS, RIVAL, known_arms
 from sapo_client.lab.journal import CurvePoint
-from sapo_client.lab.plan import ARMS, BASELINE, OURS, RIVAL
 from sapo_client.lab.store import Curve
 
 T_975: Final = (
@@ -173,7 +173,11 @@ def summarise(curves: Sequence[Curve]) -> Results:
         values.setdefault(arm, {})[seed] = {name: take(run, budget) for name, take in FIGURES.items()}
     baseline = values.get(BASELINE, {})
     return Results(
-        [_summary(arm, values[arm], {} if arm == BASELINE else baseline) for arm in ARMS if arm in values],
+        [
+            _summary(arm, values[arm], {} if arm == BASELINE else baseline)
+            for arm in known_arms()
+            if arm in values
+        ],
         _differences(values.get(OURS, {}), values.get(RIVAL, {})),
         budget,
     )

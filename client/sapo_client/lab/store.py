@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.lab.arms import known_arms
 from sapo_client.lab.journal import CurvePoint
-from sapo_client.lab.plan import ARMS, ExperimentPlan, Run
+from sapo_client.lab.plan import ExperimentPlan, Run
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.manifest_file import manifest_from_json, manifest_to_json
 from sapo_verification.tasks.bundled import RELEASE
@@ -118,7 +119,7 @@ class ExperimentStore:
     def curves(self) -> list[Curve]:
         """Return the finished runs, in the order of arms and seeds."""
         plan, found = self.plan(), []
-        for arm in ARMS.values():
+        for arm in known_arms().values():
             folders = (self.root / Run(plan, arm, 0).name).parent.glob("seed-*")
             for seed in sorted(int(folder.name.removeprefix("seed-")) for folder in folders):
                 run = Run(plan, arm, seed)

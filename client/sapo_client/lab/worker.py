@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from sapo_client.errors import SapoError
-from sapo_client.lab.plan import ARMS, Run
+from sapo_client.lab.arms import known_arms
+from sapo_client.lab.plan import Run
 from sapo_client.lab.simulate import simulate
 from sapo_client.lab.store import ExperimentStore
 
@@ -30,7 +31,7 @@ def main() -> None:
     store = ExperimentStore(Path(sys.argv[1]))
     for line in sys.stdin:
         wanted = json.loads(line)
-        _do(store, Run(store.plan(), ARMS[wanted["arm"]], wanted["seed"]), replies)
+        _do(store, Run(store.plan(), known_arms()[wanted["arm"]], wanted["seed"]), replies)
 
 
 def _do(store: ExperimentStore, run: Run, replies: TextIO) -> None:

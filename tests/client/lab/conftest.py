@@ -28,6 +28,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> ExperimentPlan:
         families=(FAMILY,),
         agents=2,
         rounds=12,
+        demonstration_steps=2,
         completions=4,
         max_new_tokens=6,
         evaluate_every=5,

@@ -12,11 +12,12 @@ from typer.testing import CliRunner
 
 from sapo_client.cli.app import app
 from sapo_client.errors import SapoError
+from sapo_client.lab.arms import ARMS
 from sapo_client.lab.attackers.campaign import AttackCampaign, campaign_of
 from sapo_client.lab.attackers.catalogue import ATTACKS
 from sapo_client.lab.attackers.report import lost_after, write_attack_report
 from sapo_client.lab.journal import CurvePoint
-from sapo_client.lab.plan import ARMS, PRESETS, ExperimentPlan, Run, planned, require_packaged
+from sapo_client.lab.plan import PRESETS, ExperimentPlan, Run, planned, require_packaged
 from sapo_client.lab.simulate import manifest_of
 from sapo_client.lab.starts import kind_of
 

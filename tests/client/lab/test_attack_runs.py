@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from sapo_client.lab.arms import ARMS
 from sapo_client.lab.attackers.catalogue import ATTACKS
 from sapo_client.lab.journal import CurvePoint
-from sapo_client.lab.plan import ARMS, ExperimentPlan, Run
+from sapo_client.lab.plan import ExperimentPlan, Run
 from sapo_client.lab.simulate import manifest_of, simulate
 from sapo_protocol.manifest import Manifest
 
@@ -34,7 +35,7 @@ class Swarm:
 
     def of_attackers(self, kind: str) -> list[dict[str, Any]]:
         """Return the events of one kind about accounts that are no agent's."""
-        honest = {bytes(account).hex() for account in self.run.agents()}
+        honest = {bytes(account).hex() for account in self.run.honest()}
         return [
             event
             for events in self.events

@@ -85,7 +85,8 @@ def test_an_invalid_plan_is_refused_before_anything_is_written(
 
 
 def test_the_paper_preset_is_the_papers_set_up() -> None:
-    from sapo_client.lab.plan import ARMS, PRESETS
+    from sapo_client.lab.arms import ARMS
+    from sapo_client.lab.plan import PRESETS
 
     paper = PRESETS["paper"]
     assert (paper.agents, paper.rounds, paper.completions, len(paper.families)) == (8, 2000, 8, 9)

@@ -7,29 +7,34 @@ import pytest
 
 from sapo_client.lab.demonstrate import AUTHORS, DemonstrationPlan, demonstrate, main
 from sapo_client.lab.held_out import HeldOut
-from sapo_client.lab.ways import way
-from sapo_client.lab.wide import WIDE
+from sapo_client.lab.worked.ways import way
+from sapo_client.lab.worked.wide import WIDE
 from sapo_verification.suites.catalogue import WORKED, family
 
 PLAN = DemonstrationPlan(
     start="specialist-a",
-    families=("calendar_arithmetic", "bf"),
-    distinct=4,
-    examples=(8, 16),
-    batch=8,
+    families=("calendar_arithmetic", "binary_matrix"),
+    known=("fraction_simplification",),
+    distinct=16,
+    own_answers=8,
+    steps=2,
+    every=1,
+    texts=8,
     held_out_per_family=3,
-    max_new_tokens=4,
+    max_new_tokens=30,
 )
 
 
-def test_a_start_is_evaluated_after_every_number_of_examples() -> None:
+def test_a_start_is_evaluated_before_the_first_step_and_after_every_part() -> None:
     for author in AUTHORS:
-        one, two = demonstrate(PLAN, author)
-        assert [(each.author, each.examples) for each in (one, two)] == [(author, 8), (author, 16)]
-        assert 0 < one.seconds < two.seconds
-        for each in (one, two):
-            assert each.in_range.keys() == {"calendar_arithmetic", "bf"}
-            assert each.beyond.keys() == {"calendar_arithmetic"}
+        shown = list(demonstrate(PLAN, author))
+        assert [(each.author, each.steps) for each in shown] == [(author, 0), (author, 1), (author, 2)]
+        assert 0 == shown[0].seconds <= shown[1].seconds <= shown[2].seconds
+        assert shown[0].policy == shown[0].student, "there is no student yet"
+        for each in shown:
+            assert each.policy.keys() == each.student.keys() == {*PLAN.families, *PLAN.known}
+            valued = set() if each.honest is None else set(each.honest)
+            assert valued == (set(PLAN.families) if author == "way" else set())
 
 
 def test_the_same_plan_gives_the_same_curves() -> None:
@@ -37,39 +42,41 @@ def test_the_same_plan_gives_the_same_curves() -> None:
     assert first == second
 
 
-def test_a_few_answers_are_learnt_by_heart() -> None:
-    """The loss reaches the policy, and the evaluation reads its answers."""
-    plan = replace(PLAN, families=("calendar_arithmetic",), examples=(8, 800), max_new_tokens=6)
-    before, after = demonstrate(replace(plan, held_out_per_family=40, distinct=40), "bare")
-    assert before.in_range["calendar_arithmetic"] == 0
-    assert after.in_range["calendar_arithmetic"] > 0
+def test_a_few_answers_are_learnt_by_heart_and_what_was_known_is_rehearsed() -> None:
+    """The loss reaches student and policy, and the evaluation reads the answers of both."""
+    plan = replace(PLAN, families=("calendar_arithmetic",), steps=120, every=120, averaging=0.9)
+    before, after = demonstrate(replace(plan, held_out_per_family=40, texts=16, own_answers=64), "bare")
+    assert before.policy["calendar_arithmetic"] == 0
+    assert after.policy["calendar_arithmetic"] > 0
+    assert after.student != after.policy
+    assert after.policy["fraction_simplification"] > 0.3
+
+
+def test_steps_that_can_be_predicted_are_worth_more() -> None:
+    """Of the own families, whose steps the start understands."""
+    plan = replace(PLAN, families=("fraction_simplification",), known=(), steps=0, max_new_tokens=60)
+    (start,) = demonstrate(plan, "way")
+    assert start.honest is not None
+    assert start.misleading is not None
+    worth, worthless = (values["fraction_simplification"] for values in (start.honest, start.misleading))
+    assert worth > 0.5
+    assert worthless < 0.2
 
 
 def test_the_command_writes_a_line_per_evaluation(capsys: pytest.CaptureFixture[str]) -> None:
     main(
         [
-            "--start",
-            "bundled",
-            "--families",
-            "bf",
-            "--distinct",
-            "2",
-            "--examples",
-            "4",
-            "--batch",
-            "4",
-            "--held-out-per-family",
-            "2",
-            "--max-new-tokens",
-            "3",
-            "--authors",
-            "bare,way",
+            *("--start", "specialist-b", "--families", "bf", "--known", "", "--distinct", "2"),
+            *("--steps", "1", "--every", "1", "--texts", "4", "--held-out-per-family", "2"),
+            *("--max-new-tokens", "3", "--authors", "bare,way"),
         ]
     )
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [(line["author"], line["examples"], line["beyond"]) for line in lines] == [
-        ("bare", 4, {}),
-        ("way", 4, {}),
+    assert [(line["author"], line["steps"]) for line in lines] == [
+        ("bare", 0),
+        ("bare", 1),
+        ("way", 0),
+        ("way", 1),
     ]
 
 

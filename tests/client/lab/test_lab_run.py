@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from sapo_client.errors import SapoError
+from sapo_client.lab.arms import ARMS, arms_named
 from sapo_client.lab.campaign import ENVIRONMENT, conduct
 from sapo_client.lab.journal import CurvePoint, Journal
-from sapo_client.lab.plan import ARMS, ExperimentPlan, Run, arms_named, planned
+from sapo_client.lab.plan import ExperimentPlan, Run, planned
 from sapo_client.lab.simulate import manifest_of, simulate
 from sapo_client.lab.store import ExperimentStore
 from sapo_client.learner.service import Service
@@ -131,7 +132,8 @@ def test_a_folder_holds_one_experiment(store: ExperimentStore, plan: ExperimentP
 DYING = """
 import os, signal, sys
 from pathlib import Path
-from sapo_client.lab.plan import ARMS, Run
+from sapo_client.lab.arms import ARMS
+from sapo_client.lab.plan import Run
 from sapo_client.lab.simulate import simulate
 from sapo_client.lab.store import ExperimentStore
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from sapo_client.errors import SapoError
+from sapo_client.lab.arms import ARMS
 from sapo_client.lab.journal import CurvePoint
-from sapo_client.lab.plan import ARMS, ExperimentPlan, Run
+from sapo_client.lab.plan import ExperimentPlan, Run
 from sapo_client.lab.report import write_report
 from sapo_client.lab.simulate import manifest_of
 from sapo_client.lab.starts import groups_of

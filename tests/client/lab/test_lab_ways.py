@@ -9,7 +9,7 @@ import pytest
 from sapo_client.lab.held_out import fresh_item
 from sapo_client.lab.pretrain import KIND_A, KIND_B
 from sapo_client.lab.trial import reward
-from sapo_client.lab.ways import DAYS, WAYS, bare, way
+from sapo_client.lab.worked.ways import DAYS, WAYS, bare, way
 from sapo_verification.suites.catalogue import WORKED, family
 from sapo_verification.tasks.generators import Item, derive, solution
 

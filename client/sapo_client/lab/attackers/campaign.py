@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.lab.arms import ARMS, BASELINE, Arm
 from sapo_client.lab.attackers.catalogue import ATTACKS, LabAttack, attack_named, is_possible
 from sapo_client.lab.campaign import Progress, conduct
-from sapo_client.lab.plan import ARMS, BASELINE, Arm, ExperimentPlan, Run
+from sapo_client.lab.plan import ExperimentPlan, Run
 from sapo_client.lab.simulate import manifest_of
 from sapo_client.lab.store import ExperimentStore
 from sapo_protocol.manifest import Manifest

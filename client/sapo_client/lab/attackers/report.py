@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.lab.arms import BASELINE
 from sapo_client.lab.attackers.campaign import CLEAN, AttackCampaign
 from sapo_client.lab.attackers.catalogue import LabAttack
 from sapo_client.lab.journal import CurvePoint
-from sapo_client.lab.plan import BASELINE
 from sapo_client.lab.plot import draw_attacks
 from sapo_client.lab.statistics import Estimate, Point, estimate, held_out_at, points_of
 from sapo_client.lab.store import Curve, ExperimentStore, write_whole

@@ -1,0 +1,121 @@
+"""Arms of an experiment: ways to mix a batch and to use what others send.
+
+All arms have the same update size, I + J groups. As in the paper, every account is trusted, because all are
+the experiment's own: the caps of the network's sampler are open, which `sapo join` never allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from sapo_client import plugins
+from sapo_client.errors import ExitCode, SapoError
+from sapo_verification.sampling.sampler import SamplingPolicy
+from sapo_verification.sampling.text_use import TextUse
+
+OPEN_CAP: Final = 1.0
+OPEN_NEWCOMER_CAP: Final = 0.5
+"""Share of external groups for newcomers while some accounts already have weight; both kinds get a part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One way to mix a batch.
+
+    Attributes:
+        local: own groups, I of the paper.
+        external: external groups, J of the paper.
+        redraws: most own groups per round that may be sampled again because they have no advantage.
+        sampler: name of the sampling strategy for external groups.
+        text_use: what the external groups are used for.
+        learnable_tasks: draw own tasks by what can be learned from them.
+        demonstrations: most right answers of others that a round hands to the learner, if it imitates.
+        oracle: demonstrate the generator's own answers instead of those of others.
+    """
+
+    name: str
+    local: int
+    external: int
+    redraws: int = 0
+    sampler: str = "uniform"
+    text_use: TextUse = TextUse.REINFORCE
+    learnable_tasks: bool = False
+    demonstrations: int = 64
+    oracle: bool = False
+
+    @property
+    def hears_others(self) -> bool:
+        """Whether the arm uses rollouts of other accounts."""
+        return self.external > 0 or (self.text_use.demonstrates and not self.oracle)
+
+    @property
+    def policy(self) -> SamplingPolicy:
+        """The sampler's settings."""
+        return SamplingPolicy(
+            local_groups=self.local,
+            external_groups=self.external,
+            account_cap=OPEN_CAP,
+            newcomer_cap=OPEN_NEWCOMER_CAP,
+            network_cap=OPEN_CAP,
+            strategy=self.sampler,
+            text_use=self.text_use,
+            demonstrations=self.demonstrations,
+            learnable_tasks=self.learnable_tasks,
+        )
+
+
+BASELINE: Final = "8/0"
+OURS: Final = "sapo+"
+RIVAL: Final = "4/4"
+"""What the network's sampler must beat: the same mixture, sampled uniformly."""
+
+ARMS: Final[Mapping[str, Arm]] = {
+    arm.name: arm
+    for arm in (
+        Arm(BASELINE, 8, 0),
+        Arm("6/2", 6, 2),
+        Arm(RIVAL, 4, 4),
+        Arm("2/6", 2, 6),
+        Arm("8/0-dynamic", 8, 0, redraws=24),
+        Arm(OURS, 4, 4, sampler="weighted"),
+        Arm("curriculum", 8, 0, learnable_tasks=True),
+        Arm("oracle", 8, 0, text_use=TextUse.IMITATE, oracle=True),
+        Arm("oracle-hints", 8, 0, text_use=TextUse.RATIONALISE, oracle=True),
+        Arm("hints", 8, 0, text_use=TextUse.RATIONALISE),
+        Arm("practise", 4, 4, sampler="useful", text_use=TextUse.PRACTISE),
+        Arm("imitate", 8, 0, text_use=TextUse.IMITATE),
+        Arm("hybrid", 4, 4, sampler="useful", text_use=TextUse.HYBRID),
+    )
+}
+"""The paper's four, controls without others' text, and ways to use it.
+
+``8/0-dynamic`` may discard own groups without advantage. ``curriculum`` draws own tasks by what can be
+learned from them. ``oracle`` has demonstrations from the task generator, which every node could have without
+a swarm, and ``oracle-hints`` writes its own steps to the generator's answers: what sharing has to beat.
+"""
+
+
+def arms_named(names: list[str]) -> tuple[Arm, ...]:
+    """Return the arms of these names.
+
+    Raises:
+        SapoError: there is no such arm.
+    """
+    known = known_arms()
+    if unknown := [name for name in names if name not in known]:
+        raise SapoError(
+            f"there is no arm {unknown[0]!r}", hint=f"arms are {', '.join(known)}", exit_code=ExitCode.USAGE
+        )
+    return tuple(known[name] for name in names)
+
+
+def known_arms() -> Mapping[str, Arm]:
+    """Return the arms by name: the built-in ones, then those of plug-ins.
+
+    Raises:
+        SapoError: a plug-in cannot be imported.
+    """
+    plugged = {name: plugins.load(plugins.ARMS, name, Arm) for name in plugins.installed(plugins.ARMS)}
+    return {**ARMS, **{name: arm for name, arm in plugged.items() if name not in ARMS}}

@@ -1,0 +1,1 @@
+"""The level `worked`: worked solutions of its families, and items beyond its ranges."""
