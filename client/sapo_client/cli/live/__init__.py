@@ -1,0 +1,1 @@
+"""Commands that show a running node live: in the browser, and in the terminal."""

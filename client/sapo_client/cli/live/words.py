@@ -1,0 +1,176 @@
+"""The words of `sapo watch`: views of the page as lines of text, for any width from 60 columns on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+SPARKS: Final = "▁▂▃▄▅▆▇█"
+SHORT: Final = 8
+
+View = Mapping[str, Any]
+
+
+def sparkline(points: Sequence[Sequence[Any]], width: int) -> str:
+    """Return a curve of values from 0 to 1 as block characters, one per part of the curve."""
+    if not points or width < 1:
+        return ""
+    width = min(width, len(points))
+    means = [float(point[1]) for point in points]
+    parts = [means[place * len(means) // width : (place + 1) * len(means) // width] for place in range(width)]
+    top = len(SPARKS) - 1
+    return "".join(SPARKS[min(top, max(0, round(sum(part) / len(part) * top)))] for part in parts)
+
+
+def head(status: View) -> str:
+    """Return the state of the node in one line."""
+    errors = any(finding["level"] == "error" for finding in status["findings"])
+    state = status["state"] if status["state"] != "running" else "unhealthy" if errors else "healthy"
+    return f"{state}  {status['swarm_name']}  node {status['node_id'][:SHORT]}  step {status['step']}"
+
+
+def health(status: View) -> list[str]:
+    """Return what is wrong, each with what to do."""
+    found = [f"{each['level']}: {each['text']}\n  {each['hint']}" for each in status["findings"]]
+    return found or ["nothing is wrong"]
+
+
+def figures(status: View) -> list[tuple[str, str]]:
+    """Return the node's main figures by name."""
+    refused = sum(status["refused"].values())
+    arrived = refused + status["accepted"]
+    share = f"{refused / arrived:.0%}".replace("%", " %") if arrived else "-"
+    ledger = status["ledger"]
+    registered = "registered" if ledger["registered"] else "not registered"
+    return [
+        ("reward", f"{_share(status['reward'])}  ({_share(status['reward_start'])} at the start)"),
+        ("round", f"{status['round']}, epoch {status['epoch']}"),
+        ("peers", f"{status['peers']}, pool of {status['pool']} rollouts"),
+        ("rollouts", f"{status['shared']} shared, {status['accepted']} accepted"),
+        ("refused", f"{share} of {arrived} messages"),
+        ("ledger", f"{ledger['points']} points, {registered}" if ledger["enabled"] else "off"),
+    ]
+
+
+def curves(view: View, width: int) -> list[str]:
+    """Return a sparkline per figure of reward, with its latest mean and 95 % interval."""
+    found = view["figures"]
+    own = sorted(name for name in found if name.startswith("own/"))
+    lines = []
+    for name in ("own", "batch", "others", *own):
+        if points := found.get(name):
+            label = {"own": "own answers", "batch": "batch", "others": "others"}.get(name, f"  {name[4:]}")
+            label = label.replace("_", " ")[:18]
+            lines.append(f"{label:<18} {sparkline(points, max(8, width - 36))} {_estimate(points[-1])}")
+    return lines or ["no answers yet"]
+
+
+def reasons(view: View) -> list[tuple[str, int]]:
+    """Return how often each decision was made in the window, most frequent first."""
+    counts = {
+        name.removeprefix("refused/").replace("_", " "): round(sum(point[4] for point in points))
+        for name, points in view["figures"].items()
+        if name == "admitted" or name.startswith("refused/")
+    }
+    return sorted(counts.items(), key=lambda each: -each[1])
+
+
+def rollout_rows(view: View) -> list[tuple[str, ...]]:
+    """Return a row per rollout: id, author, family, reward, state."""
+    return [
+        (
+            each["content_id"][:SHORT],
+            "own" if each["own"] else _plain(each["account"]).removeprefix("0x")[:SHORT],
+            _plain(each["family"]).replace("_", " ")[:14],
+            _share(each["reward"]),
+            each["state"].replace("_", " "),
+        )
+        for each in view["rollouts"]
+    ]
+
+
+def rollout_lines(view: View) -> list[str]:
+    """Return one rollout in full: its place, its prompt, its answers and every stage of its verification."""
+    mark = {True: "ok  ", False: "fail", None: "-   "}
+    return [
+        f"rollout {view['content_id']}",
+        f"author {'this node' if view['own'] else view['account']}",
+        f"epoch {view['epoch']}, slot {view['slot']}",
+        f"state {view['state'].replace('_', ' ')}",
+        *(f"{use['use']} in step {use['step']}" for use in view["uses"]),
+        "",
+        "prompt",
+        _plain(view["prompt"] or "not derived yet"),
+        *_answers(view),
+        "",
+        *(
+            f"{each['stage']:>2} {mark[each['passed']]} {each['name']}  {_stage(each)}"
+            for each in view["stages"]
+        ),
+    ]
+
+
+def peer_rows(view: View) -> list[tuple[str, ...]]:
+    """Return a row per connected peer: peer id, account, reputation, accepted, refused."""
+    return [
+        (
+            f"…{_plain(peer['peer_id'])[-SHORT:]}",
+            (_plain(peer["account"]).removeprefix("0x") if peer["account"] else "unknown")[:SHORT],
+            _share(peer["reputation"]),
+            str(peer["accepted"]),
+            str(peer["refused"]),
+        )
+        for peer in view["peers"]
+    ]
+
+
+def ledger_lines(view: View) -> list[str]:
+    """Return the state of the ledger and the latest final epochs."""
+    ledger = view["ledger"]
+    if not ledger["enabled"]:
+        return ["this node takes part in no ledger"]
+    ends = [f"{end['name']}: {end['trouble'] or end['head']}" for end in ledger["endpoints"]]
+    epochs = [
+        f"epoch {each['epoch']}: {_points(each['points'])} of {each['total']} points"
+        for each in view["epochs"]
+    ]
+    return [
+        f"account {view['account']}",
+        "registered" if ledger["registered"] else "not registered: what this node shares is not paid",
+        f"{ledger['points']} points, {ledger['outbox']} transactions waiting, {ledger['stuck']} stuck",
+        *([f"last error: {_plain(ledger['last_error'])}"] if ledger["last_error"] else []),
+        *ends,
+        "",
+        *(epochs or ["no epoch is final yet"]),
+        "",
+        "claim with: sapo ledger claim",
+    ]
+
+
+def _answers(view: View) -> Iterator[str]:
+    for number, answer in enumerate(view["answers"], 1):
+        reward = answer["reward"]
+        yield f"\nanswer {number}: {'not scored' if reward is None else 'right' if reward > 0 else 'wrong'}"
+        yield _plain(answer["text"])
+
+
+def _stage(stage: View) -> str:
+    return f"{stage['rule']}: {_plain(stage['detail'])}" if stage["rule"] else _plain(stage["detail"])
+
+
+def _estimate(point: Sequence[Any]) -> str:
+    _, mean, half, n, _ = point
+    return f"{mean:.2f}" + ("" if half is None else f" ± {half:.2f}") + f" n={n}"
+
+
+def _points(value: int | None) -> str:
+    return "?" if value is None else str(value)
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _plain(text: str) -> str:
+    """Return a stranger's text without characters that act on a terminal."""
+    return "".join(char if char == "\n" or char.isprintable() else "\ufffd" for char in text)

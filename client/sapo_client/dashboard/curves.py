@@ -1,0 +1,48 @@
+"""The view of a node's curves: a window of its history as the page draws it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import TypedDict
+
+from sapo_client.dashboard.history import CurveValue, FigureHistory
+from sapo_client.observe.web import WebRequest
+
+HOUR_SECONDS = 3600.0
+
+
+class CurvesDocument(TypedDict):
+    """Figures over a window of time.
+
+    Attributes:
+        since: start of the window, in seconds since 1970; its end is ``now``.
+        seconds: length of the interval that a point stands for.
+        figures: points by name; see ``FigureCurve.points``.
+    """
+
+    since: float
+    now: float
+    seconds: int
+    figures: dict[str, tuple[CurveValue, ...]]
+
+
+def curves_document(
+    history: FigureHistory, request: WebRequest, *, only: Iterable[str] | None = None
+) -> CurvesDocument:
+    """Return the last hours of a history; of hours = 0, all of it.
+
+    Args:
+        only: names of figures; unset: all of them.
+    """
+    now = time.time()
+    hours = request.number("hours", 2, most=20_000)
+    span = history.span()
+    since = now - hours * HOUR_SECONDS if hours else float(span[0] if span else now)
+    curves = history.curves(history.figures() if only is None else only, since=since, now=now)
+    return {
+        "since": since,
+        "now": now,
+        "seconds": next((curve.seconds for curve in curves.values()), 10),
+        "figures": {name: curve.points for name, curve in curves.items() if curve.points},
+    }

@@ -1,0 +1,189 @@
+"""One page over many nodes: each one's own views are asked of it, and a view of all of them is added.
+
+The figures come from the nodes' history files, which cost the nodes nothing; everything else from their
+control ports. A node that is down keeps its curves.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+import httpx
+import trio
+
+from sapo_client.dashboard.curves import CurvesDocument, curves_document
+from sapo_client.dashboard.history import FigureHistory, Moments
+from sapo_client.dashboard.session import Sessions
+from sapo_client.errors import ExitCode, SapoError
+from sapo_client.observe.control_client import HOST, read_port, read_token
+from sapo_client.observe.plain import JSON, to_json
+from sapo_client.observe.web import WebRequest
+from sapo_client.paths import DataDir
+
+SWARM: Final = "swarm"
+ASK_SECONDS: Final = 90.0
+"""For an answer of a node; a claim waits for the chain."""
+
+MOST_MARKS: Final = 500
+
+NodeRole = Literal["node", "control"]
+"""A control trains alone: nothing is shared with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownNode:
+    """One node of the page."""
+
+    name: str
+    data: DataDir
+    role: NodeRole = "node"
+
+
+@dataclass(frozen=True, slots=True)
+class AttackMark:
+    """A moment at which attackers sent something.
+
+    Attributes:
+        at: seconds since 1970.
+    """
+
+    at: float
+    label: str
+
+
+class ManyNodes:
+    """The nodes of a swarm on this machine, for one page.
+
+    Args:
+        title: what the page calls the swarm.
+        nodes: those that exist now; asked before each answer.
+        marks: moments to mark on the curves.
+    """
+
+    def __init__(
+        self, title: str, nodes: Callable[[], Sequence[ShownNode]], marks: Callable[[], Sequence[AttackMark]]
+    ) -> None:
+        self._title = title
+        self._nodes = nodes
+        self._marks = marks
+        self._histories: dict[Path, FigureHistory] = {}
+
+    def nodes(self) -> JSON:
+        """Return the nodes, and what they are."""
+        shown = [{"name": each.name, "role": each.role, "title": each.name} for each in self._nodes()]
+        return {"title": self._title, "swarm": True, "axis": "time", "nodes": to_json(shown)}
+
+    async def view(self, node: str, name: str, request: WebRequest) -> JSON | None:
+        """Return a view of all nodes, or of one.
+
+        Raises:
+            SapoError: the node refuses to answer.
+        """
+        if node == SWARM:
+            return await trio.to_thread.run_sync(self._swarm, request) if name == "curves" else None
+        if (shown := self._find(node)) is None:
+            return None
+        if name == "curves":
+            return await trio.to_thread.run_sync(self._curves, shown, request)
+        return await self._ask("GET", shown, f"{name}?{request.query}")
+
+    def stream(self, node: str, request: WebRequest) -> AsyncIterator[bytes] | None:
+        """Return a node's live events."""
+        shown = self._find(node)
+        return None if shown is None else self._events(shown)
+
+    async def order(self, node: str, name: str, body: bytes) -> JSON | None:
+        """Pass an order on to a node.
+
+        Raises:
+            SapoError: it was not done.
+        """
+        shown = self._find(node)
+        return None if shown is None else await self._ask("POST", shown, name, body)
+
+    def _find(self, name: str) -> ShownNode | None:
+        return next((each for each in self._nodes() if each.name == name), None)
+
+    def _history(self, shown: ShownNode) -> FigureHistory | None:
+        path = shown.data.history
+        if path not in self._histories and path.exists():
+            self._histories[path] = FigureHistory(path)
+        return self._histories.get(path)
+
+    def _curves(self, shown: ShownNode, request: WebRequest) -> JSON | None:
+        history = self._history(shown)
+        return None if history is None else to_json(curves_document(history, request))
+
+    def _swarm(self, request: WebRequest) -> JSON:
+        """Return the mean over the nodes of each role, and every node's own curve."""
+        window: CurvesDocument = {"since": 0.0, "now": time.time(), "seconds": 10, "figures": {}}
+        figures: dict[str, JSON] = {}
+        means: dict[str, dict[int, Moments]] = defaultdict(lambda: defaultdict(Moments))
+        for each in self._nodes():
+            if (history := self._history(each)) is None:
+                continue
+            window = curves_document(history, request, only=("own",))
+            points = window["figures"].get("own", ())
+            figures[f"node/{each.name}"] = to_json(points)
+            for start, mean, *_ in points:
+                means[each.role][start].add(mean)
+        for role, by_start in means.items():
+            rows = [(start, sums.mean, sums.half_width, sums.n) for start, sums in sorted(by_start.items())]
+            figures[role] = to_json(rows)
+        about: dict[str, JSON] = {
+            "since": window["since"],
+            "now": window["now"],
+            "seconds": window["seconds"],
+        }
+        return {**about, "figures": figures, "marks": to_json(_thinned(self._marks()))}
+
+    async def _ask(self, method: str, shown: ShownNode, path: str, body: bytes = b"") -> JSON:
+        try:
+            async with httpx.AsyncClient(timeout=ASK_SECONDS) as client:
+                answer = await client.request(
+                    method, self._url(shown, path), headers=_bearer(shown), content=body
+                )
+        except (httpx.HTTPError, SapoError) as error:
+            raise _down(shown) from error
+        found: JSON = answer.json()
+        return found
+
+    async def _events(self, shown: ShownNode) -> AsyncIterator[bytes]:
+        """Yield a node's events; if it is down, end: the browser asks again."""
+        timeout = httpx.Timeout(ASK_SECONDS, read=None)
+        try:
+            async with (
+                httpx.AsyncClient(timeout=timeout) as client,
+                client.stream("GET", self._url(shown, "stream"), headers=_bearer(shown)) as answer,
+            ):
+                async for part in answer.aiter_bytes():
+                    yield part
+        except (httpx.HTTPError, SapoError):
+            return
+
+    def _url(self, shown: ShownNode, path: str) -> str:
+        root = Sessions(read_token(shown.data)).root
+        return f"http://{HOST}:{read_port(shown.data)}{root}api/self/{path}"
+
+
+def _bearer(shown: ShownNode) -> Mapping[str, str]:
+    return {"Authorization": f"Bearer {read_token(shown.data)}"}
+
+
+def _down(shown: ShownNode) -> SapoError:
+    return SapoError(
+        f"the node {shown.name} does not answer: it is starting, or has stopped",
+        hint="its curves are of the file that it left; choose another node above",
+        exit_code=ExitCode.NETWORK,
+    )
+
+
+def _thinned(marks: Sequence[AttackMark]) -> Sequence[AttackMark]:
+    """Return at most ``MOST_MARKS`` marks, evenly chosen."""
+    step = max(1, -(-len(marks) // MOST_MARKS))
+    return marks[::step]

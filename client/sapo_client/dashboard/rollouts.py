@@ -1,0 +1,172 @@
+"""The latest rollouts with their text, for the inspector: bounded in number and in bytes, in memory only."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from sapo_protocol.identifiers import ContentId
+from sapo_protocol.rollout import Rollout
+from sapo_protocol.rules import Rule
+
+MOST_ROLLOUTS: Final = 1024
+MOST_BYTES: Final = 16 * 2**20
+"""Of text, in all rollouts together."""
+
+STAGES: Final = (
+    "transport",
+    "encoding",
+    "swarm and kind",
+    "epoch",
+    "not seen before",
+    "certificate",
+    "assigned slot",
+    "signature",
+    "account",
+    "visible text",
+    "task and score",
+    "no copy",
+    "likelihood",
+    "planted phrases",
+)
+"""What each stage of verification checks, by its number."""
+
+ADMISSION_STAGES: Final = range(8)
+VERIFICATION_STAGES: Final = range(9, 12)
+DRAWING_STAGES: Final = range(12, 14)
+
+
+@dataclass(frozen=True, slots=True)
+class StageResult:
+    """The outcome of one stage for one rollout.
+
+    Attributes:
+        passed: none if the stage has not been reached.
+        detail: what was found.
+    """
+
+    stage: int
+    name: str
+    passed: bool | None
+    detail: str = ""
+    rule: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutUse:
+    """One training step that used a rollout."""
+
+    step: int
+    use: str  # reinforced, practised or imitated; trained for an own one
+    at: str  # UTC, ISO 8601
+
+
+@dataclass(slots=True)
+class SeenRollout:
+    """What this node knows of one rollout.
+
+    Attributes:
+        forwarder: peer that sent it; none for an own one.
+        prompt: as re-derived here; none before.
+        rewards: as scored here; none before.
+        broken: the rule that it broke after admission, and how.
+    """
+
+    rollout: Rollout
+    own: bool
+    at: float
+    forwarder: str | None = None
+    prompt: str | None = None
+    rewards: tuple[float, ...] | None = None
+    broken: tuple[Rule, str] | None = None
+    displaced: bool = False
+    uses: list[RolloutUse] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """Bytes of its text."""
+        return sum(map(len, self.rollout.completions))
+
+    @property
+    def state(self) -> str:
+        """Return where it stands, in one word or two."""
+        if self.uses:
+            return self.uses[-1].use
+        if self.broken is not None:
+            if self.own and self.broken[0] is Rule.SIGNAL:
+                return "no advantage"
+            return f"refused: {self.broken[0].reason}"
+        return "verified" if self.rewards is not None else "admitted"
+
+    def stages(self) -> tuple[StageResult, ...]:
+        """Return the outcome of every stage, in order."""
+        return tuple(self._stages())
+
+    def _stages(self) -> Iterator[StageResult]:
+        reached = True
+        for number, name in enumerate(STAGES):
+            if self.broken is not None and number == self.broken[0].stage:
+                rule, detail = self.broken
+                # a group without advantage is in order: right answers of it may be imitated
+                passed = None if rule is Rule.SIGNAL else False
+                yield StageResult(number, name, passed, detail or str(rule.reason), rule.number)
+                reached = False
+            else:
+                passed, detail = self._result(number) if reached else (None, "not reached")
+                yield StageResult(number, name, passed, detail)
+
+    def _result(self, number: int) -> tuple[bool | None, str]:
+        if number in ADMISSION_STAGES:
+            return True, "made here" if self.own else ""
+        if self.own:
+            return (
+                (True, _scored(self.rewards)) if number == 10 and self.rewards else (None, "own: not checked")
+            )
+        if number == 8:
+            return True, "the account is not banned and has room"
+        if number in VERIFICATION_STAGES:
+            if self.rewards is None:
+                return None, "left out: the audit queue was full" if self.displaced else "not drawn yet"
+            return True, _scored(self.rewards) if number == 10 else ""
+        if any(use.use in ("reinforced", "practised") for use in self.uses):
+            return True, ""
+        return None, "checked when it is drawn into a batch"
+
+
+def _scored(rewards: tuple[float, ...] | None) -> str:
+    if not rewards:
+        return ""
+    right = sum(reward > 0 for reward in rewards)
+    return f"{right} of {len(rewards)} right"
+
+
+class SeenRollouts:
+    """The latest rollouts by content id, oldest first."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[ContentId, SeenRollout] = OrderedDict()
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, content_id: ContentId) -> SeenRollout | None:
+        """Return a rollout, if it is one of the latest."""
+        return self._kept.get(content_id)
+
+    def newest(self) -> Iterator[tuple[ContentId, SeenRollout]]:
+        """Yield the rollouts, newest first."""
+        yield from reversed(self._kept.items())
+
+    def keep(self, content_id: ContentId, seen: SeenRollout) -> SeenRollout:
+        """Return the rollout as known, or keep it as a new one; the oldest make room."""
+        if (known := self._kept.get(content_id)) is not None:
+            return known
+        self._kept[content_id] = seen
+        self._bytes += seen.size
+        while len(self._kept) > MOST_ROLLOUTS or (self._bytes > MOST_BYTES and len(self._kept) > 1):
+            _, oldest = self._kept.popitem(last=False)
+            self._bytes -= oldest.size
+        return seen

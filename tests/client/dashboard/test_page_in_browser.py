@@ -1,0 +1,206 @@
+"""The page in headless Chromium, on a real node that trains and is sent hostile text."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from support.browser import browsing, require_browser
+from support.page_swarm import HOSTILE, STRANGER, hostile_texts
+from support.sapo_process import SAPO
+
+from sapo_client.lab.store import FORMAT
+from sapo_client.observe.control_client import ControlClient
+from sapo_client.paths import DataDir
+
+pytestmark = pytest.mark.e2e
+
+MOST_BYTES: Final = 300_000
+PATIENCE_SECONDS: Final = 240
+SECTIONS: Final = ("overview", "rollouts", "peers", "ledger", "log", "settings")
+AXE: Final = Path(__file__).with_name("node_modules") / "axe-core" / "axe.min.js"
+
+# Runs as a script of the test, outside the page's policy.
+INERT: Final = """
+  return {
+    pwned: window.pwned ?? null,
+    elements: document.querySelectorAll(arguments[0]).length,
+    texts: [...document.querySelectorAll(".answer .text")].map((each) => each.textContent),
+    children: document.querySelectorAll(".answer .text > *").length,
+    where: location.pathname,
+  };
+"""
+
+
+FOREIGN: Final = (
+    "main script, main img, main iframe, main form, main style, main base, main meta, main template,"
+    " main math, [onerror], [onload], [onfocus], a[href^='javascript']"
+)
+"""What the page itself never holds."""
+
+
+@pytest.fixture
+def link(page_node: DataDir) -> str:
+    """Return a fresh link to the page of a running node; skips where no browser is found."""
+    require_browser()
+    return ControlClient(page_node).page_link()
+
+
+def wait(chrome: Any, script: str) -> Any:
+    """Return the value of a script once it is true."""
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    return WebDriverWait(chrome, PATIENCE_SECONDS).until(
+        lambda driver: driver.execute_script(f"return {script}")
+    )
+
+
+def complaints(chrome: Any) -> list[str]:
+    """Return what the browser's console says is wrong."""
+    return [entry["message"] for entry in chrome.get_log("browser") if entry["level"] == "SEVERE"]
+
+
+def test_the_page_shows_a_real_node(link: str) -> None:
+    with browsing() as chrome:
+        chrome.get(link)
+        assert wait(chrome, "document.querySelectorAll('.chart polyline').length > 2")
+        assert wait(chrome, "document.querySelectorAll('.feed li').length > 3")
+        step = "Number(document.querySelectorAll('.tile dd')[2].textContent.replace(/,/g, ''))"
+        first = wait(chrome, step)
+        assert wait(chrome, f"{step} > {first}")  # it is live
+        assert chrome.execute_script("return document.querySelector('#state').textContent") != "connecting"
+        assert "code=" not in chrome.current_url
+        for section in SECTIONS:
+            chrome.execute_script("location.hash = arguments[0]", section)
+            assert wait(chrome, f"document.querySelector('#tabs [aria-current]').hash === '#{section}'")
+            assert wait(chrome, "document.querySelector('main').innerText.length > 60")
+        assert wait(chrome, "document.querySelectorAll('main tbody tr').length > 40")  # the settings
+        assert complaints(chrome) == []
+
+
+def test_a_thousand_hostile_texts_are_only_text(link: str) -> None:
+    expected, shown = set(hostile_texts()), set()
+    with browsing() as chrome:
+        chrome.get(link)
+        wait(chrome, "document.querySelectorAll('.feed li').length > 0")
+        where = chrome.execute_script("return location.pathname")
+        ids = chrome.execute_async_script(
+            """
+            const [account, done] = arguments, ids = [];
+            for (let offset = 0; ; offset += 200) {
+              const query = `show=others&limit=200&offset=${offset}`;
+              const page = await (await fetch(`api/self/rollouts?${query}`)).json();
+              const theirs = page.rollouts.filter((each) => each.account.toLowerCase() === account);
+              ids.push(...theirs.map((each) => each.content_id));
+              if (offset + 200 >= page.total) break;
+            }
+            done(ids);
+            """,
+            str(STRANGER.account).lower(),
+        )
+        for content_id in ids:
+            chrome.execute_script("location.hash = `rollouts/${arguments[0]}`", content_id)
+            title = "document.querySelector('.inspector h2 .mono')?.textContent"
+            wait(chrome, f"{title}?.startsWith('{content_id[:16]}')")
+            found = chrome.execute_script(INERT, FOREIGN)
+            shown |= set(found.pop("texts"))
+            assert found == {"pwned": None, "elements": 0, "children": 0, "where": where}
+        chrome.execute_script("location.hash = 'overview'")
+        wait(chrome, "document.querySelectorAll('.bars li').length > 0")
+        assert chrome.execute_script(INERT, FOREIGN)["elements"] == 0
+        assert complaints(chrome) == []
+    # a decoder of UTF-8 drops nothing of these texts but a byte order mark is text, too
+    assert len(shown & expected) == HOSTILE
+
+
+def test_it_is_small_and_takes_nothing_from_elsewhere(link: str) -> None:
+    with browsing() as chrome:
+        chrome.get(link)
+        wait(chrome, "document.querySelectorAll('.chart polyline').length > 2")
+        entries = chrome.execute_script(
+            "return ['resource', 'navigation'].flatMap((kind) => performance.getEntriesByType(kind))"
+            ".map((each) => [each.name, each.transferSize])"
+        )
+        origin = chrome.execute_script("return location.origin")
+        assert [name for name, _ in entries if not name.startswith(origin)] == []
+        assert 0 < sum(size for _, size in entries) < MOST_BYTES
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (390, False)])
+def test_axe_finds_nothing_serious(link: str, width: int, dark: bool) -> None:
+    if not AXE.exists():
+        pytest.skip("no axe-core: run npm ci in tests/client/dashboard")
+    with browsing(width=width, dark=dark) as chrome:
+        chrome.get(link)
+        wait(chrome, "document.querySelectorAll('.feed li').length > 0")
+        for section in SECTIONS:
+            chrome.execute_script("location.hash = arguments[0]", section)
+            wait(chrome, "document.querySelector('main').innerText.length > 60")
+            chrome.execute_script(AXE.read_text(encoding="utf-8"))
+            found = chrome.execute_async_script(
+                "const done = arguments[0]; axe.run().then((result) => done(result.violations"
+                ".filter((each) => ['serious', 'critical'].includes(each.impact))"
+                ".map((each) => [each.id, each.nodes.map((node) => node.html)])))"
+            )
+            assert (section, found) == (section, [])
+            wide = chrome.execute_script("return document.documentElement.scrollWidth")
+            assert (section, wide <= width) == (section, True)  # nothing sticks out on a phone
+
+
+def test_every_section_is_reached_by_keyboard(link: str) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    with browsing() as chrome:
+        chrome.get(link)
+        wait(chrome, "document.querySelectorAll('#tabs a').length === 6")
+        for section in SECTIONS:
+            for _ in range(20):
+                chrome.switch_to.active_element.send_keys(Keys.TAB)
+                if chrome.execute_script("return document.activeElement.hash") == f"#{section}":
+                    break
+            chrome.switch_to.active_element.send_keys(Keys.ENTER)
+            assert wait(chrome, f"document.querySelector('#tabs [aria-current]').hash === '#{section}'")
+        chrome.execute_script("location.hash = 'rollouts'")
+        wait(chrome, "document.querySelector('main tbody button') !== null")
+        chrome.execute_script("document.querySelector('main tbody button').focus()")
+        chrome.switch_to.active_element.send_keys(Keys.ENTER)
+        assert wait(chrome, "document.querySelectorAll('.stages li').length === 14")
+
+
+def test_with_reduced_motion_nothing_moves(link: str) -> None:
+    with browsing() as chrome:
+        motion = [{"name": "prefers-reduced-motion", "value": "reduce"}]
+        chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": motion})
+        chrome.get(link)
+        wait(chrome, "document.querySelectorAll('.feed li').length > 0")
+        running = "document.getAnimations({subtree: true}).length"
+        assert chrome.execute_script(f"return {running}") == 0
+
+
+def test_the_arms_of_an_experiment_are_drawn_by_round(tmp_path: Path) -> None:
+    require_browser()
+    (tmp_path / "experiment.json").write_text(json.dumps({"format": FORMAT}), encoding="utf-8")
+    for arm, slope in (("8-0", 0.1), ("4-4", 0.2)):
+        for seed in (0, 1):
+            rows = [
+                {"round": number, "agent": 0, "local": slope * number + seed / 20, "held_out": {"a": 0.5}}
+                for number in range(1, 5)
+            ]
+            finished = tmp_path / arm / f"seed-{seed}" / "rounds.jsonl"
+            finished.parent.mkdir(parents=True)
+            finished.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    argv = [SAPO, "lab", "page", str(tmp_path)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process, browsing() as chrome:
+        assert process.stdout is not None
+        chrome.get(process.stdout.readline().strip())
+        assert wait(chrome, "document.querySelectorAll('.chart polyline').length === 4")
+        assert chrome.execute_script("return document.querySelectorAll('.chart polygon').length") == 4
+        label = "document.querySelector('.chart svg').getAttribute('aria-label')"
+        assert chrome.execute_script(f"return {label}").endswith(
+            "Latest: 4-4 0.83 ± 0.32 (n = 2); 8-0 0.43 ± 0.32 (n = 2)."
+        )
+        assert complaints(chrome) == []
+        process.terminate()
