@@ -6,7 +6,6 @@ Stopping order: the round ends, the policy is saved, everything else is cancelle
 
 from __future__ import annotations
 
-import logging
 import os
 import random
 import sys
@@ -23,25 +22,23 @@ from sapo_client.errors import ExitCode
 from sapo_client.keystore import Identity
 from sapo_client.learner.backend import LearnerCrashed
 from sapo_client.node.auditing import assembly as auditing
-from sapo_client.node.auditing.auditor import Auditor
 from sapo_client.node.engine import open_engine
 from sapo_client.node.gossip.assembly import open_gossip
-from sapo_client.node.gossip.ratings import Ratings
 from sapo_client.node.health import HealthWatch
-from sapo_client.node.metrics_poller import MetricsPoller
+from sapo_client.node.metrics_poller import open_metrics_poller
 from sapo_client.node.reports import Reports
+from sapo_client.node.roles import NO_ROLES, Roles
 from sapo_client.node.runtime.backends import open_backend
 from sapo_client.node.runtime.beacons import Beacons
 from sapo_client.node.runtime.clock import Clock, wall_clock
 from sapo_client.node.runtime.context import NodeContext
 from sapo_client.node.runtime.host import start_transport
-from sapo_client.node.runtime.shutdown import Shutdown
+from sapo_client.node.runtime.shutdown import Pause, Shutdown
 from sapo_client.node.runtime.supervisor import Service, Supervisor
 from sapo_client.node.runtime.telemetry import open_telemetry
 from sapo_client.node.runtime.upkeep import keep_log_short, start_up_set_aside
 from sapo_client.node.training import assembly as training
 from sapo_client.observe import control
-from sapo_client.observe.reports import keep_status
 from sapo_client.observe.status import RoundSummary
 from sapo_client.paths import DataDir
 from sapo_client.swarm.transport import BugReport, Transport
@@ -51,7 +48,8 @@ from sapo_verification.jail.checkers import CheckerPool
 if TYPE_CHECKING:
     from trio_typing import TaskStatus
 
-_LOG = logging.getLogger(__name__)
+    from sapo_client.config_layers import Setting
+    from sapo_client.dashboard.claim import Claim
 
 _CHECKPOINT_PATIENCE_SECONDS = 60.0
 """Longest time that a drain waits for the last checkpoint; the one before it is intact."""
@@ -64,20 +62,17 @@ class RunOptions:
     Attributes:
         fresh: begin with the configured model although checkpoints exist.
         steps: stop after this many steps; without a number, run until stopped.
+        settings: every setting with its origin, to be shown.
+        claim: claims points, for the page's button.
     """
 
     fresh: bool = False
     steps: int | None = None
+    settings: tuple[Setting, ...] = ()
+    claim: Claim | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Roles:
-    """The parts of a node that a program may replace."""
-
-    open_auditor: auditing.OpenAuditor = Auditor
-
-
-class Node:
+class NodeApp:
     """One node: all parts, opened and connected.
 
     Args:
@@ -96,10 +91,11 @@ class Node:
         open_transport: Callable[[BugReport], Transport],
         show: Callable[[RoundSummary], None],
         clock: Clock = wall_clock,
-        roles: Roles = Roles(),
+        roles: Roles = NO_ROLES,
     ) -> None:
         self._options = options
-        self._shutdown = Shutdown()
+        self._roles = roles
+        self._shutdown, self._pause = Shutdown(), Pause()
         telemetry = open_telemetry(config, data, manifest, identity)
         self._supervisor = Supervisor(telemetry.events)
         self._context = context = NodeContext(
@@ -116,13 +112,11 @@ class Node:
         self._chain = auditing.open_chain(context)
         self._beacons = Beacons(manifest, self._chain.block_hash_before, context.events)
         self._checkers = CheckerPool(manifest.suite, workers=config.verification.workers)
-        self._learner = open_backend(
-            config.learner, data.learner, seed=context.rng.getrandbits(32), fresh=options.fresh
-        )
+        suite, seed, fresh = manifest.suite, context.rng.getrandbits(32), options.fresh
+        self._learner = open_backend(config.learner, data.learner, suite=suite, seed=seed, fresh=fresh)
         doppelganger = training.open_doppelganger(context)
-        self._engine = open_engine(
-            context, checkers=self._checkers, beacons=self._beacons, observers=(telemetry, doppelganger)
-        )
+        told = roles.join(telemetry, doppelganger)
+        self._engine = open_engine(context, checkers=self._checkers, beacons=self._beacons, observers=told)
         self._gossip = open_gossip(context, self._engine)
         self._health = HealthWatch(context, chain=self._chain, learner=self._learner)
         self._show = show
@@ -145,6 +139,20 @@ class Node:
             show=self._round_ended,
         )
         self._started_seconds = clock()
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The multiaddrs at which others reach this node, with its peer id."""
+        return self._context.transport.addresses
+
+    @property
+    def step(self) -> int:
+        """The policy's last step."""
+        return self._learner.step
+
+    def request_stop(self, *, finish: bool = True) -> None:
+        """Stop after the current round, or at once unless ``finish``; only inside the node's event loop."""
+        self._shutdown.request("the program that runs it", ExitCode.DONE, finish=finish)
 
     async def run(self) -> int:
         """Run until the steps are done or the node is stopped; return its exit code."""
@@ -170,11 +178,15 @@ class Node:
             self._engine.restore(context.clock())
             await nursery.start(self._serve_control)
             self._announce()
+            self._roles.started(self)
             nursery.start_soon(self._keep("gossip", self._gossip.run))
             nursery.start_soon(self._keep("audit", self._audit.run))
             nursery.start_soon(self._keep("upkeep", partial(keep_log_short, context.data.database)))
-            nursery.start_soon(self._keep("watch", self._metrics_poller().run))
-            nursery.start_soon(self._keep("health", partial(self._health.run, self._keep_status)))
+            watch = open_metrics_poller(context, self._engine, self._chain)
+            nursery.start_soon(self._keep("watch", watch.run))
+            nursery.start_soon(self._keep("tracker", context.telemetry.track))
+            nursery.start_soon(self._keep("health", partial(self._health.run, self._reports().keep)))
+            nursery.start_soon(self._keep("history", context.telemetry.recorder.run))
             nursery.start_soon(self._ledger.run, self._supervisor)
             with start_up_set_aside():
                 yield
@@ -204,7 +216,7 @@ class Node:
     async def _train(self) -> None:
         steps = self._options.steps
         last_step = None if steps is None else self._learner.step + steps
-        run = partial(self._rounds.run, last_step, self._shutdown.draining)
+        run = partial(self._rounds.run, last_step, self._shutdown.draining, self._pause)
         await self._supervisor.keep("rounds", run)
 
     async def _save(self) -> None:
@@ -213,32 +225,11 @@ class Node:
         except LearnerCrashed as error:
             self._context.events.write("checkpoint_failed", why=str(error))
             print(f"warning: the last checkpoint was not written: {error}", file=sys.stderr)
-        self._keep_status(stopped=True)
-
-    def _keep_status(self, *, stopped: bool = False) -> None:
-        """Write the status, for `sapo status` when this process is gone."""
-        report = self._reports().status()
-        try:
-            keep_status(
-                self._context.data.status, report.model_copy(update={"state": "stopped"} if stopped else {})
-            )
-        except OSError as error:  # a full disk, of which the health tells; training goes on
-            _LOG.warning("the status was not written: %s", error)
+        self._reports().keep(stopped=True)
 
     def _round_ended(self, summary: RoundSummary) -> None:
         self._health.round_ended(summary)
         self._show(summary)
-
-    def _metrics_poller(self) -> MetricsPoller:
-        context = self._context
-        return MetricsPoller(
-            manifest=context.manifest,
-            transport=context.transport,
-            chain=self._chain,
-            ratings=Ratings(self._engine.certificates, self._engine.reputation),
-            telemetry=context.telemetry,
-            clock=context.clock,
-        )
 
     async def _serve_control(self, task_status: TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
         observe = self._context.config.observe
@@ -248,8 +239,14 @@ class Node:
             stop=lambda finish: self._shutdown.request("sapo stop", ExitCode.DONE, finish=finish),
             metrics=self._context.telemetry.metrics.render if observe.metrics else None,
             findings=lambda: self._health.findings,
+            pages=self._reports().pages(),
+            pause=self._set_paused,
         )
         await control.serve(self._context.data, handlers, port=observe.control_port, task_status=task_status)
+
+    def _set_paused(self, paused: bool) -> None:
+        self._pause.set(paused)
+        self._context.events.write("paused" if paused else "resumed", step=self._learner.step)
 
     def _announce(self) -> None:
         context, transport = self._context, self._context.transport
@@ -283,8 +280,11 @@ class Node:
             chain=self._chain,
             ledger=self._ledger,
             shutdown=self._shutdown,
+            pause=self._pause,
             started_seconds=self._started_seconds,
             health=self._health,
+            settings=self._options.settings,
+            claim=self._options.claim,
         )
 
 

@@ -11,8 +11,9 @@ from sapo_client import locks, logs
 from sapo_client.config import Config
 from sapo_client.key_status import require_in_use
 from sapo_client.keystore import Identity
-from sapo_client.node.app import Node, Roles, RunOptions
+from sapo_client.node.app import NodeApp, RunOptions
 from sapo_client.node.auditing.assembly import require_rpc
+from sapo_client.node.roles import NO_ROLES, Roles
 from sapo_client.node.runtime.host import open_transport, require_addresses
 from sapo_client.node.runtime.manifests import require_manifest, require_same_suite, settle_manifest
 from sapo_client.node.runtime.supervisor import find_sapo_error
@@ -60,7 +61,7 @@ def run_node(
         manifest = settle_manifest(None if config.swarm.alone else config.swarm.manifest, data)
         data.config.write_text(config.model_dump_json(indent=2) + "\n", encoding="utf-8")
         require_same_suite(manifest)
-        node = Node(
+        node = NodeApp(
             config=config,
             identity=identity,
             options=options,
@@ -68,7 +69,7 @@ def run_node(
             data=data,
             open_transport=partial(open_transport, config, identity, manifest),
             show=show,
-            roles=roles or Roles(),
+            roles=roles or NO_ROLES,
         )
         try:
             return trio.run(node.run)

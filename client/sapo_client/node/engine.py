@@ -26,5 +26,5 @@ def open_engine(
         beacon_of=beacons.known,
         key=secrets.token_bytes(32),
         terms=Terms(sampling=sampling_policy(context.config), audit_share=audit_shares(context).rollouts),
-        observers=observers,
+        observers=(context.telemetry.recorder, *observers),
     )

@@ -6,8 +6,10 @@ import logging
 import shutil
 import sys
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from math import inf
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
@@ -29,7 +31,10 @@ from sapo_client.observe.health import (
     PeerFacts,
     RoundFacts,
     assess,
+    is_healthy,
 )
+from sapo_client.observe.service_manager import service_manager
+from sapo_client.observe.webhook import Notification, Webhook
 from sapo_protocol.epochs import epoch_start_seconds
 
 if TYPE_CHECKING:
@@ -97,6 +102,7 @@ class HealthWatch:
         self._shown: dict[HealthFinding, float] = {}
         self._progressed: float | None = None
         self._resumes_epoch: int | None = None
+        self._paused = False
         self._connected: float | None = None
         self._unheard = 0
         self._answered: float | None = None
@@ -105,6 +111,9 @@ class HealthWatch:
         self._refusal: str | None = None
         self._view = ChainLook()
         self._trouble: str | None = None
+        self._manager = service_manager()
+        url = context.config.observe.webhook
+        self._webhook = None if url is None else Webhook(url)
         self.findings: tuple[HealthFinding, ...] = ()
         context.events.listen(self._note)
 
@@ -122,6 +131,9 @@ class HealthWatch:
         """
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch_chain, assessed)
+            if self._webhook is not None:
+                nursery.start_soon(self._webhook.run)
+            self._manager.ready()
             while True:
                 self.assess()
                 assessed()
@@ -151,6 +163,7 @@ class HealthWatch:
         self._policy.look(self._learner, self._context.events)
         self.findings = assess(self._facts())
         self._context.telemetry.metrics.health(self.findings)
+        self._manager.assessed(self.findings)
         self._tell()
         return self.findings
 
@@ -161,6 +174,7 @@ class HealthWatch:
         codes = {finding.code for finding in self.findings}
         if before != codes:
             self._context.events.write("health", findings=self.findings)
+            self._notify(before - codes)
         shown: dict[HealthFinding, float] = {}
         for finding in self.findings:
             last = next((at for old, at in self._shown.items() if _same(old, finding)), None)
@@ -172,6 +186,23 @@ class HealthWatch:
             if old.code not in codes:
                 self._show(f"over: {old.text} ({old.code})")
         self._shown = shown
+
+    def _notify(self, over: Collection[str]) -> None:
+        """Post a change of the findings to the operator's webhook, if there is one."""
+        if self._webhook is None:
+            return
+        lines = [*(f"over: {code}" for code in sorted(over)), *(each.line() for each in self.findings)]
+        self._webhook.notify(
+            Notification(
+                time=datetime.fromtimestamp(self._context.clock(), UTC).isoformat(timespec="seconds"),
+                swarm=self._context.manifest.name,
+                node=self._context.author.node.hex(),
+                healthy=is_healthy(self.findings),
+                text="\n".join(lines),
+                findings=self.findings,
+                over=tuple(sorted(over)),
+            )
+        )
 
     def _facts(self) -> HealthFacts:
         has_chain = self._context.manifest.has_chain
@@ -196,6 +227,8 @@ class HealthWatch:
         resumes = manifest.genesis_seconds - now
         if self._resumes_epoch is not None:
             resumes = epoch_start_seconds(manifest, self._resumes_epoch) - now
+        if self._paused:
+            resumes = inf
         if resumes > 0 or self._progressed is None:
             self._progressed = trio.current_time()
         return RoundFacts(
@@ -269,6 +302,10 @@ class HealthWatch:
         """Take an event of the node."""
         self._policy.note(event, fields)
         match event, fields:
+            case "paused", _:
+                self._paused = True
+            case "resumed", _:
+                self._paused = False
             case "quota_used", {"until_epoch": int(epoch)}:
                 self._resumes_epoch = epoch
             case "published", {"peers": int(reached)}:

@@ -10,10 +10,12 @@ import trio
 from sapo_client.node.auditing.chain import ChainRole
 from sapo_client.node.gossip.ratings import Ratings
 from sapo_client.node.runtime.clock import Clock
+from sapo_client.node.runtime.context import NodeContext
 from sapo_client.node.runtime.telemetry import Telemetry
 from sapo_client.swarm.transport import Transport
 from sapo_protocol.epochs import epoch_at
 from sapo_protocol.manifest import Manifest
+from sapo_verification.engine import Engine
 
 _LOOK_SECONDS: Final = 1.0
 
@@ -54,3 +56,15 @@ class MetricsPoller:
         epoch = epoch_at(self.manifest, max(self.clock(), self.manifest.genesis_seconds))
         peer_ids = [peer.peer_id for peer in self.transport.peers()]
         self.transport.rate(self.ratings.of(peer_ids, epoch))
+
+
+def open_metrics_poller(context: NodeContext, engine: Engine, chain: ChainRole) -> MetricsPoller:
+    """Return the poller of a node's parts, not running yet."""
+    return MetricsPoller(
+        manifest=context.manifest,
+        transport=context.transport,
+        chain=chain,
+        ratings=Ratings(engine.certificates, engine.reputation),
+        telemetry=context.telemetry,
+        clock=context.clock,
+    )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from sapo_client.observe.health import REMEMBERED_SECONDS, FindingCode, PolicyEvent
+from sapo_client.observe.health import MISMATCH_NATS, REMEMBERED_SECONDS, FindingCode, PolicyEvent
 
 if TYPE_CHECKING:
     from sapo_client.learner.backend import Backend
@@ -46,6 +46,10 @@ class PolicyEvents:
                 reward = f"the canary's reward fell to {fields['reward']}, its control is {fields['control']}"
                 text = f"{reward}: the last good policy was restored at step {fields['step']}"
                 self._add(FindingCode.POLICY_ROLLED_BACK, text)
+            case "step" if isinstance(found := fields.get("mismatch"), float) and found > MISMATCH_NATS:
+                step = fields["step"]
+                text = f"the sampler was off by {found:.2g} nats per token in step {step}"
+                self._add(FindingCode.SAMPLER_MISMATCH, text)
             case "service_failed" if not fields["transient"]:  # findings of their own tell of the others
                 text = f"the part {fields['service']} of this node failed: {fields['error']}"
                 self._add(FindingCode.SERVICE_FAILED, text)

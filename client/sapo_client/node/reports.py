@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 
+from sapo_client.config_layers import Setting
+from sapo_client.dashboard.claim import Claim, ClaimDesk
+from sapo_client.dashboard.pages import DashboardPages
 from sapo_client.learner.backend import Backend
+from sapo_client.learner.process import Learner
 from sapo_client.node.auditing.chain import ChainRole
 from sapo_client.node.auditing.settlement_services import LedgerRole
 from sapo_client.node.health import HealthWatch
+from sapo_client.node.page import NodePage
 from sapo_client.node.runtime.context import NodeContext
-from sapo_client.node.runtime.shutdown import Shutdown
+from sapo_client.node.runtime.shutdown import Pause, Shutdown
 from sapo_client.node.training.rounds import Rounds
+from sapo_client.observe.control_client import keep_token
 from sapo_client.observe.plain import JSON
 from sapo_client.observe.reports import (
     EndpointReport,
@@ -21,12 +28,16 @@ from sapo_client.observe.reports import (
     PeerReport,
     PeersReport,
     RolloutsReport,
+    State,
     StatusReport,
+    keep_status,
 )
 from sapo_client.swarm.peer_id import key_from_peer_id
 from sapo_client.swarm.transport import PeerInfo
 from sapo_protocol.identifiers import NodeId
 from sapo_verification.engine import Engine
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +51,17 @@ class Reports:
     chain: ChainRole
     ledger: LedgerRole
     shutdown: Shutdown
+    pause: Pause
     health: HealthWatch
     started_seconds: float
+    settings: tuple[Setting, ...] = ()
+    claim: Claim | None = None
 
     def status(self) -> StatusReport:
         """Return the state of the node."""
         context, telemetry, rounds = self.context, self.context.telemetry, self.rounds
         return StatusReport(
-            state="draining" if self.shutdown.draining.is_set() else "running",
+            state=self._state(),
             updated=_iso(context.clock()),
             version=version("sapo-swarm"),
             swarm_name=context.manifest.name,
@@ -57,9 +71,9 @@ class Reports:
             account=str(context.author.account),
             addresses=context.transport.addresses,
             model=context.config.learner.model,
-            device=context.config.learner.device,
+            device=self._device(),
             uptime_seconds=round(context.clock() - self.started_seconds, 1),
-            epoch=self._epoch(),
+            epoch=self.epoch(),
             round=rounds.round,
             step=self.learner.step,
             reward=rounds.last_reward,
@@ -74,6 +88,14 @@ class Reports:
             ledger=self._ledger(),
             findings=self.health.findings,
         )
+
+    def keep(self, *, stopped: bool = False) -> None:
+        """Write the status, for `sapo status` when this process is gone."""
+        report = self.status().model_copy(update={"state": "stopped"} if stopped else {})
+        try:
+            keep_status(self.context.data.status, report)
+        except OSError as error:  # a full disk, of which the health tells; training goes on
+            _LOG.warning("the status was not written: %s", error)
 
     def peers(self) -> PeersReport:
         """Return the connected peers with their scores and reputation."""
@@ -91,7 +113,24 @@ class Reports:
             "rollouts": lambda: self.rollouts().model_dump(mode="json"),
         }
 
-    def _epoch(self) -> int:
+    def pages(self) -> DashboardPages:
+        """Return the server of this node's page."""
+        uses_ledger = self.context.manifest.has_chain and self.context.config.ledger.enabled
+        desk = ClaimDesk(self.claim if uses_ledger else None)
+        return DashboardPages(NodePage(self, desk), keep_token(self.context.data))
+
+    def _state(self) -> State:
+        if self.shutdown.draining.is_set():
+            return "draining"
+        return "paused" if self.pause.holds else "running"
+
+    def _device(self) -> str:
+        """Return the device that is used, not the one that was asked for."""
+        learner = self.learner
+        return learner.about.device if isinstance(learner, Learner) else self.context.config.learner.device
+
+    def epoch(self) -> int:
+        """Return the current epoch."""
         return self.engine.epoch(self.context.clock())
 
     def _peer(self, info: PeerInfo) -> PeerReport:
@@ -104,7 +143,7 @@ class Reports:
             account=str(account) if account else None,
             address=info.addresses[0] if info.addresses else None,
             score=info.score,
-            reputation=self.engine.reputation.evidence(account, self._epoch()).weight if account else None,
+            reputation=self.engine.reputation.evidence(account, self.epoch()).weight if account else None,
             accepted=info.received - info.rejected,
             refused=info.rejected,
         )

@@ -21,6 +21,7 @@ from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.suite import Suite
 from sapo_protocol.topics import rollouts_topic
+from sapo_verification.signing.database import SigningDatabase
 
 STRANGER = Identity(9)
 
@@ -212,6 +213,46 @@ async def test_a_node_with_a_chain(
         await expect(trial, "chain_silent")
         await trial.stop()
     other.close()
+
+
+async def test_own_training_goes_on_while_the_chain_is_away(
+    mock_clock: MockClock, begin: Begin, weekdays: Suite, tmp_path: Path
+) -> None:
+    """From the next epoch on, and after a start without the chain; nothing is signed or published then."""
+    on_chain = begin_with_chain(begin, weekdays, tmp_path)
+    trial, home = on_chain.trial, on_chain.trial.home
+    async with trio.open_nursery() as nursery:
+        await on_chain.send_coins(home.identity.account)
+        await trial.start(nursery)
+        await trial.rounds(2)
+        port = await trio.to_thread.run_sync(on_chain.chain.vanish)
+        trial.pass_by(36_000)
+        await trial.rounds(2)  # of its last epoch, perhaps
+        await trial.until_status(lambda _: bool(home.events("training_privately")))
+        signed = [mark.next_slot for mark in SigningDatabase(home.data.database).marks()]
+        shared = len(home.events("published"))
+        trial.pass_by(40)
+        await trial.rounds(3)
+        assert "this node trains alone" in (await trial.until_told("chain_silent")).hint
+        await trial.until_status(
+            lambda status: all(each["code"] != "no_round" for each in status["findings"])
+        )
+        assert [mark.next_slot for mark in SigningDatabase(home.data.database).marks()] == signed
+        assert len(home.events("published")) == shared
+        await trial.stop()
+
+        await trial.start(nursery)
+        await trial.rounds(2)
+        assert len(home.events("published")) == shared
+        on_chain.chain.serve_again(port)
+        await on_chain.send_coins(home.identity.account)
+        await trial.until_status(lambda _: len(home.events("published")) > shared)
+        kinds = {(bool(step["private"]), bool(step["local"])) for step in home.events("step")}
+        assert kinds == {(True, False), (False, True)}
+        assert [event["epoch"] for event in home.events("training_privately")] == [0, 0]
+        assert len(home.events("training_shared")) == 2
+        await trial.stop()
+    on_chain.chain.close()
 
 
 async def test_a_registration_that_no_fee_allows(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 from sapo_client.config import LedgerConfig
@@ -11,6 +12,7 @@ from sapo_client.ledger.service import LedgerClient
 from sapo_client.node.auditing.audit import AUDITORS_SHARES, Audit, AuditShares
 from sapo_client.node.auditing.auditor import Auditor, AuditorParts, AuditorRole
 from sapo_client.node.auditing.chain import NoChain
+from sapo_client.node.auditing.faucet import FaucetRequest
 from sapo_client.node.auditing.registration import Registration
 from sapo_client.node.auditing.settlement_services import LedgerRole, LedgerServices, NoLedger
 from sapo_client.node.gossip.handlers import GossipHandlers
@@ -70,6 +72,7 @@ def open_chain(context: NodeContext) -> LedgerClient | NoChain:
         confirmations=config.confirmations,
         limit_wei=int(config.max_fee_gwei * GWEI),
         report=lambda text: context.events.write("ledger_endpoint", text=text),
+        clock=context.clock,
     )
 
 
@@ -106,4 +109,20 @@ def open_ledger(
         clock=context.clock,
         show=show_signed,
     )
-    return LedgerServices(ledger=chain, registration=registration, auditor=auditor)
+    return LedgerServices(
+        ledger=chain, registration=registration, auditor=auditor, faucet=_faucet(context, chain)
+    )
+
+
+def _faucet(context: NodeContext, chain: LedgerClient) -> FaucetRequest | None:
+    url = context.config.ledger.faucet
+    if url is None:
+        return None
+    return FaucetRequest(
+        url=url,
+        account=context.author.account,
+        ledger=chain,
+        events=context.events,
+        clock=context.clock,
+        show=lambda line: print(line, file=sys.stderr, flush=True),
+    )

@@ -8,6 +8,7 @@ import trio
 
 from sapo_client.ledger.service import LedgerClient
 from sapo_client.node.auditing.auditor import AuditorRole
+from sapo_client.node.auditing.faucet import FaucetRequest
 from sapo_client.node.auditing.registration import Registration
 from sapo_client.node.runtime.supervisor import Supervisor
 
@@ -35,10 +36,18 @@ class NoLedger:
 class LedgerServices:
     """Services that send queued transactions, keep the node's key registered, and follow settlement."""
 
-    def __init__(self, *, ledger: LedgerClient, registration: Registration, auditor: AuditorRole) -> None:
+    def __init__(
+        self,
+        *,
+        ledger: LedgerClient,
+        registration: Registration,
+        auditor: AuditorRole,
+        faucet: FaucetRequest | None = None,
+    ) -> None:
         self._ledger = ledger
         self._registration = registration
         self._auditor = auditor
+        self._faucet = faucet
 
     @property
     def points(self) -> int:
@@ -46,8 +55,10 @@ class LedgerServices:
         return self._auditor.points
 
     async def run(self, supervisor: Supervisor) -> None:
-        """Keep the three services running until cancelled."""
+        """Keep the services running until cancelled."""
         async with trio.open_nursery() as nursery:
+            if self._faucet is not None:
+                nursery.start_soon(supervisor.keep, "faucet", self._faucet.run)
             nursery.start_soon(supervisor.keep, "ledger", self._send)
             nursery.start_soon(supervisor.keep, "registration", self._registration.run)
             nursery.start_soon(supervisor.keep, "auditor", self._auditor.run)

@@ -2,32 +2,57 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from sapo_client.config import LearnerConfig
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.backend import Backend
 from sapo_client.learner.process import Learner
 from sapo_client.learner.settings import LearnerSettings
+from sapo_protocol.suite import Suite
+
+LEAST_TOKENS: Final = 64
+SPELLED_BYTES: Final = 256
+"""A completion of at most so many bytes may take a token for each of them."""
+BYTES_PER_TOKEN: Final = 4
+"""Of longer ones, which are text."""
 
 
-def open_backend(config: LearnerConfig, directory: Path, *, seed: int, fresh: bool) -> Backend:
+def open_backend(config: LearnerConfig, directory: Path, *, suite: Suite, seed: int, fresh: bool) -> Backend:
     """Return the configured backend, not running yet.
+
+    Args:
+        suite: decides how long completions may get, unless the configuration does, and how demonstrations are
+            learnt.
 
     Raises:
         SapoError: a setting that it needs is missing.
     """
+    tokens = config.max_new_tokens or tokens_for(suite)
     if config.backend == "endpoint":
-        return _endpoint(config)
+        return _endpoint(config, tokens)
     if config.backend == "human":
         from sapo_client.learner.contributors.human import Human
         from sapo_client.learner.contributors.no_train import Contributor
 
         return Contributor(Human())
-    return Learner(learner_settings(config, directory, seed=seed, fresh=fresh))
+    settings = learner_settings(config, directory, max_new_tokens=tokens, seed=seed, fresh=fresh)
+    shows_steps = any(family.answer != "plain" for family in suite.families)
+    return Learner(replace(settings, shows_steps=shows_steps))
 
 
-def learner_settings(config: LearnerConfig, directory: Path, *, seed: int, fresh: bool) -> LearnerSettings:
+def tokens_for(suite: Suite) -> int:
+    """Return a limit of tokens per completion that cuts off no answer of these tasks."""
+    longest = max(family.max_completion_bytes for family in suite.families)
+    return max(LEAST_TOKENS, min(longest, SPELLED_BYTES), longest // BYTES_PER_TOKEN)
+
+
+def learner_settings(
+    config: LearnerConfig, directory: Path, *, max_new_tokens: int, seed: int, fresh: bool
+) -> LearnerSettings:
     """Return the learner's settings; each node has its own seed, or all would generate the same text."""
     return LearnerSettings(
         model=config.model,
@@ -35,29 +60,48 @@ def learner_settings(config: LearnerConfig, directory: Path, *, seed: int, fresh
         seed=seed,
         learning_rate=config.learning_rate,
         temperature=config.temperature,
-        max_new_tokens=config.max_new_tokens,
-        threads=config.threads,
+        max_new_tokens=max_new_tokens,
+        threads=_threads(config),
         device=config.device,  # type: ignore[arg-type]  # the pattern of the config field
+        ranks=None if config.ranks == "auto" else config.ranks,
+        ranks_socket=None if config.ranks_socket is None else str(config.ranks_socket),
         fresh=fresh,
         bfloat16=config.bfloat16,
+        base=config.base,  # type: ignore[arg-type]  # the pattern of the config field
+        optimizer=config.optimizer,  # type: ignore[arg-type]  # as above
         lora_rank=config.lora_rank,
         gradient_checkpointing=config.gradient_checkpointing,
         memory_bytes=None if config.memory_gib is None else int(config.memory_gib * 2**30),
+        loss=config.loss,  # type: ignore[arg-type]  # the pattern of the config field
+        sequence_ratio_cap=config.sequence_ratio_cap,
         length_normalised=config.length_normalised,
         passes=config.passes,
         mini_batches=config.mini_batches,
         kl_weight=config.kl_weight,
         own_baseline=config.own_baseline,
-        external_loss=config.external_loss,  # type: ignore[arg-type]  # the pattern of the config field
+        external_loss=config.external_loss,
         demonstrations_per_step=config.demonstrations_per_step,
         demonstration_rate=config.demonstration_rate,
+        demonstration_steps=config.demonstration_steps,
+        demonstration_averaging=config.demonstration_averaging,
         demonstration_weighting=config.demonstration_weighting,  # type: ignore[arg-type]  # as above
         need_below=config.need_below,
         vllm=config.backend == "vllm",
+        tinker=config.backend == "tinker",
+        endpoint=config.endpoint,
+        endpoint_key=None if config.endpoint_key_file is None else _key(config.endpoint_key_file),
     )
 
 
-def _endpoint(config: LearnerConfig) -> Backend:
+def _threads(config: LearnerConfig) -> int:
+    """Return the number of the learner's threads: at least one, whatever is left to others."""
+    if config.leave_cores is None:
+        return config.threads
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, usable - config.leave_cores)
+
+
+def _endpoint(config: LearnerConfig, max_new_tokens: int) -> Backend:
     from sapo_client.learner.contributors.endpoint import CompletionsEndpoint, EndpointSettings
     from sapo_client.learner.contributors.no_train import Contributor
 
@@ -74,7 +118,7 @@ def _endpoint(config: LearnerConfig) -> Backend:
                 model=config.model,
                 key=None if config.endpoint_key_file is None else _key(config.endpoint_key_file),
                 temperature=config.temperature,
-                max_new_tokens=config.max_new_tokens,
+                max_new_tokens=max_new_tokens,
             )
         )
     )

@@ -37,6 +37,11 @@ class Beacons:
         """Return the beacon of an epoch, or None if it was not obtained yet."""
         return self._known.get(epoch)
 
+    @property
+    def newest(self) -> tuple[int, Digest] | None:
+        """The last epoch whose beacon is known, and that beacon."""
+        return max(self._known.items(), default=None)
+
     async def obtain(self, epoch: int) -> Digest:
         """Return the beacon of an epoch; wait while the chain is unreachable or has no block for it yet."""
         if (known := self.known(epoch)) is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -48,17 +49,48 @@ def settle_manifest(chosen: Path | None, data: DataDir) -> Manifest:
     if chosen is None and not data.manifest.exists():
         raise _no_swarm()
     manifest = read_manifest(chosen or data.manifest)
+    take_manifest(manifest, data, source=str(chosen))
+    return manifest
+
+
+def take_manifest(manifest: Manifest, data: DataDir, *, source: str) -> None:
+    """Store the manifest of a data directory, which must belong to no other swarm.
+
+    Args:
+        source: what the manifest was read from, for the message.
+
+    Raises:
+        SapoError: the directory belongs to another swarm.
+    """
     kept = read_manifest(data.manifest) if data.manifest.exists() else manifest
     if kept.swarm_id != manifest.swarm_id and is_alone(kept):
         _leave_alone(data)  # the policy that was trained alone goes on in the swarm
     elif kept.swarm_id != manifest.swarm_id:
         raise SapoError(
-            f"{data.root} belongs to another swarm than {chosen}",
+            f"{data.root} belongs to another swarm than {source}",
             hint="give this swarm a directory of its own with --data-dir",
             exit_code=ExitCode.CONFIG,
         )
     keep_manifest(manifest, data)
-    return manifest
+
+
+def settle_alone(data: DataDir, make: Callable[[], Manifest]) -> None:
+    """Give a data directory a manifest of its own, unless it has one.
+
+    Args:
+        make: returns a new manifest for one node.
+
+    Raises:
+        SapoError: the directory belongs to a swarm (exit code 3).
+    """
+    if not data.manifest.exists():
+        keep_manifest(make(), data)
+    elif not is_alone(read_manifest(data.manifest)):
+        raise SapoError(
+            f"{data.root} belongs to a swarm, so it cannot train alone",
+            hint="name another directory with --data-dir, or leave out --alone",
+            exit_code=ExitCode.CONFIG,
+        )
 
 
 def keep_manifest(manifest: Manifest, data: DataDir) -> None:
@@ -95,8 +127,8 @@ def require_manifest(chosen: Path | None, data: DataDir) -> Manifest:
 def _no_swarm() -> SapoError:
     return SapoError(
         "no swarm to join: no manifest was named, and this data directory belongs to none",
-        hint="name its manifest with --manifest FILE, start a swarm on this machine with `sapo testnet up`,"
-        " or train without a swarm: --alone",
+        hint="name it by a link (sapo join LINK) or with --manifest FILE, start one on this machine with"
+        " `sapo testnet up`, or train without a swarm: --alone",
         exit_code=ExitCode.CONFIG,
     )
 

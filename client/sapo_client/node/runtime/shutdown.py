@@ -1,16 +1,50 @@
-"""Stop in two stages: the first signal drains and saves a checkpoint, the second ends the process."""
+"""Stop in two stages: the first signal drains and saves a checkpoint, the second ends the process; pauses."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
+import threading
 
 import trio
 
 from sapo_client.errors import ExitCode
 
 _CODES = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
+
+
+class Pause:
+    """Whether the operator has paused training; what serves and admits goes on."""
+
+    def __init__(self) -> None:
+        self._over: trio.Event | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether training is paused."""
+        return self._over is not None
+
+    def set(self, paused: bool) -> None:
+        """Pause before the next round, or go on."""
+        if paused and self._over is None:
+            self._over = trio.Event()
+        elif not paused and self._over is not None:
+            self._over.set()
+            self._over = None
+
+    async def wait_until_over(self, draining: trio.Event) -> None:
+        """Return when training is not paused, or when the node drains."""
+        while self._over is not None and not draining.is_set():
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_cancel_after, draining, nursery.cancel_scope)
+                await self._over.wait()
+                nursery.cancel_scope.cancel()
+
+
+async def _cancel_after(event: trio.Event, scope: trio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()
 
 
 class Shutdown:
@@ -31,7 +65,12 @@ class Shutdown:
             self.hurried.set()
 
     async def watch_signals(self) -> None:
-        """Drain at the first SIGINT or SIGTERM, and end the process at the second."""
+        """Drain at the first SIGINT or SIGTERM, and end the process at the second.
+
+        Only a process's main thread receives signals: a node in another one is stopped by its program.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            return
         with trio.open_signal_receiver(*_CODES) as signals:
             async for number in signals:
                 code = int(_CODES[signal.Signals(number)])

@@ -8,9 +8,13 @@ from importlib.metadata import version
 from typing import Final
 
 from sapo_client.config import Config
+from sapo_client.dashboard.history import FigureHistory, open_history
+from sapo_client.dashboard.recorder import DashboardRecorder
 from sapo_client.keystore import Identity
+from sapo_client.node.runtime.tracking import Tracking
 from sapo_client.observe.events import EventLog
 from sapo_client.observe.metrics import NodeMetrics
+from sapo_client.observe.outcomes import OutcomeStore
 from sapo_client.observe.reports import RolloutReport
 from sapo_client.paths import DataDir
 from sapo_protocol.equivocation import EquivocationProof
@@ -29,19 +33,35 @@ RECENT_ROLLOUTS: Final = 512
 class Telemetry:
     """Observer that writes every decision to the event file, the metrics and the counters."""
 
-    def __init__(self, events: EventLog, metrics: NodeMetrics, suite: Suite, own: Account) -> None:
+    def __init__(
+        self,
+        events: EventLog,
+        metrics: NodeMetrics,
+        suite: Suite,
+        own: Account,
+        *,
+        recorder: DashboardRecorder | None = None,
+    ) -> None:
         self.events = events
         self.metrics = metrics
+        self.tracking: Tracking | None = None
         self.refusals: Counter[Reason] = Counter()
         self.messages_refused = 0
         self.accepted = 0
         self.shared = 0
         self.sampled_own = 0
         self.sampled_external = 0
+        self.recorder = recorder or DashboardRecorder(FigureHistory(":memory:"), suite, own)
+        events.listen(self.recorder.note)
         self._suite = suite
         self._own = own
         self._recent: dict[ContentId, RolloutReport] = {}
         self._order: deque[ContentId] = deque()
+
+    async def track(self) -> None:
+        """Keep the tracker fed, if one is configured; return at once otherwise."""
+        if self.tracking is not None:
+            await self.tracking.run()
 
     def message_refused(self, error: RemoteProtocolError, message: bytes, source: str) -> None:
         """Report a message that admission refused."""
@@ -173,7 +193,13 @@ class Telemetry:
 def open_telemetry(config: Config, data: DataDir, manifest: Manifest, identity: Identity) -> Telemetry:
     """Return the telemetry of a node with its event file open."""
     events = EventLog(data.events, max_bytes=config.observe.events_max_bytes, keep=config.observe.events_keep)
+    events.listen(OutcomeStore(data.outcomes).note)
     metrics = NodeMetrics(
         version=version("sapo-swarm"), swarm_id=str(manifest.swarm_id), node_id=str(identity.node_id)
     )
-    return Telemetry(events, metrics, manifest.suite, identity.account)
+    recorder = DashboardRecorder(open_history(data.history), manifest.suite, identity.account)
+    tracking = Tracking(config.observe, data, run=identity.node_id.hex()[:12])
+    telemetry = Telemetry(events, metrics, manifest.suite, identity.account, recorder=recorder)
+    telemetry.tracking = tracking
+    events.listen(tracking.note)
+    return telemetry

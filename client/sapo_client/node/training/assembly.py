@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from sapo_client import plugins
+from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.backend import Backend
 from sapo_client.node.gossip.handlers import GossipHandlers
 from sapo_client.node.runtime.beacons import Beacons
@@ -13,11 +16,16 @@ from sapo_client.node.training.canary import Canary, CanaryParts, CanarySettings
 from sapo_client.node.training.canary_state import CanaryFile
 from sapo_client.node.training.doppelganger import Doppelganger, DoppelgangerParts
 from sapo_client.node.training.judge_client import JudgeClient
-from sapo_client.node.training.rounds import RoundParts, Rounds
+from sapo_client.node.training.rationalise import Rationaliser
+from sapo_client.node.training.rehearsal import Rehearsal
+from sapo_client.node.training.round_parts import RoundParts
+from sapo_client.node.training.rounds import Rounds
 from sapo_client.observe.status import RoundSummary
 from sapo_verification.engine import Engine
 from sapo_verification.jail.checkers import CheckerPool
+from sapo_verification.sampling.own_success import FamilyRecord, TaskSampler
 from sapo_verification.sampling.sampler import SamplingPolicy
+from sapo_verification.sampling.strategies import STRATEGIES, SamplingStrategy
 from sapo_verification.sampling.text_use import TextUse
 from sapo_verification.signing.database import SigningDatabase, SlotShare
 
@@ -34,11 +42,43 @@ def sampling_policy(config: Config) -> SamplingPolicy:
         account_cap=config.verification.account_cap,
         newcomer_cap=config.verification.newcomer_cap,
         network_cap=config.verification.network_cap,
-        strategy=config.sampler.strategy,
+        strategy=_strategy(config.sampler.strategy),
         text_use=TextUse(config.sampler.text_use) if trains else TextUse.REINFORCE,
         demonstrations=config.sampler.demonstrations,
         learnable_tasks=config.sampler.learnable_tasks,
+        task_sampler=_task_sampler(config.sampler.task_sampler),
     )
+
+
+def _strategy(name: str) -> str | SamplingStrategy:
+    """Return a built-in strategy's name, or the strategy of a plug-in."""
+    if name in STRATEGIES:
+        return name
+    loaded: SamplingStrategy = plugins.load(plugins.STRATEGIES, name, SamplingStrategy)
+    return loaded
+
+
+def _task_sampler(name: str | None) -> TaskSampler | None:
+    """Return the task sampler of a plug-in, if one is set.
+
+    Whatever else than a family's index it returns stops the node.
+    """
+    if name is None:
+        return None
+    sampler: TaskSampler = plugins.load(plugins.TASK_SAMPLERS, name)
+
+    def checked(families: Sequence[FamilyRecord], rng: random.Random) -> int:
+        family = sampler(families, rng)
+        if not (isinstance(family, int) and 0 <= family < len(families)):
+            raise SapoError(
+                f"the task sampler {name!r} returned {family!r}; the suite has {len(families)} families,"
+                " counted from 0",
+                hint="correct the plug-in, or unset sampler.task_sampler",
+                exit_code=ExitCode.CONFIG,
+            )
+        return family
+
+    return checked
 
 
 def open_doppelganger(context: NodeContext) -> Doppelganger:
@@ -91,6 +131,15 @@ def open_rounds(
         canary=_canary(context, engine, checkers, learner),
         judge=_judge(context, checkers, learner),
         demonstrations=engine,
+        rationaliser=Rationaliser(learner, checkers, context.events),
+        rehearsal=Rehearsal(
+            learner,
+            checkers,
+            context.events,
+            families=len(context.manifest.suite.families),
+            success=engine.success.of,
+            rng=context.rng,
+        ),
     )
     return Rounds(parts, show)
 

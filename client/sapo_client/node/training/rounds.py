@@ -3,38 +3,27 @@
 from __future__ import annotations
 
 import logging
-import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from statistics import median
-from typing import Final, Protocol
+from typing import Final
 
 import trio
 
-from sapo_client.learner.backend import Generation, LearnerCrashed, Learning
+from sapo_client.learner.backend import Generation, LearnerCrashed
 from sapo_client.learner.report import StepReport
-from sapo_client.node.gossip.handlers import GossipHandlers
-from sapo_client.node.runtime.beacons import Beacons
-from sapo_client.node.runtime.clock import Clock
-from sapo_client.node.runtime.context import Author
-from sapo_client.node.runtime.telemetry import Telemetry
-from sapo_client.node.training.canary import CanaryRole
-from sapo_client.node.training.doppelganger import Doppelganger
-from sapo_client.node.training.judge_client import JudgeRole
+from sapo_client.node.runtime.shutdown import Pause
+from sapo_client.node.training.private_rounds import PrivateRounds
+from sapo_client.node.training.round_parts import RoundParts, Slot
 from sapo_client.observe.status import RoundSummary
 from sapo_protocol.constants import EPOCH_WINDOW
 from sapo_protocol.envelope import Kind, seal
 from sapo_protocol.epochs import epoch_at, epoch_start_seconds
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import ContentId
-from sapo_protocol.manifest import Manifest
 from sapo_protocol.rollout import Rollout
-from sapo_protocol.tasks import Task
-from sapo_verification.engine import Engine
 from sapo_verification.jail.checkers import CheckFailed
-from sapo_verification.sampling.sampler import SamplingPolicy
-from sapo_verification.signing.database import SigningDatabase, SlotShare
 from sapo_verification.types import Demonstration, PractisedGroup, SampledBatch, VerifiedRollout
 
 _TREND_ROUNDS = 20
@@ -44,67 +33,6 @@ _SLOW_FACTOR: Final = 4.0
 """A round that takes this many times as long as its predecessors' median is worth a line in the log."""
 
 _LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """An assigned slot and its task."""
-
-    epoch: int
-    slot: int
-    task: Task
-
-
-class Prompts(Protocol):
-    """Interface that derives the prompts of tasks."""
-
-    async def prompt(self, task: Task) -> str:
-        """See ``CheckerPool.prompt``."""
-        ...
-
-
-class DemonstrationSource(Protocol):
-    """Interface that hands out right answers to imitate; the engine's are those of other accounts."""
-
-    def demonstrate(self, epoch: int, rng: random.Random) -> tuple[Demonstration, ...]:
-        """See ``Engine.demonstrate``."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class RoundParts:
-    """The parts that a round works with.
-
-    Attributes:
-        canary: detects harm that external text does.
-        judge: asks the policy in between, if a judge is configured.
-        demonstrations: right answers to imitate, if the sampling policy does.
-        redraws: most own groups of a round that are sampled to replace ones without advantage.
-    """
-
-    author: Author
-    engine: Engine
-    policy: SamplingPolicy
-    completions: int
-    signing: SigningDatabase
-    share: SlotShare
-    doppelganger: Doppelganger
-    beacons: Beacons
-    checkers: Prompts
-    learner: Learning
-    gossip: GossipHandlers
-    telemetry: Telemetry
-    clock: Clock
-    rng: random.Random
-    canary: CanaryRole
-    judge: JudgeRole
-    demonstrations: DemonstrationSource
-    redraws: int = 0
-
-    @property
-    def manifest(self) -> Manifest:
-        """The swarm's manifest."""
-        return self.engine.manifest
 
 
 class Rounds:
@@ -119,18 +47,31 @@ class Rounds:
         self._epoch = -1
         self._restarts = 0
         self._last_step = 0
+        self._stop_step: int | None = None
+        self._private = PrivateRounds(parts, trained=self._report, crashed=self._note_crash)
         self.round = 0
         self.first_reward: float | None = None
         self.last_reward: float | None = None
 
-    async def run(self, last_step: int | None, draining: trio.Event) -> None:
-        """Run rounds until the policy has done its last step or the node drains."""
-        while not draining.is_set() and (last_step is None or self._parts.learner.step < last_step):
+    async def run(self, last_step: int | None, draining: trio.Event, pause: Pause | None = None) -> None:
+        """Run rounds until the policy has done its last step or the node drains; wait where it is paused."""
+        self._stop_step = last_step
+        while not self._is_over(draining):
+            if pause is not None and pause.holds:
+                await pause.wait_until_over(draining)
+                continue
             try:
                 await self._round(draining)
             except LearnerCrashed as error:
-                self._restarts += 1
-                self._report_restart(self._parts.learner.step, str(error))
+                self._note_crash(error)
+
+    def _is_over(self, draining: trio.Event) -> bool:
+        last_step = self._stop_step
+        return draining.is_set() or (last_step is not None and self._parts.learner.step >= last_step)
+
+    def _note_crash(self, error: LearnerCrashed) -> None:
+        self._restarts += 1
+        self._report_restart(self._parts.learner.step, str(error))
 
     def _report_idle_restart(self) -> None:
         """Report a learner's restart that interrupted no call, before the first step after it."""
@@ -161,27 +102,48 @@ class Rounds:
             local,
             drawn if use.reinforces else (),
             practised=practised,
-            demonstrations=parts.demonstrations.demonstrate(epoch, parts.rng) if use.imitates else (),
+            demonstrations=await self._demonstrate(epoch),
+            rehearsed=await parts.rehearsal.answers() if use.demonstrates else (),
         )
         report = await parts.learner.train(batch, {**handles, **more})
         for rollout, weight in zip(batch.external, report.external_weights, strict=True):
             parts.engine.sampler.likelihoods.learn(rollout.account, weight)
         for group in batch.practised:
             parts.engine.sampler.usefulness.learn(group.hint.account, float(group.is_informative))
+        for each, value in zip(batch.demonstrations, report.demonstration_values, strict=True):
+            if use.imitates and each.source is not None and value is not None:
+                parts.engine.sampler.step_values.learn(each.account, each.family, value)
+        parts.rehearsal.held = report.own_answers_held
         self._report(epoch, batch, report, trio.current_time() - started)
         await parts.canary.after(batch)
         await parts.judge.after(report.step, epoch, await parts.beacons.obtain(epoch))
 
     async def _wait_for_beacons(self, draining: trio.Event) -> int | None:
-        """Wait for the beacons that the current epoch needs; return the epoch, or None if the node drains."""
-        epoch: int | None = None
+        """Wait for the beacons that the current epoch needs, and train privately if that takes long.
+
+        Returns:
+            The epoch, or None if the node drains or has done its steps.
+        """
+        settled = trio.Event()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._obtain_beacons, settled, draining)
+            await self._private.run(settled, partial(self._is_over, draining))
+            nursery.cancel_scope.cancel()  # of steps that are done before the chain is back
+        epoch = await self._current_epoch()
+        has_beacon = (
+            self._parts.beacons.known(epoch) is not None
+        )  # the last private round may end in the next
+        return epoch if has_beacon and not self._is_over(draining) else None
+
+    async def _obtain_beacons(self, settled: trio.Event, draining: trio.Event) -> None:
+        """Obtain the beacons that the current epoch needs, then set the event; when the node drains, too."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_cancel_when_set, draining, nursery.cancel_scope)
             epoch = await self._current_epoch()
             for needed in range(max(0, epoch - EPOCH_WINDOW), epoch + 1):  # the pool holds all of these
                 await self._parts.beacons.obtain(needed)
             nursery.cancel_scope.cancel()
-        return None if draining.is_set() else epoch
+        settled.set()
 
     async def _current_epoch(self) -> int:
         parts = self._parts
@@ -214,6 +176,8 @@ class Rounds:
     def _draw_family(self) -> int:
         """Return the family of a new slot as an index of the suite."""
         parts, families = self._parts, len(self._parts.manifest.suite.families)
+        if (sampler := parts.policy.task_sampler) is not None:
+            return sampler(parts.engine.success.records(parts.manifest.suite.families), parts.rng)
         if not parts.policy.learnable_tasks:
             return parts.rng.randrange(families)
         return parts.rng.choices(range(families), parts.engine.success.chances())[0]
@@ -268,6 +232,14 @@ class Rounds:
             handles[hint.content_id] = generation.handle
         return tuple(practised), handles
 
+    async def _demonstrate(self, epoch: int) -> tuple[Demonstration, ...]:
+        """Return right answers to learn, of others or own ones with theirs as hints, if they are used."""
+        parts, use = self._parts, self._parts.policy.text_use
+        if not use.demonstrates:
+            return ()
+        shown = parts.demonstrations.demonstrate(epoch, parts.rng)
+        return await parts.rationaliser.own_ways(shown) if use.rationalises and shown else shown
+
     async def _redrawn(
         self, epoch: int, local: list[VerifiedRollout], handles: Mapping[ContentId, int]
     ) -> tuple[list[VerifiedRollout], Mapping[ContentId, int]]:
@@ -310,9 +282,10 @@ class Rounds:
         self._report_idle_restart()
         self._last_step = report.step
         self.round += 1
-        rewards = [rollout.mean_reward for rollout in batch.local]
+        rewards = [each.mean_reward for each in batch.local]
+        rewards += [each.mean_reward for each in batch.private]
         reward = sum(rewards) / len(rewards) if rewards else 0.0
-        telemetry.sampled_own += len(batch.local)
+        telemetry.sampled_own += len(batch.local) + len(batch.private)
         used = _used(batch)
         telemetry.sampled_external += len(used)
         for rollout, use in used:
@@ -327,7 +300,14 @@ class Rounds:
             gradient_norm=report.gradient_norm,
             external_weight=round(report.external_weight, 4),
             halvings=report.halvings,
+            ranks=report.ranks,
+            mismatch=report.mismatch,
+            masked=report.masked,
+            groups=report.local_groups + report.external_groups,
+            skipped=report.skipped_groups,
+            age=report.age,
             local=[rollout.content_id for rollout in batch.local],
+            private=len(batch.private),
             external=[
                 {
                     "content_id": r.content_id,
@@ -368,10 +348,12 @@ class Rounds:
             reward_change=None if trend is None else reward - trend,
             pool=len(parts.engine.pool),
             pool_peers=len(parts.engine.pool.accounts()),
-            own_groups=len(batch.local),
+            own_groups=len(batch.local) + len(batch.private),
             external_groups=len(_used(batch)),
             refused_share=(refused - before_refused) / arrived if arrived else 0.0,
             round_seconds=seconds,
+            mismatch=report.mismatch,
+            is_private=bool(batch.private),
         )
         telemetry.metrics.round(summary)
         self._show(summary)

@@ -89,5 +89,5 @@ async def _type_answers(identity: int) -> None:
 def test_an_endpoint_without_an_address_is_refused(policy: Path, weekdays: Suite, tmp_path: Path) -> None:
     home = Home(tmp_path, 1, manifest_of(weekdays), policy, learner={"backend": "endpoint"})
     with pytest.raises(SapoError, match="has no endpoint") as caught:
-        open_backend(home.config.learner, tmp_path, seed=0, fresh=False)
+        open_backend(home.config.learner, tmp_path, suite=weekdays, seed=0, fresh=False)
     assert "learner.endpoint" in caught.value.hint

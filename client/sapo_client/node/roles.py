@@ -1,0 +1,55 @@
+"""What a program may add to a node or replace in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from sapo_client.node.auditing import assembly as auditing
+from sapo_client.node.auditing.auditor import Auditor
+from sapo_verification.observer import Observer
+
+
+class StartedNode(Protocol):
+    """A node that runs, as the program that runs it sees it."""
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The multiaddrs at which others reach it, with its peer id."""
+        ...
+
+    @property
+    def step(self) -> int:
+        """The policy's last step."""
+        ...
+
+    def request_stop(self, *, finish: bool = True) -> None:
+        """Stop after the current round, or at once unless ``finish``; only inside its event loop."""
+        ...
+
+
+def _ignore(_node: StartedNode) -> None:
+    """Do nothing with a node that has started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Parts of a node that a program replaces, and what it wants to hear.
+
+    Attributes:
+        observers: told every decision on rollouts, in addition to the node's own observers.
+        started: called inside the event loop once the node listens and serves its control API.
+    """
+
+    open_auditor: auditing.OpenAuditor = Auditor
+    observers: tuple[Observer, ...] = ()
+    started: Callable[[StartedNode], None] = _ignore
+
+    def join(self, *own: Observer) -> tuple[Observer, ...]:
+        """Return the node's own observers and the further ones."""
+        return (*own, *self.observers)
+
+
+NO_ROLES: Final = Roles()
+"""A node with its own parts only."""

@@ -1,0 +1,106 @@
+"""Own training while the swarm's chain is away: the last known epoch is extended for this node alone.
+
+A new epoch's tasks follow from a block of the chain. Without it, this node draws tasks of the last epoch
+whose beacon it knows (after a start without the chain: of the swarm id), in slots behind the swarm's: no
+task is one that counts. It answers and scores them, and trains on them; nothing of it is signed, published,
+audited or paid. It ends as soon as the chain answers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+import trio
+
+from sapo_client.learner.backend import LearnerCrashed
+from sapo_client.learner.report import StepReport
+from sapo_client.node.training.round_parts import RoundParts
+from sapo_protocol.epochs import beacon
+from sapo_protocol.tasks import Task, assigned_task
+from sapo_verification.jail.checkers import CheckFailed
+from sapo_verification.types import PrivateGroup, SampledBatch
+
+_LOG = logging.getLogger(__name__)
+
+PATIENCE_SECONDS: Final = 10.0
+"""Wait for a beacon before training goes on without it; a chain in order answers in a second or two."""
+
+_SLOT_BITS: Final = 31
+
+
+class PrivateRounds:
+    """Rounds whose answers nobody is sent.
+
+    Args:
+        trained: takes epoch, batch, report and duration of each.
+        crashed: takes a crash of the learner, which was restarted.
+    """
+
+    def __init__(
+        self,
+        parts: RoundParts,
+        *,
+        trained: Callable[[int, SampledBatch, StepReport, float], None],
+        crashed: Callable[[LearnerCrashed], None],
+    ) -> None:
+        self._parts = parts
+        self._trained = trained
+        self._crashed = crashed
+
+    async def run(self, arrived: trio.Event, is_over: Callable[[], bool]) -> None:
+        """Train until the beacon has arrived or ``is_over``; do nothing for ``PATIENCE_SECONDS``."""
+        with trio.move_on_after(PATIENCE_SECONDS):
+            await arrived.wait()
+        if arrived.is_set():
+            return
+        if not self._parts.manifest.has_chain:  # its beacons need no chain: it waits for genesis
+            await arrived.wait()
+            return
+        events = self._parts.telemetry.events
+        events.write("training_privately", epoch=self._epoch())
+        while not (arrived.is_set() or is_over()):
+            try:
+                await self._round()
+            except LearnerCrashed as error:
+                self._crashed(error)
+        events.write("training_shared")
+
+    def _epoch(self) -> int:
+        newest = self._parts.beacons.newest
+        return 0 if newest is None else newest[0]
+
+    async def _round(self) -> None:
+        parts, started = self._parts, trio.current_time()
+        prompts = []
+        for _ in range(parts.policy.local_groups):
+            task = self._draw_task()
+            try:
+                prompts.append((task, await parts.checkers.prompt(task)))
+            except CheckFailed as error:
+                _LOG.info("a private task has no prompt: %s", error)
+        generations = await parts.learner.generate(
+            [prompt for _, prompt in prompts], completions_per_prompt=parts.completions
+        )
+        groups: list[PrivateGroup] = []
+        for (task, prompt), generation in zip(prompts, generations, strict=True):
+            try:
+                group = await parts.engine.answer_privately(
+                    task, prompt, generation.completions, generation.handle
+                )
+            except CheckFailed as error:
+                _LOG.info("private answers cannot be scored: %s", error)
+            else:
+                groups.append(group)
+        batch = parts.engine.assemble((), (), private=groups)
+        report = await parts.learner.train(batch, {})
+        self._trained(self._epoch(), batch, report, trio.current_time() - started)
+
+    def _draw_task(self) -> Task:
+        parts, manifest = self._parts, self._parts.manifest
+        newest = parts.beacons.newest
+        known = beacon(manifest.swarm_id, 0, b"") if newest is None else newest[1]
+        family = parts.rng.randrange(len(manifest.suite.families))
+        slot = (1 << _SLOT_BITS) + parts.rng.getrandbits(_SLOT_BITS)  # far behind those that are assigned
+        return assigned_task(manifest.swarm_id, known, account=parts.author.account, family=family, slot=slot)

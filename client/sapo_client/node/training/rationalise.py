@@ -1,0 +1,53 @@
+"""Own steps to an answer that is given: the answer as a hint while sampling, and training without it.
+
+Rationalisation as in STaR (arXiv 2203.14465). Of a stranger nothing but the answer to a task is used, and of
+a task generator nothing else can be: it knows no steps. So with the generator's answers this is the best that
+a node can do without anybody's text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from sapo_client.node.training.canary import Checkers
+from sapo_client.node.training.rehearsal import Sampling
+from sapo_client.observe.events import EventLog
+from sapo_verification.jail.checkers import CheckFailed
+from sapo_verification.types import Demonstration
+
+HINT: Final = "(the answer is {answer})"
+
+
+def hinted(prompt: str, answer: str) -> str:
+    """Return a prompt with the answer behind the question, before the line ends at which answers begin."""
+    question = prompt.rstrip("\n")
+    return f"{question} {HINT.format(answer=answer)}{prompt[len(question) :]}"
+
+
+class Rationaliser:
+    """Replaces demonstrations by own completions that come to the same answer."""
+
+    def __init__(self, learner: Sampling, checkers: Checkers, events: EventLog) -> None:
+        self._learner = learner
+        self._checkers = checkers
+        self._events = events
+
+    async def own_ways(self, shown: Sequence[Demonstration]) -> tuple[Demonstration, ...]:
+        """Return the demonstrations with an own completion each, without those where it was wrong."""
+        prompts = [hinted(each.prompt, each.answer.decode("utf-8", errors="replace")) for each in shown]
+        generations = await self._learner.generate(prompts, completions_per_prompt=1)
+        found = []
+        for each, generation in zip(shown, generations, strict=True):
+            (completion,) = generation.completions
+            if await self._is_right(each, completion):
+                found.append(replace(each, completion=completion))
+        return tuple(found)
+
+    async def _is_right(self, each: Demonstration, completion: bytes) -> bool:
+        try:
+            return (await self._checkers.check(each.task, [completion])).rewards == (1.0,)
+        except CheckFailed as error:
+            self._events.write("rationalisation_failed", family=each.family, detail=str(error))
+            return False

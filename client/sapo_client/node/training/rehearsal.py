@@ -1,0 +1,98 @@
+"""Rehearsal: own right answers in families that this node has solved, trained beside demonstrations.
+
+A policy that is only shown what it does not know forgets what it knew (McCloskey and Cohen 1989). So before
+demonstrations are trained in earnest, the policy answers tasks of the families that it has solved, one answer
+each, and the right ones are kept (learning without forgetting, arXiv 1606.09282). The tasks are drawn here: a
+stranger's choice of tasks would choose what is kept in mind.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from sapo_client.learner.backend import Generation
+from sapo_client.node.training.canary import Checkers
+from sapo_client.observe.events import EventLog
+from sapo_protocol.constants import SEED_BITS
+from sapo_protocol.tasks import Task
+from sapo_verification.jail.checkers import CheckFailed
+from sapo_verification.types import OwnAnswer
+
+SOLVED: Final = 0.3
+"""Own share of right answers from which a family is worth keeping in mind."""
+
+HELD: Final = 400
+"""Own right answers from which none are sampled for their own sake any more: own groups bring enough."""
+
+TASKS: Final = 64
+"""Answered per round until then, as many completions as a round of eight groups of eight has."""
+
+
+class Sampling(Protocol):
+    """Interface that samples completions."""
+
+    async def generate(
+        self, prompts: Sequence[str], *, completions_per_prompt: int
+    ) -> tuple[Generation, ...]:
+        """See ``Learning.generate``."""
+        ...
+
+
+class Rehearsal:
+    """Samples own answers to own tasks until the learner holds enough right ones.
+
+    Args:
+        families: number of families in the suite.
+        success: own share of right answers in a family, by its index.
+        rng: draws the tasks.
+    """
+
+    def __init__(
+        self,
+        learner: Sampling,
+        checkers: Checkers,
+        events: EventLog,
+        *,
+        families: int,
+        success: Callable[[int], float],
+        rng: random.Random,
+    ) -> None:
+        self._learner = learner
+        self._checkers = checkers
+        self._events = events
+        self._families = families
+        self._success = success
+        self._rng = rng
+        self.held = 0
+
+    async def answers(self) -> tuple[OwnAnswer, ...]:
+        """Return right answers; none if enough are held, or if no family is solved, or every one is."""
+        solved = [family for family in range(self._families) if self._success(family) >= SOLVED]
+        if self.held >= HELD or len(solved) in (0, self._families):
+            return ()
+        drawn = [Task(self._rng.choice(solved), self._rng.getrandbits(SEED_BITS)) for _ in range(TASKS)]
+        posed = [(task, prompt) for task in drawn if (prompt := await self._prompt(task)) is not None]
+        generations = await self._learner.generate([prompt for _, prompt in posed], completions_per_prompt=1)
+        found = []
+        for (task, prompt), generation in zip(posed, generations, strict=True):
+            (completion,) = generation.completions
+            if await self._is_right(task, completion):
+                found.append(OwnAnswer(prompt, completion, task.family))
+        return tuple(found)
+
+    async def _prompt(self, task: Task) -> str | None:
+        """Return a task's prompt, or None: some seeds have none."""
+        try:
+            return await self._checkers.prompt(task)
+        except CheckFailed:
+            return None
+
+    async def _is_right(self, task: Task, completion: bytes) -> bool:
+        try:
+            checked = await self._checkers.check(task, [completion])
+        except CheckFailed as error:
+            self._events.write("rehearsal_failed", family=task.family, detail=str(error))
+            return False
+        return checked.rewards == (1.0,)
