@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Final
+import time
+from typing import TYPE_CHECKING, Final
 
-from sapo_client.founding.defaults import nano_suite
+from sapo_client.founding.tasks import NANO_TASKS, choose_tasks
 from sapo_protocol.manifest import Limits, Manifest
+
+if TYPE_CHECKING:
+    from sapo_client.config import LearnerConfig
 
 EPOCH_SECONDS: Final = 3600
 LIMITS: Final = Limits(slots_per_epoch=100_000, max_completions=16, points_per_epoch=1)
 """Slots that no policy uses up in an hour: nobody else checks them, and nobody is paid for them."""
 
 
-def alone_manifest(name: str, now_seconds: float) -> Manifest:
-    """Return a manifest for one node, whose first epoch begins now."""
+def alone_manifest(name: str, learner: LearnerConfig) -> Manifest:
+    """Return a manifest for one node, whose first epoch begins now, with tasks that fit its model.
+
+    Raises:
+        SapoError: the model cannot be found or read.
+    """
+    tasks = choose_tasks(model=learner.model) if learner.trains else NANO_TASKS
     return Manifest(
         name=name,
         bootstrap=(),
@@ -21,8 +30,8 @@ def alone_manifest(name: str, now_seconds: float) -> Manifest:
         registry=None,
         ledger=None,
         finality_seconds=0,
-        genesis_seconds=int(now_seconds),
+        genesis_seconds=int(time.time()),
         epoch_seconds=EPOCH_SECONDS,
-        suite=nano_suite(),
+        suite=tasks.suite(),
         limits=LIMITS,
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from sapo_protocol.manifest import Limits
 
 if TYPE_CHECKING:
-    from sapo_protocol.suite import Suite
+    pass
 
 LIMITS: Final = Limits(slots_per_epoch=1024, max_completions=8, points_per_epoch=512)
 """More slots than a small policy fills in a short epoch: a test swarm must not wait for quota."""
@@ -28,10 +28,3 @@ CHALLENGE_SHARE: Final = 0.1
 def challenge_seconds(epoch_seconds: int) -> int:
     """Return how long a posted root can be challenged."""
     return max(1, round(CHALLENGE_SHARE * epoch_seconds))
-
-
-def nano_suite() -> Suite:
-    """Return the tasks that a policy of a million parameters can learn within minutes."""
-    from sapo_verification.suites import catalogue
-
-    return catalogue.suite("nano", catalogue.NANO_DEFAULT)

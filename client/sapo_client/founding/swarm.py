@@ -50,6 +50,8 @@ class SwarmTerms:
         finality_seconds: age at which a block of this chain counts as final.
         faucet_coins: coins that the faucet receives.
         coins_per_drip: coins that the faucet sends to each newcomer.
+        level: of the tasks.
+        families: of the tasks.
     """
 
     name: str
@@ -60,6 +62,8 @@ class SwarmTerms:
     finality_seconds: int
     faucet_coins: float
     coins_per_drip: float
+    level: str = "nano"
+    families: tuple[str, ...] = ()
 
 
 def safe_quorum(auditors: int) -> int:
@@ -159,7 +163,7 @@ class Founding:
             _write(path, _to_json(self._settings(int(time.time()))))
         started = json.loads(path.read_text(encoding="utf-8"))
         wanted = json.loads(_to_json(self._settings(started["genesis_seconds"])))
-        if differing := [name for name in wanted if started[name] != wanted[name]]:
+        if differing := [name for name in wanted if started.get(name, wanted[name]) != wanted[name]]:
             raise SapoError(
                 f"the founding in {self._folder} was started with another {differing[0].replace('_', ' ')}: "
                 f"{started[differing[0]]}, not {wanted[differing[0]]}",

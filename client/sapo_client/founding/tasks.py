@@ -1,0 +1,143 @@
+"""The tasks of a new swarm: the families and the level that its founder names, or those that fit a model.
+
+A model can only learn where it is right now and then. A policy of a million parameters never is on the
+paper's tasks, and one of half a billion always is on eight-cell puzzles, so the level follows the size.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import TYPE_CHECKING, Final
+
+from sapo_client import extras
+from sapo_client.errors import ExitCode, SapoError
+from sapo_client.learner.sizing.presets import level_for
+from sapo_protocol.errors import LocalProtocolError
+
+if TYPE_CHECKING:
+    from sapo_protocol.suite import Suite
+
+EASY_DEFAULT: Final = (
+    "caesar_cipher", "chain_sum", "count_bits", "family_relationships", "gcd", "letter_counting",
+    "mini_sudoku", "number_sorting", "prime_factorization",
+    "shortest_path", "spell_backward", "time_intervals",
+)  # fmt: skip
+"""One to three families of each category; none needs an extra."""
+
+_ALL: Final = "docs/reference/families.md lists all families with their levels"
+
+
+LEVELS: Final = ("nano", "worked", "easy", "full")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskChoice:
+    """Families of the catalogue, all at one level.
+
+    Attributes:
+        families: their names; none for the level's default.
+    """
+
+    level: str
+    families: tuple[str, ...] = ()
+
+    def suite(self) -> Suite:
+        """Return the suite; starts one worker process to derive the sample items that its digest covers."""
+        from sapo_verification.suites import catalogue
+
+        return catalogue.suite(self.level, self.families or default_families(self.level))
+
+
+NANO_TASKS: Final = TaskChoice("nano")
+"""What a policy of a million parameters can learn within minutes."""
+
+
+def choose_tasks(
+    *, families: Sequence[str] | None = None, level: str | None = None, model: str = "bundled"
+) -> TaskChoice:
+    """Return the tasks of a new swarm.
+
+    Args:
+        families: their names; None for the level's default.
+        level: of all families; None for the one that fits the model.
+        model: what most nodes will train, as in ``sapo join --model``; looked at only without a level.
+
+    Raises:
+        SapoError: there is no such family or level (exit code 2), or the model's size cannot be read (3).
+    """
+    chosen = level or (NANO_TASKS.level if _is_packaged(model) else level_for(parameters_of(model)))
+    names = tuple(families) if families else default_families(chosen)
+    for name in names:
+        _require(name, chosen)
+    extras.require_families(names)
+    return TaskChoice(chosen, names)
+
+
+def default_families(level: str) -> tuple[str, ...]:
+    """Return the families of a level if none are named.
+
+    Raises:
+        SapoError: there is no such level.
+    """
+    from sapo_verification.suites import catalogue
+
+    defaults = {
+        "nano": catalogue.NANO_DEFAULT,
+        "worked": catalogue.WORKED,
+        "easy": EASY_DEFAULT,
+        "full": catalogue.FAMILIES,
+    }
+    if level not in defaults:
+        raise SapoError(
+            f"there is no level {level!r}", hint=f"levels are {', '.join(LEVELS)}", exit_code=ExitCode.USAGE
+        )
+    return defaults[level]
+
+
+def parameters_of(model: str) -> int:
+    """Return a model's number of parameters; of one on a hub, only the configuration is read.
+
+    Raises:
+        SapoError: the model cannot be found or read.
+    """
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    try:
+        config = AutoConfig.from_pretrained(model)
+        with torch.device("meta"):  # shapes without memory
+            return int(AutoModelForCausalLM.from_config(config).num_parameters())
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise SapoError(
+            f"cannot read how large the model {model} is: {reason}",
+            hint=f"name the level of the tasks: --level {', '.join(LEVELS[:-1])} or {LEVELS[-1]}",
+            exit_code=ExitCode.CONFIG,
+        ) from error
+
+
+def _is_packaged(model: str) -> bool:
+    return "/" not in model and (files("sapo_client") / "models" / model).is_dir()
+
+
+def _require(name: str, level: str) -> None:
+    from sapo_verification.suites import catalogue
+
+    if name not in catalogue.NAMES:
+        close = difflib.get_close_matches(name, catalogue.NAMES, n=1)
+        raise SapoError(
+            f"there is no task family {name!r}",
+            hint=f"did you mean {close[0]}? {_ALL}" if close else _ALL,
+            exit_code=ExitCode.USAGE,
+        )
+    try:
+        catalogue.family(name, level)
+    except LocalProtocolError as error:
+        raise SapoError(
+            str(error),
+            hint="name the level with --level, other families with --families",
+            exit_code=ExitCode.USAGE,
+        ) from error

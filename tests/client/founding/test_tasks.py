@@ -1,0 +1,103 @@
+"""The tasks of a new swarm: by name, or by the size of the model that it is for."""
+
+from pathlib import Path
+
+import pytest
+from support.policies import make_policy_folder
+
+from sapo_client.errors import SapoError
+from sapo_client.founding.tasks import (
+    EASY_DEFAULT,
+    LEVELS,
+    NANO_TASKS,
+    TaskChoice,
+    choose_tasks,
+    default_families,
+    parameters_of,
+)
+from sapo_client.learner.sizing.presets import level_for
+from sapo_client.node.runtime.backends import tokens_for
+from sapo_protocol.identifiers import Digest
+from sapo_protocol.suite import Suite
+from sapo_verification.suites import catalogue
+
+
+@pytest.mark.parametrize(
+    ("parameters", "level"),
+    [
+        (1_000_000, "nano"),
+        (49_999_999, "nano"),
+        (50_000_000, "easy"),
+        (135_000_000, "easy"),
+        (300_000_000, "full"),
+        (494_000_000, "full"),
+        (70_000_000_000, "full"),
+    ],
+)
+def test_the_level_follows_the_size_of_the_model(parameters: int, level: str) -> None:
+    assert level_for(parameters) == level
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_level_has_families_that_the_catalogue_holds_at_it(level: str) -> None:
+    names = default_families(level)
+    assert len(names) == len(set(names)) > 5
+    assert all(level in catalogue.levels(name) for name in names)
+
+
+def test_a_packaged_model_gets_what_it_was_trained_for() -> None:
+    assert choose_tasks(model="bundled") == TaskChoice("nano", catalogue.NANO_DEFAULT)
+    assert NANO_TASKS.suite().families == tuple(
+        catalogue.family(name, "nano") for name in catalogue.NANO_DEFAULT
+    )
+
+
+def test_a_folder_with_a_small_model_gets_nano(tmp_path: Path) -> None:
+    folder = make_policy_folder(tmp_path / "model")
+    assert 10_000 < parameters_of(str(folder)) < 200_000
+    assert choose_tasks(model=str(folder)).level == "nano"
+
+
+def test_names_win_over_the_model() -> None:
+    assert choose_tasks(level="full") == TaskChoice("full", catalogue.FAMILIES)
+    assert choose_tasks(level="easy") == TaskChoice("easy", EASY_DEFAULT)
+    assert choose_tasks(families=["gcd", "lcm"], level="easy") == TaskChoice("easy", ("gcd", "lcm"))
+    assert choose_tasks(families=["bf"]) == TaskChoice("nano", ("bf",))
+
+
+@pytest.mark.parametrize(
+    ("families", "level", "text", "hint"),
+    [
+        (["letter_count"], "easy", "no task family 'letter_count'", "did you mean letter_counting"),
+        (["gcd"], "nano", "gcd has no level 'nano'", "--level"),
+        (None, "hard", "no level 'hard'", "nano, worked, easy, full"),
+    ],
+)
+def test_a_mistake_is_named_with_what_to_do(
+    families: list[str] | None, level: str, text: str, hint: str
+) -> None:
+    with pytest.raises(SapoError, match=text) as caught:
+        choose_tasks(families=families, level=level)
+    assert (hint in caught.value.hint, caught.value.exit_code) == (True, 2)
+
+
+def test_a_model_that_cannot_be_read_asks_for_the_level(tmp_path: Path) -> None:
+    with pytest.raises(SapoError, match="cannot read how large the model") as caught:
+        choose_tasks(model=str(tmp_path))
+    assert "--level" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "tokens"),
+    [
+        ("basic_arithmetic", "nano", 64),
+        ("basic_arithmetic", "worked", 128),
+        ("calendar_arithmetic", "worked", 256),
+        ("gcd", "easy", 264),
+        ("rubiks_cube", "easy", 768),
+        ("basic_arithmetic", "full", 1024),
+    ],
+)
+def test_the_token_limit_follows_the_tasks(name: str, level: str, tokens: int) -> None:
+    chosen = Suite(catalogue.REASONING_GYM, (catalogue.family(name, level),), Digest(bytes(32)))
+    assert tokens_for(chosen) == tokens
