@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import trio
 
 from sapo_client import extras
+from sapo_client.account.node_report import model_card, read_lineage
 from sapo_client.config import Config
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.process import Learner
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.node.runtime.manifests import read_manifest
 from sapo_client.observe.events import read_events
+from sapo_client.observe.outcomes import OutcomeStore
 from sapo_client.paths import DataDir
 from sapo_protocol.envelope import parse_envelope
+from sapo_protocol.identifiers import ContentId
 from sapo_protocol.rollout import parse_rollout
 from sapo_verification.admission.envelope_store import EnvelopeStore
 
@@ -38,6 +43,11 @@ async def export_model(config: Config, folder: Path) -> int:
         await nursery.start(learner.run)
         step = await learner.export(folder)
         nursery.cancel_scope.cancel()
+    try:
+        card = model_card(read_lineage(data))
+    except SapoError:
+        return step  # trained by a version that remembered no steps
+    (folder / "README.md").write_text(card, encoding="utf-8")
     return step
 
 
@@ -71,11 +81,10 @@ def export_parquet(data: DataDir, file: Path, count: int) -> int:
 
     require_history(data)
     manifest = read_manifest(data.manifest)
-    rewards = {
-        e["content_id"]: e["mean_reward"] for e in read_events(data.events) if e["event"] == "verified"
-    }
+    latest = list(EnvelopeStore(data.database).latest(count))
+    rewards = _rewards(data, [content_id for content_id, _ in latest])
     rows = []
-    for content_id, message in EnvelopeStore(data.database).latest(count):
+    for content_id, message in latest:
         rollout = parse_rollout(parse_envelope(message, manifest.swarm_id).payload)
         rows.append(
             {
@@ -86,12 +95,20 @@ def export_parquet(data: DataDir, file: Path, count: int) -> int:
                 "slot": rollout.slot,
                 "family": manifest.suite.families[rollout.family].name,
                 "completions": [completion.decode() for completion in rollout.completions],
-                "mean_reward": rewards.get(content_id.hex()),
+                "mean_reward": rewards.get(content_id),
             }
         )
     file.parent.mkdir(parents=True, exist_ok=True)
     parquet.write_table(pyarrow.Table.from_pylist(rows, schema=_schema()), file)
     return len(rows)
+
+
+def _rewards(data: DataDir, content_ids: Sequence[ContentId]) -> Mapping[bytes, float]:
+    """Return mean rewards by content id; a version before 0.2 wrote them into the event file alone."""
+    verified = (event for event in read_events(data.events) if event["event"] == "verified")
+    told = {bytes.fromhex(str(each["content_id"])): float(str(each["mean_reward"])) for each in verified}
+    with closing(OutcomeStore(data.outcomes)) as outcomes:
+        return {**told, **outcomes.rewards(content_ids)}
 
 
 def _schema() -> Any:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from sapo_client.account.bonds import bond_facts
 from sapo_client.account.ledger_session import Consent, LedgerSession, format_time, open_session, run
@@ -18,6 +19,7 @@ from sapo_client.node.auditing.disputes import Dispute, equivocations, find_frau
 from sapo_client.node.auditing.registration import end_of_new, is_fresh
 from sapo_client.node.runtime.statements import registration_words, revocation_words, transaction_words
 from sapo_client.observe.events import read_events
+from sapo_client.observe.outcomes import OutcomeStore
 from sapo_client.observe.plain import to_json
 from sapo_client.paths import DataDir
 from sapo_protocol import merkle
@@ -28,6 +30,11 @@ from sapo_protocol.identifiers import Account, ContentId, Digest, NodeId
 if TYPE_CHECKING:
     from sapo_client.ledger.fraud import FraudProof
     from sapo_protocol.eip712 import EpochRoot
+
+
+PAYABLE: Final = "payable"
+NO_SIGNAL: Final = "all completions earned the same: not payable"
+"""Outcomes of own rollouts, in the words of `sapo ledger explain`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +58,13 @@ def register(config: Config, consent: Consent) -> dict[str, Any]:
         return run(_register, session, consent)
 
 
-def claim(config: Config, consent: Consent) -> dict[str, Any]:
-    """Claim everything that was granted and not paid yet, and wait for it."""
-    with open_session(config) as session:
+def claim(config: Config, consent: Consent, *, running: Identity | None = None) -> dict[str, Any]:
+    """Claim everything that was granted and not paid yet, and wait for it.
+
+    Args:
+        running: the identity of the node in whose process this is, and which sends what is queued.
+    """
+    with open_session(config, running, sends=None if running is None else False) as session:
         return run(_claim, session, consent)
 
 
@@ -350,8 +361,10 @@ async def _explain(session: LedgerSession, epoch: int) -> dict[str, Any]:
     tallies = [tally for tally in named if tally is not None]
     counted = earned_points(tallies, session.manifest.limits.points_per_epoch).get(session.account, 0)
     outcomes = _outcomes(session, epoch)
+    live = await session.ledger.live_accounts()
     return {
         "epoch": epoch,
+        "registered": session.account in {account for account, _ in live},
         "root": record.root.contribution_root.hex(),
         "total": record.root.total,
         "budget": await session.ledger.epoch_budget(),
@@ -362,16 +375,35 @@ async def _explain(session: LedgerSession, epoch: int) -> dict[str, Any]:
 
 
 def _outcomes(session: LedgerSession, epoch: int) -> Mapping[str, str]:
-    """Return the outcome of each of this node's own rollouts of an epoch."""
+    """Return the outcome of each of this node's own rollouts of an epoch, or how many had which."""
+    outcomes = _told(session, epoch)
+    with closing(OutcomeStore(session.data.outcomes)) as store:
+        outcomes |= {id_: _outcome(reward) for id_, reward in store.own(epoch)}
+        if outcomes or (totals := store.totals(epoch)) is None:
+            return outcomes
+    shared, payable, equal = totals
+    return {
+        f"{count} rollouts": outcome
+        for count, outcome in ((payable, PAYABLE), (equal, NO_SIGNAL), (shared - payable - equal, "shared"))
+        if count
+    }
+
+
+def _outcome(reward: float | None) -> str:
+    if reward is None:
+        return "shared"
+    return PAYABLE if 0 < reward < 1 else NO_SIGNAL
+
+
+def _told(session: LedgerSession, epoch: int) -> dict[str, str]:
+    """Return the outcomes in the event file, which versions before 0.2 wrote alone."""
     outcomes: dict[str, str] = {}
     for event in read_events(session.data.events):
         id_ = str(event.get("content_id"))
         if event["event"] == "published" and event["epoch"] == epoch:
             outcomes[id_] = "shared"
         elif event["event"] == "verified" and id_ in outcomes:
-            reward = float(str(event["mean_reward"]))
-            no_signal = "all completions earned the same: not payable"
-            outcomes[id_] = "payable" if 0 < reward < 1 else no_signal
+            outcomes[id_] = _outcome(float(str(event["mean_reward"])))
     return outcomes
 
 

@@ -145,12 +145,17 @@ def format_time(seconds: int) -> str:
 
 @contextmanager
 def open_session(
-    config: Config, opened: Identity | None = None, *, needs_archive: bool = True
+    config: Config,
+    opened: Identity | None = None,
+    *,
+    needs_archive: bool = True,
+    sends: bool | None = None,
 ) -> Iterator[LedgerSession]:
     """Open the ledger session of a configuration's identity.
 
     Args:
         opened: the identity, if the caller has opened it and holds the lock of the data directory.
+        sends: whether this session sends what it queues; unset: if the caller holds the lock or nobody does.
 
     Raises:
         SapoError: no identity, no endpoint or no required archive is named.
@@ -178,7 +183,8 @@ def open_session(
     )
     try:
         archive = ContributionStore(data.database, manifest.swarm_id)
-        sends = opened is not None or locks.holder(data.lock) is None
+        if sends is None:
+            sends = opened is not None or locks.holder(data.lock) is None
         yield LedgerSession(
             manifest=manifest,
             data=data,

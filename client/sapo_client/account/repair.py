@@ -63,7 +63,7 @@ def repair(data: DataDir, clock: Callable[[], float] = time.time) -> tuple[Repai
         )
     with locks.lock(data.lock, what=f"data directory {data.root}"):
         try:
-            results = [_repair(path, clock) for path in (data.database, data.outbox) if path.exists()]
+            results = [_repair(path, clock) for path in _databases(data) if path.exists()]
         except OSError as error:
             raise SapoError(
                 f"cannot repair {data.root}: {error.strerror}",
@@ -74,6 +74,10 @@ def repair(data: DataDir, clock: Callable[[], float] = time.time) -> tuple[Repai
             _protected(result, data, clock) if result.file == data.database.name else result
             for result in results
         )
+
+
+def _databases(data: DataDir) -> tuple[Path, ...]:
+    return data.database, data.outbox, data.outcomes
 
 
 def _repair(path: Path, clock: Callable[[], float]) -> RepairedFile:

@@ -87,6 +87,8 @@ class Load:
         bfloat16: matrix products in bfloat16, TRL's default; genrl keeps its weights in bfloat16, too.
         device: cpu or cuda, where our learner computes in bfloat16 by default.
         shape: of the random model, a name in ``pretrain.SHAPES``.
+        lora_rank: of adapters; 0 trains all parameters.
+        trains: whether steps are trained, not only sampled.
     """
 
     steps: int = 24
@@ -95,11 +97,13 @@ class Load:
     bfloat16: bool = False
     device: Literal["cpu", "cuda"] = "cpu"
     shape: str = "bundled"
+    lora_rank: int = 0
+    trains: bool = True
 
     @property
     def is_for_peers(self) -> bool:
         """Whether the peers can do the same work."""
-        return (self.device, self.shape) == ("cpu", "bundled")
+        return (self.device, self.shape, self.lora_rank) == ("cpu", "bundled", 0)
 
 
 def train_costs(
@@ -129,10 +133,10 @@ def train_costs(
     if peers and not load.is_for_peers:
         raise SapoError(
             "peers are measured on a CPU with the bundled policy's shape alone",
-            hint="leave --peers out, or --device and --shape",
+            hint="leave --peers out, or --device, --shape and --lora-rank",
             exit_code=ExitCode.USAGE,
         )
-    contestants = [*_own(), *(_peer(peer, environments, notify) for peer in peers)]
+    contestants = [*_own(load), *(_peer(peer, environments, notify) for peer in peers)]
     with tempfile.TemporaryDirectory() as folder:
         work = json.dumps(_work(Path(folder), load))
         turns = [[_measured(each, work) for each in contestants] for _ in range(load.rounds)]
@@ -141,13 +145,13 @@ def train_costs(
     ]
 
 
-def _own() -> list[_Contestant]:
-    """Return our learner, once for each backend that is installed."""
+def _own(load: Load) -> list[_Contestant]:
+    """Return our learner, once for each backend that is installed; the own sampler takes no adapters."""
     script = (sys.executable, "-m", "sapo_client.bench.train_own")
     return [
         _Contestant(f"{OWN}, {backend}", version("sapo-swarm"), (*script, backend))
         for backend, package in BACKENDS.items()
-        if find_spec(package)
+        if find_spec(package) and not (backend == "own" and load.lora_rank)
     ]
 
 
@@ -178,6 +182,8 @@ def _work(folder: Path, load: Load) -> dict[str, Any]:
         "informative": load.informative,
         "bfloat16": load.bfloat16,
         "device": load.device,
+        "lora_rank": load.lora_rank,
+        "trains": load.trains,
         "new_tokens": NEW_TOKENS,
         "learning_rate": LEARNING_RATE,
     }

@@ -7,6 +7,7 @@ import resource
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -50,6 +51,26 @@ def peak_mib(device: str) -> float:
     return torch.cuda.max_memory_reserved() / 2**20
 
 
+def groups_of(
+    policy: Policy, work: dict[str, Any], prompts: list[tuple[int, ...]], sampled: list[list[Completion]]
+) -> list[TrainingGroup]:
+    """Return a step's groups with their rewards, of which the first ones differ."""
+    return [
+        TrainingGroup(
+            prompt=prompt,
+            completions=tuple(completion.tokens for completion in group),
+            rewards=tuple(
+                reward(completion, len(policy.tokenizer)) * (index < work["informative"])
+                for completion in group
+            ),
+            external=False,
+            behaviour=tuple(completion.logprobs for completion in group),
+            states=tuple(completion.states for completion in group),
+        )
+        for index, (prompt, group) in enumerate(zip(prompts, sampled, strict=True))
+    ]
+
+
 def main() -> None:
     """Sample, score and train; print the cost of every step."""
     work = json.load(sys.stdin)
@@ -61,10 +82,15 @@ def main() -> None:
         device=work["device"],
         bfloat16=work["bfloat16"] or None,
         max_new_tokens=work["new_tokens"],
+        lora_rank=work["lora_rank"],
+        gradient_checkpointing=None if work["lora_rank"] else False,
     )
     device = work["device"]
-    policy = load_policy(settings.model, device)
-    sampler, trainer = generator(policy, sys.argv[1]), Trainer(policy, settings)
+    policy = load_policy(settings.model, device, base="auto" if settings.lora_rank else "float32")
+    if settings.lora_rank:
+        policy = policy.with_adapters(settings.lora_rank)
+    sampler = generator(policy, sys.argv[1])
+    trainer = Trainer(policy, settings) if work["trains"] else None
     seconds, sampling, tokens = [], [], []
     for step in range(work["steps"]):
         prompts = work["prompts"][step * work["groups"] : (step + 1) * work["groups"]]
@@ -78,21 +104,8 @@ def main() -> None:
             seed=step,
         )
         sampling.append(now(device) - started)
-        trainer.step(
-            [
-                TrainingGroup(
-                    prompt=prompt,
-                    completions=tuple(completion.tokens for completion in group),
-                    rewards=tuple(
-                        reward(completion, len(policy.tokenizer)) * (index < work["informative"])
-                        for completion in group
-                    ),
-                    external=False,
-                    behaviour=tuple(completion.logprobs for completion in group),
-                )
-                for index, (prompt, group) in enumerate(zip(encoded, sampled, strict=True))
-            ]
-        )
+        if trainer is not None:
+            trainer.step(groups_of(policy, work, encoded, sampled))
         seconds.append(now(device) - started)
         tokens.append(sum(len(completion.tokens) for group in sampled for completion in group))
     found = {

@@ -29,12 +29,14 @@ from sapo_client.cli import (
     testnet,
     verify,
 )
+from sapo_client.cli.live import dashboard, watch
+from sapo_client.cli.operator import invitations, service, watching
 from sapo_client.cli.render import print_error
 from sapo_client.errors import ExitCode, SapoError
 from sapo_verification.errors import NewerDatabaseError, UnusableDatabaseError
 
 if TYPE_CHECKING:
-    from sapo_client.node.app import Roles
+    from sapo_client.node.roles import Roles
 
 app = typer.Typer(
     name="sapo",
@@ -77,9 +79,10 @@ def root(
     """Join an open network in which strangers' language models learn from each other's rollouts."""
 
 
-for module in (init, join, inspect, verify, doctor):
+for module in (init, join, inspect, watching, dashboard, watch, verify, doctor):
     module.register(app)
-for group in (keys, config, ledger, export, swarm, testnet, lab, bench):
+invitations.register(swarm.app)
+for group in (keys, config, service, ledger, export, swarm, testnet, lab, bench):
     app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
 
 

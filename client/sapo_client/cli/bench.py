@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -150,6 +151,34 @@ def _gas_rows(gas: LedgerGas) -> Iterator[tuple[str, ...]]:
 def _gas_row(name: str, gas: int, target: int, rl_swarm: int | None) -> tuple[str, ...]:
     other = ("-", "-") if rl_swarm is None else (f"{rl_swarm}", f"{gas / rl_swarm:.4f}x")
     return (name, f"{gas}", f"{target}", f"{gas / target:.2f}x", *other)
+
+
+@command(app)
+def endurance(
+    common: Common,
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="New folder for the nodes' files.")],
+    minutes: Annotated[float, typer.Option("--minutes", min=0.1, help="Length of the run.")] = 20.0,
+    nodes: Annotated[int, typer.Option("--nodes", min=1, max=16, help="Nodes on this machine.")] = 2,
+    epoch_seconds: Annotated[int, typer.Option("--epoch-seconds", min=1, help="Length of an epoch.")] = 10,
+) -> None:
+    """Run a small swarm for long; show how memory, files and disk of its nodes go on in the second half."""
+    from dataclasses import asdict
+
+    from sapo_client.bench.endurance import EnduranceTerms, endure, trends
+
+    terms = EnduranceTerms(nodes=nodes, seconds=60 * minutes, epoch_seconds=epoch_seconds)
+    samples = endure(folder, terms, lambda _: None)
+    found = trends(samples)
+    columns = ("node", "figure", "first", "last", "per hour", "per 1,000 steps")
+    rows = [
+        (t.node, t.figure, t.first, t.last, round(t.per_hour), round(t.per_thousand_steps)) for t in found
+    ]
+    document = {
+        "format": "sapo/bench/endurance/1",
+        "samples": [asdict(sample) for sample in samples],
+        "trends": [asdict(trend) for trend in found],
+    }
+    common.output.emit(document, Grid(columns, rows))
 
 
 bench_train.register(app)

@@ -8,14 +8,19 @@ import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from sapo_client.errors import SapoError
 from sapo_client.paths import DataDir
 
+if TYPE_CHECKING:
+    from sapo_client.config import Config
+
 State = Literal["ok", "warn", "fail"]
 GIB = 1024**3
 LOW_DISK_BYTES = 5 * GIB  # a 0.5 B model, its optimiser and three checkpoints
+FIRST_GROUPS = 100
+FEW_TEACH = 0.1  # fewer make a step of eight groups without any more likely than not
 NO_DISK_BYTES = GIB // 2  # the bundled model, its checkpoints and the event files
 
 
@@ -81,6 +86,78 @@ def check_torch(device: str) -> Check:
         )
     used = torch.cuda.get_device_name() if cuda and device != "cpu" else f"CPU, {os.cpu_count()} cores"
     return Check("torch", "ok", f"{torch.__version__} on {used}")
+
+
+def check_versions() -> Check:
+    """Check that the installed libraries are releases that this package works with."""
+    from sapo_client.extras import mixed_versions
+
+    if mixed := mixed_versions():
+        return Check("versions", "fail", "; ".join(mixed), "pip install --upgrade sapo-swarm")
+    return Check("versions", "ok", "all libraries are releases that this one works with")
+
+
+def check_model(config: Config) -> Iterator[Check]:
+    """Check that the configured model fits into memory, from its ``config.json`` alone.
+
+    The packaged policies fit wherever PyTorch does, and an endpoint's model runs elsewhere.
+    """
+    from sapo_client.learner.policy import PACKAGED
+
+    learner = config.learner
+    if learner.model in PACKAGED or not learner.trains:
+        return
+    from sapo_client.learner.sizing.fit import fit
+    from sapo_client.learner.sizing.presets import NEW_TOKENS, level_for
+    from sapo_client.learner.sizing.skeleton import has_chat_template, make_skeleton, shape_of
+    from sapo_client.node.runtime.backends import learner_settings
+
+    folder = DataDir(config.data_dir).learner
+    try:
+        wanted = NEW_TOKENS[level_for(shape_of(make_skeleton(learner.model)).parameters)]
+        tokens = learner.max_new_tokens or wanted
+        found = fit(
+            learner_settings(learner, folder, max_new_tokens=tokens, seed=0, fresh=False),
+            groups=learner.local_groups + learner.external_groups,
+            completions=learner.completions,
+            sampled_groups=learner.local_groups,
+        )
+        templated = has_chat_template(learner.model)
+    except SapoError as error:
+        yield Check("model", "fail", error.text, error.hint)
+        return
+    size = f"{found.shape.parameters / 1e6:,.0f} million parameters ({found.shape.kind})"
+    if templated:
+        yield Check("model", "ok", f"{size}; tasks of level {found.level} suit it")
+    else:
+        hint = "a model without chat template gets the bare prompt; instruction-tuned ones learn faster"
+        yield Check("model", "warn", f"{size}, without chat template", hint)
+    planned, parts = found.estimate.peak / GIB, found.estimate.in_words()
+    plan = f"{planned:.1f} GiB planned, {found.free / GIB:.1f} free; {parts}"
+    yield Check("memory", "ok" if found.fits else "fail", plan, "" if found.fits else found.hint)
+    if tokens < wanted:
+        hint = f"answers of level {found.level} take up to {wanted}: set learner.max_new_tokens = {wanted}"
+        yield Check("completions", "warn", f"at most {tokens} tokens", hint)
+
+
+def check_advantage(data: DataDir) -> Iterator[Check]:
+    """Say what share of a node's first hundred groups had an advantage, if it has trained."""
+    from sapo_client.observe.events import read_events
+
+    groups = skipped = 0
+    for event in read_events(data.events) if data.events.exists() else ():
+        if event["event"] == "step" and "groups" in event and groups < FIRST_GROUPS:
+            groups += int(str(event["groups"]))
+            skipped += int(str(event["skipped"]))
+    if not groups:
+        return
+    share = 1 - skipped / groups
+    found = f"{share:.0%} of the first {groups} groups had right and wrong answers"
+    if share >= FEW_TEACH:
+        yield Check("advantage", "ok", found)
+    else:
+        hint = "groups that are all right or all wrong teach nothing: take another model or level"
+        yield Check("advantage", "warn", found, hint)
 
 
 def check_jail() -> Iterator[Check]:

@@ -99,7 +99,7 @@ def check_chain(config: Config, manifest: Manifest) -> Iterator[Check]:
             block_seconds = int(ask("eth_getBlockByNumber", "latest", False)["timestamp"], 16)
             yield clock_check(url, block_seconds, time.time())
         except (OSError, ValueError, KeyError, TypeError) as error:
-            hint = "check the URL and the connection; without it training ends with the epoch"
+            hint = "check the URL and the connection; without it this node trains alone, unpaid"
             yield Check("ledger", "fail", f"{url} does not answer as a chain: {error}", hint)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,13 +28,17 @@ def doctor(
     identity: IdentityOption = None,
     manifest: ManifestOption = None,
     rpc: RpcOption = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", metavar="NAME", help="Plan the memory of this model; reads its config.json."),
+    ] = None,
 ) -> None:
     """Check whether this machine can run a node; exit 7 if a check fails."""
     from dataclasses import asdict
 
     from sapo_client.errors import ExitCode
 
-    flags = {"identity": identity, "swarm.manifest": manifest, "ledger.rpc_urls": rpc}
+    flags = {"identity": identity, "swarm.manifest": manifest, "ledger.rpc_urls": rpc, "learner.model": model}
     checks = list(_run_checks(common.resolve(flags).config))
     failed = sum(check.state == "fail" for check in checks)
     document = {"format": "sapo/doctor/1", "failed": failed, "checks": [asdict(check) for check in checks]}
@@ -56,6 +60,9 @@ def _run_checks(config: Config) -> Iterator[Check]:
     yield checks.check_disk(DataDir(config.data_dir))
     yield checks.check_identity(config.identity)
     yield checks.check_torch(config.learner.device)
+    yield checks.check_versions()
+    yield from checks.check_model(config)
+    yield from checks.check_advantage(DataDir(config.data_dir))
     yield from checks.check_jail()
     manifest, manifest_check = checks_network.check_manifest(config)
     yield manifest_check

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sapo_client.cli.live.dashboard import show_link
 from sapo_client.cli.options import Common, command
 from sapo_client.cli.render import Grid
 from sapo_client.cli.rounds_bar import rounds_bar
@@ -74,11 +76,15 @@ AttackersOption = Annotated[
 JobsOption = Annotated[
     int | None, typer.Option("--jobs", min=1, metavar="J", help="Runs at a time; unset: one per core.")
 ]
+RayOption = Annotated[
+    str | None,
+    typer.Option("--ray", metavar="ADDRESS", help="Ray cluster to execute the runs on; `local` starts one."),
+]
 
 
 def register(app: typer.Typer) -> None:
     """Register the commands."""
-    for function in (run, attack, report, judge):
+    for function in (run, attack, report, judge, page):
         command(app)(function)
 
 
@@ -97,6 +103,7 @@ def run(
     temperature: TemperatureOption = None,
     device: DeviceOption = None,
     jobs: JobsOption = None,
+    ray: RayOption = None,
 ) -> None:
     """Measure whether sharing helps: several arms mix the eight groups of an update differently.
 
@@ -104,8 +111,9 @@ def run(
     verification, sampler and learner on an in-memory transport and a virtual clock. The same command resumes
     a killed experiment; on a CPU its curves are then the same to the last bit.
     """
+    from sapo_client.lab.arms import ARMS, arms_named
     from sapo_client.lab.campaign import conduct
-    from sapo_client.lab.plan import ARMS, Run, arms_named, planned
+    from sapo_client.lab.plan import Run, planned
     from sapo_client.lab.simulate import manifest_of
     from sapo_client.lab.store import ExperimentStore
 
@@ -126,7 +134,12 @@ def run(
     store.create(plan, lambda: manifest_of(plan))
     done = {each: plan.rounds if store.is_whole(each) else 0 for each in runs}
     with rounds_bar(done, is_hidden=_is_hidden(common)) as (_, progress):
-        conduct(store, runs, jobs or os.cpu_count() or 1, progress)
+        if ray is None:
+            conduct(store, runs, jobs or os.cpu_count() or 1, progress)
+        else:
+            from sapo_client.lab.cluster.runs import conduct_on_cluster
+
+            conduct_on_cluster(store, runs, progress, address=ray, jobs=jobs)
     document = {"folder": str(out), "runs": [each.name for each in runs]}
     whole = "1 run is whole" if len(runs) == 1 else f"{len(runs)} runs are whole"
     common.output.emit(document, f"{whole}; `sapo lab report {out}` shows them")
@@ -157,9 +170,10 @@ def attack(
     Writes attack.md, attack.csv and attack.png; the same command resumes a killed campaign.
     """
     from sapo_client import extras
+    from sapo_client.lab.arms import ARMS, arms_named
     from sapo_client.lab.attackers.campaign import campaign_of
     from sapo_client.lab.attackers.report import write_attack_report
-    from sapo_client.lab.plan import ARMS, arms_named, planned
+    from sapo_client.lab.plan import planned
 
     extras.require(extras.LAB)  # before runs that take hours
     plan = planned(
@@ -288,3 +302,13 @@ def _summary_lines(verdict: JudgeResult) -> Iterator[str]:
             width = "" if each.half_width is None else f" ± {each.half_width:.3f}"
             nodes = "1 node" if each.seeds == 1 else f"{each.seeds} nodes"
             yield f"{name}: pass@1 {each.mean:.3f}{width} over {nodes}, {verdict.questions} questions each"
+
+
+def page(
+    common: Common,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the experiment.")],
+) -> None:
+    """Serve a page over the arms of an experiment, running or finished, until Ctrl-C; prints its link."""
+    from sapo_client.lab.live.page import serve_experiment
+
+    serve_experiment(folder, show=partial(show_link, common))

@@ -1,4 +1,4 @@
-"""`sapo export`: the trained model and admitted rollouts."""
+"""`sapo export`: the trained model with its card, a report, and admitted rollouts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import typer
 from sapo_client.cli.options import Common, command
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Export the trained model and the admitted rollouts."
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Export the trained model, a report of the node, and admitted rollouts.",
 )
 
 
@@ -29,6 +31,18 @@ def model(
     with locks.lock(data.lock, what=f"data directory {data.root}"):
         step = trio.run(export_model, common.resolve().config, folder)
     common.output.emit({"folder": str(folder), "step": step}, f"wrote {folder} (step {step})")
+
+
+@command(app)
+def report(
+    common: Common,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write the report to.")],
+) -> None:
+    """Write a report of this node as Markdown and HTML: curves, lineage, what happened to the policy."""
+    from sapo_client.account.node_report import write_report
+
+    written = write_report(common.data(), folder)
+    common.output.emit(written, f"wrote {folder}/report.html and report.md ({written['steps']} steps)")
 
 
 @command(app)

@@ -197,7 +197,7 @@ def _status_rows(report: StatusReport) -> list[tuple[str, Any]]:
 
 def _health_rows(report: StatusReport) -> list[tuple[str, Any]]:
     """Return what is wrong with a running node; a node that is down has no health."""
-    if report.state not in ("running", "draining"):
+    if report.state not in ("running", "paused", "draining"):
         return []
     if not report.findings:
         return [("health", "nothing is wrong")]

@@ -14,7 +14,12 @@ import typer
 from sapo_client.cli.options import Common, IdentityOption, ManifestOption, PassphraseFile, RpcOption, command
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from sapo_client.account.ledger_session import Consent
     from sapo_client.config import Config
+    from sapo_client.keystore import Identity
     from sapo_client.observe.status import RoundSummary
 
 _LOG = logging.getLogger(__name__)
@@ -48,6 +53,14 @@ Audit = Annotated[
 ]
 
 
+InvitationArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[LINK]", help="The swarm: a sapo:// link, an https address, or a file; needed once."
+    ),
+]
+
+
 def register(app: typer.Typer) -> None:
     """Register the command."""
     command(app)(join)
@@ -56,6 +69,7 @@ def register(app: typer.Typer) -> None:
 def join(
     common: Common,
     context: typer.Context,
+    invitation: InvitationArgument = None,
     identity: IdentityOption = None,
     manifest: ManifestOption = None,
     bootstrap: Bootstrap = None,
@@ -77,35 +91,44 @@ def join(
     from sapo_client import keystore
     from sapo_client.passphrase import PassphraseSource
 
-    config = common.resolve(
-        {
-            "identity": identity,
-            "passphrase_file": passphrase_file,
-            "swarm.manifest": manifest,
-            "swarm.bootstrap": bootstrap,
-            "swarm.listen": listen,
-            "learner.model": model,
-            "swarm.alone": alone or None,
-            "swarm.listen_before_signing_seconds": 0.0 if alone else None,
-            "ledger.enabled": False if no_ledger else None,
-            "ledger.audit": audit or None,
-            "ledger.rpc_urls": rpc,
-        }
-    ).config
-    path = _identity_file(config.identity)
+    flags: dict[str, object] = {
+        "identity": identity,
+        "passphrase_file": passphrase_file,
+        "swarm.manifest": manifest,
+        "swarm.bootstrap": bootstrap,
+        "swarm.listen": listen,
+        "learner.model": model,
+        "swarm.alone": alone or None,
+        "swarm.listen_before_signing_seconds": 0.0 if alone else None,
+        "ledger.enabled": False if no_ledger else None,
+        "ledger.audit": audit or None,
+        "ledger.rpc_urls": rpc,
+    }
+    resolved = common.resolve(flags)
+    config = resolved.config
+    path = _identity_file(config.identity, invitation)
     keystore.read(path)
-    if config.swarm.alone:
-        _settle_alone(config)
-    else:
-        _require_joinable(config)
+    if invitation is not None:
+        _accept(common, invitation, config)
+        resolved = common.resolve(flags)  # with the settings that the invitation brought
+        config = resolved.config
+    (_settle_alone if config.swarm.alone else _require_joinable)(config)
     opened = keystore.load(path, PassphraseSource(config.passphrase_file))
     _LOG.info("identity %s, data %s, model %s", opened.path, config.data_dir, config.learner.model)
     from sapo_client.node.app import RunOptions
     from sapo_client.node.bootstrap import run_node
 
-    show = partial(_show_round, common)
-    options, roles = RunOptions(fresh=fresh, steps=steps), context.find_root().obj
-    raise typer.Exit(run_node(config, opened, options, show, roles=roles))
+    claim = partial(_claim, config, opened)
+    options = RunOptions(fresh=fresh, steps=steps, settings=resolved.settings, claim=claim)
+    roles = context.find_root().obj
+    raise typer.Exit(run_node(config, opened, options, partial(_show_round, common), roles=roles))
+
+
+def _claim(config: Config, identity: Identity, consent: Consent) -> Mapping[str, Any]:
+    """Claim what was granted, for the button of the running node's page."""
+    from sapo_client.account import ledger_commands
+
+    return ledger_commands.claim(config, consent, running=identity)
 
 
 def _show_round(common: Common, summary: RoundSummary) -> None:
@@ -124,37 +147,46 @@ def _require_joinable(config: Config) -> None:
 
 
 def _settle_alone(config: Config) -> None:
-    """Give the data directory a manifest of its own, unless it has one.
-
-    Raises:
-        SapoError: it belongs to a swarm (exit code 3).
-    """
-    import time
-
-    from sapo_client.errors import ExitCode, SapoError
+    """Give the data directory a manifest of its own, unless it has one."""
     from sapo_client.founding.alone import alone_manifest
-    from sapo_client.node.runtime.manifests import ALONE, is_alone, keep_manifest, read_manifest
+    from sapo_client.node.runtime.manifests import ALONE, settle_alone
     from sapo_client.paths import DataDir
 
-    data = DataDir(config.data_dir).create()
-    if not data.manifest.exists():
-        keep_manifest(alone_manifest(ALONE, time.time()), data)
-    elif not is_alone(read_manifest(data.manifest)):
+    settle_alone(DataDir(config.data_dir).create(), partial(alone_manifest, ALONE, config.learner))
+
+
+def _accept(common: Common, invitation: str, config: Config) -> None:
+    """Settle the data directory in the swarm that an invitation leads to.
+
+    Raises:
+        SapoError: it cannot be used, or another option names the swarm, too.
+    """
+    from sapo_client.cli.operator.invitations import accept
+    from sapo_client.errors import ExitCode, SapoError
+    from sapo_client.paths import DataDir
+
+    if config.swarm.alone or config.swarm.manifest is not None:
+        option = "--alone" if config.swarm.alone else "--manifest"
         raise SapoError(
-            f"{data.root} belongs to a swarm, so it cannot train alone",
-            hint="name another directory with --data-dir, or leave out --alone",
-            exit_code=ExitCode.CONFIG,
+            f"a link and {option} are given, and they exclude each other",
+            hint=f"leave out {option}, or the link; `sapo config show --origin` shows where it is set",
+            exit_code=ExitCode.USAGE,
         )
+    accept(common, invitation, DataDir(config.data_dir).create())
 
 
-def _identity_file(identity: str | None) -> Path:
+def _identity_file(identity: str | None, invitation: str | None) -> Path:
+    """Return the file of the identity; for a link and no choice it is that of `sapo keys new key`."""
     from sapo_client.errors import ExitCode, SapoError
     from sapo_client.keystore import locate
 
+    if identity is None and invitation is not None and locate("key").exists():
+        return locate("key")
     if identity is None:
+        again = "run the same command again" if invitation else "then: sapo join --identity key"
         raise SapoError(
             "no identity is given",
-            hint="make one with `sapo keys new key`, then: sapo join --identity key",
+            hint=f"make one with `sapo keys new key`, {again}",
             exit_code=ExitCode.KEYSTORE,
         )
     return locate(identity)

@@ -36,6 +36,21 @@ RpcOption = Annotated[
     list[str] | None,
     typer.Option("--rpc", metavar="URL", help="JSON-RPC endpoint of the chain; may be repeated."),
 ]
+FamiliesOption = Annotated[
+    str | None,
+    typer.Option("--families", metavar="F,G", help="Task families of the swarm; unset: the level's default."),
+]
+LevelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--level",
+        metavar="L",
+        help="Level of the tasks: `nano`, `worked`, `easy` or `full`; unset: by the model's size.",
+    ),
+]
+ForModel = Annotated[
+    str, typer.Option("--model", metavar="M", help="Model that the tasks are for, as in `sapo join`.")
+]
 
 
 @dataclass(frozen=True)
@@ -74,6 +89,11 @@ class Common:
         from sapo_client.paths import DataDir
 
         return DataDir(self.resolve().config.data_dir)
+
+
+def listed(names: str | None) -> tuple[str, ...] | None:
+    """Return names that are separated by commas; None if the option was not given."""
+    return tuple(name.strip() for name in names.split(",")) if names else None
 
 
 @dataclass(frozen=True)

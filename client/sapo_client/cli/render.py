@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -101,10 +102,29 @@ def _print(block: Block) -> None:
             width = max((len(name) for name, _ in rows), default=0)
             for name, value in rows:
                 sys.stdout.write(f"{name:<{width}}  {cell(value)}\n")
+        case Grid() if sys.stdout.isatty() and _is_too_wide(block, shutil.get_terminal_size().columns):
+            _print_records(block)
         case Grid() if sys.stdout.isatty():
             _print_drawn(block)
         case Grid():
             _print_aligned(block)
+
+
+def _is_too_wide(grid: Grid, columns: int) -> bool:
+    """Whether the terminal would squeeze the table's columns to less than two thirds of what they hold."""
+    lines = [grid.columns, *([cell(value) for value in row] for row in grid.rows)]
+    needed = sum(max(len(line[index]) for line in lines) + 2 for index in range(len(grid.columns)))
+    return needed > 1.5 * columns
+
+
+def _print_records(grid: Grid) -> None:
+    """Print a table row by row, each value in a line of its own."""
+    width = max(map(len, grid.columns))
+    bold, usual = ("\x1b[1m", "\x1b[0m") if wants_colour(sys.stdout) else ("", "")
+    for row in grid.rows:
+        for name, value in zip(grid.columns, row, strict=True):
+            sys.stdout.write(f"{bold}{name:<{width}}{usual}  {cell(value)}\n")
+        sys.stdout.write("\n")
 
 
 def _print_drawn(grid: Grid) -> None:

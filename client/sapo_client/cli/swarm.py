@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sapo_client.cli.consent import YesOption, asker
-from sapo_client.cli.options import Common, PassphraseFile, command
+from sapo_client.cli.options import (
+    Common,
+    FamiliesOption,
+    ForModel,
+    LevelOption,
+    PassphraseFile,
+    command,
+    listed,
+)
 from sapo_client.cli.render import Output, Pairs
 from sapo_client.errors import ExitCode, SapoError
 
@@ -61,7 +69,7 @@ CoinsPerDrip = Annotated[
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Found a swarm on a chain that others run.",
+    help="Found a swarm, and invite others to it.",
 )
 
 
@@ -80,6 +88,9 @@ def deploy(
     finality_seconds: FinalitySeconds = 60,
     faucet_coins: FaucetCoins = 0.02,
     coins_per_drip: CoinsPerDrip = 0.001,
+    families: FamiliesOption = None,
+    level: LevelOption = None,
+    model: ForModel = "bundled",
     yes: YesOption = False,
 ) -> None:
     """Found a swarm on an EVM test network: deploy its contracts and write its manifest.
@@ -88,7 +99,9 @@ def deploy(
     an interrupted deployment, and changes nothing once everything is deployed.
     """
     from sapo_client.founding.swarm import SwarmTerms, safe_quorum
+    from sapo_client.founding.tasks import choose_tasks
 
+    tasks = choose_tasks(families=listed(families), level=level, model=model)
     founder = _open(common, key, passphrase_file)
     auditors = tuple(sorted({_account(text) for text in auditor or ()})) or (founder.account,)
     terms = SwarmTerms(
@@ -100,6 +113,8 @@ def deploy(
         finality_seconds=finality_seconds,
         faucet_coins=faucet_coins,
         coins_per_drip=coins_per_drip,
+        level=tasks.level,
+        families=tasks.families,
     )
     _check_quorum(common, terms)
     manifest = _found(common, folder, rpc=rpc, founder=founder, terms=terms, yes=yes)
@@ -113,9 +128,9 @@ def _found(
     """Return the manifest of the swarm, founding it now unless that is done."""
     from eth_account import Account as EthAccount
 
-    from sapo_client.founding.defaults import nano_suite
     from sapo_client.founding.quote import require_coins
     from sapo_client.founding.swarm import Founding
+    from sapo_client.founding.tasks import TaskChoice
 
     founding = Founding(folder, rpc, EthAccount.from_key(founder.account_key), terms)
     manifest = founding.finished()
@@ -123,7 +138,7 @@ def _found(
         wanted = founding.quote()
         require_coins(wanted, founder.account)
         asker(common, yes)([_statement(wanted, founder.account)])
-        manifest = founding.carry_out(nano_suite())
+        manifest = founding.carry_out(TaskChoice(terms.level, terms.families).suite())
     return manifest
 
 
@@ -243,9 +258,12 @@ def _show_swarm(common: Common, folder: Path, manifest: Manifest) -> None:
 
 
 def _show_next(common: Common, folder: Path, key: str, url: str, *, audits: bool) -> None:
+    from sapo_client.founding.invitation import Invitation, link
+    from sapo_client.node.runtime.manifests import read_manifest
+
     manifest = folder / "manifest.json"
     audit = " --audit" if audits else ""
     note = common.output.note
     note(f"Your node:      sapo join --identity {key} --manifest {manifest} --rpc {url}{audit}")
     note(f"A newcomer:     sapo swarm faucet {folder} ACCOUNT --key {key} --rpc {url}")
-    note(f"then, at home:  sapo join --identity KEY --manifest {manifest.name} --rpc {url}")
+    note(f"then, at home:  sapo join '{link(Invitation(read_manifest(manifest), (url,)))}'")

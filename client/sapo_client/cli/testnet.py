@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sapo_client.cli import swarm
-from sapo_client.cli.options import Common, command
+from sapo_client.cli.live.dashboard import show_link
+from sapo_client.cli.options import Common, FamiliesOption, LevelOption, command, listed
 from sapo_client.cli.render import Grid
 from sapo_client.errors import ExitCode, SapoError
 
 if TYPE_CHECKING:
     from sapo_client.testnet.plan import Layout, Settings
+
+KeepOption = Annotated[
+    bool, typer.Option("--keep", help="Leave the swarm running at the end; see `status` and `down`.")
+]
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -23,7 +29,16 @@ app = typer.Typer(
 
 swarm.register_deprecated(app, "testnet")
 
+PageOption = Annotated[bool, typer.Option("--page", help="Serve a page over all nodes, and print its link.")]
+ControlOption = Annotated[
+    bool, typer.Option("--control", help="Also run one node that trains alone, for comparison.")
+]
+
 LOG_COLUMNS = 160  # width of tables in a file or pipe: wide enough that no row wraps
+
+StartOption = Annotated[
+    str, typer.Option("--model", metavar="M", help="Initial model of every node, as in `sapo join`.")
+]
 
 
 @command(app)
@@ -51,12 +66,12 @@ def up(
     seed: Annotated[
         int, typer.Option("--seed", min=0, metavar="N", help="Seed of the nodes' random generators.")
     ] = 0,
-    model: Annotated[
-        str, typer.Option("--model", metavar="M", help="Initial model of every node, as in `sapo join`.")
-    ] = "bundled",
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Leave the swarm running at the end; see `status` and `down`.")
-    ] = False,
+    model: StartOption = "bundled",
+    families: FamiliesOption = None,
+    level: LevelOption = None,
+    keep: KeepOption = False,
+    page: PageOption = False,
+    control: ControlOption = False,
 ) -> None:
     """Start a swarm on this machine, attack it, watch it learn, and check the results.
 
@@ -64,12 +79,10 @@ def up(
     paid, every attack was refused for the right reason, and no answer created a file. Exit 7: one of these
     conditions does not hold; the report names it.
     """
-    from sapo_client.founding.defaults import AUDITORS
+    from sapo_client.founding import defaults, tasks
     from sapo_client.testnet.plan import Settings
 
-    auditing = min(AUDITORS, nodes) if auditors is None else auditors
-    _require_at_most("auditors", auditing, nodes, "nodes")
-    _require_at_most("quorum", quorum or 1, auditing, "auditors")
+    auditing = _auditing(min(defaults.AUDITORS, nodes) if auditors is None else auditors, nodes, quorum)
     settings = Settings(
         nodes=nodes,
         auditors=auditing,
@@ -81,7 +94,10 @@ def up(
         directory=common.data_dir or (_default_directory() if keep else None),
         report=report.resolve(),
         model=model,
+        tasks=tasks.choose_tasks(families=listed(families), level=level, model=model),
         keep=keep,
+        page=page,
+        control=control,
         progress=not (common.no_progress or common.quiet or common.as_json),
     )
     raise typer.Exit(_run(common, settings))
@@ -124,6 +140,14 @@ def status(common: Common) -> None:
     common.output.emit(document, Grid(columns, [(r.name, r.role, r.state, r.step, r.command) for r in rows]))
 
 
+@command(app, "page")
+def show_page(common: Common) -> None:
+    """Serve a page over all nodes of a testnet, running or finished, until Ctrl-C; prints its link."""
+    from sapo_client.testnet.page import serve_page
+
+    serve_page(_layout(common), show=partial(show_link, common))
+
+
 @command(app)
 def down(common: Common) -> None:
     """Stop a testnet that was left running."""
@@ -132,6 +156,13 @@ def down(common: Common) -> None:
     layout = _layout(common)
     ended = state.end(layout, state.read(layout))
     common.output.emit({"ended": ended}, Grid(("ended",), [(name,) for name in ended]))
+
+
+def _auditing(auditors: int, nodes: int, quorum: int | None) -> int:
+    """Return the number of auditors, if the nodes suffice for it and it for the quorum."""
+    _require_at_most("auditors", auditors, nodes, "nodes")
+    _require_at_most("quorum", quorum or 1, auditors, "auditors")
+    return auditors
 
 
 def _require_at_most(option: str, asked: int, most: int, of: str) -> None:

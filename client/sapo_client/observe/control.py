@@ -10,8 +10,9 @@ from __future__ import annotations
 import hmac
 import json
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import h11
@@ -22,6 +23,7 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.observe.control_client import HOST, keep_token
 from sapo_client.observe.health import HealthFinding, HealthReport, is_healthy
 from sapo_client.observe.plain import JSON
+from sapo_client.observe.web import WebPages, WebReply, WebRequest
 from sapo_client.paths import DataDir
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ MAX_HEADER_BYTES = 8 * 1024
 MAX_BODY_BYTES = 1024  # the only request body takes 20 bytes
 RECEIVE_BYTES = 4096
 REQUEST_SECONDS = 10.0  # for one request and its answer; a caller on the same machine needs milliseconds
-MAX_CONNECTIONS = 16
+MAX_CONNECTIONS = 32  # a browser opens up to six at once and keeps one for the stream of each open page
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,22 +47,8 @@ class Handlers:
     stop: Callable[[bool], None]  # true: let the current round end first
     metrics: Callable[[], bytes] | None = None
     findings: Callable[[], tuple[HealthFinding, ...]] = tuple
-
-
-@dataclass(frozen=True, slots=True)
-class _Reply:
-    status: int
-    body: bytes
-    content_type: str = "application/json"
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    method: str
-    path: str
-    host: str
-    authorization: str
-    body: bytes
+    pages: WebPages | None = None
+    pause: Callable[[bool], None] | None = None  # true: no further round begins until it is called with false
 
 
 class _Stop(BaseModel):
@@ -123,8 +111,7 @@ class _Api:
             except trio.WouldBlock:
                 return  # closed at once: a flood of callers must not exhaust the node's file descriptors
             try:
-                with trio.move_on_after(REQUEST_SECONDS):
-                    await self._exchange(stream)
+                await self._exchange(stream)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 return  # the caller left
             finally:
@@ -132,41 +119,61 @@ class _Api:
 
     async def _exchange(self, stream: trio.SocketStream) -> None:
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEADER_BYTES)
-        try:
-            call = await _receive(connection, stream)
-            reply = _error(413, "too large") if call is None else self._answer(call)
-        except h11.RemoteProtocolError as error:
-            reply = _error(error.error_status_hint, "not a request this API understands")
-        if connection.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+        reply: WebReply | None = None
+        with trio.move_on_after(REQUEST_SECONDS):
+            try:
+                call = await _receive(connection, stream)
+                reply = _error(413, "too large") if call is None else await self._answer(call)
+            except h11.RemoteProtocolError as error:
+                reply = _error(error.error_status_hint, "not a request this API understands")
+            if connection.our_state not in {h11.IDLE, h11.SEND_RESPONSE}:
+                return
             await stream.send_all(_encode(connection, reply))
+        if reply is not None and reply.stream is not None:
+            await _pour(connection, stream, reply.stream)
 
-    def _answer(self, call: _Call) -> _Reply:
-        if call.host.rpartition(":")[0] not in {HOST, "localhost"}:
+    async def _answer(self, call: WebRequest) -> WebReply:
+        if call.headers.get("host", "").rpartition(":")[0] not in {HOST, "localhost"}:
             return _error(403, "this API answers to 127.0.0.1 and localhost only")
-        if not hmac.compare_digest(call.authorization.encode(), f"Bearer {self._token}".encode()):
+        authorization = call.headers.get("authorization", "").encode()
+        has_token = hmac.compare_digest(authorization, f"Bearer {self._token}".encode())
+        if self._handlers.pages is not None:
+            page = await self._handlers.pages.answer(replace(call, has_token=has_token))
+            if page is not None:
+                return page
+        if not has_token:
             return _error(401, "send the content of control.token as `Authorization: Bearer`")
         if call.path == "/stop":
             return self._stop(call)
+        if call.path in ("/pause", "/resume") and self._handlers.pause is not None:
+            return self._pause(call, self._handlers.pause)
         if call.method != "GET":
             return _error(405, "use GET")
         return self._get(call.path)
 
-    def _get(self, path: str) -> _Reply:
+    def _get(self, path: str) -> WebReply:
         if path == "/health":
             return self._health()
         if path == "/metrics" and self._handlers.metrics is not None:
-            return _Reply(200, self._handlers.metrics(), "text/plain; version=0.0.4; charset=utf-8")
+            return WebReply(200, self._handlers.metrics(), "text/plain; version=0.0.4; charset=utf-8")
         report = self._handlers.reports.get(path.removeprefix("/"))
         return _error(404, "there is no such report") if report is None else _json(report())
 
-    def _health(self) -> _Reply:
+    def _health(self) -> WebReply:
         draining, findings = self._handlers.is_draining(), self._handlers.findings()
         healthy = not draining and is_healthy(findings)
         state = "draining" if draining else "running"
         report = HealthReport(healthy=healthy, state=state, findings=findings)
-        return _Reply(200 if healthy else 503, report.model_dump_json().encode() + b"\n")
+        return WebReply(200 if healthy else 503, report.model_dump_json().encode() + b"\n")
 
-    def _stop(self, call: _Call) -> _Reply:
+    def _pause(self, call: WebRequest, pause: Callable[[bool], None]) -> WebReply:
+        if call.method != "POST":
+            return _error(405, "use POST")
+        paused = call.path == "/pause"
+        pause(paused)
+        return _json({"paused": paused})
+
+    def _stop(self, call: WebRequest) -> WebReply:
         if call.method != "POST":
             return _error(405, "use POST")
         try:
@@ -177,7 +184,7 @@ class _Api:
         return _json({"stopping": True, "finish": order.finish})
 
 
-async def _receive(connection: h11.Connection, stream: trio.SocketStream) -> _Call | None:
+async def _receive(connection: h11.Connection, stream: trio.SocketStream) -> WebRequest | None:
     """Return the request; none if its body exceeds the limit."""
     request: h11.Request | None = None
     body = b""
@@ -204,32 +211,61 @@ async def _next_event(connection: h11.Connection, stream: trio.SocketStream) -> 
     return event
 
 
-def _call(request: h11.Request, body: bytes) -> _Call:
+def _call(request: h11.Request, body: bytes) -> WebRequest:
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers}
-    return _Call(
-        method=request.method.decode("ascii"),
-        path=request.target.decode("latin-1").partition("?")[0],
-        host=headers.get("host", ""),
-        authorization=headers.get("authorization", ""),
-        body=body,
-    )
+    path, _, query = request.target.decode("latin-1").partition("?")
+    return WebRequest(request.method.decode("ascii"), path, query, headers, body, has_token=False)
 
 
-def _json(value: JSON) -> _Reply:
-    return _Reply(200, json.dumps(value).encode() + b"\n")
+async def _pour(connection: h11.Connection, stream: trio.SocketStream, parts: AsyncIterator[bytes]) -> None:
+    """Send the parts of a body as they come, until they end or the caller leaves."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_cancel_at_end, stream, nursery.cancel_scope)
+        async for part in parts:
+            if not await _is_sent(stream, connection.send(h11.Data(data=part)) or b""):
+                break
+        else:
+            await _is_sent(stream, connection.send(h11.EndOfMessage()) or b"")
+        nursery.cancel_scope.cancel()
 
 
-def _error(status: int, text: str) -> _Reply:
-    return _Reply(status, json.dumps({"error": text}).encode() + b"\n")
+async def _is_sent(stream: trio.SocketStream, data: bytes) -> bool:
+    """Whether the caller took the data in time."""
+    with trio.move_on_after(REQUEST_SECONDS), suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+        await stream.send_all(data)
+        return True
+    return False
 
 
-def _encode(connection: h11.Connection, reply: _Reply) -> bytes:
+async def _cancel_at_end(stream: trio.SocketStream, scope: trio.CancelScope) -> None:
+    """Cancel once the caller closes the connection: a stream without news would not notice it."""
+    with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+        while await stream.receive_some(RECEIVE_BYTES):
+            pass
+    scope.cancel()
+
+
+def _json(value: JSON) -> WebReply:
+    return WebReply(200, json.dumps(value).encode() + b"\n")
+
+
+def _error(status: int, text: str) -> WebReply:
+    return WebReply(status, json.dumps({"error": text}).encode() + b"\n")
+
+
+def _encode(connection: h11.Connection, reply: WebReply) -> bytes:
+    """Return the response; of one with a stream, all but the parts that come later."""
     headers = [
         ("Content-Type", reply.content_type),
-        ("Content-Length", str(len(reply.body))),
         ("Cache-Control", "no-store"),
         ("Connection", "close"),
+        *reply.headers,
     ]
-    head = connection.send(h11.Response(status_code=reply.status, headers=headers))
-    parts = (head, connection.send(h11.Data(data=reply.body)), connection.send(h11.EndOfMessage()))
+    if reply.stream is None:
+        headers.append(("Content-Length", str(len(reply.body))))
+    parts = [connection.send(h11.Response(status_code=reply.status, headers=headers))]
+    if reply.body:
+        parts.append(connection.send(h11.Data(data=reply.body)))
+    if reply.stream is None:
+        parts.append(connection.send(h11.EndOfMessage()))
     return b"".join(part or b"" for part in parts)

@@ -46,6 +46,21 @@ class ControlClient:
         """Stop the node and return its response; `finish` lets the current round end first."""
         return self._parse(self._call("POST", "stop", json.dumps({"finish": finish})))
 
+    def page_link(self) -> str:
+        """Return the URL of a link that opens the node's page once.
+
+        Raises:
+            SapoError: no node runs here, or it has no page (exit code 5).
+        """
+        answer = self._parse(self._call("POST", "dashboard-link"))
+        if not isinstance(answer, dict) or not isinstance(answer.get("path"), str):
+            raise _no_answer("this version cannot read the node's link")
+        return f"http://{HOST}:{read_port(self.data)}{answer['path']}"
+
+    def pause(self, *, paused: bool) -> JSON:
+        """Let no further round of the node begin, or let them go on; return its response."""
+        return self._parse(self._call("POST", "pause" if paused else "resume"))
+
     def health(self) -> HealthReport:
         """Return whether the node is healthy, and its findings.
 

@@ -47,6 +47,9 @@ REGISTRATION_SECONDS: Final = 120.0
 
 MIB: Final = 2**20
 
+MISMATCH_NATS: Final = 1e-2
+"""Mismatch of sampler and trainer per token that is reported; rounding alone stays far below it."""
+
 _KEYS: Final = re.compile(r" [0-9a-f]{64}:\d+(?=: )")
 """What distinguishes one registration of a node key from another, in the words of the ledger's outbox."""
 
@@ -66,6 +69,7 @@ class FindingCode(StrEnum):
     LEARNER_RESTARTED = "learner_restarted"
     POLICY_ROLLED_BACK = "policy_rolled_back"
     POLICY_RESET = "policy_reset"
+    SAMPLER_MISMATCH = "sampler_mismatch"
     CHECKPOINT_UNREADABLE = "checkpoint_unreadable"
     NO_COINS = "no_coins"
     NOT_REGISTERED = "not_registered"
@@ -287,6 +291,8 @@ _EVENT_HINTS: Final = {
     FindingCode.LEARNER_RESTARTED: "training goes on at its last checkpoint; if it happens often, see {log}",
     FindingCode.POLICY_ROLLED_BACK: "training goes on without others' text until the canary passes",
     FindingCode.POLICY_RESET: "stop the node and restore the learner folder from a copy if you have one",
+    FindingCode.SAMPLER_MISMATCH: "sampler and trainer compute different policies: use learner.backend ="
+    " transformers, or another precision; {log} has the step's figures",
     FindingCode.CHECKPOINT_UNREADABLE: "the damaged folder was kept beside the others; check the disk",
     FindingCode.SERVICE_FAILED: "it is restarted by itself; if it happens again, report {log}",
 }
@@ -300,7 +306,10 @@ def _chain(chain: ChainFacts) -> Iterator[HealthFinding]:
     if chain.usable and chain.trouble is not None and chain.silent_seconds >= CHAIN_SECONDS:
         level = FindingLevel.ERROR if chain.silent_seconds >= chain.epoch_seconds else FindingLevel.WARNING
         text = f"the chain has not answered for {_time(chain.silent_seconds)}: {chain.trouble}"
-        hint = "check the RPC endpoint, or name another one with --rpc"
+        hint = (
+            "check the RPC endpoint, or name another one with --rpc; from the next epoch on this node trains"
+            " alone until the chain is back, and nothing is shared or paid"
+        )
         yield HealthFinding(FindingCode.CHAIN_SILENT, level, text, hint)
     ahead = chain.clock_ahead_seconds
     if ahead is not None and abs(ahead) > CLOCK_SECONDS:

@@ -42,6 +42,9 @@ class NodeMetrics:
         self._rounds = self._counter("sapo_rounds", "Rounds finished since the start.")
         self._step = self._gauge("sapo_step", "Optimiser steps of the policy, over all starts.")
         self._reward = self._gauge("sapo_reward_mean", "Mean reward of the last round's own completions.")
+        self._mismatch = self._gauge(
+            "sapo_sampler_mismatch", "Mismatch of sampler and trainer in the last step, nats per token."
+        )
         self._pool = self._gauge("sapo_pool_rollouts", "Rollouts of others that wait for verification.")
         self._peers = self._gauge("sapo_peers", "Connected peers.")
         self._messages = self._counter(
@@ -87,6 +90,7 @@ class NodeMetrics:
         self._rounds.inc()
         self._step.set(summary.step)
         self._reward.set(summary.reward)
+        self._mismatch.set(summary.mismatch)
         self._pool.set(summary.pool)
         self._sampled.labels("own").inc(summary.own_groups)
         self._sampled.labels("external").inc(summary.external_groups)

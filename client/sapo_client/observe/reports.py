@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sapo_client.observe.health import HealthFinding
 
-State = Literal["starting", "running", "draining", "stopped", "killed"]
+State = Literal["starting", "running", "paused", "draining", "stopped", "killed"]
 
 
 class _Report(BaseModel):

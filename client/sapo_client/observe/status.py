@@ -19,10 +19,13 @@ class RoundSummary:
     external_groups: int
     refused_share: float  # of the messages of this round, 0..1
     round_seconds: float
+    mismatch: float = 0.0  # between sampler and trainer, nats per token
+    is_private: bool = False  # the swarm's chain is away: nothing of this round is signed, shared or paid
 
     def line(self) -> str:
         """Return the status line; the order of its fields never changes."""
         change = "first" if self.reward_change is None else f"{self.reward_change:+.2f}"
+        private = ("not shared: the chain is away",) if self.is_private else ()
         peers = "1 peer" if self.pool_peers == 1 else f"{self.pool_peers} peers"
         return "  ".join(
             (
@@ -33,5 +36,6 @@ class RoundSummary:
                 f"sampled {self.own_groups}+{self.external_groups}",
                 f"refused {self.refused_share:.0%}".replace("%", " %"),
                 f"{self.round_seconds:.1f} s",
+                *private,
             )
         )

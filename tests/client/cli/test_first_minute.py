@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import signal
@@ -13,10 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from support.ledger import found
+from support.ledger import BOB, found
 from support.nodes import PATIENCE_SECONDS, manifest_of
 from support.sapo_process import SAPO, Run
 
+from sapo_client.founding.invitation import Invitation
+from sapo_client.founding.invitation_server import FaucetAccess, InvitationServer
 from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_protocol import ed25519
 from sapo_protocol.manifest_file import manifest_to_json
@@ -86,6 +89,68 @@ def test_the_hint_after_a_new_key_trains_and_a_kill_is_told(
 def test_the_hint_of_init_is_the_same(sapo: Run) -> None:
     made = sapo("init", "--no-passphrase")
     assert hints(made.stderr) == ["sapo join --identity key --alone"]
+
+
+def test_a_swarm_without_a_chain_is_founded_and_joined_by_its_link(
+    sapo: Run, home: dict[str, str], tmp_path: Path
+) -> None:
+    """The hint of the founding command, as printed, in the home of a newcomer with a key of that name."""
+    sapo("keys", "new", "key", "--no-passphrase")
+    founded = sapo("swarm", "new", "swarm", "--name", "friends")
+    assert founded.returncode == 0, founded.stderr
+    [hint] = hints(founded.stderr)
+    quick = {"SAPO_SWARM__LISTEN_BEFORE_SIGNING_SECONDS": "0"}
+    with trained(hint, home | quick, tmp_path, 1) as process:
+        status = sapo("status").stdout
+        process.send_signal(signal.SIGINT)
+        assert process.wait() == 130
+        assert process.stderr is not None
+        shown = process.stderr.read()
+    assert "friends (" in status
+    assert re.search(r"^swarm +friends \([0-9a-f]{64}\)$", shown, flags=re.MULTILINE)
+    assert re.search(r"^chain +none: nothing is paid$", shown, flags=re.MULTILINE)
+    other = sapo("swarm", "new", "other", "--epoch-seconds", "60")
+    [hint] = hints(other.stderr)
+    refused = sapo(*shlex.split(hint)[1:])
+    assert (refused.returncode, "belongs to another swarm" in refused.stderr) == (3, True)
+    assert sapo("swarm", "new", "other").returncode == 3
+
+
+def test_a_link_brings_endpoint_and_faucet_and_the_node_registers(
+    sapo: Run, home: dict[str, str], tmp_path: Path, weekdays: Suite, policy: Path
+) -> None:
+    """A newcomer with an empty account: the node asks the faucet that the link names, and registers."""
+    genesis = int(time.time()) - 60
+    contracts = found(tmp_path / "chain.sqlite", genesis_seconds=genesis, epoch_seconds=36_000)
+    contracts.chain.now_seconds = time.time()
+    limits = manifest_of(weekdays).limits
+    manifest = contracts.manifest(
+        suite=weekdays, genesis_seconds=genesis, epoch_seconds=36_000, limits=limits
+    )
+    made = json.loads(sapo("keys", "new", "key", "--no-passphrase", "--json").stdout)
+    access = FaucetAccess([contracts.chain.url], BOB, contracts.deployment.faucet)
+    server = InvitationServer(("127.0.0.1", 0), Invitation(manifest, (contracts.chain.url,)), faucet=access)
+    settings = {
+        "SAPO_LEARNER__MODEL": str(policy),
+        "SAPO_LEARNER__MAX_NEW_TOKENS": "6",
+        "SAPO_SWARM__LISTEN_BEFORE_SIGNING_SECONDS": "0",
+    }
+    serving = threading.Thread(target=server.serve)
+    serving.start()
+    with server, trained(f"sapo join '{server.link}'", home | settings, tmp_path, 1) as process:
+        told = (sapo("ledger", "status", "--identity", "key", "--json") for _ in range(100))
+        registered = next(done for done in told if json.loads(done.stdout)["registered"])
+        assert json.loads(registered.stdout)["account"] == made["account"]
+        shown = sapo("config", "show", "--origin").stdout
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        text = process.stderr.read()
+        server.close()
+    serving.join()
+    assert f"account {made['account']} holds no coins: asking the faucet {server.url} for some" in text
+    assert "the faucet sent coins" in text
+    assert re.search(rf"ledger\.rpc_urls +{re.escape(contracts.chain.url)} +link, in ", shown)
+    contracts.chain.close()
 
 
 def test_the_readmes_join_line_joins(

@@ -165,9 +165,10 @@ def test_a_new_passphrase_is_typed_twice_and_not_shown(home: dict[str, str], sec
 
 def test_colour_is_used_only_on_terminals_that_allow_it(home: dict[str, str]) -> None:
     on_a_terminal(home, {}, "keys", "new", "k", "--no-passphrase")
-    for arguments in (("keys", "list"), ("keys", "show", "nobody")):
-        _, coloured = on_a_terminal(home, {}, *arguments)
-        _, plain = on_a_terminal(home | {"NO_COLOR": "1"}, {}, *arguments)
+    cases = [("80", "keys", "list"), ("200", "keys", "list"), ("80", "keys", "show", "nobody")]
+    for columns, *arguments in cases:
+        _, coloured = on_a_terminal(home | {"COLUMNS": columns}, {}, *arguments)
+        _, plain = on_a_terminal(home | {"COLUMNS": columns, "NO_COLOR": "1"}, {}, *arguments)
         assert "\x1b[" in coloured
         assert "\x1b[3" not in plain
         assert "\x1b[1;" not in plain

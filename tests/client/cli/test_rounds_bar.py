@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from sapo_client.cli.rounds_bar import rounds_bar
-from sapo_client.lab.plan import ARMS, ExperimentPlan, Run
+from sapo_client.lab.arms import ARMS
+from sapo_client.lab.plan import ExperimentPlan, Run
 
 PLAN = ExperimentPlan("bundled", "nano", ("calendar_arithmetic",), agents=2, rounds=40)
 WHOLE, NEW = (Run(PLAN, ARMS["8/0"], seed) for seed in (0, 1))

@@ -114,6 +114,14 @@ def test_the_page_has_the_sentences_of_cases_that_no_node_here_comes_into() -> N
         FindingCode.POLICY_ROLLED_BACK,
         "the canary's reward fell to 0.25, its control is 0.5: the last good policy was restored at step 40",
     )
-    facts = HealthFacts(account=replace(ACCOUNT, stuck=2, coins_wei=0), events=(rolled_back,))
+    mismatch = PolicyEvent(
+        FindingCode.SAMPLER_MISMATCH,
+        "the sampler was off by 0.21 nats per token in step 7",
+    )
+    facts = HealthFacts(
+        account=replace(ACCOUNT, stuck=2, coins_wei=0),
+        events=(rolled_back, mismatch),
+        log="/a/logs/sapo.log",
+    )
     for finding in assess(facts):
         require_row(row(finding))

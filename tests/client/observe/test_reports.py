@@ -22,6 +22,7 @@ SUMMARY = RoundSummary(
     external_groups=4,
     refused_share=0.02,
     round_seconds=38.1,
+    mismatch=0.002,
 )
 REPORT = StatusReport(
     state="running",
@@ -97,6 +98,7 @@ def test_metrics_count_by_reason() -> None:
         ("sapo_rounds_total", ()): 1,
         ("sapo_step", ()): 130,
         ("sapo_reward_mean", ()): 0.61,
+        ("sapo_sampler_mismatch", ()): 0.002,
         ("sapo_pool_rollouts", ()): 340,
         ("sapo_peers", ()): 5,
         ("sapo_messages_total", ("signature", "reject")): 2,

@@ -1,0 +1,1 @@
+"""Commands of those who run nodes and swarms: invitations, services, logs, pauses."""

@@ -1,0 +1,58 @@
+"""Messages to the service manager that started this process: systemd's notification socket.
+
+Protocol: sd_notify(3). Without ``NOTIFY_SOCKET`` in the environment nothing is sent.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sapo_client.observe.health import FindingCode, HealthFinding
+
+_LOG = logging.getLogger(__name__)
+
+STALLED: Final = frozenset({FindingCode.NO_ROUND})
+"""Findings with which the watchdog is not fed: a restart may help. Against an empty account or a silent chain
+it does not, and a learner that hangs is killed by the node itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceManager:
+    """The manager's socket, if there is one.
+
+    Attributes:
+        address: path of a datagram socket; one that begins with ``@`` is abstract.
+    """
+
+    address: str | None
+
+    def ready(self) -> None:
+        """Tell that the node has joined."""
+        self._send("READY=1")
+
+    def assessed(self, findings: Sequence[HealthFinding]) -> None:
+        """Tell the first finding, and feed the watchdog unless the node makes no progress."""
+        status = findings[0].line() if findings else "nothing is wrong"
+        fed = "" if any(finding.code in STALLED for finding in findings) else "\nWATCHDOG=1"
+        self._send(f"STATUS={status.replace(os.linesep, ' ')}{fed}")
+
+    def _send(self, message: str) -> None:
+        if self.address is None:
+            return
+        address = f"\0{self.address[1:]}" if self.address.startswith("@") else self.address
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stream:
+                stream.connect(address)
+                stream.sendall(message.encode())
+        except OSError as error:
+            _LOG.warning("the service manager was not told: %s", error)
+
+
+def service_manager(environment: Mapping[str, str] = os.environ) -> ServiceManager:
+    """Return the service manager of this process."""
+    return ServiceManager(environment.get("NOTIFY_SOCKET") or None)

@@ -1,0 +1,59 @@
+"""Requests and replies of the control port beyond its reports: what a page server takes and returns."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+from urllib.parse import parse_qsl
+
+JSON_TYPE = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class WebRequest:
+    """One parsed HTTP request.
+
+    Attributes:
+        path: without the query.
+        headers: by name in lower case; the last one of a name counts.
+        has_token: whether it carries the control token of the data directory.
+    """
+
+    method: str
+    path: str
+    query: str
+    headers: Mapping[str, str]
+    body: bytes
+    has_token: bool
+
+    def argument(self, name: str, default: str = "") -> str:
+        """Return a value of the query."""
+        return dict(parse_qsl(self.query, keep_blank_values=True)).get(name, default)
+
+    def number(self, name: str, default: int, *, most: int) -> int:
+        """Return a number of the query between 0 and `most`; the default if it is none."""
+        text = self.argument(name)
+        return min(int(text), most) if text.isascii() and text.isdigit() and len(text) < 16 else default
+
+
+@dataclass(frozen=True, slots=True)
+class WebReply:
+    """One HTTP response.
+
+    Attributes:
+        stream: parts of the body that are sent as they come, until the caller leaves; `body` comes first.
+    """
+
+    status: int
+    body: bytes = b""
+    content_type: str = JSON_TYPE
+    headers: tuple[tuple[str, str], ...] = ()
+    stream: AsyncIterator[bytes] | None = field(default=None, compare=False)
+
+
+class WebPages(Protocol):
+    """What serves pages beside the control API; it checks its callers itself."""
+
+    async def answer(self, request: WebRequest) -> WebReply | None:
+        """Return the response; none if the path belongs to no page."""

@@ -1,0 +1,1 @@
+"""Running a node for months: units of service managers, containers, dashboards, alerts."""

@@ -1,0 +1,40 @@
+"""The long run's figures: what is read of a process, and the trends of the second half."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from sapo_client.bench.endurance import EnduranceSample, EnduranceTrend, look, open_files, trends
+from sapo_client.paths import DataDir
+
+
+def sample(seconds: float, step: int, node_bytes: int) -> EnduranceSample:
+    return EnduranceSample(
+        node=0, seconds=seconds, step=step, accepted=0, node_bytes=node_bytes, learner_bytes=5, files=9,
+        database_bytes=1, events_bytes=1, folder_bytes=1,
+    )  # fmt: skip
+
+
+def test_a_trend_is_that_of_the_second_half() -> None:
+    early = [sample(10.0 * n, n, 10_000 - n) for n in range(50)]
+    late = [sample(500.0 + 10 * n, 100 + 2 * n, 1000 + 6 * n) for n in range(51)]
+    found = {trend.figure: trend for trend in trends([*early, *late])}
+    mine = found["node_bytes"]
+    assert (mine.first, mine.last) == (1000, 1300)
+    assert round(mine.per_hour) == 6 * 360
+    assert round(mine.per_thousand_steps) == 3000
+    assert found["files"] == EnduranceTrend("files", 0, first=9, last=9, per_hour=0.0, per_thousand_steps=0.0)
+
+
+def test_a_process_and_a_folder_are_read(tmp_path: Path) -> None:
+    (tmp_path / "node.sqlite").write_bytes(b"x" * 1000)
+    (tmp_path / "node.sqlite-wal").write_bytes(b"x" * 500)
+    (tmp_path / "events.jsonl.1").write_bytes(b"x" * 70)
+    (tmp_path / "status.json").write_text('{"step": 3, "accepted": 8}')
+    before = open_files(os.getpid())
+    with (tmp_path / "node.sqlite").open():
+        seen = look(0, 1.0, os.getpid(), DataDir(tmp_path))
+    assert (seen.step, seen.accepted, seen.files) == (3, 8, before + 1)
+    assert (seen.database_bytes, seen.events_bytes, seen.folder_bytes) == (1500, 70, 1596)
+    assert seen.node_bytes > 10_000_000
