@@ -15,16 +15,18 @@ PACKAGES = {
     "protocol": ROOT / "protocol/sapo_protocol",
     "verification": ROOT / "verification/sapo_verification",
     "client": ROOT / "client/sapo_client",
+    "api": ROOT / "client/sapo",
 }
 MAX_FILE_LINES = 500
 MAX_FUNCTION_LINES = 60
-BROAD_EXCEPTS = {"protocol": 0, "verification": 0, "client": 3}
+BROAD_EXCEPTS = {"protocol": 0, "verification": 0, "client": 3, "api": 0}
 HEAVY = {"torch", "trio", "web3", "libp2p", "reasoning_gym", "transformers"}
 
 BUILDERS = {
     "SignedEnvelope": "protocol/sapo_protocol/envelope.py",
     "AdmittedRollout": "verification/sapo_verification/admission/rollouts.py",
     "VerifiedRollout": "verification/sapo_verification/verifier.py",
+    "PrivateGroup": "verification/sapo_verification/engine.py",
     "SampledBatch": "verification/sapo_verification/sampling/sampler.py",
 }
 """Each step of the ladder of trust, and the one file that may build it."""

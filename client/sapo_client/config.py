@@ -7,12 +7,14 @@ temperature 1. The learning rate is our own, by the model's size: the published 
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from sapo_client.paths import default_data_folder
+from sapo_client.plugins import LOSSES, STRATEGIES, TASK_SAMPLERS, check_name
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -68,10 +70,10 @@ class LearnerConfig(_Section):
 
     backend: str = Field(
         default="transformers",
-        pattern=r"^(transformers|vllm|endpoint|human)$",
+        pattern=r"^(transformers|vllm|tinker|endpoint|human)$",
         description="what generates answers: a model that is trained here (transformers, or vllm to sample"
-        " with vLLM), or without training an OpenAI-compatible server (endpoint) or a person at the terminal"
-        " (human)",
+        " with vLLM) or on a server of the Tinker API (tinker), or without training an OpenAI-compatible"
+        " server (endpoint) or a person at the terminal (human)",
     )
     model: str = Field(
         default="bundled",
@@ -82,7 +84,8 @@ class LearnerConfig(_Section):
     endpoint: str | None = Field(
         default=None,
         pattern=r"^https?://",
-        description="URL of the server including the version, as in http://127.0.0.1:8000/v1",
+        description="URL of the server: for an endpoint including the version, as in"
+        " http://127.0.0.1:8000/v1; for tinker, unset is Thinking Machines'",
     )
     endpoint_key_file: UserPath | None = Field(
         default=None, description="file with the server's key, which is sent as a bearer token"
@@ -91,6 +94,14 @@ class LearnerConfig(_Section):
         default="auto",
         pattern=r"^(auto|cpu|cuda)$",
         description="auto, cpu or cuda; auto takes CUDA where there is one",
+    )
+    ranks: Annotated[int, Field(ge=1, le=64)] | Literal["auto"] = Field(
+        default=1,
+        description="processes that share the model, one per GPU; auto: as many as there are GPUs",
+    )
+    ranks_socket: UserPath | None = Field(
+        default=None,
+        description="Unix socket of such processes on several machines that torchrun has started",
     )
     learning_rate: float | None = Field(
         default=None, gt=0, le=1, description="step size of the optimiser; unset: by the model's size"
@@ -114,6 +125,18 @@ class LearnerConfig(_Section):
     kl_weight: float = Field(
         default=0.0, ge=0, le=10, description="weight of the divergence from the starting model in the loss"
     )
+    loss: str = Field(
+        default="dapo",
+        pattern=r"^(dapo|dr_grpo|gspo|cispo)$",
+        description="form of the loss of own answers: dapo, dr_grpo, gspo or cispo",
+    )
+    sequence_ratio_cap: float = Field(
+        default=3.0,
+        ge=0,
+        le=1000,
+        description="an own answer is not trained if the policy finds it more than so many times as likely as"
+        " its sampler did; 0: no such bound",
+    )
     length_normalised: bool = Field(
         default=False,
         description="average the loss over each completion's tokens first (GRPO), not over all tokens (DAPO)",
@@ -123,11 +146,10 @@ class LearnerConfig(_Section):
         description="baseline of others' answers: this node's success rate in their family, not the mean of"
         " their group",
     )
-    external_loss: str = Field(
+    external_loss: Annotated[str, AfterValidator(partial(check_name, LOSSES))] = Field(
         default="reinforce",
-        pattern=r"^(reinforce|negative_weighted|tapered|positive|capability)$",
-        description="loss of others' answers: reinforce (the paper's), negative_weighted, tapered, positive"
-        " or capability",
+        description="loss of others' answers: reinforce (the paper's), negative_weighted, tapered, positive,"
+        " capability or an installed plug-in",
     )
     demonstrations_per_step: int = Field(
         default=64,
@@ -137,6 +159,16 @@ class LearnerConfig(_Section):
     )
     demonstration_rate: float | None = Field(
         default=None, gt=0, le=1, description="step size for these answers; unset: by the model's size"
+    )
+    demonstration_steps: int | None = Field(
+        default=None, ge=1, le=1000, description="such training steps per round; unset: by the model's size"
+    )
+    demonstration_averaging: float | None = Field(
+        default=None,
+        ge=0,
+        lt=1,
+        description="decay of the average of the weights over these steps, which is the policy; 0: the last"
+        " weights; unset: by the model's size",
     )
     demonstration_weighting: str = Field(
         default="plain",
@@ -151,7 +183,20 @@ class LearnerConfig(_Section):
         description="own success rate in a family from which others' right answers are not needed",
     )
     bfloat16: bool | None = Field(
-        default=None, description="matrix products of training in bfloat16; unset: on CUDA"
+        default=None,
+        description="matrix products of training in bfloat16; unset: on CUDA, in float16 where a GPU has no"
+        " bfloat16",
+    )
+    base: str = Field(
+        default="auto",
+        pattern=r"^(auto|float32|bfloat16|float16|nf4)$",
+        description="data type of the model under adapters (lora_rank), which is frozen: auto (16 bits on"
+        " CUDA), float32, bfloat16, float16 or nf4 (4 bits)",
+    )
+    optimizer: str = Field(
+        default="adamw",
+        pattern=r"^(adamw|adamw8bit)$",
+        description="adamw, or adamw8bit with moments in 8 bits: a quarter of their memory",
     )
     lora_rank: int = Field(
         default=0,
@@ -159,8 +204,10 @@ class LearnerConfig(_Section):
         le=1024,
         description="rank of low-rank adapters (LoRA) to train instead of the model; 0 for none",
     )
-    gradient_checkpointing: bool = Field(
-        default=False, description="recompute activations instead of storing them: slower, much less memory"
+    gradient_checkpointing: bool | None = Field(
+        default=None,
+        description="recompute activations instead of storing them: slower, much less memory; unset: where"
+        " memory is short",
     )
     memory_gib: float | None = Field(
         default=None,
@@ -169,8 +216,19 @@ class LearnerConfig(_Section):
         description="memory for training besides the model, GiB; unset: what is free at the start",
     )
     temperature: float = Field(default=1.0, gt=0, le=10, description="sampling temperature")
-    max_new_tokens: int = Field(default=64, ge=1, le=8192, description="most tokens per completion")
+    max_new_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        le=8192,
+        description="most tokens per completion; unset: enough for the longest answer of the swarm's tasks",
+    )
     threads: int = Field(default=1, ge=1, le=1024, description="CPU threads of the learner")
+    leave_cores: int | None = Field(
+        default=None,
+        ge=0,
+        le=1024,
+        description="CPU cores left to others: the learner takes all but these, instead of learner.threads",
+    )
     seed: int = Field(default=0, ge=0, lt=2**63, description="seed of every random stream of this node")
 
     @field_validator("external_groups")
@@ -187,25 +245,25 @@ class LearnerConfig(_Section):
     @property
     def trains(self) -> bool:
         """Whether the backend trains a model."""
-        return self.backend in ("transformers", "vllm")
+        return self.backend in ("transformers", "vllm", "tinker")
 
 
 class SamplerConfig(_Section):
     """How a batch samples from the trusted rollouts; the caps of `verification` always apply."""
 
-    strategy: str = Field(
+    strategy: Annotated[str, AfterValidator(partial(check_name, STRATEGIES))] = Field(
         default="weighted",
-        pattern=r"^(uniform|informative|weighted|useful)$",
         description="uniform (the paper's), informative (by p(1-p) of the group),"
         " weighted (reputation x likelihood x freshness) or useful (reputation x how often the account's"
-        " tasks taught this policy something x freshness)",
+        " tasks taught this policy something x freshness), or an installed plug-in",
     )
     text_use: str = Field(
         default="imitate",
-        pattern=r"^(reinforce|practise|imitate|hybrid)$",
+        pattern=r"^(reinforce|practise|imitate|hybrid|rationalise)$",
         description="what others' rollouts are used for: reinforce (their text enters the policy gradient, as"
         " in the paper), practise (the own policy answers their tasks), imitate (their right answers are"
-        " demonstrations where the own policy fails) or hybrid (practise and imitate)",
+        " demonstrations where the own policy fails), hybrid (practise and imitate) or rationalise (their"
+        " right answers are hints for own steps)",
     )
     demonstrations: int = Field(
         default=64, ge=0, le=4096, description="most right answers of others per step, if they are imitated"
@@ -213,6 +271,9 @@ class SamplerConfig(_Section):
     learnable_tasks: bool = Field(
         default=False,
         description="draw own tasks more often from families in which some answers are right and some wrong",
+    )
+    task_sampler: Annotated[str, AfterValidator(partial(check_name, TASK_SAMPLERS))] | None = Field(
+        default=None, description="installed plug-in that draws the families of own tasks instead"
     )
 
 
@@ -275,6 +336,11 @@ class LedgerConfig(_Section):
         default=(),
         description="JSON-RPC endpoints of the chain; important answers need a majority of them",
     )
+    faucet: str | None = Field(
+        default=None,
+        pattern=r"^https?://",
+        description="http(s) address that is asked for coins while the account has none to register with",
+    )
     confirmations: int = Field(
         default=1,
         ge=1,
@@ -301,6 +367,13 @@ class ObserveConfig(_Section):
         default=64 * MIB, ge=MIB, description="size at which the event file is rotated"
     )
     events_keep: int = Field(default=5, ge=1, le=1000, description="rotated event files kept")
+    tracker: str = Field(
+        default="none",
+        pattern=r"^(none|trackio|tensorboard)$",
+        description="where the figures of every step are logged besides: none, trackio (in its own folder) or"
+        " tensorboard (the folder tensorboard in the data directory)",
+    )
+    tracker_project: str = Field(default="sapo", min_length=1, description="trackio's project")
     disk_reserve_mib: int = Field(
         default=512, ge=0, description="free space of the data directory's disk below which the node warns"
     )
@@ -308,6 +381,11 @@ class ObserveConfig(_Section):
         default="info",
         pattern=r"^(debug|info|warning|error)$",
         description="what a node logs to logs/sapo.log in its data directory: debug, info, warning or error",
+    )
+    webhook: str | None = Field(
+        default=None,
+        pattern=r"^https?://",
+        description="http(s) address to which changes of the node's health are posted as JSON",
     )
     log_max_bytes: int = Field(default=16 * MIB, ge=64 * KIB, description="size at which that log is rotated")
     log_keep: int = Field(default=5, ge=1, le=1000, description="rotated logs kept")

@@ -1,4 +1,4 @@
-"""Resolve the settings: flags, then the environment, then the file, then the defaults.
+"""Resolve the settings: flags, then the environment, the file, the swarm's link, and the defaults.
 
 Every layer is first flattened to dotted names (`learner.completions`), so that the origin of each value is
 known, an unknown name is refused in any layer, and a flag that was not given overrides nothing.
@@ -21,7 +21,7 @@ from pydantic.fields import FieldInfo
 
 from sapo_client.config import Config
 from sapo_client.errors import ExitCode, SapoError
-from sapo_client.paths import config_file
+from sapo_client.paths import DataDir, config_file, default_data_folder
 
 PREFIX = "SAPO_"
 NESTING = "__"
@@ -52,12 +52,14 @@ def resolve(
     *,
     file: Path | None = None,
     environment: Mapping[str, str] = os.environ,
+    user_file: bool = True,
 ) -> Resolved:
     """Return the effective configuration.
 
     Args:
         flags: dotted name to value; `None` means that the flag was not given.
         file: the file that the user named; it must exist. Unset: the user's default file, if it exists.
+        user_file: whether that default is read.
 
     Raises:
         SapoError: unreadable file, unknown name or refused value (exit code 3).
@@ -65,11 +67,16 @@ def resolve(
     values: Flat = {}
     origins: dict[str, str] = {}
     given = {name: value for name, value in (flags or {}).items() if value is not None}
-    for layer, origin in (
-        _from_file(file),
+    for name in given:
+        _require_known(name, "among the flags")
+    layers = [
+        _from_file(file) if file or user_file else ({}, "file"),
         _from_environment(environment),
         (given, "flag"),
-    ):
+    ]
+    chosen = [layer["data_dir"] for layer, _ in layers if "data_dir" in layer]
+    link = _from_link(Path(chosen[-1]).expanduser() if chosen else default_data_folder())
+    for layer, origin in (link, *layers):
         values.update(layer)
         origins.update({name: origin.format(variable=variable_of(name)) for name in layer})
     config = _validate(values, origins)
@@ -93,6 +100,23 @@ def fields() -> dict[str, FieldInfo]:
 def variable_of(name: str) -> str:
     """Return the environment variable of a setting: `learner.seed` is `SAPO_LEARNER__SEED`."""
     return PREFIX + name.replace(".", NESTING).upper()
+
+
+def _from_link(data: Path) -> tuple[Flat, str]:
+    """Return the settings that came with the link by which a data directory's swarm was joined."""
+    directory = DataDir(data)
+    path = directory.swarm_settings
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):  # the latter is told where the directory is created
+        return {}, "link"
+    except PermissionError as error:
+        raise directory.unusable(error) from error
+    except (OSError, ValueError) as error:
+        raise _refuse(f"cannot read {path}: {error}", "join the swarm by its link again") from error
+    for name in content if isinstance(content, dict) else {"": None}:
+        _require_known(name, f"in {path}")
+    return content, f"link, in {path}"
 
 
 def _from_file(named: Path | None) -> tuple[Flat, str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib import metadata
 from importlib.util import find_spec
 from typing import Final
 
@@ -41,9 +42,28 @@ FAMILIES: Final = Extra(
 LAB: Final = Extra("lab", "plots", ("matplotlib",))
 PARQUET: Final = Extra("parquet", "Parquet files", ("pyarrow",))
 LORA: Final = Extra("lora", "LoRA adapters", ("peft",))
+QUANTISED: Final = Extra("quantised", "4-bit models and 8-bit moments", ("bitsandbytes",))
+WATCH: Final = Extra("watch", "the screen of sapo watch", ("textual",))
+TRACKIO: Final = Extra("trackio", "trackio", ("trackio",))
+TENSORBOARD: Final = Extra("tensorboard", "TensorBoard", ("tensorboard",))
 VLLM: Final = Extra("vllm", "vLLM", ("vllm",))
+TINKER: Final = Extra("tinker", "the Tinker API", ("tinker",))
+RAY: Final = Extra("ray", "a Ray cluster", ("ray",))
 
-EXTRAS: Final = (TESTNET, FAMILIES, LAB, PARQUET, LORA, VLLM)
+EXTRAS: Final = (
+    TESTNET,
+    FAMILIES,
+    LAB,
+    PARQUET,
+    LORA,
+    QUANTISED,
+    WATCH,
+    TRACKIO,
+    TENSORBOARD,
+    VLLM,
+    TINKER,
+    RAY,
+)
 
 
 def require(extra: Extra, *, instead: str | None = None, exit_code: int = ExitCode.USAGE) -> None:
@@ -74,6 +94,40 @@ def require_families(names: Iterable[str], *, exit_code: int = ExitCode.USAGE) -
 
     if missing_modules(names):
         require(FAMILIES, exit_code=exit_code)
+
+
+def mixed_versions(requirements: Iterable[str] | None = None) -> tuple[str, ...]:
+    """Return what is installed in a release that this package does not work with, each in words.
+
+    Args:
+        requirements: to check; None takes the package's own. Those of extras count where they are installed.
+    """
+    from packaging.requirements import Requirement
+
+    found = []
+    for line in (metadata.requires("sapo-swarm") or ()) if requirements is None else requirements:
+        wanted = Requirement(line.partition(";")[0])
+        try:
+            present = metadata.version(wanted.name)
+        except metadata.PackageNotFoundError:
+            continue
+        if not wanted.specifier.contains(present.partition("+")[0], prereleases=True):
+            found.append(f"{wanted.name} {present} is installed, and {wanted.specifier} is needed")
+    return tuple(found)
+
+
+def require_matching_versions() -> None:
+    """Raise if a library is installed in a release that this package does not work with.
+
+    Raises:
+        SapoError: one is.
+    """
+    if mixed := mixed_versions():
+        raise SapoError(
+            f"the installed releases do not fit together: {'; '.join(mixed)}",
+            hint="pip install --upgrade sapo-swarm, or make a fresh environment",
+            exit_code=ExitCode.CONFIG,
+        )
 
 
 def _is_found(module: str) -> bool:

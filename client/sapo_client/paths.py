@@ -90,14 +90,29 @@ class DataDir:
         return self.root / "manifest.json"
 
     @property
+    def swarm_settings(self) -> Path:
+        """Settings that came with the swarm's link, JSON by dotted names; other sources win over them."""
+        return self.root / "swarm-settings.json"
+
+    @property
     def database(self) -> Path:
         """SQLite file of all durable state except checkpoints."""
         return self.root / "node.sqlite"
 
     @property
+    def outcomes(self) -> Path:
+        """SQLite file of what became of rollouts, kept longer than the events."""
+        return self.root / "outcomes.sqlite"
+
+    @property
     def outbox(self) -> Path:
         """SQLite file of the transactions that are sent to the chain."""
         return self.root / "outbox.sqlite"
+
+    @property
+    def history(self) -> Path:
+        """SQLite file of the figures that the page shows over time."""
+        return self.root / "history.sqlite"
 
     @property
     def clean_shutdown(self) -> Path:
@@ -119,9 +134,13 @@ class DataDir:
         try:
             self.root.mkdir(mode=PRIVATE_DIRECTORY_MODE, parents=True, exist_ok=True)
         except OSError as error:
-            raise SapoError(
-                f"cannot use the data directory {self.root}: {error.strerror}",
-                hint="choose another one with --data-dir, or correct its permissions",
-                exit_code=ExitCode.DATA,
-            ) from error
+            raise self.unusable(error) from error
         return self
+
+    def unusable(self, error: OSError) -> SapoError:
+        """Return what a person is told when the directory cannot be used."""
+        return SapoError(
+            f"cannot use the data directory {self.root}: {error.strerror}",
+            hint="choose another one with --data-dir, or correct its permissions",
+            exit_code=ExitCode.DATA,
+        )

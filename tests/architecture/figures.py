@@ -17,6 +17,7 @@ PACKAGES: Final = {
     "sapo_protocol": "protocol/sapo_protocol",
     "sapo_verification": "verification/sapo_verification",
     "sapo_client": "client/sapo_client",
+    "sapo": "client/sapo",
 }
 
 
@@ -42,7 +43,7 @@ class Module:
 
 @cache
 def modules(root: Path = ROOT) -> tuple[Module, ...]:
-    """Return every source file of the three packages."""
+    """Return every source file of the packages."""
     found = []
     for package, folder in PACKAGES.items():
         for path in sorted((root / folder).rglob("*.py")):
@@ -58,7 +59,7 @@ def _parsed(path: Path) -> ast.Module:
 
 @cache
 def imports(root: Path = ROOT) -> Mapping[str, frozenset[str]]:
-    """Return for each module the modules of the three packages that it imports anywhere in its text.
+    """Return for each module the modules of the packages that it imports anywhere in its text.
 
     Imports inside functions and for type checkers count: they are knowledge, too.
     """

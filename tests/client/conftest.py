@@ -15,7 +15,7 @@ import trio
 from support.nodes import Home, manifest_of, until
 from support.weekday_policy import FAMILY, make_weekday_policy
 
-from sapo_client.node.app import Node
+from sapo_client.node.app import NodeApp
 from sapo_client.swarm.simulated.memory import MemoryHub
 from sapo_protocol.suite import Suite
 from sapo_verification.suites.catalogue import suite
@@ -83,7 +83,7 @@ def two_nodes(
 async def _run_both(first: Home, second: Home) -> TwoNodeRun:
     hub, codes = MemoryHub(), list[int]()
 
-    async def run(node: Node) -> None:
+    async def run(node: NodeApp) -> None:
         codes.append(await node.run())
 
     async with trio.open_nursery() as nursery:

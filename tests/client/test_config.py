@@ -120,7 +120,7 @@ def test_the_environment_is_read_by_the_type_of_the_setting(name: str, text: str
         ("[lerner]\nseed = 3", "lerner.seed", "did you mean learner.seed?"),
         ("seed = 3", "seed", "did you mean learner.seed?"),
         ("identty = 'a'", "identty", "did you mean identity?"),
-        ("[learner.optimiser]\nx = 3", "learner.optimiser", "`sapo config schema` lists every setting"),
+        ("[learner.optimiser]\nx = 3", "learner.optimiser", "did you mean learner.optimizer?"),
         ("[blockchain]", "blockchain", "`sapo config schema` lists every setting"),
     ],
 )

@@ -135,4 +135,6 @@ def test_the_extra_of_families_has_what_their_generators_import() -> None:
 def test_every_extra_is_one_that_the_package_offers() -> None:
     offered = tomllib.loads(PYPROJECT.read_text())["project"]["optional-dependencies"]
     assert {extra.name for extra in EXTRAS} <= set(offered)
-    assert offered["all"] == ["sapo-swarm[testnet,families,lab,parquet,lora]"]
+    assert offered["all"] == [
+        "sapo-swarm[testnet,families,lab,parquet,lora,quantised,watch,trackio,tensorboard]"
+    ]

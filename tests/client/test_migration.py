@@ -28,7 +28,7 @@ from sapo_client.ledger.chain import DEFAULT_CHAIN_ID
 from sapo_client.ledger.chain.embedded import EmbeddedChain, Genesis
 from sapo_client.ledger.chain.methods import Methods
 from sapo_client.ledger.chain.server import ChainServer
-from sapo_client.node.app import Node, RunOptions
+from sapo_client.node.app import NodeApp, RunOptions
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.node.runtime.manifests import read_manifest
 from sapo_client.observe.events import read_events
@@ -236,11 +236,11 @@ def known(swarm: OldSwarm) -> dict[Account, Evidence]:
     return {account: reputation.evidence(account, EPOCH + 1) for account in accounts}
 
 
-def node(swarm: OldSwarm, *, steps: int) -> Node:
+def node(swarm: OldSwarm, *, steps: int) -> NodeApp:
     """Return the node of the data directory, alone on a simulated network."""
     config, identity = resolve({}, file=swarm.config).config, swarm.identity
     transport = partial(_transport, peer_id_from_key(identity.node_id))
-    return Node(
+    return NodeApp(
         config=config,
         identity=identity,
         options=RunOptions(steps=steps),

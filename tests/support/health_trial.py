@@ -21,7 +21,7 @@ from typer.testing import CliRunner, Result
 
 from sapo_client.cli.app import app
 from sapo_client.config import Config
-from sapo_client.node.app import Node
+from sapo_client.node.app import NodeApp
 from sapo_client.observe.control_client import ControlClient
 from sapo_client.observe.events import last_events
 from sapo_client.swarm.simulated.memory import MemoryHub
@@ -32,7 +32,7 @@ _FIGURES: Final = (
     (re.compile(r"/[^ ,:;()]*/(?=data|learner|checkpoints|logs)"), "DIR/"),
     (re.compile(r"http://127\.0\.0\.1:\d+"), "http://127.0.0.1:PORT"),
     (re.compile(r"0x[0-9a-fA-F]{40}"), "0xACCOUNT"),
-    (re.compile(r"step-\d+"), "step-N"),
+    (re.compile(r"step-\d+(?:, step-\d+)*"), "step-N"),
     (re.compile(r", \d+ times in the last hour"), ""),
     (re.compile(r"\b\d+(?:\.\d+)? (?:s|min|h)\b"), "N s"),
     (re.compile(r"\b(call|during|answer) (?:train|generate|evaluate|keep_good)\b"), r"\1 CALL"),
@@ -111,7 +111,7 @@ class HealthTrial:
         """The node's wall clock."""
         return self.wall_base + self.clock.current_time() + self.skew
 
-    async def start(self, nursery: trio.Nursery, **options: Any) -> Node:
+    async def start(self, nursery: trio.Nursery, **options: Any) -> NodeApp:
         """Start the node; return once its control API answers."""
         assert trio.lowlevel.current_clock() is self.clock
         self.clock.rate = 1.0

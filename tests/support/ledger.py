@@ -1,7 +1,9 @@
 """A ledger for tests: the real embedded chain in this process, real accounts, real contracts."""
 
+import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -78,6 +80,27 @@ STRANGER: Final = keys(99)
 FUNDED: Final = (DEPLOYER, *(keys(number) for number in range(2, 6)), *AUDITORS)
 
 
+class _EndableServer(ChainServer):
+    """A server whose open connections can be ended, as by the death of its process."""
+
+    def __init__(self, methods: Methods, port: int) -> None:
+        self._connections: list[socket.socket] = []
+        super().__init__(methods, port)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        connection, peer = super().get_request()
+        self._connections.append(connection)
+        return connection, peer
+
+    def end(self) -> None:
+        """Stop listening and end all connections, which are otherwise kept alive."""
+        self.shutdown()
+        self.server_close()
+        for connection in self._connections:
+            with suppress(OSError):  # it has ended
+                connection.shutdown(socket.SHUT_RDWR)
+
+
 class ServedChain:
     """An embedded chain served from a thread of this process, with a clock that the test sets."""
 
@@ -93,7 +116,7 @@ class ServedChain:
         genesis = Genesis(chain_id, tuple(sorted(map(address, FUNDED))))
         self.engine = kind(path, genesis, now=lambda: self.now_seconds)
         self._methods = Methods(self.engine)
-        self._server = ChainServer(self._methods, port)
+        self._server = _EndableServer(self._methods, port)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
         self._thread.start()
         self.url = self._server.url
@@ -110,6 +133,18 @@ class ServedChain:
     def swap(self, other: "ServedChain") -> None:
         """Let each of two addresses serve the other's chain."""
         self._server.methods, other._server.methods = other._server.methods, self._server.methods
+
+    def vanish(self) -> int:
+        """Stop serving; the file stays open. Return the port for ``serve_again``."""
+        self._server.end()
+        self._thread.join()
+        return int(self.url.rpartition(":")[2])
+
+    def serve_again(self, port: int) -> None:
+        """Serve once more, on a port that is free again."""
+        self._server = _EndableServer(self._methods, port)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self._thread.start()
 
     def close(self) -> None:
         """Stop serving and close the file."""

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from sapo_client.cli.app import main
-from sapo_client.node.app import Roles
 from sapo_client.node.auditing.auditor import Auditor
+from sapo_client.node.roles import Roles
 from sapo_protocol import merkle, secp256k1
 from sapo_protocol.contributions import Approval, Proposal, Share, Tally, settle
 from sapo_protocol.envelope import Kind

@@ -22,7 +22,8 @@ from sapo_client.config import (
     SwarmConfig,
     VerificationConfig,
 )
-from sapo_client.node.app import Node, RunOptions
+from sapo_client.config_layers import Setting
+from sapo_client.node.app import NodeApp, RunOptions
 from sapo_client.node.runtime.clock import Clock, wall_clock
 from sapo_client.observe.control_client import ControlClient
 from sapo_client.observe.events import Event, read_events
@@ -85,6 +86,7 @@ class Home:
     sampler: dict[str, Any] = field(default_factory=lambda: {"text_use": "reinforce"})
     listen_seconds: float = 0.0
     judge_every: int = 0
+    settings: tuple[Setting, ...] = ()
 
     def __post_init__(self) -> None:
         identity = Person(self.number)
@@ -125,12 +127,12 @@ class Home:
         neighbours: Iterable["Addressed"] = (),
         steps: int | None = None,
         clock: Clock = wall_clock,
-    ) -> Node:
+    ) -> NodeApp:
         """Return a node with this data directory, not running yet."""
         addresses = tuple(home.address for home in neighbours)
         transport = partial(_transport, hub, self.peer_id, addresses)
-        options = RunOptions(steps=steps)
-        return Node(
+        options = RunOptions(steps=steps, settings=self.settings)
+        return NodeApp(
             config=self.config,
             identity=self.identity,
             options=options,

@@ -21,6 +21,20 @@ ROWS, PLACES = 6, 7
 LENGTHS: Final = (7, 3, 5, 1, 6, 4)
 LOSS_TYPES: Final = {"mean_over_tokens": "dapo", "mean_over_completions": "grpo"}
 KL_WEIGHTS: Final = (0.0, 0.05)
+LONGEST: Final = 9
+
+FORMS: Final[dict[str, dict[str, Any]]] = {
+    "dapo": {"loss_type": "dapo", "delta": 4.0},
+    "dr_grpo": {"loss_type": "dr_grpo", "delta": 4.0, "max_completion_length": LONGEST},
+    "gspo": {
+        "loss_type": "grpo",
+        "importance_sampling_level": "sequence",
+        "epsilon": 3e-4,
+        "epsilon_high": 4e-4,
+    },
+    "cispo": {"loss_type": "cispo", "epsilon_high": 5.0},
+}
+"""TRL's settings for our forms of the loss."""
 
 
 def tensors() -> dict[str, Tensor]:
@@ -47,18 +61,23 @@ def produce() -> dict[str, Any]:
 
     given = tensors()
     cases = [
-        {"mean": mean, "kl_weight": kl_weight, **_trl_loss(given, loss_type, kl_weight)}
+        {
+            "mean": mean,
+            "kl_weight": kl_weight,
+            **_trl_loss(given, {"loss_type": loss_type, "beta": kl_weight, "delta": 4.0}),
+        }
         for mean, loss_type in LOSS_TYPES.items()
         for kl_weight in KL_WEIGHTS
     ]
+    forms = [{"form": form, **_trl_loss(given, options)} for form, options in FORMS.items()]
     plain = {name: tensor.tolist() for name, tensor in given.items()}
-    return {"produced_by": f"trl {trl.__version__}", "tensors": plain, "cases": cases}
+    return {"produced_by": f"trl {trl.__version__}", "tensors": plain, "cases": cases, "forms": forms}
 
 
-def _trl_loss(given: dict[str, Tensor], loss_type: str, kl_weight: float) -> dict[str, Any]:
+def _trl_loss(given: dict[str, Tensor], options: dict[str, Any]) -> dict[str, Any]:
     """Return the loss, and its gradient with respect to the log-probabilities, (B, T)."""
     logprobs = given["logprobs"].clone().requires_grad_()
-    trainer = _trainer(loss_type, kl_weight)
+    trainer = _trainer(options)
 
     def handed_over(*_: Any, **__: Any) -> tuple[Tensor, Tensor, None]:
         return logprobs, torch.zeros_like(logprobs), None
@@ -83,7 +102,7 @@ def _trl_loss(given: dict[str, Tensor], loss_type: str, kl_weight: float) -> dic
     return {"loss": float(loss.detach()), "gradient": logprobs.grad.tolist()}
 
 
-def _trainer(loss_type: str, kl_weight: float) -> Any:
+def _trainer(options: dict[str, Any]) -> Any:
     from datasets import Dataset
     from support.policies import make_policy_folder
     from transformers import AutoTokenizer
@@ -98,12 +117,8 @@ def _trainer(loss_type: str, kl_weight: float) -> Any:
             report_to=[],
             per_device_train_batch_size=ROWS,
             num_generations=ROWS,
-            epsilon=0.2,
-            epsilon_high=0.28,
-            delta=4.0,
-            beta=kl_weight,
-            loss_type=loss_type,
             use_bias_correction_kl=False,  # GRPO as published; the correction is younger
+            **{"epsilon": 0.2, "epsilon_high": 0.28, "beta": 0.0, **options},
         )
         return GRPOTrainer(
             model=model,

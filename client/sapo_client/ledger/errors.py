@@ -30,7 +30,7 @@ class LedgerUnavailable(LedgerError):
     def __init__(self, urls: Sequence[str], reason: str) -> None:
         super().__init__(
             f"no answer from the chain at {', '.join(urls)}: {reason}",
-            hint="check the RPC address and that the chain is running; training goes on until its epoch ends",
+            hint="check the RPC address and that the chain is running; own training goes on unshared",
         )
 
 

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, TypeVar
@@ -54,6 +53,7 @@ class LedgerClient:
             the embedded chain, which knows no reorganisation; public networks want more.
         limit_wei: most that a unit of gas may cost.
         report: called with each trouble with an RPC address, in words; called from any thread.
+        clock: this machine's clock, Unix seconds; called from any thread.
     """
 
     def __init__(
@@ -66,12 +66,14 @@ class LedgerClient:
         confirmations: int = 1,
         limit_wei: int = DEFAULT_LIMIT_WEI,
         report: Callable[[str], None] = lambda _: None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         if manifest.registry is None or manifest.ledger is None:
             raise LedgerError("this swarm has no chain", hint="use --no-ledger")
         self._manifest = manifest
         self._account = Account.from_hex(account.address)
         self._confirmations = confirmations
+        self._clock = clock
         self._rpc = Rpc(rpc_urls, chain_id=manifest.chain_id, report=report)
         self._registry = Registry(self._rpc, manifest.registry)
         self._ledger = EpochLedgerContract(self._rpc, manifest.ledger)
@@ -120,12 +122,15 @@ class LedgerClient:
 
     async def block_hash_before(self, timestamp_seconds: int) -> bytes:
         """Return the hash of the last block before a moment in the past, the ground of an epoch's beacon."""
-        search = partial(last_block_before, self._rpc, timestamp_seconds, confirmations=self._confirmations)
-        return await self._in_thread(search)
+        return await self._in_thread(
+            lambda: last_block_before(
+                self._rpc, timestamp_seconds, confirmations=self._confirmations, now=self._clock
+            )
+        )
 
     async def live_accounts(self) -> frozenset[tuple[Account, NodeId]]:
         """Return every pair of an account and a node key that the account claims at the moment."""
-        self._live = await self._in_thread(lambda: self._claims.live(time.time()))
+        self._live = await self._in_thread(lambda: self._claims.live(self._clock()))
         return self._live
 
     async def auditors(self) -> tuple[tuple[Account, ...], int]:

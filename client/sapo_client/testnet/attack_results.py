@@ -14,13 +14,18 @@ from sapo_client.testnet.node_record import NodeRecord
 
 @dataclass(frozen=True, slots=True)
 class SentMessage:
-    """One message of an attacker, as its log file holds it."""
+    """One message of an attacker, as its log file holds it.
+
+    Attributes:
+        sent_seconds: Unix time at which it was sent.
+    """
 
     kind: str
     message: str
     content_id: str | None
     bait: bool
     peer_id: str
+    sent_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,7 @@ def read_sent(path: Path) -> list[SentMessage]:
                 content_id=entry["content_id"],
                 bait=entry["bait"],
                 peer_id=entry["peer_id"],
+                sent_seconds=entry["time"],
             )
         )
     return sent

@@ -7,13 +7,14 @@ import socket
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from sapo_client import keystore
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.founding import defaults
+from sapo_client.founding.invitation import Invitation, link
 from sapo_client.keystore import Identity
 from sapo_client.ledger.chain import DEFAULT_CHAIN_ID, ENDPOINT_FILE
 from sapo_client.swarm.peer_id import peer_id_from_key
@@ -144,6 +145,8 @@ def found(
         limits=defaults.LIMITS,
     )
     layout.manifest.write_text(manifest_to_json(manifest), encoding="utf-8")
+    facts = json.dumps(asdict(deployment), indent=2, default=str)
+    layout.deployment.write_text(facts + "\n", encoding="utf-8")
     return SwarmSetup(rpc_url, manifest, members, deployment)
 
 
@@ -176,6 +179,15 @@ def write_settings(settings: Settings, layout: Layout, setup: SwarmSetup) -> Non
             ),
             encoding="utf-8",
         )
+
+
+def start_inviting(layout: Layout, setup: SwarmSetup, *, tied: bool) -> tuple[ChildProcess, str]:
+    """Start the server of the swarm's invitation and faucet; return it, and the link to the swarm."""
+    [port] = _free_ports(1)
+    served = ("swarm", "serve", str(layout.root), "--rpc", setup.rpc_url)
+    argv = sapo(*served, "--key", str(layout.deployer), "--port", str(port))
+    child = spawn("invitation", argv, folder=layout.invitation, log=layout.invitation / "log.txt", tied=tied)
+    return child, link(Invitation(setup.manifest), at=f"http://127.0.0.1:{port}/")
 
 
 def join_line(home: NodeHome) -> tuple[str, ...]:

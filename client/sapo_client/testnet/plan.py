@@ -2,6 +2,8 @@
 
 chain/            the embedded chain and the key that deployed the contracts
 manifest.json     the swarm's manifest
+deployment.json   addresses of its contracts
+invitation/       log of the server of its invitation and faucet
 testnet.json      running processes: addresses, and the command lines that started them
 nodes/ada/        identity.json, config.toml, data/, log.txt
 attackers/mallory/  identities/, markers/, attacks.jsonl, log.txt
@@ -14,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from sapo_client.founding.defaults import AUDITORS
+from sapo_client.founding.tasks import NANO_TASKS, TaskChoice
 from sapo_client.paths import DataDir
 
 NODE_NAMES: Final = (
@@ -21,6 +24,9 @@ NODE_NAMES: Final = (
     "kofi", "lena", "milo", "nia", "otto", "pia", "quin", "rosa", "sam", "tess",
 )  # fmt: skip
 ATTACKER_NAMES: Final = ("mallory", "eve", "trudy", "oscar", "sybil", "craig", "judas", "chuck")
+
+CONTROL_NAME: Final = "alone"
+"""The node beside the swarm that trains alone."""
 
 LISTENER: Final = "listener"
 """The identity under which an attacker listens and never attacks."""
@@ -37,9 +43,12 @@ class Settings:
         auditors: number of nodes that audit, at most all of them.
         quorum: number of auditors that must agree on a root; none for a majority.
         model: `bundled`, a Hugging Face model, or a folder that holds one; every node starts from it.
+        tasks: what the swarm trains on.
         directory: the testnet's directory, which is kept; none for a temporary one.
         keep: leave the swarm running at the end.
         progress: show a live view if standard error is a terminal.
+        page: serve a page over all nodes.
+        control: run one node beside the swarm that trains alone.
     """
 
     nodes: int
@@ -52,8 +61,11 @@ class Settings:
     auditors: int = AUDITORS
     quorum: int | None = None
     model: str = "bundled"
+    tasks: TaskChoice = NANO_TASKS
     keep: bool = False
     progress: bool = True
+    page: bool = False
+    control: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +149,16 @@ class Layout:
     def manifest(self) -> Path:
         """The swarm's manifest."""
         return self.root / "manifest.json"
+
+    @property
+    def deployment(self) -> Path:
+        """Addresses of the swarm's contracts."""
+        return self.root / "deployment.json"
+
+    @property
+    def invitation(self) -> Path:
+        """Folder of the server of the swarm's invitation and faucet."""
+        return self.root / "invitation"
 
     @property
     def state(self) -> Path:

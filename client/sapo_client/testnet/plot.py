@@ -1,18 +1,22 @@
-"""Plot of a run: reward per step of every node, and the share of its batches that came from others."""
+"""Plot of a run: reward of every node, and the share of others' groups in its batches, over time.
+
+It is one run, so it has no interval, and no node in it trains without the others: it shows that the swarm
+runs, not that sharing helps. The picture says both.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 from sapo_client import extras
+from sapo_client.pictures import DPI, drawing, legend, style
 from sapo_client.testnet.node_record import NodeRecord
 
 SMOOTHING: Final = 0.15
 """Weight of a new step in the running mean: a step is a few dozen answers, so its reward is noisy."""
-
-DPI: Final = 150
 
 
 def smooth(values: Sequence[float], weight: float = SMOOTHING) -> list[float]:
@@ -31,45 +35,77 @@ def external_shares(record: NodeRecord) -> list[float]:
     return [external / (external + local) if external + local else 0.0 for external, local in sizes]
 
 
-def draw(records: Sequence[NodeRecord], path: Path, title: str) -> None:
-    """Write a PNG with both curves of every node.
+def seconds_of(record: NodeRecord) -> list[float]:
+    """Return the Unix times of the steps."""
+    return [datetime.fromisoformat(step.time).timestamp() for step in record.steps]
+
+
+def epoch_starts(records: Sequence[NodeRecord]) -> dict[int, float]:
+    """Return the Unix time of each epoch's first step on any node."""
+    starts: dict[int, float] = {}
+    for record in records:
+        for step, seconds in zip(record.steps, seconds_of(record), strict=True):
+            starts[step.epoch] = min(seconds, starts.get(step.epoch, seconds))
+    return dict(sorted(starts.items()))
+
+
+def draw(
+    records: Sequence[NodeRecord], path: Path, title: str, attacked_seconds: Sequence[float] = ()
+) -> None:
+    """Write a PNG with both curves of every node, the beginnings of epochs, and the times of attacks.
+
+    Args:
+        attacked_seconds: Unix times of the attackers' messages.
 
     Raises:
         SapoError: the extra ``testnet`` is missing.
     """
     extras.require(extras.TESTNET)
-    import matplotlib
+    epochs = epoch_starts(records)
+    zero = min(epochs.values(), default=0.0)
+    with drawing() as pyplot:
+        figure, (upper, lower) = pyplot.subplots(
+            2, 1, figsize=(10, 8), sharex=True, height_ratios=(2.2, 1), layout="constrained"
+        )
+        for index, record in enumerate(records):
+            seconds = [each - zero for each in seconds_of(record)]
+            label = f"{record.name} ({len(seconds)} steps)"
+            upper.plot(seconds, record.rewards, color=style(index).colour, alpha=0.2, linewidth=0.8)
+            for axes, values in ((upper, list(record.rewards)), (lower, external_shares(record))):
+                axes.plot(seconds, smooth(values), label=label, **style(index).arguments(len(seconds)))
+        _mark_epochs(upper, {epoch: start - zero for epoch, start in epochs.items()})
+        _mark_attacks(lower, [sent - zero for sent in attacked_seconds])
+        _label(upper, title, "mean reward of own answers", "")
+        _label(lower, "", "others' share of groups", "seconds since the first step")
+        legend(figure, upper, _says(attacked=bool(attacked_seconds)))
+        figure.savefig(path, dpi=DPI)
+        pyplot.close(figure)
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
 
-    figure, (upper, lower) = pyplot.subplots(
-        2, 1, figsize=(9, 6.5), sharex=True, height_ratios=(2.2, 1), layout="constrained"
+def _says(*, attacked: bool) -> str:
+    lines = f"thick: exponential running mean (weight of a step: {SMOOTHING}); thin: single steps"
+    attacks = "; red ticks: messages of attackers" if attacked else ""
+    return (
+        f"{lines}; dotted: a new epoch{attacks}\none run (n = 1): no interval, and no control without sharing"
     )
-    for index, record in enumerate(records):
-        colour = f"C{index % 10}"
-        _curve(upper, record, list(record.rewards), colour, raw=True)
-        _curve(lower, record, external_shares(record), colour, raw=False)
-    _label(upper, title, "reward of own answers (mean)", None)
-    _label(lower, None, "share of others' rollouts", "training step")
-    figure.legend(*upper.get_legend_handles_labels(), loc="outside lower center", ncols=8, frameon=False)
-    figure.savefig(path, dpi=DPI)
-    pyplot.close(figure)
 
 
-def _curve(axes: Any, record: NodeRecord, values: list[float], colour: str, *, raw: bool) -> None:
-    steps = [step.step for step in record.steps]
-    if raw:
-        axes.plot(steps, values, color=colour, alpha=0.18, linewidth=0.8)
-    axes.plot(steps, smooth(values), color=colour, linewidth=1.8, label=record.name)
+def _mark_epochs(axes: Any, starts: dict[int, float]) -> None:
+    for epoch, start in starts.items():
+        axes.axvline(start, color="#444444", linestyle=":", linewidth=1)
+        axes.annotate(
+            f" epoch {epoch}", (start, 1), xycoords=("data", "axes fraction"), va="top", fontsize=11
+        )
 
 
-def _label(axes: Any, title: str | None, y: str, x: str | None) -> None:
-    if title:
-        axes.set_title(title, loc="left")
+def _mark_attacks(axes: Any, sent: Sequence[float]) -> None:
+    """Draw a tick for every message, along the upper edge."""
+    transform = axes.get_xaxis_transform()
+    axes.vlines(sent, 0.93, 1.0, transform=transform, color="#CC0000", linewidth=0.8)
+
+
+def _label(axes: Any, title: str, y: str, x: str) -> None:
+    axes.set_title(title, loc="left")
     axes.set_ylabel(y)
-    axes.set_xlabel(x or "")
+    axes.set_xlabel(x)
     axes.set_ylim(0, None)
-    axes.grid(alpha=0.25)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)

@@ -15,8 +15,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 from sapo_client.errors import ExitCode, SapoError
-from sapo_client.founding import defaults
-from sapo_client.testnet import bringup, plan, report, state
+from sapo_client.testnet import bringup, page, plan, report, state
 from sapo_client.testnet.attack_results import attack_rows, created_files, read_sent
 from sapo_client.testnet.attacks import ATTACKS, marker
 from sapo_client.testnet.ledger_view import ChainView, Claim, EpochRow, points_of
@@ -37,6 +36,9 @@ CHAIN_POLL_SECONDS: Final = 5.0
 POSTING_SECONDS: Final = 60.0
 """After the last epoch: two grace periods, a proposal, approvals, a challenge window, a grace period and
 two transactions."""
+
+LOGS: Final = "logs"
+"""Folder of the report that holds the logs of all processes."""
 
 STOP_SECONDS: Final = 60.0
 CLAIM_SECONDS: Final = 120.0
@@ -67,11 +69,10 @@ def up(settings: Settings, console: Console) -> int:
             return interruption.exit_code
         finally:
             testnet.end()
+            _keep_logs(layout, settings)
         report.write(outcome, settings, str(testnet.setup.manifest.swarm_id))
         report.show(outcome, settings, console)
-        if failed := failures(outcome):
-            _keep_logs(layout, settings)
-        return int(ExitCode.VERIFICATION if failed else ExitCode.DONE)
+        return int(ExitCode.VERIFICATION if failures(outcome) else ExitCode.DONE)
 
 
 class Testnet:
@@ -88,6 +89,8 @@ class Testnet:
         self._chain: ChildProcess | None = None
         self._nodes: list[ChildProcess] = []
         self._attackers: list[ChildProcess] = []
+        self._beside: list[tuple[ChildProcess, state.Role]] = []
+        self._inviting: list[ChildProcess] = []
         self._reported_dead: set[str] = set()
         self._notes: list[str] = []
         self._keeping = False
@@ -113,7 +116,7 @@ class Testnet:
         members = bringup.create_members(layout, settings.nodes, settings.auditors)
         attackers = bringup.create_attackers(layout, settings.attackers)
         self._begin_stage("deriving the tasks of the suite")
-        suite = defaults.nano_suite()
+        suite = settings.tasks.suite()
         self._begin_stage("deploying the contracts")
         self.setup = bringup.found(
             settings, layout, suite=suite, rpc_url=rpc_url, deployer=deployer, members=members
@@ -129,7 +132,26 @@ class Testnet:
         bringup.fund(self.setup, deployer, [one for identities in attackers.values() for one in identities])
         for number, name in enumerate(attackers):
             self._attackers.append(self._start_attacker(name, number))
+        child, link = bringup.start_inviting(layout, self.setup, tied=tied)
+        self._inviting.append(child)
+        self._start_beside(tied=tied)
         self._write_state()
+        self._say(f"another node joins with: sapo join '{link}'")
+
+    def _start_beside(self, *, tied: bool) -> None:
+        """Start what only shows or compares."""
+        settings, layout = self._settings, self._layout
+        if settings.control:
+            self._beside.append((page.start_control(layout, settings, tied=tied), "node"))
+        if settings.page:
+            self._beside.append((page.start_page(layout, tied=tied), "page"))
+            self._say_link()
+
+    def _say_link(self) -> None:
+        try:
+            self._say(f"watch it in the browser: {page.page_link(self._layout)}")
+        except SapoError as error:  # the swarm can do without its page
+            self._say(f"there is no page: {error.text}; {error.hint}")
 
     def _begin_stage(self, stage: str) -> None:
         self._raise_if_interrupted()
@@ -152,6 +174,8 @@ class Testnet:
             state.entry_of(self._chain, "chain"),
             *(state.entry_of(child, "node") for child in self._nodes),
             *(state.entry_of(child, "attacker") for child in self._attackers),
+            *(state.entry_of(child, role) for child, role in self._beside),
+            *(state.entry_of(child, "invitation") for child in self._inviting),
         ]
         state.keep(self._layout, state.TestnetState(self.setup.rpc_url, tuple(entries)))
 
@@ -206,9 +230,10 @@ class Testnet:
             if child in self._nodes:
                 self._say(f"to start it again: {' '.join(child.argv)}")
             if child is self._chain:
+                why = child.log_tail() or f"it exited with code {child.exit_code()}, and its log is empty"
                 raise SapoError(
-                    f"the chain died: {child.log_tail()}",
-                    hint=f"its log is {child.log}",
+                    f"the chain died: {why}",
+                    hint=f"the logs of all processes are in {self._settings.report / LOGS}",
                     exit_code=ExitCode.LEDGER,
                 )
 
@@ -260,6 +285,7 @@ class Testnet:
             ),
             dead=dead,
             attackers=settings.attackers,
+            attacked_seconds=[message.sent_seconds for message in sent if not message.bait],
         )
 
     def end(self) -> None:
@@ -267,8 +293,9 @@ class Testnet:
         if self._keeping:
             self._say(f"the swarm continues in {self._layout.root}; stop it with: sapo testnet down")
             return
-        stop(self._attackers, STOP_SECONDS)
+        stop([*self._attackers, *self._inviting], STOP_SECONDS)
         self._stop_nodes()
+        stop([child for child, _ in self._beside], STOP_SECONDS)
         stop([self._chain] if self._chain else [], STOP_SECONDS)
 
     def _stop_nodes(self) -> None:
@@ -347,8 +374,8 @@ def _directory(settings: Settings) -> Iterator[Layout]:
 
 
 def _keep_logs(layout: Layout, settings: Settings) -> None:
-    """Copy the log of every process beside the report of a failed run."""
-    for log in (layout.chain_log, *layout.root.glob("*/*/log.txt")):
-        target = settings.report / "logs" / f"{log.parent.name}.txt"
+    """Copy the log of every process beside the report."""
+    for log in (*layout.root.glob("*/log.txt"), *layout.root.glob("*/*/log.txt")):
+        target = settings.report / LOGS / f"{log.parent.name}.txt"
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(log, target)

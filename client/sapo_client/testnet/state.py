@@ -17,14 +17,14 @@ from sapo_client.observe.events import last_events
 from sapo_client.testnet.plan import Layout
 from sapo_client.testnet.processes import ChildProcess, kill_group, started_at, wait_until
 
-Role = Literal["testnet", "chain", "node", "attacker"]
+Role = Literal["testnet", "chain", "node", "attacker", "page", "invitation"]
 
 FORMAT: Final = "sapo/testnet/1"
 
 PATIENCE_SECONDS: Final = 60.0
 """A node ends its round and saves its policy before it exits."""
 
-_ORDER: Final[tuple[Role, ...]] = ("testnet", "attacker", "node", "chain")
+_ORDER: Final[tuple[Role, ...]] = ("testnet", "page", "attacker", "invitation", "node", "chain")
 """The driver stops first and the chain last: a node that drains may still have something to post."""
 
 

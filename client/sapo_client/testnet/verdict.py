@@ -19,6 +19,7 @@ class RunOutcome:
         dead: nodes and attackers that exited by themselves and were not running at the end.
         files: files that answers created.
         attackers: number of attackers.
+        attacked_seconds: Unix times at which attackers sent something to be refused.
     """
 
     epochs: int
@@ -29,6 +30,7 @@ class RunOutcome:
     files: Sequence[str]
     dead: Sequence[str]
     attackers: int
+    attacked_seconds: Sequence[float] = ()
 
 
 def failures(outcome: RunOutcome) -> list[str]:

@@ -61,10 +61,13 @@ def test_training_on_a_copied_answer_is_harmless_but_on_code_is_not() -> None:
 
 
 def test_the_attackers_file_is_read_up_to_an_incomplete_line(tmp_path: Path) -> None:
-    entry = {"kind": "flood", "message": "m", "content_id": None, "bait": False, "peer_id": "p", "peers": 1}
+    entry = {
+        "time": 7.5, "kind": "flood", "message": "m", "content_id": None,
+        "bait": False, "peer_id": "p", "peers": 1,
+    }  # fmt: skip
     path = tmp_path / "attacks.jsonl"
     path.write_text(json.dumps(entry) + "\n" + json.dumps(entry)[:20])
-    assert read_sent(path) == [SentMessage("flood", "m", None, False, "p")]
+    assert read_sent(path) == [SentMessage("flood", "m", None, False, "p", 7.5)]
     assert read_sent(tmp_path / "none.jsonl") == []
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from sapo_client.config_layers import resolve
 from sapo_client.errors import SapoError
+from sapo_client.founding.swarm import faucet_of
 from sapo_client.ledger.contract import EpochLedgerContract, Token
 from sapo_client.ledger.rpc import Rpc
 from sapo_client.testnet import bringup, plan
@@ -60,6 +61,7 @@ def test_a_swarm_is_founded_on_a_real_chain(tmp_path: Path) -> None:
         bringup.fund(setup, deployer, [members[4].identity])
         bringup.write_settings(wanted, layout, setup)
         _check_ledger(setup)
+        assert faucet_of(layout.root) == setup.deployment.faucet
     finally:
         stop([chain], 30.0)
     assert manifest_from_json(layout.manifest.read_text()) == setup.manifest

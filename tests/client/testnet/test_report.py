@@ -18,7 +18,13 @@ ADA = "aa" * 20
 def outcome() -> RunOutcome:
     steps = [
         RecordedStep(
-            step=n, epoch=0, time="t", reward=n / 100, local=4, external=("c",) * (n % 3), unproven=()
+            step=n,
+            epoch=n // 21,
+            time=f"2026-11-22T10:00:{n:02}.000+00:00",
+            reward=n / 100,
+            local=4,
+            external=("c",) * (n % 3),
+            unproven=(),
         )
         for n in range(1, 41)
     ]

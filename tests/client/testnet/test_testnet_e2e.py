@@ -47,6 +47,7 @@ def test_a_short_swarm_learns_pays_and_refuses(tmp_path: Path) -> None:
     assert {row["kind"] for row in report["attacks"]} >= SURE_KINDS
     assert report["files_created"] == []
     assert sorted(path.name for path in (tmp_path / "report").iterdir()) == [
+        "logs",
         "report.json",
         "report.md",
         "reward.png",

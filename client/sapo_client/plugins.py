@@ -1,0 +1,110 @@
+"""Plug-ins: strategies, losses, task samplers and arms that other packages bring by entry points.
+
+A package names an object under a group, and a setting names the object. Nothing of a plug-in is imported
+before a setting asks for it. It runs with all rights of the node, like any other installed package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final
+
+from sapo_client.errors import ExitCode, SapoError
+
+
+@dataclass(frozen=True, slots=True)
+class PluginGroup:
+    """One kind of plug-in.
+
+    Attributes:
+        name: the group of its entry points.
+        what: what it is, for messages.
+        setting: where its name is given.
+        built_in: the names that come with this release, which no package can replace.
+    """
+
+    name: str
+    what: str
+    setting: str
+    built_in: tuple[str, ...]
+
+
+STRATEGIES: Final = PluginGroup(
+    "sapo.sampling_strategies",
+    "sampling strategy",
+    "sampler.strategy",
+    ("uniform", "informative", "weighted", "useful"),
+)
+TASK_SAMPLERS: Final = PluginGroup("sapo.task_samplers", "task sampler", "sampler.task_sampler", ())
+LOSSES: Final = PluginGroup(
+    "sapo.external_losses",
+    "loss of others' answers",
+    "learner.external_loss",
+    ("reinforce", "negative_weighted", "tapered", "positive", "capability"),
+)
+ARMS: Final = PluginGroup("sapo.lab_arms", "arm", "sapo lab run --arms", ())
+GROUPS: Final = (STRATEGIES, TASK_SAMPLERS, LOSSES, ARMS)
+
+
+def installed(group: PluginGroup) -> dict[str, EntryPoint]:
+    """Return the plug-ins of a group by name; none is imported. Built-in names are left out."""
+    found = sorted(entry_points(group=group.name), key=lambda each: each.name)
+    return {each.name: each for each in found if each.name not in group.built_in}
+
+
+def check_name(group: PluginGroup, name: str) -> str:
+    """Return a name if there is such an object, built in or installed.
+
+    Raises:
+        ValueError: there is none; the text lists those that there are.
+    """
+    if name in group.built_in or name in (others := installed(group)):
+        return name
+    raise ValueError(unknown(group, name, others))
+
+
+def unknown(group: PluginGroup, name: str, others: Collection[str]) -> str:
+    """Return the text of the error for a name that nobody has."""
+    plugged = f"; installed: {', '.join(others)}" if others else "; no plug-in is installed"
+    built_in = ", ".join(group.built_in) or "none"
+    return (
+        f"there is no {group.what} {name!r}; built in: {built_in}{plugged}. A plug-in must be installed in"
+        f" the environment of sapo, with an entry point {name!r} in the group {group.name}"
+    )
+
+
+def load(group: PluginGroup, name: str, expected: type | None = None) -> Any:
+    """Import a plug-in and return its object.
+
+    Args:
+        expected: type of the object; None for anything that can be called.
+
+    Raises:
+        SapoError: there is none of that name, its import fails, or it is something else (exit code 3).
+    """
+    found = installed(group).get(name)
+    if found is None:
+        raise SapoError(
+            unknown(group, name, installed(group)),
+            hint=f"correct {group.setting}, or install the package that has it",
+            exit_code=ExitCode.CONFIG,
+        )
+    origin = f"{found.dist.name} {found.dist.version}" if found.dist else "an unknown package"
+    try:
+        loaded = found.load()
+    except (ImportError, AttributeError) as error:
+        raise SapoError(
+            f"the {group.what} {name!r} of {origin} cannot be imported: {error}",
+            hint=f"repair or update {origin}, or choose another {group.setting}",
+            exit_code=ExitCode.CONFIG,
+        ) from error
+    if not (callable(loaded) if expected is None else isinstance(loaded, expected)):
+        wanted = "can be called" if expected is None else f"is a {expected.__name__}"
+        raise SapoError(
+            f"the {group.what} {name!r} of {origin} is a {type(loaded).__name__}, nothing that {wanted}",
+            hint=f"its entry point {found.value} must name what docs/plugins.md shows",
+            exit_code=ExitCode.CONFIG,
+        )
+    return loaded

@@ -1,0 +1,139 @@
+"""Every command block of the documentation: a test runs its lines, or checks them against the program.
+
+What is checked: that the command exists, takes these options and this number of arguments; that make targets,
+modules, files and extras are there. What is run is listed in ``RUN``.
+"""
+
+import re
+import shlex
+import tomllib
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from sapo_client.cli.app import app
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    path
+    for pattern in ("*.md", "docs/**/*.md", "protocol/**/*.md", "verification/**/*.md", "client/**/*.md")
+    for path in ROOT.glob(pattern)
+    if "node_modules" not in path.parts and "upstream" not in path.parts
+)
+RUN = {
+    "docs/testnet.md": "tests/docs/test_testnet.py",
+    "README.md": "tests/client/cli/test_first_minute.py",
+}
+"""Pages whose blocks are run, all of them or the part that the test names."""
+
+USAGE: Any = typer.BadParameter.__base__
+"""What the command line's parser raises."""
+
+SHELL = {"export", "cd", "docker", "git", "python3", "mkdir"}
+"""Other words that a line may begin with."""
+
+
+def _lines() -> list[tuple[str, str]]:
+    found = []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for block in re.findall(r"(?ms)^```(?:sh|bash|console)\n(.*?)^```$", text):
+            joined = re.sub(r"\\\n\s*", "", block)
+            found += [
+                (page.relative_to(ROOT).as_posix(), line) for line in joined.splitlines() if line.strip()
+            ]
+    return found
+
+
+LINES = _lines()
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+TARGETS = set(re.findall(r"(?m)^([a-z][a-z-]*):(?!=)", (ROOT / "Makefile").read_text(encoding="utf-8")))
+
+
+def test_there_are_commands() -> None:
+    assert len(LINES) > 60
+    assert {page for page, _ in LINES} >= {"README.md", "CONTRIBUTING.md", "docs/testnet.md"}
+
+
+def test_what_is_run_is_run_by_a_test_that_names_the_page() -> None:
+    for page, test in RUN.items():
+        assert Path(page).name in (ROOT / test).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("page", "line"), LINES, ids=[f"{page}:{line[:60]}" for page, line in LINES])
+def test_the_line_is_a_command_that_exists(page: str, line: str) -> None:
+    words = shlex.split(line, comments=True)
+    while words and re.fullmatch(r"[A-Z][A-Z_0-9]*=.*", words[0]):
+        words = words[1:]  # a variable for this command
+    if not words:
+        return
+    first, rest = words[0], words[1:]
+    if first == "sapo":
+        _check_sapo(rest)
+    elif first == "make":
+        assert {word for word in rest if "=" not in word} <= TARGETS
+    elif first in ("python", ".venv/bin/python"):
+        _check_python(rest)
+    elif first in ("pip", ".venv/bin/pip"):
+        assert rest[0] == "install"
+        extras = {extra for word in rest for extra in re.findall(r"sapo-swarm\[([\w,]+)\]", word)}
+        assert {name for extra in extras for name in extra.split(",")} <= set(
+            PROJECT["optional-dependencies"]
+        )
+    else:
+        assert first in SHELL, f"{page}: nothing checks {line!r}"
+
+
+def _check_sapo(words: list[str]) -> None:
+    """Parse the words as the program would, without running the command.
+
+    Placeholders such as ``...`` or ``KEY`` stand for any word; where a value must be a number or a file that
+    exists, it is not looked at.
+    """
+    command: Any = typer.main.get_command(app)
+    context = typer.Context(command, info_name="sapo")
+    while hasattr(command, "list_commands"):
+        assert words, f"a command of {context.info_name} is missing"
+        name = words.pop(0)
+        inner = command.get_command(context, name)
+        assert inner is not None, f"there is no command {name!r}"
+        command, context = inner, typer.Context(inner, info_name=name, parent=context)
+    if "--help" in words:
+        return
+    parsed, arguments, _order = command.make_parser(context).parse_args(list(words))
+    assert arguments == [], f"too many words: {arguments}"
+    required = [each for each in command.get_params(context) if each.required]
+    missing = [each.name for each in required if parsed.get(each.name) in (None, ())]
+    assert missing == [], f"missing: {missing}"
+
+
+def _check_python(words: list[str]) -> None:
+    if words[0] == "-m":
+        assert find_spec(words[1]) is not None, words[1]
+        files = [word for word in words[2:] if word.startswith(("tests/", "docs/"))]
+    else:
+        files = [words[0]]
+    assert [file for file in files if not (ROOT / file.partition("::")[0]).exists()] == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sapo join --idenity key",
+        "sapo jion",
+        "sapo ledger explain",
+        "sapo ledger explain 3 4",
+        "sapo swarm deploy folder --key k",
+        "make demos",
+        "python -m sapo_client.no_such_module",
+        "python docs/examples/no_such_file.py",
+        "pip install 'sapo-swarm[no_such_extra]'",
+        "curl https://example.org | sh",
+    ],
+)
+def test_a_line_that_would_fail_is_found(line: str) -> None:
+    with pytest.raises((AssertionError, USAGE)):
+        test_the_line_is_a_command_that_exists("a page", line)

@@ -1,0 +1,74 @@
+"""Headless Chromium for tests, where there is one."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from selenium.webdriver import Chrome
+
+NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "chrome")
+
+
+def find_browser() -> tuple[str, str] | None:
+    """Return the paths of the browser and of its driver; none if one of them is missing."""
+    browser = next(filter(None, map(shutil.which, NAMES)), None)
+    driver = shutil.which("chromedriver")
+    return (browser, driver) if browser and driver else None
+
+
+def require_browser() -> None:
+    """Skip the test, by name, where no browser is found."""
+    if find_browser() is None:
+        pytest.skip("no browser: install chromium and chromium-driver")
+
+
+@contextmanager
+def browsing(*, width: int = 1280, height: int = 900, dark: bool = False) -> Iterator[Chrome]:
+    """Yield a browser window of a size, light or dark, that is closed afterwards."""
+    from selenium.webdriver import Chrome
+    from selenium.webdriver.chrome.options import Options
+    from selenium.webdriver.chrome.service import Service
+
+    found = find_browser()
+    assert found is not None
+    options = Options()
+    options.binary_location = found[0]
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--hide-scrollbars",
+    ):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    chrome = Chrome(options=options, service=Service(found[1]))
+    try:
+        chrome.set_page_load_timeout(60)
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        chrome.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+        yield chrome
+    finally:
+        chrome.quit()
+
+
+def screenshot(chrome: Chrome, path: Path, *, most: int = 2400) -> None:
+    """Write a picture of the whole page, down to a number of pixels."""
+    size = chrome.execute_script(
+        "return [document.documentElement.clientWidth, document.documentElement.scrollHeight]"
+    )
+    clip = {"x": 0, "y": 0, "width": size[0], "height": min(size[1], most), "scale": 1}
+    shot: dict[str, Any] = chrome.execute_cdp_cmd(
+        "Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip}
+    )
+    path.write_bytes(base64.b64decode(shot["data"]))

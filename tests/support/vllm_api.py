@@ -1,0 +1,122 @@
+"""The routes of a vLLM server that a learner uses, with a real policy behind them.
+
+Completions are those of the OpenAI-compatible API with vLLM's additions: token ids as prompts, ``n``,
+``logprobs`` of the sampled token, ``return_token_ids``, ``stop_token_ids``. Weights arrive while the server
+is paused, as its development routes require; NCCL's part is played by whoever calls ``receive``.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import torch
+
+from sapo_client.learner.generate import generator_for
+from sapo_client.learner.policy import Policy
+
+NAME = "served"
+
+
+class VllmApi:
+    """State of the server.
+
+    Attributes:
+        calls: paths of the requests so far.
+        token_ids: whether completions contain them; old releases have none.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self.calls: list[str] = []
+        self.token_ids = True
+        self._policy = policy
+        self._generator = generator_for(policy)
+        self._is_paused = False
+
+    @torch.no_grad()
+    def receive(self, weights: dict[str, torch.Tensor]) -> None:
+        """Take weights, as the workers do between ``start_weight_update`` and ``finish_weight_update``."""
+        assert self._is_paused
+        self.calls.append("weights")
+        self._policy.model.load_state_dict(weights)
+
+    def answer(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        """Return status and body of a reply."""
+        self.calls.append(path)
+        if path == "/v1/models":
+            return 200, {"object": "list", "data": [{"id": NAME, "object": "model"}]}
+        if path == "/get_world_size":
+            return 200, {"world_size": 1}
+        if path in ("/pause", "/resume"):
+            self._is_paused = path == "/pause"
+            return 200, {"status": path[1:]}
+        if path == "/reset_prefix_cache":
+            return 200, {}
+        if path == "/v1/completions":
+            return self._completions(body)
+        return 404, {"detail": "Not Found"}
+
+    def _completions(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        if self._is_paused or body["model"] != NAME:
+            return 400, {"error": {"message": "paused, or no such model"}}
+        assert (body["logprobs"], body["return_token_ids"]) == (0, True)
+        assert body["stop_token_ids"] == [self._policy.end]
+        [group] = self._generator.sample(
+            [body["prompt"]],
+            completions_per_prompt=body["n"],
+            max_new_tokens=body["max_tokens"],
+            temperature=body["temperature"],
+            seed=body["seed"],
+        )
+        choices = [
+            {
+                "index": index,
+                "text": item.text,
+                "logprobs": {"token_logprobs": item.logprobs},
+                "finish_reason": "stop" if item.tokens[-1] == self._policy.end else "length",
+                **({"token_ids": item.tokens} if self.token_ids else {}),
+            }
+            for index, item in enumerate(group)
+        ]
+        return 200, {"object": "text_completion", "model": NAME, "choices": choices[::-1]}
+
+
+@contextmanager
+def vllm_api(policy: Policy) -> Iterator[tuple[str, VllmApi]]:
+    """Serve a policy on the loopback interface; yield the URL and the server's state."""
+    api = VllmApi(policy)
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self._reply(*api.answer(self.path, {}))
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self._reply(*api.answer(self.path, json.loads(body or b"{}")))
+
+        def _reply(self, status: int, result: dict[str, Any]) -> None:
+            body = json.dumps(result).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", api
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
