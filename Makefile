@@ -10,7 +10,7 @@ FUZZ_SECONDS ?= 120
 FUZZ_ENVELOPES ?= 1000000
 FAULT_SCHEDULES ?= 1000
 
-.PHONY: help demo test test-long test-portable coverage lint lock architecture wheel wheel-check fuzz fuzz-nightly faults-nightly contracts contracts-test contracts-nightly contracts-mutants contracts-lint clean
+.PHONY: help demo test test-long test-portable coverage lint lock architecture docs wheel wheel-check fuzz fuzz-nightly faults-nightly contracts contracts-test contracts-nightly contracts-mutants contracts-lint clean
 
 help:
 	@echo "make demo       a whole swarm on this machine: chain, nodes, an attacker, a report (about three minutes)"
@@ -21,6 +21,7 @@ help:
 	@echo "make lint       ruff, mypy and the import rules alone"
 	@echo "make lock       resolve pyproject.toml anew into lock/ (UPGRADE=--upgrade takes the newest releases)"
 	@echo "make architecture   measure the source tree again and draw docs/architecture.md's picture"
+	@echo "make docs       the documentation as a site, in site/"
 	@echo "make wheel      wheel and source distribution in dist/"
 	@echo "make wheel-check    build the wheel, install it alone and run a short swarm from it"
 	@echo "make fuzz       mutated envelopes for two minutes: pipeline against reference implementation"
@@ -34,12 +35,12 @@ help:
 	@echo "make clean      remove the virtual environment and what the other targets made"
 
 demo: $(VENV)/.core
-	$(BIN)/sapo testnet up --nodes 4 --attackers 1 --epochs 3 --report $(REPORT)
+	$(BIN)/sapo testnet up --nodes 4 --attackers 1 --epochs 3 --page --report $(REPORT)
 
-test: $(VENV)/.dev contracts/node_modules/.installed tests/chain/node_modules/.installed
+test: $(VENV)/.dev contracts/node_modules/.installed tests/chain/node_modules/.installed tests/client/dashboard/node_modules/.installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not long" --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 
-test-long: $(VENV)/.dev contracts/node_modules/.installed tests/chain/node_modules/.installed
+test-long: $(VENV)/.dev contracts/node_modules/.installed tests/chain/node_modules/.installed tests/client/dashboard/node_modules/.installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m long
 
 # Without the kernel's filters, processes tied to their parent and a foreign chain, which macOS does not have.
@@ -64,6 +65,9 @@ lint: $(VENV)/.dev
 
 architecture: $(VENV)/.dev
 	$(BIN)/python tests/architecture/page.py
+
+docs: $(VENV)/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --config-file .ci/mkdocs.yml
 
 wheel: | $(VENV)/bin/python
 	rm -rf dist
@@ -105,7 +109,7 @@ contracts-lint: $(VENV)/.slither contracts/node_modules/.installed
 	cd contracts && PATH="$$PWD/node_modules/.bin:$$PATH" $(abspath $(VENV))/slither/bin/slither . --config-file slither.json
 
 clean:
-	rm -rf $(VENV) $(REPORT) wheel-report dist .fuzz fuzz-report.json fault-report.json .coverage coverage.json contracts/node_modules contracts/out contracts/cache \
+	rm -rf $(VENV) $(REPORT) wheel-report dist site .fuzz fuzz-report.json fault-report.json .coverage coverage.json contracts/node_modules contracts/out contracts/cache \
 	  tests/chain/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/bin/python:
@@ -157,3 +161,10 @@ tests/chain/node_modules/.installed: tests/chain/package-lock.json
 	  (cd tests/chain && npm ci --ignore-scripts --no-audit --no-fund --silent && touch node_modules/.installed) \
 	    || echo "note: npm could not install anvil; the tests against another chain will be skipped"; \
 	else echo "note: no Node.js here; the tests against another chain will be skipped"; fi
+
+# The accessibility checker of the page's tests; without Node.js they are skipped by name.
+tests/client/dashboard/node_modules/.installed: tests/client/dashboard/package-lock.json
+	@if command -v npm >/dev/null; then \
+	  (cd tests/client/dashboard && npm ci --ignore-scripts --no-audit --no-fund --silent && touch node_modules/.installed) \
+	    || echo "note: npm could not install axe-core; the page's accessibility is not checked"; \
+	else echo "note: no Node.js here; the page's accessibility is not checked"; fi
