@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,7 @@ from support.nodes import COMPLETIONS, Home, manifest_of, until
 from support.swarm import Identity
 
 from sapo_client.config_layers import resolve
+from sapo_client.dashboard.history import open_history
 from sapo_client.founding.tasks import NANO_TASKS
 from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
 from sapo_protocol.manifest import Manifest
@@ -73,14 +75,29 @@ async def _run(folder: Path) -> None:
     home, hub = Home(folder, 1, manifest, Path("bundled")), MemoryHub()
     home.settings = resolve(environment={}).settings
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(home.node(hub).run)
+        nursery.start_soon(_run_node, home, hub, nursery.cancel_scope)
         await until(home.data.control_address.exists, START_SECONDS)
         stranger = MemoryTransport(hub, "stranger", on_bug=_raise)
         await nursery.start(stranger.run)
         await stranger.connect(home.address)
         await _share(stranger, manifest)
         await until(lambda: len(home.events("admitted")) >= ROLLOUTS, START_SECONDS)
+        await until(partial(_has_own_curve, home.data.history), START_SECONDS)
         print(READY, flush=True)
+
+
+async def _run_node(home: Home, hub: MemoryHub, whole: trio.CancelScope) -> None:
+    """Run the node; end everything with it, for the stranger would go on for ever."""
+    await home.node(hub).run()
+    whole.cancel()
+
+
+def _has_own_curve(path: Path) -> bool:
+    history = open_history(path)
+    try:
+        return "own" in history.figures()
+    finally:
+        history.close()
 
 
 async def _share(stranger: MemoryTransport, manifest: Manifest) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,6 +13,9 @@ from sapo_protocol.rollout import Rollout
 from sapo_protocol.rules import Rule
 
 MOST_ROLLOUTS: Final = 1024
+MOST_OWN_ROLLOUTS: Final = 256
+"""Of these; the rest is for what others share."""
+
 MOST_BYTES: Final = 16 * 2**20
 """Of text, in all rollouts together."""
 
@@ -142,31 +146,48 @@ def _scored(rewards: tuple[float, ...] | None) -> str:
     return f"{right} of {len(rewards)} right"
 
 
-class SeenRollouts:
-    """The latest rollouts by content id, oldest first."""
+class _Latest:
+    """The latest rollouts of one side by content id, oldest first."""
 
-    def __init__(self) -> None:
-        self._kept: OrderedDict[ContentId, SeenRollout] = OrderedDict()
+    def __init__(self, most_rollouts: int, most_bytes: int) -> None:
+        self.kept: OrderedDict[ContentId, SeenRollout] = OrderedDict()
+        self._most_rollouts, self._most_bytes = most_rollouts, most_bytes
         self._bytes = 0
 
+    def keep(self, content_id: ContentId, seen: SeenRollout) -> None:
+        self.kept[content_id] = seen
+        self._bytes += seen.size
+        while len(self.kept) > self._most_rollouts or (self._bytes > self._most_bytes and len(self.kept) > 1):
+            _, oldest = self.kept.popitem(last=False)
+            self._bytes -= oldest.size
+
+
+class SeenRollouts:
+    """The latest rollouts by content id.
+
+    Own and others' rollouts have room apart: a fast node would push out whatever it hears, and a
+    loud swarm whatever the node made.
+    """
+
+    def __init__(self) -> None:
+        self._own = _Latest(MOST_OWN_ROLLOUTS, MOST_BYTES // 4)
+        self._others = _Latest(MOST_ROLLOUTS - MOST_OWN_ROLLOUTS, MOST_BYTES - MOST_BYTES // 4)
+
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._own.kept) + len(self._others.kept)
 
     def get(self, content_id: ContentId) -> SeenRollout | None:
         """Return a rollout, if it is one of the latest."""
-        return self._kept.get(content_id)
+        return self._own.kept.get(content_id) or self._others.kept.get(content_id)
 
     def newest(self) -> Iterator[tuple[ContentId, SeenRollout]]:
         """Yield the rollouts, newest first."""
-        yield from reversed(self._kept.items())
+        sides = (reversed(side.kept.items()) for side in (self._own, self._others))
+        yield from heapq.merge(*sides, key=lambda item: -item[1].at)
 
     def keep(self, content_id: ContentId, seen: SeenRollout) -> SeenRollout:
-        """Return the rollout as known, or keep it as a new one; the oldest make room."""
-        if (known := self._kept.get(content_id)) is not None:
+        """Return the rollout as known, or keep it as a new one; the oldest of its side make room."""
+        if (known := self.get(content_id)) is not None:
             return known
-        self._kept[content_id] = seen
-        self._bytes += seen.size
-        while len(self._kept) > MOST_ROLLOUTS or (self._bytes > MOST_BYTES and len(self._kept) > 1):
-            _, oldest = self._kept.popitem(last=False)
-            self._bytes -= oldest.size
+        (self._own if seen.own else self._others).keep(content_id, seen)
         return seen

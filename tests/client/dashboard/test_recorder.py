@@ -9,7 +9,7 @@ from support.swarm import EPOCH, Identity, make_suite
 
 from sapo_client.dashboard.history import FigureHistory
 from sapo_client.dashboard.recorder import MOST_DECISIONS, DashboardRecorder
-from sapo_client.dashboard.rollouts import MOST_ROLLOUTS, STAGES, RolloutUse
+from sapo_client.dashboard.rollouts import MOST_OWN_ROLLOUTS, MOST_ROLLOUTS, STAGES, RolloutUse
 from sapo_protocol.rules import Rule
 from sapo_verification.types import VerifiedRollout
 
@@ -107,12 +107,24 @@ def test_a_final_epoch_is_kept() -> None:
     assert (final.epoch, final.total, final.root) == (EPOCH, 12, "ab")
 
 
+def test_own_rollouts_push_out_none_of_others() -> None:
+    recorded = recorder()
+    heard = rollout_of(OTHER, 7, ANSWERS).admitted
+    recorded.admitted(heard, "peer")
+    for number in range(MOST_ROLLOUTS + 10):
+        recorded.admitted(rollout_of(OWN, number, ANSWERS).admitted, None)
+    newest = [content_id for content_id, _ in recorded.rollouts.newest()]
+    assert len(newest) == 1 + MOST_OWN_ROLLOUTS
+    assert recorded.rollouts.get(heard.content_id) is not None
+    assert heard.content_id in newest
+
+
 def test_everything_is_bounded() -> None:
     recorded = recorder()
     for number in range(MOST_ROLLOUTS + 10):
         recorded.admitted(rollout_of(OTHER, number, ANSWERS).admitted, "peer")
         recorded.note("refused", {"reason": "schema", "account": None})
-    assert len(recorded.rollouts) == MOST_ROLLOUTS
+    assert len(recorded.rollouts) == MOST_ROLLOUTS - MOST_OWN_ROLLOUTS
     kept = list(recorded.since(0))
     assert (len(kept), kept[-1].number) == (MOST_DECISIONS, MOST_ROLLOUTS + 10)
     assert [each.number for each in recorded.since(kept[-1].number - 2)] == [

@@ -38,7 +38,6 @@ def text_of(app: WatchApp, name: str) -> str:
     return str(app.query_one(f"#{name}", Static).render())
 
 
-@pytest.mark.long
 def test_every_tab_is_readable_at_sixty_columns(page_node: DataDir) -> None:
     asyncio.run(_tabs(Interrupted(page_node)))
 

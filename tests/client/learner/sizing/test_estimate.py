@@ -126,7 +126,6 @@ def in_mib(estimate: MemoryEstimate) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("name", TRIALS)
-@pytest.mark.long
 def test_the_measured_peak_is_near_the_plan(tmp_path: Path, name: str) -> None:
     settings = settings_of(TRIALS[name], tmp_path)
     estimate = estimate_memory(settings, WORKLOAD, "cpu")
