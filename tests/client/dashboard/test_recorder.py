@@ -112,7 +112,7 @@ def test_own_rollouts_push_out_none_of_others() -> None:
     heard = rollout_of(OTHER, 7, ANSWERS).admitted
     recorded.admitted(heard, "peer")
     for number in range(MOST_ROLLOUTS + 10):
-        recorded.admitted(rollout_of(OWN, number, ANSWERS).admitted, None)
+        recorded.admitted(rollout_of(OWN, number, ANSWERS).admitted, "self")
     newest = [content_id for content_id, _ in recorded.rollouts.newest()]
     assert len(newest) == 1 + MOST_OWN_ROLLOUTS
     assert recorded.rollouts.get(heard.content_id) is not None
