@@ -47,11 +47,11 @@ def up(
     nodes: Annotated[int, typer.Option("--nodes", min=2, max=64, metavar="N", help="Honest nodes.")] = 4,
     auditors: Annotated[
         int | None,
-        typer.Option("--auditors", min=1, metavar="N", help="Nodes that audit; three by default."),
+        typer.Option("--auditors", min=1, metavar="N", help="Nodes that audit; four by default."),
     ] = None,
     quorum: Annotated[
         int | None,
-        typer.Option("--quorum", min=1, metavar="Q", help="Auditors that must agree; a majority by default."),
+        typer.Option("--quorum", min=1, metavar="Q", help="Auditors that must agree; all but a third."),
     ] = None,
     attackers: Annotated[
         int, typer.Option("--attackers", min=0, max=8, metavar="A", help="Attacking processes.")

@@ -41,7 +41,7 @@ class Settings:
 
     Attributes:
         auditors: number of nodes that audit, at most all of them.
-        quorum: number of auditors that must agree on a root; none for a majority.
+        quorum: number of auditors that must agree on a root; none for all but a third, rounded down.
         model: `bundled`, a Hugging Face model, or a folder that holds one; every node starts from it.
         tasks: what the swarm trains on.
         directory: the testnet's directory, which is kept; none for a temporary one.
