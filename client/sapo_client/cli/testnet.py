@@ -53,6 +53,10 @@ def up(
         int | None,
         typer.Option("--quorum", min=1, metavar="Q", help="Auditors that must agree; all but a third."),
     ] = None,
+    liars: Annotated[
+        int,
+        typer.Option("--liars", min=0, metavar="L", help="Of the auditors, how many lie after the others."),
+    ] = 0,
     attackers: Annotated[
         int, typer.Option("--attackers", min=0, max=8, metavar="A", help="Attacking processes.")
     ] = 1,
@@ -83,9 +87,11 @@ def up(
     from sapo_client.testnet.plan import Settings
 
     auditing = _auditing(min(defaults.AUDITORS, nodes) if auditors is None else auditors, nodes, quorum)
+    _require_at_most("liars", liars, auditing, "auditors")
     settings = Settings(
         nodes=nodes,
         auditors=auditing,
+        liars=liars,
         quorum=quorum,
         attackers=attackers,
         epochs=epochs,

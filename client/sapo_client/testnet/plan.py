@@ -41,6 +41,7 @@ class Settings:
 
     Attributes:
         auditors: number of nodes that audit, at most all of them.
+        liars: how many of the auditors publish false tallies, after the others have counted.
         quorum: number of auditors that must agree on a root; none for all but a third, rounded down.
         model: `bundled`, a Hugging Face model, or a folder that holds one; every node starts from it.
         tasks: what the swarm trains on.
@@ -59,6 +60,7 @@ class Settings:
     directory: Path | None
     report: Path
     auditors: int = AUDITORS
+    liars: int = 0
     quorum: int | None = None
     model: str = "bundled"
     tasks: TaskChoice = NANO_TASKS

@@ -94,6 +94,12 @@ class ContributionStore:
         row = self._connection.execute("SELECT 1 FROM contribution WHERE content_id = ?", (content_id,))
         return row.fetchone() is not None
 
+    def received_seconds(self, content_id: ContentId) -> float | None:
+        """Return when a message was admitted, or None if it is not stored."""
+        query = "SELECT received_seconds FROM contribution WHERE content_id = ?"
+        row = self._connection.execute(query, (content_id,)).fetchone()
+        return float(row[0]) if row else None
+
     def is_posted(self, content_id: ContentId) -> bool:
         """Whether the chain's posting of its epoch names the content, as far as this node knows."""
         query = "SELECT 1 FROM posted_proposal WHERE content_id = ?"

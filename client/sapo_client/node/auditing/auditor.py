@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import trio
 
 from sapo_client.node.auditing.agreement import Agreement, AgreementTerms, ChainState
+from sapo_client.node.auditing.scrutiny import scrutinise
 from sapo_client.node.auditing.settlement import cumulative_points, grace_seconds
 from sapo_client.node.auditing.watchtower import LedgerWatchtower, WatchtowerParts
 from sapo_client.node.gossip.handlers import GossipHandlers
@@ -111,6 +112,7 @@ class Auditor:
         self._parts = parts
         self._last: EpochRoot | None = None
         self._followed = -1
+        self._scrutinised = -1
         self._asked_seconds = -math.inf
         self._started_seconds = -math.inf
         self._granted: tuple[Digest | None, int] = None, 0
@@ -150,6 +152,8 @@ class Auditor:
                 self._report_final(record.root)
             for root in (found.root for found in (record, live) if found is not None):
                 self._obtain(root)
+            if record is not None and record.root.epoch > self._scrutinised:
+                self._scrutinise(record.root)
             if record is not None:  # every time: its proposal may arrive long after it
                 shares = cumulative_points(parts.contributions, record.root) or {}
                 self.points = shares.get(parts.author.account, self.points)
@@ -252,6 +256,15 @@ class Auditor:
                 proposal=approval.proposal,
                 by=approval.account,
             )
+
+    def _scrutinise(self, root: EpochRoot) -> None:
+        """Tell what became of the auditors' tallies, once the messages behind a final root are here."""
+        found = scrutinise(self._parts.contributions, root)
+        if found is not None:
+            self._scrutinised = root.epoch
+            apart = {str(account): points for account, points in found.apart.items()}
+            lists = {"counted": [*map(str, found.counted)], "late": [*map(str, found.late)]}
+            self._parts.telemetry.events.write("tallies", epoch=root.epoch, **lists, apart=apart)
 
     def _report_final(self, root: EpochRoot) -> None:
         self._parts.telemetry.events.write(
