@@ -34,6 +34,19 @@ ControlOption = Annotated[
     bool, typer.Option("--control", help="Also run one node that trains alone, for comparison.")
 ]
 
+AuditorsOption = Annotated[
+    int | None,
+    typer.Option("--auditors", min=1, metavar="N", help="Nodes that audit; four by default."),
+]
+QuorumOption = Annotated[
+    int | None,
+    typer.Option("--quorum", min=1, metavar="Q", help="Auditors that must agree; all but a third."),
+]
+LiarsOption = Annotated[
+    int,
+    typer.Option("--liars", min=0, metavar="L", help="Of the auditors, how many lie after the others."),
+]
+
 LOG_COLUMNS = 160  # width of tables in a file or pipe: wide enough that no row wraps
 
 StartOption = Annotated[
@@ -45,18 +58,9 @@ StartOption = Annotated[
 def up(
     common: Common,
     nodes: Annotated[int, typer.Option("--nodes", min=2, max=64, metavar="N", help="Honest nodes.")] = 4,
-    auditors: Annotated[
-        int | None,
-        typer.Option("--auditors", min=1, metavar="N", help="Nodes that audit; four by default."),
-    ] = None,
-    quorum: Annotated[
-        int | None,
-        typer.Option("--quorum", min=1, metavar="Q", help="Auditors that must agree; all but a third."),
-    ] = None,
-    liars: Annotated[
-        int,
-        typer.Option("--liars", min=0, metavar="L", help="Of the auditors, how many lie after the others."),
-    ] = 0,
+    auditors: AuditorsOption = None,
+    quorum: QuorumOption = None,
+    liars: LiarsOption = 0,
     attackers: Annotated[
         int, typer.Option("--attackers", min=0, max=8, metavar="A", help="Attacking processes.")
     ] = 1,

@@ -1,5 +1,6 @@
 """What a run's report says about its auditors: the liar is named, whatever a single node claims."""
 
+from sapo_client.observe.events import Event
 from sapo_client.testnet.auditors import AuditorRow, auditor_rows
 from sapo_client.testnet.node_record import NodeRecord, read_record
 from sapo_client.testnet.tables import auditor_table
@@ -10,16 +11,22 @@ NAMES = {"ada": ADA, "bo": BO, "cleo": CLEO, "dov": DOV}
 
 def seen_by(name: str, *epochs: int) -> NodeRecord:
     """Return the record of a node that saw dov lie late in some epochs."""
-    started = {"event": "node_started", "account": NAMES[name], "peer_id": "12D3"}
-    judged = (
+    started: Event = {"event": "node_started", "account": NAMES[name], "peer_id": "12D3"}
+    judged: list[Event] = [
         {"event": "tallies", "epoch": e, "counted": [ADA, BO, CLEO], "late": [DOV], "apart": {DOV: 512}}
         for e in epochs
-    )
+    ]
     return read_record(name, [started, *judged])
 
 
 def test_the_liar_is_named() -> None:
-    slander = {"event": "tallies", "epoch": 1, "counted": [BO, DOV], "late": [ADA], "apart": {ADA: 900}}
+    slander: Event = {
+        "event": "tallies",
+        "epoch": 1,
+        "counted": [BO, DOV],
+        "late": [ADA],
+        "apart": {ADA: 900},
+    }
     dov = seen_by("dov")
     dov.add(slander)
     rows = auditor_rows([seen_by("ada", 0, 1), seen_by("bo", 0, 1), seen_by("cleo", 1), dov])
