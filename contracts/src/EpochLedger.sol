@@ -117,6 +117,7 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         uint64 previousBlock
     );
     event EpochRejected(uint64 indexed epoch, bytes32 digest);
+    event EpochExpired(uint64 indexed epoch, bytes32 digest);
     event SignatureStruck(uint64 indexed epoch, address indexed auditor);
 
     error BadAuditors();
@@ -168,7 +169,8 @@ contract EpochLedger is IDisputedLedger, EIP712 {
     /// @notice Post an epoch. Anyone may send it: the signatures are what counts.
     /// @dev Epochs strictly increase but may be skipped: one without a payable rollout, or whose auditors never
     ///      agreed, is not posted, and what it would have granted is not granted later. So is one that was signed
-    ///      before an earlier one became final: what it adds to is no longer what is granted.
+    ///      before an earlier one became final: what it adds to is no longer what is granted. A posting that nobody
+    ///      makes final for an epoch after its window gives way to the next one.
     /// @param root Of an epoch that has ended and is above every final one.
     /// @param turn In which it was proposed; the auditors' signatures say it, and nothing here depends on it.
     /// @param signatures 65 bytes each (r, s, v), by distinct auditors in strictly ascending order of address. Those of
@@ -178,7 +180,7 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         if (root.epoch < next) revert EpochNotIncreasing(root.epoch, next);
         uint256 endsAt = genesisSeconds + (uint256(root.epoch) + 1) * epochSeconds;
         if (block.timestamp < endsAt) revert EpochNotOver(root.epoch, endsAt);
-        if (_live.postedAt != 0) revert OtherPostingLive(_live.epoch);
+        if (_live.postedAt != 0) _dropExpired();
         // The detector takes this root for a time, beside which it is stored.
         // slither-disable-next-line incorrect-equality
         bytes32 base = _live.cumulativeRoot == NO_ROOT ? bytes32(0) : _live.cumulativeRoot;
@@ -336,6 +338,14 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         for (; signers != 0; ++count) {
             signers &= signers - 1;
         }
+    }
+
+    /// @dev Nobody who can explain a posting leaves it lying for an epoch after its window. It can be posted again.
+    function _dropExpired() private {
+        uint64 epoch = _live.epoch;
+        if (block.timestamp < uint256(_live.postedAt) + challengeSeconds + epochSeconds) revert OtherPostingLive(epoch);
+        emit EpochExpired(epoch, epochRootDigest(_rootOf(_live)));
+        _drop();
     }
 
     function _drop() private {

@@ -158,6 +158,35 @@ contract EpochLedgerTest is Swarm {
         ledger.post(second, TURN, signatures(7, second));
     }
 
+    /// Whoever cannot explain a posting does not make it final: it must not stop everybody's pay for ever.
+    function testFuzz_a_posting_that_nobody_makes_final_gives_way(uint256 early, uint256 late) external {
+        EpochRoot memory hidden = statement(0, [uint256(7), 3, 1, 0], none);
+        EpochRoot memory other = statement(1, [uint256(1), 2, 3, 4], none);
+        uint256 postedAt = _post(hidden);
+        bytes[] memory signed = signatures(14, other);
+        vm.warp(bound(early, afterEpoch(1), postedAt + WINDOW + EPOCH - 1));
+        vm.expectPartialRevert(EpochLedger.OtherPostingLive.selector);
+        ledger.post(other, TURN, signed);
+        vm.warp(postedAt + WINDOW + EPOCH + bound(late, 0, 1 << 30));
+        ledger.post(other, TURN, signed);
+        (EpochRoot memory root, uint64 since, uint64 signers) = ledger.live();
+        check(keccak256(abi.encode(root)) == keccak256(abi.encode(other)), "the later statement");
+        same(since, block.timestamp, "posted anew");
+        same(signers, 14, "its own signers");
+        vm.warp(block.timestamp + WINDOW);
+        ledger.finalise();
+        same(ledger.nextEpoch(), 2, "final");
+        same(distributor.grantedPoints(), 10, "what it granted, and nothing of the other");
+    }
+
+    /// An honest one that waited for a slow chain is as good as before, until another one takes its place.
+    function test_a_posting_that_nobody_replaced_is_made_final_late() external {
+        uint256 postedAt = _post(statement(0, [uint256(7), 3, 1, 0], none));
+        vm.warp(postedAt + WINDOW + 5 * EPOCH);
+        ledger.finalise();
+        same(ledger.nextEpoch(), 1, "final");
+    }
+
     /// What was rejected is nothing to add to.
     function test_the_base_outlasts_a_rejected_posting() external {
         for (uint64 epoch = 0; epoch < 2; ++epoch) {

@@ -38,6 +38,25 @@ contract FraudVerifierTest is Swarm {
         verifier.proveCumulativeSum(accounts, listOf(forged));
     }
 
+    /// A value without an account is in no tree: it must not enter a sum.
+    function testFuzz_surplus_values_and_accounts_convict_nobody(uint256 surplus) external {
+        uint256[COUNT] memory points = [uint256(7), 3, 1, 0];
+        _post(statement(0, points, none));
+        uint256[] memory more = new uint256[](COUNT + 1);
+        address[] memory fewer = new address[](COUNT - 1);
+        for (uint256 i = 0; i < COUNT; ++i) {
+            more[i] = points[i];
+            if (i < COUNT - 1) fewer[i] = accounts[i];
+        }
+        more[COUNT] = bound(surplus, 1, type(uint256).max);
+        vm.expectPartialRevert(FraudVerifier.WrongLeaves.selector);
+        verifier.proveContributionSum(accounts, more);
+        vm.expectPartialRevert(FraudVerifier.WrongLeaves.selector);
+        verifier.proveCumulativeSum(accounts, more);
+        vm.expectPartialRevert(FraudVerifier.WrongLeaves.selector);
+        verifier.proveContributionSum(fewer, listOf(points));
+    }
+
     function testFuzz_any_account_over_its_cap_convicts(uint256 over, uint256 i) external {
         uint256[COUNT] memory points;
         i = bound(i, 0, COUNT - 1);

@@ -113,6 +113,7 @@ class Auditor:
         self._last: EpochRoot | None = None
         self._followed = -1
         self._scrutinised = -1
+        self._expiry_seconds = math.inf
         self._asked_seconds = -math.inf
         self._started_seconds = -math.inf
         self._granted: tuple[Digest | None, int] = None, 0
@@ -137,6 +138,7 @@ class Auditor:
         parts = self._parts
         cap = min(await parts.ledger.points_cap(), parts.manifest.limits.points_per_epoch)
         budget = await parts.ledger.epoch_budget()
+        self._expiry_seconds = await parts.ledger.challenge_seconds() + parts.manifest.epoch_seconds
         auditors, quorum = await parts.ledger.auditors()
         parts.engine.set_auditors(auditors, by_turns=await parts.ledger.can_settle())
         parts.gossip.open_contributions(self._recent)
@@ -208,6 +210,8 @@ class Auditor:
         """Return the chain's state; bonds are asked for only where a proposal may need them."""
         ledger, last = self._parts.ledger, self._last
         live = await ledger.live_record()
+        if live is not None and self._parts.clock() >= live.posted_at_seconds + self._expiry_seconds:
+            live = None  # nobody made it final: it gives way to the next posting
         base = last.cumulative_root if last else None
         if self._granted[0] != base:
             self._granted = base, await ledger.granted_points()
