@@ -59,7 +59,7 @@ class LedgerModel:
         root = statement.root
         ended_seconds = self.genesis_seconds + (root.epoch + 1) * self.epoch_seconds
         is_next = root.epoch > (self.final[-1].epoch if self.final else -1)
-        if not is_next or now_seconds < ended_seconds or self.live is not None:
+        if not is_next or now_seconds < ended_seconds or self._is_blocked(now_seconds):
             return False
         if root.base_root != self.base_root or root.total > self.epoch_budget:
             return False
@@ -122,6 +122,11 @@ class LedgerModel:
     def losses(self) -> Mapping[Account, int]:
         """Return how often each account has lost its bond."""
         return dict(self.slashed)
+
+    def _is_blocked(self, now_seconds: float) -> bool:
+        """Whether another posting is live: an epoch after its window it gives way."""
+        expires_seconds = self.posted_seconds + self.challenge_seconds + self.epoch_seconds
+        return self.live is not None and now_seconds < expires_seconds
 
     def _slash(self, account: Account) -> None:
         if account not in self._unbonded:
