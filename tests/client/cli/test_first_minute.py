@@ -122,8 +122,12 @@ def test_a_link_brings_endpoint_and_faucet_and_the_node_registers(
     """A newcomer with an empty account: the node asks the faucet that the link names, and registers."""
     genesis = int(time.time()) - 60
     limits = manifest_of(weekdays).limits
-    terms = {"epoch_seconds": 36_000, "points_cap": limits.points_per_epoch}
-    contracts = found(tmp_path / "chain.sqlite", genesis_seconds=genesis, **terms)
+    contracts = found(
+        tmp_path / "chain.sqlite",
+        genesis_seconds=genesis,
+        epoch_seconds=36_000,
+        points_cap=limits.points_per_epoch,
+    )
     contracts.chain.now_seconds = time.time()
     manifest = contracts.manifest(
         suite=weekdays, genesis_seconds=genesis, epoch_seconds=36_000, limits=limits
@@ -160,8 +164,12 @@ def test_the_readmes_join_line_joins(
     """As printed, but for the example's endpoint and address, which name the test's chain and a dead node."""
     genesis = int(time.time()) - 60
     limits = manifest_of(weekdays).limits
-    terms = {"epoch_seconds": 36_000, "points_cap": limits.points_per_epoch}
-    contracts = found(tmp_path / "chain.sqlite", genesis_seconds=genesis, **terms)
+    contracts = found(
+        tmp_path / "chain.sqlite",
+        genesis_seconds=genesis,
+        epoch_seconds=36_000,
+        points_cap=limits.points_per_epoch,
+    )
     contracts.chain.now_seconds = time.time()
     manifest = contracts.manifest(
         suite=weekdays, genesis_seconds=genesis, epoch_seconds=36_000, limits=limits
