@@ -158,6 +158,31 @@ contract EpochLedgerTest is Swarm {
         ledger.post(second, TURN, signatures(7, second));
     }
 
+    /// One auditor's signature, however often it is given, is one; and each has one place in the order.
+    function testFuzz_one_signer_counts_once(uint256 repeated, uint256 other) external {
+        repeated = bound(repeated, 0, COUNT - 1);
+        other = bound(other, 0, COUNT - 1);
+        EpochRoot memory root = statement(0, [uint256(7), 3, 1, 0], none);
+        bytes[] memory signed = new bytes[](QUORUM);
+        signed[0] = signature(repeated, root);
+        signed[1] = signature(repeated, root);
+        signed[2] = signature(other, root);
+        vm.warp(afterEpoch(0));
+        vm.expectPartialRevert(EpochLedger.SignerOrder.selector);
+        ledger.post(root, TURN, signed);
+    }
+
+    function testFuzz_a_final_epoch_and_older_ones_are_not_posted_again(uint64 epoch, uint64 older) external {
+        epoch = uint64(bound(epoch, 0, 100));
+        EpochRoot memory first = statement(epoch, [uint256(7), 3, 1, 0], none);
+        vm.warp(_post(first) + WINDOW);
+        ledger.finalise();
+        EpochRoot memory again = statement(uint64(bound(older, 0, epoch)), [uint256(1), 0, 0, 0], [uint256(7), 3, 1, 0]);
+        bytes[] memory signed = signatures(7, again);
+        vm.expectPartialRevert(EpochLedger.EpochNotIncreasing.selector);
+        ledger.post(again, TURN, signed);
+    }
+
     /// Whoever cannot explain a posting does not make it final: it must not stop everybody's pay for ever.
     function testFuzz_a_posting_that_nobody_makes_final_gives_way(uint256 early, uint256 late) external {
         EpochRoot memory hidden = statement(0, [uint256(7), 3, 1, 0], none);
