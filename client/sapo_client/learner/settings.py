@@ -108,7 +108,7 @@ class LearnerSettings:
     demonstration_steps: int | None = None
     demonstration_averaging: float | None = None
     shows_steps: bool = False
-    demonstration_capacity: int = 2000
+    demonstration_capacity: int = 4000
     demonstration_rate: float | None = None
     demonstration_weighting: TokenWeighting = "plain"
     need_below: float = 0.6

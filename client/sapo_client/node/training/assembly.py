@@ -45,6 +45,7 @@ def sampling_policy(config: Config) -> SamplingPolicy:
         strategy=_strategy(config.sampler.strategy),
         text_use=TextUse(config.sampler.text_use) if trains else TextUse.REINFORCE,
         demonstrations=config.sampler.demonstrations,
+        need_below=config.learner.need_below,
         learnable_tasks=config.sampler.learnable_tasks,
         task_sampler=_task_sampler(config.sampler.task_sampler),
     )

@@ -113,7 +113,7 @@ class Rounds:
         for each, value in zip(batch.demonstrations, report.demonstration_values, strict=True):
             if use.imitates and each.source is not None and value is not None:
                 parts.engine.sampler.step_values.learn(each.account, each.family, value)
-        parts.rehearsal.held = report.own_answers_held
+        parts.rehearsal.missing = report.own_answers_missing
         self._report(epoch, batch, report, trio.current_time() - started)
         await parts.canary.after(batch)
         await parts.judge.after(report.step, epoch, await parts.beacons.obtain(epoch))
