@@ -202,14 +202,6 @@ def test_few_texts_are_shown_once_a_round_and_not_again_and_again() -> None:
     schedule = SupervisedSchedule(steps=12, rate=2e-3, averaging=0.98)
     held = (0, 1, 64, 65, 700, 768, 4000)
     assert [schedule.steps_for(each, 64) for each in held] == [0, 1, 1, 2, 11, 12, 12]
-        0,
-        1,
-        1,
-        2,
-        11,
-        12,
-        12,
-    ]
     assert schedule.own_answers(64) == 1536
     assert replace(schedule, steps=1).own_answers(64) == 400
 
