@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -33,6 +33,12 @@ CHAIN_START_SECONDS: Final = 60
 """Importing the execution specification takes a second or two on an idle machine."""
 
 LISTEN_SECONDS: Final = 2.0
+
+MANY_TASKS: Final[Mapping[str, object]] = {"local_groups": 12, "completions": 4}
+"""Of nodes that start from different models: twice the tasks, each answered half as often. They learn from
+others' text, and right answers to one task are much alike."""
+
+MANY_TEXTS: Final[Mapping[str, object]] = {"demonstrations": 256}
 """These identities are new and all on this machine, where a lock protects each of them."""
 
 
@@ -173,7 +179,13 @@ def write_settings(settings: Settings, layout: Layout, setup: SwarmSetup) -> Non
                         "listen": [member.listen],
                         "listen_before_signing_seconds": LISTEN_SECONDS,
                     },
-                    "learner": {"model": settings.model, "seed": settings.seed + index, "threads": 1},
+                    "learner": {
+                        "model": settings.model_of(index),
+                        "seed": settings.seed + index,
+                        "threads": 1,
+                        **(MANY_TASKS if settings.starts_differ else {}),
+                    },
+                    "sampler": {**MANY_TEXTS} if settings.starts_differ else {},
                     "ledger": {"rpc_urls": [setup.rpc_url], "audit": member.audit},
                 }
             ),

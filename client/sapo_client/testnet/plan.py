@@ -42,7 +42,8 @@ class Settings:
     Attributes:
         auditors: number of nodes that audit, at most all of them.
         quorum: number of auditors that must agree on a root; none for a majority.
-        model: `bundled`, a Hugging Face model, or a folder that holds one; every node starts from it.
+        models: `bundled`, a Hugging Face model, or a folder that holds one; nodes take them in turn.
+        attack_epoch: epoch in which the attackers start.
         tasks: what the swarm trains on.
         directory: the testnet's directory, which is kept; none for a temporary one.
         keep: leave the swarm running at the end.
@@ -60,12 +61,22 @@ class Settings:
     report: Path
     auditors: int = AUDITORS
     quorum: int | None = None
-    model: str = "bundled"
+    models: tuple[str, ...] = ("bundled",)
+    attack_epoch: int = 0
     tasks: TaskChoice = NANO_TASKS
     keep: bool = False
     progress: bool = True
     page: bool = False
     control: bool = False
+
+    @property
+    def starts_differ(self) -> bool:
+        """Whether nodes start from different models."""
+        return len(self.models) > 1
+
+    def model_of(self, node: int) -> str:
+        """Return the initial model of a node, by its number."""
+        return self.models[node % len(self.models)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from statistics import median
+from statistics import fmean, median
 from typing import Final
 
 import trio
@@ -23,6 +23,7 @@ from sapo_protocol.epochs import epoch_at, epoch_start_seconds
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import ContentId
 from sapo_protocol.rollout import Rollout
+from sapo_protocol.suite import Suite
 from sapo_verification.jail.checkers import CheckFailed
 from sapo_verification.types import Demonstration, PractisedGroup, SampledBatch, VerifiedRollout
 
@@ -307,6 +308,7 @@ class Rounds:
             skipped=report.skipped_groups,
             age=report.age,
             local=[rollout.content_id for rollout in batch.local],
+            families=_rewards_by_family(batch, parts.manifest.suite),
             private=len(batch.private),
             external=[
                 {
@@ -372,3 +374,11 @@ def _used(batch: SampledBatch) -> list[tuple[VerifiedRollout, str]]:
 async def _cancel_when_set(event: trio.Event, scope: trio.CancelScope) -> None:
     await event.wait()
     scope.cancel()
+
+
+def _rewards_by_family(batch: SampledBatch, suite: Suite) -> dict[str, float]:
+    """Return the mean reward of own answers by the name of their family."""
+    rewards: dict[str, list[float]] = {}
+    for rollout in batch.local:
+        rewards.setdefault(suite.families[rollout.task.family].name, []).append(rollout.mean_reward)
+    return {name: round(fmean(each), 4) for name, each in sorted(rewards.items())}
