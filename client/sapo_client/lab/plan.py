@@ -179,7 +179,6 @@ PRESETS: Final[Mapping[str, ExperimentPlan]] = {
         max_new_tokens=96,
         agents=2,
         teachers=12,
-        demonstration_steps=20,
         demonstrations=256,
         held_out_per_family=48,
         models=("specialist-a", "specialist-b"),

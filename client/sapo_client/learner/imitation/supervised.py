@@ -258,7 +258,7 @@ def default_schedule(parameters: Sequence[Tensor], *, shows_steps: bool) -> Supe
     if sum(parameter.numel() for parameter in parameters) >= SMALL_PARAMETERS:
         return SupervisedSchedule(steps=1, rate=1e-5, averaging=0.0)
     if shows_steps:
-        return SupervisedSchedule(steps=12, rate=2e-3, averaging=0.98)
+        return SupervisedSchedule(steps=20, rate=2e-3, averaging=0.98)
     return SupervisedSchedule(steps=1, rate=3e-4, averaging=0.0)
 
 

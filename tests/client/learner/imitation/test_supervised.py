@@ -191,7 +191,7 @@ def test_the_schedule_follows_the_size_where_the_settings_leave_it_open() -> Non
     ]
     assert found == [
         SupervisedSchedule(steps=1, rate=3e-4, averaging=0.0),
-        SupervisedSchedule(steps=12, rate=2e-3, averaging=0.98),
+        SupervisedSchedule(steps=20, rate=2e-3, averaging=0.98),
         SupervisedSchedule(steps=1, rate=1e-5, averaging=0.0),
         SupervisedSchedule(steps=1, rate=1e-5, averaging=0.0),
     ]
