@@ -81,7 +81,7 @@ class Rehearsal:
         found = []
         for (task, prompt), generation in zip(posed, generations, strict=True):
             (completion,) = generation.completions
-            if await self._is_right(task, completion):
+            if await is_right(self._checkers, task, completion, self._on_failure):
                 found.append(OwnAnswer(prompt, completion, task.family))
         return tuple(found)
 
@@ -92,10 +92,20 @@ class Rehearsal:
         except CheckFailed:
             return None
 
-    async def _is_right(self, task: Task, completion: bytes) -> bool:
-        try:
-            checked = await self._checkers.check(task, [completion])
-        except CheckFailed as error:
-            self._events.write("rehearsal_failed", family=task.family, detail=str(error))
-            return False
-        return checked.rewards == (1.0,)
+    def _on_failure(self, task: Task, error: CheckFailed) -> None:
+        self._events.write("rehearsal_failed", family=task.family, detail=str(error))
+
+
+async def is_right(
+    checkers: Checkers, task: Task, completion: bytes, on_failure: Callable[[Task, CheckFailed], None]
+) -> bool:
+    """Return whether an own completion is right; one that cannot be checked is not.
+
+    Args:
+        on_failure: called if it cannot be checked.
+    """
+    try:
+        return (await checkers.check(task, [completion])).rewards == (1.0,)
+    except CheckFailed as error:
+        on_failure(task, error)
+        return False
