@@ -116,6 +116,29 @@ def test_a_thousand_hostile_texts_are_only_text(link: str) -> None:
     assert len(shown & expected) == HOSTILE
 
 
+def test_a_message_that_was_not_admitted_is_shown_with_its_stage_and_sender(link: str) -> None:
+    with browsing() as chrome:
+        chrome.get(f"{link}#rollouts")
+        wait(chrome, "document.querySelector('main .segments')")
+        buttons = "[...document.querySelectorAll('main button')]"
+        chrome.execute_script(f"{buttons}.find((each) => each.textContent === 'not admitted').click()")
+        cells = "(row) => row.innerText.split('\\t').slice(1, 4)"
+        rows = f"[...document.querySelectorAll('main tbody tr')].map({cells})"
+        assert wait(chrome, f"{rows}.length === 2 && {rows}") == [
+            ["stranger", "7 signature", "refused: bad signature"],
+            ["stranger", "1 encoding", "refused: not canonical"],
+        ]
+        assert chrome.execute_script("return document.querySelector('main ul.note').innerText") == (
+            "stranger not canonical 1, bad signature 1"
+        )
+        chrome.execute_script("document.querySelector('main tbody button').click()")
+        signs = "[...document.querySelectorAll('.stages b')].map((each) => each.title)"
+        expected = ["passed"] * 7 + ["failed"] + ["not checked"] * 6
+        assert chrome.execute_script(f"return {signs}") == expected
+        assert "R7.1" in chrome.execute_script("return document.querySelector('.inspector').innerText")
+        assert complaints(chrome) == []
+
+
 def test_it_is_small_and_takes_nothing_from_elsewhere(link: str) -> None:
     with browsing() as chrome:
         chrome.get(link)
