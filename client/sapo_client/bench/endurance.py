@@ -17,6 +17,7 @@ from statistics import linear_regression
 from typing import Final
 
 from sapo_client import keystore
+from sapo_client.errors import ExitCode, SapoError
 from sapo_client.founding.tasks import NANO_TASKS
 from sapo_client.paths import DataDir
 from sapo_client.swarm.peer_id import peer_id_from_key
@@ -231,10 +232,17 @@ def _status(data: DataDir) -> dict[str, int]:
 
 @contextmanager
 def _swarm(folder: Path, terms: EnduranceTerms) -> Iterator[list[tuple[ChildProcess, DataDir]]]:
-    folder.mkdir(parents=True, exist_ok=True)
     manifest = folder / "manifest.json"
     origin = int(time.time())
-    manifest.write_text(manifest_to_json(_manifest(terms, origin)), encoding="utf-8")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        manifest.write_text(manifest_to_json(_manifest(terms, origin)), encoding="utf-8")
+    except OSError as error:
+        raise SapoError(
+            f"cannot write into {folder}: {error.strerror}",
+            hint="name a new folder, or one that you may write into",
+            exit_code=ExitCode.DATA,
+        ) from error
     nodes: list[tuple[ChildProcess, DataDir]] = []
     first = ""
     try:
