@@ -35,7 +35,7 @@ MAX_KERNELS: Final = 128
 """Compiled kernels that oneDNN keeps, one for each shape of a product, of about half a megabyte each.
 
 Its default of 1,024 takes half a gigabyte, filled over hours because micro-batches have ever other numbers of
-rows. Twice the kernels of an ordinary step; with a quarter of them no step was slower (docs/results.md).
+rows. Fewer cost little, for a kernel is compiled in a fraction of a millisecond (docs/results.md).
 """
 
 _KERNEL_LIMITS: Final = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
