@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from importlib.metadata import entry_points
 
 
 def fast_clock(origin: float, speed: float, real: Callable[[], float] = time.time) -> Callable[[], float]:
@@ -26,10 +27,9 @@ def main() -> None:
     """Run the command line behind the two numbers with that clock."""
     origin, speed, *arguments = sys.argv[1:]
     time.time = fast_clock(float(origin), float(speed))
-    from sapo_client.cli.app import main as sapo  # after the clock: modules keep `time.time` as they find it
-
+    [command] = entry_points(group="console_scripts", name="sapo")
     sys.argv = ["sapo", *arguments]
-    sapo()
+    command.load()()  # after the clock: modules keep `time.time` as they find it
 
 
 if __name__ == "__main__":

@@ -175,7 +175,7 @@ export class Rollouts {
     replace(this.list,
       table([["rollout"], ["author"], ["family"], ["reward", "number"], ["state"], ["seen"]], rows),
       pager(data.total, this.offset, (offset) => { this.offset = offset; this.load(); }),
-      el("p", { class: "note" }, "The latest 1,024 rollouts since the node's start, with their text; all decisions are in the event file."));
+      el("p", { class: "note" }, "The latest 256 own rollouts and 768 of others since the node's start, with their text; all decisions are in the event file."));
   }
 
   async loadMessages() {
@@ -189,10 +189,10 @@ export class Rollouts {
       el("td", { class: "muted" }, clock(each.at))));
     const sums = Object.entries(data.forwarders).map(([forwarder, reasons]) => el("li", {}, el("span", { class: "mono" }, short(forwarder, 14)), " ",
       Object.entries(reasons).map(([reason, times]) => `${reason.replaceAll("_", " ")} ${count(times)}`).join(", ")));
-    replace(this.list,
-      table([["message"], ["sent by"], ["stage"], ["reason"], ["seen"]], rows),
-      pager(data.total, this.offset, (offset) => { this.offset = offset; this.load(); }),
-      sums.length ? el("ul", { class: "note" }, ...sums) : null,
+    const found = rows.length
+      ? [table([["message"], ["sent by"], ["stage"], ["reason"], ["seen"]], rows), pager(data.total, this.offset, (offset) => { this.offset = offset; this.load(); }), el("ul", { class: "note" }, ...sums)]
+      : [el("p", { class: "empty" }, "every message was admitted")];
+    replace(this.list, ...found,
       el("p", { class: "note" }, "Messages of every kind that were refused before they were admitted: the latest 16 of each of the latest 64 peers, since the node's start. Their bytes are not kept."));
   }
 
