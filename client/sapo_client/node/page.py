@@ -195,7 +195,7 @@ class NodePage:
         limit = request.number("limit", 50, most=MOST_ROWS)
         refusals = self.reports.context.telemetry.recorder.refusals
         found = list(refusals.newest())
-        shown = [
+        shown: list[JSON] = [
             {**asdict(each), "stages": to_json(each.stages())} for each in found[offset : offset + limit]
         ]
         return {"total": len(found), "messages": shown, "forwarders": to_json(refusals.by_forwarder())}
