@@ -10,7 +10,7 @@ FUZZ_SECONDS ?= 120
 FUZZ_ENVELOPES ?= 1000000
 FAULT_SCHEDULES ?= 1000
 
-.PHONY: help demo test test-long test-portable coverage lint lock architecture docs wheel wheel-check fuzz fuzz-nightly faults-nightly contracts contracts-test contracts-nightly contracts-mutants contracts-lint clean
+.PHONY: help demo test test-long test-portable coverage lint lock architecture docs wheel wheel-check container fuzz fuzz-nightly faults-nightly contracts contracts-test contracts-nightly contracts-mutants contracts-lint clean
 
 help:
 	@echo "make demo       a whole swarm on this machine: chain, nodes, an attacker, a report (about three minutes)"
@@ -24,6 +24,7 @@ help:
 	@echo "make docs       the documentation as a site, in site/"
 	@echo "make wheel      wheel and source distribution in dist/"
 	@echo "make wheel-check    build the wheel, install it alone and run a short swarm from it"
+	@echo "make container  build the container image and run a node of it until it is healthy (needs Docker)"
 	@echo "make fuzz       mutated envelopes for two minutes: pipeline against reference implementation"
 	@echo "make fuzz-nightly  a million of them; figures also in fuzz-report.json"
 	@echo "make faults-nightly  a thousand fault schedules for the ledger; figures also in fault-report.json"
@@ -83,6 +84,9 @@ wheel-check: wheel
 	$(VENV)/wheel/bin/python -m pip install --quiet "$$(echo dist/*.whl)[testnet]"
 	cd dist && ../$(VENV)/wheel/bin/sapo --version
 	cd dist && ../$(VENV)/wheel/bin/sapo testnet up --nodes 2 --attackers 0 --epochs 2 --report ../wheel-report
+
+container:
+	sh client/deploy/docker/check.sh
 
 fuzz: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/run.py --seconds $(FUZZ_SECONDS) --seed $$(date +%j)
