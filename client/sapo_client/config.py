@@ -130,6 +130,11 @@ class LearnerConfig(_Section):
         pattern=r"^(dapo|dr_grpo|gspo|cispo)$",
         description="form of the loss of own answers: dapo, dr_grpo, gspo or cispo",
     )
+    overlap: bool = Field(
+        default=False,
+        description="sample the next round while the present one trains: its answers are one step old; takes"
+        " a copy of what is trained, and on a CPU another core",
+    )
     sequence_ratio_cap: float = Field(
         default=3.0,
         ge=0,

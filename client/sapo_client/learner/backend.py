@@ -67,6 +67,24 @@ class Learning(Protocol):
         ...
 
 
+class SamplingAhead(Protocol):
+    """Sampling of the next round during a training step."""
+
+    async def train_ahead(
+        self,
+        batch: SampledBatch,
+        handles: Mapping[ContentId, int],
+        prompts: Sequence[str],
+        *,
+        completions_per_prompt: int,
+    ) -> tuple[StepReport, tuple[Generation, ...]]:
+        """Train one step as ``Learning.train`` does; return also a group for every prompt.
+
+        The groups are sampled meanwhile, with the weights before the step.
+        """
+        ...
+
+
 class Backend(Learning, Protocol):
     """Source of completions with all that a node does with it, from start to export."""
 

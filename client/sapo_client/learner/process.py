@@ -156,15 +156,8 @@ class Learner:
         Raises:
             LearnerCrashed: the child died during the call.
         """
-        handles = [next(self._handles) for _ in prompts]
-        arguments = {
-            "prompts": list(prompts),
-            "completions_per_prompt": completions_per_prompt,
-            "handles": handles,
-        }
-        result = await self._ask("generate", arguments)
-        pairs = zip(handles, result["completions"], strict=True)
-        return tuple(Generation(handle, tuple(group)) for handle, group in pairs)
+        arguments = self._generate_arguments(prompts, completions_per_prompt)
+        return _generations(arguments, await self._ask("generate", arguments))
 
     async def train(self, batch: SampledBatch, handles: Mapping[ContentId, int]) -> StepReport:
         """Train one step; groups with a handle train the sampled tokens, the others their tokenized text.
@@ -172,7 +165,36 @@ class Learner:
         Raises:
             LearnerCrashed: the child died during the call.
         """
-        reply = await self._ask("train", train_arguments(batch, handles))
+        return self._stepped(await self._ask("train", train_arguments(batch, handles)))
+
+    async def train_ahead(
+        self,
+        batch: SampledBatch,
+        handles: Mapping[ContentId, int],
+        prompts: Sequence[str],
+        *,
+        completions_per_prompt: int,
+    ) -> tuple[StepReport, tuple[Generation, ...]]:
+        """Train one step, and sample groups with the weights before it at the same time.
+
+        Raises:
+            LearnerCrashed: the child died during the call.
+        """
+        ahead = self._generate_arguments(prompts, completions_per_prompt)
+        reply = await self._ask("train", {**train_arguments(batch, handles), "ahead": ahead})
+        generated = reply.pop("generated")
+        return self._stepped(reply), _generations(ahead, generated)
+
+    def _generate_arguments(self, prompts: Sequence[str], completions_per_prompt: int) -> Message:
+        handles = [next(self._handles) for _ in prompts]
+        return {
+            "prompts": list(prompts),
+            "completions_per_prompt": completions_per_prompt,
+            "handles": handles,
+        }
+
+    def _stepped(self, reply: Message) -> StepReport:
+        """Return the report in a reply to ``train``, and note its step."""
         report = StepReport(**{**reply, "external_weights": tuple(reply["external_weights"])})
         self._about = replace(self.about, step=report.step)
         return report
@@ -346,6 +368,12 @@ class Learner:
     def _last_log_line(self) -> str:
         lines = self._log_path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         return lines[-1] if lines else "its log is empty"
+
+
+def _generations(arguments: Message, result: Message) -> tuple[Generation, ...]:
+    """Return the sampled groups in the result of ``generate``."""
+    pairs = zip(arguments["handles"], result["completions"], strict=True)
+    return tuple(Generation(handle, tuple(group)) for handle, group in pairs)
 
 
 def train_arguments(batch: SampledBatch, handles: Mapping[ContentId, int]) -> Message:

@@ -49,6 +49,7 @@ class LearnerSettings:
         micro_batch_tokens: most tokens, padding included, in one forward and backward pass; None:
             ``watchdog.FAST_TOKENS``. Fewer if memory is short.
         loss: form of the loss of own completions, a name in ``losses.forms.LOSS_FORMS``.
+        overlap: sample the next round while the present one trains, with the weights before its step.
         sequence_ratio_cap: an own completion whose ratio, trainer to sampler, exceeds it is not trained; 0:
             no cap.
         length_normalised: mean over each completion's tokens first (GRPO) instead of over all (DAPO).
@@ -96,6 +97,7 @@ class LearnerSettings:
     memory_bytes: int | None = None
     micro_batch_tokens: int | None = None
     loss: LossName = "dapo"
+    overlap: bool = False
     sequence_ratio_cap: float = 3.0
     length_normalised: bool = False
     passes: int = 1

@@ -73,6 +73,7 @@ def learner_settings(
         gradient_checkpointing=config.gradient_checkpointing,
         memory_bytes=None if config.memory_gib is None else int(config.memory_gib * 2**30),
         loss=config.loss,  # type: ignore[arg-type]  # the pattern of the config field
+        overlap=config.overlap,
         sequence_ratio_cap=config.sequence_ratio_cap,
         length_normalised=config.length_normalised,
         passes=config.passes,
