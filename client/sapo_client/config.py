@@ -225,7 +225,8 @@ class LearnerConfig(_Section):
         default=None,
         ge=1,
         le=8192,
-        description="most tokens per completion; unset: enough for the longest answer of the swarm's tasks",
+        description="most tokens per completion; unset: enough for the longest answer of the swarm's tasks in"
+        " the model's vocabulary, as far as its window allows",
     )
     threads: int = Field(default=1, ge=1, le=1024, description="CPU threads of the learner")
     leave_cores: int | None = Field(

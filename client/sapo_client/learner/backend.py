@@ -51,6 +51,11 @@ class Learning(Protocol):
         """How often its process died and was restarted."""
         ...
 
+    @property
+    def last_death(self) -> str:
+        """Why it died the last time; empty before."""
+        ...
+
     async def generate(
         self, prompts: Sequence[str], *, completions_per_prompt: int
     ) -> tuple[Generation, ...]:

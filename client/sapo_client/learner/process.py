@@ -78,6 +78,7 @@ class Learner:
 
     Attributes:
         restarts: how often the process died and was restarted.
+        last_death: why it died the last time; empty before.
         set_aside: names of the damaged checkpoints that the last start passed over.
     """
 
@@ -96,6 +97,7 @@ class Learner:
         self._killed_by: str | None = None
         self._has_planned_its_end = False
         self.restarts = 0
+        self.last_death = ""
         self.set_aside: tuple[str, ...] = ()
 
     @property
@@ -140,10 +142,11 @@ class Learner:
             settings = replace(settings, fresh=False)  # a restart must resume the checkpoints
             self.restarts += 1
             self._deaths += not self._has_planned_its_end
-            _LOG.warning("the learner died, %d times without a step: %s", self._deaths, self._last_words())
+            self.last_death = self._last_words()
+            _LOG.warning("the learner died, %d times without a step: %s", self._deaths, self.last_death)
             if self._deaths >= MAX_DEATHS:
                 raise SapoError(
-                    f"the learner died {MAX_DEATHS} times without a step: {self._last_words()}",
+                    f"the learner died {MAX_DEATHS} times without a step: {self.last_death}",
                     hint=f"its log is {self._log_path}; if memory ran out, use a smaller model",
                     exit_code=ExitCode.BUG,
                 )
@@ -362,7 +365,8 @@ class Learner:
         if self._overdue is not None:
             return self._overdue
         if self._killed_by is not None:
-            return f"{self._killed_by} ended it, as when memory runs out"
+            which = "it" if self._about is None or self._about.ranks == 1 else "rank 0"
+            return f"{self._killed_by} ended {which}, as when memory runs out"
         return self._last_log_line()
 
     def _last_log_line(self) -> str:

@@ -23,7 +23,7 @@ from sapo_client.learner.ranks.group import ALONE, RankGroup
 from sapo_client.learner.ranks.sampling import Replica, ReplicaGenerator
 from sapo_client.learner.seeds import sampling_seed
 from sapo_client.learner.settings import LearnerSettings
-from sapo_client.learner.sizing.fit import require_weights_fit
+from sapo_client.learner.sizing.fit import require_weights_fit, with_fitting_tokens
 from sapo_client.learner.sizing.precision import require_float32_without_adapters
 from sapo_client.learner.trainer import Trainer
 from sapo_client.learner.wire import Message
@@ -85,6 +85,7 @@ class Service:
         """Load the policy, and open what samples from it and trains it."""
         require_matching_versions()
         require_possible(settings, ranks)
+        self._settings = settings = with_fitting_tokens(settings)
         if ranks.size == 1:  # several share the weights out; their plan follows once they are loaded
             require_weights_fit(settings)
         base = require_float32_without_adapters(settings.base, settings.lora_rank)

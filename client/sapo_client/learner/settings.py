@@ -33,6 +33,8 @@ class LearnerSettings:
         learning_rate: AdamW's; None chooses by the model's size (``trainer.default_learning_rate``).
         temperature: of sampling, and of the policy that is trained.
         max_new_tokens: longest completion, end token included.
+        completion_bytes: of the tasks' longest completion, from which and from the model ``max_new_tokens``
+            follows at the start (``sizing.fit.with_fitting_tokens``); None: it is as set.
         threads: torch threads; on a shared CPU more than one is slower, because OpenMP threads spin.
         device: ``auto`` takes CUDA if there is a device.
         ranks: processes that share the model, one per GPU; None: as many as there are GPUs.
@@ -84,6 +86,7 @@ class LearnerSettings:
     learning_rate: float | None = None
     temperature: float = 1.0
     max_new_tokens: int = 64
+    completion_bytes: int | None = None
     threads: int = 1
     device: DeviceChoice = "auto"
     ranks: int | None = 1

@@ -88,7 +88,8 @@ class Rounds:
         """Report a learner's restart that interrupted no call, before the first step after it."""
         if self._parts.learner.restarts > self._restarts:
             self._restarts = self._parts.learner.restarts
-            self._report_restart(self._last_step, "the learner died between two calls")
+            why = self._parts.learner.last_death
+            self._report_restart(self._last_step, f"the learner died between two calls: {why}")
 
     def _report_restart(self, step: int, why: str) -> None:
         self._parts.telemetry.events.write("learner_restarted", step=step, why=why)
