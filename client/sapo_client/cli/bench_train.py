@@ -97,8 +97,7 @@ def train(
 
     A peer is installed once into an environment of its own from the package index: 2 GB and some minutes. The
     own learner runs with its own sampler, with transformers' generate, and with vLLM if that is installed.
-    On a CPU all times are processor time, so other load does not count; on a GPU they are wall-clock time,
-    and `--peers trl` is TRL with vLLM colocated.
+    On a CPU all times are processor time; on a GPU they are wall-clock time, and trl has vLLM colocated.
     """
     from dataclasses import asdict
 

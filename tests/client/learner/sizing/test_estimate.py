@@ -152,6 +152,8 @@ def test_a_qwen_of_half_a_billion_is_counted_from_its_configuration_alone(tmp_pa
     assert full.trained == 494_032_768
     assert adapters.trained == 8_798_208
     assert full.peak > 2 * adapters.peak > 2 * estimate_memory(small, WORKLOAD, "cuda").peak
+    together = estimate_memory(LearnerSettings(str(tmp_path), tmp_path, overlap=True), WORKLOAD, "cuda")
+    assert together.peak == pytest.approx(full.peak + full.sampler + 4 * full.trained)
     long = replace(WORKLOAD, prompt_tokens=2048)
     assert estimate_memory(LearnerSettings(str(tmp_path), tmp_path), long, "cuda").peak > full.peak
 
