@@ -255,7 +255,7 @@ async def test_a_killed_rank_ends_all_and_the_learner_resumes(
 def test_the_last_words_name_the_rank_that_failed_and_why(settings: LearnerSettings, tmp_path: Path) -> None:
     """The third rank's messages fail as well, because the second one is gone; that is not the reason."""
     path = patched(tmp_path / "failing", FAILING_RANK)
-    with learner_child(replace(settings, ranks=3), {"PYTHONPATH": path}) as child, pytest.raises(EOFError):
+    with pytest.raises(EOFError), learner_child(replace(settings, ranks=3), {"PYTHONPATH": path}) as child:
         steps(child, [0])
     assert learner_log(settings).strip().splitlines()[-1] == (
         "rank 1 ended: ValueError: the card fell off the bus; all ranks are restarted"

@@ -11,10 +11,8 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _TRIM_THRESHOLD_BYTES: Final = 2**31 - 1
 """The largest value that mallopt takes: practically never."""
 
-_MMAP_THRESHOLD_BYTES: Final = 2**25
-"""Blocks of at least 32 MiB go back to the kernel: kept, blocks of different sizes leave gaps between them
-that were a fifth of the peak with the head of 20,000 tokens. A small model's step has few tensors as large.
-"""
+_MMAP_THRESHOLD_BYTES: Final = 2**30
+"""Larger than any tensor of a small model's training step."""
 
 
 def keep_freed_memory() -> None:

@@ -220,9 +220,13 @@ def uses_gpu(settings: LearnerSettings) -> bool:
 
 def report_end(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Print the error that ends another rank than 0, and tell rank 0 of it, unless another end caused it."""
-    sys.__excepthook__(kind, error, trace)
-    if not _is_lost_connection(error):
+    if _is_lost_connection(error):
+        threading.Event().wait(
+            _CAUSE_SECONDS
+        )  # rank 0 ends before that, and so does this one, without a word
+    else:
         _tell(f"{kind.__name__}: {error}")
+    sys.__excepthook__(kind, error, trace)
 
 
 def _tell(reason: str) -> None:

@@ -67,6 +67,7 @@ TRIALS = {
     "46 million, adapters and checkpointing": Trial(
         {"hidden_size": 640, "intermediate_size": 1792, "num_hidden_layers": 8, "vocab_size": 20_000},
         {"lora_rank": 16, "gradient_checkpointing": True},
+        tolerance=0.3,  # what malloc holds free between blocks is not in the plan (docs/results.md)
     ),
 }
 
