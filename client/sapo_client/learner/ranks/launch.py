@@ -197,7 +197,7 @@ def end_of_process(error: BaseException, rank: int) -> NoReturn:
     """End this rank because of an error; what it prints last is what the node shows."""
     _tell(str(error))
     _ending.acquire()
-    print(f"rank {rank}: {error}", file=sys.stderr, flush=True)
+    _print(f"rank {rank}: {error}")
     os._exit(OUT_OF_MEMORY if isinstance(error, MicroBatchTooLarge) else ExitCode.BUG)
 
 
@@ -229,6 +229,11 @@ def report_end(kind: type[BaseException], error: BaseException, trace: Traceback
     sys.__excepthook__(kind, error, trace)
 
 
+def _print(words: str) -> None:
+    """Print to the log; not to ``sys.stderr``, which torch replaces while it prints an error."""
+    print(words, file=sys.__stderr__, flush=True)
+
+
 def _tell(reason: str) -> None:
     """Tell rank 0, if it has started this rank, why this one ends."""
     if (descriptor := os.environ.get(REASON)) is not None:
@@ -256,5 +261,5 @@ def _end_with(one: OtherRank, others: Sequence[OtherRank]) -> None:
     threading.Event().wait(_OTHERS_SECONDS)
     _ending.acquire()  # for ever: what follows are the last words
     end = cause([each.end() for each in others if each.process.poll() is not None])
-    print(end.in_words(), file=sys.stderr, flush=True)
+    _print(end.in_words())
     os._exit(OUT_OF_MEMORY if end.is_out_of_memory else ExitCode.BUG)
