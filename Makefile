@@ -10,13 +10,14 @@ FUZZ_SECONDS ?= 120
 FUZZ_ENVELOPES ?= 1000000
 FAULT_SCHEDULES ?= 1000
 
-.PHONY: help demo test test-long test-portable coverage lint lock architecture docs wheel wheel-check fuzz fuzz-nightly faults-nightly contracts contracts-test contracts-nightly contracts-mutants contracts-lint clean
+.PHONY: help demo test test-long test-portable gpu coverage lint lock architecture docs wheel wheel-check container fuzz fuzz-nightly faults-nightly contracts contracts-test contracts-nightly contracts-mutants contracts-lint clean
 
 help:
 	@echo "make demo       a whole swarm on this machine: chain, nodes, an attacker, a report (about three minutes)"
 	@echo "make test       the test suite, by three workers on two cores (JOBS=N for another number)"
 	@echo "make test-long  the few tests that take long: a founding followed step by step, killed experiments, lying auditors"
 	@echo "make test-portable  the tests that need no Linux: what macOS runs in CI"
+	@echo "make gpu        on a machine with a CUDA device: its tests and figures, with a page of results in gpu-results/"
 	@echo "make coverage   the test suite with branch coverage of protocol and verification; fails below 95 %"
 	@echo "make lint       ruff, mypy and the import rules alone"
 	@echo "make lock       resolve pyproject.toml anew into lock/ (UPGRADE=--upgrade takes the newest releases)"
@@ -24,6 +25,7 @@ help:
 	@echo "make docs       the documentation as a site, in site/"
 	@echo "make wheel      wheel and source distribution in dist/"
 	@echo "make wheel-check    build the wheel, install it alone and run a short swarm from it"
+	@echo "make container  build the container image and run a node of it until it is healthy (needs Docker)"
 	@echo "make fuzz       mutated envelopes for two minutes: pipeline against reference implementation"
 	@echo "make fuzz-nightly  a million of them; figures also in fuzz-report.json"
 	@echo "make faults-nightly  a thousand fault schedules for the ledger; figures also in fault-report.json"
@@ -48,6 +50,10 @@ test-portable: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not long and not e2e" --numprocesses $(JOBS) --dist loadfile \
 	  tests/protocol tests/vectors tests/verification tests/client/cli tests/client/learner tests/client/observe \
 	  tests/client/test_config.py tests/client/test_keystore.py tests/client/test_signing_files.py
+
+# Every figure that the learner owes on a GPU; GPU="--device cpu" tries the programs without one.
+gpu: $(VENV)/.dev
+	$(BIN)/python tests/gpu/acceptance.py --out gpu-results $(GPU)
 
 # Children of the tests are measured too; the jail's own child is not, for it may write no file.
 coverage: $(VENV)/.dev contracts/node_modules/.installed tests/chain/node_modules/.installed
@@ -83,6 +89,9 @@ wheel-check: wheel
 	$(VENV)/wheel/bin/python -m pip install --quiet "$$(echo dist/*.whl)[testnet]"
 	cd dist && ../$(VENV)/wheel/bin/sapo --version
 	cd dist && ../$(VENV)/wheel/bin/sapo testnet up --nodes 2 --attackers 0 --epochs 2 --report ../wheel-report
+
+container:
+	sh client/deploy/docker/check.sh
 
 fuzz: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/run.py --seconds $(FUZZ_SECONDS) --seed $$(date +%j)

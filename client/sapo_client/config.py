@@ -130,6 +130,11 @@ class LearnerConfig(_Section):
         pattern=r"^(dapo|dr_grpo|gspo|cispo)$",
         description="form of the loss of own answers: dapo, dr_grpo, gspo or cispo",
     )
+    overlap: bool = Field(
+        default=False,
+        description="sample the next round while the present one trains: its answers are one step old; takes"
+        " a copy of what is trained, and on a CPU another core",
+    )
     sequence_ratio_cap: float = Field(
         default=3.0,
         ge=0,
@@ -220,7 +225,8 @@ class LearnerConfig(_Section):
         default=None,
         ge=1,
         le=8192,
-        description="most tokens per completion; unset: enough for the longest answer of the swarm's tasks",
+        description="most tokens per completion; unset: enough for the longest answer of the swarm's tasks in"
+        " the model's vocabulary, as far as its window allows",
     )
     threads: int = Field(default=1, ge=1, le=1024, description="CPU threads of the learner")
     leave_cores: int | None = Field(

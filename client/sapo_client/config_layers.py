@@ -126,9 +126,10 @@ def _from_file(named: Path | None) -> tuple[Flat, str]:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise _refuse(
-            f"cannot read the configuration {path}: {error.strerror}", "create one: sapo config init"
-        ) from error
+        hint = "create one: sapo config init"
+        if not isinstance(error, FileNotFoundError):
+            hint = "correct its permissions, or name another one with --config"
+        raise _refuse(f"cannot read the configuration {path}: {error.strerror}", hint) from error
     except ValueError as error:  # not UTF-8, or not TOML
         raise _refuse(
             f"{path} is not TOML: {error}", "correct that line, or write a new file: sapo config init"

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
+import httpx
 import pytest
 import trio
 from prometheus_client.parser import text_string_to_metric_families
@@ -24,6 +26,7 @@ from sapo_client.config import Config
 from sapo_client.node.app import NodeApp
 from sapo_client.observe.control_client import ControlClient
 from sapo_client.observe.events import last_events
+from sapo_client.paths import DataDir
 from sapo_client.swarm.simulated.memory import MemoryHub
 
 PAGE: Final = Path(__file__).parents[2] / "docs/reference/health.md"
@@ -73,6 +76,25 @@ def require_row(row: str) -> None:
     if os.environ.get("SAPO_WRITE_HEALTH"):
         rows = sorted({row, *rows})
         PAGE.write_text(head + mark + "\n".join(rows) + "\n", encoding="utf-8")
+    assert row in rows, f"{PAGE.name} lacks this row: {row}"
+
+
+FAILURES: Final = "## Six failures, told alike"
+
+
+def require_failure(failure: str, told: Told) -> None:
+    """Assert that the page's table of failures has a row; with ``SAPO_WRITE_HEALTH`` set, write it there."""
+    level, code = ("2", "7") if told.level == "error" else ("1", "0")
+    row = f"| {failure} | {told.text} (`{told.code}`) | {level} | {code} |"
+    text = PAGE.read_text(encoding="utf-8")
+    head, title, rest = text.partition(FAILURES)
+    above, mark, below = rest.partition("| --- | --- | :-: | :-: |\n")
+    table, blank, after = below.partition("\n\n")
+    rows = table.splitlines()
+    if os.environ.get("SAPO_WRITE_HEALTH"):
+        others = [each for each in rows if not each.startswith(f"| {failure} |")]
+        rows = sorted([*others, row])
+        PAGE.write_text(head + title + above + mark + "\n".join(rows) + blank + after, encoding="utf-8")
     assert row in rows, f"{PAGE.name} lacks this row: {row}"
 
 
@@ -178,6 +200,7 @@ class HealthTrial:
         status = await self.home.get("status")
         [finding] = [each for each in status["findings"] if each["code"] == code]
         client = ControlClient(self.home.data)
+        page: Any = await trio.to_thread.run_sync(partial(_page_status, self.home.data))
         health = await trio.to_thread.run_sync(client.health)
         metrics = await trio.to_thread.run_sync(client.get_text, "metrics")
         healthy = await self._sapo("status", "--healthy")
@@ -194,12 +217,14 @@ class HealthTrial:
             "`sapo status --json`": finding in json.loads(document.stdout)["findings"],
             "`sapo status --healthy`": line in healthy.stdout.splitlines(),
             "`GET /health`": finding in json.loads(health.model_dump_json())["findings"],
+            "the page": finding in page["findings"],
             "metric": _samples(metrics)["sapo_health_finding", code] == level,
             "event": any(finding["code"] == each["code"] for each in self._last_event()),
         }
         assert (document.stderr, shown.stderr) == ("", "")
         errors = any(each["level"] == "error" for each in status["findings"])
         assert (healthy.exit_code, health.healthy) == (7 if errors else 0, not errors)
+        assert page["healthy"] == (not errors)
         assert _samples(metrics)["sapo_healthy", ""] == (0.0 if errors else 1.0)
         return Told(
             code=code,
@@ -219,6 +244,15 @@ class HealthTrial:
         """Return the outcome of a command, run in this process: its node stands still meanwhile."""
         command = [*arguments, "--data-dir", str(self.home.data.root)]
         return await trio.to_thread.run_sync(partial(CliRunner().invoke, app, command))
+
+
+def _page_status(data: DataDir) -> object:
+    """Return what the page's own script asks for to show the health."""
+    address = f"http://{data.control_address.read_text().strip()}"
+    root = urlsplit(ControlClient(data).page_link()).path.rpartition("/")[0]
+    bearer = {"Authorization": f"Bearer {data.control_token.read_text().strip()}"}
+    answer = httpx.get(f"{address}{root}/api/self/status", headers=bearer, timeout=PATIENCE_SECONDS)
+    return answer.raise_for_status().json()
 
 
 def _codes(status: Any) -> list[str]:

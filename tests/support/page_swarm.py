@@ -3,7 +3,8 @@
     python -m support.page_swarm FOLDER
 
 The node's data directory is FOLDER/data. The stranger shares ``ROLLOUTS`` rollouts whose answers
-are ``hostile_texts``; they are admitted, audited and shown like those of any author.
+are ``hostile_texts``; they are admitted, audited and shown like those of any author. Two of its messages are
+refused before that: one is no message, one has another signature.
 """
 
 from __future__ import annotations
@@ -82,6 +83,7 @@ async def _run(folder: Path) -> None:
         await stranger.connect(home.address)
         await _share(stranger, manifest)
         await until(lambda: len(home.events("admitted")) >= ROLLOUTS, START_SECONDS)
+        await until(lambda: len(home.events("refused")) >= 2, START_SECONDS)
         await until(partial(_has_own_curve, home.data.history), START_SECONDS)
         print(READY, flush=True)
 
@@ -111,6 +113,10 @@ async def _share(stranger: MemoryTransport, manifest: Manifest) -> None:
         await stranger.publish(rollouts_topic(manifest.swarm_id), message)
         if slot % AT_ONCE == 0:
             await trio.sleep(0.05)
+    forged = bytearray(STRANGER.message(manifest, epoch=0, slot=ROLLOUTS, completions=answers))
+    forged[-1] ^= 1
+    for refused in (texts[0], bytes(forged)):
+        await stranger.publish(rollouts_topic(manifest.swarm_id), refused)
 
 
 def _raise(error: Exception) -> None:

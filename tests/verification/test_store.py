@@ -16,7 +16,14 @@ from hypothesis import strategies as st
 from support.crashing import CrashingConnection, Killed, WriteBudget
 
 from sapo_verification.errors import NewerDatabaseError
-from sapo_verification.store import StoreSchema, checkpoint, migrate, open_database, open_for_reading
+from sapo_verification.store import (
+    MOST_LOG_BYTES,
+    StoreSchema,
+    checkpoint,
+    migrate,
+    open_database,
+    open_for_reading,
+)
 
 NOTES = StoreSchema("notes", "CREATE TABLE IF NOT EXISTS note (text TEXT);")
 
@@ -219,3 +226,18 @@ def test_a_checkpoint_does_not_wait_for_a_writer_nor_touch_what_it_has_not_commi
         checkpoint(path)
         writer.execute("ROLLBACK")
         assert notes_in_the_file_alone(path) == ["kept"]
+
+
+def test_a_log_that_was_copied_is_cut(tmp_path: Path) -> None:
+    """Without a limit the file stays as long as the log ever was: 70 MB after a busy quarter of an hour."""
+    path = tmp_path / "node.sqlite"
+    connection = open_database(path)
+    connection.execute("CREATE TABLE text (content BLOB)")
+    for _ in range(20):
+        connection.execute("INSERT INTO text VALUES (zeroblob(1048576))")
+    log = path.with_name("node.sqlite-wal")
+    assert log.stat().st_size > 2 * MOST_LOG_BYTES
+    checkpoint(path)
+    connection.execute("INSERT INTO text VALUES (x'00')")
+    assert log.stat().st_size <= MOST_LOG_BYTES
+    connection.close()

@@ -285,7 +285,7 @@ class Engine:
     def _need(self, account: Account, family: int, misleading: Collection[tuple[Account, int]]) -> float:
         """Return how much a family's text of an account is needed, little if it is measured only."""
         share = MEASURED_SHARE if (account, family) in misleading else 1.0
-        return share * (1.0 - self.success.of(family))
+        return share * self.sampler.need(self.success.of(family))
 
     def assemble(
         self,

@@ -19,6 +19,9 @@ Source = Path | str | sqlite3.Connection
 OWN_CHECKPOINT_PAGES: Final = 16_384
 """Of 4 KiB: a writer copies the log into the file itself only after 64 MiB that nobody else copied."""
 
+MOST_LOG_BYTES: Final = 8 * 2**20
+"""Size to which a log is cut once all of it was copied; else the largest one stays for good."""
+
 SQLITE_CHECKPOINT_PAGES: Final = 1000
 """SQLite's default: for a file that nobody else checkpoints."""
 
@@ -63,6 +66,7 @@ def open_database(
     connection.execute("PRAGMA synchronous=NORMAL")
     connection.execute("PRAGMA busy_timeout=5000")
     connection.execute(f"PRAGMA wal_autocheckpoint={checkpoint_pages}")
+    connection.execute(f"PRAGMA journal_size_limit={MOST_LOG_BYTES}")
     try:
         migrate(connection, str(source), *schemas)
     except NewerDatabaseError:

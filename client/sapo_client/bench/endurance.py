@@ -17,10 +17,11 @@ from statistics import linear_regression
 from typing import Final
 
 from sapo_client import keystore
+from sapo_client.errors import ExitCode, SapoError
 from sapo_client.founding.tasks import NANO_TASKS
 from sapo_client.paths import DataDir
 from sapo_client.swarm.peer_id import peer_id_from_key
-from sapo_client.testnet.processes import ChildProcess, sapo, spawn, stop, wait_until
+from sapo_client.testnet.processes import ChildProcess, python, sapo, spawn, stop, wait_until
 from sapo_protocol.manifest import Limits, Manifest
 from sapo_protocol.manifest_file import manifest_to_json
 
@@ -64,11 +65,14 @@ class EnduranceTerms:
 
     Attributes:
         seconds: its length.
+        epoch_seconds: length of an epoch by the nodes' clock.
         sample_seconds: between two looks at the nodes.
+        speed: seconds that the nodes' clock shows in a second.
     """
 
     nodes: int = 2
     seconds: float = 1800.0
+    speed: float = 1.0
     epoch_seconds: int = 10
     sample_seconds: float = 10.0
     model: str = "bundled"
@@ -228,9 +232,17 @@ def _status(data: DataDir) -> dict[str, int]:
 
 @contextmanager
 def _swarm(folder: Path, terms: EnduranceTerms) -> Iterator[list[tuple[ChildProcess, DataDir]]]:
-    folder.mkdir(parents=True, exist_ok=True)
     manifest = folder / "manifest.json"
-    manifest.write_text(manifest_to_json(_manifest(terms)), encoding="utf-8")
+    origin = int(time.time())
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        manifest.write_text(manifest_to_json(_manifest(terms, origin)), encoding="utf-8")
+    except OSError as error:
+        raise SapoError(
+            f"cannot write into {folder}: {error.strerror}",
+            hint="name a new folder, or one that you may write into",
+            exit_code=ExitCode.DATA,
+        ) from error
     nodes: list[tuple[ChildProcess, DataDir]] = []
     first = ""
     try:
@@ -250,7 +262,7 @@ def _swarm(folder: Path, terms: EnduranceTerms) -> Iterator[list[tuple[ChildProc
             bootstrap = json.dumps(first) if first else ""
             settings = _SETTINGS.format(**quoted, bootstrap=bootstrap, seed=number, events=terms.events_bytes)
             (home / "config.toml").write_text(settings, encoding="utf-8")
-            argv = sapo("join", "--config", str(home / "config.toml"))
+            argv = _join(home / "config.toml", origin, terms.speed)
             child = spawn(f"node {number}", argv, folder=home, log=home / "log.txt")
             nodes.append((child, DataDir(home / "data")))
             first = first or f"{listen}/p2p/{peer_id_from_key(identity.node_id)}"
@@ -262,7 +274,14 @@ def _swarm(folder: Path, terms: EnduranceTerms) -> Iterator[list[tuple[ChildProc
         stop([child for child, _ in nodes], _STOP_SECONDS)
 
 
-def _manifest(terms: EnduranceTerms) -> Manifest:
+def _join(config: Path, origin: int, speed: float) -> tuple[str, ...]:
+    join = ("join", "--config", str(config))
+    return (
+        sapo(*join) if speed == 1 else python("sapo_client.bench.fast_clock", f"{origin}", f"{speed}", *join)
+    )
+
+
+def _manifest(terms: EnduranceTerms, origin: int) -> Manifest:
     return Manifest(
         name="endurance",
         bootstrap=(),
@@ -270,7 +289,7 @@ def _manifest(terms: EnduranceTerms) -> Manifest:
         registry=None,
         ledger=None,
         finality_seconds=0,
-        genesis_seconds=int(time.time()),
+        genesis_seconds=origin,
         epoch_seconds=terms.epoch_seconds,
         suite=NANO_TASKS.suite(),
         limits=_LIMITS,

@@ -36,6 +36,9 @@ BACKENDS: Final = {"own": "sapo_client", "generate": "transformers", "vllm": "vl
 PEERS: Final = {"trl": "trl==1.16.0", "genrl": "gensyn-genrl==0.3.0"}
 """Requirement of each peer, installed into its environment beside our releases of ``SHARED``."""
 
+VLLM_PEERS: Final = {"trl": "trl[vllm]==1.16.0"}
+"""The same on a GPU, where TRL samples with vLLM in its own process (colocated); not run yet."""
+
 SHARED: Final = ("torch", "transformers")
 
 GROUPS: Final = 8
@@ -101,9 +104,13 @@ class Load:
     trains: bool = True
 
     @property
-    def is_for_peers(self) -> bool:
-        """Whether the peers can do the same work."""
-        return (self.device, self.shape, self.lora_rank) == ("cpu", "bundled", 0)
+    def peers(self) -> dict[str, str]:
+        """Requirements of the peers that can do the same work."""
+        if self.lora_rank or not self.trains:
+            return {}
+        if self.device == "cuda":
+            return VLLM_PEERS
+        return PEERS if self.shape == "bundled" else {}
 
 
 def train_costs(
@@ -130,13 +137,14 @@ def train_costs(
             hint=f"shapes are {', '.join(SHAPES)}",
             exit_code=ExitCode.USAGE,
         )
-    if peers and not load.is_for_peers:
+    if others := sorted(set(peers) - load.peers.keys()):
         raise SapoError(
-            "peers are measured on a CPU with the bundled policy's shape alone",
+            f"{others[0]} does not do this work: on a CPU peers have the bundled policy's shape alone, on a"
+            " GPU there is trl alone, and none trains adapters",
             hint="leave --peers out, or --device, --shape and --lora-rank",
             exit_code=ExitCode.USAGE,
         )
-    contestants = [*_own(load), *(_peer(peer, environments, notify) for peer in peers)]
+    contestants = [*_own(load), *(_peer(peer, load.peers[peer], environments, notify) for peer in peers)]
     with tempfile.TemporaryDirectory() as folder:
         work = json.dumps(_work(Path(folder), load))
         turns = [[_measured(each, work) for each in contestants] for _ in range(load.rounds)]
@@ -155,10 +163,11 @@ def _own(load: Load) -> list[_Contestant]:
     ]
 
 
-def _peer(peer: str, environments: Path, notify: Callable[[str], None]) -> _Contestant:
-    python = _environment(environments / peer, peer, notify)
+def _peer(peer: str, requirement: str, environments: Path, notify: Callable[[str], None]) -> _Contestant:
+    name = peer if requirement == PEERS[peer] else f"{peer}-vllm"
+    python = _environment(environments / name, requirement, notify)
     script = Path(__file__).with_name(f"train_{peer}.py")
-    return _Contestant(peer, PEERS[peer].partition("==")[2], (str(python), str(script)))
+    return _Contestant(peer, requirement.partition("==")[2], (str(python), str(script)))
 
 
 def _work(folder: Path, load: Load) -> dict[str, Any]:
@@ -189,17 +198,23 @@ def _work(folder: Path, load: Load) -> dict[str, Any]:
     }
 
 
-def _environment(folder: Path, peer: str, notify: Callable[[str], None]) -> Path:
+def _environment(folder: Path, requirement: str, notify: Callable[[str], None]) -> Path:
     """Return the interpreter of a peer's environment, which is made if it is missing."""
     python = folder / "bin" / "python"
     ready = folder / "ready"
     if not ready.exists():
-        notify(f"installing {PEERS[peer]} into {folder}, which takes minutes, once")
-        same = [f"{name}=={version(name).partition('+')[0]}" for name in SHARED]
+        notify(f"installing {requirement} into {folder}, which takes minutes, once")
+        # vLLM pins PyTorch and transformers itself
+        same = [] if "vllm" in requirement else [f"{name}=={_public(version(name))}" for name in SHARED]
         _run([sys.executable, "-m", "venv", "--clear", str(folder)])
-        _run([str(python), "-m", "pip", "install", "--quiet", PEERS[peer], *same])
+        _run([str(python), "-m", "pip", "install", "--quiet", requirement, *same])
         ready.touch()
     return python
+
+
+def _public(release: str) -> str:
+    """Return a release without its local part, as +cpu."""
+    return release.partition("+")[0]
 
 
 def _measured(contestant: _Contestant, work: str) -> dict[str, Any]:

@@ -160,13 +160,16 @@ def endurance(
     minutes: Annotated[float, typer.Option("--minutes", min=0.1, help="Length of the run.")] = 20.0,
     nodes: Annotated[int, typer.Option("--nodes", min=1, max=16, help="Nodes on this machine.")] = 2,
     epoch_seconds: Annotated[int, typer.Option("--epoch-seconds", min=1, help="Length of an epoch.")] = 10,
+    speed: Annotated[
+        float, typer.Option("--speed", min=1, help="Seconds that the nodes' clock shows in a second.")
+    ] = 1.0,
 ) -> None:
     """Run a small swarm for long; show how memory, files and disk of its nodes go on in the second half."""
     from dataclasses import asdict
 
     from sapo_client.bench.endurance import EnduranceTerms, endure, trends
 
-    terms = EnduranceTerms(nodes=nodes, seconds=60 * minutes, epoch_seconds=epoch_seconds)
+    terms = EnduranceTerms(nodes=nodes, seconds=60 * minutes, speed=speed, epoch_seconds=epoch_seconds)
     samples = endure(folder, terms, lambda _: None)
     found = trends(samples)
     columns = ("node", "figure", "first", "last", "per hour", "per 1,000 steps")

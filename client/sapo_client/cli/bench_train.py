@@ -97,7 +97,7 @@ def train(
 
     A peer is installed once into an environment of its own from the package index: 2 GB and some minutes. The
     own learner runs with its own sampler, with transformers' generate, and with vLLM if that is installed.
-    On a CPU all times are processor time, so other load does not count; on a GPU they are wall-clock time.
+    On a CPU all times are processor time; on a GPU they are wall-clock time, and trl has vLLM colocated.
     """
     from dataclasses import asdict
 
@@ -116,7 +116,7 @@ def train(
         shape=shape,
         lora_rank=lora_rank,
     )
-    names = ("trl,genrl" if load.is_for_peers else "") if peers is None else peers
+    names = ("" if device == "cuda" else ",".join(load.peers)) if peers is None else peers
     chosen = [peer for peer in names.split(",") if peer]
     costs = train_costs(chosen, load, folder.resolve(), common.output.note)
     document = {"format": "sapo/bench/train/1", "contestants": [asdict(cost) for cost in costs]}

@@ -108,13 +108,15 @@ def check_model(config: Config) -> Iterator[Check]:
     if learner.model in PACKAGED or not learner.trains:
         return
     from sapo_client.learner.sizing.fit import fit
-    from sapo_client.learner.sizing.presets import NEW_TOKENS, level_for
+    from sapo_client.learner.sizing.presets import COMPLETION_BYTES, completion_tokens, level_for
     from sapo_client.learner.sizing.skeleton import has_chat_template, make_skeleton, shape_of
     from sapo_client.node.runtime.backends import learner_settings
 
     folder = DataDir(config.data_dir).learner
     try:
-        wanted = NEW_TOKENS[level_for(shape_of(make_skeleton(learner.model)).parameters)]
+        shape = shape_of(make_skeleton(learner.model))
+        longest = COMPLETION_BYTES[level_for(shape.parameters)]
+        wanted = completion_tokens(longest, shape.vocabulary, shape.window)
         tokens = learner.max_new_tokens or wanted
         found = fit(
             learner_settings(learner, folder, max_new_tokens=tokens, seed=0, fresh=False),
@@ -136,7 +138,7 @@ def check_model(config: Config) -> Iterator[Check]:
     plan = f"{planned:.1f} GiB planned, {found.free / GIB:.1f} free; {parts}"
     yield Check("memory", "ok" if found.fits else "fail", plan, "" if found.fits else found.hint)
     if tokens < wanted:
-        hint = f"answers of level {found.level} take up to {wanted}: set learner.max_new_tokens = {wanted}"
+        hint = f"answers of level {found.level} take up to {wanted}: leave learner.max_new_tokens unset"
         yield Check("completions", "warn", f"at most {tokens} tokens", hint)
 
 

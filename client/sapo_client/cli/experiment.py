@@ -112,10 +112,7 @@ def run(
     a killed experiment; on a CPU its curves are then the same to the last bit.
     """
     from sapo_client.lab.arms import ARMS, arms_named
-    from sapo_client.lab.campaign import conduct
     from sapo_client.lab.plan import Run, planned
-    from sapo_client.lab.simulate import manifest_of
-    from sapo_client.lab.store import ExperimentStore
 
     plan = planned(
         preset,
@@ -129,6 +126,10 @@ def run(
         device=device,
     )
     chosen = arms_named(arms.split(",") if arms else list(ARMS))
+    from sapo_client.lab.campaign import conduct  # PyTorch: after the names, whose mistakes are told at once
+    from sapo_client.lab.simulate import manifest_of
+    from sapo_client.lab.store import ExperimentStore
+
     runs = [Run(plan, arm, seed) for seed in range(seeds) for arm in chosen]
     store = ExperimentStore(out.resolve())
     store.create(plan, lambda: manifest_of(plan))
@@ -171,8 +172,6 @@ def attack(
     """
     from sapo_client import extras
     from sapo_client.lab.arms import ARMS, arms_named
-    from sapo_client.lab.attackers.campaign import campaign_of
-    from sapo_client.lab.attackers.report import write_attack_report
     from sapo_client.lab.plan import planned
 
     extras.require(extras.LAB)  # before runs that take hours
@@ -188,6 +187,9 @@ def attack(
         device=device,
     )
     chosen = arms_named(arms.split(",") if arms else list(ARMS))
+    from sapo_client.lab.attackers.campaign import campaign_of  # PyTorch: as in ``run``
+    from sapo_client.lab.attackers.report import write_attack_report
+
     campaign = campaign_of(out.resolve(), plan, _listed(attack) or (), _numbers(attackers))
     runs = campaign.runs(chosen, seeds)
     done = {run: plan.rounds if store.is_whole(run) else 0 for store, each in runs for run in each}

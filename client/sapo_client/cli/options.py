@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 
 import typer
+from typer.models import ParameterInfo
 
 from sapo_client import logs
 from sapo_client.cli.render import Output
@@ -183,4 +184,13 @@ def _merged(function: Callable[..., None], shared: type[Common]) -> inspect.Sign
         for field in sorted(fields(shared), key=lambda field: field.name in common)
     ]
     mine = [item.replace(annotation=hints[item.name], kind=inspect.Parameter.KEYWORD_ONLY) for item in own]
+    _leave_permissions_to_the_command([*mine, *parameters])
     return inspect.Signature([*mine, *parameters])
+
+
+def _leave_permissions_to_the_command(parameters: Iterable[inspect.Parameter]) -> None:
+    """Let the parser take files that cannot be read: the command refuses them, with a hint."""
+    for parameter in parameters:
+        for each in getattr(parameter.annotation, "__metadata__", ()):
+            if isinstance(each, ParameterInfo):
+                each.readable = False

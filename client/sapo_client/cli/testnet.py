@@ -49,8 +49,17 @@ LiarsOption = Annotated[
 
 LOG_COLUMNS = 160  # width of tables in a file or pipe: wide enough that no row wraps
 
+AttackEpochOption = Annotated[
+    int, typer.Option("--attack-epoch", min=0, metavar="E", help="Epoch in which the attackers start.")
+]
+
 StartOption = Annotated[
-    str, typer.Option("--model", metavar="M", help="Initial model of every node, as in `sapo join`.")
+    str,
+    typer.Option(
+        "--model",
+        metavar="M,N",
+        help="Initial model of every node, as in `sapo join`; several with commas are taken in turn.",
+    ),
 ]
 
 
@@ -64,6 +73,7 @@ def up(
     attackers: Annotated[
         int, typer.Option("--attackers", min=0, max=8, metavar="A", help="Attacking processes.")
     ] = 1,
+    attack_epoch: AttackEpochOption = 0,
     epochs: Annotated[int, typer.Option("--epochs", min=2, metavar="E", help="Epochs to run.")] = 3,
     report: Annotated[
         Path, typer.Option("--report", metavar="DIR", help="Folder for the tables and the plot.")
@@ -90,6 +100,7 @@ def up(
     from sapo_client.founding import defaults, tasks
     from sapo_client.testnet.plan import Settings
 
+    models = listed(model) or ["bundled"]
     auditing = _auditing(min(defaults.AUDITORS, nodes) if auditors is None else auditors, nodes, quorum)
     _require_at_most("liars", liars, auditing, "auditors")
     settings = Settings(
@@ -103,8 +114,9 @@ def up(
         seed=seed,
         directory=common.data_dir or (_default_directory() if keep else None),
         report=report.resolve(),
-        model=model,
-        tasks=tasks.choose_tasks(families=listed(families), level=level, model=model),
+        attack_epoch=attack_epoch,
+        models=tuple(models),
+        tasks=tasks.choose_tasks(families=listed(families), level=level, model=models[0]),
         keep=keep,
         page=page,
         control=control,

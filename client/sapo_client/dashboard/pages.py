@@ -61,7 +61,7 @@ class PageSource(Protocol):
         """Return a view of a node; none if there is no such node or view.
 
         Raises:
-            SapoError: one of ``PATIENT_VIEWS`` cannot be shown.
+            SapoError: it cannot be shown now.
         """
 
     def stream(self, node: str, request: WebRequest) -> AsyncIterator[bytes] | None:
@@ -132,7 +132,10 @@ class DashboardPages:
             return WebReply(200, b": live\n\n", "text/event-stream", HEADERS, stream)
         if name in PATIENT_VIEWS:
             return _later(partial(self._source.view, node, name, request))
-        view = await self._source.view(node, name, request)
+        try:
+            view = await self._source.view(node, name, request)
+        except SapoError as error:  # a node among many that is starting, or has stopped
+            return _problem(503, error.text, error.hint)
         return _problem(404, "there is no such view") if view is None else _json(view)
 
     async def _post(self, request: WebRequest, path: str) -> WebReply:
@@ -176,8 +179,8 @@ def _json(value: JSON) -> WebReply:
     return WebReply(200, json.dumps(value, separators=(",", ":")).encode(), headers=HEADERS)
 
 
-def _problem(status: int, text: str) -> WebReply:
-    return WebReply(status, json.dumps({"error": text}).encode(), headers=HEADERS)
+def _problem(status: int, text: str, hint: str = "") -> WebReply:
+    return WebReply(status, json.dumps({"error": text, "hint": hint}).encode(), headers=HEADERS)
 
 
 def _later(ask: Callable[[], Awaitable[JSON | None]]) -> WebReply:

@@ -16,6 +16,7 @@ from typing import Final
 import trio
 
 from sapo_client.dashboard.history import FigureHistory, FinalEpoch, Sample
+from sapo_client.dashboard.refusals import RefusedMessages
 from sapo_client.dashboard.rollouts import RolloutUse, SeenRollout, SeenRollouts
 from sapo_client.observe.plain import JSON, to_json
 from sapo_protocol.identifiers import Account, ContentId
@@ -68,6 +69,7 @@ class DashboardRecorder(SilentObserver):
     ) -> None:
         self.history: Final = history
         self.rollouts: Final = SeenRollouts()
+        self.refusals: Final = RefusedMessages()
         self._suite = suite
         self._own = own
         self._clock = clock
@@ -113,6 +115,8 @@ class DashboardRecorder(SilentObserver):
         self._measure(event, fields)
         if event in ("admitted", "verified", "refused") and fields.get("account") is not None:
             self._count(str(fields["account"]), str(fields.get("reason", event)))
+        if event == "refused":
+            self.refusals.note(fields, self._clock())
         if event in _DECISIONS:
             self._number += 1
             shown = {name: to_json(value) for name, value in fields.items() if name not in ("local", "trace")}

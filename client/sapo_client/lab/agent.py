@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
 import trio
 
-from sapo_client.lab.arms import ARMS, BASELINE
+from sapo_client.lab.arms import TEACHER_COMPLETIONS, TEACHING
 from sapo_client.lab.checker import LocalChecker
 from sapo_client.lab.exposure import Exposure, PairedStream
 from sapo_client.lab.learner import LocalLearner
@@ -105,7 +105,10 @@ class Agent:
         beacons = Beacons(manifest, NoChain().block_hash_before, self._telemetry.events)
         signing = SigningDatabase(MEMORY)
         doppelganger = self._open_doppelganger(signing)
-        self._arm = arm = world.run.arm if number < world.run.plan.agents else ARMS[BASELINE]
+        plan = world.run.plan
+        trains = number < plan.agents
+        self._arm = arm = world.run.arm if trains else TEACHING
+        policy = replace(arm.policy, demonstrations=plan.demonstrations)
         engine = Engine(
             manifest,
             MEMORY,
@@ -113,7 +116,7 @@ class Agent:
             check=world.checker.check,
             beacon_of=beacons.known,
             key=identity.node_seed,
-            terms=Terms(sampling=arm.policy),
+            terms=Terms(sampling=policy),
             observers=[self._telemetry, doppelganger, OwnRollouts(identity.account, learner)],
         )
         learner.exposure = Exposure(engine, world.run.honest())
@@ -129,8 +132,8 @@ class Agent:
         parts = RoundParts(
             author=Author(identity.node_seed, identity.node, identity.account),
             engine=engine,
-            policy=arm.policy,
-            completions=world.run.plan.completions,
+            policy=policy,
+            completions=plan.completions if trains else TEACHER_COMPLETIONS,
             signing=signing,
             share=WHOLE,
             doppelganger=doppelganger,
@@ -162,10 +165,15 @@ class Agent:
         await self._rounds.run(rounds, trio.Event())
 
     def _demonstrations(self, engine: Engine) -> DemonstrationSource:
-        arm = self._arm
-        if not arm.oracle:
+        plan = self._world.run.plan
+        if not self._arm.oracle:
             return engine
-        return Oracle(self._world.manifest.suite.families, arm.demonstrations, engine.success.of)
+        policy, success = self._arm.policy, engine.success
+        return Oracle(
+            self._world.manifest.suite.families,
+            plan.demonstrations,
+            lambda family: policy.need(success.of(family)),
+        )
 
     def _rehearsal(self, engine: Engine, learner: LocalLearner) -> Rehearsal:
         return Rehearsal(

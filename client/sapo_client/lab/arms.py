@@ -31,7 +31,6 @@ class Arm:
         sampler: name of the sampling strategy for external groups.
         text_use: what the external groups are used for.
         learnable_tasks: draw own tasks by what can be learned from them.
-        demonstrations: most right answers of others that a round hands to the learner, if it imitates.
         oracle: demonstrate the generator's own answers instead of those of others.
     """
 
@@ -42,7 +41,6 @@ class Arm:
     sampler: str = "uniform"
     text_use: TextUse = TextUse.REINFORCE
     learnable_tasks: bool = False
-    demonstrations: int = 64
     oracle: bool = False
 
     @property
@@ -61,7 +59,6 @@ class Arm:
             network_cap=OPEN_CAP,
             strategy=self.sampler,
             text_use=self.text_use,
-            demonstrations=self.demonstrations,
             learnable_tasks=self.learnable_tasks,
         )
 
@@ -70,6 +67,13 @@ BASELINE: Final = "8/0"
 OURS: Final = "sapo+"
 RIVAL: Final = "4/4"
 """What the network's sampler must beat: the same mixture, sampled uniformly."""
+
+TEACHING: Final = Arm("teaching", 32, 0)
+"""What a teacher does in place of an arm: many tasks, each answered ``TEACHER_COMPLETIONS`` times."""
+
+TEACHER_COMPLETIONS: Final = 2
+"""The same work as eight groups of eight. Right answers to one task are much alike, so a learner takes one of
+them: a teacher stands for four accounts of a larger swarm."""
 
 ARMS: Final[Mapping[str, Arm]] = {
     arm.name: arm

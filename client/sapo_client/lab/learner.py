@@ -64,6 +64,7 @@ class LocalLearner:
     ) -> None:
         self.step = 0
         self.restarts = 0
+        self.last_death = ""
         self.exposure: Exposure | None = None
         self._run = run
         self._agent = agent

@@ -21,19 +21,18 @@ class Oracle:
     """Source of as many right answers as a swarm could ever show: bare, without a way to them.
 
     Args:
-        success: the node's own share of right answers in a family, by its index; families in which it lacks
-            more are demonstrated more often.
+        need: weight of a family, by its index; those of which more is needed are demonstrated more often.
     """
 
-    def __init__(self, families: Sequence[Family], count: int, success: Callable[[int], float]) -> None:
+    def __init__(self, families: Sequence[Family], count: int, need: Callable[[int], float]) -> None:
         self._families = families
         self._count = count
-        self._success = success
+        self._need = need
 
     def demonstrate(self, epoch: int, rng: random.Random) -> tuple[Demonstration, ...]:
         """Return answers to fresh items, families by what the node lacks in them."""
         indices = range(len(self._families))
-        needs = [1.0 - self._success(index) for index in indices]
+        needs = [self._need(index) for index in indices]
         if not any(needs):
             return ()
         drawn = rng.choices(indices, needs, k=self._count)

@@ -39,7 +39,8 @@ class ExperimentPlan:
         attackers: accounts that carry it out.
         teachers: further honest accounts that answer and do not train, so that a small experiment has as many
             texts as a larger swarm; they start as the agents do.
-        demonstration_steps: supervised steps per round; None chooses by the model's size.
+        demonstration_steps: most supervised steps per round; None chooses by the model's size.
+        demonstrations: most right answers of others, or of the oracle, that a round hands to the learner.
     """
 
     model: str
@@ -63,6 +64,7 @@ class ExperimentPlan:
     attackers: int = 0
     teachers: int = 0
     demonstration_steps: int | None = None
+    demonstrations: int = 64
 
     def __post_init__(self) -> None:
         self._require_starts()
@@ -85,6 +87,11 @@ class ExperimentPlan:
                 hint=f"devices are {', '.join(get_args(DeviceChoice))}",
                 exit_code=ExitCode.USAGE,
             )
+
+    @property
+    def honest(self) -> int:
+        """Number of honest accounts in an arm that hears others."""
+        return self.agents + self.teachers
 
     @property
     def starts(self) -> tuple[str, ...]:
@@ -157,9 +164,9 @@ _QUICK: Final = ExperimentPlan(
     evaluate_every=5,
 )
 
-_KIND_A: Final = ("basic_arithmetic", "bf", "fraction_simplification")
+_KIND_A: Final = ("basic_arithmetic", "fraction_simplification")
 _KIND_B: Final = ("binary_matrix", "calendar_arithmetic", "propositional_logic")
-"""Families of the two kinds of specialists."""
+"""Families that the two kinds of specialists know. The first was meant to know `bf`, too, and does not."""
 
 PRESETS: Final[Mapping[str, ExperimentPlan]] = {
     "quick": _QUICK,
@@ -172,7 +179,7 @@ PRESETS: Final[Mapping[str, ExperimentPlan]] = {
         max_new_tokens=96,
         agents=2,
         teachers=12,
-        demonstration_steps=20,
+        demonstrations=256,
         held_out_per_family=48,
         models=("specialist-a", "specialist-b"),
         knows=(_KIND_A, _KIND_B),

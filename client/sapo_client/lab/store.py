@@ -48,12 +48,19 @@ class ExperimentStore:
         """Create the folder of this plan, or open it again.
 
         Raises:
-            SapoError: it holds another experiment.
+            SapoError: it holds another experiment, or cannot be written.
         """
         document = {"format": FORMAT, "plan": plan.to_json(), "versions": versions()}
         if not self._experiment.exists():
-            write_whole(self.root / "manifest.json", manifest_to_json(manifest()))
-            write_whole(self._experiment, _text(document))
+            try:
+                write_whole(self.root / "manifest.json", manifest_to_json(manifest()))
+                write_whole(self._experiment, _text(document))
+            except OSError as error:
+                raise SapoError(
+                    f"cannot write into {self.root}: {error.strerror}",
+                    hint="name another folder with --out, or correct its permissions",
+                    exit_code=ExitCode.DATA,
+                ) from error
         elif self.plan() != plan:
             raise SapoError(
                 f"{self.root} holds an experiment with another plan",

@@ -51,6 +51,11 @@ class Learning(Protocol):
         """How often its process died and was restarted."""
         ...
 
+    @property
+    def last_death(self) -> str:
+        """Why it died the last time; empty before."""
+        ...
+
     async def generate(
         self, prompts: Sequence[str], *, completions_per_prompt: int
     ) -> tuple[Generation, ...]:
@@ -63,6 +68,24 @@ class Learning(Protocol):
         Args:
             batch: own and external groups, practised tasks, demonstrations.
             handles: handles of own groups by content id, of practised ones by the content id of their hint.
+        """
+        ...
+
+
+class SamplingAhead(Protocol):
+    """Sampling of the next round during a training step."""
+
+    async def train_ahead(
+        self,
+        batch: SampledBatch,
+        handles: Mapping[ContentId, int],
+        prompts: Sequence[str],
+        *,
+        completions_per_prompt: int,
+    ) -> tuple[StepReport, tuple[Generation, ...]]:
+        """Train one step as ``Learning.train`` does; return also a group for every prompt.
+
+        The groups are sampled meanwhile, with the weights before the step.
         """
         ...
 

@@ -7,17 +7,18 @@ token ids that were sampled, the end token included, because these ids are train
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import torch
 from torch import Tensor
 
 from sapo_client.learner.cpu.fast_decoder import FastDecoder
 from sapo_client.learner.cpu.fused_layers import is_llama_style
-from sapo_client.learner.cpu.kept_states import KeptRow, kept_states_for
+from sapo_client.learner.cpu.kept_states import KeptRow, KeptStates, kept_states_for
 from sapo_client.learner.logprobs import completion_logprobs
 
 if TYPE_CHECKING:
@@ -46,8 +47,27 @@ class Completion:
     states: KeptRow | None = field(default=None, compare=False, repr=False)
 
 
-class Generator(Protocol):
-    """Sampler of groups of completions from a policy's current weights."""
+@dataclass(frozen=True, slots=True)
+class SampleRequest:
+    """What is sampled.
+
+    Attributes:
+        prompts: token ids.
+        completions_per_prompt: size of each group.
+        max_new_tokens: longest completion, end token included.
+        temperature: the logits are divided by it; 0 takes the likeliest token (greedy).
+        seed: of the random stream; equal seeds give equal samples.
+    """
+
+    prompts: Sequence[Sequence[int]]
+    completions_per_prompt: int
+    max_new_tokens: int
+    temperature: float
+    seed: int
+
+
+class Generator(ABC):
+    """Sampler of groups of completions from a policy's weights."""
 
     def sample(
         self,
@@ -58,74 +78,76 @@ class Generator(Protocol):
         temperature: float,
         seed: int,
     ) -> list[list[Completion]]:
-        """Return one group of completions per prompt.
+        """Return one group of completions per prompt under the present weights; see ``SampleRequest``."""
+        self.refresh()
+        return self.draw(SampleRequest(prompts, completions_per_prompt, max_new_tokens, temperature, seed))
 
-        Args:
-            prompts: token ids.
-            completions_per_prompt: size of each group.
-            max_new_tokens: longest completion, end token included.
-            temperature: the logits are divided by it; 0 takes the likeliest token (greedy).
-            seed: of the random stream; equal seeds give equal samples.
-        """
-        ...
+    def refresh(self) -> None:  # noqa: B027  # what reads the policy's own weights has nothing to do
+        """Bring the weights that ``draw`` uses up to date; not while the policy is trained."""
+
+    @abstractmethod
+    def draw(self, request: SampleRequest) -> list[list[Completion]]:
+        """Return one group of completions per prompt under the weights of the last ``refresh``."""
 
 
-def generator_for(policy: Policy) -> Generator:
+def generator_for(policy: Policy, *, keep_states: bool = True) -> Generator:
     """Return the faster of the two generators that support the policy's architecture."""
     if is_llama_style(policy.model):
-        return FastGenerator(policy)
+        return FastGenerator(policy, keep_states=keep_states)
     return PlainGenerator(policy)
 
 
-class FastGenerator:
-    """Generator with our own decoding loop; reads the weights anew on every call, so they are never stale."""
+class FastGenerator(Generator):
+    """Generator with our own decoding loop; reads the policy's weights anew on every call.
 
-    def __init__(self, policy: Policy) -> None:
+    Args:
+        policy: to sample from.
+        keep_states: keep what is computed for the first update; not where another copy is trained.
+    """
+
+    def __init__(self, policy: Policy, *, keep_states: bool = True) -> None:
         self._policy = policy
+        self._keep_states = keep_states
 
     @torch.inference_mode()
-    def sample(
-        self,
-        prompts: Sequence[Sequence[int]],
-        *,
-        completions_per_prompt: int,
-        max_new_tokens: int,
-        temperature: float,
-        seed: int,
-    ) -> list[list[Completion]]:
-        """Sample as ``Generator.sample`` says."""
+    def draw(self, request: SampleRequest) -> list[list[Completion]]:
+        """Sample as ``Generator.draw`` says."""
         decoder = FastDecoder(self._policy.model, end=self._policy.end, pad=self._policy.pad)
-        random = torch.Generator(self._policy.device).manual_seed(seed)
-        at_once = max(1, MAX_ROWS // completions_per_prompt)
+        random = torch.Generator(self._policy.device).manual_seed(request.seed)
+        count = request.completions_per_prompt
+        at_once = max(1, MAX_ROWS // count)
         rows: list[Completion] = []
-        greedy = temperature == 0  # not trained
-        for start in range(0, len(prompts), at_once):
-            part = prompts[start : start + at_once]
-            keep = (
-                None
-                if greedy
-                else kept_states_for(self._policy.model, part, completions_per_prompt, max_new_tokens)
-            )
+        for start in range(0, len(request.prompts), at_once):
+            part = request.prompts[start : start + at_once]
+            keep = self._states(part, request)
             tokens, logprobs = decoder.run(
                 part,
-                completions_per_prompt=completions_per_prompt,
-                max_new_tokens=max_new_tokens,
-                temperature=temperature,
+                completions_per_prompt=count,
+                max_new_tokens=request.max_new_tokens,
+                temperature=request.temperature,
                 generator=random,
                 keep=keep,
             )
             sampled = zip(tokens.tolist(), logprobs.tolist(), strict=True)
             for row, (ids, values) in enumerate(sampled):
-                kept = None if keep is None else KeptRow(keep, row // completions_per_prompt, row)
+                kept = None if keep is None else KeptRow(keep, row // count, row)
                 rows.append(self._completion(ids, values, kept))
-        return _grouped(rows, completions_per_prompt)
+        return _grouped(rows, count)
+
+    def _states(self, prompts: Sequence[Sequence[int]], request: SampleRequest) -> KeptStates | None:
+        """Return tables for what is computed, unless it is not trained: greedy samples never are."""
+        if not self._keep_states or request.temperature == 0:
+            return None
+        return kept_states_for(
+            self._policy.model, prompts, request.completions_per_prompt, request.max_new_tokens
+        )
 
     def _completion(self, tokens: list[int], logprobs: list[float], states: KeptRow | None) -> Completion:
         kept = _until_end(tokens, self._policy.end)
         return Completion(tuple(kept), tuple(logprobs[: len(kept)]), self._policy.decode(kept), states)
 
 
-class PlainGenerator:
+class PlainGenerator(Generator):
     """Generator with transformers' ``generate`` and one more forward pass for the log-probabilities.
 
     (``output_scores`` would keep rows x length x vocabulary floats: ten gigabytes at 150,000 tokens.)
@@ -135,42 +157,31 @@ class PlainGenerator:
         self._policy = policy
 
     @torch.no_grad()
-    def sample(
-        self,
-        prompts: Sequence[Sequence[int]],
-        *,
-        completions_per_prompt: int,
-        max_new_tokens: int,
-        temperature: float,
-        seed: int,
-    ) -> list[list[Completion]]:
-        """Sample as ``Generator.sample`` says."""
+    def draw(self, request: SampleRequest) -> list[list[Completion]]:
+        """Sample as ``Generator.draw`` says."""
         groups: dict[int, list[Completion]] = {}
         devices = [self._policy.device] if self._policy.device.type == "cuda" else []
-        at_once = max(1, MAX_ROWS // completions_per_prompt)
+        at_once = max(1, MAX_ROWS // request.completions_per_prompt)
         with torch.random.fork_rng(devices):
-            torch.manual_seed(seed)
-            for indices in _of_equal_length(prompts, at_once):
-                part = [prompts[index] for index in indices]
-                rows = self._generate(part, completions_per_prompt, max_new_tokens, temperature)
+            torch.manual_seed(request.seed)
+            for indices in _of_equal_length(request.prompts, at_once):
+                rows = self._generate([request.prompts[index] for index in indices], request)
                 for index, group in zip(indices, rows, strict=True):
-                    groups[index] = self._completions(prompts[index], group, temperature)
-        return [groups[index] for index in range(len(prompts))]
+                    groups[index] = self._completions(request.prompts[index], group, request.temperature)
+        return [groups[index] for index in range(len(request.prompts))]
 
-    def _generate(
-        self, prompts: Sequence[Sequence[int]], count: int, length: int, temperature: float
-    ) -> list[list[list[int]]]:
+    def _generate(self, prompts: Sequence[Sequence[int]], request: SampleRequest) -> list[list[list[int]]]:
         """Return a group of sampled ids per prompt; the prompts have one length, so there is no padding."""
         from transformers import GenerationConfig
 
-        greedy = temperature == 0
+        greedy, count = request.temperature == 0, request.completions_per_prompt
         config = GenerationConfig(
-            max_new_tokens=length,
+            max_new_tokens=request.max_new_tokens,
             num_return_sequences=1 if greedy else count,
             do_sample=not greedy,
             eos_token_id=self._policy.end,
             pad_token_id=self._policy.pad,
-            **({} if greedy else {"temperature": temperature, "top_k": 0, "top_p": 1.0}),
+            **({} if greedy else {"temperature": request.temperature, "top_k": 0, "top_p": 1.0}),
         )
         ids = torch.tensor([list(prompt) for prompt in prompts], device=self._policy.device)
         out = self._policy.model.generate(

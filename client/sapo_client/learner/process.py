@@ -78,6 +78,7 @@ class Learner:
 
     Attributes:
         restarts: how often the process died and was restarted.
+        last_death: why it died the last time; empty before.
         set_aside: names of the damaged checkpoints that the last start passed over.
     """
 
@@ -96,6 +97,7 @@ class Learner:
         self._killed_by: str | None = None
         self._has_planned_its_end = False
         self.restarts = 0
+        self.last_death = ""
         self.set_aside: tuple[str, ...] = ()
 
     @property
@@ -140,10 +142,11 @@ class Learner:
             settings = replace(settings, fresh=False)  # a restart must resume the checkpoints
             self.restarts += 1
             self._deaths += not self._has_planned_its_end
-            _LOG.warning("the learner died, %d times without a step: %s", self._deaths, self._last_words())
+            self.last_death = self._last_words()
+            _LOG.warning("the learner died, %d times without a step: %s", self._deaths, self.last_death)
             if self._deaths >= MAX_DEATHS:
                 raise SapoError(
-                    f"the learner died {MAX_DEATHS} times without a step: {self._last_words()}",
+                    f"the learner died {MAX_DEATHS} times without a step: {self.last_death}",
                     hint=f"its log is {self._log_path}; if memory ran out, use a smaller model",
                     exit_code=ExitCode.BUG,
                 )
@@ -156,15 +159,8 @@ class Learner:
         Raises:
             LearnerCrashed: the child died during the call.
         """
-        handles = [next(self._handles) for _ in prompts]
-        arguments = {
-            "prompts": list(prompts),
-            "completions_per_prompt": completions_per_prompt,
-            "handles": handles,
-        }
-        result = await self._ask("generate", arguments)
-        pairs = zip(handles, result["completions"], strict=True)
-        return tuple(Generation(handle, tuple(group)) for handle, group in pairs)
+        arguments = self._generate_arguments(prompts, completions_per_prompt)
+        return _generations(arguments, await self._ask("generate", arguments))
 
     async def train(self, batch: SampledBatch, handles: Mapping[ContentId, int]) -> StepReport:
         """Train one step; groups with a handle train the sampled tokens, the others their tokenized text.
@@ -172,7 +168,36 @@ class Learner:
         Raises:
             LearnerCrashed: the child died during the call.
         """
-        reply = await self._ask("train", train_arguments(batch, handles))
+        return self._stepped(await self._ask("train", train_arguments(batch, handles)))
+
+    async def train_ahead(
+        self,
+        batch: SampledBatch,
+        handles: Mapping[ContentId, int],
+        prompts: Sequence[str],
+        *,
+        completions_per_prompt: int,
+    ) -> tuple[StepReport, tuple[Generation, ...]]:
+        """Train one step, and sample groups with the weights before it at the same time.
+
+        Raises:
+            LearnerCrashed: the child died during the call.
+        """
+        ahead = self._generate_arguments(prompts, completions_per_prompt)
+        reply = await self._ask("train", {**train_arguments(batch, handles), "ahead": ahead})
+        generated = reply.pop("generated")
+        return self._stepped(reply), _generations(ahead, generated)
+
+    def _generate_arguments(self, prompts: Sequence[str], completions_per_prompt: int) -> Message:
+        handles = [next(self._handles) for _ in prompts]
+        return {
+            "prompts": list(prompts),
+            "completions_per_prompt": completions_per_prompt,
+            "handles": handles,
+        }
+
+    def _stepped(self, reply: Message) -> StepReport:
+        """Return the report in a reply to ``train``, and note its step."""
         report = StepReport(**{**reply, "external_weights": tuple(reply["external_weights"])})
         self._about = replace(self.about, step=report.step)
         return report
@@ -340,12 +365,19 @@ class Learner:
         if self._overdue is not None:
             return self._overdue
         if self._killed_by is not None:
-            return f"{self._killed_by} ended it, as when memory runs out"
+            which = "it" if self._about is None or self._about.ranks == 1 else "rank 0"
+            return f"{self._killed_by} ended {which}, as when memory runs out"
         return self._last_log_line()
 
     def _last_log_line(self) -> str:
         lines = self._log_path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         return lines[-1] if lines else "its log is empty"
+
+
+def _generations(arguments: Message, result: Message) -> tuple[Generation, ...]:
+    """Return the sampled groups in the result of ``generate``."""
+    pairs = zip(arguments["handles"], result["completions"], strict=True)
+    return tuple(Generation(handle, tuple(group)) for handle, group in pairs)
 
 
 def train_arguments(batch: SampledBatch, handles: Mapping[ContentId, int]) -> Message:

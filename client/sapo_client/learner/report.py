@@ -40,6 +40,7 @@ class StepReport:
         demonstration_values: what the steps of each new demonstration were worth before it was trained, 0 to
             1 (``SupervisedTrainer.values``); None for one without steps or one that was left out.
         own_answers_held: own right answers kept for rehearsal after the step.
+        own_answers_missing: how many more the trained demonstrations want beside them; 0 without any.
         demonstration_loss: mean negative log-likelihood of the trained demonstrations before their update, in
             nats per token, at temperature 1 and without weights; 0 if there were none.
         demonstration_families: number of trained demonstrations by the family's index, as text.
@@ -71,6 +72,7 @@ class StepReport:
     demonstrations: int = 0
     demonstrations_held: int = 0
     own_answers_held: int = 0
+    own_answers_missing: int = 0
     demonstration_values: Sequence[float | None] = ()
     demonstration_loss: float = 0.0
     demonstration_families: Mapping[str, int] = field(default_factory=dict)

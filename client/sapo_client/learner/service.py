@@ -13,16 +13,17 @@ import torch
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.extras import require_matching_versions
 from sapo_client.learner.adapters import base_model
+from sapo_client.learner.ahead import require_possible, sampled_meanwhile
 from sapo_client.learner.batch import TrainingGroup
 from sapo_client.learner.checkpoint import CheckpointStore, LearnerCounters
-from sapo_client.learner.generate import Completion, Generator, generator_for
+from sapo_client.learner.generate import Completion, Generator, SampleRequest, generator_for
 from sapo_client.learner.imitation.demonstrations import OWN, DemonstrationText
 from sapo_client.learner.policy import Policy, load_policy
 from sapo_client.learner.ranks.group import ALONE, RankGroup
-from sapo_client.learner.ranks.sampling import DealtGenerator, LeaderGenerator, Replica
+from sapo_client.learner.ranks.sampling import Replica, ReplicaGenerator
 from sapo_client.learner.seeds import sampling_seed
 from sapo_client.learner.settings import LearnerSettings
-from sapo_client.learner.sizing.fit import require_weights_fit
+from sapo_client.learner.sizing.fit import require_weights_fit, with_fitting_tokens
 from sapo_client.learner.sizing.precision import require_float32_without_adapters
 from sapo_client.learner.trainer import Trainer
 from sapo_client.learner.wire import Message
@@ -83,12 +84,15 @@ class Service:
     def _open(self, settings: LearnerSettings, ranks: RankGroup) -> None:
         """Load the policy, and open what samples from it and trains it."""
         require_matching_versions()
+        require_possible(settings, ranks)
+        self._settings = settings = with_fitting_tokens(settings)
         if ranks.size == 1:  # several share the weights out; their plan follows once they are loaded
             require_weights_fit(settings)
         base = require_float32_without_adapters(settings.base, settings.lora_rank)
         policy = load_policy(settings.model, settings.device, base=base, on_host=ranks.size > 1)
         self._policy = policy.with_adapters(settings.lora_rank) if settings.lora_rank else policy
-        self._replica = Replica(self._policy, ranks)
+        # vLLM has weights of its own
+        self._replica = Replica(self._policy, ranks, copied=settings.overlap and not settings.vllm)
         self._generator = self._open_generator()
         self._trainer = Trainer(self._policy, settings, ranks)
 
@@ -117,16 +121,26 @@ class Service:
         Returns:
             ``completions``, UTF-8 texts by prompt, and ``tokens``, the number of sampled tokens.
         """
-        encoded = [self._encode_prompt(prompt) for prompt in prompts]
-        groups = self._generator.sample(
-            encoded,
-            completions_per_prompt=completions_per_prompt,
+        request = self._request(prompts, completions_per_prompt)
+        self._generator.refresh()
+        return self._hold(request, self._generator.draw(request), handles, self._trainer.steps)
+
+    def _request(self, prompts: list[str], completions_per_prompt: int) -> SampleRequest:
+        """Return the request for groups to train, with the next seed of the sampler."""
+        return SampleRequest(
+            [self._encode_prompt(prompt) for prompt in prompts],
+            completions_per_prompt,
             max_new_tokens=self._settings.max_new_tokens,
             temperature=self._settings.temperature,
             seed=self._sample_seed(),
         )
-        for handle, prompt, group in zip(handles, encoded, groups, strict=True):
-            self._held[handle] = _HeldGroup(prompt, tuple(group), self._trainer.steps)
+
+    def _hold(
+        self, request: SampleRequest, groups: list[list[Completion]], handles: list[int], step: int
+    ) -> Message:
+        """Keep the tokens of sampled groups; return the result of ``generate``."""
+        for handle, prompt, group in zip(handles, request.prompts, groups, strict=True):
+            self._held[handle] = _HeldGroup(tuple(prompt), tuple(group), step)
         while len(self._held) > MAX_HELD_GROUPS:
             self._held.popitem(last=False)
         return {
@@ -151,8 +165,9 @@ class Service:
         demonstrations: Sequence[Message] = (),
         rehearsed: Sequence[Message] = (),
         forgotten: Sequence[tuple[bytes, int]] = (),
+        ahead: Message | None = None,
     ) -> Message:
-        """Train one step and return its report.
+        """Train one step and return its report; with ``ahead`` also ``generated``, what ``generate`` returns.
 
         Args:
             groups: as ``process.group_message`` makes them.
@@ -163,6 +178,7 @@ class Service:
             rehearsed: own right answers beside the groups', each with ``prompt``, ``completion`` and
                 ``family``.
             forgotten: accounts' ids, with a family each, whose demonstrations are removed.
+            ahead: arguments of ``generate``, which samples meanwhile with the weights before the step.
         """
         batch = [self._training_group(**group) for group in groups]
         own = [group for group in batch if not group.external]
@@ -170,20 +186,26 @@ class Service:
         own_answers = [
             self._demonstration(**message, author=OWN, answer=message["completion"]) for message in rehearsed
         ]
-        report = self._trainer.step(
-            batch,
-            demonstrations=[text for text in parsed if text is not None],
-            rehearsed=[text for text in own_answers if text is not None],
-            forgotten={(author, family) for author, family in forgotten},
-            reencoded=sum(group.behaviour is None for group in own),
-        )
+        before = self._trainer.steps
+        request = None if ahead is None else self._request(ahead["prompts"], ahead["completions_per_prompt"])
+        with sampled_meanwhile(self._generator, request, self._settings.threads) as sampled:
+            report = self._trainer.step(
+                batch,
+                demonstrations=[text for text in parsed if text is not None],
+                rehearsed=[text for text in own_answers if text is not None],
+                forgotten={(author, family) for author, family in forgotten},
+                reencoded=sum(group.behaviour is None for group in own),
+            )
         for group in groups:
             self._held.pop(group["handle"], None)
         self._held = OrderedDict((handle, held.without_states()) for handle, held in self._held.items())
+        generated: Message = {}
+        if request is not None and ahead is not None:
+            generated = {"generated": self._hold(request, sampled.result(), ahead["handles"], before)}
         self._save_if_due()
         values = iter(report.demonstration_values)
         aligned = [None if text is None else next(values) for text in parsed]
-        return asdict(replace(report, demonstration_values=aligned))
+        return asdict(replace(report, demonstration_values=aligned)) | generated
 
     def checkpoint(self) -> Message:
         """Write a checkpoint now; return its step."""
@@ -278,16 +300,17 @@ class Service:
 
     def _open_generator(self) -> Generator:
         ranks, replica = self._ranks, self._replica
-        if ranks.size == 1:
+        if not replica.is_copy:
             return self._generator_of(replica.policy)
-        if self._settings.endpoint is not None:  # one server, to which one rank speaks
-            inner = self._generator_of(replica.policy) if ranks.is_leader else None
-            return LeaderGenerator(ranks, replica.refresh, inner)
-        return DealtGenerator(ranks, replica.refresh, self._generator_of(replica.policy))
+        # one server, to which one rank speaks
+        by_leader = ranks.size == 1 or self._settings.endpoint is not None
+        samples = ranks.is_leader or not by_leader
+        inner = self._generator_of(replica.policy) if samples else None
+        return ReplicaGenerator(ranks, replica, inner, by_leader=by_leader)
 
     def _generator_of(self, policy: Policy) -> Generator:
         if not self._settings.vllm:
-            return generator_for(policy)
+            return generator_for(policy, keep_states=not self._replica.is_copy)
         if self._settings.endpoint is not None:
             from sapo_client.learner.remote.vllm_server import VllmServerGenerator
 

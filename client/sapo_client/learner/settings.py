@@ -33,6 +33,8 @@ class LearnerSettings:
         learning_rate: AdamW's; None chooses by the model's size (``trainer.default_learning_rate``).
         temperature: of sampling, and of the policy that is trained.
         max_new_tokens: longest completion, end token included.
+        completion_bytes: of the tasks' longest completion, from which and from the model ``max_new_tokens``
+            follows at the start (``sizing.fit.with_fitting_tokens``); None: it is as set.
         threads: torch threads; on a shared CPU more than one is slower, because OpenMP threads spin.
         device: ``auto`` takes CUDA if there is a device.
         ranks: processes that share the model, one per GPU; None: as many as there are GPUs.
@@ -49,6 +51,7 @@ class LearnerSettings:
         micro_batch_tokens: most tokens, padding included, in one forward and backward pass; None:
             ``watchdog.FAST_TOKENS``. Fewer if memory is short.
         loss: form of the loss of own completions, a name in ``losses.forms.LOSS_FORMS``.
+        overlap: sample the next round while the present one trains, with the weights before its step.
         sequence_ratio_cap: an own completion whose ratio, trainer to sampler, exceeds it is not trained; 0:
             no cap.
         length_normalised: mean over each completion's tokens first (GRPO) instead of over all (DAPO).
@@ -83,6 +86,7 @@ class LearnerSettings:
     learning_rate: float | None = None
     temperature: float = 1.0
     max_new_tokens: int = 64
+    completion_bytes: int | None = None
     threads: int = 1
     device: DeviceChoice = "auto"
     ranks: int | None = 1
@@ -96,6 +100,7 @@ class LearnerSettings:
     memory_bytes: int | None = None
     micro_batch_tokens: int | None = None
     loss: LossName = "dapo"
+    overlap: bool = False
     sequence_ratio_cap: float = 3.0
     length_normalised: bool = False
     passes: int = 1
@@ -108,7 +113,7 @@ class LearnerSettings:
     demonstration_steps: int | None = None
     demonstration_averaging: float | None = None
     shows_steps: bool = False
-    demonstration_capacity: int = 2000
+    demonstration_capacity: int = 4000
     demonstration_rate: float | None = None
     demonstration_weighting: TokenWeighting = "plain"
     need_below: float = 0.6

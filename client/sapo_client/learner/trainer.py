@@ -176,6 +176,7 @@ class Trainer:
             report,
             ranks=self._ranks.size,
             own_answers_held=len(self.own_successes),
+            own_answers_missing=self._own_answers_missing() if len(self.demonstrations) else 0,
             demonstration_values=values,
         )
 
@@ -320,14 +321,15 @@ class Trainer:
         source = random.Random(sampling_seed(f"{settings.seed}/demonstrations/{self.steps}"))
         known = dict.fromkeys(own.families(), 1.0)
         has_solved = any(is_solved(self.baselines, family, settings.need_below) for family in known)
-        count = (
-            min(settings.demonstrations_per_step, len(own))
-            if has_solved
-            else settings.demonstrations_per_step
-        )
-        for _ in range(self.supervised.schedule.steps):
+        per_step = settings.demonstrations_per_step
+        count = min(per_step, len(own)) if has_solved else per_step
+        for _ in range(self.supervised.schedule.steps_for(len(self.demonstrations), per_step)):
             shown = self.demonstrations.draw(needs, count, source)
             yield shown, own.draw(known, len(shown), source)
+
+    def _own_answers_missing(self) -> int:
+        wanted = self.supervised.schedule.own_answers(self._settings.demonstrations_per_step)
+        return max(0, min(wanted, self.own_successes.capacity) - len(self.own_successes))
 
     @torch.no_grad()
     def _fill_old_logprobs(self, rows: list[TrainingRow]) -> None:

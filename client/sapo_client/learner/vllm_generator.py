@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ from torch import Tensor
 from sapo_client import extras
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.adapters import AdapterPush, engine_options, has_adapters
-from sapo_client.learner.generate import Completion
+from sapo_client.learner.generate import Completion, Generator, SampleRequest
 from sapo_client.learner.logprobs import completion_logprobs
 from sapo_client.learner.policy import Policy
 from sapo_client.learner.sizing.precision import engine_type
@@ -46,7 +46,7 @@ MAX_WINDOW: Final = 4096
 HEAD: Final = "lm_head.weight"
 
 
-class VllmGenerator:
+class VllmGenerator(Generator):
     """Generator with one vLLM engine for one policy.
 
     Args:
@@ -63,53 +63,29 @@ class VllmGenerator:
         self._adapters = AdapterPush(policy.model) if has_adapters(policy.model) else None
         self._engine = _engine(policy, self._dtype, seed)
 
-    def sample(
-        self,
-        prompts: Sequence[Sequence[int]],
-        *,
-        completions_per_prompt: int,
-        max_new_tokens: int,
-        temperature: float,
-        seed: int,
-    ) -> list[list[Completion]]:
-        """Sample as ``Generator.sample`` says."""
-        self._update_weights()
-        outputs = self._run(
-            prompts,
-            count=completions_per_prompt,
-            max_new_tokens=max_new_tokens,
-            temperature=temperature,
-            seed=seed,
-        )
-        return [[self._completion(item) for item in output.outputs] for output in outputs]
+    def draw(self, request: SampleRequest) -> list[list[Completion]]:
+        """Sample as ``Generator.draw`` says."""
+        return [[self._completion(item) for item in output.outputs] for output in self._run(request)]
 
-    def _run(
-        self,
-        prompts: Sequence[Sequence[int]],
-        *,
-        count: int,
-        max_new_tokens: int,
-        temperature: float,
-        seed: int,
-    ) -> list[Any]:
-        """Return vLLM's outputs, one for each prompt with ``count`` samples."""
+    def _run(self, request: SampleRequest) -> list[Any]:
+        """Return vLLM's outputs, one for each prompt with its samples."""
         from vllm import SamplingParams
 
-        requests = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
+        texts = [{"prompt_token_ids": list(prompt)} for prompt in request.prompts]
         sampling = [
             SamplingParams(
-                n=count,
-                temperature=temperature,
-                max_tokens=max_new_tokens,
+                n=request.completions_per_prompt,
+                temperature=request.temperature,
+                max_tokens=request.max_new_tokens,
                 logprobs=0,  # of the sampled token alone
-                seed=(seed + index) % 2**63,
+                seed=(request.seed + index) % 2**63,
                 stop_token_ids=[self._policy.end],
                 detokenize=False,
             )
-            for index in range(len(prompts))
+            for index in range(len(request.prompts))
         ]
-        request = None if self._adapters is None else self._adapters.request
-        outputs: list[Any] = self._engine.generate(requests, sampling, use_tqdm=False, lora_request=request)
+        adapters = None if self._adapters is None else self._adapters.request
+        outputs: list[Any] = self._engine.generate(texts, sampling, use_tqdm=False, lora_request=adapters)
         return outputs
 
     def _completion(self, item: Any) -> Completion:
@@ -119,7 +95,7 @@ class VllmGenerator:
         )
         return Completion(tokens, logprobs, self._policy.decode(tokens))
 
-    def _update_weights(self) -> None:
+    def refresh(self) -> None:
         """Copy the policy's present weights into the engine and check that it uses them.
 
         Raises:
@@ -143,7 +119,7 @@ class VllmGenerator:
     def _probe(self) -> float:
         """Return the greatest difference of a log-probability between engine and policy in one completion."""
         prompt = [self._policy.end] * 2
-        [output] = self._run([prompt], count=1, max_new_tokens=PROBE_TOKENS, temperature=0.0, seed=0)
+        [output] = self._run(SampleRequest([prompt], 1, PROBE_TOKENS, temperature=0.0, seed=0))
         completion = self._completion(output.outputs[0])
         own = completion_logprobs(self._policy.model, [(prompt, completion.tokens)], self._policy.pad, 1.0)
         engine = torch.tensor(completion.logprobs, device=own.device)

@@ -153,7 +153,8 @@ class Watchdog:
     def _enable_checkpointing(self) -> None:
         self._checkpointing = True
         self._policy.model.gradient_checkpointing_enable(
-            gradient_checkpointing_kwargs={"use_reentrant": False}
+            # nothing here draws at random, and a sampler in another thread does
+            gradient_checkpointing_kwargs={"use_reentrant": False, "preserve_rng_state": False}
         )
 
     def _planned(self, settings: LearnerSettings, trained: Sequence[Tensor]) -> MemoryPlan:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Protocol
 
 import trio
@@ -97,6 +97,7 @@ class NodePage:
             "rollouts": self._rollouts,
             "rollout": self._rollout,
             "ledger": lambda _: self._ledger(),
+            "refusals": self._refusals,
             "config": lambda _: self._config(),
         }
         slow: Mapping[str, View] = {
@@ -188,6 +189,16 @@ class NodePage:
         found = [(id_, seen) for id_, seen in rollouts.newest() if _matches(seen, wanted)]
         page = found[offset : offset + limit]
         return {"total": len(found), "rollouts": [self._row(id_, seen) for id_, seen in page]}
+
+    def _refusals(self, request: WebRequest) -> JSON:
+        offset = request.number("offset", 0, most=10**6)
+        limit = request.number("limit", 50, most=MOST_ROWS)
+        refusals = self.reports.context.telemetry.recorder.refusals
+        found = list(refusals.newest())
+        shown: list[JSON] = [
+            {**asdict(each), "stages": to_json(each.stages())} for each in found[offset : offset + limit]
+        ]
+        return {"total": len(found), "messages": shown, "forwarders": to_json(refusals.by_forwarder())}
 
     def _row(self, content_id: ContentId, seen: SeenRollout) -> dict[str, JSON]:
         rollout = seen.rollout

@@ -359,7 +359,9 @@ def _peers(peers: PeerFacts) -> Iterator[HealthFinding]:
     if not peers.connected and peers.alone_seconds > QUIET_SECONDS:
         known = "no bootstrap address is known"
         if peers.bootstrap:
-            known = f"{peers.bootstrap} bootstrap address{'es are' if peers.bootstrap > 1 else ' is'} known"
+            known = "the bootstrap address leads to none"
+        if peers.bootstrap > 1:
+            known = f"none of the {peers.bootstrap} bootstrap addresses leads to one"
         text = f"no peer has been connected for {_time(peers.alone_seconds)}; {known}"
         hint = "`sapo doctor` tries the bootstrap addresses; name another one with --bootstrap"
         yield HealthFinding(FindingCode.NO_PEERS, FindingLevel.WARNING, text, hint)

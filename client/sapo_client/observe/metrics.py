@@ -45,6 +45,13 @@ class NodeMetrics:
         self._mismatch = self._gauge(
             "sapo_sampler_mismatch", "Mismatch of sampler and trainer in the last step, nats per token."
         )
+        self._age = self._gauge(
+            "sapo_batch_age_steps", "Steps since the last batch's own groups were sampled, mean over them."
+        )
+        self._pool_age = self._gauge(
+            "sapo_pool_age_steps", "Steps of this node since the pool's rollouts came, mean over them."
+        )
+        self._ranks = self._gauge("sapo_learner_ranks", "Processes that made the last step.")
         self._pool = self._gauge("sapo_pool_rollouts", "Rollouts of others that wait for verification.")
         self._peers = self._gauge("sapo_peers", "Connected peers.")
         self._messages = self._counter(
@@ -91,6 +98,9 @@ class NodeMetrics:
         self._step.set(summary.step)
         self._reward.set(summary.reward)
         self._mismatch.set(summary.mismatch)
+        self._age.set(summary.age)
+        self._pool_age.set(summary.pool_age)
+        self._ranks.set(summary.ranks)
         self._pool.set(summary.pool)
         self._sampled.labels("own").inc(summary.own_groups)
         self._sampled.labels("external").inc(summary.external_groups)

@@ -61,6 +61,11 @@ class StatusReport(_Report):
     reward: float | None = None
     reward_start: float | None = None
     pool: int
+    pool_age: float | None = (
+        None  # steps of this node since the pool's rollouts came, mean; none before a round
+    )
+    batch_age: float | None = None  # steps since the last batch's own groups were sampled, mean
+    ranks: int | None = None  # processes that made the last step
     peers: int
     shared: int
     accepted: int

@@ -20,6 +20,9 @@ class RoundSummary:
     refused_share: float  # of the messages of this round, 0..1
     round_seconds: float
     mismatch: float = 0.0  # between sampler and trainer, nats per token
+    age: float = 0.0  # of the batch's own groups: steps since they were sampled
+    pool_age: float = 0.0  # of the pool: steps of this node since its rollouts came
+    ranks: int = 1  # processes that made the step
     is_private: bool = False  # the swarm's chain is away: nothing of this round is signed, shared or paid
 
     def line(self) -> str:

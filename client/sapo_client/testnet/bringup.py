@@ -6,7 +6,7 @@ import json
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -42,6 +42,12 @@ main(Roles(open_auditor=LateAuditor))
 """
 
 LISTEN_SECONDS: Final = 2.0
+
+MANY_TASKS: Final[Mapping[str, object]] = {"local_groups": 12, "completions": 4}
+"""Of nodes that start from different models: twice the tasks, each answered half as often. They learn from
+others' text, and right answers to one task are much alike."""
+
+MANY_TEXTS: Final[Mapping[str, object]] = {"demonstrations": 256}
 """These identities are new and all on this machine, where a lock protects each of them."""
 
 
@@ -189,7 +195,13 @@ def write_settings(settings: Settings, layout: Layout, setup: SwarmSetup) -> Non
                         "listen": [member.listen],
                         "listen_before_signing_seconds": LISTEN_SECONDS,
                     },
-                    "learner": {"model": settings.model, "seed": settings.seed + index, "threads": 1},
+                    "learner": {
+                        "model": settings.model_of(index),
+                        "seed": settings.seed + index,
+                        "threads": 1,
+                        **(MANY_TASKS if settings.starts_differ else {}),
+                    },
+                    "sampler": {**MANY_TEXTS} if settings.starts_differ else {},
                     "ledger": {"rpc_urls": [setup.rpc_url], "audit": member.audit},
                 }
             ),

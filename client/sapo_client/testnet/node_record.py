@@ -25,6 +25,7 @@ class RecordedStep:
         local: number of own groups in the batch.
         external: content ids of others' groups in the batch.
         unproven: those of them that this node had not both admitted and verified before.
+        families: mean reward of the own completions by family.
     """
 
     step: int
@@ -34,6 +35,7 @@ class RecordedStep:
     local: int
     external: tuple[str, ...]
     unproven: tuple[str, ...]
+    families: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +149,14 @@ class NodeRecord:
         """Mean reward of the own completions, step by step."""
         return tuple(step.reward for step in self.steps)
 
+    def lacking(self) -> tuple[str, ...]:
+        """Return the families in which the node had next to no right answer in its first steps."""
+        found: dict[str, list[float]] = {}
+        for step in self.steps[:START_STEPS]:
+            for name, reward in step.families.items():
+                found.setdefault(name, []).append(reward)
+        return tuple(sorted(name for name, each in found.items() if sum(each) / len(each) < LACKING))
+
     def _started(self, event: Event) -> None:
         self.account = _account(event.get("account"))
         self.peer_id = _text(event, "peer_id")
@@ -168,6 +178,7 @@ class NodeRecord:
                 local=len(local) if isinstance(local, list) else 0,
                 external=external,
                 unproven=tuple(unproven),
+                families=_rewards(event.get("families")),
             )
         )
         self.peers, self.pool = _int(event, "peers"), _int(event, "pool")
@@ -190,6 +201,10 @@ def read_record(name: str, events: Iterable[Event]) -> NodeRecord:
     for event in events:
         record.add(event)
     return record
+
+
+LACKING: Final = 0.05
+"""Mean reward below which a node knows nothing of a family, at the start of a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +260,11 @@ def _judged(event: Event) -> JudgedTallies:
 
 def _accounts(value: JSON) -> frozenset[str]:
     return frozenset(map(_account, value if isinstance(value, list) else []))
+
+
+def _rewards(value: JSON) -> Mapping[str, float]:
+    entries: Mapping[str, JSON] = value if isinstance(value, dict) else {}
+    return {name: float(reward) for name, reward in entries.items() if isinstance(reward, int | float)}
 
 
 def _account(value: JSON) -> str:

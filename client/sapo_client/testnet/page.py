@@ -57,7 +57,7 @@ def start_control(layout: Layout, settings: Settings, *, tied: bool) -> ChildPro
     """Start a node with the swarm's initial model and settings of its learner, which shares nothing."""
     home: NodeHome = layout.node(plan.CONTROL_NAME)
     identity = keystore.create(home.identity, None)
-    learner = f'model = "{settings.model}"\nseed = {settings.seed + settings.nodes}\nthreads = 1\n'
+    learner = f'model = "{settings.model_of(0)}"\nseed = {settings.seed + settings.nodes}\nthreads = 1\n'
     home.config.write_text(
         f'identity = "{identity.path}"\ndata_dir = "{home.data.root}"\n\n[learner]\n{learner}',
         encoding="utf-8",

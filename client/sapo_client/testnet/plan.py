@@ -43,7 +43,8 @@ class Settings:
         auditors: number of nodes that audit, at most all of them.
         liars: how many of the auditors publish false tallies, after the others have counted.
         quorum: number of auditors that must agree on a root; none for all but a third, rounded down.
-        model: `bundled`, a Hugging Face model, or a folder that holds one; every node starts from it.
+        models: `bundled`, a Hugging Face model, or a folder that holds one; nodes take them in turn.
+        attack_epoch: epoch in which the attackers start.
         tasks: what the swarm trains on.
         directory: the testnet's directory, which is kept; none for a temporary one.
         keep: leave the swarm running at the end.
@@ -62,12 +63,22 @@ class Settings:
     auditors: int = AUDITORS
     liars: int = 0
     quorum: int | None = None
-    model: str = "bundled"
+    models: tuple[str, ...] = ("bundled",)
+    attack_epoch: int = 0
     tasks: TaskChoice = NANO_TASKS
     keep: bool = False
     progress: bool = True
     page: bool = False
     control: bool = False
+
+    @property
+    def starts_differ(self) -> bool:
+        """Whether nodes start from different models."""
+        return len(self.models) > 1
+
+    def model_of(self, node: int) -> str:
+        """Return the initial model of a node, by its number."""
+        return self.models[node % len(self.models)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,10 +63,16 @@ def draw(
     extras.require(extras.TESTNET)
     epochs = epoch_starts(records)
     zero = min(epochs.values(), default=0.0)
+    learned = {record.name: record.lacking() for record in records}
+    travels = any(learned.values())
     with drawing() as pyplot:
-        figure, (upper, lower) = pyplot.subplots(
-            2, 1, figsize=(10, 8), sharex=True, height_ratios=(2.2, 1), layout="constrained"
-        )
+        figure, panels = pyplot.subplots(
+            2 + travels, 1, figsize=(10, 8 + 3 * travels), sharex=True, layout="constrained",
+            height_ratios=(2.2, 1.5, 1) if travels else (2.2, 1),
+        )  # fmt: skip
+        upper, lower = panels[0], panels[-1]
+        if travels:
+            _draw_travelling(panels[1], records, zero)
         for index, record in enumerate(records):
             seconds = [each - zero for each in seconds_of(record)]
             label = f"{record.name} ({len(seconds)} steps)"
@@ -80,6 +86,23 @@ def draw(
         legend(figure, upper, _says(attacked=bool(attacked_seconds)))
         figure.savefig(path, dpi=DPI)
         pyplot.close(figure)
+
+
+def _draw_travelling(axes: Any, records: Sequence[NodeRecord], zero: float) -> None:
+    """Draw own answers of nodes in the families of which they knew nothing at first."""
+    for index, record in enumerate(records):
+        names = record.lacking()
+        points = [
+            (seconds - zero, [step.families[name] for name in names if name in step.families])
+            for seconds, step in zip(seconds_of(record), record.steps, strict=True)
+        ]
+        drawn = [(seconds, sum(each) / len(each)) for seconds, each in points if each]
+        if drawn:
+            times, rewards = zip(*drawn, strict=True)
+            label = f"{record.name}: {', '.join(names)}"
+            axes.plot(times, smooth(rewards), label=label, **style(index).arguments(len(times)))
+    _label(axes, "families of which a node knew nothing", "mean reward of own answers", "")
+    axes.legend(loc="upper left")
 
 
 def _says(*, attacked: bool) -> str:

@@ -89,6 +89,7 @@ class Testnet:
         self._chain: ChildProcess | None = None
         self._nodes: list[ChildProcess] = []
         self._attackers: list[ChildProcess] = []
+        self._waiting_attackers: list[tuple[str, int]] = []
         self._beside: list[tuple[ChildProcess, state.Role]] = []
         self._inviting: list[ChildProcess] = []
         self._reported_dead: set[str] = set()
@@ -130,8 +131,7 @@ class Testnet:
         self._write_state()
         self._begin_stage(f"started {', '.join(member.home.name for member in members)}")
         bringup.fund(self.setup, deployer, [one for identities in attackers.values() for one in identities])
-        for number, name in enumerate(attackers):
-            self._attackers.append(self._start_attacker(name, number))
+        self._waiting_attackers = [(name, number) for number, name in enumerate(attackers)]
         child, link = bringup.start_inviting(layout, self.setup, tied=tied)
         self._inviting.append(child)
         self._start_beside(tied=tied)
@@ -156,6 +156,22 @@ class Testnet:
     def _begin_stage(self, stage: str) -> None:
         self._raise_if_interrupted()
         self._say(stage)
+
+    def _start_attackers(self, now: float) -> None:
+        """Start the attackers once their epoch has begun."""
+        epoch = self._settings.attack_epoch
+        if not self._waiting_attackers or (epoch and self._epoch(now) < epoch):
+            return
+        for name, number in self._waiting_attackers:
+            self._attackers.append(self._start_attacker(name, number))
+        if epoch:
+            self._say(f"{', '.join(name for name, _ in self._waiting_attackers)} attack from now on")
+        self._waiting_attackers = []
+        self._write_state()
+
+    def _epoch(self, now: float) -> int:
+        manifest = self.setup.manifest
+        return int((now - manifest.genesis_seconds) // manifest.epoch_seconds)
 
     def _start_attacker(self, name: str, number: int) -> ChildProcess:
         layout, settings = self._layout, self._settings
@@ -201,6 +217,7 @@ class Testnet:
 
     def _poll(self, now: float) -> None:
         self._raise_if_interrupted()
+        self._start_attackers(now)
         self._read_events()
         self._report_deaths()
         if now >= self._next_chain_poll:
@@ -238,8 +255,7 @@ class Testnet:
                 )
 
     def _snapshot(self, phase: str, seconds_left: float) -> SwarmSnapshot:
-        manifest, now = self.setup.manifest, time.time()
-        epoch = int((now - manifest.genesis_seconds) // manifest.epoch_seconds)
+        epoch = self._epoch(time.time())
         return SwarmSnapshot(
             phase=phase,
             epoch=epoch if epoch >= 0 else None,

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import fields
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -44,10 +45,27 @@ def test_a_half_billion_parameters_take_full_steps_on_a_gpu() -> None:
 
 
 def test_what_peers_cannot_do_is_told(tmp_path: Path) -> None:
-    with pytest.raises(SapoError, match="on a CPU"):
-        train_costs(["trl"], Load(1, 1, device="cuda"), tmp_path, print)
+    with pytest.raises(SapoError, match="genrl does not do this work"):
+        train_costs(["genrl"], Load(1, 1, device="cuda"), tmp_path, print)
+    with pytest.raises(SapoError, match="trl does not do this work"):
+        train_costs(["trl"], Load(1, 1, lora_rank=16), tmp_path, print)
     with pytest.raises(SapoError, match="no shape 'gpt5'"):
         train_costs([], Load(1, 1, shape="gpt5"), tmp_path, print)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_trl_knows_the_options_of_each_device(device: str, tmp_path: Path) -> None:
+    """Those of a GPU are only parsed here: bfloat16 and vLLM need one."""
+    trl = pytest.importorskip("trl", reason="TRL is not installed")
+    from sapo_client.bench.train_trl import vllm_options
+
+    options = vllm_options({"device": device, "bfloat16": False})
+    if device == "cuda":
+        names = {field.name for field in fields(trl.GRPOConfig)}
+        assert options.keys() <= names
+        assert (options["vllm_mode"], options["use_vllm"]) == ("colocate", True)
+    else:
+        assert trl.GRPOConfig(output_dir=str(tmp_path), report_to=[], fp16=False, **options).use_cpu
 
 
 def test_an_unknown_peer_is_told(tmp_path: Path) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 from sapo_client.bench.endurance import EnduranceSample, EnduranceTrend, look, open_files, trends
+from sapo_client.bench.fast_clock import fast_clock
 from sapo_client.paths import DataDir
 
 
@@ -38,3 +41,16 @@ def test_a_process_and_a_folder_are_read(tmp_path: Path) -> None:
     assert (seen.step, seen.accepted, seen.files) == (3, 8, before + 1)
     assert (seen.database_bytes, seen.events_bytes, seen.folder_bytes) == (1500, 70, 1596)
     assert seen.node_bytes > 10_000_000
+
+
+def test_a_fast_clock_begins_where_the_real_one_is() -> None:
+    real = iter((1000.0, 1000.5, 1060.0))
+    clock = fast_clock(1000.0, 60.0, lambda: next(real))
+    assert [clock(), clock(), clock()] == [1000.0, 1030.0, 4600.0]
+
+
+def test_a_command_runs_with_the_fast_clock() -> None:
+    """The whole program sees it, for it is set before the program is imported."""
+    command = [sys.executable, "-m", "sapo_client.bench.fast_clock", "0", "2", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("sapo ")

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer
 from support.sapo_process import Run
+from typer.models import ParameterInfo
+
+from sapo_client.cli.app import app
 
 HEAVY = (
     "torch", "vllm", "transformers", "tokenizers", "peft", "web3", "eth", "eth_account", "libp2p",
@@ -34,6 +40,34 @@ def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
     )
     assert probe.stdout
     assert set(probe.stderr.split()) & set(HEAVY) == set()
+
+
+@pytest.mark.parametrize("command", ["run", "attack"])
+def test_a_preset_that_is_not_there_is_told_before_pytorch_is_loaded(command: str, tmp_path: Path) -> None:
+    arguments = ["lab", command, "--preset", "quik", "--out", str(tmp_path)]
+    probe = subprocess.run(
+        [sys.executable, "-c", PROBE, *arguments], capture_output=True, text=True, check=False
+    )
+    assert probe.returncode == 2
+    assert "there is no preset 'quik'" in probe.stderr
+    assert set(probe.stderr.split()) & {"torch", "transformers", "libp2p"} == set()
+
+
+def test_the_parser_asks_for_no_permissions() -> None:
+    """A command tells of them with a hint and its own exit code; root, as in containers, has them all."""
+
+    def settings(of: typer.Typer) -> Iterator[ParameterInfo]:
+        for command in of.registered_commands:
+            assert command.callback is not None
+            for parameter in inspect.signature(command.callback).parameters.values():
+                yield from getattr(parameter.annotation, "__metadata__", ())
+        for group in of.registered_groups:
+            assert group.typer_instance is not None
+            yield from settings(group.typer_instance)
+
+    found = list(settings(app))
+    assert len(found) > 100
+    assert [each for each in found if each.readable] == []
 
 
 def test_help_names_every_command(sapo: Run) -> None:

@@ -10,6 +10,8 @@ import pytest
 
 from sapo_client.dashboard.history import FigureHistory, Sample, open_history
 from sapo_client.dashboard.many import AttackMark, ManyNodes, ShownNode
+from sapo_client.dashboard.pages import DashboardPages
+from sapo_client.dashboard.session import Sessions
 from sapo_client.errors import SapoError
 from sapo_client.lab.live.page import ExperimentPage
 from sapo_client.observe.web import WebRequest
@@ -67,6 +69,20 @@ async def test_a_node_that_is_down_keeps_its_curves(tmp_path: Path) -> None:
     assert stream is not None
     assert [part async for part in stream] == []
     assert await many.order("nobody", "claim", b"{}") is None
+
+
+async def test_a_page_that_is_opened_before_its_nodes_answer_goes_on(tmp_path: Path) -> None:
+    """The error of one view ended the whole page server: nobody had opened it so early."""
+    data, _ = node(tmp_path / "ada", 0.5)
+    pages = DashboardPages(ManyNodes("one", lambda: [ShownNode("ada", data)], list), "token")
+    root = Sessions("token").root
+    for name, status in (("ada/status", 503), ("ada/curves", 200), ("bo/status", 404)):
+        reply = await pages.answer(WebRequest("GET", f"{root}api/{name}", "hours=2", {}, b"", has_token=True))
+        assert reply is not None
+        assert reply.status == status
+        if status == 503:
+            found = json.loads(reply.body)
+            assert found["error"] == "the node ada does not answer: it is starting, or has stopped"
 
 
 def test_a_testnet_shows_its_nodes_and_what_attackers_sent(tmp_path: Path) -> None:

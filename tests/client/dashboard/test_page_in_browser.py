@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,9 +13,11 @@ from support.browser import browsing, require_browser
 from support.page_swarm import HOSTILE, STRANGER, hostile_texts
 from support.sapo_process import SAPO
 
+from sapo_client.dashboard.history import Sample, open_history
 from sapo_client.lab.store import FORMAT
 from sapo_client.observe.control_client import ControlClient
 from sapo_client.paths import DataDir
+from sapo_client.testnet.plan import CONTROL_NAME, Layout
 
 pytestmark = pytest.mark.e2e
 
@@ -116,6 +119,29 @@ def test_a_thousand_hostile_texts_are_only_text(link: str) -> None:
     assert len(shown & expected) == HOSTILE
 
 
+def test_a_message_that_was_not_admitted_is_shown_with_its_stage_and_sender(link: str) -> None:
+    with browsing() as chrome:
+        chrome.get(f"{link}#rollouts")
+        wait(chrome, "document.querySelector('main .segments')")
+        buttons = "[...document.querySelectorAll('main button')]"
+        chrome.execute_script(f"{buttons}.find((each) => each.textContent === 'not admitted').click()")
+        cells = "(row) => row.innerText.split('\\t').slice(1, 4)"
+        rows = f"[...document.querySelectorAll('main tbody tr')].map({cells})"
+        assert wait(chrome, f"{rows}.length === 2 && {rows}") == [
+            ["stranger", "7 signature", "refused: bad signature"],
+            ["stranger", "1 encoding", "refused: not canonical"],
+        ]
+        assert chrome.execute_script("return document.querySelector('main ul.note').innerText") == (
+            "stranger not canonical 1, bad signature 1"
+        )
+        chrome.execute_script("document.querySelector('main tbody button').click()")
+        signs = "[...document.querySelectorAll('.stages b')].map((each) => each.title)"
+        expected = ["passed"] * 7 + ["failed"] + ["not checked"] * 6
+        assert chrome.execute_script(f"return {signs}") == expected
+        assert "R7.1" in chrome.execute_script("return document.querySelector('.inspector').innerText")
+        assert complaints(chrome) == []
+
+
 def test_it_is_small_and_takes_nothing_from_elsewhere(link: str) -> None:
     with browsing() as chrome:
         chrome.get(link)
@@ -202,5 +228,41 @@ def test_the_arms_of_an_experiment_are_drawn_by_round(tmp_path: Path) -> None:
         assert chrome.execute_script(f"return {label}").endswith(
             "Latest: 4-4 0.83 ± 0.32 (n = 2); 8-0 0.43 ± 0.32 (n = 2)."
         )
+        assert complaints(chrome) == []
+        process.terminate()
+
+
+def test_a_swarm_is_drawn_with_its_attacks_and_the_one_that_is_alone(tmp_path: Path) -> None:
+    require_browser()
+    layout, start = Layout(tmp_path), int(time.time()) // 60 * 60 - 600
+    layout.manifest.write_text(json.dumps({"name": "three"}), encoding="utf-8")
+    for name, reward in (("ada", 0.5), ("bo", 1.0), (CONTROL_NAME, 0.25)):
+        history = open_history(layout.node(name).data.create().history)
+        history.add(Sample("own", start + 20.0 * number, reward) for number in range(10))
+        history.close()
+    log = layout.attacker("mallory").attacks
+    log.parent.mkdir(parents=True)
+    sent = [
+        {"time": start + at, "attacker": "mallory", "kind": kind, "message": "", "content_id": None}
+        for at, kind in ((50, "bad_signature"), (120, "flood"))
+    ]
+    log.write_text("".join(f"{json.dumps(each)}\n" for each in sent), encoding="utf-8")
+    argv = [SAPO, "testnet", "page", "--data-dir", str(tmp_path)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process, browsing() as chrome:
+        assert process.stdout is not None
+        chrome.get(process.stdout.readline().strip())
+        whole = "document.querySelector('main .chart')"
+        assert wait(chrome, f"{whole}.querySelectorAll('polyline').length === 2")
+        assert (
+            chrome.execute_script(f"return {whole}.querySelectorAll('polygon').length") == 1
+        )  # of two nodes
+        label = chrome.execute_script(f"return {whole}.querySelector('svg').getAttribute('aria-label')")
+        assert "nodes that share (mean) 0.75" in label
+        assert "a node that trains alone 0.25" in label
+        marks = f"[...{whole}.querySelectorAll('g > .mark + title')].map((each) => each.textContent)"
+        assert chrome.execute_script(f"return {marks}") == ["mallory: bad signature", "mallory: flood"]
+        assert wait(chrome, "document.querySelectorAll('main .grid .chart').length === 3")
+        text = chrome.execute_script("return document.querySelector('main').innerText")
+        assert "Red lines: 2 moments at which attackers sent something" in text
         assert complaints(chrome) == []
         process.terminate()

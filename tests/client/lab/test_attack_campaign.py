@@ -82,7 +82,7 @@ def test_an_unnamed_attack_is_every_possible_one(tmp_path: Path) -> None:
     [
         (("rain",), (), "no attack 'rain'"),
         (("wrong-steps",), (), "needs families with text"),
-        (("pad",), (2, 8), "8 attackers among 8 honest agents"),
+        (("pad",), (2, 8), "8 attackers among 8 honest accounts"),
     ],
 )
 def test_an_impossible_campaign_is_refused(
@@ -161,11 +161,19 @@ def test_a_start_that_this_release_has_not_is_refused() -> None:
     assert caught.value.exit_code == 2
 
 
+def test_teachers_are_honest_accounts_when_a_share_is_counted(tmp_path: Path) -> None:
+    plan = PRESETS["specialists"]
+    assert (plan.agents, plan.teachers, plan.honest) == (2, 12, 14)
+    [(attack, attackers)] = campaign_of(tmp_path, plan, ("pad",), ()).attacks
+    assert (attack.name, attackers) == ("pad", 5)
+    [(_, attackers)] = campaign_of(tmp_path, plan, ("pad",), (13,)).attacks
+    assert attackers == 13
+
+
 def test_specialists_know_different_families() -> None:
     plan = PRESETS["specialists"]
     assert {name: kind_of(plan, 0, name) for name in plan.families} == {
         "basic_arithmetic": "own families",
-        "bf": "own families",
         "fraction_simplification": "own families",
         "propositional_logic": "the other half's",
         "calendar_arithmetic": "the other half's",

@@ -17,7 +17,7 @@ from support.policies import make_policy_folder
 
 from sapo_client.errors import SapoError
 from sapo_client.learner.process import Learner
-from sapo_client.learner.ranks.launch import number_of_ranks
+from sapo_client.learner.ranks.launch import RankEnd, cause, number_of_ranks
 from sapo_client.learner.settings import LearnerSettings
 
 pytestmark = pytest.mark.e2e
@@ -44,6 +44,18 @@ if os.environ.get("RANK") == "1":
     accumulate.completion_logprobs = limited
 """
 """Rank 1 has memory for 48 tokens of a micro-batch."""
+
+
+FAILING_RANK = """
+import os, torch
+if os.environ.get("RANK") == "1":
+    from sapo_client.learner.losses import accumulate
+    whole = accumulate.completion_logprobs
+    def failing(*arguments, **named):
+        raise ValueError("the card fell off the bus")
+    accumulate.completion_logprobs = failing
+"""
+"""Rank 1 fails in its first forward pass."""
 
 
 @pytest.fixture
@@ -236,7 +248,31 @@ async def test_a_killed_rank_ends_all_and_the_learner_resumes(
                 assert await learner.evaluate(PROMPTS) == answers
             assert learner.about.ranks == 2
         nursery.cancel_scope.cancel()
+    assert learner.last_death == "SIGKILL ended rank 0, as when memory runs out"
     assert "rank 1 was ended by SIGKILL; all ranks are restarted" in learner_log(settings)
+
+
+def test_the_last_words_name_the_rank_that_failed_and_why(settings: LearnerSettings, tmp_path: Path) -> None:
+    """The third rank's messages fail as well, because the second one is gone; that is not the reason."""
+    path = patched(tmp_path / "failing", FAILING_RANK)
+    with pytest.raises(EOFError), learner_child(replace(settings, ranks=3), {"PYTHONPATH": path}) as child:
+        steps(child, [0])
+    assert learner_log(settings).strip().splitlines()[-1] == (
+        "rank 1 ended: ValueError: the card fell off the bus; all ranks are restarted"
+    )
+
+
+@pytest.mark.parametrize(
+    ("ends", "words"),
+    [
+        ([RankEnd(1, 1, ""), RankEnd(2, -9, "")], "rank 2 was ended by SIGKILL; all ranks are restarted"),
+        ([RankEnd(1, 1, ""), RankEnd(2, 1, "why")], "rank 2 ended: why; all ranks are restarted"),
+        ([RankEnd(1, 1, "x"), RankEnd(2, 75, "memory")], "rank 2 ended: memory; all ranks are restarted"),
+        ([RankEnd(1, 3, "")], "rank 1 exited with status 3; all ranks are restarted"),
+    ],
+)
+def test_of_several_ends_the_cause_is_told(ends: list[RankEnd], words: str) -> None:
+    assert cause(ends).in_words() == words
 
 
 @pytest.mark.long

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 import trio
-from support.health_trial import HealthHome, HealthTrial, Told, require_row
+from support.health_trial import HealthHome, HealthTrial, Told, require_failure, require_row
 from support.ledger import BOB, Contracts, ServedChain, found
 from support.nodes import manifest_of
 from support.swarm import Identity
 from trio.testing import MockClock
 
+from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
@@ -24,6 +25,7 @@ from sapo_protocol.topics import rollouts_topic
 from sapo_verification.signing.database import SigningDatabase
 
 STRANGER = Identity(9)
+DEAD = f"/ip4/127.0.0.1/tcp/9/p2p/{peer_id_from_key(STRANGER.node)}"
 
 Begin = Callable[..., HealthTrial]
 
@@ -62,11 +64,17 @@ def damage(checkpoint: Path) -> None:
     state.write_bytes(bytes(content))
 
 
-async def expect(trial: HealthTrial, code: str) -> Told:
-    """Wait for a finding; assert that every outlet tells the same sentence, and what the page says of it."""
+async def expect(trial: HealthTrial, code: str, failure: str = "") -> Told:
+    """Wait for a finding; assert that every outlet tells the same sentence, and what the page says of it.
+
+    Args:
+        failure: the row of the page's table of failures.
+    """
     told = await trial.until_told(code)
     assert all(told.everywhere.values()), told
     require_row(told.row())
+    if failure:
+        require_failure(failure, told)
     return told
 
 
@@ -91,13 +99,23 @@ async def test_a_node_without_a_chain(mock_clock: MockClock, begin: Begin, weekd
 
         await trial.stop_learner()
         trial.pass_by(200)
-        await expect(trial, "learner_hung")
+        await expect(trial, "learner_hung", "frozen learner")
         await expect(trial, "no_round")
         trial.pass_by(4000)  # beyond every deadline, also that of a call that is rarely made
         await trial.until_over("learner_hung")
         await expect(trial, "learner_restarted")
         await trial.rounds(3)
         await trial.until_over("no_round")
+        await trial.stop()
+
+
+async def test_a_dead_bootstrap_address(mock_clock: MockClock, begin: Begin, weekdays: Suite) -> None:
+    trial = begin(manifest_of(weekdays, epoch_seconds=36_000), swarm={"bootstrap": (DEAD,)})
+    async with trio.open_nursery() as nursery:
+        await trial.start(nursery)
+        trial.pass_by(60)
+        told = await expect(trial, "no_peers", "dead bootstrap")
+        assert "the bootstrap address leads to none" in told.text
         await trial.stop()
 
 
@@ -116,7 +134,7 @@ async def test_damaged_checkpoints_and_a_full_disk(
     checkpoints = trial.home.data.checkpoints
     async with trio.open_nursery() as nursery:
         await trial.start(nursery)
-        await expect(trial, "disk_low")
+        await expect(trial, "disk_low", "full disk")
         await trial.rounds(6)
         await trial.stop()
 
@@ -191,7 +209,7 @@ async def test_a_node_with_a_chain(
     other = ServedChain(tmp_path / "other.sqlite", chain_id=5)
     async with trio.open_nursery() as nursery:
         await trial.start(nursery)
-        told = await expect(trial, "no_coins")
+        told = await expect(trial, "no_coins", "zero coins")
         assert "cannot register" in told.text
         await on_chain.send_coins(account)
         trial.pass_by(40)
@@ -199,7 +217,7 @@ async def test_a_node_with_a_chain(
 
         trial.skew = 150
         await on_chain.blocks_until(lambda codes: "clock_off" in codes)
-        await expect(trial, "clock_off")
+        await expect(trial, "clock_off", "skewed clock")
         trial.skew = 0
         await on_chain.blocks_until(lambda codes: "clock_off" not in codes)
         await trial.until_over("clock_off")
@@ -215,7 +233,7 @@ async def test_a_node_with_a_chain(
         trial.pass_by(40)
         await trial.until_told("chain_silent")
         trial.pass_by(36_000)
-        await expect(trial, "chain_silent")
+        await expect(trial, "chain_silent", "frozen chain")
         await trial.stop()
     other.close()
 

@@ -69,6 +69,36 @@ async def test_the_client_reads_every_report(data: DataDir) -> None:
         assert await call(client.answers) is True
 
 
+async def test_pause_and_resume_reach_the_node(data: DataDir) -> None:
+    pauses: list[bool] = []
+    handlers = replace(Node().handlers(), pause=pauses.append)
+    async with trio.open_nursery() as nursery:
+        port = await nursery.start(control.serve, data, handlers)
+        bearer = {"Authorization": f"Bearer {data.control_token.read_text().strip()}"}
+        calls = [("POST", "/pause", bearer), ("POST", "/resume", bearer), ("POST", "/pause", bearer)]
+        answers = [await call(lambda sent=sent: raw(port, sent[0], sent[1], b"", sent[2])) for sent in calls]  # type: ignore[misc]
+        assert answers == [
+            (200, b'{"paused": true}\n'), (200, b'{"paused": false}\n'), (200, b'{"paused": true}\n'),
+        ]  # fmt: skip
+        assert pauses == [True, False, True]
+        refused = [
+            ("GET", "/pause", bearer, 405),
+            ("GET", "/resume", bearer, 405),
+            ("POST", "/pause", {}, 401),
+        ]
+        for method, path, headers, status in refused:
+            assert (await call(lambda: raw(port, method, path, None, headers)))[0] == status  # type: ignore[index]  # noqa: B023
+        assert pauses == [True, False, True]
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_node_that_cannot_be_paused_says_so(data: DataDir) -> None:
+    async with serving(data, Node()) as port:
+        bearer = {"Authorization": f"Bearer {data.control_token.read_text().strip()}"}
+        for path in ("/pause", "/resume"):
+            assert (await call(lambda path=path: raw(port, "POST", path, b"", bearer)))[0] == 405  # type: ignore[index,misc]
+
+
 async def test_stop_reaches_the_node_and_health_fails_while_draining(data: DataDir) -> None:
     node, client = Node(), ControlClient(data)
     async with serving(data, node):

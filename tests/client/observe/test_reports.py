@@ -23,6 +23,9 @@ SUMMARY = RoundSummary(
     refused_share=0.02,
     round_seconds=38.1,
     mismatch=0.002,
+    age=1.0,
+    pool_age=7.5,
+    ranks=2,
 )
 REPORT = StatusReport(
     state="running",

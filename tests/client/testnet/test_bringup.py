@@ -31,7 +31,7 @@ def settings(tmp_path: Path) -> Settings:
         directory=net,
         report=report,
         auditors=4,
-        model="some/model",
+        models=("some/model", "other/model"),
     )
 
 
@@ -96,6 +96,8 @@ def _check_settings(layout: Layout, setup: bringup.SwarmSetup) -> None:
             config.swarm.listen,
             config.learner.seed,
             config.learner.model,
+            config.learner.local_groups,
+            config.sampler.demonstrations,
             config.ledger.rpc_urls,
             config.ledger.audit,
         ) == (
@@ -104,7 +106,9 @@ def _check_settings(layout: Layout, setup: bringup.SwarmSetup) -> None:
             layout.manifest,
             (member.listen,),
             7 + index,
-            "some/model",
+            ("some/model", "other/model")[index % 2],
+            12,
+            256,
             (setup.rpc_url,),
             index < 4,
         )

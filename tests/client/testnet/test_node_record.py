@@ -29,6 +29,7 @@ EVENTS: list[Event] = [
         "epoch": 0,
         "reward": 0.25,
         "local": [ONE],
+        "families": {"bf": 0.25},
         "external": [
             {"content_id": TWO, "account": BO, "node": "00"},
             {"content_id": THREE, "account": BO, "node": "00"},
@@ -67,6 +68,7 @@ def test_a_whole_file_becomes_one_record() -> None:
                 local=1,
                 external=(TWO, THREE),
                 unproven=(THREE,),  # verified only after the step: order is what counts
+                families={"bf": 0.25},
             )
         ],
         published={ONE},
@@ -106,3 +108,12 @@ def test_a_trend_compares_ends_that_do_not_overlap(
 
 def test_a_flat_run_did_not_rise() -> None:
     assert not Trend(0.5, 0.5).rose
+
+
+def test_families_without_a_right_answer_at_first_are_lacking() -> None:
+    steps = [
+        RecordedStep(step, 0, "t", 0.0, 1, (), (), {"bf": 0.5, "sums": 0.0 if step < 11 else 1.0})
+        for step in range(1, 31)
+    ]
+    assert NodeRecord("ada", steps=steps).lacking() == ("sums",)
+    assert NodeRecord("ada").lacking() == ()

@@ -9,7 +9,7 @@ from sapo_client.testnet.attack_results import AttackRow
 from sapo_client.testnet.ledger_view import Claim, EpochRow
 from sapo_client.testnet.node_record import NodeRecord, RecordedStep
 from sapo_client.testnet.plan import Settings
-from sapo_client.testnet.plot import external_shares, smooth
+from sapo_client.testnet.plot import draw, external_shares, smooth
 from sapo_client.testnet.verdict import RunOutcome
 
 ADA = "aa" * 20
@@ -119,6 +119,21 @@ def test_everything_is_written(tmp_path: Path) -> None:
         40,
         {ADA: 5},
     )
+
+
+NOON = "2026-01-01T12:00"
+
+
+def test_what_travels_has_a_panel_of_its_own(tmp_path: Path) -> None:
+    steps = [
+        RecordedStep(step, 0, f"{NOON}:{step:02}+00:00", 0.5, 8, (), (), {"bf": 1.0, "sums": reward})
+        for step, reward in enumerate([0.0] * 10 + [0.5] * 10)
+    ]
+    heights = {}
+    for name, kept in (("plain", steps[10:]), ("travelling", steps)):
+        draw([NodeRecord("ada", steps=list(kept))], tmp_path / f"{name}.png", name)
+        heights[name] = int.from_bytes((tmp_path / f"{name}.png").read_bytes()[20:24], "big")
+    assert heights["travelling"] > heights["plain"]
 
 
 def test_the_curves() -> None:

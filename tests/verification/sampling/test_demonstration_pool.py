@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 
+import pytest
 from support.rollouts import rollout_of
 from support.swarm import EPOCH, Identity, make_manifest
 from support.verification_harness import VerificationHarness
@@ -131,9 +132,15 @@ async def test_an_engine_hands_out_what_it_verified_by_what_it_lacks() -> None:
     }, "groups in which all answers are right show most"
     assert 0 < len(taken) <= 6
     for slot in range(32):
-        await engine.verify(harness.admit(OWN, slot, right=2, wrong=0))
-    assert engine.success.of(0) == 1.0
-    assert engine.demonstrate(EPOCH, random.Random(1)) == (), "nothing is lacking"
+        await engine.verify(harness.admit(OWN, slot, right=2, wrong=1))
+    await engine.verify(harness.admit(ALICE, 7, right=2, wrong=0))
+    assert engine.success.of(0) == pytest.approx(2 / 3)
+    assert engine.demonstrate(EPOCH, random.Random(1)) == (), "the family is solved"
+
+
+def test_a_solved_family_needs_nothing_and_the_others_what_they_lack() -> None:
+    needs = [SamplingPolicy(need_below=0.5).need(success) for success in (0.0, 0.375, 0.5, 1.0)]
+    assert needs == [1.0, 0.625, 0.0, 0.0]
 
 
 async def test_an_engine_that_does_not_imitate_keeps_nothing() -> None:

@@ -64,6 +64,7 @@ class SamplingPolicy:
         strategy: weighs accounts and groups before the caps: the name of a built-in one, or another.
         text_use: what the external groups are used for.
         demonstrations: most right answers of others that a round hands to the learner, if it imitates.
+        need_below: own success in a family from which others' right answers are not needed.
         learnable_tasks: draw the families of own tasks by what can be learned from them, not uniformly.
         task_sampler: draws these families instead, if there is one.
         account_cap: largest share of the external places for one account.
@@ -79,8 +80,13 @@ class SamplingPolicy:
     strategy: str | SamplingStrategy = "weighted"
     text_use: TextUse = TextUse.REINFORCE
     demonstrations: int = 64
+    need_below: float = 0.6
     learnable_tasks: bool = False
     task_sampler: TaskSampler | None = None
+
+    def need(self, success: float) -> float:
+        """Return how much right answers of a family are needed: what is lacking there, 0 if it is solved."""
+        return 1.0 - success if success < self.need_below else 0.0
 
 
 class Sampler:
@@ -106,6 +112,10 @@ class Sampler:
         self.step_values = StepValues()
         self.most_external = policy.external_groups
         """J as it is now, at most that of the policy; the canary lowers it."""
+
+    def need(self, success: float) -> float:
+        """See ``SamplingPolicy.need``."""
+        return self._policy.need(success)
 
     @property
     def most_demonstrations(self) -> int:

@@ -155,7 +155,7 @@ export class Rollouts {
     this.offset = 0;
     this.list = el("div");
     this.inspector = el("section", { class: "card inspector", "aria-label": "Rollout", tabindex: "-1" }, el("p", { class: "empty" }, "Choose a rollout to see its prompt, its answers and how they were checked."));
-    const choices = [["", "all"], ["own", "own"], ["others", "others"], ["used", "used"], ["refused", "refused"]];
+    const choices = [["", "all"], ["own", "own"], ["others", "others"], ["used", "used"], ["refused", "refused"], ["messages", "not admitted"]];
     this.element = el("div", { class: "split" },
       el("section", { class: "card" }, el("div", { class: "head" }, el("h2", {}, "Rollouts"), segments(choices, "", (show) => { this.show = show; this.offset = 0; this.load(); })), this.list),
       this.inspector);
@@ -163,6 +163,7 @@ export class Rollouts {
 
   async load(chosen) {
     if (chosen) this.inspect(chosen);
+    if (this.show === "messages") return this.loadMessages();
     const data = await get(`api/${this.node}/rollouts?show=${this.show}&offset=${this.offset}&limit=${PAGE}`);
     const rows = data.rollouts.map((each) => el("tr", { class: "link", onclick: () => { location.hash = `rollouts/${each.content_id}`; } },
       el("td", {}, el("button", { type: "button", "data-id": each.content_id, "aria-label": `Inspect rollout ${short(each.content_id)}` }, short(each.content_id))),
@@ -174,7 +175,33 @@ export class Rollouts {
     replace(this.list,
       table([["rollout"], ["author"], ["family"], ["reward", "number"], ["state"], ["seen"]], rows),
       pager(data.total, this.offset, (offset) => { this.offset = offset; this.load(); }),
-      el("p", { class: "note" }, "The latest 1,024 rollouts since the node's start, with their text; all decisions are in the event file."));
+      el("p", { class: "note" }, "The latest 256 own rollouts and 768 of others since the node's start, with their text; all decisions are in the event file."));
+  }
+
+  async loadMessages() {
+    const data = await get(`api/${this.node}/refusals?offset=${this.offset}&limit=${PAGE}`);
+    const name = (each) => (each.message === null ? "–" : short(each.message));
+    const rows = data.messages.map((each) => el("tr", { class: "link", onclick: () => this.inspectMessage(each) },
+      el("td", {}, el("button", { type: "button", "data-id": `${each.message}${each.at}`, "aria-label": `Inspect message ${name(each)}` }, name(each))),
+      el("td", { class: "mono" }, short(each.forwarder, 14)),
+      el("td", {}, `${each.stage} ${each.stages[each.stage].name}`),
+      el("td", {}, state(`refused: ${each.reason}`)),
+      el("td", { class: "muted" }, clock(each.at))));
+    const sums = Object.entries(data.forwarders).map(([forwarder, reasons]) => el("li", {}, el("span", { class: "mono" }, short(forwarder, 14)), " ",
+      Object.entries(reasons).map(([reason, times]) => `${reason.replaceAll("_", " ")} ${count(times)}`).join(", ")));
+    const found = rows.length
+      ? [table([["message"], ["sent by"], ["stage"], ["reason"], ["seen"]], rows), pager(data.total, this.offset, (offset) => { this.offset = offset; this.load(); }), el("ul", { class: "note" }, ...sums)]
+      : [el("p", { class: "empty" }, "every message was admitted")];
+    replace(this.list, ...found,
+      el("p", { class: "note" }, "Messages of every kind that were refused before they were admitted: the latest 16 of each of the latest 64 peers, since the node's start. Their bytes are not kept."));
+  }
+
+  inspectMessage(each) {
+    this.inspector.replaceChildren(
+      el("div", { class: "head" }, el("h2", {}, "Message ", el("span", { class: "mono" }, short(each.message, 16))), state(`refused: ${each.reason}`)),
+      el("dl", { class: "facts" }, ...facts("came from", each.forwarder), ...(each.message ? facts("SHA-256", each.message) : []), ...facts("rule", each.rule), ...(each.count > 1 ? facts("number", count(each.count)) : [])),
+      el("div", { class: "part" }, el("h3", {}, "Why it was refused"), el("p", {}, `It broke rule ${each.rule}, ${each.stages[each.stage].name}: ${each.detail || each.reason.replaceAll("_", " ")}.`)),
+      el("div", { class: "part" }, el("h3", {}, "Verification"), stages(each.stages)));
   }
 
   async inspect(id) {
@@ -183,7 +210,6 @@ export class Rollouts {
       this.inspector.replaceChildren(el("p", { class: "empty" }, "This rollout is no longer among the latest ones."));
       return;
     }
-    const mark = { true: ["✓", "good", "passed"], false: ["✕", "bad", "failed"], null: ["·", "plain", "not checked"] };
     this.inspector.replaceChildren(
       el("div", { class: "head" }, el("h2", {}, "Rollout ", el("span", { class: "mono" }, short(each.content_id, 16))), state(each.state)),
       el("dl", { class: "facts" },
@@ -198,12 +224,17 @@ export class Rollouts {
       el("div", { class: "part" }, el("h3", {}, `${each.answers.length} answers`), ...each.answers.map((answer) => el("div", { class: "answer" },
         answer.reward === null ? el("b", { class: "word plain", title: "not scored" }, "·") : answer.reward > 0 ? el("b", { class: "word good", title: "right" }, "✓") : el("b", { class: "word bad", title: "wrong" }, "✕"),
         el("pre", { class: "text", tabindex: "0" }, answer.text)))),
-      el("div", { class: "part" }, el("h3", {}, "Verification"), el("ol", { class: "stages" }, ...each.stages.map((stage) => {
-        const [sign, kind, meaning] = mark[String(stage.passed)];
-        return el("li", {}, el("b", { class: `word ${kind}`, title: meaning }, sign), el("span", {}, `${stage.stage} ${stage.name}`),
-          el("span", { class: "muted" }, stage.rule ? `${stage.rule}: ` : "", stage.detail));
-      }))));
+      el("div", { class: "part" }, el("h3", {}, "Verification"), stages(each.stages)));
   }
+}
+
+function stages(results) {
+  const mark = { true: ["✓", "good", "passed"], false: ["✕", "bad", "failed"], null: ["·", "plain", "not checked"] };
+  return el("ol", { class: "stages" }, ...results.map((stage) => {
+    const [sign, kind, meaning] = mark[String(stage.passed)];
+    return el("li", {}, el("b", { class: `word ${kind}`, title: meaning }, sign), el("span", {}, `${stage.stage} ${stage.name}`),
+      el("span", { class: "muted" }, stage.rule ? `${stage.rule}: ` : "", stage.detail));
+  }));
 }
 
 function facts(name, value) {

@@ -94,10 +94,10 @@ def campaign_of(
         SapoError: there is no such attack, a named one is impossible with these families, or attackers are
             no minority.
     """
-    if any(not 0 < number < plan.agents for number in attackers):
+    if any(not 0 < number < plan.honest for number in attackers):
         raise SapoError(
-            f"{max(attackers)} attackers among {plan.agents} honest agents",
-            hint="--attackers takes numbers from 1 to one less than the agents",
+            f"{max(attackers)} attackers among {plan.honest} honest accounts",
+            hint="--attackers takes numbers from 1 to one less than these",
             exit_code=ExitCode.USAGE,
         )
     families = [family(name, plan.level) for name in plan.families]
@@ -107,7 +107,7 @@ def campaign_of(
         (attack, number)
         for attack in chosen
         for number in (
-            attackers if attackers and not attack.has_own_share else (attack.accounts(plan.agents),)
+            attackers if attackers and not attack.has_own_share else (attack.accounts(plan.honest),)
         )
     ]
     for attack, number in pairs:

@@ -35,6 +35,7 @@ class Contributor:
     """Answerer behind the interface of a backend; a step is a round of answers."""
 
     restarts = 0
+    last_death = ""
     call: RunningCall | None = None
     set_aside: tuple[str, ...] = ()
 

@@ -16,6 +16,7 @@ Shapes: N inputs, M outputs, B rows.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
@@ -29,6 +30,16 @@ MIN_ROWS: Final = 32
 
 _PREPACK_ROWS: Final = 64
 """Number of rows that a prepacked weight is laid out for; other numbers of rows work as well."""
+
+MAX_KERNELS: Final = 128
+"""Compiled kernels that oneDNN keeps, one for each shape of a product, of about half a megabyte each.
+
+Its default of 1,024 takes half a gigabyte, filled over hours because micro-batches have ever other numbers of
+rows. Fewer cost little, for a kernel is compiled in a fraction of a millisecond (docs/results.md).
+"""
+
+_KERNEL_LIMITS: Final = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
+"""Variables that oneDNN, and PyTorch's own cache in front of it, read at the first product."""
 
 _LINEAR_OP: Final = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
 _PREPACK_OP: Final = getattr(torch.ops.mkldnn, "_reorder_linear_weight", None)
@@ -93,9 +104,16 @@ class FastLinear(nn.Linear):
 def use_fast_linear(model: nn.Module) -> None:
     """Turn every plain linear layer of a model into a ``FastLinear``; parameters and their names stay."""
     if _LINEAR_OP is not None and _PREPACK_OP is not None:
+        limit_kernels()
         for module in model.modules():
             if type(module) is nn.Linear:
                 module.__class__ = FastLinear
+
+
+def limit_kernels() -> None:
+    """Let this process keep ``MAX_KERNELS`` kernels; the variables of the user and earlier products win."""
+    for name in _KERNEL_LIMITS:
+        os.environ.setdefault(name, str(MAX_KERNELS))
 
 
 class _LinearFunction(torch.autograd.Function):

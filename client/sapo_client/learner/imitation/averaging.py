@@ -38,24 +38,21 @@ class AveragedWeights:
         if not self._decay:
             yield
             return
-        self._average = _copies(self._parameters)
-        if self.student is not None:
-            _write(self.student, self._parameters)
-        try:
-            yield
-        finally:
-            self.student = _copies(self._parameters)
-            _write(self._average, self._parameters)
-            self._average = []
+        with self.student_in_place() as policy:
+            self._average = policy  # what the context ends with
+            try:
+                yield
+            finally:
+                self.student, self._average = _copies(self._parameters), []
 
     @contextmanager
-    def student_in_place(self) -> Iterator[None]:
-        """Give the parameters the student's weights inside the context, in which nothing may be trained."""
+    def student_in_place(self) -> Iterator[list[Tensor]]:
+        """Give the parameters the student's weights inside the context; yield those that come back."""
         policy = _copies(self._parameters)
         if self.student is not None:
             _write(self.student, self._parameters)
         try:
-            yield
+            yield policy
         finally:
             _write(policy, self._parameters)
 

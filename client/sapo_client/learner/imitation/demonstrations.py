@@ -28,8 +28,8 @@ _Place = tuple[tuple[int, ...], tuple[int, ...]]
 OWN: Final = b""
 """Author of own answers; no account's id."""
 
-CAPACITY: Final = 2000
-"""Texts by default, some thirty draws of the default size."""
+CAPACITY: Final = 4000
+"""Texts by default, some sixty draws of the default size."""
 
 REHEARSED_PER_GROUP: Final = 2
 """Right completions kept of an own group."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import exp, isfinite
+from math import ceil, exp, isfinite
 from statistics import fmean
 from typing import Final
 
@@ -34,6 +34,9 @@ SMALL_PARAMETERS: Final = 20_000_000
 
 Draw = tuple[Sequence[DemonstrationText], Sequence[DemonstrationText]]
 """Texts of a supervised step, and own right answers to rehearse beside them."""
+
+LEAST_OWN_ANSWERS: Final = 400
+"""Own right answers that are rehearsed at the least, so that none is shown again and again."""
 
 WARMUP_STEPS: Final = 20
 """Steps over which the rate rises: AdamW's first ones move every weight by all of it."""
@@ -201,7 +204,7 @@ class SupervisedSchedule:
     """How fast demonstrations are learnt.
 
     Attributes:
-        steps: supervised steps per training step.
+        steps: most supervised steps per training step.
         rate: learning rate.
         averaging: decay of the average of the weights; 0: the last weights count.
     """
@@ -209,6 +212,21 @@ class SupervisedSchedule:
     steps: int
     rate: float
     averaging: float
+
+    def steps_for(self, held: int, per_step: int) -> int:
+        """Return the steps of a round: at most so many that each text held is trained once.
+
+        A policy that is shown few texts again and again remembers them, and forgets the rest.
+
+        Args:
+            held: texts in the buffer.
+            per_step: texts of a step.
+        """
+        return min(self.steps, ceil(held / per_step))
+
+    def own_answers(self, per_step: int) -> int:
+        """Return how many own right answers are worth holding: those of two rounds."""
+        return max(LEAST_OWN_ANSWERS, 2 * self.steps * per_step)
 
     @classmethod
     def of(
@@ -240,7 +258,7 @@ def default_schedule(parameters: Sequence[Tensor], *, shows_steps: bool) -> Supe
     if sum(parameter.numel() for parameter in parameters) >= SMALL_PARAMETERS:
         return SupervisedSchedule(steps=1, rate=1e-5, averaging=0.0)
     if shows_steps:
-        return SupervisedSchedule(steps=12, rate=2e-3, averaging=0.98)
+        return SupervisedSchedule(steps=20, rate=2e-3, averaging=0.98)
     return SupervisedSchedule(steps=1, rate=3e-4, averaging=0.0)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 
 from sapo_client.errors import SapoError
-from sapo_client.learner.ranks.launch import RankLost, end_of_process, join_from
+from sapo_client.learner.ranks.launch import RankLost, end_of_process, join_from, report_end
 from sapo_client.learner.ranks.memory import MicroBatchTooLarge
 from sapo_client.learner.ranks.server import follow
 from sapo_client.learner.ranks.serving import quiet_libraries
@@ -17,6 +18,7 @@ def main() -> None:
     """Run the calls that rank 0 passes on."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    sys.excepthook = report_end
     threading.Thread(target=_end_with_input, daemon=True).start()
     quiet_libraries()
     ranks = join_from(os.environ)

@@ -14,7 +14,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -39,7 +40,19 @@ MEETING: Final = "SAPO_RANKS_FILE"
 ON_GPU: Final = "SAPO_RANKS_ON_GPU"
 """Environment variable of a rank: 1 if the ranks use GPUs."""
 
-_LAST_WORDS_SECONDS: Final = 2.0
+REASON: Final = "SAPO_RANKS_REASON"
+"""Environment variable of a rank: the descriptor to which it writes why it ends."""
+
+_OTHERS_SECONDS: Final = 0.5
+"""After the end of one rank, for the end of another that was its cause."""
+
+_CAUSE_SECONDS: Final = 20.0
+"""For the end of another rank, after a message to it failed."""
+
+_REASON_BYTES: Final = 500
+
+_ending = threading.Lock()
+"""Held by the thread that ends this process, so that its words are the last in the log."""
 
 
 class RankLost(Exception):
@@ -71,22 +84,89 @@ def number_of_ranks(settings: LearnerSettings) -> int:
 
 def start_others(size: int, *, on_gpu: bool) -> RankGroup:
     """Start the other ranks of this process, which becomes rank 0 of ``size``, and join them."""
-    sys.excepthook = _report_and_wait
+    sys.excepthook = _report
     folder = tempfile.mkdtemp(prefix="sapo-ranks-")  # readable by this user only
     meeting = str(Path(folder) / "ranks")
-    for rank in range(1, size):
-        place = {"RANK": str(rank), "WORLD_SIZE": str(size), MEETING: meeting, ON_GPU: str(int(on_gpu))}
-        process = subprocess.Popen(
-            [sys.executable, "-m", "sapo_client.learner.ranks"],
-            stdin=subprocess.PIPE,
-            env={**os.environ, **LOOPBACK, **place},
-        )
-        threading.Thread(target=_end_with, args=(rank, process), daemon=True).start()
+    others = [_start(rank, size, meeting, on_gpu=on_gpu) for rank in range(1, size)]
+    for one in others:
+        threading.Thread(target=_end_with, args=(one, others), daemon=True).start()
     os.environ.update(LOOPBACK)
     group = join(meeting, rank=0, size=size, on_gpu=on_gpu)
     Path(meeting).unlink(missing_ok=True)
     Path(folder).rmdir()
     return group
+
+
+@dataclass(frozen=True, slots=True)
+class OtherRank:
+    """A rank that this process has started.
+
+    Attributes:
+        rank: its number.
+        process: its process.
+        reason: the end of a pipe from which its reason to end can be read.
+    """
+
+    rank: int
+    process: subprocess.Popen[bytes]
+    reason: int
+
+    def end(self) -> RankEnd:
+        """Return how it ended; it must have ended."""
+        with os.fdopen(os.dup(self.reason), "rb") as pipe:
+            reason = pipe.read().decode("utf-8", errors="replace").strip()
+        return RankEnd(self.rank, self.process.returncode, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class RankEnd:
+    """The end of a rank.
+
+    Attributes:
+        rank: its number.
+        code: exit status, negative for a signal.
+        reason: its own words; empty if it had none, as when another rank's end was its cause.
+    """
+
+    rank: int
+    code: int
+    reason: str
+
+    @property
+    def is_out_of_memory(self) -> bool:
+        """Whether it remembers smaller micro-batches for its next start."""
+        return self.code == OUT_OF_MEMORY
+
+    def in_words(self) -> str:
+        """Return the end in one line."""
+        if self.code < 0:
+            return f"rank {self.rank} was ended by {signal.Signals(-self.code).name}; all ranks are restarted"
+        how = f"ended: {self.reason}" if self.reason else f"exited with status {self.code}"
+        return f"rank {self.rank} {how}; all ranks are restarted"
+
+
+def cause(ends: Sequence[RankEnd]) -> RankEnd:
+    """Return the end that caused the others: a signal's, else one for memory, else one with a reason."""
+    return min(ends, key=lambda end: (end.code >= 0, not end.is_out_of_memory, not end.reason))
+
+
+def _start(rank: int, size: int, meeting: str, *, on_gpu: bool) -> OtherRank:
+    reason, words = os.pipe()
+    place = {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(size),
+        MEETING: meeting,
+        ON_GPU: str(int(on_gpu)),
+        REASON: str(words),
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sapo_client.learner.ranks"],
+        stdin=subprocess.PIPE,
+        env={**os.environ, **LOOPBACK, **place},
+        pass_fds=[words],
+    )
+    os.close(words)
+    return OtherRank(rank, process, reason)
 
 
 def join_from(environment: Mapping[str, str]) -> RankGroup:
@@ -115,7 +195,9 @@ def join(meeting: str, *, rank: int, size: int, on_gpu: bool) -> RankGroup:
 
 def end_of_process(error: BaseException, rank: int) -> NoReturn:
     """End this rank because of an error; what it prints last is what the node shows."""
-    print(f"rank {rank}: {error}", file=sys.stderr, flush=True)
+    _tell(str(error))
+    _ending.acquire()
+    _print(f"rank {rank}: {error}")
     os._exit(OUT_OF_MEMORY if isinstance(error, MicroBatchTooLarge) else ExitCode.BUG)
 
 
@@ -136,16 +218,48 @@ def uses_gpu(settings: LearnerSettings) -> bool:
     return settings.device != "cpu" and torch.cuda.is_available()
 
 
-def _report_and_wait(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print an error; if it follows from the end of another rank, let that be the last that is printed."""
+def report_end(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print the error that ends another rank than 0, and tell rank 0 of it, unless another end caused it."""
+    if _is_lost_connection(error):
+        threading.Event().wait(
+            _CAUSE_SECONDS
+        )  # rank 0 ends before that, and so does this one, without a word
+    else:
+        _tell(f"{kind.__name__}: {error}")
     sys.__excepthook__(kind, error, trace)
-    threading.Event().wait(_LAST_WORDS_SECONDS)
 
 
-def _end_with(rank: int, process: subprocess.Popen[bytes]) -> None:
+def _print(words: str) -> None:
+    """Print to the log; not to ``sys.stderr``, which torch replaces while it prints an error."""
+    print(words, file=sys.__stderr__, flush=True)
+
+
+def _tell(reason: str) -> None:
+    """Tell rank 0, if it has started this rank, why this one ends."""
+    if (descriptor := os.environ.get(REASON)) is not None:
+        os.write(int(descriptor), " ".join(reason.split())[:_REASON_BYTES].encode())
+
+
+def _is_lost_connection(error: BaseException) -> bool:
+    """Whether a message to another rank failed, as when that one has ended."""
+    return isinstance(error, RuntimeError) and "onnection" in str(error)
+
+
+def _report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print the error that ends rank 0; if it follows from the end of another, leave the last words to it."""
+    with _ending:
+        sys.__excepthook__(kind, error, trace)
+    if _is_lost_connection(error):
+        threading.Event().wait(_CAUSE_SECONDS)
+    else:
+        end_of_process(RankLost(f"{kind.__name__}: {error}"), 0)
+
+
+def _end_with(one: OtherRank, others: Sequence[OtherRank]) -> None:
     """Wait until another rank ends, then end this process, and so all of them."""
-    code = process.wait()
-    if code != OUT_OF_MEMORY:  # which has said why
-        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"exited with status {code}"
-        print(f"rank {rank} {how}; all ranks are restarted", file=sys.stderr, flush=True)
-    os._exit(OUT_OF_MEMORY if code == OUT_OF_MEMORY else ExitCode.BUG)
+    one.process.wait()
+    threading.Event().wait(_OTHERS_SECONDS)
+    _ending.acquire()  # for ever: what follows are the last words
+    end = cause([each.end() for each in others if each.process.poll() is not None])
+    _print(end.in_words())
+    os._exit(OUT_OF_MEMORY if end.is_out_of_memory else ExitCode.BUG)

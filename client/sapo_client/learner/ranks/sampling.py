@@ -1,18 +1,18 @@
-"""Sampling by several ranks: each samples its share of the prompts, and all get all completions.
+"""Sampling from a copy of the policy: by several ranks, or while the policy itself is trained.
 
 A sampler reads whole weights, but a rank holds a shard. So every rank keeps an unsharded copy of the model,
 brought up to date before each call: all ranks gather a tensor together, then each writes its own copy. No
-rank sends weights while others run ahead, which would hang without a message.
+rank sends weights while others run ahead, which would hang without a message. A single process has a copy
+where it samples the next round during a step (``ahead.py``).
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sapo_client.learner.generate import Completion, Generator
+from sapo_client.learner.generate import Completion, Generator, SampleRequest
 from sapo_client.learner.policy import Policy
 from sapo_client.learner.ranks.group import RankGroup
 from sapo_client.learner.ranks.shard import copy_trained
@@ -20,105 +20,81 @@ from sapo_client.learner.seeds import sampling_seed
 
 
 class Replica:
-    """Unsharded copy of a policy on every rank; in a single process, the policy itself.
+    """Unsharded copy of a policy on every rank; in a single process the policy itself, or a copy on demand.
 
     Args:
         policy: before it is sharded.
         ranks: of the learner.
+        copied: whether a single process has a copy, too; it shares the frozen weights.
 
     Attributes:
         policy: the copy; its weights are those of the last ``refresh``.
     """
 
-    def __init__(self, policy: Policy, ranks: RankGroup) -> None:
+    def __init__(self, policy: Policy, ranks: RankGroup, *, copied: bool = False) -> None:
         self._source = policy.model
         self.policy = policy
         if ranks.size > 1:
             self.policy = replace(policy, model=copy.deepcopy(policy.model).to(policy.device))
+        elif copied:
+            frozen = {id(each): each for each in policy.model.parameters() if not each.requires_grad}
+            self.policy = replace(policy, model=copy.deepcopy(policy.model, frozen))
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether the weights are others than those that are trained."""
+        return self.policy.model is not self._source
 
     def refresh(self) -> None:
         """Copy the trained weights; all ranks must call it."""
-        if self.policy.model is not self._source:
+        if self.is_copy:
             copy_trained(self._source, self.policy.model)
 
 
-class DealtGenerator:
-    """Generator that deals prompts over ranks.
+class ReplicaGenerator(Generator):
+    """Generator from copies of the policy; of several ranks, all get all completions.
 
-    With one seed, the samples depend on the number of ranks; their distribution does not.
+    Each rank samples a share of the prompts, so that with one seed the samples depend on the number of ranks
+    (their distribution does not); or the leader samples all of them, as on a server that it alone speaks to.
 
     Args:
         ranks: of the learner.
-        refresh: brings the weights that ``inner`` reads up to date; called by all ranks.
+        replica: whose weights ``inner`` reads.
         inner: samples this rank's share.
+        by_leader: whether the leader samples everything.
     """
 
-    def __init__(self, ranks: RankGroup, refresh: Callable[[], None], inner: Generator) -> None:
+    def __init__(
+        self, ranks: RankGroup, replica: Replica, inner: Generator | None, *, by_leader: bool
+    ) -> None:
         self._ranks = ranks
-        self._refresh = refresh
+        self._replica = replica
         self._inner = inner
+        self._by_leader = by_leader
 
-    def sample(
-        self,
-        prompts: Sequence[Sequence[int]],
-        *,
-        completions_per_prompt: int,
-        max_new_tokens: int,
-        temperature: float,
-        seed: int,
-    ) -> list[list[Completion]]:
-        """Sample as ``Generator.sample`` says; all ranks return the same."""
-        self._refresh()
-        own = self._ranks.deal(prompts)
-        groups: list[list[Completion]] = []
-        if own:
-            groups = self._inner.sample(
-                own,
-                completions_per_prompt=completions_per_prompt,
-                max_new_tokens=max_new_tokens,
-                temperature=temperature,
-                seed=sampling_seed(f"{seed}/rank {self._ranks.rank}"),
-            )
-        dealt = self._ranks.exchange([[_message(item) for item in group] for group in groups])
-        return [[_completion(item) for item in group] for group in self._ranks.collected(dealt)]
-
-
-class LeaderGenerator:
-    """Generator of which only the leader samples, as on a server that it alone speaks to.
-
-    Args:
-        ranks: of the learner.
-        refresh: brings the weights that ``inner`` reads up to date; called by all ranks.
-        inner: of the leader; None elsewhere.
-    """
-
-    def __init__(self, ranks: RankGroup, refresh: Callable[[], None], inner: Generator | None) -> None:
-        self._ranks = ranks
-        self._refresh = refresh
-        self._inner = inner
-
-    def sample(
-        self,
-        prompts: Sequence[Sequence[int]],
-        *,
-        completions_per_prompt: int,
-        max_new_tokens: int,
-        temperature: float,
-        seed: int,
-    ) -> list[list[Completion]]:
-        """Sample as ``Generator.sample`` says; all ranks return the same."""
-        self._refresh()
-        groups: list[list[Completion]] = []
+    def refresh(self) -> None:
+        """Bring the weights up to date; all ranks call it."""
+        self._replica.refresh()
         if self._inner is not None:
-            groups = self._inner.sample(
-                prompts,
-                completions_per_prompt=completions_per_prompt,
-                max_new_tokens=max_new_tokens,
-                temperature=temperature,
-                seed=seed,
-            )
-        sent = self._ranks.broadcast([[_message(item) for item in group] for group in groups])
-        return [[_completion(item) for item in group] for group in sent]
+            self._inner.refresh()
+
+    def draw(self, request: SampleRequest) -> list[list[Completion]]:
+        """Sample as ``Generator.draw`` says; all ranks return the same."""
+        own = self._share(request)
+        groups = self._inner.draw(own) if self._inner is not None and own.prompts else []
+        message = [[_message(item) for item in group] for group in groups]
+        if self._by_leader:
+            found = self._ranks.broadcast(message)
+        else:
+            found = self._ranks.collected(self._ranks.exchange(message))
+        return [[_completion(item) for item in group] for group in found]
+
+    def _share(self, request: SampleRequest) -> SampleRequest:
+        """Return what this rank samples."""
+        if self._by_leader:
+            return request
+        seed = sampling_seed(f"{request.seed}/rank {self._ranks.rank}")
+        return replace(request, prompts=self._ranks.deal(request.prompts), seed=seed)
 
 
 def _message(completion: Completion) -> list[Any]:

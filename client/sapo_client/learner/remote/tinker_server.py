@@ -17,7 +17,7 @@ from torch import Tensor
 from sapo_client import extras
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.cpu.packing import Row
-from sapo_client.learner.generate import Completion
+from sapo_client.learner.generate import Completion, SampleRequest
 from sapo_client.learner.losses.accumulate import MAX_GRADIENT_NORM
 from sapo_client.learner.settings import LearnerSettings
 
@@ -96,33 +96,31 @@ class TinkerServer:
         self._trained.optim_step(parameters).result()
         self._sampler = None
 
-    def sample(
-        self,
-        prompts: Sequence[Sequence[int]],
-        *,
-        count: int,
-        length: int,
-        temperature: float,
-        seed: int,
-        end: int,
-    ) -> list[list[Completion]]:
-        """Return ``count`` completions of each prompt under the present weights, without their texts.
+    def sampler(self) -> Any:
+        """Return the API's client that samples with the present weights."""
+        if self._sampler is None:
+            self._sampler = self._trained.save_weights_and_get_sampling_client().result()
+        return self._sampler
+
+    def sample(self, sampler: Any, request: SampleRequest, *, end: int) -> list[list[Completion]]:
+        """Return completions of each prompt, without their texts.
 
         Raises:
             SapoError: the server returns no log-probabilities.
         """
-        if self._sampler is None:
-            self._sampler = self._trained.save_weights_and_get_sampling_client().result()
         types = self._api.types
         futures = [
-            self._sampler.sample(
+            sampler.sample(
                 prompt=types.ModelInput.from_ints(list(prompt)),
-                num_samples=count,
+                num_samples=request.completions_per_prompt,
                 sampling_params=types.SamplingParams(
-                    max_tokens=length, temperature=temperature, seed=(seed + index) % 2**31, stop=[end]
+                    max_tokens=request.max_new_tokens,
+                    temperature=request.temperature,
+                    seed=(request.seed + index) % 2**31,
+                    stop=[end],
                 ),
             )
-            for index, prompt in enumerate(prompts)
+            for index, prompt in enumerate(request.prompts)
         ]
         return [[_completion(each) for each in future.result().sequences] for future in futures]
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.batch import TrainingRow
-from sapo_client.learner.generate import Completion
+from sapo_client.learner.generate import Completion, Generator, SampleRequest
 from sapo_client.learner.imitation.supervised import SupervisedTrainer
 from sapo_client.learner.losses.accumulate import Accumulated, DealtPart, RowLoss
 from sapo_client.learner.policy import Policy
@@ -131,7 +131,7 @@ class TinkerTrainer(Trainer):
         )
 
 
-class TinkerGenerator:
+class TinkerGenerator(Generator):
     """Generator that samples on the server.
 
     Args:
@@ -142,25 +142,15 @@ class TinkerGenerator:
     def __init__(self, server: TinkerServer, policy: Policy) -> None:
         self._server = server
         self._policy = policy
+        self._sampler: Any = None
 
-    def sample(
-        self,
-        prompts: Sequence[Sequence[int]],
-        *,
-        completions_per_prompt: int,
-        max_new_tokens: int,
-        temperature: float,
-        seed: int,
-    ) -> list[list[Completion]]:
-        """Sample as ``Generator.sample`` says."""
-        groups = self._server.sample(
-            prompts,
-            count=completions_per_prompt,
-            length=max_new_tokens,
-            temperature=temperature,
-            seed=seed,
-            end=self._policy.end,
-        )
+    def refresh(self) -> None:
+        """Open the present weights for sampling; they stay as they are while the server trains on."""
+        self._sampler = self._server.sampler()
+
+    def draw(self, request: SampleRequest) -> list[list[Completion]]:
+        """Sample as ``Generator.draw`` says."""
+        groups = self._server.sample(self._sampler, request, end=self._policy.end)
         return [[replace(each, text=self._policy.decode(each.tokens)) for each in group] for group in groups]
 
 

@@ -10,7 +10,6 @@ weights is an error.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 import httpx
@@ -19,7 +18,7 @@ import torch
 from sapo_client import extras
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.adapters import merge_adapters
-from sapo_client.learner.generate import Completion
+from sapo_client.learner.generate import Completion, Generator, SampleRequest
 from sapo_client.learner.logprobs import completion_logprobs
 from sapo_client.learner.policy import Policy
 
@@ -44,7 +43,7 @@ class WeightPush(Protocol):
         ...
 
 
-class VllmServerGenerator:
+class VllmServerGenerator(Generator):
     """Generator that samples on a vLLM server.
 
     Args:
@@ -63,46 +62,26 @@ class VllmServerGenerator:
         self._model = str(self._ask("GET", "/v1/models")["data"][0]["id"])
         self._push = push or nccl_push(policy, str(self._client.base_url), self._workers())
 
-    def sample(
-        self,
-        prompts: Sequence[Sequence[int]],
-        *,
-        completions_per_prompt: int,
-        max_new_tokens: int,
-        temperature: float,
-        seed: int,
-    ) -> list[list[Completion]]:
-        """Sample as ``Generator.sample`` says.
+    def draw(self, request: SampleRequest) -> list[list[Completion]]:
+        """Sample as ``Generator.draw`` says.
 
         Raises:
-            SapoError: the server refuses, ends, or computes with other weights.
+            SapoError: the server refuses or ends.
         """
-        self._update_weights()
-        return [
-            self._completions(
-                prompt,
-                count=completions_per_prompt,
-                length=max_new_tokens,
-                temperature=temperature,
-                seed=(seed + index) % 2**63,
-            )
-            for index, prompt in enumerate(prompts)
-        ]
+        return [self._completions(request, index) for index in range(len(request.prompts))]
 
-    def _completions(
-        self, prompt: Sequence[int], *, count: int, length: int, temperature: float, seed: int
-    ) -> list[Completion]:
-        """Return completions of one prompt."""
+    def _completions(self, request: SampleRequest, index: int) -> list[Completion]:
+        """Return completions of one prompt, by its index."""
         reply = self._ask(
             "POST",
             "/v1/completions",
             {
                 "model": self._model,
-                "prompt": list(prompt),
-                "n": count,
-                "max_tokens": length,
-                "temperature": temperature,
-                "seed": seed,
+                "prompt": list(request.prompts[index]),
+                "n": request.completions_per_prompt,
+                "max_tokens": request.max_new_tokens,
+                "temperature": request.temperature,
+                "seed": (request.seed + index) % 2**63,
                 "logprobs": 0,  # of the sampled token alone
                 "return_token_ids": True,
                 "stop_token_ids": [self._policy.end],
@@ -122,7 +101,7 @@ class VllmServerGenerator:
             )
         return Completion(tuple(tokens), tuple(logprobs), self._policy.decode(tokens))
 
-    def _update_weights(self) -> None:
+    def refresh(self) -> None:
         """Send the present weights and check that the server uses them.
 
         Raises:
@@ -144,7 +123,7 @@ class VllmServerGenerator:
     def _probe(self) -> float:
         """Return the greatest difference of a log-probability between server and policy in one completion."""
         prompt = [self._policy.end] * 2
-        [completion] = self._completions(prompt, count=1, length=PROBE_TOKENS, temperature=0.0, seed=0)
+        [[completion]] = self.draw(SampleRequest([prompt], 1, PROBE_TOKENS, temperature=0.0, seed=0))
         own = completion_logprobs(self._policy.model, [(prompt, completion.tokens)], self._policy.pad, 1.0)
         theirs = torch.tensor(completion.logprobs, device=own.device)
         return float((own[0] - theirs).abs().max())

@@ -7,6 +7,9 @@ and what autograd keeps of one micro-batch. The peak is the larger of the two.
 Every part is counted from the model's shape; autograd's part comes from a forward pass through a model
 without memory (``skeleton.py``), or for the fast CPU path from the tensors that its functions save. Only the
 libraries are a measured number. A test compares the sum with the peak of real processes.
+
+A learner that samples the next round during a step (``learner.overlap``) needs both at once, and a copy of
+what is trained.
 """
 
 from __future__ import annotations
@@ -84,6 +87,7 @@ class MemoryEstimate:
         sampler: copies of weights and the key-value cache.
         trained: number of trained parameters.
         micro_rows: rows of a micro-batch.
+        overlaps: whether it samples during a step.
     """
 
     libraries: float
@@ -94,16 +98,14 @@ class MemoryEstimate:
     sampler: float
     trained: int
     micro_rows: int
+    overlaps: bool = False
 
     @property
     def peak(self) -> float:
         """The most bytes at once."""
-        return (
-            self.libraries
-            + self.weights
-            + self.moments
-            + max(self.gradients + self.activations, self.sampler)
-        )
+        training = self.gradients + self.activations
+        step = training + self.sampler if self.overlaps else max(training, self.sampler)
+        return self.libraries + self.weights + self.moments + step
 
     def in_words(self) -> str:
         """Return the parts in one line, in GiB."""
@@ -141,7 +143,8 @@ def estimate_memory(settings: LearnerSettings, workload: Workload, device: str) 
     copies = 2.0 * _FLOAT * _fused(shape) if fast else 0.0
     return MemoryEstimate(
         libraries=LIBRARY_BYTES[device],
-        weights=_weights(shape, settings, device) + (_FLOAT * trained if settings.lora_rank else 0.0),
+        weights=_weights(shape, settings, device)
+        + _FLOAT * trained * (bool(settings.lora_rank) + (settings.overlap and not settings.vllm)),
         moments=moments,
         gradients=_FLOAT * trained + copies + _head_gradient(shape, settings),
         activations=_activations(shape, rows * row, positions, fast=fast)
@@ -149,6 +152,7 @@ def estimate_memory(settings: LearnerSettings, workload: Workload, device: str) 
         sampler=_sampler(shape, workload, fast=fast or _copies_weights(shape, settings, device)),
         trained=trained,
         micro_rows=rows,
+        overlaps=settings.overlap,
     )
 
 

@@ -10,7 +10,7 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.memory import GIB, available_bytes
 from sapo_client.learner.policy import PACKAGED, chosen_device
 from sapo_client.learner.sizing.estimate import MemoryEstimate, Workload, estimate_memory
-from sapo_client.learner.sizing.presets import PROMPT_TOKENS, SuiteLevel, level_for
+from sapo_client.learner.sizing.presets import PROMPT_TOKENS, SuiteLevel, completion_tokens, level_for
 from sapo_client.learner.sizing.skeleton import ModelShape, make_skeleton, shape_of
 
 if TYPE_CHECKING:
@@ -76,6 +76,19 @@ def fit(settings: LearnerSettings, *, groups: int, completions: int, sampled_gro
     estimate = estimate_memory(settings, load, device.type)
     leaner = "" if estimate.peak <= free else _leaner(settings, load, device.type, free)
     return LearnerFit(shape, level, estimate, free, leaner)
+
+
+def with_fitting_tokens(settings: LearnerSettings) -> LearnerSettings:
+    """Return the settings with a limit of tokens that follows the tasks and the model, unless it is set.
+
+    Raises:
+        SapoError: the model's configuration cannot be read.
+    """
+    if settings.completion_bytes is None:
+        return settings
+    shape = shape_of(make_skeleton(settings.model))
+    tokens = completion_tokens(settings.completion_bytes, shape.vocabulary, shape.window)
+    return replace(settings, max_new_tokens=tokens, completion_bytes=None)
 
 
 def require_weights_fit(settings: LearnerSettings) -> None:

@@ -5,28 +5,22 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 from sapo_client.config import LearnerConfig
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.backend import Backend
 from sapo_client.learner.process import Learner
 from sapo_client.learner.settings import LearnerSettings
+from sapo_client.learner.sizing.presets import completion_tokens
 from sapo_protocol.suite import Suite
-
-LEAST_TOKENS: Final = 64
-SPELLED_BYTES: Final = 256
-"""A completion of at most so many bytes may take a token for each of them."""
-BYTES_PER_TOKEN: Final = 4
-"""Of longer ones, which are text."""
 
 
 def open_backend(config: LearnerConfig, directory: Path, *, suite: Suite, seed: int, fresh: bool) -> Backend:
     """Return the configured backend, not running yet.
 
     Args:
-        suite: decides how long completions may get, unless the configuration does, and how demonstrations are
-            learnt.
+        suite: decides with the model how long completions may get, unless the configuration does, and how
+            demonstrations are learnt.
 
     Raises:
         SapoError: a setting that it needs is missing.
@@ -41,13 +35,18 @@ def open_backend(config: LearnerConfig, directory: Path, *, suite: Suite, seed: 
         return Contributor(Human())
     settings = learner_settings(config, directory, max_new_tokens=tokens, seed=seed, fresh=fresh)
     shows_steps = any(family.answer != "plain" for family in suite.families)
-    return Learner(replace(settings, shows_steps=shows_steps))
+    longest = None if config.max_new_tokens else longest_completion(suite)
+    return Learner(replace(settings, shows_steps=shows_steps, completion_bytes=longest))
+
+
+def longest_completion(suite: Suite) -> int:
+    """Return the bytes of the longest completion that these tasks allow."""
+    return max(family.max_completion_bytes for family in suite.families)
 
 
 def tokens_for(suite: Suite) -> int:
-    """Return a limit of tokens per completion that cuts off no answer of these tasks."""
-    longest = max(family.max_completion_bytes for family in suite.families)
-    return max(LEAST_TOKENS, min(longest, SPELLED_BYTES), longest // BYTES_PER_TOKEN)
+    """Return a limit of tokens per completion that cuts off no answer of these tasks, of an unknown model."""
+    return completion_tokens(longest_completion(suite), vocabulary=0, window=None)
 
 
 def learner_settings(
@@ -73,6 +72,7 @@ def learner_settings(
         gradient_checkpointing=config.gradient_checkpointing,
         memory_bytes=None if config.memory_gib is None else int(config.memory_gib * 2**30),
         loss=config.loss,  # type: ignore[arg-type]  # the pattern of the config field
+        overlap=config.overlap,
         sequence_ratio_cap=config.sequence_ratio_cap,
         length_normalised=config.length_normalised,
         passes=config.passes,

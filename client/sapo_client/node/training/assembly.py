@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sapo_client import plugins
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.backend import Backend
+from sapo_client.learner.process import Learner
 from sapo_client.node.gossip.handlers import GossipHandlers
 from sapo_client.node.runtime.beacons import Beacons
 from sapo_client.node.runtime.context import NodeContext
@@ -45,6 +46,7 @@ def sampling_policy(config: Config) -> SamplingPolicy:
         strategy=_strategy(config.sampler.strategy),
         text_use=TextUse(config.sampler.text_use) if trains else TextUse.REINFORCE,
         demonstrations=config.sampler.demonstrations,
+        need_below=config.learner.need_below,
         learnable_tasks=config.sampler.learnable_tasks,
         task_sampler=_task_sampler(config.sampler.task_sampler),
     )
@@ -124,6 +126,7 @@ def open_rounds(
         beacons=beacons,
         checkers=checkers,
         learner=learner,
+        ahead=learner if config.learner.overlap and isinstance(learner, Learner) else None,
         gossip=gossip,
         telemetry=context.telemetry,
         clock=context.clock,

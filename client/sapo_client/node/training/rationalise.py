@@ -12,8 +12,9 @@ from dataclasses import replace
 from typing import Final
 
 from sapo_client.node.training.canary import Checkers
-from sapo_client.node.training.rehearsal import Sampling
+from sapo_client.node.training.rehearsal import Sampling, is_right
 from sapo_client.observe.events import EventLog
+from sapo_protocol.tasks import Task
 from sapo_verification.jail.checkers import CheckFailed
 from sapo_verification.types import Demonstration
 
@@ -41,13 +42,9 @@ class Rationaliser:
         found = []
         for each, generation in zip(shown, generations, strict=True):
             (completion,) = generation.completions
-            if await self._is_right(each, completion):
+            if await is_right(self._checkers, each.task, completion, self._on_failure):
                 found.append(replace(each, completion=completion))
         return tuple(found)
 
-    async def _is_right(self, each: Demonstration, completion: bytes) -> bool:
-        try:
-            return (await self._checkers.check(each.task, [completion])).rewards == (1.0,)
-        except CheckFailed as error:
-            self._events.write("rationalisation_failed", family=each.family, detail=str(error))
-            return False
+    def _on_failure(self, task: Task, error: CheckFailed) -> None:
+        self._events.write("rationalisation_failed", family=task.family, detail=str(error))

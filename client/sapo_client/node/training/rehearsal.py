@@ -23,11 +23,8 @@ from sapo_verification.types import OwnAnswer
 SOLVED: Final = 0.3
 """Own share of right answers from which a family is worth keeping in mind."""
 
-HELD: Final = 400
-"""Own right answers from which none are sampled for their own sake any more: own groups bring enough."""
-
-TASKS: Final = 64
-"""Answered per round until then, as many completions as a round of eight groups of eight has."""
+MOST_TASKS: Final = 384
+"""Answered per round: a small policy is shown texts in earnest after a few rounds only."""
 
 
 class Sampling(Protocol):
@@ -41,12 +38,17 @@ class Sampling(Protocol):
 
 
 class Rehearsal:
-    """Samples own answers to own tasks until the learner holds enough right ones.
+    """Samples own answers to own tasks while the learner wants more right ones.
+
+    It wants none before it is shown demonstrations, so a node that learns alone samples none.
 
     Args:
         families: number of families in the suite.
         success: own share of right answers in a family, by its index.
         rng: draws the tasks.
+
+    Attributes:
+        missing: right answers that the learner wants beside those that it holds.
     """
 
     def __init__(
@@ -65,20 +67,21 @@ class Rehearsal:
         self._families = families
         self._success = success
         self._rng = rng
-        self.held = 0
+        self.missing = 0
 
     async def answers(self) -> tuple[OwnAnswer, ...]:
-        """Return right answers; none if enough are held, or if no family is solved, or every one is."""
+        """Return right answers; none if none are missing, or if no family is solved, or every one is."""
         solved = [family for family in range(self._families) if self._success(family) >= SOLVED]
-        if self.held >= HELD or len(solved) in (0, self._families):
+        if not self.missing or len(solved) in (0, self._families):
             return ()
-        drawn = [Task(self._rng.choice(solved), self._rng.getrandbits(SEED_BITS)) for _ in range(TASKS)]
+        count = min(self.missing, MOST_TASKS)
+        drawn = [Task(self._rng.choice(solved), self._rng.getrandbits(SEED_BITS)) for _ in range(count)]
         posed = [(task, prompt) for task in drawn if (prompt := await self._prompt(task)) is not None]
         generations = await self._learner.generate([prompt for _, prompt in posed], completions_per_prompt=1)
         found = []
         for (task, prompt), generation in zip(posed, generations, strict=True):
             (completion,) = generation.completions
-            if await self._is_right(task, completion):
+            if await is_right(self._checkers, task, completion, self._on_failure):
                 found.append(OwnAnswer(prompt, completion, task.family))
         return tuple(found)
 
@@ -89,10 +92,20 @@ class Rehearsal:
         except CheckFailed:
             return None
 
-    async def _is_right(self, task: Task, completion: bytes) -> bool:
-        try:
-            checked = await self._checkers.check(task, [completion])
-        except CheckFailed as error:
-            self._events.write("rehearsal_failed", family=task.family, detail=str(error))
-            return False
-        return checked.rewards == (1.0,)
+    def _on_failure(self, task: Task, error: CheckFailed) -> None:
+        self._events.write("rehearsal_failed", family=task.family, detail=str(error))
+
+
+async def is_right(
+    checkers: Checkers, task: Task, completion: bytes, on_failure: Callable[[Task, CheckFailed], None]
+) -> bool:
+    """Return whether an own completion is right; one that cannot be checked is not.
+
+    Args:
+        on_failure: called if it cannot be checked.
+    """
+    try:
+        return (await checkers.check(task, [completion])).rewards == (1.0,)
+    except CheckFailed as error:
+        on_failure(task, error)
+        return False

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import Protocol
 
-from sapo_client.learner.backend import Learning
+from sapo_client.learner.backend import Learning, SamplingAhead
 from sapo_client.node.gossip.handlers import GossipHandlers
 from sapo_client.node.runtime.beacons import Beacons
 from sapo_client.node.runtime.clock import Clock
@@ -60,6 +60,7 @@ class RoundParts:
         demonstrations: right answers to imitate, if the sampling policy does.
         rehearsal: own right answers to train beside them.
         rationaliser: writes own steps to answers of others, if the sampling policy has it.
+        ahead: samples the next round while the present one trains; None: each round samples its own.
         redraws: most own groups of a round that are sampled to replace ones without advantage.
     """
 
@@ -82,6 +83,7 @@ class RoundParts:
     demonstrations: DemonstrationSource
     rehearsal: Rehearsal
     rationaliser: Rationaliser
+    ahead: SamplingAhead | None = None
     redraws: int = 0
 
     @property

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from statistics import median
+from statistics import fmean, median
 from typing import Final
 
 import trio
@@ -14,6 +14,8 @@ import trio
 from sapo_client.learner.backend import Generation, LearnerCrashed
 from sapo_client.learner.report import StepReport
 from sapo_client.node.runtime.shutdown import Pause
+from sapo_client.node.training.ages import PoolAges
+from sapo_client.node.training.ahead import Ahead
 from sapo_client.node.training.private_rounds import PrivateRounds
 from sapo_client.node.training.round_parts import RoundParts, Slot
 from sapo_client.observe.status import RoundSummary
@@ -23,8 +25,15 @@ from sapo_protocol.epochs import epoch_at, epoch_start_seconds
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import ContentId
 from sapo_protocol.rollout import Rollout
+from sapo_protocol.suite import Suite
 from sapo_verification.jail.checkers import CheckFailed
-from sapo_verification.types import Demonstration, PractisedGroup, SampledBatch, VerifiedRollout
+from sapo_verification.types import (
+    AdmittedRollout,
+    Demonstration,
+    PractisedGroup,
+    SampledBatch,
+    VerifiedRollout,
+)
 
 _TREND_ROUNDS = 20
 """Rounds over which the status line's trend is computed."""
@@ -48,7 +57,10 @@ class Rounds:
         self._restarts = 0
         self._last_step = 0
         self._stop_step: int | None = None
+        self._ahead = None if parts.ahead is None else Ahead(parts.ahead, parts.completions)
+        self._ages = PoolAges()
         self._private = PrivateRounds(parts, trained=self._report, crashed=self._note_crash)
+        self.last: RoundSummary | None = None
         self.round = 0
         self.first_reward: float | None = None
         self.last_reward: float | None = None
@@ -77,7 +89,8 @@ class Rounds:
         """Report a learner's restart that interrupted no call, before the first step after it."""
         if self._parts.learner.restarts > self._restarts:
             self._restarts = self._parts.learner.restarts
-            self._report_restart(self._last_step, "the learner died between two calls")
+            why = self._parts.learner.last_death
+            self._report_restart(self._last_step, f"the learner died between two calls: {why}")
 
     def _report_restart(self, step: int, why: str) -> None:
         self._parts.telemetry.events.write("learner_restarted", step=step, why=why)
@@ -89,14 +102,18 @@ class Rounds:
         if (epoch := await self._wait_for_beacons(draining)) is None:
             return
         self._turn_to(epoch)
-        slots = self._take_slots(epoch, parts.policy.local_groups)
-        if not slots:
+        self._ages.look(_ids(parts.engine.pool.waiting()), parts.learner.step)
+        answered, slots = self._take_ahead()
+        slots += self._take_slots(epoch, parts.policy.local_groups - len(answered) - len(slots))
+        if not (slots or answered):
             await self._wait_for_epoch(epoch + 1, draining)
             return
         use = parts.policy.text_use
         drawn = await parts.engine.draw(epoch, parts.rng) if use.reinforces or use.practises else ()
-        slots += self._take_slots(epoch, parts.policy.external_groups - len(drawn))
-        local, handles = await self._redrawn(epoch, *await self._generate(slots))
+        wanted = parts.policy.local_groups + parts.policy.external_groups - len(drawn)
+        slots += self._take_slots(epoch, wanted - len(answered) - len(slots))
+        answered += await self._answers(await self._posed(slots))
+        local, handles = await self._redrawn(epoch, *await self._published(answered))
         practised, more = await self._practise(drawn) if use.practises else ((), {})
         batch = parts.engine.assemble(
             local,
@@ -105,7 +122,7 @@ class Rounds:
             demonstrations=await self._demonstrate(epoch),
             rehearsed=await parts.rehearsal.answers() if use.demonstrates else (),
         )
-        report = await parts.learner.train(batch, {**handles, **more})
+        report = await self._train(batch, {**handles, **more}, next_slots=len(answered), draining=draining)
         for rollout, weight in zip(batch.external, report.external_weights, strict=True):
             parts.engine.sampler.likelihoods.learn(rollout.account, weight)
         for group in batch.practised:
@@ -113,7 +130,7 @@ class Rounds:
         for each, value in zip(batch.demonstrations, report.demonstration_values, strict=True):
             if use.imitates and each.source is not None and value is not None:
                 parts.engine.sampler.step_values.learn(each.account, each.family, value)
-        parts.rehearsal.held = report.own_answers_held
+        parts.rehearsal.missing = report.own_answers_missing
         self._report(epoch, batch, report, trio.current_time() - started)
         await parts.canary.after(batch)
         await parts.judge.after(report.step, epoch, await parts.beacons.obtain(epoch))
@@ -159,6 +176,8 @@ class Rounds:
 
     def _take_slots(self, epoch: int, count: int) -> list[Slot]:
         """Take new slots, each with a family drawn uniformly, as in the paper, or by what can be learned."""
+        if count <= 0:
+            return []
         parts, manifest, account = self._parts, self._parts.manifest, self._parts.author.account
         numbers = parts.signing.take_slots(
             manifest.swarm_id,
@@ -188,23 +207,54 @@ class Rounds:
         with trio.move_on_after(max(0.0, epoch_start_seconds(parts.manifest, epoch) - parts.clock())):
             await draining.wait()
 
-    async def _generate(self, slots: Sequence[Slot]) -> tuple[list[VerifiedRollout], Mapping[ContentId, int]]:
-        """Generate own rollouts, publish them, and verify them in the same way as those of others.
+    def _take_ahead(self) -> tuple[list[tuple[Slot, Generation]], list[Slot]]:
+        """Return groups that were sampled during the last step, and slots whose groups were lost there."""
+        if self._ahead is None:
+            return [], []
+        return self._ahead.take_answered(), self._ahead.take_unanswered()
+
+    async def _train(
+        self,
+        batch: SampledBatch,
+        handles: Mapping[ContentId, int],
+        *,
+        next_slots: int,
+        draining: trio.Event,
+    ) -> StepReport:
+        """Train a step; with overlap, answer as many slots of the next round meanwhile, if there is one."""
+        learner, last_step = self._parts.learner, self._stop_step
+        is_last = draining.is_set() or (last_step is not None and learner.step + 1 >= last_step)
+        if self._ahead is None or is_last:
+            return await learner.train(batch, handles)
+        posed = await self._posed(self._take_slots(self._epoch, next_slots))
+        return await self._ahead.train(batch, handles, posed)
+
+    async def _posed(self, slots: Sequence[Slot]) -> list[tuple[Slot, str]]:
+        """Return the slots that have a prompt, with it."""
+        return [(slot, prompt) for slot in slots if (prompt := await self._prompt(slot)) is not None]
+
+    async def _answers(self, posed: Sequence[tuple[Slot, str]]) -> list[tuple[Slot, Generation]]:
+        """Return a sampled group for each slot."""
+        generations = await self._parts.learner.generate(
+            [prompt for _, prompt in posed], completions_per_prompt=self._parts.completions
+        )
+        return [(slot, generation) for (slot, _), generation in zip(posed, generations, strict=True)]
+
+    async def _published(
+        self, answered: Sequence[tuple[Slot, Generation]]
+    ) -> tuple[list[VerifiedRollout], Mapping[ContentId, int]]:
+        """Publish own groups, and verify them in the same way as those of others.
 
         Returns:
             The verified rollouts, and the learner's handle of each.
         """
-        parts = self._parts
-        prompts = [(slot, prompt) for slot in slots if (prompt := await self._prompt(slot)) is not None]
-        generations = await parts.learner.generate(
-            [prompt for _, prompt in prompts], completions_per_prompt=parts.completions
-        )
         local, handles = [], {}
-        for (slot, _), generation in zip(prompts, generations, strict=True):
+        for slot, generation in answered:
             try:
                 verified = await self._publish(slot, generation)
             except RemoteProtocolError as error:
-                parts.telemetry.events.write("own_rollout_refused", reason=error.reason, detail=error.detail)
+                refusal = {"reason": error.reason, "detail": error.detail}
+                self._parts.telemetry.events.write("own_rollout_refused", **refusal)
                 continue
             local.append(verified)
             handles[verified.content_id] = generation.handle
@@ -249,7 +299,7 @@ class Rounds:
             if not (slots := self._take_slots(epoch, min(left, without_advantage))):
                 break
             left -= len(slots)
-            fresh, more = await self._generate(slots)
+            fresh, more = await self._published(await self._answers(await self._posed(slots)))
             handles = {**handles, **more}
             local = sorted([*local, *fresh], key=lambda rollout: not rollout.is_informative)[:size]
         return local, handles
@@ -280,6 +330,7 @@ class Rounds:
     def _report(self, epoch: int, batch: SampledBatch, report: StepReport, seconds: float) -> None:
         parts, telemetry = self._parts, self._parts.telemetry
         self._report_idle_restart()
+        pool_age = self._ages.mean(_ids(parts.engine.pool.waiting()), report.step)
         self._last_step = report.step
         self.round += 1
         rewards = [each.mean_reward for each in batch.local]
@@ -306,7 +357,10 @@ class Rounds:
             groups=report.local_groups + report.external_groups,
             skipped=report.skipped_groups,
             age=report.age,
+            external_age=self._ages.mean([rollout.content_id for rollout, _ in used], report.step - 1),
+            pool_age=pool_age,
             local=[rollout.content_id for rollout in batch.local],
+            families=_rewards_by_family(batch, parts.manifest.suite),
             private=len(batch.private),
             external=[
                 {
@@ -323,7 +377,7 @@ class Rounds:
             seconds=round(seconds, 3),
         )
         self._note_slow(report.step, seconds)
-        self._show_round(report, batch, reward, seconds)
+        self._show_round(report, batch, reward, seconds, pool_age)
 
     def _note_slow(self, step: int, seconds: float) -> None:
         usual = median(self._seconds) if self._seconds else seconds
@@ -331,7 +385,9 @@ class Rounds:
             _LOG.info("step %d took %.1f s; %.1f s are usual", step, seconds, usual)
         self._seconds.append(seconds)
 
-    def _show_round(self, report: StepReport, batch: SampledBatch, reward: float, seconds: float) -> None:
+    def _show_round(
+        self, report: StepReport, batch: SampledBatch, reward: float, seconds: float, pool_age: float
+    ) -> None:
         parts, telemetry = self._parts, self._parts.telemetry
         trend = sum(self._rewards) / len(self._rewards) if self._rewards else None
         self._rewards.append(reward)
@@ -353,10 +409,18 @@ class Rounds:
             refused_share=(refused - before_refused) / arrived if arrived else 0.0,
             round_seconds=seconds,
             mismatch=report.mismatch,
+            age=report.age,
+            pool_age=pool_age,
+            ranks=report.ranks,
             is_private=bool(batch.private),
         )
+        self.last = summary
         telemetry.metrics.round(summary)
         self._show(summary)
+
+
+def _ids(waiting: Iterable[AdmittedRollout]) -> list[ContentId]:
+    return [each.content_id for each in waiting]
 
 
 def _used(batch: SampledBatch) -> list[tuple[VerifiedRollout, str]]:
@@ -372,3 +436,11 @@ def _used(batch: SampledBatch) -> list[tuple[VerifiedRollout, str]]:
 async def _cancel_when_set(event: trio.Event, scope: trio.CancelScope) -> None:
     await event.wait()
     scope.cancel()
+
+
+def _rewards_by_family(batch: SampledBatch, suite: Suite) -> dict[str, float]:
+    """Return the mean reward of own answers by the name of their family."""
+    rewards: dict[str, list[float]] = {}
+    for rollout in batch.local:
+        rewards.setdefault(suite.families[rollout.task.family].name, []).append(rollout.mean_reward)
+    return {name: round(fmean(each), 4) for name, each in sorted(rewards.items())}

@@ -1,5 +1,7 @@
 """oneDNN linear layers against ``torch.nn.functional.linear``, with and without oneDNN's operators."""
 
+import ctypes
+import os
 import subprocess
 import sys
 import textwrap
@@ -128,3 +130,44 @@ def test_a_frozen_weight_gets_no_gradient() -> None:
     torch.autograd.backward(layer(x).sum())
     assert (layer.weight.grad, layer.bias.grad) == (None, None)
     assert torch.allclose(gradient_of(x), layer.weight.sum(0).expand(80, -1), atol=1e-5)
+
+
+KERNELS = """
+    import ctypes
+    import torch
+    from sapo_client.learner.cpu.linear import fast_linear, use_fast_linear
+
+    class Allocated(ctypes.Structure):  # mallinfo2 of glibc's malloc.h
+        _fields_ = [(f"field_{index}", ctypes.c_size_t) for index in range(10)]
+
+    def used():
+        info = ctypes.CDLL(None).mallinfo2
+        info.restype = Allocated
+        return info().field_7  # uordblks: bytes that are in use
+
+    use_fast_linear(torch.nn.Linear(64, 64))
+    weight = torch.randn(64, 64)
+
+    def compute(rows):
+        for count in rows:
+            fast_linear(torch.randn(count, 64), weight)
+        return used()
+
+    before = compute(range(40, 200))
+    print(compute(range(200, 500)) - before)
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="the figure is glibc's")
+def test_kernels_of_ever_other_numbers_of_rows_take_no_more_memory() -> None:
+    """By default oneDNN keeps 1,024 of them: a learner grew by 400 MB within hours."""
+
+    def growth(environment: dict[str, str]) -> int:
+        command = [sys.executable, "-c", textwrap.dedent(KERNELS)]
+        done = subprocess.run(
+            command, capture_output=True, check=True, text=True, env=dict(os.environ) | environment
+        )
+        return int(done.stdout)
+
+    assert growth({}) < 8_000_000
+    assert growth(dict.fromkeys(linear._KERNEL_LIMITS, "1024")) > 30_000_000

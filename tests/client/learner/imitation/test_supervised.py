@@ -191,11 +191,19 @@ def test_the_schedule_follows_the_size_where_the_settings_leave_it_open() -> Non
     ]
     assert found == [
         SupervisedSchedule(steps=1, rate=3e-4, averaging=0.0),
-        SupervisedSchedule(steps=12, rate=2e-3, averaging=0.98),
+        SupervisedSchedule(steps=20, rate=2e-3, averaging=0.98),
         SupervisedSchedule(steps=1, rate=1e-5, averaging=0.0),
         SupervisedSchedule(steps=1, rate=1e-5, averaging=0.0),
     ]
     assert SupervisedSchedule.of(closed, small) == SupervisedSchedule(3, 0.5, 0.0)
+
+
+def test_few_texts_are_shown_once_a_round_and_not_again_and_again() -> None:
+    schedule = SupervisedSchedule(steps=12, rate=2e-3, averaging=0.98)
+    held = (0, 1, 64, 65, 700, 768, 4000)
+    assert [schedule.steps_for(each, 64) for each in held] == [0, 1, 1, 2, 11, 12, 12]
+    assert schedule.own_answers(64) == 1536
+    assert replace(schedule, steps=1).own_answers(64) == 400
 
 
 def averaged(folder: Path, decay: float, steps: int = 3) -> Trainer:

@@ -67,7 +67,7 @@ TRIALS = {
     "46 million, adapters and checkpointing": Trial(
         {"hidden_size": 640, "intermediate_size": 1792, "num_hidden_layers": 8, "vocab_size": 20_000},
         {"lora_rank": 16, "gradient_checkpointing": True},
-        tolerance=0.25,  # glibc's pieces between peft's many small tensors are not in the plan
+        tolerance=0.3,  # what malloc holds free between blocks is not in the plan (docs/results.md)
     ),
 }
 
@@ -153,6 +153,8 @@ def test_a_qwen_of_half_a_billion_is_counted_from_its_configuration_alone(tmp_pa
     assert full.trained == 494_032_768
     assert adapters.trained == 8_798_208
     assert full.peak > 2 * adapters.peak > 2 * estimate_memory(small, WORKLOAD, "cuda").peak
+    together = estimate_memory(LearnerSettings(str(tmp_path), tmp_path, overlap=True), WORKLOAD, "cuda")
+    assert together.peak == pytest.approx(full.peak + full.sampler + 4 * full.trained)
     long = replace(WORKLOAD, prompt_tokens=2048)
     assert estimate_memory(LearnerSettings(str(tmp_path), tmp_path), long, "cuda").peak > full.peak
 

@@ -1,5 +1,6 @@
 """What a person is told before a learner starts: memory, versions, chat templates, gated models."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,9 @@ from sapo_client.extras import mixed_versions
 from sapo_client.learner.policy import gated_error, is_gated
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.sizing import fit as fitting
-from sapo_client.learner.sizing.fit import fit, require_weights_fit
+from sapo_client.learner.sizing.fit import fit, require_weights_fit, with_fitting_tokens
+from sapo_client.learner.sizing.presets import completion_tokens
+from sapo_client.learner.sizing.skeleton import make_skeleton, shape_of
 from sapo_client.observe.events import EventLog
 from sapo_client.paths import DataDir
 
@@ -57,6 +60,34 @@ def test_a_learner_without_the_memory_for_its_weights_does_not_load_them(
     require_weights_fit(LearnerSettings("bundled", tmp_path, device="cpu"))
 
 
+@pytest.mark.parametrize(
+    ("longest", "vocabulary", "window", "tokens"),
+    [
+        (64, 300, 512, 64),
+        (1056, 300, None, 264),
+        (1056, 300, 512, 256),  # the window less a usual prompt
+        (1056, 151_936, 32_768, 352),  # words: three bytes a token
+        (2080, 151_936, None, 694),
+        (2080, 151_936, 512, 16),
+    ],
+)
+def test_completions_are_as_long_as_tasks_vocabulary_and_window_allow(
+    longest: int, vocabulary: int, window: int | None, tokens: int
+) -> None:
+    assert completion_tokens(longest, vocabulary, window) == tokens
+
+
+def test_a_learner_follows_its_model_unless_the_length_is_set(tmp_path: Path) -> None:
+    folder = make_policy_folder(tmp_path / "model")
+    settings = LearnerSettings(str(folder), tmp_path / "run", max_new_tokens=8)
+    assert with_fitting_tokens(settings) == settings
+    shape = shape_of(make_skeleton(str(folder)))
+    expected = completion_tokens(1056, shape.vocabulary, shape.window)
+    fitted = with_fitting_tokens(replace(settings, completion_bytes=1056))
+    assert (fitted.max_new_tokens, fitted.completion_bytes) == (expected, None)
+    assert expected != 8
+
+
 @pytest.mark.parametrize(("chat", "state"), [(True, "ok"), (False, "warn")])
 def test_the_doctor_plans_a_model_of_a_folder(tmp_path: Path, chat: bool, state: str) -> None:
     folder = make_policy_folder(tmp_path / "model", chat=chat)
@@ -68,7 +99,7 @@ def test_the_doctor_plans_a_model_of_a_folder(tmp_path: Path, chat: bool, state:
         ("completions", "warn"),
     ]
     assert "GiB planned" in checks[1].detail
-    assert "max_new_tokens = 64" in checks[2].hint
+    assert checks[2].hint == "answers of level nano take up to 64: leave learner.max_new_tokens unset"
     nothing = LearnerConfig(model=str(tmp_path / "nothing"), device="cpu")
     [missing] = check_model(Config(data_dir=tmp_path, learner=nothing))
     assert (missing.state, "cannot read the configuration" in missing.detail) == ("fail", True)

@@ -40,7 +40,7 @@ def rationaliser(folder: Path) -> Rationaliser:
 
 
 def test_right_own_texts_take_the_place_of_the_answers(tmp_path: Path) -> None:
-    shown = Oracle(FAMILIES, 24, lambda _family: 0.0).demonstrate(0, random.Random(1))
+    shown = Oracle(FAMILIES, 24, lambda _family: 1.0).demonstrate(0, random.Random(1))
     assert {each.family for each in shown} == {0, 1}
     found = trio.run(rationaliser(tmp_path).own_ways, shown)
     prompts = [hinted(each.prompt, each.answer.decode()) for each in shown]
@@ -60,7 +60,7 @@ def test_the_hint_stands_before_the_end_of_the_line(prompt: str, expected: str) 
 
 
 def test_an_answer_that_cannot_be_scored_is_left_out(tmp_path: Path) -> None:
-    (shown, *_) = Oracle(FAMILIES, 24, lambda _family: 0.0).demonstrate(0, random.Random(1))
+    (shown, *_) = Oracle(FAMILIES, 24, lambda _family: 1.0).demonstrate(0, random.Random(1))
     unknown = Demonstration(type(shown.task)(shown.family, 2**40), shown.prompt, shown.completion, None)
     with pytest.raises(CheckFailed):
         trio.run(LocalChecker(FAMILIES).prompt, unknown.task)

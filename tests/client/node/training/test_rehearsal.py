@@ -13,7 +13,7 @@ from sapo_client.learner.backend import Generation
 from sapo_client.learner.process import own_answer_message
 from sapo_client.learner.service import Service
 from sapo_client.learner.settings import LearnerSettings
-from sapo_client.node.training.rehearsal import HELD, SOLVED, TASKS, Rehearsal
+from sapo_client.node.training.rehearsal import MOST_TASKS, SOLVED, Rehearsal
 from sapo_client.observe.events import EventLog
 from sapo_verification.suites.catalogue import family
 from sapo_verification.types import OwnAnswer
@@ -53,8 +53,10 @@ def rehearsal_of(policy: Calculator, folder: Path, solved: Sequence[int]) -> Reh
 
 def test_right_answers_of_solved_families_are_returned(tmp_path: Path) -> None:
     policy = Calculator()
-    found = trio.run(rehearsal_of(policy, tmp_path, [ARITHMETIC]).answers)
-    assert len(policy.asked) == TASKS
+    rehearsal = rehearsal_of(policy, tmp_path, [ARITHMETIC])
+    rehearsal.missing = 40
+    found = trio.run(rehearsal.answers)
+    assert len(policy.asked) == rehearsal.missing
     assert found == tuple(
         OwnAnswer(prompt, answer(prompt, place), ARITHMETIC)
         for place, prompt in enumerate(policy.asked)
@@ -62,13 +64,21 @@ def test_right_answers_of_solved_families_are_returned(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(("solved", "held"), [([], 0), ([0, 1, 2], 0), ([ARITHMETIC], HELD)])
+def test_a_round_samples_only_so_many(tmp_path: Path) -> None:
+    policy = Calculator()
+    rehearsal = rehearsal_of(policy, tmp_path, [ARITHMETIC])
+    rehearsal.missing = 10 * MOST_TASKS
+    assert len(trio.run(rehearsal.answers)) == MOST_TASKS // 2
+    assert len(policy.asked) == MOST_TASKS
+
+
+@pytest.mark.parametrize(("solved", "missing"), [([], 40), ([0, 1, 2], 40), ([ARITHMETIC], 0)])
 def test_nothing_is_asked_where_nothing_is_to_be_kept_or_nothing_to_be_learnt(
-    tmp_path: Path, solved: list[int], held: int
+    tmp_path: Path, solved: list[int], missing: int
 ) -> None:
     policy = Calculator()
     rehearsal = rehearsal_of(policy, tmp_path, solved)
-    rehearsal.held = held
+    rehearsal.missing = missing
     assert trio.run(rehearsal.answers) == ()
     assert policy.asked == []
 
@@ -77,6 +87,6 @@ def test_all_answers_that_a_learner_was_handed_are_rehearsed(tmp_path: Path) -> 
     service = Service(LearnerSettings(str(make_policy_folder(tmp_path / "model")), tmp_path / "run"))
     answers = [OwnAnswer(f"{number} + 1 =\n", str(number + 1).encode(), ARITHMETIC) for number in range(8)]
     report = service.train(groups=[], rehearsed=[own_answer_message(each) for each in answers])
-    assert report["own_answers_held"] == len(answers)
+    assert (report["own_answers_held"], report["own_answers_missing"]) == (len(answers), 0)
     own = service._trainer.own_successes
     assert len(own.draw({ARITHMETIC: 1.0}, 100, random.Random(0))) == len(answers)

@@ -1,0 +1,85 @@
+"""The programs for a GPU, tried on a CPU: their lines, their judges, and one run from end to end."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from gpu import acceptance, learner_speed
+from typer.testing import CliRunner
+
+from sapo_client.cli.app import app
+
+
+def bench(**seconds: float) -> str:
+    """Return what a benchmark prints of contestants with these seconds per step, all else equal."""
+    rows = [
+        {"name": name.replace("_", ", "), "seconds": value, "sampling_seconds": value, "tokens": 100}
+        | {"peak_mib": 20 * 1024}
+        for name, value in seconds.items()
+    ]
+    return json.dumps({"contestants": rows})
+
+
+def test_judges() -> None:
+    """Each on the good and on the bad side of its limit."""
+    assert acceptance.sampling_ratio(bench(sapo_vllm=1.0, sapo_generate=6.0)) == (
+        "6.0 times, at least 5 wanted",
+        True,
+    )
+    assert not acceptance.sampling_ratio(bench(sapo_vllm=1.0, sapo_generate=4.0))[1]
+    assert acceptance.share_of_trl(bench(sapo_vllm=1.0, trl=1.0)) == (
+        "1.00 of TRL's step, at most 1.1 wanted",
+        True,
+    )
+    assert not acceptance.share_of_trl(bench(sapo_vllm=1.2, trl=1.0))[1]
+    assert acceptance.push_seconds('noise\n{"seconds": 1.5}') == ("1.50 s, at most 2 wanted", True)
+    assert not acceptance.push_seconds('{"seconds": 2.5}')[1]
+    assert acceptance.ranks_ratio(judged=True)('{"1": 10.0, "2": 18.0}') == (
+        "1.80 times, at least 1.7 wanted",
+        True,
+    )
+    assert not acceptance.ranks_ratio(judged=True)('{"1": 10.0, "2": 9.0}')[1]
+    assert acceptance.step_figure(24.0)(bench(sapo_vllm=2.0)) == (
+        "sapo, vllm: 2.00 s, 50 tokens/s, 20.0 GiB",
+        True,
+    )
+    assert not acceptance.step_figure(16.0)(bench(sapo_vllm=2.0))[1]
+    assert acceptance.tests_passed("x\n==== 5 passed, 2 skipped in 3 s ====") == (
+        "5 passed, 2 skipped in 3 s",
+        True,
+    )
+    assert not acceptance.tests_passed("= 1 failed, 2 passed in 3 s =")[1]
+
+
+def test_a_line_that_prints_nothing_fails_with_its_last_words(tmp_path: Path) -> None:
+    program = (sys.executable, "-c", "import sys; sys.exit('no memory')")
+    result = acceptance.run(acceptance.Line("a", program, acceptance.push_seconds), tmp_path / "log")
+    assert (result.state, result.figure) == ("failed", "exit status 1: no memory")
+    missing = acceptance.Line("b", program, acceptance.push_seconds, "no card")
+    assert acceptance.run(missing, tmp_path / "log").state == "skipped"
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_every_line_of_a_benchmark_is_a_command_that_sapo_knows(device: str) -> None:
+    for line in acceptance.lines(device):
+        if Path(line.command[0]).name != "sapo":
+            continue
+        asked = CliRunner().invoke(app, [*line.command[1:], "--help"])
+        assert asked.exit_code == 0, asked.output
+
+
+@pytest.mark.long
+def test_the_programs_run_on_a_cpu(tmp_path: Path) -> None:
+    """Of the lines, those that need neither vLLM nor a peer; pytest itself is left out."""
+    command = [sys.executable, str(Path(acceptance.__file__)), "--out", str(tmp_path), "--device", "cpu"]
+    for name in ("full steps", "two ranks"):
+        subprocess.run([*command, "--only", name], check=True, capture_output=True)
+        results = json.loads((tmp_path / "results.json").read_text())["results"]
+        assert {each["state"] for each in results} == {"passed"}, results
+    assert "none: the programs were tried on a CPU" in (tmp_path / "results.md").read_text()
+
+
+def test_a_model_of_a_shape_is_made(tmp_path: Path) -> None:
+    assert (Path(learner_speed.make_model(tmp_path, "bundled")) / "model.safetensors").exists()
