@@ -36,6 +36,13 @@ ControlOption = Annotated[
 
 LOG_COLUMNS = 160  # width of tables in a file or pipe: wide enough that no row wraps
 
+AttackersOption = Annotated[
+    int, typer.Option("--attackers", min=0, max=8, metavar="A", help="Attacking processes.")
+]
+AttackEpochOption = Annotated[
+    int, typer.Option("--attack-epoch", min=0, metavar="E", help="Epoch in which the attackers start.")
+]
+
 StartOption = Annotated[
     str,
     typer.Option(
@@ -58,12 +65,8 @@ def up(
         int | None,
         typer.Option("--quorum", min=1, metavar="Q", help="Auditors that must agree; a majority by default."),
     ] = None,
-    attackers: Annotated[
-        int, typer.Option("--attackers", min=0, max=8, metavar="A", help="Attacking processes.")
-    ] = 1,
-    attack_epoch: Annotated[
-        int, typer.Option("--attack-epoch", min=0, metavar="E", help="Epoch in which the attackers start.")
-    ] = 0,
+    attackers: AttackersOption = 1,
+    attack_epoch: AttackEpochOption = 0,
     epochs: Annotated[int, typer.Option("--epochs", min=2, metavar="E", help="Epochs to run.")] = 3,
     report: Annotated[
         Path, typer.Option("--report", metavar="DIR", help="Folder for the tables and the plot.")
