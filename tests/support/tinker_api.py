@@ -12,11 +12,11 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import numpy as np
 import torch
+from support.local_api import JSON, ApiHandler, serving
 from tinker.proto import tinker_public_pb2 as proto
 from transformers import AutoModelForCausalLM
 
@@ -196,11 +196,9 @@ def tinker_api() -> Iterator[tuple[str, TinkerApi]]:
     """Run a server on the loopback interface; yield its URL and its state."""
     api = TinkerApi()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
+    class Handler(ApiHandler):
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            body = self.body()
             name = self.path.removeprefix("/api/v1/")
             if self.headers.get("X-API-Key") != KEY:
                 self._reply(401, {"detail": "no such key"})
@@ -210,23 +208,7 @@ def tinker_api() -> Iterator[tuple[str, TinkerApi]]:
                 self._reply(*api.answer(name, json.loads(body)))
 
         def _reply(self, status: int, result: dict[str, Any] | bytes) -> None:
-            is_proto = isinstance(result, bytes)
-            body = result if isinstance(result, bytes) else json.dumps(result).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", PROTOBUF if is_proto else "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.reply(status, result, PROTOBUF if isinstance(result, bytes) else JSON)
 
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", api
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with serving(Handler) as url:
+        yield url, api

@@ -8,13 +8,12 @@ is paused, as its development routes require; NCCL's part is played by whoever c
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import torch
+from support.local_api import ApiHandler, serving
 
 from sapo_client.learner.generate import generator_for
 from sapo_client.learner.policy import Policy
@@ -90,33 +89,12 @@ def vllm_api(policy: Policy) -> Iterator[tuple[str, VllmApi]]:
     """Serve a policy on the loopback interface; yield the URL and the server's state."""
     api = VllmApi(policy)
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
+    class Handler(ApiHandler):
         def do_GET(self) -> None:
-            self._reply(*api.answer(self.path, {}))
+            self.reply(*api.answer(self.path, {}))
 
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            self._reply(*api.answer(self.path, json.loads(body or b"{}")))
+            self.reply(*api.answer(self.path, json.loads(self.body() or b"{}")))
 
-        def _reply(self, status: int, result: dict[str, Any]) -> None:
-            body = json.dumps(result).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", api
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with serving(Handler) as url:
+        yield url, api

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from support.ledger import BOB, found
+from support.ledger import BOB, Contracts, found
 from support.nodes import PATIENCE_SECONDS, manifest_of
 from support.sapo_process import SAPO, Run
 
@@ -22,6 +22,7 @@ from sapo_client.founding.invitation import Invitation
 from sapo_client.founding.invitation_server import FaucetAccess, InvitationServer
 from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_protocol import ed25519
+from sapo_protocol.manifest import Manifest
 from sapo_protocol.manifest_file import manifest_to_json
 from sapo_protocol.suite import Suite
 
@@ -116,17 +117,21 @@ def test_a_swarm_without_a_chain_is_founded_and_joined_by_its_link(
     assert sapo("swarm", "new", "other").returncode == 3
 
 
+def founded(tmp_path: Path, suite: Suite) -> tuple[Contracts, Manifest]:
+    """Found a swarm on an embedded chain whose clock is now."""
+    genesis = int(time.time()) - 60
+    contracts = found(tmp_path / "chain.sqlite", genesis_seconds=genesis, epoch_seconds=36_000)
+    contracts.chain.now_seconds = time.time()
+    limits = manifest_of(suite).limits
+    manifest = contracts.manifest(suite=suite, genesis_seconds=genesis, epoch_seconds=36_000, limits=limits)
+    return contracts, manifest
+
+
 def test_a_link_brings_endpoint_and_faucet_and_the_node_registers(
     sapo: Run, home: dict[str, str], tmp_path: Path, weekdays: Suite, policy: Path
 ) -> None:
     """A newcomer with an empty account: the node asks the faucet that the link names, and registers."""
-    genesis = int(time.time()) - 60
-    contracts = found(tmp_path / "chain.sqlite", genesis_seconds=genesis, epoch_seconds=36_000)
-    contracts.chain.now_seconds = time.time()
-    limits = manifest_of(weekdays).limits
-    manifest = contracts.manifest(
-        suite=weekdays, genesis_seconds=genesis, epoch_seconds=36_000, limits=limits
-    )
+    contracts, manifest = founded(tmp_path, weekdays)
     made = json.loads(sapo("keys", "new", "key", "--no-passphrase", "--json").stdout)
     access = FaucetAccess([contracts.chain.url], BOB, contracts.deployment.faucet)
     server = InvitationServer(("127.0.0.1", 0), Invitation(manifest, (contracts.chain.url,)), faucet=access)
@@ -157,13 +162,7 @@ def test_the_readmes_join_line_joins(
     sapo: Run, home: dict[str, str], tmp_path: Path, weekdays: Suite, policy: Path
 ) -> None:
     """As printed, but for the example's endpoint and address, which name the test's chain and a dead node."""
-    genesis = int(time.time()) - 60
-    contracts = found(tmp_path / "chain.sqlite", genesis_seconds=genesis, epoch_seconds=36_000)
-    contracts.chain.now_seconds = time.time()
-    limits = manifest_of(weekdays).limits
-    manifest = contracts.manifest(
-        suite=weekdays, genesis_seconds=genesis, epoch_seconds=36_000, limits=limits
-    )
+    contracts, manifest = founded(tmp_path, weekdays)
     (tmp_path / "swarm.json").write_text(manifest_to_json(manifest))
     sapo("keys", "new", "key", "--no-passphrase")
     [line] = [line for line in readme_commands() if "--manifest" in line]
