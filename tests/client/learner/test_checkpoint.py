@@ -119,7 +119,8 @@ def test_resume_with_demonstrations_is_exact(settings: LearnerSettings) -> None:
     assert held(resumed) == held(uninterrupted)
     assert all(torch.equal(*pair) for pair in zip(weights(resumed), weights(uninterrupted), strict=True))
     assert uninterrupted._trainer.supervised.weights.student is not None, "it goes on as well"
-    steps = uninterrupted._trainer.supervised.schedule.steps
+    steps = uninterrupted._trainer.supervised.schedule.steps_for(len(held(uninterrupted)), 3)
+    assert steps == 4, "each of ten texts once, three at a time"
     assert uninterrupted.call("train", {"groups": []})["demonstrations"] == 3 * steps
 
 
