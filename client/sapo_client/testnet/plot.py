@@ -50,12 +50,19 @@ def epoch_starts(records: Sequence[NodeRecord]) -> dict[int, float]:
 
 
 def draw(
-    records: Sequence[NodeRecord], path: Path, title: str, attacked_seconds: Sequence[float] = ()
+    records: Sequence[NodeRecord],
+    path: Path,
+    title: str,
+    attacked_seconds: Sequence[float] = (),
+    *,
+    starts_differ: bool = False,
 ) -> None:
     """Write a PNG with both curves of every node, the beginnings of epochs, and the times of attacks.
 
     Args:
         attacked_seconds: Unix times of the attackers' messages.
+        starts_differ: whether nodes start from different models, so that what one knows may travel. Where all
+            start alike, a family without a right answer at first is chance.
 
     Raises:
         SapoError: the extra ``testnet`` is missing.
@@ -63,8 +70,7 @@ def draw(
     extras.require(extras.TESTNET)
     epochs = epoch_starts(records)
     zero = min(epochs.values(), default=0.0)
-    learned = {record.name: record.lacking() for record in records}
-    travels = any(learned.values())
+    travels = starts_differ and any(record.lacking() for record in records)
     with drawing() as pyplot:
         figure, panels = pyplot.subplots(
             2 + travels, 1, figsize=(10, 8 + 3 * travels), sharex=True, layout="constrained",
@@ -82,7 +88,7 @@ def draw(
         _mark_epochs(upper, {epoch: start - zero for epoch, start in epochs.items()})
         _mark_attacks(lower, [sent - zero for sent in attacked_seconds])
         _label(upper, title, "mean reward of own answers", "")
-        _label(lower, "", "others' share of groups", "seconds since the first step")
+        _label(lower, "", "others' share", "seconds since the first step")
         legend(figure, upper, _says(attacked=bool(attacked_seconds)))
         figure.savefig(path, dpi=DPI)
         pyplot.close(figure)
@@ -101,7 +107,7 @@ def _draw_travelling(axes: Any, records: Sequence[NodeRecord], zero: float) -> N
             times, rewards = zip(*drawn, strict=True)
             label = f"{record.name}: {', '.join(names)}"
             axes.plot(times, smooth(rewards), label=label, **style(index).arguments(len(times)))
-    _label(axes, "families of which a node knew nothing", "mean reward of own answers", "")
+    _label(axes, "families of which a node knew nothing", "mean reward", "")
     axes.legend(loc="upper left")
 
 

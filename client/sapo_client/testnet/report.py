@@ -42,7 +42,13 @@ def write(outcome: RunOutcome, settings: Settings, swarm_id: str) -> None:
             (settings.epochs, "epoch"),
         )
     )
-    plot.draw(outcome.records, settings.report / PLOT, title, outcome.attacked_seconds)
+    plot.draw(
+        outcome.records,
+        settings.report / PLOT,
+        title,
+        outcome.attacked_seconds,
+        starts_differ=settings.starts_differ,
+    )
     (settings.report / "report.md").write_text(markdown(outcome, title, swarm_id), encoding="utf-8")
     document = json.dumps(as_json(outcome, settings, swarm_id), indent=2)
     (settings.report / "report.json").write_text(document + "\n", encoding="utf-8")

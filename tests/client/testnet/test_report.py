@@ -130,10 +130,15 @@ def test_what_travels_has_a_panel_of_its_own(tmp_path: Path) -> None:
         for step, reward in enumerate([0.0] * 10 + [0.5] * 10)
     ]
     heights = {}
-    for name, kept in (("plain", steps[10:]), ("travelling", steps)):
-        draw([NodeRecord("ada", steps=list(kept))], tmp_path / f"{name}.png", name)
+    for name, kept, starts_differ in (
+        ("plain", steps[10:], True),
+        ("chance", steps, False),
+        ("travelling", steps, True),
+    ):
+        record = NodeRecord("ada", steps=list(kept))
+        draw([record], tmp_path / f"{name}.png", name, starts_differ=starts_differ)
         heights[name] = int.from_bytes((tmp_path / f"{name}.png").read_bytes()[20:24], "big")
-    assert heights["travelling"] > heights["plain"]
+    assert heights["travelling"] > heights["plain"] == heights["chance"]
 
 
 def test_the_curves() -> None:
