@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -206,6 +208,16 @@ def test_with_reduced_motion_nothing_moves(link: str) -> None:
         assert chrome.execute_script(f"return {running}") == 0
 
 
+@contextmanager
+def _ended(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
+    """End a process also where a test fails: to leave it to ``Popen`` would wait for ever."""
+    with process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
 def test_the_arms_of_an_experiment_are_drawn_by_round(tmp_path: Path) -> None:
     require_browser()
     (tmp_path / "experiment.json").write_text(json.dumps({"format": FORMAT}), encoding="utf-8")
@@ -219,7 +231,7 @@ def test_the_arms_of_an_experiment_are_drawn_by_round(tmp_path: Path) -> None:
             finished.parent.mkdir(parents=True)
             finished.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     argv = [SAPO, "lab", "page", str(tmp_path)]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process, browsing() as chrome:
+    with _ended(subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)) as process, browsing() as chrome:
         assert process.stdout is not None
         chrome.get(process.stdout.readline().strip())
         assert wait(chrome, "document.querySelectorAll('.chart polyline').length === 4")
@@ -229,7 +241,6 @@ def test_the_arms_of_an_experiment_are_drawn_by_round(tmp_path: Path) -> None:
             "Latest: 4-4 0.83 ± 0.32 (n = 2); 8-0 0.43 ± 0.32 (n = 2)."
         )
         assert complaints(chrome) == []
-        process.terminate()
 
 
 def test_a_swarm_is_drawn_with_its_attacks_and_the_one_that_is_alone(tmp_path: Path) -> None:
@@ -248,7 +259,7 @@ def test_a_swarm_is_drawn_with_its_attacks_and_the_one_that_is_alone(tmp_path: P
     ]
     log.write_text("".join(f"{json.dumps(each)}\n" for each in sent), encoding="utf-8")
     argv = [SAPO, "testnet", "page", "--data-dir", str(tmp_path)]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process, browsing() as chrome:
+    with _ended(subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)) as process, browsing() as chrome:
         assert process.stdout is not None
         chrome.get(process.stdout.readline().strip())
         whole = "document.querySelector('main .chart')"
@@ -264,5 +275,5 @@ def test_a_swarm_is_drawn_with_its_attacks_and_the_one_that_is_alone(tmp_path: P
         assert wait(chrome, "document.querySelectorAll('main .grid .chart').length === 3")
         text = chrome.execute_script("return document.querySelector('main').innerText")
         assert "Red lines: 2 moments at which attackers sent something" in text
-        assert complaints(chrome) == []
-        process.terminate()
+        # none of the three nodes runs, and the browser notes each answer that says so
+        assert [each for each in complaints(chrome) if "/status - " not in each or "503" not in each] == []
