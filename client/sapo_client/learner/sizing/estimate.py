@@ -39,8 +39,8 @@ LIBRARY_BYTES: Final = {"cpu": 415 * MIB, "cuda": 900 * MIB}
 """Python, PyTorch and transformers in memory (measured); on CUDA a context and its kernels on the GPU."""
 
 LIBRARY_FILE_BYTES: Final = 113 * MIB
-"""Of these, pages of the libraries' files. The kernel maps more of a file the larger the pieces are in which it
-lies in the page cache, 113 to 147 MiB in two installations of one version, and drops them when memory is short."""
+"""Of these, pages of the libraries' files: 113 to 147 MiB in two installations of one version, for the kernel
+maps a file in the pieces in which the page cache holds it, and drops them when memory is short."""
 
 BASE_BYTES: Final[dict[BaseName, float]] = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0, "nf4": 0.53}
 """Of a weight; a 4-bit one has a scale per 64 weights, itself in 8 bits."""
