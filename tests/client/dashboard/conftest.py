@@ -13,9 +13,12 @@ from support.page_swarm import READY
 from sapo_client.paths import DataDir
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def page_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DataDir]:
-    """Return the data directory of the node of ``page_swarm``, which runs."""
+    """Return the data directory of the node of ``page_swarm``, which runs.
+
+    It ends with the module: tests of the jail count the processes below their own one.
+    """
     folder = tmp_path_factory.mktemp("page")
     argv = [sys.executable, "-m", "support.page_swarm", str(folder)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
