@@ -37,7 +37,7 @@ help:
 	@echo "make clean      remove the virtual environment and what the other targets made"
 
 demo: $(VENV)/.core
-	$(BIN)/sapo testnet up --nodes 4 --attackers 1 --epochs 3 --page --report $(REPORT)
+	$(BIN)/sapo testnet up --nodes 4 --liars 1 --attackers 1 --epochs 3 --page --report $(REPORT)
 
 test: $(VENV)/.dev contracts/node_modules/.installed tests/chain/node_modules/.installed tests/client/dashboard/node_modules/.installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not long" --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder

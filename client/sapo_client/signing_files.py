@@ -9,11 +9,11 @@ from sapo_client import locks
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.paths import DataDir
 from sapo_protocol.errors import LocalProtocolError
-from sapo_verification.signing.database import Mark, SigningDatabase
-from sapo_verification.signing.interchange import MAX_FILE_BYTES, marks_from_json, marks_to_json
+from sapo_verification.signing.database import SigningDatabase
+from sapo_verification.signing.interchange import MAX_FILE_BYTES, SigningHistory
 
 
-def export_signing(data: DataDir, destination: Path) -> tuple[Mark, ...]:
+def export_signing(data: DataDir, destination: Path) -> SigningHistory:
     """Write the marks to a new file and return them; the next start here listens before it signs.
 
     Raises:
@@ -27,22 +27,23 @@ def export_signing(data: DataDir, destination: Path) -> tuple[Mark, ...]:
         )
     with _stopped(data):
         data.clean_shutdown.unlink(missing_ok=True)  # from now on another machine may also sign
-        marks = SigningDatabase(data.database).marks()
-        _write_new(destination, marks_to_json(marks))
-    return marks
+        database = SigningDatabase(data.database)
+        history = SigningHistory(database.marks(), database.approval_marks())
+        _write_new(destination, history.to_json())
+    return history
 
 
-def import_signing(data: DataDir, source: Path) -> tuple[tuple[Mark, ...], int]:
+def import_signing(data: DataDir, source: Path) -> tuple[SigningHistory, int]:
     """Import the marks of a file, all or none; return them, and how many rose.
 
     Raises:
         SapoError: a node runs, the file is not a signing history, or it would lower a mark.
     """
-    marks = _read(source)
+    history = _read(source)
     with _stopped(data.create()):
         data.clean_shutdown.unlink(missing_ok=True)
         try:
-            return marks, SigningDatabase(data.database).raise_marks(marks)
+            return history, SigningDatabase(data.database).raise_marks(history.marks, history.approvals)
         except LocalProtocolError as error:
             raise SapoError(
                 f"{source} is refused, nothing was imported: {error}",
@@ -55,13 +56,13 @@ def _stopped(data: DataDir) -> AbstractContextManager[None]:
     return locks.lock(data.lock, what=f"data directory {data.root}")
 
 
-def _read(source: Path) -> tuple[Mark, ...]:
+def _read(source: Path) -> SigningHistory:
     try:
         with source.open("rb") as stream:
             content = stream.read(MAX_FILE_BYTES + 1)
         if len(content) > MAX_FILE_BYTES:
             raise LocalProtocolError(f"it is larger than {MAX_FILE_BYTES} bytes")
-        return marks_from_json(content.decode("utf-8"))
+        return SigningHistory.from_json(content.decode("utf-8"))
     except OSError as error:
         raise SapoError(
             f"cannot read {source}: {error.strerror}",

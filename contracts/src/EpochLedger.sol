@@ -75,6 +75,10 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         "EpochRoot(uint64 epoch,bytes32 baseRoot,bytes32 contributionRoot,bytes32 cumulativeRoot,uint256 total,"
         "bytes32 archiveDigest)"
     );
+    bytes32 public constant EPOCH_APPROVAL_TYPEHASH = keccak256(
+        "EpochApproval(uint32 turn,EpochRoot root)EpochRoot(uint64 epoch,bytes32 baseRoot,bytes32 contributionRoot,"
+        "bytes32 cumulativeRoot,uint256 total,bytes32 archiveDigest)"
+    );
     /// @notice Bound on the auditor set: one bit each in the live posting.
     uint256 public constant MAX_AUDITORS = 64;
     /// @notice The history before the first final epoch. No event hashes to it.
@@ -113,6 +117,7 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         uint64 previousBlock
     );
     event EpochRejected(uint64 indexed epoch, bytes32 digest);
+    event EpochExpired(uint64 indexed epoch, bytes32 digest);
     event SignatureStruck(uint64 indexed epoch, address indexed auditor);
 
     error BadAuditors();
@@ -128,7 +133,6 @@ contract EpochLedger is IDisputedLedger, EIP712 {
     error TooFewSignatures(uint256 given, uint256 needed);
     error SignerOrder(address previous, address signer);
     error NotAuditor(address signer);
-    error NotBonded(address signer);
     error NothingLive();
     error StillChallengeable(uint256 finalAt);
     error OnlyVerifier(address sender);
@@ -165,23 +169,27 @@ contract EpochLedger is IDisputedLedger, EIP712 {
     /// @notice Post an epoch. Anyone may send it: the signatures are what counts.
     /// @dev Epochs strictly increase but may be skipped: one without a payable rollout, or whose auditors never
     ///      agreed, is not posted, and what it would have granted is not granted later. So is one that was signed
-    ///      before an earlier one became final: what it adds to is no longer what is granted.
+    ///      before an earlier one became final: what it adds to is no longer what is granted. A posting that nobody
+    ///      makes final for an epoch after its window gives way to the next one.
     /// @param root Of an epoch that has ended and is above every final one.
-    /// @param signatures 65 bytes each (r, s, v), by distinct bonded auditors in strictly ascending order of address.
-    function post(EpochRoot calldata root, bytes[] calldata signatures) external {
+    /// @param turn In which it was proposed; the auditors' signatures say it, and nothing here depends on it.
+    /// @param signatures 65 bytes each (r, s, v), by distinct auditors in strictly ascending order of address. Those of
+    ///        auditors without their bond do not count, but do no harm: else one of them could stop every posting.
+    function post(EpochRoot calldata root, uint32 turn, bytes[] calldata signatures) external {
         (uint40 next, uint40 finalBlock) = (_live.nextEpoch, _live.finalBlock);
         if (root.epoch < next) revert EpochNotIncreasing(root.epoch, next);
         uint256 endsAt = genesisSeconds + (uint256(root.epoch) + 1) * epochSeconds;
         if (block.timestamp < endsAt) revert EpochNotOver(root.epoch, endsAt);
-        if (_live.postedAt != 0) revert OtherPostingLive(_live.epoch);
+        if (_live.postedAt != 0) _dropExpired();
         // The detector takes this root for a time, beside which it is stored.
         // slither-disable-next-line incorrect-equality
         bytes32 base = _live.cumulativeRoot == NO_ROOT ? bytes32(0) : _live.cumulativeRoot;
         if (root.baseRoot != base) revert StaleBase(root.baseRoot, base);
         if (root.total > epochBudget) revert OverBudget(root.total, epochBudget);
-        bytes32 digest = epochRootDigest(root);
+        bytes32 hashed = _hashOf(root); // once for both
+        bytes32 digest = _hashTypedDataV4(hashed);
         if (_isRejected[digest]) revert RootRejected(digest);
-        uint64 signers = _signers(digest, signatures);
+        uint64 signers = _signers(_approvalDigest(hashed, turn), signatures);
 
         _live = Posting(
             root.contributionRoot,
@@ -271,14 +279,27 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         return (_rootOf(_live), _live.postedAt, _live.signers);
     }
 
-    /// @inheritdoc IDisputedLedger
+    /// @notice What names a statement for ever, whoever signs it and in which turn.
     function epochRootDigest(EpochRoot memory root) public view returns (bytes32) {
-        return _hashTypedDataV4(keccak256(abi.encode(EPOCH_ROOT_TYPEHASH, root)));
+        return _hashTypedDataV4(_hashOf(root));
+    }
+
+    /// @inheritdoc IDisputedLedger
+    function approvalDigest(EpochRoot memory root, uint32 turn) public view returns (bytes32) {
+        return _approvalDigest(_hashOf(root), turn);
     }
 
     modifier onlyVerifier() {
         if (msg.sender != address(verifier)) revert OnlyVerifier(msg.sender);
         _;
+    }
+
+    function _hashOf(EpochRoot memory root) private pure returns (bytes32) {
+        return keccak256(abi.encode(EPOCH_ROOT_TYPEHASH, root));
+    }
+
+    function _approvalDigest(bytes32 hashed, uint32 turn) private view returns (bytes32) {
+        return _hashTypedDataV4(keccak256(abi.encode(EPOCH_APPROVAL_TYPEHASH, turn, hashed)));
     }
 
     function _requireLive() private view returns (Posting memory) {
@@ -288,17 +309,21 @@ contract EpochLedger is IDisputedLedger, EIP712 {
 
     /// @dev Ascending signers make a repeated one impossible without any bookkeeping.
     function _signers(bytes32 digest, bytes[] calldata signatures) private view returns (uint64 signers) {
-        if (signatures.length < quorum) revert TooFewSignatures(signatures.length, quorum);
         address previous = address(0);
+        uint256 counted = 0;
         for (uint256 i = 0; i < signatures.length; ++i) {
             address signer = ECDSA.recover(digest, signatures[i]);
             if (signer <= previous) revert SignerOrder(previous, signer);
             uint256 place = _places[signer];
             if (place == 0) revert NotAuditor(signer);
-            if (vault.bonded(signer) < auditorBond) revert NotBonded(signer);
-            signers |= uint64(1 << (place - 1));
             previous = signer;
+            if (vault.bonded(signer) < auditorBond) continue;
+            unchecked {
+                signers |= uint64(1 << (place - 1)); // a place is not 0 here
+                ++counted;
+            }
         }
+        if (counted < quorum) revert TooFewSignatures(counted, quorum);
     }
 
     function _auditorsOf(uint64 signers) private view returns (address[] memory found) {
@@ -313,6 +338,14 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         for (; signers != 0; ++count) {
             signers &= signers - 1;
         }
+    }
+
+    /// @dev Nobody who can explain a posting leaves it lying for an epoch after its window. It can be posted again.
+    function _dropExpired() private {
+        uint64 epoch = _live.epoch;
+        if (block.timestamp < uint256(_live.postedAt) + challengeSeconds + epochSeconds) revert OtherPostingLive(epoch);
+        emit EpochExpired(epoch, epochRootDigest(_rootOf(_live)));
+        _drop();
     }
 
     function _drop() private {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-/// @notice What auditors agree an epoch's contributions to be, and sign (EIP-712).
+/// @notice What auditors agree an epoch's contributions to be. They sign it with the turn in which it was
+///         proposed (EIP-712): in another turn an auditor may sign another statement, in one turn never two.
 struct EpochRoot {
     uint64 epoch;
     /// The cumulative root that this one adds to: the last final epoch's, zero before the first.
@@ -22,7 +23,7 @@ interface IDisputedLedger {
     function liveRoot() external view returns (EpochRoot memory);
 
     /// @notice What an auditor signs (EIP-712), bound to this chain and this contract.
-    function epochRootDigest(EpochRoot calldata root) external view returns (bytes32);
+    function approvalDigest(EpochRoot calldata root, uint32 turn) external view returns (bytes32);
 
     /// @notice Whether an account's signature counts.
     function isAuditor(address account) external view returns (bool);

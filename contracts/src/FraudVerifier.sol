@@ -13,12 +13,12 @@ import {StakeVault} from "./StakeVault.sol";
 /// @title Judges proofs that an auditor or a posting is false.
 /// @notice Anyone may prove; nobody decides. What a proof shows follows from its inputs, from the live posting and
 ///         from the last final root. A posting proven false is rejected, and the bonds of all who signed it are
-///         slashed; of two roots signed for one epoch, only the bond of whoever signed both.
+///         slashed; of two roots signed in one turn of an epoch, only the bond of whoever signed both.
 ///
 ///         Together the rules leave a posting whose leaves are known no freedom but in who earned how much of the
 ///         epoch, within the cap: no account may have more than it had and earned, and all together must have it.
-/// @dev Each proof counts once: a rejected posting is no longer live, and two signatures of one auditor for one
-///      epoch are remembered. No owner.
+/// @dev Each proof counts once: a rejected posting is no longer live, and two signatures of one auditor in one
+///      turn are remembered. No owner.
 contract FraudVerifier {
     enum Rule {
         Equivocation,
@@ -43,14 +43,14 @@ contract FraudVerifier {
     /// @notice Most points that an account may earn in one epoch.
     uint256 public immutable pointsCap;
 
-    /// @notice Whose second signature in an epoch was already punished.
-    mapping(address auditor => mapping(uint64 epoch => bool)) public equivocated;
+    /// @notice Whose second signature in a turn of an epoch was already punished.
+    mapping(address auditor => mapping(uint64 epoch => mapping(uint32 turn => bool))) public equivocated;
 
     event FraudProven(Rule indexed rule, uint64 indexed epoch, address indexed prover);
 
     error NoContradiction();
     error NotAuditor(address signer);
-    error AlreadyProven(address auditor, uint64 epoch);
+    error AlreadyProven(address auditor, uint64 epoch, uint32 turn);
     error WithinCap(uint256 points, uint256 cap);
     error WrongLeaves();
     error SumMatches(uint256 sum);
@@ -64,21 +64,23 @@ contract FraudVerifier {
         vault = new StakeVault(token, exitSeconds);
     }
 
-    /// @notice One auditor signed two different roots for one epoch. Counts whether or not either was posted.
+    /// @notice One auditor signed two different roots in one turn of an epoch. Counts whether or not either was posted.
+    ///         In a later turn an auditor may sign another root: the earlier proposal came to nothing.
     function proveEquivocation(
+        uint32 turn,
         EpochRoot calldata a,
         EpochRoot calldata b,
         bytes calldata signatureOfA,
         bytes calldata signatureOfB
     ) external {
-        (bytes32 digestOfA, bytes32 digestOfB) = (ledger.epochRootDigest(a), ledger.epochRootDigest(b));
+        (bytes32 digestOfA, bytes32 digestOfB) = (ledger.approvalDigest(a, turn), ledger.approvalDigest(b, turn));
         address signer = ECDSA.recover(digestOfA, signatureOfA);
         if (a.epoch != b.epoch || digestOfA == digestOfB || signer != ECDSA.recover(digestOfB, signatureOfB)) {
             revert NoContradiction();
         }
         if (!ledger.isAuditor(signer)) revert NotAuditor(signer);
-        if (equivocated[signer][a.epoch]) revert AlreadyProven(signer, a.epoch);
-        equivocated[signer][a.epoch] = true;
+        if (equivocated[signer][a.epoch][turn]) revert AlreadyProven(signer, a.epoch, turn);
+        equivocated[signer][a.epoch][turn] = true;
         emit FraudProven(Rule.Equivocation, a.epoch, msg.sender);
         ledger.strike(signer, a.epoch);
         vault.slash(signer, msg.sender);

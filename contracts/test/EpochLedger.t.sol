@@ -19,7 +19,7 @@ contract EpochLedgerTest is Swarm {
         EpochRoot memory root = statement(epoch, [uint256(7), 3, 1, 0], none);
         uint256 postedAt = afterEpoch(epoch) + bound(late, 0, 1 << 30);
         vm.warp(postedAt);
-        ledger.post(root, signatures(7, root));
+        ledger.post(root, TURN, signatures(7, root));
         vm.warp(postedAt + early);
         vm.expectPartialRevert(EpochLedger.StillChallengeable.selector);
         ledger.finalise();
@@ -68,9 +68,9 @@ contract EpochLedgerTest is Swarm {
         bytes[] memory signed = signatures(7, root);
         vm.warp((1 << 40) + bound(late, 0, 1 << 60));
         vm.expectPartialRevert(SafeCast.SafeCastOverflowedUintDowncast.selector);
-        ledger.post(root, signed);
+        ledger.post(root, TURN, signed);
         vm.warp(afterEpoch(0));
-        ledger.post(root, signed);
+        ledger.post(root, TURN, signed);
         vm.warp(afterEpoch(0) + WINDOW);
         vm.roll((1 << 40) + bound(far, 0, 1 << 60));
         vm.expectPartialRevert(SafeCast.SafeCastOverflowedUintDowncast.selector);
@@ -83,7 +83,7 @@ contract EpochLedgerTest is Swarm {
         bytes[] memory signed = signatures(signers, root);
         vm.warp(afterEpoch(0));
         if (signed.length < QUORUM) vm.expectPartialRevert(EpochLedger.TooFewSignatures.selector);
-        ledger.post(root, signed);
+        ledger.post(root, TURN, signed);
         (,, uint64 recorded) = ledger.live();
         same(recorded, signed.length < QUORUM ? 1 : signers, "signers on record");
     }
@@ -99,7 +99,7 @@ contract EpochLedgerTest is Swarm {
         if (field == 4) root.baseRoot = bytes32(value);
         vm.assume(keccak256(abi.encode(root)) != keccak256(abi.encode(statement(0, [uint256(7), 3, 1, 0], none))));
         vm.warp(afterEpoch(0));
-        (bool accepted,) = address(ledger).call(abi.encodeCall(ledger.post, (root, signed)));
+        (bool accepted,) = address(ledger).call(abi.encodeCall(ledger.post, (root, TURN, signed)));
         check(!accepted, "accepted under other signatures");
     }
 
@@ -109,12 +109,38 @@ contract EpochLedgerTest is Swarm {
         vm.warp(afterEpoch(epoch) - bound(early, 1, EPOCH));
         bytes[] memory signed = signatures(7, root);
         vm.expectPartialRevert(EpochLedger.EpochNotOver.selector);
-        ledger.post(root, signed);
+        ledger.post(root, TURN, signed);
         vm.warp(afterEpoch(epoch));
         root.total = bound(total, BUDGET + 1, type(uint256).max);
         signed = signatures(7, root);
         vm.expectPartialRevert(EpochLedger.OverBudget.selector);
-        ledger.post(root, signed);
+        ledger.post(root, TURN, signed);
+    }
+
+    function testFuzz_signatures_count_in_their_turn_alone(uint32 turn) external {
+        vm.assume(turn != TURN);
+        EpochRoot memory root = statement(0, [uint256(7), 3, 1, 0], none);
+        bytes[] memory signed = signatures(7, root);
+        vm.warp(afterEpoch(0));
+        (bool accepted,) = address(ledger).call(abi.encodeCall(ledger.post, (root, turn, signed)));
+        check(!accepted, "accepted in another turn");
+        ledger.post(root, TURN, signed);
+    }
+
+    /// One signer that takes its bond out in front of a posting takes its own signature, and no other.
+    function testFuzz_signers_without_a_bond_stop_nobody(uint256 leaving) external {
+        leaving = bound(leaving, 0, COUNT - 1);
+        EpochRoot memory root = statement(0, [uint256(7), 3, 1, 0], none);
+        bytes[] memory signed = signatures(15, root);
+        vm.prank(auditors[leaving]);
+        vault.requestExit(1);
+        vm.warp(afterEpoch(0));
+        bytes[] memory three = signatures(leaving == 3 ? 13 : 15 - (1 << (leaving + 1)), root);
+        vm.expectPartialRevert(EpochLedger.TooFewSignatures.selector);
+        ledger.post(root, TURN, three);
+        ledger.post(root, TURN, signed);
+        (,, uint64 recorded) = ledger.live();
+        same(recorded, 15 - (1 << leaving), "signers on record");
     }
 
     /// Honest auditors sign the next epoch while one of theirs is not posted yet: no posting may come of it.
@@ -122,14 +148,68 @@ contract EpochLedgerTest is Swarm {
         EpochRoot memory first = statement(0, [uint256(7), 3, 1, 0], none);
         EpochRoot memory second = statement(1, [uint256(1), 2, 3, 4], none);
         vm.warp(afterEpoch(1));
-        ledger.post(first, signatures(7, first));
+        ledger.post(first, TURN, signatures(7, first));
         vm.warp(afterEpoch(1) + WINDOW);
         ledger.finalise();
         bytes[] memory signed = signatures(7, second);
         vm.expectPartialRevert(EpochLedger.StaleBase.selector);
-        ledger.post(second, signed);
+        ledger.post(second, TURN, signed);
         second.baseRoot = first.cumulativeRoot;
-        ledger.post(second, signatures(7, second));
+        ledger.post(second, TURN, signatures(7, second));
+    }
+
+    /// One auditor's signature, however often it is given, is one; and each has one place in the order.
+    function testFuzz_one_signer_counts_once(uint256 repeated, uint256 other) external {
+        repeated = bound(repeated, 0, COUNT - 1);
+        other = bound(other, 0, COUNT - 1);
+        EpochRoot memory root = statement(0, [uint256(7), 3, 1, 0], none);
+        bytes[] memory signed = new bytes[](QUORUM);
+        signed[0] = signature(repeated, root);
+        signed[1] = signature(repeated, root);
+        signed[2] = signature(other, root);
+        vm.warp(afterEpoch(0));
+        vm.expectPartialRevert(EpochLedger.SignerOrder.selector);
+        ledger.post(root, TURN, signed);
+    }
+
+    function testFuzz_a_final_epoch_and_older_ones_are_not_posted_again(uint64 epoch, uint64 older) external {
+        epoch = uint64(bound(epoch, 0, 100));
+        EpochRoot memory first = statement(epoch, [uint256(7), 3, 1, 0], none);
+        vm.warp(_post(first) + WINDOW);
+        ledger.finalise();
+        EpochRoot memory again = statement(uint64(bound(older, 0, epoch)), [uint256(1), 0, 0, 0], [uint256(7), 3, 1, 0]);
+        bytes[] memory signed = signatures(7, again);
+        vm.expectPartialRevert(EpochLedger.EpochNotIncreasing.selector);
+        ledger.post(again, TURN, signed);
+    }
+
+    /// Whoever cannot explain a posting does not make it final: it must not stop everybody's pay for ever.
+    function testFuzz_a_posting_that_nobody_makes_final_gives_way(uint256 early, uint256 late) external {
+        EpochRoot memory hidden = statement(0, [uint256(7), 3, 1, 0], none);
+        EpochRoot memory other = statement(1, [uint256(1), 2, 3, 4], none);
+        uint256 postedAt = _post(hidden);
+        bytes[] memory signed = signatures(14, other);
+        vm.warp(bound(early, afterEpoch(1), postedAt + WINDOW + EPOCH - 1));
+        vm.expectPartialRevert(EpochLedger.OtherPostingLive.selector);
+        ledger.post(other, TURN, signed);
+        vm.warp(postedAt + WINDOW + EPOCH + bound(late, 0, 1 << 30));
+        ledger.post(other, TURN, signed);
+        (EpochRoot memory root, uint64 since, uint64 signers) = ledger.live();
+        check(keccak256(abi.encode(root)) == keccak256(abi.encode(other)), "the later statement");
+        same(since, block.timestamp, "posted anew");
+        same(signers, 14, "its own signers");
+        vm.warp(block.timestamp + WINDOW);
+        ledger.finalise();
+        same(ledger.nextEpoch(), 2, "final");
+        same(distributor.grantedPoints(), 10, "what it granted, and nothing of the other");
+    }
+
+    /// An honest one that waited for a slow chain is as good as before, until another one takes its place.
+    function test_a_posting_that_nobody_replaced_is_made_final_late() external {
+        uint256 postedAt = _post(statement(0, [uint256(7), 3, 1, 0], none));
+        vm.warp(postedAt + WINDOW + 5 * EPOCH);
+        ledger.finalise();
+        same(ledger.nextEpoch(), 1, "final");
     }
 
     /// What was rejected is nothing to add to.
@@ -137,7 +217,7 @@ contract EpochLedgerTest is Swarm {
         for (uint64 epoch = 0; epoch < 2; ++epoch) {
             _postAndStrike(statement(epoch, [uint256(7), 3, 1, 0], none));
             EpochRoot memory root = statement(epoch, [uint256(7), 3, 1, 0], none);
-            ledger.post(root, signatures(7, root));
+            ledger.post(root, TURN, signatures(7, root));
             vm.prank(address(verifier));
             ledger.reject();
             root.archiveDigest = keccak256("another");
@@ -151,7 +231,7 @@ contract EpochLedgerTest is Swarm {
         vm.assume(sender != address(verifier));
         EpochRoot memory root = statement(0, [uint256(7), 3, 1, 0], none);
         vm.warp(afterEpoch(0));
-        ledger.post(root, signatures(7, root));
+        ledger.post(root, TURN, signatures(7, root));
         vm.expectPartialRevert(EpochLedger.OnlyVerifier.selector);
         vm.prank(sender);
         ledger.reject();
@@ -178,7 +258,7 @@ contract EpochLedgerTest is Swarm {
     function _post(EpochRoot memory root) private returns (uint256 postedAt) {
         postedAt = afterEpoch(root.epoch) > block.timestamp ? afterEpoch(root.epoch) : block.timestamp;
         vm.warp(postedAt);
-        ledger.post(root, signatures(7, root));
+        ledger.post(root, TURN, signatures(7, root));
     }
 
     function _finals(Vm.Log[] memory logs) private pure returns (Vm.Log[] memory finals) {

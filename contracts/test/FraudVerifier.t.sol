@@ -38,6 +38,25 @@ contract FraudVerifierTest is Swarm {
         verifier.proveCumulativeSum(accounts, listOf(forged));
     }
 
+    /// A value without an account is in no tree: it must not enter a sum.
+    function testFuzz_surplus_values_and_accounts_convict_nobody(uint256 surplus) external {
+        uint256[COUNT] memory points = [uint256(7), 3, 1, 0];
+        _post(statement(0, points, none));
+        uint256[] memory more = new uint256[](COUNT + 1);
+        address[] memory fewer = new address[](COUNT - 1);
+        for (uint256 i = 0; i < COUNT; ++i) {
+            more[i] = points[i];
+            if (i < COUNT - 1) fewer[i] = accounts[i];
+        }
+        more[COUNT] = bound(surplus, 1, type(uint256).max);
+        vm.expectPartialRevert(FraudVerifier.WrongLeaves.selector);
+        verifier.proveContributionSum(accounts, more);
+        vm.expectPartialRevert(FraudVerifier.WrongLeaves.selector);
+        verifier.proveCumulativeSum(accounts, more);
+        vm.expectPartialRevert(FraudVerifier.WrongLeaves.selector);
+        verifier.proveContributionSum(fewer, listOf(points));
+    }
+
     function testFuzz_any_account_over_its_cap_convicts(uint256 over, uint256 i) external {
         uint256[COUNT] memory points;
         i = bound(i, 0, COUNT - 1);
@@ -85,17 +104,42 @@ contract FraudVerifierTest is Swarm {
         EpochRoot memory two = EpochRoot(epoch, a, a, b, 1, a);
         (bytes memory ofOne, bytes memory ofTwo) = (signature(i, one), signature(i, two));
         vm.prank(PROVER);
-        verifier.proveEquivocation(one, two, ofOne, ofTwo);
+        verifier.proveEquivocation(TURN, one, two, ofOne, ofTwo);
         for (uint256 j = 0; j < COUNT; ++j) {
             same(vault.bonded(auditors[j]), i == j ? 0 : BOND, "bond");
         }
         vm.expectPartialRevert(FraudVerifier.AlreadyProven.selector);
-        verifier.proveEquivocation(two, one, ofTwo, ofOne);
+        verifier.proveEquivocation(TURN, two, one, ofTwo, ofOne);
+    }
+
+    /// A proposal of an earlier turn may have come to nothing: whoever signs another one later is honest.
+    function testFuzz_two_signatures_of_two_turns_convict_nobody(uint64 epoch, bytes32 a, uint32 turn) external {
+        vm.assume(turn != TURN && a != 0);
+        EpochRoot memory one = EpochRoot(epoch, a, a, a, 1, a);
+        EpochRoot memory two = EpochRoot(epoch, a, a, 0, 1, a);
+        (bytes memory ofOne, bytes memory ofTwo) = (signature(0, one), signature(0, two, turn));
+        vm.expectPartialRevert(FraudVerifier.NoContradiction.selector);
+        verifier.proveEquivocation(TURN, one, two, ofOne, ofTwo);
+        vm.expectPartialRevert(FraudVerifier.NoContradiction.selector);
+        verifier.proveEquivocation(turn, one, two, ofOne, ofTwo);
+        same(vault.bonded(auditors[0]), BOND, "bond");
+    }
+
+    /// One who bonded again does not equivocate for nothing in the next turn.
+    function test_every_turn_is_punished_by_itself() external {
+        bytes32 a = keccak256("a");
+        EpochRoot memory one = EpochRoot(7, a, a, a, 1, a);
+        EpochRoot memory two = EpochRoot(7, a, a, 0, 1, a);
+        for (uint32 turn = 0; turn < 2; ++turn) {
+            verifier.proveEquivocation(turn, one, two, signature(0, one, turn), signature(0, two, turn));
+            same(vault.bonded(auditors[0]), 0, "bond");
+            vault.deposit(auditors[0], BOND);
+        }
     }
 
     function _post(EpochRoot memory root) private {
         vm.warp(afterEpoch(root.epoch));
-        ledger.post(root, signatures(7, root));
+        ledger.post(root, TURN, signatures(7, root));
     }
 
     function _isConvicted() private {

@@ -13,7 +13,7 @@ contract GasTest is Swarm {
         EpochRoot memory root = statement(0, points, none);
         bytes[] memory signed = signatures(7, root);
         vm.warp(afterEpoch(0));
-        ledger.post(root, signed);
+        ledger.post(root, TURN, signed);
         vm.snapshotGasLastCall("ledger", "post");
         vm.warp(afterEpoch(0) + WINDOW);
         ledger.finalise();
@@ -26,14 +26,14 @@ contract GasTest is Swarm {
         uint256[COUNT] memory points = [CAP + 1, 3, 1, 0];
         EpochRoot memory root = statement(0, points, none);
         vm.warp(afterEpoch(0));
-        ledger.post(root, signatures(7, root));
+        ledger.post(root, TURN, signatures(7, root));
         verifier.proveOverCap(accounts[0], CAP + 1, proofOf(points, 0));
         vm.snapshotGasLastCall("fraud", "over_cap");
         EpochRoot memory other = statement(1, points, none);
         other.total = 1;
         root = statement(1, points, none);
         (bytes memory a, bytes memory b) = (signature(3, root), signature(3, other));
-        verifier.proveEquivocation(root, other, a, b);
+        verifier.proveEquivocation(TURN, root, other, a, b);
         vm.snapshotGasLastCall("fraud", "equivocation");
     }
 
@@ -45,7 +45,7 @@ contract GasTest is Swarm {
         EpochRoot memory root = statement(0, none, none);
         root.contributionRoot = _root(many, points);
         vm.warp(afterEpoch(0));
-        ledger.post(root, signatures(7, root));
+        ledger.post(root, TURN, signatures(7, root));
         verifier.proveContributionSum(many, points);
         vm.snapshotGasLastCall("fraud", "sum_of_1024");
     }

@@ -19,7 +19,7 @@ contract RewardDistributorTest is Swarm {
             bytes32(uint256(epoch))
         );
         vm.warp(afterEpoch(epoch));
-        ledger.post(root, signatures(7, root));
+        ledger.post(root, TURN, signatures(7, root));
         vm.warp(afterEpoch(epoch) + WINDOW);
         ledger.finalise();
     }

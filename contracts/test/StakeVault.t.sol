@@ -24,6 +24,11 @@ contract StakeVaultTest is Swarm {
         same(vault.bonded(owner), amount - part, "left");
     }
 
+    /// What was signed on a bond can be challenged for a window after it was posted, an epoch late or two.
+    function test_a_bond_outlasts_the_window_of_what_was_signed_on_it() external view {
+        same(vault.exitSeconds(), WINDOW + 2 * EPOCH, "exit delay");
+    }
+
     function testFuzz_slashing_reaches_what_is_on_its_way_out(uint96 amount, uint256 part) external {
         amount = uint96(bound(amount, 1, 1e26));
         address owner = address(0xC0FFEE);

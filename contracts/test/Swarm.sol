@@ -22,6 +22,8 @@ contract Swarm is Checked {
     uint256 internal constant RATE = 3;
     uint256 internal constant QUORUM = 3;
     uint256 internal constant COUNT = 4;
+    /// In which everything is proposed where a test does not say otherwise.
+    uint32 internal constant TURN = 2;
     address internal constant BURNED = 0x000000000000000000000000000000000000dEaD;
     address internal constant PROVER = address(0xBEEF);
 
@@ -68,7 +70,11 @@ contract Swarm is Checked {
     }
 
     function signature(uint256 auditor, EpochRoot memory root) internal view returns (bytes memory) {
-        (uint8 v, bytes32 r, bytes32 s) = vm.sign(keys[auditor], ledger.epochRootDigest(root));
+        return signature(auditor, root, TURN);
+    }
+
+    function signature(uint256 auditor, EpochRoot memory root, uint32 turn) internal view returns (bytes memory) {
+        (uint8 v, bytes32 r, bytes32 s) = vm.sign(keys[auditor], ledger.approvalDigest(root, turn));
         return abi.encodePacked(r, s, v);
     }
 

@@ -46,6 +46,18 @@ CLOCK_SLACK_SECONDS: Final = 0.5
 EPOCH_WINDOW: Final = 1
 """A rollout of the previous epoch is still accepted: it may have been on its way when the epoch ended."""
 
+SETTLED_EPOCHS: Final = 2
+"""How many epochs after its end an epoch may be settled: a slow chain does not cost it at once."""
+
+ROUND_TURNS: Final = 16
+"""Turns of one length; those of each following round last twice as long, so that any delay is outgrown."""
+
+CONTRIBUTION_EPOCHS: Final = 16
+"""How many epochs after its end an epoch's contributions are accepted, for nodes that were away."""
+
+CONTRIBUTIONS_PER_TURN: Final = 2
+"""Of one account, kind, epoch and turn: one is honest, and the second proves that the first is not."""
+
 PROOF_EPOCHS: Final = 12
 """How many epochs after its own a proof of equivocation is accepted: as long as it has consequences."""
 

@@ -5,6 +5,9 @@ One of them proposes: which tallies it took, and for each account their clipped 
 cumulative sum so far. Everything else of the epoch root is derived, so there is nothing to disagree
 about but the numbers. The other auditors recompute it and answer with an *approval*, which is
 their account's EIP-712 signature; k of them make the root postable.
+
+Of n auditors f = floor((n - 1) / 3) may be silent or lie, and n - f agree. A proposal belongs to a turn,
+and so do its approvals: what one turn does not bring about, a later one may.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,21 +19,25 @@ from sapo_protocol import merkle, secp256k1
 from sapo_protocol.columns import Columns, Row
 from sapo_protocol.constants import MAX_ACCOUNTS_PER_EPOCH, MAX_VALUES
 from sapo_protocol.decoding import Bound, Fields, Schema
-from sapo_protocol.eip712 import EpochRoot
+from sapo_protocol.eip712 import EpochApproval, EpochRoot
 from sapo_protocol.encoding import encode
 from sapo_protocol.identifiers import Account, ContentId, Digest, NodeId
 from sapo_protocol.rules import Rule
 
 _MAX_AUDITORS = 64
+MAX_TURN = 2**32 - 1
+"""What auditors sign has 32 bits for it."""
 
 _TALLY = Schema(Rule.TALLY_KEYS, Rule.TALLY_TYPES, required=5, most_values=MAX_VALUES)
 _TALLY_ENTRIES = Bound(Rule.TALLY_ENTRIES, most=MAX_ACCOUNTS_PER_EPOCH)
 _TALLY_ENTRY = Bound(Rule.TALLY_ENTRY_SIZE, least=2, most=2)
-_PROPOSAL = Schema(Rule.PROPOSAL_KEYS, Rule.PROPOSAL_TYPES, required=5, most_values=MAX_VALUES)
+_PROPOSAL = Schema(Rule.PROPOSAL_KEYS, Rule.PROPOSAL_TYPES, required=5, optional=1, most_values=MAX_VALUES)
 _TALLIES = Bound(Rule.PROPOSAL_TALLIES, least=1, most=_MAX_AUDITORS)
 _SHARES = Bound(Rule.PROPOSAL_SHARES, most=MAX_ACCOUNTS_PER_EPOCH)
 _SHARE = Bound(Rule.PROPOSAL_SHARE_SIZE, least=3, most=3)
-_APPROVAL = Schema(Rule.APPROVAL_KEYS, Rule.APPROVAL_TYPES, required=5)
+_PROPOSAL_TURN = Bound(Rule.PROPOSAL_TURN, least=1, most=MAX_TURN)
+_APPROVAL = Schema(Rule.APPROVAL_KEYS, Rule.APPROVAL_TYPES, required=5, optional=1)
+_APPROVAL_TURN = Bound(Rule.APPROVAL_TURN, least=1, most=MAX_TURN)
 _SIGNATURE = Bound(Rule.APPROVAL_SIGNATURE, least=secp256k1.SIGNATURE_BYTES, most=secp256k1.SIGNATURE_BYTES)
 
 
@@ -69,13 +76,18 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """The shares that one auditor proposes to post, with the tallies that they were counted from."""
+    """The shares that one auditor proposes to post, with the tallies that they were counted from.
+
+    Attributes:
+        turn: in which it is proposed; 0 is left out of the payload.
+    """
 
     node: NodeId
     account: Account
     epoch: int
     tallies: tuple[ContentId, ...]
     shares: Sequence[Share]
+    turn: int = 0
 
     def to_payload(self) -> bytes:
         """Return the payload to seal."""
@@ -87,8 +99,13 @@ class Proposal:
                 2: self.epoch,
                 3: tuple(map(bytes, self.tallies)),
                 4: shares,
+                **_turn(self.turn),
             }
         )
+
+    def approval(self, content_id: ContentId) -> EpochApproval:
+        """Return the statement with which an auditor approves this proposal, under its content id."""
+        return EpochApproval(self.turn, self.root(content_id))
 
     def root(self, content_id: ContentId) -> EpochRoot:
         """Return the epoch root that this proposal, under its content id, stands for."""
@@ -106,13 +123,18 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """An auditor's signature on the epoch root of a proposal."""
+    """An auditor's signature on the epoch root of a proposal, and on the turn of both.
+
+    Attributes:
+        turn: that of the proposal; 0 is left out of the payload.
+    """
 
     node: NodeId
     account: Account
     epoch: int
     proposal: ContentId
     signature: bytes
+    turn: int = 0
 
     def to_payload(self) -> bytes:
         """Return the payload to seal."""
@@ -123,6 +145,7 @@ class Approval:
                 2: self.epoch,
                 3: bytes(self.proposal),
                 4: self.signature,
+                **_turn(self.turn),
             }
         )
 
@@ -202,8 +225,9 @@ def parse_proposal(payload: bytes) -> Proposal:
         fields.refuse(Rule.PROPOSAL_TALLY_ORDER, "the tallies do not ascend")
     shares = Columns(Share, 2, fields.rows(4, _SHARES, _SHARE))
     _require_accounts_ascend(fields, shares, Rule.PROPOSAL_SHARE_ORDER)
+    turn = fields.uint(5, _PROPOSAL_TURN) if fields.has(5) else 0
     fields.require_end()
-    return Proposal(node=node, account=account, epoch=epoch, tallies=tallies, shares=shares)
+    return Proposal(node=node, account=account, epoch=epoch, tallies=tallies, shares=shares, turn=turn)
 
 
 def parse_approval(payload: bytes) -> Approval:
@@ -215,8 +239,16 @@ def parse_approval(payload: bytes) -> Approval:
     fields = Fields(payload, _APPROVAL)
     node, account, epoch = _author(fields)
     proposal, signature = fields.fixed(3, ContentId), fields.data(4, _SIGNATURE)
+    turn = fields.uint(5, _APPROVAL_TURN) if fields.has(5) else 0
     fields.require_end()
-    return Approval(node=node, account=account, epoch=epoch, proposal=proposal, signature=signature)
+    return Approval(
+        node=node, account=account, epoch=epoch, proposal=proposal, signature=signature, turn=turn
+    )
+
+
+def _turn(turn: int) -> Mapping[int, int]:
+    """Return the field of a turn: none for 0, so that every object has one encoding."""
+    return {5: turn} if turn else {}
 
 
 def _author(fields: Fields) -> tuple[NodeId, Account, int]:

@@ -1,4 +1,4 @@
-"""The two statements that an account signs, as EIP-712 typed data."""
+"""The statements that an account signs, as EIP-712 typed data."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -43,12 +43,12 @@ class NodeBinding:
     def digest(self, domain: Domain) -> Digest:
         """Return the 32 bytes that the account signs."""
         words = (self.node_key, self.swarm_id, _word(self.not_before), _word(self.not_after))
-        return _digest(domain, self.TYPE, words)
+        return _digest(domain, _struct(self.TYPE, words))
 
 
 @dataclass(frozen=True, slots=True)
 class EpochRoot:
-    """The contributions of an epoch as the auditors agreed on them.
+    """The contributions of an epoch as the auditors agreed on them; its digest names it for ever.
 
     Attributes:
         base_root: the cumulative root that this one adds to. It makes the statement invalid once
@@ -72,7 +72,12 @@ class EpochRoot:
     archive_digest: Digest
 
     def digest(self, domain: Domain) -> Digest:
-        """Return the 32 bytes that each auditor signs."""
+        """Return the 32 bytes under which the ledger knows the root."""
+        return _digest(domain, self.struct)
+
+    @property
+    def struct(self) -> bytes:
+        """Return the 32 bytes of EIP-712's ``hashStruct``."""
         words = (
             _word(self.epoch),
             self.base_root,
@@ -81,7 +86,25 @@ class EpochRoot:
             _word(self.total),
             self.archive_digest,
         )
-        return _digest(domain, self.TYPE, words)
+        return _struct(self.TYPE, words)
+
+
+@dataclass(frozen=True, slots=True)
+class EpochApproval:
+    """An auditor's consent to a root that was proposed in a turn.
+
+    Two roots in one turn of an epoch under one signature cost the signer its bond. In a later turn it may
+    sign another root, for what was proposed before has come to nothing.
+    """
+
+    TYPE: ClassVar[bytes] = b"EpochApproval(uint32 turn,EpochRoot root)" + EpochRoot.TYPE
+
+    turn: int
+    root: EpochRoot
+
+    def digest(self, domain: Domain) -> Digest:
+        """Return the 32 bytes that each auditor signs."""
+        return _digest(domain, _struct(self.TYPE, (_word(self.turn), self.root.struct)))
 
 
 def readable(statement: NodeBinding | EpochRoot, domain: Domain) -> Mapping[str, Any]:
@@ -93,8 +116,11 @@ def readable(statement: NodeBinding | EpochRoot, domain: Domain) -> Mapping[str,
     return {"chain id": domain.chain_id, "contract": str(domain.contract), **fields}
 
 
-def _digest(domain: Domain, type_: bytes, words: Iterable[bytes]) -> Digest:
-    struct = keccak(keccak(type_) + b"".join(words))
+def _struct(type_: bytes, words: Iterable[bytes]) -> bytes:
+    return keccak(keccak(type_) + b"".join(words))
+
+
+def _digest(domain: Domain, struct: bytes) -> Digest:
     return Digest(keccak(b"\x19\x01" + domain.separator + struct))
 
 

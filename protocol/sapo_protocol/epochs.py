@@ -7,6 +7,7 @@ from hashlib import sha256
 
 from sapo_protocol.constants import (
     CLOCK_SLACK_SECONDS,
+    CONTRIBUTION_EPOCHS,
     EPOCH_WINDOW,
     PROTOCOL_VERSION,
 )
@@ -63,6 +64,16 @@ def require_over(manifest: Manifest, epoch: int, now_seconds: float) -> None:
     """
     if now_seconds < epoch_start_seconds(manifest, epoch + 1):
         raise RemoteProtocolError(Rule.CONTRIBUTION_EPOCH_OVER, f"epoch {epoch} is not over")
+
+
+def require_remembered(manifest: Manifest, epoch: int, now_seconds: float) -> None:
+    """Raise if the epoch ended so long ago that its contributions are forgotten.
+
+    Raises:
+        RemoteProtocolError: ``EPOCH_PAST``.
+    """
+    if now_seconds >= epoch_start_seconds(manifest, epoch + 1 + CONTRIBUTION_EPOCHS):
+        raise RemoteProtocolError(Rule.CONTRIBUTION_IN_TIME, f"epoch {epoch} was settled long ago")
 
 
 def beacon(swarm_id: SwarmId, epoch: int, block_hash: bytes) -> Digest:

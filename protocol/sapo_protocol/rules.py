@@ -37,6 +37,7 @@ class Reason(StrEnum):
     EPOCH_FUTURE = "epoch_future"
     # stage 4: duplicates
     SEEN = "seen"
+    CONTRIBUTION_QUOTA = "contribution_quota"
     # stage 5: certificate
     CERTIFICATE_UNKNOWN = "certificate_unknown"
     CERTIFICATE_MALFORMED = "certificate_malformed"
@@ -44,6 +45,7 @@ class Reason(StrEnum):
     NOT_AN_AUDITOR = "not_an_auditor"
     # stage 6: assignment
     SLOT_OVER_QUOTA = "slot_over_quota"
+    NOT_ITS_TURN = "not_its_turn"
     UNKNOWN_FAMILY = "unknown_family"
     EQUIVOCATION = "equivocation"
     # stage 7: signature
@@ -119,10 +121,12 @@ class Rule(Enum):
     PROPOSAL_SHARES = "R1.4.5", Reason.OUT_OF_BOUNDS
     PROPOSAL_SHARE_SIZE = "R1.4.6", Reason.OUT_OF_BOUNDS
     PROPOSAL_SHARE_ORDER = "R1.4.7", Reason.OUT_OF_BOUNDS
+    PROPOSAL_TURN = "R1.4.8", Reason.OUT_OF_BOUNDS
     # stage 1: approvals
     APPROVAL_KEYS = "R1.5.1", Reason.SCHEMA
     APPROVAL_TYPES = "R1.5.2", Reason.SCHEMA
     APPROVAL_SIGNATURE = "R1.5.3", Reason.OUT_OF_BOUNDS
+    APPROVAL_TURN = "R1.5.4", Reason.OUT_OF_BOUNDS
     # stage 1: proofs of equivocation
     PROOF_KEYS = "R1.6.1", Reason.SCHEMA
     PROOF_TYPES = "R1.6.2", Reason.SCHEMA
@@ -139,11 +143,13 @@ class Rule(Enum):
     ROLLOUT_IN_TIME = "R3.2", Reason.EPOCH_PAST
     CONTRIBUTION_EPOCH_OVER = "R3.3", Reason.EPOCH_FUTURE
     PROOF_IN_TIME = "R3.4", Reason.EPOCH_PAST
+    CONTRIBUTION_IN_TIME = "R3.5", Reason.EPOCH_PAST
     # stage 4: duplicates
     ROLLOUT_NEW = "R4.1", Reason.SEEN
     CERTIFICATE_NEW = "R4.2", Reason.SEEN
     CONTRIBUTION_NEW = "R4.3", Reason.SEEN
     PROOF_NEW = "R4.4", Reason.SEEN
+    CONTRIBUTION_ROOM = "R4.5", Reason.CONTRIBUTION_QUOTA
     # stage 5: certificate
     AUTHOR_INTRODUCED = "R5.1", Reason.CERTIFICATE_UNKNOWN
     AUTHOR_CERTIFICATE_COUNTS = "R5.2", Reason.CERTIFICATE_EXPIRED
@@ -155,6 +161,8 @@ class Rule(Enum):
     MANIFEST_COMPLETIONS = "R6.2", Reason.OUT_OF_BOUNDS
     KNOWN_FAMILY = "R6.3", Reason.UNKNOWN_FAMILY
     ONE_CONTENT = "R6.4", Reason.EQUIVOCATION
+    TURN_EXISTS = "R6.5", Reason.OUT_OF_BOUNDS
+    PROPOSERS_TURN = "R6.6", Reason.NOT_ITS_TURN
     # stage 7: signature
     NODE_SIGNED = "R7.1", Reason.BAD_SIGNATURE
     PROOF_UNSIGNED = "R7.2", Reason.BAD_SIGNATURE

@@ -4,10 +4,11 @@ Pure functions of parsed objects, so that a checker needs neither a node nor its
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from sapo_protocol import merkle
+from sapo_protocol.constants import ROUND_TURNS, SETTLED_EPOCHS
 from sapo_protocol.contributions import Proposal, Share, Tally, cumulative_leaves, settle
 from sapo_protocol.identifiers import Account, ContentId, Digest
 from sapo_protocol.manifest import Manifest
@@ -15,6 +16,16 @@ from sapo_protocol.manifest import Manifest
 _GRACE_SHARE: Final = 0.1
 _LONGEST_GRACE_SECONDS: Final = 30.0
 _OPEN_SHARE: Final = 0.5
+
+
+def faulty(auditors: int) -> int:
+    """Return how many of n auditors may lie or be silent: f = floor((n - 1) / 3)."""
+    return (auditors - 1) // 3
+
+
+def agreeing(auditors: int) -> int:
+    """Return how many of n auditors agree: n - f, the quorum of approvals and of tallies."""
+    return auditors - faulty(auditors)
 
 
 def grace_seconds(manifest: Manifest) -> float:
@@ -25,14 +36,47 @@ def grace_seconds(manifest: Manifest) -> float:
 def turn_to_propose(manifest: Manifest, age_seconds: float) -> tuple[int, bool]:
     """Return the number of the turn to propose, negative before the first, and whether it is open.
 
-    A turn is open in its first half: a proposal of the second half might not reach the next proposer before
-    its turn, and two proposals share the approvals, of which each auditor has one.
+    The turns of the first round last a grace each, those of every following round twice as long: messages
+    that take longer than a turn arrive within a later one. A turn is open in its first half: a proposal of
+    the second half might not be approved before the next one competes with it.
 
     Args:
         age_seconds: how long ago the epoch ended.
     """
     graces = age_seconds / grace_seconds(manifest) - 2  # one for rollouts, one for tallies
-    return math.floor(graces), graces >= 0 and graces % 1 < _OPEN_SHARE
+    if graces < 0:
+        return math.floor(graces), False
+    round_ = math.floor(math.log2(graces / ROUND_TURNS + 1))
+    turns = (graces - _begin_of_round(round_)) / (1 << round_)
+    return ROUND_TURNS * round_ + math.floor(turns), turns % 1 < _OPEN_SHARE
+
+
+def turn_begin_seconds(manifest: Manifest, turn: int) -> float:
+    """Return how long after an epoch's end a turn begins."""
+    return (_begin_of_turn(turn) + 2) * grace_seconds(manifest)
+
+
+def turn_count(manifest: Manifest) -> int:
+    """Return how many turns begin before an epoch can no longer be settled."""
+    tenths = min(int(10 * _LONGEST_GRACE_SECONDS), manifest.epoch_seconds)  # of a grace
+    last = -(-10 * SETTLED_EPOCHS * manifest.epoch_seconds // tenths) - 3  # begins before the deadline
+    round_ = math.floor(math.log2(last / ROUND_TURNS + 1))
+    return ROUND_TURNS * round_ + (last - _begin_of_round(round_)) // (1 << round_) + 1
+
+
+def proposer(auditors: Sequence[Account], epoch: int, turn: int) -> Account:
+    """Return the auditor whose turn it is, of all in ascending order."""
+    return auditors[(epoch + turn) % len(auditors)]
+
+
+def _begin_of_round(round_: int) -> int:
+    """Return when a round begins, in graces after the first one."""
+    return ROUND_TURNS * ((1 << round_) - 1)
+
+
+def _begin_of_turn(turn: int) -> int:
+    round_, place = divmod(turn, ROUND_TURNS)
+    return _begin_of_round(round_) + place * (1 << round_)
 
 
 def cumulative_points_of(proposal: Proposal) -> dict[Account, int]:
@@ -56,7 +100,8 @@ def is_settlement_of(
     Args:
         tallies: the known tallies by the content id of their envelopes.
         last_root: the cumulative root of the last posted epoch; ``merkle.EMPTY_ROOT`` before the first.
-        quorum: how many auditors' tallies a proposal needs.
+        quorum: how many auditors' tallies a proposal needs. Nobody demands more: of n - f tallies f at most
+            lie, so that the lower median lies within the honest ones.
         points_cap: most points that an account earns in an epoch, as in the manifest.
         epoch_budget: most points that the ledger grants in an epoch, as in its contract.
     """

@@ -178,21 +178,18 @@ def test_it_resumes(swarm: OldSwarm, monkeypatch: pytest.MonkeyPatch) -> None:
     assert known(swarm) == before != {}
     [mark] = swarm.ask("keys", "signing", "export", swarm.root / "signing.json")
     assert (mark["epoch"], mark["next_slot"] > 0) == (EPOCH + 1, True)
-    assert swarm.tables() == dict.fromkeys(
-        (
-            "certificates",
-            "contributions",
-            "envelopes",
-            "epoch_count",
-            "equivocations",
-            "origins",
-            "pool",
-            "reputation",
-            "signing",
-            "suspensions",
-        ),
-        1,
-    )
+    assert swarm.tables() == {
+        "certificates": 1,
+        "contributions": 2,
+        "envelopes": 1,
+        "epoch_count": 1,
+        "equivocations": 1,
+        "origins": 1,
+        "pool": 1,
+        "reputation": 1,
+        "signing": 2,
+        "suspensions": 1,
+    }
 
 
 def test_its_points_are_claimed(swarm: OldSwarm) -> None:
@@ -207,23 +204,25 @@ def test_its_points_are_claimed(swarm: OldSwarm) -> None:
 
 
 COMMANDS: Final = {
-    "signing": ("keys", "signing", "export", "signing.json"),
-    "envelopes": ("export", "rollouts", "exported"),
-    "certificates": ("verify", "one.envelope"),
+    "signing": (2, ("keys", "signing", "export", "signing.json")),
+    "envelopes": (1, ("export", "rollouts", "exported")),
+    "certificates": (1, ("verify", "one.envelope")),
 }
+"""The version that this release of sapo reads, and a command that reads it."""
 
 
 @pytest.mark.parametrize("component", COMMANDS)
 def test_a_data_directory_of_a_later_version_is_refused(swarm: OldSwarm, component: str) -> None:
+    version, command = COMMANDS[component]
     [(_, envelope)] = EnvelopeStore(swarm.data.database).latest(1)
     (swarm.root / "one.envelope").write_bytes(envelope)
     with closing(sqlite3.connect(swarm.data.database)) as connection, connection:
-        connection.execute("INSERT OR REPLACE INTO schema_version VALUES (?, 2)", (component,))
-    done = swarm.sapo(*COMMANDS[component])
+        connection.execute("INSERT OR REPLACE INTO schema_version VALUES (?, ?)", (component, version + 1))
+    done = swarm.sapo(*command)
     assert done.returncode == ExitCode.DATA
     assert done.stderr.splitlines() == [
         f"error: {swarm.data.database} was written by a newer version of sapo: its {component} tables have"
-        " version 2, and this version of sapo reads up to 1",
+        f" version {version + 1}, and this version of sapo reads up to {version}",
         "hint: install the newest version of sapo, or use another data directory with --data-dir",
     ]
 

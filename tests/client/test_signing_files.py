@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import ParamSpec
 
@@ -12,8 +13,9 @@ from sapo_client import locks
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.paths import DataDir
 from sapo_client.signing_files import export_signing, import_signing
-from sapo_protocol.identifiers import Account, SwarmId
-from sapo_verification.signing.database import Mark, SigningDatabase
+from sapo_protocol.identifiers import Account, Digest, SwarmId
+from sapo_verification.signing.database import UNKNOWN_ROOT, ApprovalMark, Mark, SigningDatabase
+from sapo_verification.signing.interchange import SigningHistory
 
 P = ParamSpec("P")
 
@@ -35,10 +37,43 @@ def refusal(call: Callable[P, object], *arguments: P.args, **named: P.kwargs) ->
 
 def test_a_history_moves_to_another_machine(tmp_path: Path) -> None:
     old, new, file = used(tmp_path / "old"), DataDir(tmp_path / "new"), tmp_path / "history.json"
-    assert export_signing(old, file) == (Mark(SWARM, ALICE, 5, 4),)
-    assert import_signing(new, file) == ((Mark(SWARM, ALICE, 5, 4),), 1)
+    history = SigningHistory((Mark(SWARM, ALICE, 5, 4),))
+    assert export_signing(old, file) == history
+    assert import_signing(new, file) == (history, 1)
     assert SigningDatabase(new.database).take_slots(SWARM, ALICE, 5, 2, 100) == range(4, 6)
     assert not old.clean_shutdown.exists(), "from now on the old machine listens before it signs"
+
+
+def test_an_auditor_that_moves_signs_nothing_against_itself(tmp_path: Path) -> None:
+    """Two roots in one turn cost the bond, whichever machine signed them."""
+    old, new, file = used(tmp_path / "old"), DataDir(tmp_path / "new"), tmp_path / "history.json"
+    signed = ApprovalMark(SWARM, ALICE, epoch=4, turn=2, root=Digest(b"\x07" * 32))
+    other = replace(signed, root=Digest(b"\x08" * 32))
+    assert SigningDatabase(old.database).approve(signed)
+    assert export_signing(old, file).approvals == (signed,)
+    import_signing(new, file)
+    moved = SigningDatabase(new.database)
+    assert not moved.approve(other)
+    assert not moved.approve(replace(other, turn=1))
+    assert not moved.approve(replace(other, epoch=3, turn=9))
+    assert moved.approve(signed)  # it may have died before the signature went out
+    assert moved.approve(replace(other, turn=3))
+
+
+def test_approvals_of_two_machines_are_merged(tmp_path: Path) -> None:
+    """Whatever one of the two histories forbids is forbidden."""
+    mark = ApprovalMark(SWARM, ALICE, epoch=4, turn=2, root=Digest(b"\x07" * 32))
+    other = replace(mark, root=Digest(b"\x08" * 32))
+    for known, imported, merged in (
+        (replace(mark, turn=1), mark, mark),
+        (mark, replace(mark, turn=1), mark),
+        (mark, mark, mark),
+        (mark, other, replace(mark, root=UNKNOWN_ROOT)),
+    ):
+        database = SigningDatabase(":memory:")
+        database.approve(known)
+        database.raise_marks((), (imported,))
+        assert database.approval_marks() == (merged,)
 
 
 def test_a_mark_is_never_lowered(tmp_path: Path) -> None:

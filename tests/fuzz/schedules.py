@@ -42,9 +42,9 @@ from sapo_client.ledger.rpc import Rpc
 from sapo_client.ledger.sender import Sender
 from sapo_client.ledger.transactions import Call
 from sapo_protocol import merkle, secp256k1
-from sapo_protocol.eip712 import Domain, EpochRoot
-from sapo_protocol.identifiers import Account, ContentId, SwarmId
-from sapo_verification.admission.contribution_store import ContributionStore
+from sapo_protocol.eip712 import Domain, EpochApproval, EpochRoot
+from sapo_protocol.identifiers import Account, SwarmId
+from sapo_verification.signing.database import ApprovalMark, SigningDatabase
 
 CONFIRMATIONS: Final = 3
 DEEPEST_REORGANISATION: Final = CONFIRMATIONS - 1
@@ -135,7 +135,7 @@ class Play:
         self._seconds, self._skew_seconds = 0.0, 0.0
         self._wishes = self._all_wishes()
         self._made = 0
-        self._signatures: defaultdict[int, set[bytes]] = defaultdict(set)
+        self._signatures: defaultdict[tuple[int, int], set[bytes]] = defaultdict(set)
         self._start()
 
     def run(self) -> Outcome:
@@ -158,7 +158,7 @@ class Play:
         """Return a process starts from what is on disk."""
         self._outbox = FaultyOutbox(self._folder / "outbox.sqlite", owner="schedule")
         self._outbox.weather = self.weather
-        self._archive = ContributionStore(self._folder / "node.sqlite", SWARM)
+        self._signing = SigningDatabase(self._folder / "node.sqlite")
         names = {str(number): endpoint for number, endpoint in enumerate(self._endpoints)}
         rpc = Rpc(
             tuple(names),
@@ -188,7 +188,11 @@ class Play:
         ledger = EpochLedgerContract(rpc, self._ground.deployment.ledger)
         domain = Domain(DEFAULT_CHAIN_ID, ledger.address)
         posts = [
-            ("post", str(root.epoch), Call(ledger.address, ledger.post(root, sign(root, domain))))
+            (
+                "post",
+                str(root.epoch),
+                Call(ledger.address, ledger.post(EpochApproval(0, root), sign(root, domain))),
+            )
             for root in _roots()
         ]
         claims = [
@@ -220,15 +224,17 @@ class Play:
         return self._sender.step()
 
     def _approve(self) -> None:
-        """Sign one of two roots of an epoch, if the archive lets it."""
+        """Sign one of two roots of an epoch, if the signing database lets it."""
         epoch, archive = self._rng.choice(EPOCHS), self._rng.choice((7, 8))
         root = make_root(epoch, archive=archive)
         self.weather.maybe_kill("APPROVE")
-        if self._archive.approve(epoch, ContentId(root.archive_digest)):
+        turn, domain = self._rng.choice((0, 1)), Domain(DEFAULT_CHAIN_ID, self._ground.deployment.ledger)
+        mark = ApprovalMark(SWARM, address(ALICE), epoch, turn, root.digest(domain))
+        if self._signing.approve(mark):
             self.weather.maybe_kill("APPROVED")
-            digest = root.digest(Domain(DEFAULT_CHAIN_ID, self._ground.deployment.ledger))
+            digest = EpochApproval(turn, root).digest(domain)
             secp256k1.sign(bytes(ALICE.key), digest)
-            self._signatures[epoch].add(digest)
+            self._signatures[epoch, turn].add(digest)
 
     # The world around it
 
@@ -286,7 +292,7 @@ class Play:
             *self._unfinished(entries),
             *self._records(),
             *(text for nonce, signed in by_nonce.items() for text in _nonce_findings(nonce, signed)),
-            *(f"epoch {e}: {len(d)} signatures" for e, d in self._signatures.items() if len(d) > 1),
+            *(f"epoch and turn {e}: {len(d)} signatures" for e, d in self._signatures.items() if len(d) > 1),
         ]
         self._outbox.close()
         struck = self.weather.struck

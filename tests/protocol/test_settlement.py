@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from support.swarm import Identity, make_manifest
@@ -10,9 +11,13 @@ from sapo_protocol import merkle
 from sapo_protocol.contributions import Proposal, Share, Tally, cumulative_leaves, settle
 from sapo_protocol.identifiers import Account, ContentId, Digest
 from sapo_protocol.settlement import (
+    agreeing,
     cumulative_points_of,
+    faulty,
     grace_seconds,
     is_settlement_of,
+    turn_begin_seconds,
+    turn_count,
     turn_to_propose,
 )
 
@@ -58,6 +63,28 @@ def test_a_turn_is_open_in_its_first_half() -> None:
         *((0, True), (0, True), (0, False), (0, False)),
         *((1, True), (1, True), (1, False)),
     ]
+
+
+@pytest.mark.parametrize("epoch_seconds", [1, 7, 50, 299, 300, 600, 3600, 86_400])
+def test_turns_fill_the_time_of_a_settlement(epoch_seconds: int) -> None:
+    """Sixteen of one grace, sixteen of two, and so on, until the second epoch after has ended."""
+    manifest = make_manifest(epoch_seconds=epoch_seconds)
+    turns = turn_count(manifest)
+    begins = [turn_begin_seconds(manifest, turn) for turn in range(turns + 1)]
+    assert begins[turns - 1] < 2 * epoch_seconds <= begins[turns] + 1e-6
+    for turn, (begin, end) in enumerate(pairwise(begins)):
+        assert turn_to_propose(manifest, begin + 1e-6) == (turn, True)
+        assert turn_to_propose(manifest, (begin + end) / 2 + 1e-6) == (turn, False)
+    grace = grace_seconds(manifest)
+    lengths = [round((end - begin) / grace) for begin, end in pairwise(begins)]
+    assert lengths == [2 ** (turn // 16) for turn in range(turns)]
+
+
+@pytest.mark.parametrize(("auditors", "liars"), [(1, 0), (3, 0), (4, 1), (6, 1), (7, 2), (10, 3), (64, 21)])
+def test_of_n_auditors_a_third_may_lie(auditors: int, liars: int) -> None:
+    """Two groups that agree share an honest one; without the liars there are still enough to agree."""
+    assert (faulty(auditors), agreeing(auditors)) == (liars, auditors - liars)
+    assert 2 * agreeing(auditors) - auditors > liars
 
 
 def test_the_grace_of_a_long_epoch_is_bounded() -> None:

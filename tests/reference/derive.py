@@ -1,6 +1,7 @@
 """Sections 2, 5 and 7: swarm id, epochs, beacon, seed, Merkle trees and settlement."""
 
 import json
+from fractions import Fraction
 from hashlib import sha256
 from typing import Any
 
@@ -60,6 +61,29 @@ def epoch_of(manifest: dict[str, Any], now_ms: int) -> int:
     """Return the epoch of a moment."""
     length: int = manifest["epoch_seconds"]
     return (now_ms - start(manifest, 0)) // (1000 * length)
+
+
+def turn_begins(manifest: dict[str, Any], turn: int) -> Fraction:
+    """Return when a turn begins, in seconds after its epoch's end."""
+    grace = min(Fraction(30), Fraction(manifest["epoch_seconds"], 10))
+    graces = 2 + sum(1 << earlier // 16 for earlier in range(turn))
+    return graces * grace
+
+
+def turns(manifest: dict[str, Any]) -> int:
+    """Return how many turns an epoch has: those that begin before the second epoch after it has ended."""
+    count = 0
+    while turn_begins(manifest, count) < 2 * manifest["epoch_seconds"]:
+        count += 1
+    return count
+
+
+def turn_at(manifest: dict[str, Any], age: Fraction) -> int:
+    """Return the number of the turn at an age, -1 before the first."""
+    turn = -1
+    while turn_begins(manifest, turn + 1) <= age:
+        turn += 1
+    return turn
 
 
 def beacon(swarm: bytes, epoch: int, block_hash: bytes) -> bytes:

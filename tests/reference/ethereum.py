@@ -1,6 +1,7 @@
 """Section 8: EIP-712 digests and the account behind a signature, secp256k1 in plain arithmetic."""
 
 from functools import lru_cache
+from typing import Any
 
 from Crypto.Hash import keccak as _keccak
 
@@ -9,6 +10,11 @@ N = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 G = (
     0x79BE667EF9DCBBAC55A06295CE870B07029BFCDB2DCE28D959F2815B16F81798,
     0x483ADA7726A3C4655DA4FBFC0E1108A8FD17B448A68554199C47D08FFB10D4B8,
+)
+
+_EPOCH_ROOT = (
+    b"EpochRoot(uint64 epoch,bytes32 baseRoot,bytes32 contributionRoot,bytes32 cumulativeRoot,"
+    b"uint256 total,bytes32 archiveDigest)"
 )
 
 Point = tuple[int, int] | None
@@ -41,13 +47,23 @@ def epoch_root(
     total: int,
     archive: bytes,
 ) -> bytes:
-    """Return the digest that an auditor signs for an epoch."""
-    kind = (
-        b"EpochRoot(uint64 epoch,bytes32 baseRoot,bytes32 contributionRoot,bytes32 cumulativeRoot,"
-        b"uint256 total,bytes32 archiveDigest)"
-    )
-    struct = keccak(keccak(kind) + word(epoch) + base + contribution + cumulative + word(total) + archive)
+    """Return the digest that names an epoch's root."""
+    struct = _root_struct(epoch, base, contribution, cumulative, total, archive)
     return keccak(b"\x19\x01" + separator + struct)
+
+
+def epoch_approval(separator: bytes, turn: int, *root: Any) -> bytes:
+    """Return the digest that an auditor signs: a turn, and the root with its fields in their order."""
+    kind = b"EpochApproval(uint32 turn,EpochRoot root)" + _EPOCH_ROOT
+    struct = keccak(keccak(kind) + word(turn) + _root_struct(*root))
+    return keccak(b"\x19\x01" + separator + struct)
+
+
+def _root_struct(
+    epoch: int, base: bytes, contribution: bytes, cumulative: bytes, total: int, archive: bytes
+) -> bytes:
+    words = word(epoch) + base + contribution + cumulative + word(total) + archive
+    return keccak(keccak(_EPOCH_ROOT) + words)
 
 
 @lru_cache(maxsize=4096)

@@ -35,6 +35,7 @@ class ReferenceNode:
         self._verify = verify
         self._certificates: dict[tuple[bytes, bytes], dict[str, Any]] = {}
         self._seen: set[bytes] = set()
+        self._places: dict[tuple[str, bytes, int, int], int] = {}
         self._slots: set[tuple[int, bytes, int]] = set()
         self._proved: set[tuple[int, bytes]] = set()
 
@@ -115,10 +116,19 @@ class ReferenceNode:
     def _contribution(self, envelope: dict[str, Any], now_ms: int) -> None:
         read = envelope | objects.PAYLOADS[envelope["kind"]](envelope["payload"])
         require(derive.start(self._manifest, read["epoch"] + 1) <= now_ms, "R3.3")
+        require(now_ms < derive.start(self._manifest, read["epoch"] + 17), "R3.5")
         require(read["content_id"] not in self._seen, "R4.3")
         self._require_introduced(read, now_ms)
         require(read["account"] in self._auditors, "R5.3")
+        turn = read.get("turn", 0)
+        require(turn < derive.turns(self._manifest), "R6.5")
+        if read["kind"] == "proposal":
+            auditors = sorted(self._auditors)
+            require(auditors[(read["epoch"] + turn) % len(auditors)] == read["account"], "R6.6")
         self._require_signed(read, "R7.1")
+        place = (read["kind"], read["account"], read["epoch"], turn)
+        require(self._places.get(place, 0) < 2, "R4.5")
+        self._places[place] = self._places.get(place, 0) + 1
         self._seen.add(read["content_id"])
 
     def _equivocation(self, envelope: dict[str, Any], now_ms: int) -> None:

@@ -82,7 +82,7 @@ def tally(payload: bytes) -> dict[str, Any]:
 
 def proposal(payload: bytes) -> dict[str, Any]:
     """Return the fields of a proposal."""
-    fields = closed(cbor.read(payload), {0, 1, 2, 3, 4}, "R1.4.1")
+    fields = closed(cbor.read(payload), {0, 1, 2, 3, 4}, "R1.4.1", {5})
     read = _author(fields, "R1.4.2")
     require(1 <= len(array(fields[3], "R1.4.2")) <= 64, "R1.4.3")
     tallies = [fixed(item, 32, "R1.4.2") for item in fields[3]]
@@ -94,16 +94,16 @@ def proposal(payload: bytes) -> dict[str, Any]:
         account = fixed(share[0], 20, "R1.4.2")
         shares.append((account, number(share[1], "R1.4.2"), number(share[2], "R1.4.2")))
     require(_ascends([share[0] for share in shares]), "R1.4.7")
-    return read | {"tallies": tallies, "shares": shares}
+    return read | {"tallies": tallies, "shares": shares, "turn": _turn(fields, "R1.4.2", "R1.4.8")}
 
 
 def approval(payload: bytes) -> dict[str, Any]:
     """Return the fields of an approval."""
-    fields = closed(cbor.read(payload, cbor.FEW_VALUES), {0, 1, 2, 3, 4}, "R1.5.1")
+    fields = closed(cbor.read(payload, cbor.FEW_VALUES), {0, 1, 2, 3, 4}, "R1.5.1", {5})
     read = _author(fields, "R1.5.2") | {"proposal": fixed(fields[3], 32, "R1.5.2")}
     signature = string(fields[4], "R1.5.2")
     require(len(signature) == 65, "R1.5.3")
-    return read | {"account_signature": signature}
+    return read | {"account_signature": signature, "turn": _turn(fields, "R1.5.2", "R1.5.4")}
 
 
 def response(data: bytes) -> list[bytes]:
@@ -171,6 +171,14 @@ def array(value: Any, rule: str) -> list[Any]:
     if not isinstance(value, list | tuple):
         raise Refused(rule)
     return list(value)
+
+
+def _turn(fields: dict[int, Any], types: str, bound: str) -> int:
+    if 5 not in fields:
+        return 0
+    turn = number(fields[5], types)
+    require(1 <= turn < 2**32, bound)
+    return turn
 
 
 def _author(fields: dict[int, Any], rule: str) -> dict[str, Any]:

@@ -3,11 +3,13 @@
 IGNORED = {
     "flood": "R0.1",
     "epoch_future": "R3.1 R3.3",
-    "epoch_past": "R3.2 R3.4",
+    "epoch_past": "R3.2 R3.4 R3.5",
     "seen": "R4.1 R4.2 R4.3 R4.4",
+    "contribution_quota": "R4.5",
     "certificate_unknown": "R5.1",
     "certificate_expired": "R5.2 R5.5",
     "not_an_auditor": "R5.3",
+    "not_its_turn": "R6.6",
     "equivocation": "R6.4",
 }
 REJECTED = {
@@ -16,7 +18,7 @@ REJECTED = {
     "schema": "R1.0.12 R1.0.13 R1.0.15 R1.1.1 R1.1.2 R1.2.1 R1.2.2 R1.2.8 R1.3.1 R1.3.2 R1.4.1 R1.4.2 "
     "R1.5.1 R1.5.2 R1.6.1 R1.6.2",
     "out_of_bounds": "R1.0.1 R1.0.14 R1.1.3 R1.1.4 R1.2.3 R1.2.4 R1.2.5 R1.2.6 R1.2.7 R1.3.3 R1.3.4 R1.3.5 "
-    "R1.4.3 R1.4.4 R1.4.5 R1.4.6 R1.4.7 R1.5.3 R1.6.3 R1.6.4 R6.2",
+    "R1.4.3 R1.4.4 R1.4.5 R1.4.6 R1.4.7 R1.4.8 R1.5.3 R1.5.4 R1.6.3 R1.6.4 R6.2 R6.5",
     "wrong_version": "R2.1",
     "wrong_kind": "R2.2 R2.4 R2.5",
     "wrong_swarm": "R2.3",

@@ -2,6 +2,7 @@
 
 import ast
 import json
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -115,20 +116,29 @@ def test_typed_data_vectors() -> None:
         assert ethereum.signer(bytes.fromhex(vector["digest"]), signature) == signer
 
 
-def _digest(kind: str, separator: bytes, message: dict[str, str]) -> bytes:
+def _digest(kind: str, separator: bytes, message: dict[str, Any]) -> bytes:
     if kind == "NodeBinding":
         keys = (bytes.fromhex(message["node_key"]), bytes.fromhex(message["swarm_id"]))
         times = (int(message["not_before"]), int(message["not_after"]))
         return ethereum.node_binding(separator, *keys, *times)
-    return ethereum.epoch_root(
-        separator,
-        epoch=int(message["epoch"]),
-        base=bytes.fromhex(message["base_root"]),
-        contribution=bytes.fromhex(message["contribution_root"]),
-        cumulative=bytes.fromhex(message["cumulative_root"]),
-        total=int(message["total"]),
-        archive=bytes.fromhex(message["archive_digest"]),
+    if kind == "EpochApproval":
+        return ethereum.epoch_approval(separator, int(message["turn"]), *_root_fields(message["root"]))
+    return ethereum.epoch_root(separator, *_root_fields(message))
+
+
+def _root_fields(root: Any) -> tuple[int, bytes, bytes, bytes, int, bytes]:
+    base, contributions, cumulative, archive = (
+        bytes.fromhex(root[name])
+        for name in ("base_root", "contribution_root", "cumulative_root", "archive_digest")
     )
+    return int(root["epoch"]), base, contributions, cumulative, int(root["total"]), archive
+
+
+def test_turn_vectors() -> None:
+    for vector in DERIVED["turns"]:
+        manifest = {"epoch_seconds": vector["epoch_seconds"]}
+        assert derive.turns(manifest) == vector["turns"]
+        assert [[age, derive.turn_at(manifest, Fraction(age))] for age, _ in vector["ages"]] == vector["ages"]
 
 
 def test_settlement_vectors() -> None:
@@ -167,7 +177,11 @@ def test_proposal_root_vectors() -> None:
         envelope = objects.envelope(bytes.fromhex(vector["envelope"]), swarm)
         read = objects.proposal(envelope["payload"])
         shares = [[account.hex(), points, total] for account, points, total in read["shares"]]
-        assert _epoch_root(read["epoch"], shares, envelope["content_id"].hex()) == vector["epoch_root"]
+        root = _epoch_root(read["epoch"], shares, envelope["content_id"].hex())
+        assert root == vector["epoch_root"]
+        separator = ethereum.domain(31337, derive.unhex(MANIFESTS["chained"]["ledger"]))
+        signed = {"turn": read["turn"], "root": root}
+        assert _digest("EpochApproval", separator, signed).hex() == vector["approval_digest"]
 
 
 def _reference(call: Any, *arguments: object) -> Any:

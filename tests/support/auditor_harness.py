@@ -33,6 +33,7 @@ from sapo_protocol.manifest_file import manifest_to_json
 from sapo_protocol.tasks import assigned_task
 from sapo_protocol.topics import contributions_topic
 from sapo_verification.jail.checkers import CheckerPool
+from sapo_verification.signing.database import SigningDatabase
 from sapo_verification.tasks.generators import derive, solution
 from sapo_verification.types import AdmittedRollout
 
@@ -136,6 +137,7 @@ class AuditorHarness:
             engine=self.node.engine,
             telemetry=self.node.telemetry,
             clock=world.now,
+            signing=SigningDatabase(self.data.database),
         )
         self.auditor = Auditor(self.parts)
 

@@ -78,8 +78,8 @@ class Eight:
     def start(self, *names: str) -> None:
         """Start nodes in their data directories; the liar runs its own program."""
         for name in names:
-            home = self.member(name).home
-            argv = bringup.join_line(home)
+            member, home = self.member(name), self.member(name).home
+            argv = bringup.join_line(member)
             if name == LIAR:
                 program = (sys.executable, lying_auditor.__file__, self.lie, str(WHOLE_EPOCH))
                 argv = (*program, *argv[argv.index("join") :])

@@ -36,7 +36,7 @@ from sapo_client.ledger.history import History
 from sapo_client.ledger.rpc import Rpc
 from sapo_protocol import merkle, secp256k1
 from sapo_protocol.contributions import Share, Tally, settle
-from sapo_protocol.eip712 import Domain, EpochRoot
+from sapo_protocol.eip712 import Domain, EpochApproval, EpochRoot
 from sapo_protocol.identifiers import Account, Digest, NodeId
 from sapo_protocol.manifest import Manifest
 
@@ -237,8 +237,9 @@ class Contracts:
         return self.chain.send(signer, self.registry.address, self.registry.revoke(key))
 
     def post(self, root: EpochRoot, signatures: Sequence[bytes], signer: LocalAccount = BOB) -> tx.Receipt:
-        """Post an epoch with the signatures exactly as given."""
-        return self.chain.send(signer, self.ledger.address, self.ledger.post(root, signatures))
+        """Post an epoch of turn 0 with the signatures exactly as given."""
+        data = self.ledger.post(EpochApproval(0, root), signatures)
+        return self.chain.send(signer, self.ledger.address, data)
 
     def finalise(self, signer: LocalAccount = BOB) -> tx.Receipt:
         """Wait for the live posting's window to close, then make it final."""
@@ -352,9 +353,11 @@ def make_root(
     )
 
 
-def sign(root: EpochRoot, domain: Domain, signers: Sequence[LocalAccount] = AUDITORS[:QUORUM]) -> list[bytes]:
+def sign(
+    root: EpochRoot, domain: Domain, signers: Sequence[LocalAccount] = AUDITORS[:QUORUM], turn: int = 0
+) -> list[bytes]:
     """Return the signers' signatures, in the order given."""
-    digest = root.digest(domain)
+    digest = EpochApproval(turn, root).digest(domain)
     return [secp256k1.sign(bytes(signer.key), digest) for signer in signers]
 
 

@@ -52,6 +52,7 @@ def cases() -> Iterator[Case]:
     yield from _tallies()
     yield from _proposals()
     yield from _approvals()
+    yield from _turns()
     yield from _places()
 
 
@@ -95,8 +96,9 @@ def _fields(kind: Kind) -> Iterator[Case]:
                 yield case(f"field {key} is a {name}", types, {**genuine, key: wrong})
     for name, wrong in FORBIDDEN_TYPES.items():
         yield case(f"the epoch is a {name}", "R1.0.6", {**genuine, 2: wrong})
-    for key in (5, 2**64 - 1):
-        yield case(f"with field {key} more", keys, {**genuine, key: 0})
+    turn = {Kind.TALLY: keys, Kind.PROPOSAL: "R1.4.8", Kind.APPROVAL: "R1.5.4"}[kind]
+    for key, rule in ((5, turn), (6, keys), (2**64 - 1, keys)):
+        yield case(f"with field {key} more", rule, {**genuine, key: 0})
     for key, size in ((0, 31), (0, 33), (1, 19), (1, 21)):
         yield case(f"field {key} of {size} bytes", types, {**genuine, key: bytes(size)})
     yield case("an array", keys, list(genuine.values()))
@@ -164,6 +166,28 @@ def _approvals() -> Iterator[Case]:
     yield from _values(Kind.APPROVAL, 64)
 
 
+def _turns() -> Iterator[Case]:
+    """Yield the field that is left out in turn 0, and what depends on it."""
+    for kind in (Kind.PROPOSAL, Kind.APPROVAL):
+        bound, types = {Kind.PROPOSAL: ("R1.4.8", "R1.4.2"), Kind.APPROVAL: ("R1.5.4", "R1.5.2")}[kind]
+        for turn, rule in ((1, None), (16, None), (17, "R6.5"), (2**32 - 1, "R6.5"), (2**32, bound)):
+            yield _case(kind, f"of turn {turn:,}", rule, f5=turn)
+        yield _case(kind, "of a turn in bytes", types, f5=b"")
+        yield _case(kind, "of turn 0, written out, and of a malformed author", types, f5=0, f1=b"")
+        unsigned = frame(kind=int(kind), payload=payload(kind, f5=17))
+        yield _judged(f"{_word(kind)}: of a turn that no epoch has, not signed", "R6.5", unsigned)
+    both = tuple(sorted((ALICE.account.hex(), BOB.account.hex())))
+    alices = (both.index(ALICE.account.hex()) - OVER) % 2
+    for turn, rule in ((alices, None), (1 - alices, "R6.6"), (alices + 14, None), (15 - alices, "R6.6")):
+        fields: dict[str, Any] = {"f5": turn} if turn else {}
+        data = sealed(Kind.PROPOSAL, **fields)
+        yield _judged(f"proposal: one of two auditors, turn {turn}", rule, data, auditors=both)
+        approval = sealed(Kind.APPROVAL, **fields)
+        yield _judged(f"approval: one of two auditors, turn {turn}", None, approval, auditors=both)
+    foreign = frame(kind=int(Kind.PROPOSAL), payload=payload(Kind.PROPOSAL, f5=15 - alices))
+    yield _judged("proposal: in another's turn, not signed", "R6.6", foreign, auditors=both)
+
+
 def _values(kind: Kind, most: int) -> Iterator[Case]:
     for values, rule in ((most, f"R1.{int(kind)}.1"), (most + 1, "R1.0.1")):
         data = ALICE.signed(cbor([0] * (values - 1)), PLAIN, kind)
@@ -176,10 +200,24 @@ def _judgement(kind: Kind) -> Iterator[Case]:
 
     for epoch, rule in ((0, None), (2, None), (3, "R3.3"), (4, "R3.3"), (2**64 - 1, "R3.3")):
         yield case(f"of epoch {epoch}", rule, sealed(kind, f2=epoch))
+    age = 1000 * 16 * EPOCH_SECONDS
     end = 1000 * (GENESIS + (EPOCH + 1) * EPOCH_SECONDS) - NOW_MS
-    for offset, rule in ((end - 500, "R3.3"), (end - 1, "R3.3"), (end, None), (end + 86_000_000, None)):
+    for offset, rule in (
+        (end - 500, "R3.3"),
+        (end - 1, "R3.3"),
+        (end, None),
+        (end + age - 1, None),
+        (end + age, "R3.5"),
+    ):
         yield case(f"heard {offset} ms from now", rule, sealed(kind, f2=EPOCH), offset_ms=offset)
-    yield case("late, when no certificate counts", "R5.2", sealed(kind), offset_ms=86_400_000)
+    yield case(
+        "forgotten, a stranger's and not signed",
+        "R3.5",
+        frame(kind=int(kind), payload=payload(kind, STRANGER)),
+        offset_ms=86_400_000,
+    )
+    last = EPOCH + 86_400 // EPOCH_SECONDS - 1
+    yield case("when no certificate counts", "R5.2", sealed(kind, f2=last), offset_ms=86_400_000)
     yield case("nobody's", "R5.1", sealed(kind, STRANGER))
     yield case("in a stranger's account", "R5.1", sealed(kind, f1=bytes(BOB.account)))
     yield case("of a stranger's node", "R5.1", sealed(kind, f0=bytes(BOB.node)))
@@ -215,6 +253,22 @@ def _sequences(kind: Kind) -> Iterator[Case]:
     yield case("the same again", (None, genuine), ("R4.3", genuine))
     yield case("a forged copy shadows nothing", ("R7.1", forged), (None, genuine), ("R4.3", forged))
     yield case("a second content", (None, genuine), (None, sealed(kind, f2=OVER - 1)))
+    others = [sealed(kind, **_another(kind, number)) for number in (1, 2)]
+    forged = frame(kind=int(kind), payload=payload(kind, **_another(kind, 3)))
+    again = (("R4.5", others[1]), ("R4.3", genuine), (None, sealed(kind, f2=OVER - 1)))
+    yield case("a third content of one place", (None, genuine), ("R7.1", forged), (None, others[0]), *again)
+    if kind is not Kind.TALLY:
+        later = [(None, sealed(kind, f5=1, **_another(kind, number))) for number in (1, 2)]
+        yield case("two contents of each of two turns", (None, genuine), (None, others[0]), *later)
+
+
+def _another(kind: Kind, number: int) -> Mapping[str, Any]:
+    """Return a change that makes another content of the same place."""
+    return {"f3": IDS[number : number + 1]} if kind is Kind.PROPOSAL else _changed(kind, number)
+
+
+def _changed(kind: Kind, number: int) -> Mapping[str, Any]:
+    return {"f4": bytes([number]) * 32} if kind is Kind.TALLY else {"f3": bytes([number]) * 32}
 
 
 def _places() -> Iterator[Case]:

@@ -1,6 +1,7 @@
 """Derivations from values alone: ids, beacons, seeds, roots and proofs, digests, settlements."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
@@ -9,10 +10,11 @@ from vectors.world import ALICE, BOB, CHAINED, MANIFESTS, NOW_MS, PLAIN, Identit
 from sapo_protocol import merkle, secp256k1
 from sapo_protocol.constants import PROTOCOL_VERSION
 from sapo_protocol.contributions import Proposal, Share, Tally, parse_proposal, settle
-from sapo_protocol.eip712 import Domain, EpochRoot, NodeBinding
+from sapo_protocol.eip712 import Domain, EpochApproval, EpochRoot, NodeBinding
 from sapo_protocol.envelope import Kind, parse_envelope
 from sapo_protocol.epochs import beacon, epoch_at, epoch_start_seconds
 from sapo_protocol.identifiers import Account, ContentId, Digest
+from sapo_protocol.settlement import turn_count, turn_to_propose
 from sapo_protocol.tasks import assigned_task
 
 PEOPLE = [Identity(f"account {number}") for number in range(9)]
@@ -127,7 +129,7 @@ def typed_data() -> list[dict[str, Any]]:
             total=2**200,
             archive_digest=Digest(b"\x03" * 32),
         )
-        for statement in (binding, root):
+        for statement in (binding, root, EpochApproval(2**32 - 1, root)):
             digest = statement.digest(domain)
             found.append(
                 {
@@ -144,7 +146,9 @@ def typed_data() -> list[dict[str, Any]]:
     return found
 
 
-def _readable(statement: NodeBinding | EpochRoot) -> dict[str, str]:
+def _readable(statement: NodeBinding | EpochRoot | EpochApproval) -> dict[str, Any]:
+    if isinstance(statement, EpochApproval):
+        return {"turn": str(statement.turn), "root": _readable(statement.root)}
     names = statement.__slots__
     values = ((name, getattr(statement, name)) for name in names)
     return {name: str(value) if isinstance(value, int) else value.hex() for name, value in values}
@@ -207,14 +211,39 @@ def _settlement(
 def proposal_roots() -> list[dict[str, Any]]:
     """Return epoch roots of whole proposals, by their content ids."""
     shares = tuple(Share(account, number % 3, number + 1) for number, account in enumerate(ACCOUNTS))
-    payload = Proposal(
+    proposal = Proposal(
         node=ALICE.node, account=ALICE.account, epoch=3, tallies=(ContentId(bytes(32)),), shares=shares
-    ).to_payload()
-    data = ALICE.signed(payload, CHAINED, Kind.PROPOSAL)
+    )
+    return [_proposal_root(replace(proposal, turn=turn)) for turn in (0, 1, 16)]
+
+
+def _proposal_root(proposal: Proposal) -> dict[str, Any]:
+    data = ALICE.signed(proposal.to_payload(), CHAINED, Kind.PROPOSAL)
     envelope = parse_envelope(data, CHAINED.swarm_id)
-    root = parse_proposal(envelope.payload).root(envelope.content_id)
-    digest = root.digest(CHAINED.ledger_domain).hex()
-    return [{"manifest": "chained", "envelope": data.hex(), "epoch_root": _readable(root), "digest": digest}]
+    approval = parse_proposal(envelope.payload).approval(envelope.content_id)
+    return {
+        "manifest": "chained",
+        "envelope": data.hex(),
+        "epoch_root": _readable(approval.root),
+        "digest": approval.root.digest(CHAINED.ledger_domain).hex(),
+        "approval_digest": approval.digest(CHAINED.ledger_domain).hex(),
+    }
+
+
+def turns() -> list[dict[str, Any]]:
+    """Return how many turns the epochs of a length have, and the turns of some ages."""
+    found = []
+    for seconds in (1, 60, 299, 300, 600, 3600, 86_400):
+        manifest = replace(PLAIN, epoch_seconds=seconds)
+        ages = [seconds * part // 16 for part in range(1, 33)]
+        found.append(
+            {
+                "epoch_seconds": seconds,
+                "turns": turn_count(manifest),
+                "ages": [[age, max(-1, turn_to_propose(manifest, age)[0])] for age in ages],
+            }
+        )
+    return found
 
 
 def everything() -> dict[str, Any]:
@@ -229,5 +258,6 @@ def everything() -> dict[str, Any]:
         "merkle": merkle_trees(),
         "typed_data": typed_data(),
         "settlements": settlements(),
+        "turns": turns(),
         "proposal_roots": proposal_roots(),
     }

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from sapo_protocol.certificate import Certificate
-from sapo_protocol.constants import EPOCH_WINDOW
+from sapo_protocol.constants import CONTRIBUTION_EPOCHS, EPOCH_WINDOW
 from sapo_protocol.envelope import parse_envelope
 from sapo_protocol.epochs import epoch_at
 from sapo_protocol.equivocation import EquivocationProof, open_proof
@@ -34,7 +34,7 @@ from sapo_protocol.tasks import Task
 from sapo_protocol.topics import certificates_topic, contributions_topic, equivocations_topic, rollouts_topic
 from sapo_verification.admission.certificates import CertificateStore
 from sapo_verification.admission.contribution_store import ContributionStore
-from sapo_verification.admission.contributions import AdmittedContribution, ContributionAdmission
+from sapo_verification.admission.contributions import AdmittedContribution, AuditorSet, ContributionAdmission
 from sapo_verification.admission.envelope_store import KEPT_EPOCHS, EnvelopeStore
 from sapo_verification.admission.equivocations import ProofStore
 from sapo_verification.admission.rollouts import Admission, SlotTaken
@@ -143,7 +143,7 @@ class Engine:
         self.own: Final = own
         self._terms = terms
         self._rng = random.Random(key)
-        self._auditors: frozenset[Account] = frozenset()
+        self._auditors = AuditorSet()
         self._connection = connection = open_database(database)
         self.count: Final = EpochCount(connection)
         self._check = check
@@ -163,7 +163,7 @@ class Engine:
         )
         self.contributions: Final = ContributionStore(database, manifest.swarm_id)
         self.contribution_admission: Final = ContributionAdmission(
-            manifest, self.certificates, self.contributions.has, lambda: self._auditors
+            manifest, self.certificates, self.contributions, lambda: self._auditors
         )
         self.audits: Final = AuditQueue(terms.audits_waiting)
         self._screens = Screens(manifest.suite.families, key, own)
@@ -315,9 +315,13 @@ class Engine:
         """
         return self._verifier.task_of(epoch, account, family, slot)
 
-    def set_auditors(self, accounts: Collection[Account]) -> None:
-        """Admit the contributions of these accounts from now on, and of no others."""
-        self._auditors = frozenset(accounts)
+    def set_auditors(self, accounts: Collection[Account], *, by_turns: bool = True) -> None:
+        """Admit the contributions of these accounts from now on, and of no others.
+
+        Args:
+            by_turns: a proposal names its turn; on a ledger of version 0.1.0 it does not.
+        """
+        self._auditors = AuditorSet(tuple(sorted(accounts)), by_turns)
 
     def learn_origin(self, account: Account, host: str) -> None:
         """Record the network from which an account's own node sent its rollout to this one."""
@@ -329,6 +333,7 @@ class Engine:
         self.envelopes.forget(epoch)
         self.proofs.forget(epoch)
         self.count.forget(before_epoch=epoch - KEPT_EPOCHS)
+        self.contributions.forget(before_epoch=epoch - CONTRIBUTION_EPOCHS)
 
     def recent(self) -> tuple[bytes, ...]:
         """Return the newest admitted rollouts, own ones included, for a peer that just joined."""
@@ -355,7 +360,9 @@ class Engine:
 
     def _receive_contribution(self, message: bytes, now_seconds: float, source: str, live: bool) -> Received:
         admitted = self.contribution_admission.admit(message, now_seconds)
-        self.contributions.add(admitted.content_id, admitted.kind, admitted.content, message)
+        self.contributions.add(
+            admitted.content_id, admitted.kind, admitted.content, message, received_seconds=now_seconds
+        )
         return Received(Verdict.ACCEPT, admitted=admitted)
 
     def _receive_proof(self, message: bytes, now_seconds: float, source: str, live: bool) -> Received:

@@ -111,7 +111,7 @@ def _posting(manifest: Manifest, config: Config, epoch: int) -> Posting:
     if not config.ledger.rpc_urls:
         raise SapoError("no RPC endpoint is named", hint="name one with --rpc URL", exit_code=ExitCode.CONFIG)
     ledger = EpochLedgerContract(Rpc(config.ledger.rpc_urls, chain_id=manifest.chain_id), manifest.ledger)
-    if not ledger.is_deployed():
+    if ledger.version() is None:
         raise LedgerError(
             f"there is no ledger of this version at {manifest.ledger}",
             hint="use the manifest's chain, and the version of sapo that the swarm uses",

@@ -201,10 +201,12 @@ async def _challenge(session: LedgerSession, epoch: int, consent: Consent) -> di
     live = await session.ledger.live_record()
     root = live.root if live is not None and live.root.epoch == epoch else None
     false = await _fraud(session, root) if root else None
+    by_turns = await session.ledger.can_settle()
+    found = equivocations(session.archive, epoch, session.manifest.ledger_domain) if by_turns else {}
     liars = {
-        auditor: proof
-        for auditor, proof in equivocations(session.archive, epoch, session.manifest.ledger_domain).items()
-        if not await session.ledger.has_equivocated(auditor, epoch)
+        place: proof
+        for place, proof in found.items()
+        if not await session.ledger.has_equivocated(place[0], epoch, place[1])
     }
     proofs = [*liars.values(), *([false] if false else [])]
     if not proofs:
@@ -231,7 +233,7 @@ async def _challenge(session: LedgerSession, epoch: int, consent: Consent) -> di
             await session.ledger.challenge(epoch, proof)
 
     async def is_done() -> bool:
-        punished = [await session.ledger.has_equivocated(auditor, epoch) for auditor in liars]
+        punished = [await session.ledger.has_equivocated(auditor, epoch, turn) for auditor, turn in liars]
         now = await session.ledger.live_record()
         return all(punished) and not (false and now and now.root == root)
 

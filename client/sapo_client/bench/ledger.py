@@ -19,7 +19,7 @@ from sapo_client.ledger.contract import Distributor, EpochLedgerContract, Regist
 from sapo_client.ledger.rpc import Rpc
 from sapo_protocol import merkle, secp256k1
 from sapo_protocol.contributions import Proposal, Share, Tally, cumulative_leaves, settle
-from sapo_protocol.eip712 import Domain, EpochRoot
+from sapo_protocol.eip712 import Domain, EpochApproval, EpochRoot
 from sapo_protocol.identifiers import Account, ContentId, Digest, NodeId
 
 GENESIS_SECONDS: Final = 1_700_000_000
@@ -144,9 +144,10 @@ class _LedgerChain:
     def settle(self, root: EpochRoot) -> tuple[int, int]:
         """Post an epoch's root and make it final; return the gas of both."""
         self._clock[0] = max(self._clock[0], GENESIS_SECONDS + (root.epoch + 1) * EPOCH_SECONDS)
-        digest = root.digest(Domain(self.deployment.chain_id, self._ledger.address))
+        statement = EpochApproval(0, root)
+        digest = statement.digest(Domain(self.deployment.chain_id, self._ledger.address))
         signatures = [secp256k1.sign(bytes(keys.key), digest) for keys in self._auditors[:QUORUM]]
-        post = self.send(self._ledger.address, self._ledger.post(root, signatures))
+        post = self.send(self._ledger.address, self._ledger.post(statement, signatures))
         self._clock[0] += CHALLENGE_SECONDS
         return post, self.send(self._ledger.address, self._ledger.finalise())
 

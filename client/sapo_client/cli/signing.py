@@ -11,9 +11,8 @@ from sapo_client.cli.options import Common, command
 from sapo_client.cli.render import Grid
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from sapo_verification.signing.database import Mark
+    from sapo_verification.signing.database import ApprovalMark, Mark
+    from sapo_verification.signing.interchange import SigningHistory
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -45,15 +44,16 @@ def import_(
     """Import a signing history; marks can only rise, and the node must be stopped."""
     from sapo_client.signing_files import import_signing
 
-    marks, risen = import_signing(common.data(), source)
-    _show(common, marks)
-    common.output.note(f"{risen} of {len(marks)} marks rose")
+    history, risen = import_signing(common.data(), source)
+    _show(common, history)
+    common.output.note(f"{risen} of {len(history.marks) + len(history.approvals)} marks rose")
 
 
-def _show(common: Common, marks: Iterable[Mark]) -> None:
-    documents = [_document(mark) for mark in marks]
-    columns = ("swarm", "account", "epoch", "next_slot", "share")
-    common.output.emit(documents, Grid(columns, [tuple(d[name] for name in columns) for d in documents]))
+def _show(common: Common, history: SigningHistory) -> None:
+    documents = [*map(_document, history.marks), *map(_approval, history.approvals)]
+    columns = ("swarm", "account", "epoch", "next_slot", "share", "turn")
+    rows = [tuple(document.get(name, "") for name in columns) for document in documents]
+    common.output.emit(documents, Grid(columns, rows))
 
 
 def _document(mark: Mark) -> dict[str, Any]:
@@ -63,4 +63,14 @@ def _document(mark: Mark) -> dict[str, Any]:
         "epoch": mark.epoch,
         "next_slot": mark.next_slot,
         "share": str(mark.share),
+    }
+
+
+def _approval(mark: ApprovalMark) -> dict[str, Any]:
+    return {
+        "swarm": mark.swarm_id.hex(),
+        "account": str(mark.account),
+        "epoch": mark.epoch,
+        "turn": mark.turn,
+        "root": mark.root.hex(),
     }

@@ -43,9 +43,7 @@ Auditors = Annotated[
 ]
 Quorum = Annotated[
     int | None,
-    typer.Option(
-        "--quorum", min=1, help="Auditors that must agree; by default the least that no minority bends."
-    ),
+    typer.Option("--quorum", min=1, help="Auditors that must agree; by default all but a third of them."),
 ]
 Addresses = Annotated[
     list[str] | None,
@@ -98,8 +96,9 @@ def deploy(
     Shows every transaction and the highest possible cost, and asks before it signs. The same command resumes
     an interrupted deployment, and changes nothing once everything is deployed.
     """
-    from sapo_client.founding.swarm import SwarmTerms, safe_quorum
+    from sapo_client.founding.swarm import SwarmTerms
     from sapo_client.founding.tasks import choose_tasks
+    from sapo_protocol.settlement import agreeing
 
     tasks = choose_tasks(families=listed(families), level=level, model=model)
     founder = _open(common, key, passphrase_file)
@@ -107,7 +106,7 @@ def deploy(
     terms = SwarmTerms(
         name=name,
         auditors=auditors,
-        quorum=quorum or safe_quorum(len(auditors)),
+        quorum=quorum or agreeing(len(auditors)),
         epoch_seconds=epoch_seconds,
         bootstrap=tuple(_reached(founder, text) for text in address or ()),
         finality_seconds=finality_seconds,
@@ -211,7 +210,7 @@ def _reached(founder: Identity, address: str) -> str:
 
 
 def _check_quorum(common: Common, terms: SwarmTerms) -> None:
-    from sapo_client.founding.swarm import safe_quorum
+    from sapo_protocol.settlement import agreeing, faulty
 
     count = len(terms.auditors)
     if terms.quorum > count:
@@ -220,10 +219,11 @@ def _check_quorum(common: Common, terms: SwarmTerms) -> None:
             hint="name more auditors with --auditor, or a smaller --quorum",
             exit_code=ExitCode.USAGE,
         )
-    if terms.quorum < safe_quorum(count):
+    if terms.quorum != (best := agreeing(count)):
+        done = "change" if terms.quorum < best else "stop"
         common.output.warn(
-            f"with a quorum of {terms.quorum} of {count}, a minority of the auditors can bend what is paid; "
-            f"{safe_quorum(count)} prevents it"
+            f"of {count} auditors {faulty(count)} may lie or be absent if {best} must agree; "
+            f"with a quorum of {terms.quorum} fewer can {done} what is paid"
         )
 
 

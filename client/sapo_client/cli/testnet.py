@@ -34,6 +34,19 @@ ControlOption = Annotated[
     bool, typer.Option("--control", help="Also run one node that trains alone, for comparison.")
 ]
 
+AuditorsOption = Annotated[
+    int | None,
+    typer.Option("--auditors", min=1, metavar="N", help="Nodes that audit; four by default."),
+]
+QuorumOption = Annotated[
+    int | None,
+    typer.Option("--quorum", min=1, metavar="Q", help="Auditors that must agree; all but a third."),
+]
+LiarsOption = Annotated[
+    int,
+    typer.Option("--liars", min=0, metavar="L", help="Of the auditors, how many lie after the others."),
+]
+
 LOG_COLUMNS = 160  # width of tables in a file or pipe: wide enough that no row wraps
 
 AttackersOption = Annotated[
@@ -57,14 +70,9 @@ StartOption = Annotated[
 def up(
     common: Common,
     nodes: Annotated[int, typer.Option("--nodes", min=2, max=64, metavar="N", help="Honest nodes.")] = 4,
-    auditors: Annotated[
-        int | None,
-        typer.Option("--auditors", min=1, metavar="N", help="Nodes that audit; three by default."),
-    ] = None,
-    quorum: Annotated[
-        int | None,
-        typer.Option("--quorum", min=1, metavar="Q", help="Auditors that must agree; a majority by default."),
-    ] = None,
+    auditors: AuditorsOption = None,
+    quorum: QuorumOption = None,
+    liars: LiarsOption = 0,
     attackers: AttackersOption = 1,
     attack_epoch: AttackEpochOption = 0,
     epochs: Annotated[int, typer.Option("--epochs", min=2, metavar="E", help="Epochs to run.")] = 3,
@@ -95,9 +103,11 @@ def up(
 
     models = listed(model) or ["bundled"]
     auditing = _auditing(min(defaults.AUDITORS, nodes) if auditors is None else auditors, nodes, quorum)
+    _require_at_most("liars", liars, auditing, "auditors")
     settings = Settings(
         nodes=nodes,
         auditors=auditing,
+        liars=liars,
         quorum=quorum,
         attackers=attackers,
         epochs=epochs,

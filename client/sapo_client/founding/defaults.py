@@ -18,8 +18,8 @@ ACCOUNTS_AT_CAP: Final = 64
 EPOCH_BUDGET_POINTS: Final = LIMITS.points_per_epoch * ACCOUNTS_AT_CAP
 """Most points that one epoch may grant."""
 
-AUDITORS: Final = 3
-"""Auditors of a swarm on one machine: a majority of two outvotes one that lies or is down."""
+AUDITORS: Final = 4
+"""Auditors of a swarm on one machine: the fewest of which one may lie or be down, and the others agree."""
 
 CHALLENGE_SHARE: Final = 0.1
 """Part of an epoch during which a posted root can be challenged: every auditor checks once a second."""

@@ -66,16 +66,6 @@ class SwarmTerms:
     families: tuple[str, ...] = ()
 
 
-def safe_quorum(auditors: int) -> int:
-    """Return the smallest quorum with which a minority of the auditors cannot change a median.
-
-    Auditors may be silent. Of k tallies, the lower median stays between honest counts while at most
-    (k - 1) / 2 are lies, rounded down; a minority of n auditors is at most (n - 1) / 2 of them.
-    """
-    minority = (auditors - 1) // 2
-    return min(auditors, 2 * minority + 1)
-
-
 class Founding:
     """The folder of a founding, and its progress; for one process at a time.
 

@@ -22,6 +22,7 @@ from typing import Final
 from sapo_client.founding import defaults
 from sapo_protocol.contributions import Proposal, Share, Tally, settle
 from sapo_protocol.identifiers import Account, ContentId, Digest, NodeId
+from sapo_protocol.settlement import agreeing
 from sapo_verification.epoch_count import capped_points
 
 
@@ -120,10 +121,10 @@ STRATEGIES: Final = (
     EarningStrategy("withhold: each auditor receives half", delivered=0.5),
     EarningStrategy("one lying auditor inflates itself", liars=1),
     EarningStrategy("one lying auditor denies the others", liars=1, lie=Lie.DENY),
-    EarningStrategy("2 of 5 auditors inflate themselves", liars=2, auditors=5),
-    EarningStrategy("2 of 5 auditors deny the others", liars=2, lie=Lie.DENY, auditors=5),
-    EarningStrategy("2 of 3 auditors inflate themselves", liars=2),
-    EarningStrategy("2 of 3 auditors deny the others", liars=2, lie=Lie.DENY),
+    EarningStrategy("2 of 7 auditors inflate themselves", liars=2, auditors=7),
+    EarningStrategy("2 of 7 auditors deny the others", liars=2, lie=Lie.DENY, auditors=7),
+    EarningStrategy("2 of 4 auditors inflate themselves", liars=2),
+    EarningStrategy("2 of 4 auditors deny the others", liars=2, lie=Lie.DENY),
     EarningStrategy("4 machines, one account", machines=4.0),
     EarningStrategy("4 machines, 4 accounts", machines=4.0, accounts=4),
     EarningStrategy("script: answers without a model", payable_share=1.0, rollout_cost=SCRIPT_COST),
@@ -256,9 +257,14 @@ class _Game:
         self._others = tuple(_account(f"honest {number}") for number in range(world.honest))
 
     def settlement(self, epoch: int, previous: Mapping[Account, int]) -> tuple[Share, ...]:
-        """Return the shares of all accounts in an epoch."""
+        """Return the shares of all accounts in an epoch.
+
+        Liars name no more tallies than they must, their own first; honest proposers name all that they hold.
+        """
         delivered = self._delivered()
         tallies = [self._tally(epoch, auditor, delivered[auditor]) for auditor in range(self._auditors)]
+        if self._strategy.liars:
+            tallies = tallies[: agreeing(self._auditors)]
         rules = self._rules
         return settle(
             tallies,

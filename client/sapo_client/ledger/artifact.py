@@ -17,6 +17,12 @@ CONTRACTS: Final = (
     "StakeVault",
 )
 
+LEDGER_VERSION: Final = 2
+"""Of the contracts in this package: auditors sign the turn in which a root was proposed."""
+
+EARLIER: Final[Mapping[str, tuple[int, ...]]] = {"EpochLedger": (1,), "FraudVerifier": (1,)}
+"""Versions that lie on chains and whose points can still be read and claimed. Version 1 is that of 0.1.0."""
+
 
 @dataclass(frozen=True)
 class Artifact:
@@ -48,9 +54,12 @@ class Artifact:
 
 
 @cache
-def load(name: str) -> Artifact:
-    """Return the artifact of one of ``CONTRACTS``."""
-    text = (resources.files("sapo_client.ledger") / "artifacts" / f"{name}.json").read_text()
+def load(name: str, version: int = LEDGER_VERSION) -> Artifact:
+    """Return the artifact of one of ``CONTRACTS``, of this version or of one in ``EARLIER``."""
+    folder = resources.files("sapo_client.ledger") / "artifacts"
+    if version != LEDGER_VERSION:
+        folder /= f"v{version}"
+    text = (folder / f"{name}.json").read_text()
     raw = json.loads(text)
     return Artifact(
         name=raw["contractName"],

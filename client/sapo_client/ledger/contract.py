@@ -11,12 +11,12 @@ from eth_utils import keccak, to_checksum_address
 from web3 import Web3
 from web3.types import BlockIdentifier, FilterParams
 
-from sapo_client.ledger.artifact import CONTRACTS, Artifact, load
+from sapo_client.ledger.artifact import CONTRACTS, EARLIER, LEDGER_VERSION, Artifact, load
 from sapo_client.ledger.errors import NotYet
 from sapo_client.ledger.fraud import FraudProof, root_fields
 from sapo_client.ledger.records import EpochRecord, Stake
 from sapo_client.ledger.rpc import Answer, Rpc
-from sapo_protocol.eip712 import EpochRoot
+from sapo_protocol.eip712 import EpochApproval, EpochRoot
 from sapo_protocol.identifiers import Account, Digest, NodeId
 
 
@@ -57,10 +57,18 @@ class Contract:
         return load(self.NAME)
 
     def is_deployed(self) -> bool:
-        """Whether the code at the address is this contract's."""
+        """Whether the code at the address is this contract's, of the current version."""
+        return self.version() == LEDGER_VERSION
+
+    def version(self) -> int | None:
+        """Return which version of this contract the code at the address is; None if it is none of them.
+
+        What every version has, and only that, may be asked of an earlier one: records, terms and claims.
+        """
         where = to_checksum_address(self.address)
         code = self._rpc.agree(lambda web3: bytes(web3.eth.get_code(where)), f"the code at {where}")
-        return self.artifact.is_code(code)
+        versions = (LEDGER_VERSION, *EARLIER.get(self.NAME, ()))
+        return next((version for version in versions if load(self.NAME, version).is_code(code)), None)
 
     def _call(self, function: str, *arguments: object) -> Any:
         def call(web3: Web3, block: BlockIdentifier) -> Any:
@@ -120,9 +128,9 @@ class EpochLedgerContract(Contract):
 
     NAME = "EpochLedger"
 
-    def post(self, root: EpochRoot, signatures: Sequence[bytes]) -> bytes:
+    def post(self, statement: EpochApproval, signatures: Sequence[bytes]) -> bytes:
         """Return call data that posts an epoch; signatures ascend by signer."""
-        return self._encode("post", root_fields(root), list(signatures))
+        return self._encode("post", root_fields(statement.root), statement.turn, list(signatures))
 
     def finalise(self) -> bytes:
         """Return call data that makes the live posting final."""
@@ -156,8 +164,12 @@ class EpochLedgerContract(Contract):
         return _record(self._call("live"))
 
     def digest(self, root: EpochRoot) -> Digest:
-        """Return the digest that the contract wants auditors to sign."""
+        """Return the digest under which the contract knows a root."""
         return Digest(self._call("epochRootDigest", root_fields(root)))
+
+    def approval_digest(self, statement: EpochApproval) -> Digest:
+        """Return the digest that the contract wants auditors to sign."""
+        return Digest(self._call("approvalDigest", root_fields(statement.root), statement.turn))
 
     def clock(self) -> tuple[int, int]:
         """Return the genesis time and the epoch length, in seconds."""
@@ -201,9 +213,9 @@ class FraudVerifierContract(Contract):
         """Return the most points that an account may earn in one epoch."""
         return int(self._call("pointsCap"))
 
-    def has_equivocated(self, auditor: Account, epoch: int) -> bool:
-        """Whether an auditor's two signatures in an epoch were punished already."""
-        return bool(self._call("equivocated", to_checksum_address(auditor), epoch))
+    def has_equivocated(self, auditor: Account, epoch: int, turn: int) -> bool:
+        """Whether an auditor's two signatures in a turn of an epoch were punished already."""
+        return bool(self._call("equivocated", to_checksum_address(auditor), epoch, turn))
 
 
 class Vault(Contract):

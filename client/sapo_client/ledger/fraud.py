@@ -25,18 +25,20 @@ class FraudProof(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Equivocation:
-    """Two roots of one epoch under one auditor's signature."""
+    """Two roots in one turn of an epoch under one auditor's signature."""
 
     FUNCTION: ClassVar[str] = "proveEquivocation"
 
+    turn: int
     a: EpochRoot
     b: EpochRoot
     signature_of_a: bytes
     signature_of_b: bytes
 
     def arguments(self) -> Sequence[Any]:
-        """Return both statements and both signatures."""
-        return root_fields(self.a), root_fields(self.b), self.signature_of_a, self.signature_of_b
+        """Return the turn, both statements and both signatures."""
+        roots = root_fields(self.a), root_fields(self.b)
+        return self.turn, *roots, self.signature_of_a, self.signature_of_b
 
 
 @dataclass(frozen=True, slots=True)

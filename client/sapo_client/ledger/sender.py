@@ -40,7 +40,6 @@ _HOPELESS: Final = frozenset(
         "NoContradiction",
         "NoDecrease",
         "NotAuditor",
-        "NotBonded",
         "NotThatMuchBonded",
         "NotRegistered",
         "OverBudget",

@@ -11,6 +11,7 @@ from eth_account.signers.local import LocalAccount
 from eth_utils import to_checksum_address
 from web3.exceptions import Web3Exception
 
+from sapo_client.ledger.artifact import LEDGER_VERSION
 from sapo_client.ledger.clock_check import ClockCheck
 from sapo_client.ledger.contract import Contract, Distributor, EpochLedgerContract, Registry, Token, Vault
 from sapo_client.ledger.errors import ErrorCounts, LedgerError, LedgerUnavailable, WrongChain
@@ -24,7 +25,7 @@ from sapo_client.ledger.scan import RegistryView, last_block_before
 from sapo_client.ledger.sender import Sender
 from sapo_client.ledger.transactions import Call
 from sapo_protocol import secp256k1
-from sapo_protocol.eip712 import EpochRoot
+from sapo_protocol.eip712 import EpochApproval
 from sapo_protocol.identifiers import Account, Digest, NodeId
 from sapo_protocol.manifest import Manifest
 
@@ -97,8 +98,19 @@ class LedgerClient:
         self._stuck = 0
         self._live: frozenset[tuple[Account, NodeId]] = frozenset()
         self._contracts: tuple[Distributor, Token] | None = None
+        self._version: int | None = None
 
     # Reading
+
+    async def can_settle(self) -> bool:
+        """Whether the ledger is of the current version; on one of an earlier version points are only claimed.
+
+        Raises:
+            LedgerError: it is of no version that is known here.
+        """
+        if self._version is None:
+            self._version = await self._in_thread(lambda: _require_code(self._ledger))
+        return self._version == LEDGER_VERSION
 
     async def check(self) -> None:
         """See that chain and contracts are what the manifest promises.
@@ -169,9 +181,9 @@ class LedgerClient:
         """Return the points of all final epochs together."""
         return await self._in_thread(lambda: self._pay_side()[0].granted_points())
 
-    async def has_equivocated(self, auditor: Account, epoch: int) -> bool:
-        """Whether an auditor's two signatures in an epoch were punished already."""
-        return await self._in_thread(lambda: self._ledger.verifier().has_equivocated(auditor, epoch))
+    async def has_equivocated(self, auditor: Account, epoch: int, turn: int) -> bool:
+        """Whether an auditor's two signatures in a turn of an epoch were punished already."""
+        return await self._in_thread(lambda: self._ledger.verifier().has_equivocated(auditor, epoch, turn))
 
     async def stake(self, account: Account | None = None) -> Stake:
         """Return what an account (this one if none is named) has in the vault."""
@@ -253,19 +265,21 @@ class LedgerClient:
         call = Call(self._registry.address, self._registry.revoke(key))
         await self._enqueue("revoke", f"{key}:{end_seconds}", call)
 
-    async def post(self, root: EpochRoot, signatures: Sequence[bytes]) -> None:
+    async def post(self, statement: EpochApproval, signatures: Sequence[bytes]) -> None:
         """Queue an epoch's root with its auditors' signatures, in any order."""
-        ordered = _by_signer(root.digest(self._manifest.ledger_domain), signatures)
-        fingerprint = sha256(b"".join(ordered)).hexdigest()[:16]
-        call = Call(self._ledger.address, self._ledger.post(root, ordered))
+        ordered = _by_signer(statement.digest(self._manifest.ledger_domain), signatures)
+        fingerprint, root = sha256(b"".join(ordered)).hexdigest()[:16], statement.root
+        call = Call(self._ledger.address, self._ledger.post(statement, ordered))
         await self._enqueue("post", f"{root.epoch}:{root.cumulative_root}:{fingerprint}", call)
 
-    async def finalise(self, root: EpochRoot) -> None:
-        """Queue that the live posting becomes final; its window must be over."""
-        digest = root.digest(self._manifest.ledger_domain)
-        await self._enqueue(
-            "finalise", f"{root.epoch}:{digest}", Call(self._ledger.address, self._ledger.finalise())
-        )
+    async def finalise(self, live: EpochRecord) -> None:
+        """Queue that the live posting becomes final; its window must be over.
+
+        The same root may be posted again after it lost a signer: that is another request.
+        """
+        digest = live.root.digest(self._manifest.ledger_domain)
+        key = f"{live.root.epoch}:{digest}:{live.posted_at_seconds}"
+        await self._enqueue("finalise", key, Call(self._ledger.address, self._ledger.finalise()))
 
     async def challenge(self, epoch: int, proof: FraudProof) -> None:
         """Queue a proof that an auditor or the live posting of an epoch is false."""
@@ -388,13 +402,21 @@ class LedgerClient:
             self._stuck = self._count_stuck(self._rpc.survey())
         except WrongChain as error:
             raise LedgerError(str(error), hint=error.hint) from error
-        for contract in (self._registry, self._ledger):
-            _require_code(contract)
+        _require_code(self._registry)
+        self._version = _require_code(self._ledger)
         for created in (self._pay_side()[0], self._ledger.verifier(), self._ledger.vault()):
             _require_code(created)
         if self._ledger.clock() != (self._manifest.genesis_seconds, self._manifest.epoch_seconds):
             raise LedgerError(
                 "the ledger counts its epochs by another clock than the manifest",
+                hint="ask whoever gave you the manifest for the right one",
+            )
+        cap, expected = self._ledger.verifier().points_cap(), self._manifest.limits.points_per_epoch
+        if (
+            cap != expected and self._version == LEDGER_VERSION
+        ):  # an honest count above the contract's cap would cost auditors their bonds
+            raise LedgerError(
+                f"the ledger allows an account {cap} points per epoch, the manifest {expected}",
                 hint="ask whoever gave you the manifest for the right one",
             )
 
@@ -418,12 +440,14 @@ class LedgerClient:
         return ContractAddresses(distributor.address, token.address, verifier.address, vault.address)
 
 
-def _require_code(contract: Contract) -> None:
-    if not contract.is_deployed():
+def _require_code(contract: Contract) -> int:
+    version = contract.version()
+    if version is None:
         raise LedgerError(
             f"there is no {contract.NAME} of this version at {contract.address}",
             hint="use the manifest's chain, and the version of sapo that the swarm uses",
         )
+    return version
 
 
 def _by_signer(digest: Digest, signatures: Sequence[bytes]) -> list[bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -24,6 +25,7 @@ from sapo_client.testnet.plan import Layout, NodeHome, Settings
 from sapo_client.testnet.processes import ChildProcess, python, sapo, spawn, wait_until
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.manifest_file import manifest_to_json
+from sapo_protocol.settlement import agreeing
 from sapo_protocol.suite import Suite
 
 if TYPE_CHECKING:
@@ -31,6 +33,13 @@ if TYPE_CHECKING:
 
 CHAIN_START_SECONDS: Final = 60
 """Importing the execution specification takes a second or two on an idle machine."""
+
+_LYING_NODE: Final = """
+from sapo_client.cli.app import main
+from sapo_client.node.roles import Roles
+from sapo_client.testnet.late_auditor import LateAuditor
+main(Roles(open_auditor=LateAuditor))
+"""
 
 LISTEN_SECONDS: Final = 2.0
 
@@ -50,6 +59,7 @@ class Member:
     identity: Identity
     listen: str
     audit: bool
+    lies: bool = False
 
     @property
     def peer_id(self) -> str:
@@ -72,12 +82,18 @@ class SwarmSetup:
     deployment: Deployment
 
 
-def create_members(layout: Layout, count: int, auditors: int) -> tuple[Member, ...]:
-    """Create honest nodes with new keys and free loopback ports; the first ones are the auditors."""
+def create_members(layout: Layout, count: int, auditors: int, liars: int = 0) -> tuple[Member, ...]:
+    """Create nodes with new keys and free loopback ports: first the auditors, the last of them liars."""
     names = plan.names(plan.NODE_NAMES, count)
     homes = [layout.node(name) for name in names]
     return tuple(
-        Member(home, keystore.create(home.identity, None), f"/ip4/127.0.0.1/tcp/{port}", index < auditors)
+        Member(
+            home,
+            keystore.create(home.identity, None),
+            f"/ip4/127.0.0.1/tcp/{port}",
+            audit=index < auditors,
+            lies=auditors - liars <= index < auditors,
+        )
         for index, (home, port) in enumerate(zip(homes, _free_ports(count), strict=True))
     )
 
@@ -130,7 +146,7 @@ def found(
     auditors = tuple(member.identity.account for member in members if member.audit)
     contracts = LedgerTerms(
         auditors=auditors,
-        quorum=settings.quorum or len(auditors) // 2 + 1,
+        quorum=settings.quorum or agreeing(len(auditors)),
         genesis_seconds=genesis_seconds,
         epoch_seconds=settings.epoch_seconds,
         challenge_seconds=defaults.challenge_seconds(settings.epoch_seconds),
@@ -202,9 +218,10 @@ def start_inviting(layout: Layout, setup: SwarmSetup, *, tied: bool) -> tuple[Ch
     return child, link(Invitation(setup.manifest), at=f"http://127.0.0.1:{port}/")
 
 
-def join_line(home: NodeHome) -> tuple[str, ...]:
+def join_line(member: Member) -> tuple[str, ...]:
     """Return the command that starts a node, and resumes it after any exit."""
-    return sapo("join", "--identity", str(home.identity), "--config", str(home.config))
+    join = ("join", "--identity", str(member.home.identity), "--config", str(member.home.config))
+    return (sys.executable, "-c", _LYING_NODE, *join) if member.lies else sapo(*join)
 
 
 def _toml(sections: dict[str, dict[str, object]]) -> str:

@@ -38,6 +38,21 @@ class RecordedStep:
     families: Mapping[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class JudgedTallies:
+    """What became of the auditors' tallies of a final epoch, as one node saw it; accounts in hexadecimal.
+
+    Attributes:
+        counted: those that the settlement names.
+        late: those that came after it.
+        apart: points by which a tally lies outside the counted ones.
+    """
+
+    counted: frozenset[str]
+    late: frozenset[str]
+    apart: Mapping[str, int]
+
+
 @dataclass(slots=True)
 class NodeRecord:
     """Everything that one node has recorded so far.
@@ -49,6 +64,7 @@ class NodeRecord:
         floods: messages dropped without being parsed, by peer id of the forwarder.
         tallies: this node's own count of points, by epoch and account.
         posted: epochs that this node saw on the ledger.
+        judged: by epoch, what this node found out about the auditors' tallies.
         most_peers: most peers connected at one time, attackers included; at the end of a run all have left.
         starts: number of times the node was started.
         service_failures: faults inside the node that its supervisor caught.
@@ -70,6 +86,7 @@ class NodeRecord:
     floods: Counter[str] = field(default_factory=Counter)
     tallies: dict[int, dict[str, int]] = field(default_factory=dict)
     posted: set[int] = field(default_factory=set)
+    judged: dict[int, JudgedTallies] = field(default_factory=dict)
     peers: int = 0
     most_peers: int = 0
     pool: int = 0
@@ -106,6 +123,8 @@ class NodeRecord:
                 self._refused(event)
             case "tally":
                 self.tallies[_int(event, "epoch")] = _points(event.get("points"))
+            case "tallies":
+                self.judged[_int(event, "epoch")] = _judged(event)
             case "epoch_final":
                 self.posted.add(_int(event, "epoch"))
             case "learner_restarted":
@@ -229,6 +248,18 @@ def _external_ids(value: JSON) -> Iterable[str]:
 def _points(value: JSON) -> dict[str, int]:
     entries: Mapping[str, JSON] = value if isinstance(value, dict) else {}
     return {_account(account): count for account, count in entries.items() if isinstance(count, int)}
+
+
+def _judged(event: Event) -> JudgedTallies:
+    return JudgedTallies(
+        counted=_accounts(event.get("counted")),
+        late=_accounts(event.get("late")),
+        apart=_points(event.get("apart")),
+    )
+
+
+def _accounts(value: JSON) -> frozenset[str]:
+    return frozenset(map(_account, value if isinstance(value, list) else []))
 
 
 def _rewards(value: JSON) -> Mapping[str, float]:

@@ -41,7 +41,8 @@ class Settings:
 
     Attributes:
         auditors: number of nodes that audit, at most all of them.
-        quorum: number of auditors that must agree on a root; none for a majority.
+        liars: how many of the auditors publish false tallies, after the others have counted.
+        quorum: number of auditors that must agree on a root; none for all but a third, rounded down.
         models: `bundled`, a Hugging Face model, or a folder that holds one; nodes take them in turn.
         attack_epoch: epoch in which the attackers start.
         tasks: what the swarm trains on.
@@ -60,6 +61,7 @@ class Settings:
     directory: Path | None
     report: Path
     auditors: int = AUDITORS
+    liars: int = 0
     quorum: int | None = None
     models: tuple[str, ...] = ("bundled",)
     attack_epoch: int = 0

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from sapo_client.observe.plain import to_json
 from sapo_client.testnet import plot, tables
+from sapo_client.testnet.auditors import auditor_rows
 from sapo_client.testnet.node_record import NodeRecord, trend
 from sapo_client.testnet.plan import Settings
 from sapo_client.testnet.verdict import RunOutcome, failures
@@ -25,6 +27,7 @@ def all_tables(outcome: RunOutcome) -> list[tables.Table]:
         tables.refusal_table(outcome.records),
         tables.attack_table(outcome.attacks, outcome.files),
         tables.ledger_table(outcome.ledger, outcome.records),
+        tables.auditor_table(auditor_rows(outcome.records)),
     ]
     if outcome.claim is not None:
         made.append(tables.claim_table(outcome.claim))
@@ -83,6 +86,7 @@ def as_json(outcome: RunOutcome, settings: Settings, swarm_id: str) -> dict[str,
         "attacks": to_json([*outcome.attacks]),
         "files_created": list(outcome.files),
         "ledger": to_json([*outcome.ledger]),
+        "auditors": [{**asdict(row), "lied": row.lied} for row in auditor_rows(outcome.records)],
         "claim": to_json(outcome.claim),
         "dead": list(outcome.dead),
     }

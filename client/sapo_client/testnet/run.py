@@ -114,7 +114,7 @@ class Testnet:
         settings, layout, tied = self._settings, self._layout, not self._settings.keep
         self._begin_stage("starting the chain")
         self._chain, rpc_url, deployer = bringup.start_chain(layout, tied=tied)
-        members = bringup.create_members(layout, settings.nodes, settings.auditors)
+        members = bringup.create_members(layout, settings.nodes, settings.auditors, settings.liars)
         attackers = bringup.create_attackers(layout, settings.attackers)
         self._begin_stage("deriving the tasks of the suite")
         suite = settings.tasks.suite()
@@ -126,7 +126,7 @@ class Testnet:
         bringup.fund(self.setup, deployer, [member.identity for member in members])
         bringup.write_settings(settings, layout, self.setup)
         for member in members:
-            argv, home = bringup.join_line(member.home), member.home
+            argv, home = bringup.join_line(member), member.home
             self._nodes.append(spawn(home.name, argv, folder=home.root, log=home.log, tied=tied))
         self._write_state()
         self._begin_stage(f"started {', '.join(member.home.name for member in members)}")

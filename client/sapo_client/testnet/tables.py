@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sapo_client.testnet.attack_results import AttackRow
+from sapo_client.testnet.auditors import AuditorRow
 from sapo_client.testnet.ledger_view import Claim, EpochRow, points_of
 from sapo_client.testnet.node_record import NodeRecord, trend
 from sapo_protocol.errors import Reason
@@ -21,6 +22,11 @@ _NODE_NOTE = (
     "grants its account."
 )
 _REFUSED_NOTE = "Each reason is a rule of verification/README.md."
+_AUDITOR_NOTE = (
+    "As most of the other nodes saw it: epochs whose settlement names the auditor's tally, and epochs that "
+    "were settled before it came. Points apart: by how much its tallies lie outside the counted ones. An "
+    "auditor whose tallies come late and lie apart has lied; that moves no points and stops no epoch."
+)
 TOKEN_UNIT = 10**18
 
 
@@ -123,6 +129,16 @@ def ledger_table(ledger: Sequence[EpochRow], records: Sequence[NodeRecord]) -> T
         for row in ledger
     )
     return Table("Ledger", columns, tuple(rows))
+
+
+def auditor_table(auditors: Sequence[AuditorRow]) -> Table:
+    """Return what became of each auditor's tallies."""
+    columns = ("auditor", "tallies counted", "too late", "points apart", "")
+    rows = (
+        (row.name, str(len(row.counted)), str(len(row.late)), str(row.apart), "lied" if row.lied else "")
+        for row in auditors
+    )
+    return Table("Auditors", columns, tuple(rows), _AUDITOR_NOTE)
 
 
 def claim_table(claim: Claim) -> Table:

@@ -59,7 +59,7 @@ def slash(world: World) -> None:
     """Let the auditor sign two roots for one epoch, and prove it."""
     a, b = make_root(EPOCH), make_root(EPOCH, archive=8)
     (of_a,), (of_b,) = (sign(root, world.contracts.domain, [keys(AUDITOR.number)]) for root in (a, b))
-    world.contracts.prove(Equivocation(a, b, of_a, of_b))
+    world.contracts.prove(Equivocation(0, a, b, of_a, of_b))
 
 
 def standing(*, tokens: int, bonded: int, exiting: int = 0, until: int | None = None) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def test_a_slashed_auditor_bonds_again_and_its_signature_counts_again(
     signatures = sign(root, contracts.domain, [keys(person.number) for person in AUDITORS[:2]])
     slash(world)
     assert contracts.vault.stake(AUDITOR.account) == Stake(0, 0, 0)
-    assert refused_as(lambda: contracts.post(root, signatures)) == "NotBonded"
+    assert refused_as(lambda: contracts.post(root, signatures)) == "TooFewSignatures"
     give(world, AUDITOR_BOND + 7)
     result = status(config)
     assert {name: result[name] for name in standing(tokens=0, bonded=0)} == standing(tokens=108, bonded=0)

@@ -120,9 +120,14 @@ def test_a_swarm_without_a_chain_is_founded_and_joined_by_its_link(
 def founded(tmp_path: Path, suite: Suite) -> tuple[Contracts, Manifest]:
     """Found a swarm on an embedded chain whose clock is now."""
     genesis = int(time.time()) - 60
-    contracts = found(tmp_path / "chain.sqlite", genesis_seconds=genesis, epoch_seconds=36_000)
-    contracts.chain.now_seconds = time.time()
     limits = manifest_of(suite).limits
+    contracts = found(
+        tmp_path / "chain.sqlite",
+        genesis_seconds=genesis,
+        epoch_seconds=36_000,
+        points_cap=limits.points_per_epoch,
+    )
+    contracts.chain.now_seconds = time.time()
     manifest = contracts.manifest(suite=suite, genesis_seconds=genesis, epoch_seconds=36_000, limits=limits)
     return contracts, manifest
 

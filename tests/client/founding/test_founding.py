@@ -5,15 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from support.ledger import AUDITORS, DEPLOYER, STRANGER, ServedChain, address
 
 from sapo_client.errors import SapoError
 from sapo_client.founding.contracts import fund
 from sapo_client.founding.defaults import LIMITS
 from sapo_client.founding.quote import Quote, QuotedTransaction, coins, require_coins
-from sapo_client.founding.swarm import Founding, SwarmTerms, faucet_of, safe_quorum
+from sapo_client.founding.swarm import Founding, SwarmTerms, faucet_of
 from sapo_client.ledger import transactions as tx
 from sapo_client.ledger.contract import EpochLedgerContract, Token
 from sapo_client.ledger.errors import LedgerError, LedgerUnavailable
@@ -163,13 +161,3 @@ def test_an_account_that_cannot_pay_gets_an_error_with_the_missing_amount() -> N
         require_coins(poor, NEWCOMER)
     require_coins(replace(poor, unsent=0), NEWCOMER)
     assert coins(10**18) == "1"
-
-
-@given(st.integers(1, 64))
-def test_with_a_safe_quorum_a_minority_cannot_change_the_median(auditors: int) -> None:
-    quorum, minority = safe_quorum(auditors), (auditors - 1) // 2
-    assert quorum <= auditors
-    honest = quorum - minority  # at least so many of the chosen tallies, however they are chosen
-    lower_median = (quorum - 1) // 2
-    assert honest > lower_median  # no lie stands at the median when lies are the highest
-    assert minority <= lower_median  # nor when they are the lowest

@@ -90,19 +90,18 @@ def test_withholding_never_gains(seed: int, delivered: float) -> None:
 
 
 @given(seed=st.integers(0, 99), liars=st.integers(0, 4), more=st.integers(1, 3), lie=st.sampled_from(Lie))
-def test_a_minority_of_the_auditors_moves_no_points(seed: int, liars: int, more: int, lie: Lie) -> None:
-    lying = row(EarningStrategy("lie", liars=liars, lie=lie, auditors=2 * liars + more), seed=seed)
+def test_a_third_of_the_auditors_moves_no_points(seed: int, liars: int, more: int, lie: Lie) -> None:
+    lying = row(EarningStrategy("lie", liars=liars, lie=lie, auditors=3 * liars + more), seed=seed)
     assert (lying.against_honest, lying.others_lose) == (0, 0)
 
 
-@given(seed=st.integers(0, 99), liars=st.integers(1, 4))
-def test_half_of_the_auditors_can_take_and_a_majority_can_also_give(seed: int, liars: int) -> None:
-    half = row(EarningStrategy("deny", liars=liars, lie=Lie.DENY, auditors=2 * liars), seed=seed)
-    assert (half.against_honest, half.others_lose) == (0, 1)
-    tied = row(EarningStrategy("inflate", liars=liars, auditors=2 * liars), seed=seed)
-    assert tied.against_honest == 0
-    most = row(EarningStrategy("inflate", liars=liars, auditors=2 * liars - 1), seed=seed)
-    assert most.outcome.points == RULES.points_per_epoch * SMALL.epochs
+@given(seed=st.integers(0, 99), stood=st.integers(0, 3))
+def test_one_more_than_a_third_can_take_and_give(seed: int, stood: int) -> None:
+    liars, auditors = stood + 1, 3 * stood + 1
+    deny = row(EarningStrategy("deny", liars=liars, lie=Lie.DENY, auditors=auditors), seed=seed)
+    assert (deny.against_honest, deny.others_lose) == (0, 1)
+    inflate = row(EarningStrategy("inflate", liars=liars, auditors=auditors), seed=seed)
+    assert inflate.outcome.points == RULES.points_per_epoch * SMALL.epochs
 
 
 def test_the_strategies_that_beat_honest_work_are_listed() -> None:
@@ -110,5 +109,5 @@ def test_the_strategies_that_beat_honest_work_are_listed() -> None:
     rows = compare(STRATEGIES, RULES, PRICES, EconomyWorld(), seed=0)
     better = {each.outcome.strategy for each in rows if each.against_honest > 0}
     harmful = {each.outcome.strategy for each in rows if each.others_lose > 0}
-    assert better == {named("2 of 3 auditors inflate"), *map(named, ("script: ", "script, 16", "script, 64"))}
-    assert harmful == {named("2 of 3 auditors deny"), named("script, 64")}
+    assert better == {named("2 of 4 auditors inflate"), *map(named, ("script: ", "script, 16", "script, 64"))}
+    assert harmful == {named("2 of 4 auditors deny"), named("script, 64")}

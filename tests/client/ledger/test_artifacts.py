@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sapo_client.ledger.artifact import CONTRACTS, load
+from sapo_client.ledger.artifact import CONTRACTS, EARLIER, load
 
 ROOT = Path(__file__).parents[3]
 SOURCES = ROOT / "contracts" / "src"
@@ -30,6 +30,14 @@ def test_compiling_again_gives_the_same_bytes(tmp_path: Path) -> None:
     subprocess.run(["node", "build.mjs", str(tmp_path)], cwd=ROOT / "contracts", check=True, timeout=300)
     compiled = {path.name: path.read_bytes() for path in tmp_path.glob("*.json")}
     assert compiled == {path.name: path.read_bytes() for path in SHIPPED.glob("*.json")}
+
+
+def test_every_earlier_version_is_here_and_is_not_the_current_one() -> None:
+    folders = {path.name for path in SHIPPED.iterdir() if path.is_dir()}
+    assert folders == {f"v{version}" for versions in EARLIER.values() for version in versions}
+    for name, versions in EARLIER.items():
+        for version in versions:
+            assert not load(name).is_code(load(name, version).deployed)
 
 
 @pytest.mark.parametrize("name", CONTRACTS)

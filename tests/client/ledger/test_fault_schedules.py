@@ -6,7 +6,7 @@ import pytest
 from fuzz.schedules import Ground, play
 
 from sapo_client.ledger import fees, sender
-from sapo_verification.admission.contribution_store import ContributionStore
+from sapo_verification.signing.database import SigningDatabase
 
 SCHEDULES = 6
 
@@ -32,7 +32,7 @@ def test_the_same_seed_gives_the_same_schedule(ground: Ground) -> None:
     [
         (sender, "is_lost", lambda *_: True, (1, 4, 6), "is refused|stands for"),
         (fees, "_BUMP", (21, 20), (1, 2), "replaced for too little"),
-        (ContributionStore, "approve", lambda *_: True, (0, 1), "2 signatures"),
+        (SigningDatabase, "approve", lambda *_: True, (0, 1, 2, 3), "2 signatures"),
     ],
 )
 def test_a_broken_part_is_caught(

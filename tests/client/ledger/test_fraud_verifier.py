@@ -62,7 +62,7 @@ def equivocation(
     contracts: Contracts, a: EpochRoot, b: EpochRoot, signer: LocalAccount = AUDITORS[0]
 ) -> Equivocation:
     (of_a,), (of_b,) = (sign(root, contracts.domain, [signer]) for root in (a, b))
-    return Equivocation(a, b, of_a, of_b)
+    return Equivocation(0, a, b, of_a, of_b)
 
 
 def refusal(contracts: Contracts, proof: FraudProof) -> str | None:
@@ -224,7 +224,7 @@ def test_another_root_can_follow_a_rejected_one(contracts: Contracts) -> None:
     posted(contracts, statement(0, points))
     contracts.prove(OverCap(A, POINTS_CAP + 1, ()))
     honest = statement(0, {A: POINTS_CAP})
-    assert refused_as(lambda: posted(contracts, honest)) == "NotBonded"
+    assert refused_as(lambda: posted(contracts, honest)) == "TooFewSignatures"
     for auditor in AUDITORS[:QUORUM]:
         contracts.bond(auditor)
     posted(contracts, honest)
@@ -243,7 +243,7 @@ def test_two_roots_of_one_epoch_cost_the_signer_alone(contracts: Contracts) -> N
     assert stakes == [0, AUDITOR_BOND, AUDITOR_BOND, AUDITOR_BOND]
     assert contracts.token.balance(B) == HALF
     assert contracts.token.balance(BURNED) == AUDITOR_BOND - HALF
-    assert contracts.verifier.has_equivocated(address(auditor), 3)
+    assert contracts.verifier.has_equivocated(address(auditor), 3, 0)
     contracts.bond(auditor)
     for again in (equivocation(contracts, b, a), equivocation(contracts, a, make_root(3, archive=9))):
         assert refusal(contracts, again) == "AlreadyProven"

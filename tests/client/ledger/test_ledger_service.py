@@ -35,6 +35,7 @@ from sapo_client.ledger.errors import LedgerError, LedgerUnavailable
 from sapo_client.ledger.fraud import Equivocation, OverCap
 from sapo_client.ledger.records import LedgerStatus, Stake
 from sapo_client.ledger.service import LedgerClient
+from sapo_protocol.eip712 import EpochApproval
 from sapo_protocol.identifiers import Account
 
 A, B = address(ALICE), address(BOB)
@@ -137,13 +138,13 @@ async def test_an_epoch_is_posted_finalised_and_claimed(contracts: Contracts, le
     root = make_root(2, total=10, cumulative_root=tree.root)
     async with _running(ledger):
         in_any_order = reversed(sign(root, contracts.domain, AUDITORS))
-        await ledger.post(root, [*in_any_order, *sign(root, contracts.domain)])
+        await ledger.post(EpochApproval(0, root), [*in_any_order, *sign(root, contracts.domain)])
         await _until_idle(ledger)
         live = await ledger.live_record()
         assert live is not None
         assert (live.root, await ledger.last_record()) == (root, None)
         contracts.chain.now_seconds = live.posted_at_seconds + await ledger.challenge_seconds()
-        await ledger.finalise(root)
+        await ledger.finalise(live)
         await _until_idle(ledger)
         await ledger.claim(7, tree.proof(A))
         await _until_idle(ledger)
@@ -182,14 +183,36 @@ async def test_an_auditor_counts_while_it_is_bonded(contracts: Contracts, ledger
 async def test_an_equivocation_is_punished_once(contracts: Contracts, ledger: LedgerClient) -> None:
     a, b, auditor = make_root(2), make_root(2, archive=8), AUDITORS[0]
     (of_a,), (of_b,) = (sign(root, contracts.domain, [auditor]) for root in (a, b))
-    assert not await ledger.has_equivocated(address(auditor), 2)
+    assert not await ledger.has_equivocated(address(auditor), 2, 0)
     async with _running(ledger):
-        await ledger.challenge(2, Equivocation(a, b, of_a, of_b))
-        await ledger.challenge(2, Equivocation(b, a, of_b, of_a))
+        await ledger.challenge(2, Equivocation(0, a, b, of_a, of_b))
+        await ledger.challenge(2, Equivocation(0, b, a, of_b, of_a))
         await _until_idle(ledger)
-    assert await ledger.has_equivocated(address(auditor), 2)
+    assert await ledger.has_equivocated(address(auditor), 2, 0)
     status = ledger.status()
     assert (status.pending, status.confirmed, status.refused, status.last_error) == (0, 2, 0, None)
+
+
+async def test_a_root_that_lost_a_signer_is_posted_and_made_final_again(
+    contracts: Contracts, ledger: LedgerClient
+) -> None:
+    root, other, domain = make_root(2), make_root(2, archive=8), contracts.domain
+    contracts.post(root, sign(root, domain, AUDITORS[:QUORUM]))
+    struck = await ledger.live_record()
+    [of_root], [of_other] = (sign(each, domain, AUDITORS[:1]) for each in (root, other))
+    contracts.prove(Equivocation(0, root, other, of_root, of_other))
+    contracts.chain.now_seconds += await ledger.challenge_seconds()
+    assert struck is not None
+    async with _running(ledger):
+        await ledger.finalise(struck)  # too late: nothing is live
+        await _until_idle(ledger)
+        contracts.post(root, sign(root, domain, AUDITORS[1:]))
+        again = await ledger.live_record()
+        assert again is not None
+        contracts.chain.now_seconds = again.posted_at_seconds + await ledger.challenge_seconds()
+        await ledger.finalise(again)
+        await _until_idle(ledger)
+    assert (await ledger.last_record(), again.root) == (again, struck.root)
 
 
 async def test_the_ground_of_a_beacon_is_the_last_block_before(

@@ -27,6 +27,7 @@ from sapo_client.ledger.outbox import EntryState, Outbox
 from sapo_client.ledger.rpc import Rpc
 from sapo_client.ledger.sender import Sender
 from sapo_client.ledger.transactions import Call
+from sapo_protocol.eip712 import EpochApproval
 from sapo_protocol.identifiers import Account
 
 LATER = NOW_SECONDS + 10**9
@@ -106,7 +107,7 @@ def test_a_transaction_counts_after_enough_blocks(contracts: Contracts, tmp_path
 def test_an_epoch_that_somebody_else_posted_is_done(contracts: Contracts, tmp_path: Path) -> None:
     desk = Desk(contracts, tmp_path)
     root = make_root(3)
-    data = contracts.ledger.post(root, sign(root, contracts.domain))
+    data = contracts.ledger.post(EpochApproval(0, root), sign(root, contracts.domain))
     contracts.post(root, sign(root, contracts.domain, AUDITORS))
     contracts.finalise()
     desk.want(data, to=contracts.ledger.address)
@@ -117,7 +118,10 @@ def test_an_epoch_that_somebody_else_posted_is_done(contracts: Contracts, tmp_pa
 def test_a_race_lost_inside_the_chain_is_settled_too(contracts: Contracts, tmp_path: Path) -> None:
     desk = Desk(contracts, tmp_path)
     root = make_root(3)
-    desk.want(contracts.ledger.post(root, sign(root, contracts.domain)), to=contracts.ledger.address)
+    desk.want(
+        contracts.ledger.post(EpochApproval(0, root), sign(root, contracts.domain)),
+        to=contracts.ledger.address,
+    )
     (entry,) = desk.outbox.entries()
     signed = tx.sign(
         contracts.chain.rpc, ALICE, entry.call, tx.next_nonce(contracts.chain.rpc, address(ALICE))
@@ -144,7 +148,10 @@ def test_what_is_too_early_is_tried_again_later(contracts: Contracts, tmp_path: 
     desk, chain = Desk(contracts, tmp_path), contracts.chain
     epoch = (chain.engine.head.timestamp - GENESIS_SECONDS) // 60
     root = make_root(epoch)
-    desk.want(contracts.ledger.post(root, sign(root, contracts.domain)), to=contracts.ledger.address)
+    desk.want(
+        contracts.ledger.post(EpochApproval(0, root), sign(root, contracts.domain)),
+        to=contracts.ledger.address,
+    )
     desk.want(desk.register(1), kind="other")
     assert desk.sender.step()
     assert "EpochNotOver" in str(desk.sender.last_error)
@@ -162,7 +169,10 @@ def test_a_posting_waits_for_the_one_before_it(contracts: Contracts, tmp_path: P
     desk, other = Desk(contracts, tmp_path), make_root(2)
     root = make_root(3, base_root=other.cumulative_root)
     contracts.post(other, sign(other, contracts.domain))
-    desk.want(contracts.ledger.post(root, sign(root, contracts.domain)), to=contracts.ledger.address)
+    desk.want(
+        contracts.ledger.post(EpochApproval(0, root), sign(root, contracts.domain)),
+        to=contracts.ledger.address,
+    )
     assert desk.sender.step()
     assert "OtherPostingLive" in str(desk.sender.last_error)
     contracts.finalise()
@@ -180,12 +190,12 @@ def test_a_posting_whose_signer_was_slashed_does_not_hold_up_the_next(
     spoilt, good = make_root(2), make_root(3)
     lies = (make_root(1), make_root(1, total=11))
     signatures = [sign(lie, contracts.domain, [liar])[0] for lie in lies]
-    contracts.prove(Equivocation(*lies, *signatures))
+    contracts.prove(Equivocation(0, *lies, *signatures))
     for root, signers in ((spoilt, AUDITORS[:3]), (good, AUDITORS[1:])):
-        posting = contracts.ledger.post(root, sign(root, contracts.domain, signers))
+        posting = contracts.ledger.post(EpochApproval(0, root), sign(root, contracts.domain, signers))
         desk.want(posting, key=str(root.epoch), to=contracts.ledger.address)
     assert desk.steps() == 2
-    assert desk.notes() == [(EntryState.REFUSED, "NotBonded"), (EntryState.CONFIRMED, None)]
+    assert desk.notes() == [(EntryState.REFUSED, "TooFewSignatures"), (EntryState.CONFIRMED, None)]
     live = contracts.ledger.live()
     assert live is not None
     assert live.root == good

@@ -19,7 +19,7 @@ from sapo_client.ledger.outbox import EntryState, Outbox, OutboxEntry
 from sapo_client.ledger.rpc import Rpc
 from sapo_client.ledger.sender import Sender
 from sapo_client.ledger.transactions import Call
-from sapo_protocol.eip712 import Domain
+from sapo_protocol.eip712 import Domain, EpochApproval
 
 CALM = Weather(random.Random(0), fault_rate=0.0, kill_rate=0.0, calm=True)
 ROOT = make_root(3)
@@ -98,7 +98,10 @@ class Desk:
 
 def _posting(ground: Ground) -> Call:
     ledger = EpochLedgerContract(Rpc(()), ground.deployment.ledger)
-    return Call(ledger.address, ledger.post(ROOT, sign(ROOT, Domain(DEFAULT_CHAIN_ID, ledger.address))))
+    return Call(
+        ledger.address,
+        ledger.post(EpochApproval(0, ROOT), sign(ROOT, Domain(DEFAULT_CHAIN_ID, ledger.address))),
+    )
 
 
 def test_a_stuck_transaction_is_replaced_for_more_and_mined_once(ground: Ground, tmp_path: Path) -> None:

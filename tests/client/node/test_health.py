@@ -189,8 +189,13 @@ class ChainTrial:
 def begin_with_chain(begin: Begin, weekdays: Suite, folder: Path, **ledger: object) -> ChainTrial:
     """Return a node of a swarm on an embedded chain, which serves over HTTP."""
     genesis, epoch = int(time.time()) - 60, 36_000
-    contracts = found(folder / "chain.sqlite", genesis_seconds=genesis, epoch_seconds=epoch)
     limits = manifest_of(weekdays).limits
+    contracts = found(
+        folder / "chain.sqlite",
+        genesis_seconds=genesis,
+        epoch_seconds=epoch,
+        points_cap=limits.points_per_epoch,
+    )
     manifest = contracts.manifest(suite=weekdays, genesis_seconds=genesis, epoch_seconds=epoch, limits=limits)
     trial = begin(manifest, ledger={"rpc_urls": (contracts.chain.url,), **ledger})
     return ChainTrial(trial, contracts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -98,16 +99,68 @@ def test_of_an_auditors_two_tallies_the_smaller_id_counts_in_whatever_order(tmp_
     assert kept[0] == kept[1]
 
 
-def test_one_proposal_is_signed_per_epoch_also_after_a_restart(
-    contributions: ContributionStore, path: Path
+def test_an_author_has_two_places_per_kind_epoch_and_turn(contributions: ContributionStore) -> None:
+    """One is honest, the second proves that the first is not, and more would fill the disk."""
+    messages = [tally(ALICE, points=points) for points in (1, 2, 3)]
+    for message, has_room in zip(messages, (True, True, False), strict=True):
+        envelope = seal(Kind.TALLY, MANIFEST.swarm_id, message.to_payload(), ALICE.seed)
+        assert contributions.has_room(envelope.content_id, Kind.TALLY, message) is has_room
+        keep(contributions, ALICE, message)
+    others = (
+        tally(BOB, points=3),
+        tally(ALICE, epoch=5),
+        proposal(ALICE),
+        approval(ALICE, ContentId(bytes(32))),
+    )
+    for other in others:
+        assert contributions.has_room(ContentId(bytes(32)), KINDS[type(other)], other)
+    for number in (1, 2):
+        keep(contributions, ALICE, replace(proposal(ALICE, ContentId(bytes([number]) * 32)), turn=4))
+    third = replace(proposal(ALICE), turn=4)
+    assert not contributions.has_room(ContentId(b"\x03" * 32), Kind.PROPOSAL, third)
+    assert contributions.has_room(ContentId(b"\x03" * 32), Kind.PROPOSAL, replace(third, turn=5))
+    contributions.note_posted(4, ContentId(b"\x03" * 32))  # whoever wants its points needs it
+    assert contributions.has_room(ContentId(b"\x03" * 32), Kind.PROPOSAL, third)
+
+
+def test_settled_are_tallies_that_came_in_time_from_authors_with_only_one(
+    contributions: ContributionStore,
 ) -> None:
-    one, other = ContentId(bytes(31) + b"\x01"), ContentId(bytes(31) + b"\x02")
-    assert contributions.approve(4, one)
-    assert not contributions.approve(4, other)
-    again = ContributionStore(path, MANIFEST.swarm_id)
-    assert again.approve(4, one)  # it may have died before the signature went out
-    assert not again.approve(4, other)
-    assert again.approve(5, other)
+    def receive(author: Identity, points: int, seconds: float) -> ContentId:
+        message = tally(author, points=points)
+        envelope = seal(Kind.TALLY, MANIFEST.swarm_id, message.to_payload(), author.seed)
+        data = envelope.to_bytes()
+        contributions.add(envelope.content_id, Kind.TALLY, message, data, received_seconds=seconds)
+        return envelope.content_id
+
+    early = receive(ALICE, 1, 10.0)
+    receive(BOB, 2, 12.0)
+    assert set(contributions.settled_tallies(4, before_seconds=11.0)) == {early}
+    assert len(contributions.settled_tallies(4, before_seconds=12.0)) == 2
+    receive(BOB, 3, 20.0)
+    assert set(contributions.settled_tallies(4, before_seconds=30.0)) == {early}
+
+
+def test_old_epochs_are_forgotten_but_for_what_the_chain_rests_on(contributions: ContributionStore) -> None:
+    for epoch in (4, 5, 6):
+        first = keep(contributions, ALICE, tally(ALICE, epoch))[0]
+        keep(contributions, BOB, tally(BOB, epoch))
+        taken = keep(contributions, ALICE, proposal(ALICE, first, epoch=epoch))[0]
+        keep(contributions, BOB, proposal(BOB, first, epoch=epoch))
+        keep(contributions, BOB, approval(BOB, taken, epoch))
+        keep(contributions, CAROL, approval(CAROL, ContentId(bytes(32)), epoch))
+        if epoch != 5:
+            contributions.note_posted(epoch, taken)
+    contributions.forget(before_epoch=6)
+    left = [(len(contributions.tallies(e)), len(contributions.proposals(e))) for e in (4, 5, 6)]
+    assert left == [(1, 1), (0, 0), (2, 2)]
+    taken = next(iter(contributions.proposals(4)))
+    assert [approval.account for approval in contributions.approvals(4, taken)] == [BOB.account]
+    contributions.forget(before_epoch=6)
+    assert len(contributions.envelopes(since_epoch=0)) == 3 + 6
+    contributions.forget(before_epoch=4 + 1025)
+    assert contributions.proposals(4) == {}
+    assert len(contributions.proposals(6)) == 1  # the last final epoch proves everybody's points
 
 
 def test_newcomers_are_told_of_recent_epochs_in_order(contributions: ContributionStore) -> None:

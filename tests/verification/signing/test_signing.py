@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from sapo_protocol.errors import LocalProtocolError
-from sapo_protocol.identifiers import Account, SwarmId
-from sapo_verification.signing.database import Mark, SigningDatabase, SlotShare
-from sapo_verification.signing.interchange import marks_from_json, marks_to_json
+from sapo_protocol.identifiers import Account, Digest, SwarmId
+from sapo_verification.signing.database import ApprovalMark, Mark, SigningDatabase, SlotShare
+from sapo_verification.signing.interchange import SigningHistory
 
 SWARM, OTHER = SwarmId(b"\x01" * 32), SwarmId(b"\x02" * 32)
 ALICE, BOB = Account(b"\x0a" * 20), Account(b"\x0b" * 20)
@@ -177,6 +177,7 @@ class SigningMachine(RuleBasedStateMachine):
         self.folder = TemporaryDirectory()
         self.number = 0
         self.handed_out: list[tuple[Account, int, int]] = []
+        self.approved: dict[tuple[Account, int, int], set[Digest]] = {}
         self.newest_epoch = {ALICE: -1, BOB: -1}
 
     @initialize()
@@ -222,16 +223,35 @@ class SigningMachine(RuleBasedStateMachine):
     @rule(which=st.integers(0, 9))
     def move_to_a_new_machine(self, which: int) -> None:
         """Move the history to an empty database on another machine; the old one is not started again."""
-        moved = marks_from_json(marks_to_json(self.processes[which % len(self.processes)].marks()))
+        process = self.processes[which % len(self.processes)]
+        written = SigningHistory(process.marks(), process.approval_marks()).to_json()
+        moved = SigningHistory.from_json(written)
         for process in self.processes:
             process._connection.close()
         self.number += 1
         self.processes = [self._open()]
-        self.processes[0].raise_marks(moved)
+        self.processes[0].raise_marks(moved.marks, moved.approvals)
+
+    @rule(
+        account=st.sampled_from([ALICE, BOB]),
+        epoch=st.integers(0, 3),
+        turn=st.integers(0, 2),
+        root=st.integers(1, 3),
+        which=st.integers(0, 9),
+    )
+    def approve(self, account: Account, epoch: int, turn: int, root: int, which: int) -> None:
+        process = self.processes[which % len(self.processes)]
+        mark = ApprovalMark(SWARM, account, epoch, turn, Digest(bytes([root]) * 32))
+        if process.approve(mark):
+            self.approved.setdefault((account, epoch, turn), set()).add(mark.root)
 
     @invariant()
     def no_slot_is_handed_out_twice(self) -> None:
         assert len(set(self.handed_out)) == len(self.handed_out)
+
+    @invariant()
+    def no_two_roots_are_approved_in_one_turn(self) -> None:
+        assert all(len(roots) == 1 for roots in self.approved.values())
 
     def teardown(self) -> None:
         for process in self.processes:

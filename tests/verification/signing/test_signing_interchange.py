@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,9 +11,9 @@ from hypothesis import strategies as st
 from support.strategies import fixed
 
 from sapo_protocol.errors import LocalProtocolError
-from sapo_protocol.identifiers import Account, SwarmId
-from sapo_verification.signing.database import Mark, SlotShare
-from sapo_verification.signing.interchange import marks_from_json, marks_to_json
+from sapo_protocol.identifiers import Account, Digest, SwarmId
+from sapo_verification.signing.database import UNKNOWN_ROOT, ApprovalMark, Mark, SigningDatabase, SlotShare
+from sapo_verification.signing.interchange import SigningHistory
 
 MARK = Mark(
     swarm_id=SwarmId(b"\x01" * 32),
@@ -28,7 +29,16 @@ RECORD = {
     "next_slot": 12,
     "share": "1/2",
 }
-DOCUMENT = {"format": "sapo-signing", "version": 1, "marks": [RECORD]}
+APPROVAL = ApprovalMark(MARK.swarm_id, MARK.account, epoch=6, turn=3, root=Digest(b"\x02" * 32))
+APPROVAL_RECORD = {
+    "swarm": RECORD["swarm"],
+    "account": RECORD["account"],
+    "epoch": 6,
+    "turn": 3,
+    "root": "02" * 32,
+}
+DOCUMENT = {"format": "sapo-signing", "version": 2, "marks": [RECORD], "approvals": [APPROVAL_RECORD]}
+OLD = {"format": "sapo-signing", "version": 1, "marks": [RECORD]}
 
 marks = st.builds(
     Mark,
@@ -40,14 +50,41 @@ marks = st.builds(
 )
 
 
-@given(st.lists(marks, max_size=5, unique_by=lambda mark: (mark.swarm_id, mark.account)))
-def test_round_trip(some: list[Mark]) -> None:
-    assert marks_from_json(marks_to_json(some)) == tuple(some)
+approvals = st.builds(
+    ApprovalMark,
+    fixed(SwarmId),
+    fixed(Account),
+    st.integers(0, 2**63 - 1),
+    st.integers(0, 2**32 - 1),
+    fixed(Digest),
+)
+
+
+def _each_once(some: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
+    return st.lists(some, max_size=5, unique_by=lambda mark: (mark.swarm_id, mark.account)).map(tuple)
+
+
+@given(st.builds(SigningHistory, _each_once(marks), _each_once(approvals)))
+def test_round_trip(history: SigningHistory) -> None:
+    assert SigningHistory.from_json(history.to_json()) == history
 
 
 def test_the_format_by_hand() -> None:
-    assert json.loads(marks_to_json([MARK])) == DOCUMENT
-    assert marks_from_json(json.dumps(DOCUMENT)) == (MARK,)
+    history = SigningHistory((MARK,), (APPROVAL,))
+    assert json.loads(history.to_json()) == DOCUMENT
+    assert SigningHistory.from_json(json.dumps(DOCUMENT)) == history
+
+
+def test_a_file_without_approvals_lets_nothing_be_approved_up_to_its_epochs() -> None:
+    """Version 1 did not say what was approved: whoever approves again could lose the bond."""
+    history = SigningHistory.from_json(json.dumps(OLD))
+    unknown = ApprovalMark(MARK.swarm_id, MARK.account, 7, 2**32 - 1, UNKNOWN_ROOT)
+    assert history == SigningHistory((MARK,), (unknown,))
+    database = SigningDatabase(":memory:")
+    database.raise_marks(history.marks, history.approvals)
+    assert not database.approve(replace(APPROVAL, epoch=7))
+    assert not database.approve(unknown)
+    assert database.approve(replace(APPROVAL, epoch=8, turn=0))
 
 
 def _with(**changes: Any) -> Any:
@@ -61,7 +98,15 @@ def _with(**changes: Any) -> Any:
         [],
         {},
         {**DOCUMENT, "format": "other"},
-        {**DOCUMENT, "version": 2},
+        {**DOCUMENT, "version": 3},
+        {**DOCUMENT, "version": True},
+        {**DOCUMENT, "version": [2]},
+        {**DOCUMENT, "version": 1},
+        {**OLD, "version": 2},
+        {**DOCUMENT, "approvals": 1},
+        {**DOCUMENT, "approvals": [RECORD]},
+        {**DOCUMENT, "approvals": [APPROVAL_RECORD, APPROVAL_RECORD]},
+        {**DOCUMENT, "approvals": [{**APPROVAL_RECORD, "turn": -1}]},
         {**DOCUMENT, "extra": 1},
         {**DOCUMENT, "marks": {}},
         {**DOCUMENT, "marks": [RECORD, RECORD]},
@@ -82,13 +127,13 @@ def _with(**changes: Any) -> Any:
 )
 def test_anything_else_is_refused(document: Any) -> None:
     with pytest.raises(LocalProtocolError):
-        marks_from_json(json.dumps(document))
+        SigningHistory.from_json(json.dumps(document))
 
 
 @given(st.text(max_size=200))
 def test_text_is_refused(text: str) -> None:
     with pytest.raises(LocalProtocolError):
-        marks_from_json(text)
+        SigningHistory.from_json(text)
 
 
 def test_deep_nesting_is_refused_whatever_the_recursion_limit() -> None:
@@ -96,6 +141,6 @@ def test_deep_nesting_is_refused_whatever_the_recursion_limit() -> None:
     sys.setrecursionlimit(1_000_000)  # as libraries of the node do
     try:
         with pytest.raises(LocalProtocolError):
-            marks_from_json("[" * 100_000)
+            SigningHistory.from_json("[" * 100_000)
     finally:
         sys.setrecursionlimit(before)

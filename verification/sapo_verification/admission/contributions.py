@@ -1,8 +1,8 @@
 """Admission of contributions: stages 1 to 7 of tallies, proposals and approvals."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from sapo_protocol.contributions import (
     Approval,
@@ -13,11 +13,12 @@ from sapo_protocol.contributions import (
     parse_tally,
 )
 from sapo_protocol.envelope import Kind, SignedEnvelope, parse_envelope
-from sapo_protocol.epochs import require_over
+from sapo_protocol.epochs import require_over, require_remembered
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.rules import Rule
+from sapo_protocol.settlement import proposer, turn_count
 from sapo_verification.admission.certificates import CertificateStore
 
 Contribution = Tally | Proposal | Approval
@@ -39,25 +40,52 @@ class AdmittedContribution:
     envelope: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class AuditorSet:
+    """The accounts that audit a swarm.
+
+    Attributes:
+        accounts: ascending.
+        by_turns: whether a proposal names its turn; on a ledger of version 0.1.0 it does not.
+    """
+
+    accounts: tuple[Account, ...] = ()
+    by_turns: bool = True
+
+
+class KnownContributions(Protocol):
+    """The contributions that were admitted before."""
+
+    def has(self, content_id: ContentId) -> bool:
+        """Whether a content was admitted."""
+
+    def is_posted(self, content_id: ContentId) -> bool:
+        """Whether the chain's posting of its epoch names the content, as far as this node knows."""
+
+    def has_room(self, content_id: ContentId, kind: Kind, content: Contribution) -> bool:
+        """Whether one more of its account, kind, epoch and turn may be admitted."""
+
+
 class ContributionAdmission:
     """Admission of contributions; it keeps no state of its own.
 
     Args:
-        is_known: whether a content was admitted before.
-        auditors: returns the accounts that are auditors, as far as this node knows them now.
+        known: what was admitted before.
+        auditors: returns the auditors, as far as this node knows them now.
     """
 
     def __init__(
         self,
         manifest: Manifest,
         certificates: CertificateStore,
-        is_known: Callable[[ContentId], bool],
-        auditors: Callable[[], Collection[Account]],
+        known: KnownContributions,
+        auditors: Callable[[], AuditorSet],
     ) -> None:
         self._manifest = manifest
         self._certificates = certificates
-        self._is_known = is_known
+        self._known = known
         self._auditors = auditors
+        self._turns = turn_count(manifest)
 
     def admit(self, data: bytes, now_seconds: float) -> AdmittedContribution:
         """Admit the contribution in a message and return it.
@@ -68,14 +96,35 @@ class ContributionAdmission:
         envelope = parse_envelope(data, self._manifest.swarm_id)
         content = parse_contribution(envelope)
         require_over(self._manifest, content.epoch, now_seconds)
-        if self._is_known(envelope.content_id):
+        if not self._known.is_posted(envelope.content_id):
+            require_remembered(self._manifest, content.epoch, now_seconds)
+        if self._known.has(envelope.content_id):
             raise RemoteProtocolError(Rule.CONTRIBUTION_NEW, "the contribution is known")
         self._certificates.require(content.node, content.account, now_seconds)
-        if content.account not in self._auditors():
+        auditors = self._auditors()
+        if content.account not in auditors.accounts:
             raise RemoteProtocolError(Rule.AUTHOR_AUDITS, f"account {content.account} is no auditor")
+        self._require_turn(content, auditors)
         if not envelope.is_signed_by(content.node):
             raise RemoteProtocolError(Rule.NODE_SIGNED, "not signed by the node that it names")
+        if not self._known.has_room(envelope.content_id, envelope.kind, content):
+            raise RemoteProtocolError(Rule.CONTRIBUTION_ROOM, "its author has sent others in its place")
         return AdmittedContribution(envelope.content_id, envelope.kind, content, data)
+
+    def _require_turn(self, content: Contribution, auditors: AuditorSet) -> None:
+        if turn_of(content) >= self._turns:
+            raise RemoteProtocolError(Rule.TURN_EXISTS, f"no epoch has a turn {turn_of(content)}")
+        if (
+            isinstance(content, Proposal)
+            and auditors.by_turns
+            and proposer(auditors.accounts, content.epoch, content.turn) != content.account
+        ):
+            raise RemoteProtocolError(Rule.PROPOSERS_TURN, f"turn {content.turn} is another auditor's")
+
+
+def turn_of(content: Contribution) -> int:
+    """Return the turn that a contribution belongs to; a tally belongs to none and counts as of turn 0."""
+    return 0 if isinstance(content, Tally) else content.turn
 
 
 def parse_contribution(envelope: SignedEnvelope) -> Contribution:

@@ -42,11 +42,13 @@ CONSEQUENCES: Final = MappingProxyType(
         Reason.EPOCH_PAST: Consequence(_IGNORE),
         Reason.EPOCH_FUTURE: Consequence(_IGNORE),
         Reason.SEEN: Consequence(_IGNORE),
+        Reason.CONTRIBUTION_QUOTA: Consequence(_IGNORE),  # nodes differ on which two they saw first
         Reason.CERTIFICATE_UNKNOWN: Consequence(_IGNORE),
         Reason.CERTIFICATE_EXPIRED: Consequence(_IGNORE),
         Reason.CERTIFICATE_MALFORMED: Consequence(_REJECT),
         Reason.NOT_AN_AUDITOR: Consequence(_IGNORE),  # nodes may have asked the chain at different times
         Reason.SLOT_OVER_QUOTA: Consequence(_REJECT),
+        Reason.NOT_ITS_TURN: Consequence(_IGNORE),  # it depends on the auditors, as NOT_AN_AUDITOR does
         Reason.UNKNOWN_FAMILY: Consequence(_REJECT),
         Reason.BAD_SIGNATURE: Consequence(_REJECT),
         # checked behind the signature, or anyone could frame an account with a forged second content;

@@ -7,6 +7,9 @@ The database keeps one low watermark per swarm and account, which only ever rise
 validators do (EIP-3076). Several machines of one account divide the slots among themselves:
 machine K of N takes the slots with remainder K modulo N, so none of them needs to know the others'
 marks. A machine whose share changed signs nothing more in an epoch in which it has signed.
+
+An auditor's approvals have a mark of their own kind: two roots in one turn of an epoch cost its bond, so it
+signs nothing below the newest turn in which it signed, and in that turn the same root alone.
 """
 
 from dataclasses import dataclass, replace
@@ -14,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from sapo_protocol.errors import LocalProtocolError
-from sapo_protocol.identifiers import Account, NodeId, SwarmId
+from sapo_protocol.identifiers import Account, Digest, NodeId, SwarmId
 from sapo_verification.store import StoreSchema, open_database
 
 MAX_MACHINES: Final = 99
@@ -32,6 +35,12 @@ _SCHEMA = StoreSchema(
         PRIMARY KEY (swarm, account)
     ) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS retired_node (node BLOB PRIMARY KEY) WITHOUT ROWID;
+    """,
+    """
+    CREATE TABLE approval_mark (
+        swarm BLOB NOT NULL, account BLOB NOT NULL, epoch INTEGER NOT NULL, turn INTEGER NOT NULL,
+        root BLOB NOT NULL, PRIMARY KEY (swarm, account)
+    ) WITHOUT ROWID;
     """,
 )
 
@@ -104,8 +113,45 @@ class Mark:
         return self.epoch, self.next_slot
 
 
+UNKNOWN_ROOT: Final = Digest(bytes(32))
+"""Stands for roots that are not known, or are several: nothing more is signed in their turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalMark:
+    """Low watermark of one auditor in one swarm: it approves nothing below, and in its turn this root alone.
+
+    Attributes:
+        epoch: the newest epoch of which a root was approved.
+        turn: the newest turn of that epoch in which one was.
+        root: digest of the root that was approved then.
+    """
+
+    swarm_id: SwarmId
+    account: Account
+    epoch: int
+    turn: int
+    root: Digest
+
+    @property
+    def height(self) -> tuple[int, int]:
+        """Epoch and turn, which together must never decrease."""
+        return self.epoch, self.turn
+
+    def merged(self, other: "ApprovalMark") -> "ApprovalMark":
+        """Return the mark that forbids what either of two forbids."""
+        if self.height == other.height and self.root != other.root:
+            return replace(self, root=UNKNOWN_ROOT)
+        return max(self, other, key=lambda mark: mark.height)
+
+    def allows(self, other: "ApprovalMark") -> bool:
+        """Whether an approval may follow this one."""
+        again = self.height == other.height and self.root == other.root != UNKNOWN_ROOT
+        return self.height < other.height or again
+
+
 class SigningDatabase:
-    """The lowest slot that each account may still sign, per swarm; it only ever rises."""
+    """What each account may still sign, per swarm: slots and approvals; both marks only ever rise."""
 
     def __init__(self, path: Path | str) -> None:
         self._connection = open_database(path, _SCHEMA)
@@ -138,6 +184,33 @@ class SigningDatabase:
             self._write(replace(mark, epoch=epoch, next_slot=slots[-1] + 1 if slots else mark.next_slot))
         return slots
 
+    def approve(self, mark: ApprovalMark) -> bool:
+        """Record that an auditor signs a root, before it does; return False if it must not sign it."""
+        with self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            known = self.approval_mark(mark.swarm_id, mark.account)
+            if known is not None and not known.allows(mark):
+                return False
+            self._write_approval(mark)
+        return True
+
+    def approval_mark(self, swarm_id: SwarmId, account: Account) -> ApprovalMark | None:
+        """Return the mark of an auditor in a swarm, or None if it never approved anything."""
+        marks = (
+            mark for mark in self.approval_marks() if (mark.swarm_id, mark.account) == (swarm_id, account)
+        )
+        return next(marks, None)
+
+    def approval_marks(self) -> tuple[ApprovalMark, ...]:
+        """Return every auditor's mark, by swarm and account."""
+        rows = self._connection.execute(
+            "SELECT swarm, account, epoch, turn, root FROM approval_mark ORDER BY swarm, account"
+        )
+        return tuple(
+            ApprovalMark(SwarmId(swarm), Account(account), epoch, turn, Digest(root))
+            for swarm, account, epoch, turn, root in rows.fetchall()
+        )
+
     def retire(self, node: NodeId) -> None:
         """Record that a node key was given up: it never signs again from here."""
         self._connection.execute("INSERT OR IGNORE INTO retired_node VALUES (?)", (node,))
@@ -156,15 +229,28 @@ class SigningDatabase:
         """Return every mark, by swarm and account."""
         return self._marks(None, None)
 
-    def raise_marks(self, marks: tuple[Mark, ...]) -> int:
+    def raise_marks(self, marks: tuple[Mark, ...], approvals: tuple[ApprovalMark, ...] = ()) -> int:
         """Raise the stored marks to these, all or none; return how many changed.
+
+        Approvals are merged: afterwards nothing may be signed that either history forbids.
 
         Raises:
             LocalProtocolError: one lies below what is known here, or is of the same epoch but another share.
         """
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
-            return sum(self._raise(mark) for mark in marks)
+            changed = sum(self._raise(mark) for mark in marks)
+            return changed + sum(self._merge(mark) for mark in approvals)
+
+    def _merge(self, mark: ApprovalMark) -> bool:
+        known = self.approval_mark(mark.swarm_id, mark.account)
+        merged = mark if known is None else known.merged(mark)
+        self._write_approval(merged)
+        return known != merged
+
+    def _write_approval(self, mark: ApprovalMark) -> None:
+        row = (mark.swarm_id, mark.account, mark.epoch, mark.turn, mark.root)
+        self._connection.execute("INSERT OR REPLACE INTO approval_mark VALUES (?, ?, ?, ?, ?)", row)
 
     def _raise(self, mark: Mark) -> bool:
         known = self.mark(mark.swarm_id, mark.account)

@@ -1,22 +1,32 @@
-"""The signing database as a file, for moving an identity to another machine without signing a slot twice.
+"""The signing database as a file, for moving an identity to another machine without signing anything twice.
 
-As in EIP-3076: JSON, one low watermark per swarm and account, complete or refused.
+As in EIP-3076: JSON, one low watermark per swarm, account and kind of signature, complete or refused.
 
-    {"format": "sapo-signing", "version": 1, "marks": [
-      {"swarm": "<64 hex>", "account": "0x<40 hex>", "epoch": 7, "next_slot": 12, "share": "0/1"}]}
+    {"format": "sapo-signing", "version": 2,
+     "marks": [{"swarm": "<64 hex>", "account": "0x<40 hex>", "epoch": 7, "next_slot": 12, "share": "0/1"}],
+     "approvals": [{"swarm": "<64 hex>", "account": "0x<40 hex>", "epoch": 6, "turn": 0, "root": "<64 hex>"}]}
+
+Version 1 knew no approvals. Whoever imports such a file approves nothing up to the epochs of its marks.
 """
 
-import json
-from collections.abc import Iterable, Mapping
-from typing import Final
+from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from sapo_protocol.contributions import MAX_TURN
 from sapo_protocol.errors import LocalProtocolError
-from sapo_protocol.identifiers import Account, SwarmId
+from sapo_protocol.identifiers import Account, Digest, SwarmId
 from sapo_protocol.json_text import require_shallow
-from sapo_verification.signing.database import Mark, SlotShare
+from sapo_verification.signing.database import UNKNOWN_ROOT, ApprovalMark, Mark, SlotShare
+
+M = TypeVar("M", Mark, ApprovalMark)
 
 FORMAT: Final = "sapo-signing"
-VERSION: Final = 1
+VERSION: Final = 2
+_WITHOUT_APPROVALS: Final = 1
 
 MAX_FILE_BYTES: Final = 1024 * 1024
 """Five thousand marks; a node has a handful."""
@@ -25,45 +35,82 @@ _MAX_NUMBER: Final = 2**63 - 1
 """The largest integer that SQLite stores."""
 
 _FIELDS: Final = frozenset({"swarm", "account", "epoch", "next_slot", "share"})
+_APPROVAL_FIELDS: Final = frozenset({"swarm", "account", "epoch", "turn", "root"})
+_LISTS: Final = {_WITHOUT_APPROVALS: {"marks"}, VERSION: {"marks", "approvals"}}
 
 
-def marks_to_json(marks: Iterable[Mark]) -> str:
-    """Return the text of an interchange file."""
-    records = [
-        {
-            "swarm": mark.swarm_id.hex(),
-            "account": str(mark.account),
-            "epoch": mark.epoch,
-            "next_slot": mark.next_slot,
-            "share": str(mark.share),
-        }
-        for mark in marks
-    ]
-    return json.dumps({"format": FORMAT, "version": VERSION, "marks": records}, indent=2) + "\n"
+@dataclass(frozen=True, slots=True)
+class SigningHistory:
+    """What a machine has signed, as far as another one has to know it."""
+
+    marks: tuple[Mark, ...]
+    approvals: tuple[ApprovalMark, ...] = ()
+
+    def to_json(self) -> str:
+        """Return the text of an interchange file."""
+        marks = [
+            {
+                "swarm": mark.swarm_id.hex(),
+                "account": str(mark.account),
+                "epoch": mark.epoch,
+                "next_slot": mark.next_slot,
+                "share": str(mark.share),
+            }
+            for mark in self.marks
+        ]
+        approvals = [
+            {
+                "swarm": mark.swarm_id.hex(),
+                "account": str(mark.account),
+                "epoch": mark.epoch,
+                "turn": mark.turn,
+                "root": mark.root.hex(),
+            }
+            for mark in self.approvals
+        ]
+        document = {"format": FORMAT, "version": VERSION, "marks": marks, "approvals": approvals}
+        return json.dumps(document, indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> SigningHistory:
+        """Return the history in the text of an interchange file.
+
+        Raises:
+            LocalProtocolError: it is no interchange file of a known version, or names one account twice.
+        """
+        try:
+            document = json.loads(require_shallow(text))
+        except ValueError as error:
+            raise LocalProtocolError(f"this is not JSON: {error}") from error
+        if not isinstance(document, dict) or not document.keys() >= {"format", "version"}:
+            raise LocalProtocolError("this is no signing history")
+        lists = _LISTS.get(document["version"]) if type(document["version"]) is int else None
+        if document["format"] != FORMAT or lists is None:
+            raise LocalProtocolError(
+                f"this is {document['format']} {document['version']}, not {FORMAT} {VERSION}"
+            )
+        if document.keys() != {"format", "version", *lists}:
+            raise LocalProtocolError("this is no signing history")
+        marks = tuple(map(_mark, _list(document, "marks")))
+        if document["version"] == _WITHOUT_APPROVALS:
+            return cls(_once(marks), tuple(map(_unknown_approvals, marks)))
+        return cls(_once(marks), _once(tuple(map(_approval, _list(document, "approvals")))))
 
 
-def marks_from_json(text: str) -> tuple[Mark, ...]:
-    """Return the marks in the text of an interchange file.
-
-    Raises:
-        LocalProtocolError: it is no interchange file, or not of this version, or names one account twice.
-    """
-    try:
-        document = json.loads(require_shallow(text))
-    except ValueError as error:
-        raise LocalProtocolError(f"this is not JSON: {error}") from error
-    if not isinstance(document, dict) or document.keys() != {"format", "version", "marks"}:
-        raise LocalProtocolError("this is no signing history")
-    if (document["format"], document["version"]) != (FORMAT, VERSION):
-        raise LocalProtocolError(
-            f"this is {document['format']} {document['version']}, not {FORMAT} {VERSION}"
-        )
-    if not isinstance(document["marks"], list):
-        raise LocalProtocolError("its marks are no list")
-    marks = tuple(_mark(record) for record in document["marks"])
+def _once(marks: tuple[M, ...]) -> tuple[M, ...]:
     if len({(mark.swarm_id, mark.account) for mark in marks}) < len(marks):
         raise LocalProtocolError("it names one account of one swarm twice")
     return marks
+
+
+def _unknown_approvals(mark: Mark) -> ApprovalMark:
+    return ApprovalMark(mark.swarm_id, mark.account, mark.epoch, MAX_TURN, UNKNOWN_ROOT)
+
+
+def _list(document: Mapping[str, object], name: str) -> list[object]:
+    if not isinstance(value := document[name], list):
+        raise LocalProtocolError(f"its {name} are no list")
+    return value
 
 
 def _mark(record: object) -> Mark:
@@ -75,6 +122,18 @@ def _mark(record: object) -> Mark:
         epoch=_number(record, "epoch"),
         next_slot=_number(record, "next_slot"),
         share=SlotShare.parse(_text(record, "share")),
+    )
+
+
+def _approval(record: object) -> ApprovalMark:
+    if not isinstance(record, dict) or record.keys() != _APPROVAL_FIELDS:
+        raise LocalProtocolError(f"an approval has exactly the fields {', '.join(sorted(_APPROVAL_FIELDS))}")
+    return ApprovalMark(
+        swarm_id=SwarmId.from_hex(_text(record, "swarm")),
+        account=Account.from_hex(_text(record, "account")),
+        epoch=_number(record, "epoch"),
+        turn=_number(record, "turn"),
+        root=Digest.from_hex(_text(record, "root")),
     )
 
 

@@ -21,6 +21,7 @@ from sapo_client.node.runtime.context import NodeContext
 from sapo_client.node.runtime.statements import Signer, show_signed
 from sapo_protocol.manifest import Manifest
 from sapo_verification.engine import Engine
+from sapo_verification.signing.database import SigningDatabase
 
 OpenAuditor = Callable[[AuditorParts], AuditorRole]
 
@@ -98,6 +99,7 @@ def open_ledger(
             engine=engine,
             telemetry=context.telemetry,
             clock=context.clock,
+            signing=SigningDatabase(context.data.database),
         )
     )
     registration = Registration(

@@ -1,48 +1,44 @@
-"""The auditor: counts an epoch's points, proposes or approves its root, and posts it.
+"""The auditor: counts an epoch's points, and agrees with the other auditors on the root that is posted.
 
 After an epoch has ended, and a grace period for messages on their way:
 
 1. every auditor publishes its tally;
 2. the auditor whose turn it is proposes the settlement of the tallies it holds; if nothing is
-   posted in time, the next one may propose;
-3. every auditor that holds the same tallies and gets the same settlement approves, once per epoch;
+   posted in time, the next one proposes;
+3. every auditor approves what follows from the tallies that the proposal names, once per turn;
 4. an auditor that holds a quorum of approvals posts the root, the proposer first.
 
-While a posting is live nothing else is proposed, because the next proposal builds on its result. Nodes that
-are no auditors only store the contributions, which prove their shares, and watch the postings.
+What it says is decided in ``agreement.py``. Nodes that are no auditors only store the contributions, which
+prove their shares, and watch the postings.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
-from sapo_client.node.auditing.settlement import (
-    cumulative_points,
-    grace_seconds,
-    is_settlement,
-    turn_to_propose,
-)
+from sapo_client.node.auditing.agreement import Agreement, AgreementTerms, ChainState
+from sapo_client.node.auditing.scrutiny import scrutinise
+from sapo_client.node.auditing.settlement import cumulative_points, grace_seconds
 from sapo_client.node.auditing.watchtower import LedgerWatchtower, WatchtowerParts
 from sapo_client.node.gossip.handlers import GossipHandlers
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.node.runtime.context import Author
 from sapo_client.node.runtime.telemetry import Telemetry
 from sapo_client.swarm.transport import Transport
-from sapo_protocol import secp256k1
-from sapo_protocol.contributions import Approval, Proposal, Share, Tally, settle
+from sapo_protocol.contributions import parse_approval, parse_proposal
 from sapo_protocol.eip712 import EpochRoot
-from sapo_protocol.envelope import Kind, seal
+from sapo_protocol.envelope import Kind, SignedEnvelope
 from sapo_protocol.epochs import epoch_at, epoch_start_seconds
-from sapo_protocol.identifiers import Account, ContentId
+from sapo_protocol.identifiers import Account, ContentId, Digest
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.topics import contributions_topic
 from sapo_verification.admission.contribution_store import ContributionStore
 from sapo_verification.engine import Engine
+from sapo_verification.signing.database import SigningDatabase
 
 if TYPE_CHECKING:
     from sapo_client.ledger.service import LedgerClient
@@ -51,6 +47,10 @@ _LOOK_SECONDS: Final = 0.5
 
 _FOLLOW_SECONDS: Final = 2.0
 """Interval at which the chain is asked for a new record."""
+
+_EARLIER_LEDGER: Final = (
+    "the swarm's ledger is of an earlier version of sapo: its points can be claimed, not audited"
+)
 
 _SERVED_EPOCHS: Final = 16
 """Epochs whose contributions a new peer is sent; a claim needs those of the last one."""
@@ -68,6 +68,7 @@ class AuditorParts:
     engine: Engine
     telemetry: Telemetry
     clock: Clock
+    signing: SigningDatabase
 
     @property
     def manifest(self) -> Manifest:
@@ -109,221 +110,165 @@ class Auditor:
 
     def __init__(self, parts: AuditorParts) -> None:
         self._parts = parts
-        self._auditors: tuple[Account, ...] = ()
-        self._quorum = 0
-        self._epoch_budget = 0
-        self._done = -1
+        self._last: EpochRoot | None = None
         self._followed = -1
+        self._scrutinised = -1
+        self._expiry_seconds = math.inf
+        self._asked_seconds = -math.inf
         self._started_seconds = -math.inf
+        self._granted: tuple[Digest | None, int] = None, 0
         self.points = 0
 
     async def run(self) -> None:
         """Follow and audit until cancelled; may be run again after that."""
         parts = self._parts
         self._started_seconds = trio.current_time()
-        await self._join_contributions()
+        terms = await self._join_contributions()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._follow)
             nursery.start_soon(parts.watchtower().run)
-            if parts.account_key is not None and parts.author.account in self._auditors:
-                nursery.start_soon(self._audit)
+            if parts.account_key is not None and parts.author.account in terms.auditors:
+                if await parts.ledger.can_settle():
+                    nursery.start_soon(self._audit, parts.account_key, terms)
+                else:
+                    parts.telemetry.events.write("audit_refused", why=_EARLIER_LEDGER)
 
-    async def _join_contributions(self) -> None:
+    async def _join_contributions(self) -> AgreementTerms:
         """Learn the ledger's terms, then exchange contributions with peers."""
         parts = self._parts
-        self._epoch_budget = await parts.ledger.epoch_budget()
-        self._auditors, self._quorum = await parts.ledger.auditors()
-        parts.engine.set_auditors(self._auditors)
+        cap = min(await parts.ledger.points_cap(), parts.manifest.limits.points_per_epoch)
+        budget = await parts.ledger.epoch_budget()
+        self._expiry_seconds = await parts.ledger.challenge_seconds() + parts.manifest.epoch_seconds
+        auditors, quorum = await parts.ledger.auditors()
+        parts.engine.set_auditors(auditors, by_turns=await parts.ledger.can_settle())
         parts.gossip.open_contributions(self._recent)
+        return AgreementTerms(auditors=auditors, quorum=quorum, points_cap=cap, epoch_budget=budget)
 
     async def _follow(self) -> None:
-        """Follow the final records on the chain and this account's points in them."""
+        """Follow the records on the chain and this account's points in them."""
         parts = self._parts
         while True:
-            record = await parts.ledger.last_record()
+            record, live = await parts.ledger.last_record(), await parts.ledger.live_record()
             if record is not None and record.root.epoch > self._followed:
                 self._followed = record.root.epoch
                 self._report_final(record.root)
+            for root in (found.root for found in (record, live) if found is not None):
+                self._obtain(root)
+            if record is not None and record.root.epoch > self._scrutinised:
+                self._scrutinise(record.root)
             if record is not None:  # every time: its proposal may arrive long after it
                 shares = cumulative_points(parts.contributions, record.root) or {}
                 self.points = shares.get(parts.author.account, self.points)
             await trio.sleep(_FOLLOW_SECONDS)
 
+    def _obtain(self, root: EpochRoot) -> None:
+        """Ask the peers for the proposal behind a posting if it is missing, but not all the time."""
+        proposal = ContentId(root.archive_digest)
+        self._parts.contributions.note_posted(root.epoch, proposal)
+        pause_seconds = grace_seconds(self._parts.manifest)
+        is_due = trio.current_time() >= self._asked_seconds + pause_seconds
+        if is_due and not self._parts.contributions.has(proposal):
+            self._asked_seconds = trio.current_time()
+            self._parts.gossip.ask_for_contributions()
+
     def _recent(self) -> tuple[bytes, ...]:
         return self._parts.contributions.envelopes(since_epoch=max(0, self._followed - _SERVED_EPOCHS))
 
-    async def _audit(self) -> None:
+    async def _audit(self, account_key: bytes, terms: AgreementTerms) -> None:
+        parts = self._parts
+        agreement = Agreement(
+            author=parts.author,
+            account_key=account_key,
+            manifest=parts.manifest,
+            terms=terms,
+            contributions=parts.contributions,
+            signing=parts.signing,
+        )
         while True:
-            parts = self._parts
-            ended = epoch_at(parts.manifest, max(parts.clock(), parts.manifest.genesis_seconds)) - 1
-            if ended > self._done and await self._advance(ended):
-                self._done = ended
+            await self._advance(agreement)
             await trio.sleep(_LOOK_SECONDS)
 
-    async def _advance(self, epoch: int) -> bool:
-        """Take the next step for an ended epoch; return whether it is final."""
+    async def _advance(self, agreement: Agreement) -> None:
+        """Take the next step for all ended epochs."""
         parts = self._parts
-        age_seconds = parts.clock() - epoch_start_seconds(parts.manifest, epoch + 1)
-        if age_seconds < grace_seconds(parts.manifest):
-            return False
-        if not any(
-            tally.account == parts.author.account for tally in parts.contributions.tallies(epoch).values()
-        ):
-            if not self._may_count(epoch, age_seconds):
-                return False
-            await self._publish_tally(epoch)
+        if not agreement.unsettled(parts.clock(), self._last):
+            return  # nothing to ask the chain about
         record = await parts.ledger.last_record()
-        last = record.root if record else None
-        if last is not None and last.epoch >= epoch:
-            return True
-        if await parts.ledger.live_record() is not None:
+        self._last = record.root if record else None
+        unsettled = agreement.unsettled(parts.clock(), self._last)
+        if unsettled and not agreement.has_tallied(unsettled[-1]) and self._may_count(unsettled[-1]):
+            await self._publish_tally(agreement, unsettled[-1])
+        if not unsettled:
+            return
+        step = agreement.step(parts.clock(), await self._state(unsettled))
+        for envelope in step.messages:
+            await self._publish(envelope)
+        for posting in step.postings:
+            await parts.ledger.post(posting.statement, posting.signatures)
+
+    async def _state(self, epochs: range) -> ChainState:
+        """Return the chain's state; bonds are asked for only where a proposal may need them."""
+        ledger, last = self._parts.ledger, self._last
+        live = await ledger.live_record()
+        if live is not None and self._parts.clock() >= live.posted_at_seconds + self._expiry_seconds:
+            live = None  # nobody made it final: it gives way to the next posting
+        base = last.cumulative_root if last else None
+        if self._granted[0] != base:
+            self._granted = base, await ledger.granted_points()
+        is_proposed = any(self._parts.contributions.proposals(epoch) for epoch in epochs)
+        bonded = await ledger.bonded_auditors() if is_proposed else frozenset[Account]()
+        return ChainState(last, live.root if live else None, self._granted[1], bonded)
+
+    def _may_count(self, epoch: int) -> bool:
+        """Whether an epoch's late messages are in, and all that was admitted is audited or was waited for.
+
+        Only the newest ended epoch is counted. A restarted auditor audits again what it had not finished; its
+        tally waits for that as well.
+        """
+        parts = self._parts
+        grace = grace_seconds(parts.manifest)
+        age_seconds = parts.clock() - epoch_start_seconds(parts.manifest, epoch + 1)
+        if age_seconds < grace or epoch != epoch_at(parts.manifest, parts.clock()) - 1:
             return False
-        turn, is_open = turn_to_propose(parts.manifest, age_seconds)
-        if turn >= 0:  # earlier, a proposal could be approved before the tallies that contradict it arrive
-            for content_id, proposal in parts.contributions.proposals(epoch).items():
-                await self._approve(content_id, proposal, last)
-        if is_open and self._is_turn(epoch, turn):
-            await self._propose(epoch, last)
-        await self._post(epoch, turn)
-        return False
+        waited = min(age_seconds - grace, trio.current_time() - self._started_seconds)
+        return waited >= grace / 2 or not parts.engine.audits.unaudited(epoch)
 
-    def _may_count(self, epoch: int, age_seconds: float) -> bool:
-        """Whether all that was admitted of an ended epoch is audited, or the others have waited long enough.
-
-        A restarted auditor audits again what it had not finished; its tally waits for that as well.
-        """
-        patience = grace_seconds(self._parts.manifest) / 2
-        waited = min(
-            age_seconds - grace_seconds(self._parts.manifest), trio.current_time() - self._started_seconds
-        )
-        return waited >= patience or not self._parts.engine.audits.unaudited(epoch)
-
-    def _is_turn(self, epoch: int, turn: int) -> bool:
-        return self._auditors[(epoch + turn) % len(self._auditors)] == self._parts.author.account
-
-    async def _publish_tally(self, epoch: int) -> None:
-        parts = self._parts
+    async def _publish_tally(self, agreement: Agreement, epoch: int) -> None:
+        parts, count = self._parts, self._parts.engine.count
         live = {account for account, _ in await parts.ledger.live_accounts()}
-        tally = Tally(
-            node=parts.author.node,
-            account=parts.author.account,
-            epoch=epoch,
-            points=parts.engine.count.points(epoch, live, parts.manifest.limits.points_per_epoch),
-            evidence_root=parts.engine.count.evidence_root(epoch),
-        )
-        await self._publish(Kind.TALLY, tally)
-        points = {str(account): count for account, count in tally.points}
-        parts.telemetry.events.write("tally", epoch=epoch, points=points)
+        points = count.points(epoch, live, parts.manifest.limits.points_per_epoch)
+        await self._publish(agreement.tally(epoch, points, count.evidence_root(epoch), parts.clock()))
+        by_account = {str(account): count for account, count in points}
+        parts.telemetry.events.write("tally", epoch=epoch, points=by_account)
 
-    async def _propose(self, epoch: int, last: EpochRoot | None) -> None:
+    async def _publish(self, envelope: SignedEnvelope) -> None:
         parts = self._parts
-        tallies = parts.contributions.tallies(epoch)
-        own = [p for p in parts.contributions.proposals(epoch).values() if p.account == parts.author.account]
-        if own or parts.contributions.has_approved(epoch) or len(tallies) < self._quorum:
-            return
-        if (previous := cumulative_points(parts.contributions, last)) is None:
-            parts.telemetry.events.write(
-                "ledger_error", text="this node does not hold the last final settlement"
-            )
-            return
-        shares = self._settle(tallies, previous)
-        if not any(share.points for share in shares):
-            return  # no account earned points: there is nothing to post
-        proposal = Proposal(
-            node=parts.author.node,
-            account=parts.author.account,
-            epoch=epoch,
-            tallies=tuple(sorted(tallies)),
-            shares=shares,
-        )
-        content_id = await self._publish(Kind.PROPOSAL, proposal)
-        total = sum(share.points for share in shares)
-        parts.telemetry.events.write("proposal", epoch=epoch, content_id=content_id, total=total)
-        await self._approve(content_id, proposal, last)
-
-    async def _approve(self, content_id: ContentId, proposal: Proposal, last: EpochRoot | None) -> None:
-        """Sign a proposal that this node can recompute, and no second one in an epoch."""
-        parts = self._parts
-        approvals = parts.contributions.approvals(proposal.epoch, content_id)
-        if any(approval.account == parts.author.account for approval in approvals):
-            return
-        if not self._agrees(proposal, last) or not parts.contributions.approve(proposal.epoch, content_id):
-            return
-        digest = proposal.root(content_id).digest(parts.manifest.ledger_domain)
-        assert parts.account_key is not None
-        signature = secp256k1.sign(parts.account_key, digest)
-        approval = Approval(
-            node=parts.author.node,
-            account=parts.author.account,
-            epoch=proposal.epoch,
-            proposal=content_id,
-            signature=signature,
-        )
-        await self._publish(Kind.APPROVAL, approval)
-        parts.telemetry.events.write(
-            "approval", epoch=proposal.epoch, proposal=content_id, by=parts.author.account
-        )
-
-    def _agrees(self, proposal: Proposal, last: EpochRoot | None) -> bool:
-        parts = self._parts
-        settles = is_settlement(
-            parts.contributions,
-            proposal,
-            last,
-            quorum=self._quorum,
-            points_cap=parts.manifest.limits.points_per_epoch,
-            epoch_budget=self._epoch_budget,
-        )
-        return settles and self._grants_what_all_tallies_grant(proposal)
-
-    def _grants_what_all_tallies_grant(self, proposal: Proposal) -> bool:
-        """Whether a proposal grants the same points as all tallies held here.
-
-        A proposer may not have every tally in time. But it must not choose among them: with two tallies, one
-        of them false, the lower median takes away whatever the author of the false one wants.
-        """
-        tallies = self._parts.contributions.tallies(proposal.epoch)
-        expected = {share.account: share.points for share in self._settle(tallies, {})}
-        granted = {share.account: share.points for share in proposal.shares if share.points}
-        return granted == expected
-
-    def _settle(
-        self, tallies: Mapping[ContentId, Tally], previous: Mapping[Account, int]
-    ) -> tuple[Share, ...]:
-        cap = self._parts.manifest.limits.points_per_epoch
-        return settle([*tallies.values()], previous, points_per_epoch=cap, epoch_budget=self._epoch_budget)
-
-    async def _post(self, epoch: int, turn: int) -> None:
-        """Post a root that a quorum approved: the proposer at once, the others a turn later."""
-        parts = self._parts
-        for content_id, proposal in parts.contributions.proposals(epoch).items():
-            root = proposal.root(content_id)
-            valid = self._signatures(root, content_id)
-            mine = proposal.account == parts.author.account
-            if len(valid) < self._quorum or not (mine or turn > 0):
-                continue
-            bonded = (
-                await parts.ledger.bonded_auditors()
-            )  # one signature without a bond invalidates a posting
-            signatures = [valid[account] for account in sorted(bonded.intersection(valid))]
-            if len(signatures) >= self._quorum:
-                await parts.ledger.post(root, signatures)
-
-    def _signatures(self, root: EpochRoot, content_id: ContentId) -> Mapping[Account, bytes]:
-        """Return the signatures of the valid approvals of a root, by auditor."""
-        digest = root.digest(self._parts.manifest.ledger_domain)
-        return {
-            approval.account: approval.signature
-            for approval in self._parts.contributions.approvals(root.epoch, content_id)
-            if secp256k1.recover(digest, approval.signature) == approval.account
-        }
-
-    async def _publish(self, kind: Kind, message: Tally | Proposal | Approval) -> ContentId:
-        parts = self._parts
-        envelope = seal(kind, parts.manifest.swarm_id, message.to_payload(), parts.author.seed)
-        parts.contributions.add(envelope.content_id, kind, message, envelope.to_bytes())
         await parts.transport.publish(contributions_topic(parts.manifest.swarm_id), envelope.to_bytes())
-        return envelope.content_id
+        content_id, events = envelope.content_id, parts.telemetry.events
+        if envelope.kind is Kind.PROPOSAL:
+            proposal = parse_proposal(envelope.payload)
+            total = sum(share.points for share in proposal.shares)
+            events.write(
+                "proposal", epoch=proposal.epoch, turn=proposal.turn, content_id=content_id, total=total
+            )
+        elif envelope.kind is Kind.APPROVAL:
+            approval = parse_approval(envelope.payload)
+            events.write(
+                "approval",
+                epoch=approval.epoch,
+                turn=approval.turn,
+                proposal=approval.proposal,
+                by=approval.account,
+            )
+
+    def _scrutinise(self, root: EpochRoot) -> None:
+        """Tell what became of the auditors' tallies, once the messages behind a final root are here."""
+        found = scrutinise(self._parts.contributions, root)
+        if found is not None:
+            self._scrutinised = root.epoch
+            apart = {str(account): points for account, points in found.apart.items()}
+            lists = {"counted": [*map(str, found.counted)], "late": [*map(str, found.late)]}
+            self._parts.telemetry.events.write("tallies", epoch=root.epoch, **lists, apart=apart)
 
     def _report_final(self, root: EpochRoot) -> None:
         self._parts.telemetry.events.write(

@@ -66,19 +66,20 @@ def find_fraud(dispute: Dispute, contributions: ContributionStore) -> FraudProof
 
 def equivocations(
     contributions: ContributionStore, epoch: int, domain: Domain
-) -> Mapping[Account, Equivocation]:
-    """Return the proofs against auditors that signed two roots for an epoch."""
-    first: dict[Account, tuple[EpochRoot, bytes]] = {}
-    found: dict[Account, Equivocation] = {}
+) -> Mapping[tuple[Account, int], Equivocation]:
+    """Return the proofs against auditors that signed two roots in one turn, by auditor and turn."""
+    first: dict[tuple[Account, int], tuple[EpochRoot, bytes]] = {}
+    found: dict[tuple[Account, int], Equivocation] = {}
     for content_id, proposal in contributions.proposals(epoch).items():
-        root = proposal.root(content_id)
-        digest = root.digest(domain)
+        statement = proposal.approval(content_id)
+        digest, root = statement.digest(domain), statement.root
         for approval in contributions.approvals(epoch, content_id):
             if secp256k1.recover(digest, approval.signature) != approval.account:
                 continue
-            other, signature = first.setdefault(approval.account, (root, approval.signature))
+            key = approval.account, proposal.turn
+            other, signature = first.setdefault(key, (root, approval.signature))
             if other != root:
-                found[approval.account] = Equivocation(other, root, signature, approval.signature)
+                found[key] = Equivocation(proposal.turn, other, root, signature, approval.signature)
     return found
 
 

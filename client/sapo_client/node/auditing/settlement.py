@@ -12,11 +12,10 @@ from sapo_protocol.settlement import (
     cumulative_points_of,
     grace_seconds,
     is_settlement_of,
-    turn_to_propose,
 )
 from sapo_verification.admission.contribution_store import ContributionStore
 
-__all__ = ["cumulative_points", "grace_seconds", "is_settlement", "turn_to_propose"]
+__all__ = ["cumulative_points", "grace_seconds", "is_settlement"]
 
 
 def cumulative_points(

@@ -3,7 +3,7 @@
 A live posting is compared with the contributions that this node holds. If it can be proved false to the
 contract, it is challenged, whoever signed it; if this node comes to the same root, the posting is finalised
 after its challenge window; otherwise it is reported to the operator and left to other nodes. Auditors that
-sign two roots for one epoch are challenged, too.
+sign two roots in one turn are challenged, too.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from sapo_client.node.auditing.disputes import Dispute, equivocations, find_frau
 from sapo_client.node.auditing.settlement import grace_seconds, is_settlement
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.observe.events import EventLog
+from sapo_protocol.constants import SETTLED_EPOCHS
 from sapo_protocol.epochs import epoch_at
 from sapo_protocol.identifiers import Account, ContentId, Digest
 from sapo_protocol.manifest import Manifest
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS: Final = 1.0
 
-_SEARCHED_EPOCHS: Final = 2
-"""Ended epochs that are searched for equivocations: approvals come in the epoch after their own."""
+_SEARCHED_EPOCHS: Final = SETTLED_EPOCHS + 1
+"""Ended epochs that are searched for equivocations: approvals come while their epoch can be settled."""
 
 
 _GROUPS: Final = 16
@@ -60,7 +61,7 @@ class LedgerWatchtower:
         self._points_cap = 0
         self._epoch_budget = 0
         self._reported: set[Digest] = set()
-        self._punished: set[tuple[Account, int]] = set()
+        self._punished: set[tuple[Account, int, int]] = set()
 
     async def run(self) -> None:
         """Examine postings until cancelled; may be run again after that."""
@@ -72,7 +73,8 @@ class LedgerWatchtower:
         """Examine the auditors' signatures and the live posting once; queue the transactions that follow."""
         if not self._auditors:
             await self._learn_terms()
-        await self._punish_equivocations()
+        if await self._parts.ledger.can_settle():
+            await self._punish_equivocations()
         live = await self._parts.ledger.live_record()
         if live is not None:
             await self._examine(live)
@@ -89,11 +91,11 @@ class LedgerWatchtower:
         current = epoch_at(parts.manifest, max(parts.clock(), parts.manifest.genesis_seconds))
         for epoch in range(max(0, current - _SEARCHED_EPOCHS), current):
             found = equivocations(parts.contributions, epoch, parts.manifest.ledger_domain)
-            for auditor, proof in found.items():
-                if (auditor, epoch) in self._punished:
+            for (auditor, turn), proof in found.items():
+                if (auditor, epoch, turn) in self._punished:
                     continue
-                self._punished.add((auditor, epoch))
-                if not await parts.ledger.has_equivocated(auditor, epoch):
+                self._punished.add((auditor, epoch, turn))
+                if not await parts.ledger.has_equivocated(auditor, epoch, turn):
                     await parts.ledger.challenge(epoch, proof)
                     parts.events.write("challenge", epoch=epoch, auditor=auditor, proof=proof.FUNCTION)
 
@@ -110,7 +112,7 @@ class LedgerWatchtower:
         elif not self._is_explained(live.root, last):
             self._report("posting_doubted", live.root)
         elif parts.clock() >= self._final_seconds(live):
-            await parts.ledger.finalise(live.root)
+            await parts.ledger.finalise(live)
 
     def _is_explained(self, root: EpochRoot, last: EpochRoot | None) -> bool:
         """Whether this node comes to the same root from the tallies behind it."""

@@ -93,6 +93,10 @@ class GossipHandlers:
         self._sync.add(contributions_protocol(self._swarm_id), self.validate_contribution)
         self._subscribe(self._contributions, self.validate_contribution)
 
+    def ask_for_contributions(self) -> None:
+        """Ask all peers for their contributions again: one that the chain names is missing here."""
+        self._sync.repeat(contributions_protocol(self._swarm_id))
+
     async def publish(self, admitted: AdmittedRollout) -> None:
         """Send an own rollout that the engine has admitted."""
         await self._publisher.publish(admitted)

@@ -64,6 +64,11 @@ class PeerSync:
         """Ask every peer, also those already connected, on an additional protocol."""
         self._validators[protocol] = validator
 
+    def repeat(self, protocol: str) -> None:
+        """Ask every peer on a protocol once more."""
+        for requests in self._requests.values():
+            requests[protocol] = _Request()
+
     def ask_again(self, peer_id: str) -> None:
         """Ask a peer for certificates soon: it forwarded a message of an unknown author."""
         self._urgent.add(peer_id)

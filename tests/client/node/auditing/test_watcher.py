@@ -92,6 +92,11 @@ async def swarm(folder: Path, *, quorum: int, watched: bool = True) -> AsyncIter
     world.chain.close()
 
 
+def own_turn(liar: AuditorHarness) -> int:
+    """Return the first turn in which others listen to the liar's proposals."""
+    return (FOUR_AUDITORS.index(liar.identity) - EPOCH) % len(FOUR_AUDITORS)
+
+
 async def propose(liar: AuditorHarness, points: dict[Account, int]) -> tuple[ContentId, Proposal]:
     """Publish a proposal of the liar with a tally that matches it, and return both."""
     identity = liar.identity
@@ -109,6 +114,7 @@ async def propose(liar: AuditorHarness, points: dict[Account, int]) -> tuple[Con
         epoch=EPOCH,
         tallies=(await liar.publish_message(tally),),
         shares=shares,
+        turn=own_turn(liar),
     )
     return await liar.publish_message(proposal), proposal
 
@@ -116,7 +122,7 @@ async def propose(liar: AuditorHarness, points: dict[Account, int]) -> tuple[Con
 async def approve(liar: AuditorHarness, content_id: ContentId, proposal: Proposal) -> None:
     """Publish the liar's signature on a proposal."""
     identity = liar.identity
-    digest = proposal.root(content_id).digest(liar.manifest.ledger_domain)
+    digest = proposal.approval(content_id).digest(liar.manifest.ledger_domain)
     signature = secp256k1.sign(identity.secret, digest)
     await liar.publish_message(
         Approval(
@@ -125,6 +131,7 @@ async def approve(liar: AuditorHarness, content_id: ContentId, proposal: Proposa
             epoch=EPOCH,
             proposal=content_id,
             signature=signature,
+            turn=proposal.turn,
         )
     )
 
@@ -161,7 +168,7 @@ async def test_two_signatures_for_one_epoch_cost_the_bond(tmp_path: Path) -> Non
             await approve(net.liar, *await propose(net.liar, points))
         await until(lambda: net.bonds()[net.liar.identity.account] == Stake(0, 0, 0))
         assert contracts.token.balance(watcher.identity.account) == AUDITOR_BOND // 2
-        assert contracts.verifier.has_equivocated(net.liar.identity.account, EPOCH)
+        assert contracts.verifier.has_equivocated(net.liar.identity.account, EPOCH, own_turn(net.liar))
         assert is_reference(await net.settle())
         honest = [net.bonds()[harness.identity.account] for harness in net.honest]
         assert honest == [Stake(AUDITOR_BOND, 0, 0)] * 3
@@ -186,6 +193,7 @@ async def test_a_slashed_auditors_signature_does_not_spoil_a_posting(tmp_path: P
             epoch=EPOCH,
             tallies=tuple(sorted(tallies)),
             shares=shares,
+            turn=own_turn(liar) + len(FOUR_AUDITORS),
         )
         await approve(liar, await liar.publish_message(truth), truth)
         assert is_reference(await net.settle())

@@ -1,0 +1,311 @@
+"""The auditors' agreement on an epoch: what one of them proposes, approves and posts, without any I/O.
+
+Of n auditors f = floor((n - 1) / 3) may lie, crash or be silent, and n - f agree:
+
+1. A proposal names at least n - f tallies and is their settlement. Nobody demands more than that: of those
+   tallies f at most lie, so their lower median lies within the honest ones.
+2. An auditor approves one proposal per turn, and may approve another one in a later turn. So a turn that its
+   proposer wastes costs a turn, and the turn of an honest proposer suffices.
+3. Whoever holds n - f approvals of one proposal posts it. The chain takes the first posting of an epoch.
+
+The specification, with a sketch of the proof, is section 7 of ``protocol/README.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from sapo_client.node.auditing.settlement import cumulative_points, is_settlement
+from sapo_client.node.runtime.context import Author
+from sapo_protocol import merkle, secp256k1
+from sapo_protocol.constants import SETTLED_EPOCHS
+from sapo_protocol.contributions import Approval, Proposal, Tally, settle
+from sapo_protocol.eip712 import EpochApproval, EpochRoot
+from sapo_protocol.envelope import Kind, SignedEnvelope, seal
+from sapo_protocol.epochs import epoch_at, epoch_start_seconds
+from sapo_protocol.identifiers import Account, ContentId, Digest
+from sapo_protocol.manifest import Manifest
+from sapo_protocol.settlement import grace_seconds, proposer, turn_to_propose
+from sapo_verification.admission.contribution_store import ContributionStore
+from sapo_verification.signing.database import ApprovalMark, SigningDatabase
+
+_TRAVEL_SHARE: Final = 0.5
+"""Of a grace: a tally that came so long ago has reached everybody, or is known to be one of two."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgreementTerms:
+    """What the chain fixes about the agreement.
+
+    Attributes:
+        auditors: ascending.
+        quorum: how many tallies a proposal needs, and how many approvals a posting.
+        points_cap: most points of one account in one epoch.
+        epoch_budget: most points of one epoch.
+    """
+
+    auditors: tuple[Account, ...]
+    quorum: int
+    points_cap: int
+    epoch_budget: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChainState:
+    """What the chain holds at a moment.
+
+    Attributes:
+        last: root of the last final epoch, if there is one.
+        live: root that can still be challenged, if there is one.
+        granted_points: points of all final epochs.
+        bonded: the auditors whose signatures count.
+    """
+
+    last: EpochRoot | None
+    live: EpochRoot | None
+    granted_points: int
+    bonded: frozenset[Account]
+
+    @property
+    def base_root(self) -> Digest:
+        """The cumulative root that the next posting must add to."""
+        return self.last.cumulative_root if self.last else merkle.EMPTY_ROOT
+
+
+@dataclass(frozen=True, slots=True)
+class Postable:
+    """A statement with the signatures of a quorum of bonded auditors."""
+
+    statement: EpochApproval
+    signatures: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AgreementStep:
+    """What an auditor does next.
+
+    Attributes:
+        messages: stored already, to be published.
+        postings: to be sent to the chain.
+    """
+
+    messages: tuple[SignedEnvelope, ...] = ()
+    postings: tuple[Postable, ...] = ()
+
+
+class Agreement:
+    """One auditor's part in the agreement; it survives in its stores, so a restarted one goes on.
+
+    Args:
+        account_key: the secret of the auditor's account.
+        signing: where an approval is recorded before it is signed.
+    """
+
+    def __init__(
+        self,
+        *,
+        author: Author,
+        account_key: bytes,
+        manifest: Manifest,
+        terms: AgreementTerms,
+        contributions: ContributionStore,
+        signing: SigningDatabase,
+    ) -> None:
+        self._author = author
+        self._account_key = account_key
+        self._manifest = manifest
+        self._terms = terms
+        self._contributions = contributions
+        self._signing = signing
+
+    def unsettled(self, now_seconds: float, last: EpochRoot | None) -> range:
+        """Return the epochs that have ended, are not final and can still be settled, oldest first."""
+        current = epoch_at(self._manifest, max(now_seconds, self._manifest.genesis_seconds))
+        return range(max(0, current - SETTLED_EPOCHS, last.epoch + 1 if last else 0), current)
+
+    def has_tallied(self, epoch: int) -> bool:
+        """Whether this auditor has published its tally of an epoch."""
+        tallies = self._contributions.tallies(epoch).values()
+        return any(tally.account == self._author.account for tally in tallies)
+
+    def tally(
+        self,
+        epoch: int,
+        points: Sequence[tuple[Account, int]],
+        evidence_root: Digest,
+        now_seconds: float,
+    ) -> SignedEnvelope:
+        """Store and return this auditor's tally of an epoch."""
+        tally = Tally(
+            node=self._author.node,
+            account=self._author.account,
+            epoch=epoch,
+            points=points,
+            evidence_root=evidence_root,
+        )
+        return self._seal(Kind.TALLY, tally, now_seconds)
+
+    def step(self, now_seconds: float, state: ChainState) -> AgreementStep:
+        """Return what this auditor does now; approvals are recorded and messages stored before that.
+
+        The chain takes epochs in order: each waits for the one before it, unless that has nothing to settle.
+        While a posting is live everybody waits, because the next proposal builds on its result.
+        """
+        messages: list[SignedEnvelope] = []
+        postings: list[Postable] = []
+        if state.live is not None:
+            return AgreementStep()
+        for epoch in self.unsettled(now_seconds, state.last):
+            age_seconds = now_seconds - epoch_start_seconds(self._manifest, epoch + 1)
+            turn, is_open = turn_to_propose(self._manifest, age_seconds)
+            if turn < 0:
+                break
+            messages.extend(self._approve_all(epoch, turn, state, now_seconds))
+            if is_open and proposer(self._terms.auditors, epoch, turn) == self._author.account:
+                messages.extend(self._propose(epoch, turn, state, now_seconds))
+            postings.extend(self._postings(epoch, turn, state))
+            if self._has_something_to_settle(epoch):
+                break
+        return AgreementStep(tuple(messages), tuple(postings))
+
+    def _has_something_to_settle(self, epoch: int) -> bool:
+        tallies = self._contributions.tallies(epoch)
+        return len(tallies) >= self._terms.quorum and self._settles_to_points([*tallies.values()])
+
+    def _settles_to_points(self, tallies: Sequence[Tally]) -> bool:
+        terms = {"points_per_epoch": self._terms.points_cap, "epoch_budget": self._terms.epoch_budget}
+        return any(share.points for share in settle(tallies, {}, **terms))
+
+    def _propose(
+        self, epoch: int, turn: int, state: ChainState, now_seconds: float
+    ) -> Iterator[SignedEnvelope]:
+        """Propose the settlement of the tallies that everybody has by now, once per turn, and approve it."""
+        own = (p.account == self._author.account and p.turn == turn for p in self._proposals(epoch).values())
+        travel_seconds = _TRAVEL_SHARE * grace_seconds(self._manifest)
+        tallies = self._contributions.settled_tallies(epoch, now_seconds - travel_seconds)
+        if any(own) or len(tallies) < self._terms.quorum or self._agreed(epoch, state):
+            return
+        previous = cumulative_points(self._contributions, state.last)
+        if previous is None or not self._settles_to_points([*tallies.values()]):
+            return
+        proposal = Proposal(
+            node=self._author.node,
+            account=self._author.account,
+            epoch=epoch,
+            tallies=tuple(sorted(tallies)),
+            shares=settle(
+                [*tallies.values()],
+                previous,
+                points_per_epoch=self._terms.points_cap,
+                epoch_budget=self._terms.epoch_budget,
+            ),
+            turn=turn,
+        )
+        envelope = self._seal(Kind.PROPOSAL, proposal, now_seconds)
+        yield envelope
+        yield from self._approve(envelope.content_id, proposal, state, now_seconds)
+
+    def _approve_all(
+        self, epoch: int, turn: int, state: ChainState, now_seconds: float
+    ) -> Iterator[SignedEnvelope]:
+        """Approve what was proposed in each turn so far, in their order, unless a later turn was approved."""
+        for content_id, proposal in self._proposals(epoch).items():
+            if proposal.turn <= turn:
+                yield from self._approve(content_id, proposal, state, now_seconds)
+
+    def _approve(
+        self, content_id: ContentId, proposal: Proposal, state: ChainState, now_seconds: float
+    ) -> Iterator[SignedEnvelope]:
+        author, statement = self._author, proposal.approval(content_id)
+        mark = ApprovalMark(
+            self._manifest.swarm_id,
+            author.account,
+            proposal.epoch,
+            proposal.turn,
+            statement.root.digest(self._manifest.ledger_domain),
+        )
+        known = self._signing.approval_mark(mark.swarm_id, mark.account)
+        if known is not None and not known.allows(mark):
+            return
+        approvals = self._contributions.approvals(proposal.epoch, content_id)
+        if any(approval.account == author.account for approval in approvals):
+            return
+        if not self._is_valid(proposal, state) or not self._signing.approve(mark):
+            return
+        digest = statement.digest(self._manifest.ledger_domain)
+        approval = Approval(
+            node=author.node,
+            account=author.account,
+            epoch=proposal.epoch,
+            proposal=content_id,
+            signature=secp256k1.sign(self._account_key, digest),
+            turn=proposal.turn,
+        )
+        yield self._seal(Kind.APPROVAL, approval, now_seconds)
+
+    def _is_valid(self, proposal: Proposal, state: ChainState) -> bool:
+        """Whether a proposal settles the tallies that it names, on the base that the chain holds.
+
+        What the chain has granted must be the sum of that base. Otherwise a false sum became final, and every
+        root on top of it, also an honest one, could be proven false to the contract.
+        """
+        if proposer(self._terms.auditors, proposal.epoch, proposal.turn) != proposal.account:
+            return False
+        if sum(share.cumulative - share.points for share in proposal.shares) != state.granted_points:
+            return False
+        return is_settlement(
+            self._contributions,
+            proposal,
+            state.last,
+            quorum=self._terms.quorum,
+            points_cap=self._terms.points_cap,
+            epoch_budget=self._terms.epoch_budget,
+        )
+
+    def _postings(self, epoch: int, turn: int, state: ChainState) -> Iterator[Postable]:
+        """Yield what a quorum approved first; its proposer posts it at once, the others a turn later."""
+        for proposal, postable in self._agreed(epoch, state):
+            if proposal.account == self._author.account or turn > proposal.turn:
+                yield postable
+            return
+
+    def _agreed(self, epoch: int, state: ChainState) -> list[tuple[Proposal, Postable]]:
+        """Return the proposals that the chain would take now, by turn."""
+        agreed = []
+        for content_id, proposal in self._proposals(epoch).items():
+            statement = proposal.approval(content_id)
+            if statement.root.base_root != state.base_root:
+                continue
+            valid = self._signatures(statement, content_id)
+            signatures = tuple(valid[account] for account in sorted(state.bonded & valid.keys()))
+            if len(signatures) >= self._terms.quorum:
+                agreed.append((proposal, Postable(statement, signatures)))
+        return agreed
+
+    def _signatures(self, statement: EpochApproval, content_id: ContentId) -> Mapping[Account, bytes]:
+        """Return the signatures of the valid approvals of a proposal, by auditor."""
+        digest = statement.digest(self._manifest.ledger_domain)
+        return {
+            approval.account: approval.signature
+            for approval in self._contributions.approvals(statement.root.epoch, content_id)
+            if _signer(digest, approval.signature) == approval.account
+        }
+
+    def _proposals(self, epoch: int) -> dict[ContentId, Proposal]:
+        proposals = self._contributions.proposals(epoch)
+        return dict(sorted(proposals.items(), key=lambda item: (item[1].turn, item[0])))
+
+    def _seal(self, kind: Kind, message: Tally | Proposal | Approval, now_seconds: float) -> SignedEnvelope:
+        envelope = seal(kind, self._manifest.swarm_id, message.to_payload(), self._author.seed)
+        self._contributions.add(
+            envelope.content_id, kind, message, envelope.to_bytes(), received_seconds=now_seconds
+        )
+        return envelope
+
+
+@lru_cache(maxsize=4096)
+def _signer(digest: Digest, signature: bytes) -> Account | None:
+    return secp256k1.recover(digest, signature)

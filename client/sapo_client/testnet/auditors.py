@@ -1,0 +1,57 @@
+"""What the nodes of a run found out about its auditors; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from sapo_client.testnet.node_record import JudgedTallies, NodeRecord
+
+
+@dataclass(frozen=True, slots=True)
+class AuditorRow:
+    """One auditor over a run, as most of the other nodes saw it.
+
+    Attributes:
+        counted: epochs whose settlement names its tally.
+        late: epochs whose settlement was proposed before its tally came.
+        apart: points by which its tallies lay outside the counted ones, over all epochs.
+    """
+
+    name: str
+    counted: tuple[int, ...]
+    late: tuple[int, ...]
+    apart: int
+
+    @property
+    def lied(self) -> bool:
+        """Whether it told something else than the others when it knew what they had counted."""
+        return bool(self.late and self.apart)
+
+
+def auditor_rows(records: Sequence[NodeRecord]) -> list[AuditorRow]:
+    """Return a row for each auditor of whom a node holds a tally of a final epoch."""
+    accounts = {a for record in records for judged in record.judged.values() for a in _named(judged)}
+    return [_row(record, records) for record in records if record.account in accounts]
+
+
+def _named(judged: JudgedTallies) -> Iterator[str]:
+    yield from judged.counted | judged.late | judged.apart.keys()
+
+
+def _row(auditor: NodeRecord, records: Sequence[NodeRecord]) -> AuditorRow:
+    account = auditor.account
+    counted, late, apart = [], [], 0
+    for epoch in sorted({epoch for record in records for epoch in record.judged}):
+        views = [r.judged[epoch] for r in records if r is not auditor and epoch in r.judged]
+        if _most(account in view.counted for view in views):
+            counted.append(epoch)
+        if _most(account in view.late for view in views):
+            late.append(epoch)
+        apart += sorted(view.apart.get(account, 0) for view in views)[len(views) // 2] if views else 0
+    return AuditorRow(auditor.name, tuple(counted), tuple(late), apart)
+
+
+def _most(votes: Iterable[bool]) -> bool:
+    votes_cast = list(votes)
+    return 2 * sum(votes_cast) > len(votes_cast)

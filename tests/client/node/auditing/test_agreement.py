@@ -1,0 +1,55 @@
+"""f of 3f + 1 auditors stop no epoch, cost no honest bond and move no account's points; f + 1 may."""
+
+from __future__ import annotations
+
+import pytest
+from support.agreement_world import AgreementOutcome, AgreementWorld, Weather
+
+
+def harmless(epochs: int) -> AgreementOutcome:
+    return AgreementOutcome(epochs, stopped=0, outside=0, honest_bonds_lost=0, unexplained=0)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_one_of_four_stops_nothing(seed: int) -> None:
+    world = AgreementWorld(seed, auditors=4, liars=1)
+    assert world.run(10) == harmless(10)
+
+
+@pytest.mark.parametrize("auditors", [7, 10])
+def test_a_third_stops_nothing(auditors: int) -> None:
+    world = AgreementWorld(auditors, auditors=auditors, liars=(auditors - 1) // 3)
+    assert world.run(6) == harmless(6)
+
+
+@pytest.mark.parametrize("auditors", [4, 7, 10])
+def test_liars_who_act_as_one_move_no_points(auditors: int) -> None:
+    world = AgreementWorld(auditors, auditors=auditors, liars=(auditors - 1) // 3, collude=True)
+    assert world.run(6) == harmless(6)
+
+
+def test_a_swarm_whose_messages_take_longer_than_its_turns_settles_later() -> None:
+    """Turns grow, and an auditor also signs what was proposed in an earlier turn."""
+    world = AgreementWorld(3, auditors=4, liars=1, weather=Weather(slow=1.0, crash=0.0, outage=0.0))
+    assert world.run(10) == harmless(10)
+
+
+@pytest.mark.parametrize("auditors", [4, 7, 10])
+def test_one_more_that_is_silent_stops_everything(auditors: int) -> None:
+    world = AgreementWorld(1, auditors=auditors, liars=(auditors - 1) // 3 + 1, silent=True)
+    assert world.run(4) == AgreementOutcome(4, stopped=4, outside=0, honest_bonds_lost=0, unexplained=0)
+
+
+@pytest.mark.parametrize("auditors", [4, 7, 10])
+def test_one_more_that_lies_writes_the_points_and_still_takes_no_bond(auditors: int) -> None:
+    world = AgreementWorld(1, auditors=auditors, liars=(auditors - 1) // 3 + 1, collude=True)
+    outcome = world.run(4)
+    assert outcome.outside > 0
+    assert outcome.honest_bonds_lost == 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("auditors", [4, 7, 10])
+def test_a_thousand_adversarial_epochs(auditors: int) -> None:
+    world = AgreementWorld(auditors, auditors=auditors, liars=(auditors - 1) // 3)
+    assert world.run(1000) == harmless(1000)
