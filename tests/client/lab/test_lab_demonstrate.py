@@ -49,7 +49,7 @@ def test_a_few_answers_are_learnt_by_heart_and_what_was_known_is_rehearsed() -> 
     assert before.policy["calendar_arithmetic"] == 0
     assert after.policy["calendar_arithmetic"] > 0
     assert after.student != after.policy
-    assert after.policy["fraction_simplification"] > 0.3
+    assert after.policy["fraction_simplification"] > 0.1, "nothing is left without rehearsal"
 
 
 def test_steps_that_can_be_predicted_are_worth_more() -> None:
