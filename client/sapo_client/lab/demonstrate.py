@@ -4,7 +4,7 @@ The learner's own supervised steps, without policy optimisation and without a sw
 solutions (``worked/ways.py``), one the bare answer in its tags, which every node could have from the task
 generator; a part of the texts may have the steps of other items. Beside them the policy rehearses own right
 answers, sampled before. Every so many steps: pass@1 of the policy and of its student on both kinds of
-families, and what honest steps and those of other items are worth to the policy.
+families, and what honest steps, those of other items and spliced ones are worth to the policy.
 `python -m sapo_client.lab.demonstrate --help`.
 """
 
@@ -28,11 +28,13 @@ from sapo_client.lab.pretrain import KIND_A, KIND_B
 from sapo_client.lab.worked.ways import bare, way
 from sapo_client.learner.generate import generator_for
 from sapo_client.learner.imitation.demonstrations import OWN, DemonstrationText
+from sapo_client.learner.imitation.readings import TextValue
 from sapo_client.learner.imitation.supervised import Draw
 from sapo_client.learner.policy import load_policy
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.trainer import Trainer
 from sapo_protocol.suite import Family
+from sapo_verification.sampling.step_values import SPLITS, StepValue
 from sapo_verification.suites.catalogue import family
 from sapo_verification.tasks.answers import extract
 from sapo_verification.tasks.generators import Item
@@ -40,6 +42,9 @@ from sapo_verification.tasks.scorers import score
 from sapo_verification.tasks.text_policy import OPEN_TAG
 
 Author = Callable[[Family, Item], str | None]
+
+Splice = Callable[[str, str], str]
+"""Makes one text of two items' texts; the answer is the first one's."""
 
 AUTHORS: Final[Mapping[str, Author]] = {"way": way, "bare": bare}
 
@@ -92,8 +97,9 @@ class Shown:
         seconds: processor seconds of the training, without evaluations.
         policy: pass@1 at temperature 1 by family, shown and known ones.
         student: the same of the last weights, of which the policy is the average.
-        honest: mean value of honest steps of items never shown, by shown family; None for bare answers.
+        honest: what honest steps of items never shown are worth, by shown family; None for bare answers.
         misleading: the same of steps of other items.
+        halves: the same of steps whose second half is another item's.
     """
 
     author: str
@@ -101,8 +107,9 @@ class Shown:
     seconds: float
     policy: dict[str, float]
     student: dict[str, float]
-    honest: dict[str, float] | None
-    misleading: dict[str, float] | None
+    honest: dict[str, StepValue] | None
+    misleading: dict[str, StepValue] | None
+    halves: dict[str, StepValue] | None
 
 
 class _Demonstrator:
@@ -145,14 +152,13 @@ class _Demonstrator:
         return texts, self._rng.sample(self._own, min(self._plan.texts, len(self._own)))
 
     def _text(self, chosen: Family) -> DemonstrationText:
-        return self._written(chosen, misleads=self._rng.random() < self._plan.misled)
+        return self._written(chosen, _foreign if self._rng.random() < self._plan.misled else None)
 
-    def _written(self, chosen: Family, *, misleads: bool) -> DemonstrationText:
-        """Return a text on a fresh item, with another item's steps if it misleads."""
+    def _written(self, chosen: Family, splice: Splice | None) -> DemonstrationText:
+        """Return a text on a fresh item, spliced with another item's if asked."""
         item, text = self._solved(chosen)
-        if misleads:
-            _, other = self._solved(chosen)
-            text = other.partition(OPEN_TAG)[0] + OPEN_TAG + text.partition(OPEN_TAG)[2]
+        if splice is not None:
+            text = splice(text, self._solved(chosen)[1])
         steps, opened, _ = text.partition(OPEN_TAG)
         before = len(self._policy.encode_completion(steps + opened, sys.maxsize)) - 1 if steps else 0
         tokens = self._policy.encode_completion(text, sys.maxsize)
@@ -188,9 +194,9 @@ class _Demonstrator:
     def _evaluated(self, steps: int, seconds: float) -> Shown:
         supervised = self._trainer.supervised
         policy = self._pass_at_1()
-        honest = misleading = None
+        honest = misleading = halves = None
         if self._author == "way":
-            honest, misleading = self._values(misleads=False), self._values(misleads=True)
+            honest, misleading, halves = (self._values(each) for each in (None, _foreign, _half_foreign))
         with supervised.weights.student_in_place():
             student = self._pass_at_1()
         return Shown(
@@ -201,15 +207,13 @@ class _Demonstrator:
             student=student,
             honest=honest,
             misleading=misleading,
+            halves=halves,
         )
 
-    def _values(self, *, misleads: bool) -> dict[str, float]:
+    def _values(self, splice: Splice | None) -> dict[str, StepValue]:
         return {
-            chosen.name: fmean(
-                value or 0.0
-                for value in self._trainer.supervised.values(
-                    [self._written(chosen, misleads=misleads) for _ in range(VALUED)]
-                )
+            chosen.name: _mean(
+                self._trainer.supervised.values([self._written(chosen, splice) for _ in range(VALUED)])
             )
             for chosen in self._shown
         }
@@ -225,6 +229,27 @@ class _Demonstrator:
         return pass_at_1(
             self._held_out.scored([group[0].text.encode("utf-8", "replace") for group in groups])
         )
+
+
+def _foreign(text: str, other: str) -> str:
+    """Return the other text's steps and this one's answer."""
+    return other.partition(OPEN_TAG)[0] + "".join(text.partition(OPEN_TAG)[1:])
+
+
+def _half_foreign(text: str, other: str) -> str:
+    """Return the first half of this text's steps, the second half of the other's, and this one's answer."""
+    (own, *answer), (steps, *_) = text.partition(OPEN_TAG), other.partition(OPEN_TAG)
+    return own[: len(own) // 2] + steps[len(steps) // 2 :] + "".join(answer)
+
+
+def _mean(values: Sequence[TextValue | None]) -> StepValue:
+    """Return the mean of what texts are worth; one without steps or without another prompt counts as 0."""
+    known = [value or (0.0, (0.0,) * len(SPLITS)) for value in values]
+    by_split = zip(*(dependence for _, dependence in known), strict=True)
+    return StepValue(
+        round(fmean(likelihood for likelihood, _ in known), 3),
+        tuple(round(fmean(nats or 0.0 for nats in each), 3) for each in by_split),
+    )
 
 
 def demonstrate(plan: DemonstrationPlan, author: str) -> Iterator[Shown]:

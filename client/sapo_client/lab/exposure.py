@@ -43,6 +43,7 @@ class Exposure(SilentObserver):
     def added_to(self, row: CurvePoint, batch: SampledBatch) -> CurvePoint:
         """Return an agent's row with what it received since the round began."""
         others = self._agents - {self._engine.own}
+        set_aside = [account for account, _ in self._engine.sampler.step_values.misleading()]
         return replace(
             row,
             received_bytes=self._bytes,
@@ -52,6 +53,8 @@ class Exposure(SilentObserver):
             attackers_demonstrations=sum(each.account in self._attackers for each in batch.demonstrations),
             honest_weight=self._mean_weight(others),
             attackers_weight=self._mean_weight(self._attackers),
+            honest_set_aside=sum(account in others for account in set_aside),
+            attackers_set_aside=sum(account in self._attackers for account in set_aside),
         )
 
     def begin_round(self) -> None:

@@ -45,6 +45,9 @@ class CurvePoint:
         practised: groups that answer tasks of others.
         demonstrations: right answers that were handed to the learner to imitate.
         attackers_demonstrations: those of them that attackers wrote.
+        honest_set_aside: pairs of another agent and a family whose steps are measured only, because they are
+            worth far less than the median account's.
+        attackers_set_aside: the same of attackers' accounts.
     """
 
     round: int
@@ -67,6 +70,8 @@ class CurvePoint:
     practised: int = 0
     demonstrations: int = 0
     attackers_demonstrations: int = 0
+    honest_set_aside: int = 0
+    attackers_set_aside: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,15 @@ from sapo_client.lab.attackers.catalogue import ATTACKS, attack_named, is_possib
 from sapo_client.lab.attackers.marks import MARKS, found
 from sapo_client.lab.attackers.questions import Completions, Knowledge, Question, Questioner
 from sapo_client.lab.held_out import HeldOutAnswer, fresh_item
+from sapo_client.lab.worked.ways import way
 from sapo_protocol.suite import Family
 from sapo_verification.suites.catalogue import family
 from sapo_verification.tasks.answers import extract
 from sapo_verification.tasks.scorers import score
 from sapo_verification.tasks.text_policy import group_fault
 
-FAMILIES = (ARITHMETIC, SHORT, family("calendar_arithmetic", "nano"))
+WORKED = family("calendar_arithmetic", "worked")
+FAMILIES = (ARITHMETIC, SHORT, family("calendar_arithmetic", "nano"), WORKED)
 SIZE = 8
 ROUNDS = 40
 PLANTED = (
@@ -114,6 +116,20 @@ def test_wrong_steps_are_those_of_other_questions(knowledge: Knowledge) -> None:
     )
 
 
+def test_half_steps_begin_with_the_own_question_and_end_with_another(knowledge: Knowledge) -> None:
+    groups = composed("half-steps", WORKED, knowledge)
+    assert len(groups) == 24
+    for question, group in groups:
+        own, *_ = (way(WORKED, question.item) or "").partition("<answer>")
+        for answer in answers(question, group, 1.0):
+            steps = answer.text.partition("<answer>")[0]
+            assert steps.startswith(own[: len(own) // 2])
+    right = [answer for question, group in groups for answer in answers(question, group, 1.0)]
+    whole = {way(WORKED, answer.item) for answer in right}
+    assert sum(answer.text not in whole for answer in right) > 0.8 * len(right), "few end alike by chance"
+    assert composed("half-steps", ARITHMETIC, knowledge) == []
+
+
 def test_a_copier_repeats_honest_text(knowledge: Knowledge) -> None:
     for question, group in composed("copier", SHORT, knowledge):
         copied = {*knowledge.texts(SHORT), question.right}
@@ -186,6 +202,8 @@ def test_an_impossible_attack_says_what_it_needs() -> None:
     plain = [SHORT]
     with pytest.raises(SapoError, match="wrong-steps needs families with text beside the answer"):
         require_possible(ATTACKS["wrong-steps"], plain)
+    with pytest.raises(SapoError, match="half-steps needs families of the level worked"):
+        require_possible(ATTACKS["half-steps"], [ARITHMETIC])
     with pytest.raises(SapoError, match="only-sunday needs the family calendar_arithmetic"):
         require_possible(ATTACKS["only-sunday"], plain)
     with pytest.raises(SapoError, match="no attack 'rain'"):

@@ -59,8 +59,22 @@ def test_steps_that_can_be_predicted_are_worth_more() -> None:
     assert start.honest is not None
     assert start.misleading is not None
     worth, worthless = (values["fraction_simplification"] for values in (start.honest, start.misleading))
-    assert worth > 0.5
-    assert worthless < 0.2
+    assert worth.likelihood > 0.5
+    assert worthless.likelihood < 0.2
+
+
+def test_steps_that_depend_on_the_prompt_and_on_each_other_have_nats_of_both() -> None:
+    plan = replace(PLAN, families=("fraction_simplification",), known=(), steps=0, max_new_tokens=60)
+    (start,) = demonstrate(plan, "way")
+    assert start.honest is not None
+    assert start.misleading is not None
+    assert start.halves is not None
+    each = (start.honest, start.misleading, start.halves)
+    honest, foreign, spliced = (values["fraction_simplification"] for values in each)
+    nats = [[value or 0.0 for value in each.dependence] for each in (honest, foreign, spliced)]
+    assert min(nats[0]) > 2.0
+    assert nats[1][0] < 0.25 * nats[0][0], "the prompt says nothing about foreign steps"
+    assert nats[2][1] < 0.5 * nats[0][1], "the second half does not follow from the first one"
 
 
 def test_the_command_writes_a_line_per_evaluation(capsys: pytest.CaptureFixture[str]) -> None:

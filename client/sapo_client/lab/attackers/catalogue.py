@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.lab.attackers import compose
+from sapo_client.lab.worked.ways import has_way
 
 if TYPE_CHECKING:
     from sapo_client.lab.attackers.questions import Compose
@@ -29,6 +30,7 @@ class LabAttack:
         share: of all accounts that attack.
         has_own_share: whether the share is what the attack is about.
         needs_text: whether it needs families with text beside the answer.
+        needs_ways: whether it needs families of which it knows worked solutions.
         family: the only family that it takes tasks of, if it does.
         fresh_accounts: new accounts that each attacker opens in every round, in place of a lasting one.
     """
@@ -40,6 +42,7 @@ class LabAttack:
     share: float = QUARTER
     has_own_share: bool = False
     needs_text: bool = False
+    needs_ways: bool = False
     family: str | None = None
     fresh_accounts: int = 0
 
@@ -91,6 +94,14 @@ ATTACKS: Final[Mapping[str, LabAttack]] = {
             compose.wrong_steps,
             mark="foreign steps",
             needs_text=True,
+        ),
+        LabAttack(
+            "half-steps",
+            "steps that begin with the question's own depend on the prompt, and need not lead to the answer",
+            compose.half_steps,
+            mark="foreign steps",
+            needs_text=True,
+            needs_ways=True,
         ),
         LabAttack(
             "verbose",
@@ -167,7 +178,8 @@ def is_possible(attack: LabAttack, families: Sequence[Family]) -> bool:
     """Whether the families have what an attack needs."""
     has_text = any(family.answer == "tag" for family in families)
     has_family = attack.family is None or attack.family in [family.name for family in families]
-    return has_family and (has_text or not attack.needs_text)
+    has_ways = any(has_way(family) for family in families)
+    return has_family and (has_text or not attack.needs_text) and (has_ways or not attack.needs_ways)
 
 
 def require_possible(attack: LabAttack, families: Sequence[Family]) -> None:
@@ -178,7 +190,11 @@ def require_possible(attack: LabAttack, families: Sequence[Family]) -> None:
     """
     if is_possible(attack, families):
         return
-    missing = "families with text beside the answer" if attack.needs_text else f"the family {attack.family}"
+    missing = f"the family {attack.family}"
+    if attack.needs_text:
+        missing = "families with text beside the answer"
+    if attack.needs_ways:
+        missing = "families of the level worked"
     raise SapoError(
         f"the attack {attack.name} needs {missing}",
         hint="choose other families with --families and --level, or another --attack",

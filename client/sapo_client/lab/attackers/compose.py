@@ -9,6 +9,10 @@ import random
 from typing import Final
 
 from sapo_client.lab.attackers.questions import Completions, Knowledge, Question
+from sapo_client.lab.held_out import fresh_item
+from sapo_client.lab.worked.ways import has_way, way
+from sapo_protocol.suite import Family
+from sapo_verification.tasks.generators import Item
 from sapo_verification.tasks.text_policy import CLOSE_TAG, OPEN_TAG
 
 PAD: Final = " " * 8
@@ -87,6 +91,21 @@ def wrong_steps(question: Question, knowledge: Knowledge, draw: random.Random) -
     return _with_wrong(question, knowledge, draw, right=right)
 
 
+def half_steps(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
+    """Return right answers behind steps that begin with this question's and end with another one's.
+
+    So the steps depend on the prompt, as honest ones do, and a learner still reads that they lead elsewhere.
+    """
+    if not has_way(question.family):
+        return None
+    own = _steps(question.family, question.item)
+    right = []
+    for _ in range(_count(question, draw)):
+        other = _steps(question.family, fresh_item(question.family, draw)[1])
+        right.append(question.completion(own[: len(own) // 2] + other[len(other) // 2 :], question.right))
+    return _with_wrong(question, knowledge, draw, right=right)
+
+
 def verbose(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions:
     """Return right answers in as much text as is allowed, and short wrong ones."""
     most = int(VERBOSE_SHARE * question.family.max_completion_bytes)
@@ -160,6 +179,11 @@ def _with_wrong(
     group = [*right, *wrong]
     draw.shuffle(group)
     return tuple(group)
+
+
+def _steps(family: Family, item: Item) -> str:
+    """Return the steps of an item's worked solution; empty where it has none."""
+    return (way(family, item) or "").partition(OPEN_TAG)[0]
 
 
 def _count(question: Question, draw: random.Random) -> int:

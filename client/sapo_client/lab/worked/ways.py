@@ -18,6 +18,9 @@ from sapo_verification.tasks.text_policy import CLOSE_TAG, OPEN_TAG
 
 Entry = Mapping[str, Any]
 
+WORKED_LEVEL: Final = "worked"
+"""The level whose items have steps."""
+
 STEP: Final = ","
 """Between two steps."""
 
@@ -26,6 +29,11 @@ def bare(family: Family, item: Item) -> str | None:
     """Return the answer in its tags without a step; None where the item has no solution."""
     answer = solution(family, item)
     return None if answer is None else f"{OPEN_TAG}{answer}{CLOSE_TAG}"
+
+
+def has_way(family: Family) -> bool:
+    """Whether there are steps for this family's items."""
+    return family.level == WORKED_LEVEL and family.name in WAYS
 
 
 def way(family: Family, item: Item) -> str | None:

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import ceil, exp, isfinite
-from statistics import fmean
+from math import ceil, isfinite
 from typing import Final
 
 import torch
@@ -22,6 +21,7 @@ from sapo_client.learner.adapters import has_adapters
 from sapo_client.learner.batch import TrainingRow, share_measurements
 from sapo_client.learner.imitation.averaging import AveragedWeights
 from sapo_client.learner.imitation.demonstrations import DemonstrationText
+from sapo_client.learner.imitation.readings import Reading, TextValue
 from sapo_client.learner.losses.accumulate import Gradients, row_logprobs, token_mask
 from sapo_client.learner.losses.cross_entropy import cross_entropy
 from sapo_client.learner.policy import Policy
@@ -155,22 +155,19 @@ class SupervisedTrainer:
         return SupervisedUpdate(len(texts), nats, _count_by_family(texts), is_finite)
 
     @torch.no_grad()
-    def values(self, texts: Sequence[DemonstrationText], ranks: RankGroup = ALONE) -> list[float | None]:
-        """Return what each text's steps are worth to the policy, 0 to 1; None for a text without steps.
-
-        It is the likelihood of a step's token (geometric mean) times that of the answer after the steps, all
-        of its tokens: high if the policy understands the steps, low for steps from which nothing follows.
+    def values(self, texts: Sequence[DemonstrationText], ranks: RankGroup = ALONE) -> list[TextValue | None]:
+        """Return what each text's steps are worth to the policy; None for a text without steps.
 
         Args:
-            texts: new demonstrations.
+            texts: new demonstrations; each is compared with the next one of its family with another prompt.
             ranks: all call this with the same texts; each computes its share.
         """
-        rows = {
-            place: TrainingRow(text.prompt, text.completion, 0.0, None)
+        readings = [
+            Reading.of(text, _another(texts, place)) if 0 < text.steps < len(text.completion) else None
             for place, text in enumerate(texts)
-            if 0 < text.steps < len(text.completion)
-        }
-        by_width = sorted(rows.values(), key=lambda row: row.width)
+        ]
+        rows = [row for reading in readings if reading is not None for row in reading.rows]
+        by_width = sorted(rows, key=lambda row: row.width)
         for part in self._gradients.dealt(by_width):
             logprobs = row_logprobs(
                 self._policy, self._policy.model, part.rows, temperature=1.0, bfloat16=self._settings.bfloat16
@@ -178,10 +175,7 @@ class SupervisedTrainer:
             for row, found in zip(part.rows, logprobs.tolist(), strict=True):
                 row.old = tuple(found[: len(row.completion)])
         share_measurements(by_width, ranks)
-        return [
-            _value(rows[place].old or (), text.steps) if place in rows else None
-            for place, text in enumerate(texts)
-        ]
+        return [None if reading is None else reading.value() for reading in readings]
 
     @property
     def _steps(self) -> int:
@@ -262,9 +256,13 @@ def default_schedule(parameters: Sequence[Tensor], *, shows_steps: bool) -> Supe
     return SupervisedSchedule(steps=1, rate=3e-4, averaging=0.0)
 
 
-def _value(logprobs: Sequence[float], steps: int) -> float:
-    """Return the value of a text's first ``steps`` tokens from the log-probabilities of all."""
-    return exp(fmean(logprobs[:steps]) + sum(logprobs[steps:]))
+def _another(texts: Sequence[DemonstrationText], place: int) -> DemonstrationText | None:
+    """Return the next text of the same family with another prompt and with steps; None if there is none."""
+    text = texts[place]
+    for other in (*texts[place + 1 :], *texts[:place]):
+        if other.family == text.family and other.prompt != text.prompt and other.steps:
+            return other
+    return None
 
 
 def _count_by_family(texts: Sequence[DemonstrationText]) -> dict[int, int]:

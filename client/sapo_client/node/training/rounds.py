@@ -27,6 +27,7 @@ from sapo_protocol.identifiers import ContentId
 from sapo_protocol.rollout import Rollout
 from sapo_protocol.suite import Suite
 from sapo_verification.jail.checkers import CheckFailed
+from sapo_verification.sampling.step_values import StepValue
 from sapo_verification.types import (
     AdmittedRollout,
     Demonstration,
@@ -127,9 +128,11 @@ class Rounds:
             parts.engine.sampler.likelihoods.learn(rollout.account, weight)
         for group in batch.practised:
             parts.engine.sampler.usefulness.learn(group.hint.account, float(group.is_informative))
-        for each, value in zip(batch.demonstrations, report.demonstration_values, strict=True):
-            if use.imitates and each.source is not None and value is not None:
-                parts.engine.sampler.step_values.learn(each.account, each.family, value)
+        parts.engine.sampler.step_values.learn(
+            (each.account, each.family, StepValue(value[0], tuple(value[1])))
+            for each, value in zip(batch.demonstrations, report.demonstration_values, strict=True)
+            if use.imitates and each.source is not None and value is not None
+        )
         parts.rehearsal.missing = report.own_answers_missing
         self._report(epoch, batch, report, trio.current_time() - started)
         await parts.canary.after(batch)

@@ -301,9 +301,41 @@ def test_the_value_of_steps_is_their_likelihood_times_that_of_the_answer(folder:
         found = [float(logprobs[first + n, token]) for n, token in enumerate(text.completion)]
         steps, answer = found[: text.steps], found[text.steps :]
         expected.append(math.exp(sum(steps) / len(steps) + sum(answer)) if steps and answer else None)
-    values = trainer.supervised.values(texts)
+    values = [value and value[0] for value in trainer.supervised.values(texts)]
     assert [value is None for value in values] == [True, False, False, True]
     assert values[1:3] == pytest.approx(expected[1:3], rel=1e-3)
+
+
+def test_dependence_compares_with_the_next_text_of_the_family(folder: Path) -> None:
+    """Computed by the model itself: steps, and their second half, in their place and in another text's."""
+    trainer = make_trainer(folder, micro_batch_tokens=16)
+    one, two, alone = (
+        replace(text, prompt=(30, 31 + family + place), steps=4, family=family)
+        for place, (text, family) in enumerate(zip(TEXTS[1:], (1, 1, 2), strict=True))
+    )
+
+    def nats(context: Sequence[int], tokens: Sequence[int]) -> float:
+        logprobs = (
+            trainer.policy.model(torch.tensor([[*context, *tokens]])).logits[0].detach().log_softmax(-1)
+        )
+        return sum(float(logprobs[len(context) - 1 + n, token]) for n, token in enumerate(tokens))
+
+    def expected(text: DemonstrationText, other: DemonstrationText) -> list[float]:
+        return [
+            nats((*text.prompt, *text.completion[:first]), text.completion[first:last])
+            - nats((*other.prompt, *other.completion[:first]), text.completion[first:last])
+            for first, last in ((0, 4), (2, 4))
+        ]
+
+    same_prompt = replace(one, completion=two.completion)
+    values = trainer.supervised.values([one, same_prompt, two, alone])
+    found = [value[1] for value in values if value is not None]
+    assert found[0] == pytest.approx(expected(one, two), rel=1e-3, abs=1e-4)
+    assert found[2] == pytest.approx(expected(two, one), rel=1e-3, abs=1e-4)
+    assert found[3] == (None, None), "alone in its family"
+    (single, _) = trainer.supervised.values([replace(one, steps=1), two])
+    assert single is not None
+    assert [nats is None for nats in single[1]] == [False, True], "one token has no second half"
 
 
 def test_texts_of_misleading_authors_are_removed_and_not_taken_but_valued(folder: Path) -> None:
@@ -381,8 +413,9 @@ def test_values_are_reported_in_the_order_of_the_texts_also_of_those_left_out(fo
     ]
     report = service.train(groups=[], demonstrations=[shown | {"completion": text} for text in texts])
     first, *others, last = report["demonstration_values"]
-    assert 0.0 < first < 1.0
-    assert 0.0 < last < 1.0
+    assert 0.0 < first[0] < 1.0
+    assert 0.0 < last[0] < 1.0
+    assert first[1] == last[1] == (None, None), "all have the same prompt"
     assert others == [None, None, None]
 
 
