@@ -40,7 +40,7 @@ _FIGURES: Final = (
     (re.compile(r"\b\d+(?:\.\d+)? (?:s|min|h)\b"), "N s"),
     (re.compile(r"\b(call|during|answer) (?:train|generate|evaluate|keep_good)\b"), r"\1 CALL"),
     (re.compile(r"\d+(?:\.\d+)?(?= (?:s|min|h|MiB|%)\b|%)"), "N"),
-    (re.compile(r"\b\d+(?:\.\d+)?\b(?!\.\d)(?<!127)"), "N"),
+    (re.compile(r"\b\d+(?:\.\d+)?\b(?!\.\d)"), "N"),
 )
 
 

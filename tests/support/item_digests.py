@@ -2,7 +2,9 @@
 
 ``PYTHONHASHSEED=0 python tests/support/item_digests.py`` prints them as JSON. What it printed while
 reasoning-gym 0.1.25 was installed from the package index, with all that it requires, is in
-`tests/verification/tasks/data/item_digests.json`.
+`tests/verification/tasks/data/item_digests.json`. The release's ``time_intervals`` reads the day from the
+clock: its digests were recorded on 2026-11-23, equal those of `bundled.TODAY` set to that day, and were then
+replaced by those of the fixed day.
 """
 
 import json

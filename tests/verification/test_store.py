@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.crashing import CrashingConnection, Killed, WriteBudget
 
-from sapo_verification.errors import NewerDatabaseError
+from sapo_verification import store
+from sapo_verification.errors import NewerDatabaseError, UnusableDatabaseError
 from sapo_verification.store import (
     MOST_LOG_BYTES,
     StoreSchema,
@@ -165,6 +166,28 @@ def test_a_current_file_is_not_locked_by_opening_it(tmp_path: Path) -> None:
         writer.execute("INSERT INTO note VALUES ('four')")
         open_database(path, NOTES).close()
         writer.execute("COMMIT")
+
+
+@pytest.mark.parametrize("pauses", [1, store.WAL_ATTEMPTS - 1, store.WAL_ATTEMPTS])
+def test_a_new_file_that_another_process_locks_is_waited_for(
+    pauses: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, waited = tmp_path / "node.sqlite", []
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+
+        def pause(seconds: float) -> None:
+            waited.append(seconds)
+            if len(waited) == pauses:
+                other.execute("ROLLBACK")
+
+        monkeypatch.setattr(store, "sleep", pause)
+        if pauses < store.WAL_ATTEMPTS:
+            open_database(path, NOTES).close()
+        else:
+            with pytest.raises(UnusableDatabaseError, match="locked"):
+                open_database(path, NOTES)
+    assert waited == [store.WAL_PAUSE] * min(pauses, store.WAL_ATTEMPTS - 1)
 
 
 def run_together(programs: Sequence[str]) -> list[int]:

@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from time import sleep
 from typing import Final
 
 from sapo_verification.errors import NewerDatabaseError, UnusableDatabaseError
@@ -24,6 +25,10 @@ MOST_LOG_BYTES: Final = 8 * 2**20
 
 SQLITE_CHECKPOINT_PAGES: Final = 1000
 """SQLite's default: for a file that nobody else checkpoints."""
+
+WAL_ATTEMPTS: Final = 250
+WAL_PAUSE: Final = 0.02
+"""Seconds between attempts to set the journal mode: 5 s in all, like SQLite's time-out for other locks."""
 
 _VERSIONS = "CREATE TABLE IF NOT EXISTS schema_version (component TEXT PRIMARY KEY, version INTEGER NOT NULL)"
 
@@ -128,13 +133,33 @@ def _open(source: Path | str) -> sqlite3.Connection:
     """Open a database in WAL mode and read its list of tables, which shows most damage."""
     try:
         connection = sqlite3.connect(source, isolation_level=None, check_same_thread=False)
-        connection.execute("PRAGMA journal_mode=WAL")
+        _use_wal(connection)
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.OperationalError as error:
         raise UnusableDatabaseError(str(source), str(error), damaged=False) from error
     except sqlite3.DatabaseError as error:
         raise UnusableDatabaseError(str(source), str(error), damaged=True) from error
     return connection
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Set the journal mode; SQLite's own time-out does not cover the moment in which another process does.
+
+    Raises:
+        sqlite3.OperationalError: the file is locked for long, or cannot be written.
+    """
+    (timeout,) = connection.execute("PRAGMA busy_timeout").fetchone()
+    connection.execute("PRAGMA busy_timeout=0")  # else some of the attempts would wait, others not
+    for attempt in range(WAL_ATTEMPTS):
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or attempt == WAL_ATTEMPTS - 1:
+                raise
+            sleep(WAL_PAUSE)
+        else:
+            break
+    connection.execute(f"PRAGMA busy_timeout={timeout}")
 
 
 def checkpoint(path: Path) -> int:

@@ -1,7 +1,9 @@
 """The bundled ReasoningGYM: its items and scores are those of the release that the index installs."""
 
 import json
+import re
 import subprocess
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -9,9 +11,10 @@ from support import item_digests
 from support.registered import registered
 
 from sapo_verification.jail.launch import command, environment
-from sapo_verification.suites.catalogue import NAMES
+from sapo_verification.suites.catalogue import NAMES, family
 from sapo_verification.tasks import bundled
 from sapo_verification.tasks.bundled.modules import MODULES, REQUIRED
+from sapo_verification.tasks.generators import derive
 from sapo_verification.tasks.own_generators import OWN_GENERATORS
 
 RECORDED = Path(__file__).parent / "data" / "item_digests.json"
@@ -34,6 +37,20 @@ def test_items_and_scores_are_those_of_the_installed_release() -> None:
     done = python(item_digests.__file__)
     assert done.stderr == ""
     assert json.loads(done.stdout) == json.loads(RECORDED.read_text(encoding="utf-8"))
+
+
+CLOCK = re.compile(rb"\b(?:today|now|utcnow|localtime|gmtime)\(|\btime\.time\(")
+
+
+def test_no_item_depends_on_the_clock() -> None:
+    """Two nodes on two sides of midnight must derive the same items."""
+    with zipfile.ZipFile(bundled.WHEEL) as wheel:
+        modules = {name: f"reasoning_gym/{MODULES[name].replace('.', '/')}.py" for name in NAMES}
+        readers = {name for name, file in modules.items() if CLOCK.search(wheel.read(file))}
+    assert readers == {"time_intervals"}
+    easy = family("time_intervals", "easy")
+    starts = [derive(easy, seed).entry["metadata"]["start_time"] for seed in range(4)]
+    assert {start.partition(" ")[0] for start in starts} == {bundled.TODAY.isoformat()}
 
 
 def test_the_table_names_the_module_of_every_family() -> None:

@@ -6,6 +6,7 @@ all hundred of them, with sympy, numpy and a compiled solver.
 
 import importlib
 import sys
+from datetime import date, datetime, time
 from functools import cache
 from hashlib import sha256
 from importlib.util import find_spec, module_from_spec
@@ -20,6 +21,11 @@ RELEASE: Final = "0.1.25"
 WHEEL: Final = Path(__file__).with_name(f"reasoning_gym-{RELEASE}-py3-none-any.whl")
 SHA256: Final = "7f17a3eddb13c015d7d4a755ed576a061df889faf9468bcc2cca334ebe9e0435"
 """Of the wheel, as the package index states it: every node must derive the same items."""
+
+TODAY: Final = date(2000, 1, 1)
+"""The day on which ``time_intervals`` sets times of day, which is the clock's in ReasoningGYM.
+
+Every node must derive the same items, also two that are on two sides of midnight."""
 
 _LIBRARY: Final = "reasoning_gym"
 _PACKAGES: Final = (
@@ -51,7 +57,29 @@ def _import_family(name: str) -> None:
         sys.modules["cellpylib"] = importlib.import_module(f"{__name__}.game_of_life")
     if name == "acre":
         _import_blicket()
-    importlib.import_module(f"{_LIBRARY}.{MODULES[name]}")
+    module = importlib.import_module(f"{_LIBRARY}.{MODULES[name]}")
+    if name == "time_intervals":
+        vars(module).update(date=_FixedDate, parser=_FixedParser)
+
+
+class _FixedDate(date):
+    """The class ``date`` of the module ``time_intervals``."""
+
+    @classmethod
+    def today(cls) -> "_FixedDate":
+        """Return the fixed day."""
+        return cls(TODAY.year, TODAY.month, TODAY.day)
+
+
+class _FixedParser:
+    """The part of ``dateutil.parser`` that the module ``time_intervals`` uses."""
+
+    @staticmethod
+    def parse(text: str) -> datetime:
+        """Return a date and time, of which the day is the fixed one if the text has none."""
+        parser = importlib.import_module("dateutil.parser")
+        found: datetime = parser.parse(text, default=datetime.combine(TODAY, time.min))
+        return found
 
 
 @cache
