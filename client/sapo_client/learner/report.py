@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sapo_client.learner.imitation.readings import TextValue
+TextValue = tuple[float, tuple[float | None, ...]]
+"""What a text's steps are worth: the fields of ``sampling.step_values.StepValue`` in order."""
 
 
 @dataclass(frozen=True, slots=True)

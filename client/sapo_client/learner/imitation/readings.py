@@ -9,10 +9,8 @@ from statistics import fmean
 
 from sapo_client.learner.batch import TrainingRow
 from sapo_client.learner.imitation.demonstrations import DemonstrationText
+from sapo_client.learner.report import TextValue
 from sapo_verification.sampling.step_values import SPLITS
-
-TextValue = tuple[float, tuple[float | None, ...]]
-"""What a text's steps are worth: the fields of ``sampling.step_values.StepValue`` in order."""
 
 
 @dataclass(frozen=True, slots=True)
