@@ -42,3 +42,8 @@ def contributions_protocol(swarm_id: SwarmId) -> str:
 def equivocations_protocol(swarm_id: SwarmId) -> str:
     """Return the request protocol for the proofs of equivocation that a peer holds."""
     return f"/sapo/{PROTOCOL_VERSION}/{swarm_id}/equivocations"
+
+
+def pages_protocol(swarm_id: SwarmId) -> str:
+    """Return the request protocol for pages of tallies and proposals, by their digests."""
+    return f"/sapo/{PROTOCOL_VERSION}/{swarm_id}/pages"
