@@ -4,8 +4,8 @@ In the **tree of points** every account has one place, and every word ends with 
 every node below it, accounts with a 0 in the next bit are on the left, those with a 1 on the right. A part of
 one account is its leaf, a part of none the word zero. A word holds the first 24 bytes of a Keccak-256 and the
 sum of all values below it in 8: a leaf's hash is over account and value, a node's over the words on its left
-and right. An account's bits are the way to its place: under one root it has one value, and whoever follows the
-way adds up every sum. One account's place proves what a list of all would otherwise have to.
+and right. An account's bits are the way to its place: under one root it has one value, and whoever follows
+the way adds up every sum. One account's place proves what a list of all would otherwise have to.
 
 The **plain tree** roots the contents that a tally counts, and the points of a ledger of version 0.1.0.
 Leaf = SHA-256(0x00, account, value as uint256), node = SHA-256(0x01, smaller, larger).

@@ -157,11 +157,7 @@ def pages() -> list[dict[str, Any]]:
             "pages": [page.hex() for page in listed],
             "digests": [page_digest(page).hex() for page in listed],
             "rows": len(accounts),
-            "last": [
-                accounts[-1].hex(),
-                len(accounts) - 1,
-                *([2 * len(accounts) - 1] if numbers == 2 else []),
-            ],
+            "last": [accounts[-1].hex(), len(accounts) - 1, 2 * len(accounts) - 1][: 1 + numbers],
         }
         for numbers, listed in lists.items()
     ]

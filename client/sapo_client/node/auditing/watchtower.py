@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from sapo_client.node.auditing.disputes import Dispute, PostedTrees, equivocations, find_fraud, posted_trees
-from sapo_client.node.auditing.settlement import grace_seconds, is_settlement
+from sapo_client.node.auditing.settlement import cumulative_points, grace_seconds, is_settlement
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.observe.events import EventLog
 from sapo_protocol.constants import SETTLED_EPOCHS
@@ -77,7 +77,7 @@ class LedgerWatchtower:
         self._challenge_seconds = 0
         self._points_cap = 0
         self._epoch_budget = 0
-        self._reported: set[Digest] = set()
+        self._reported: set[tuple[str, Digest, object]] = set()
         self._formed: tuple[tuple[Dispute, int], _Opinion] | None = None
         self._punished: set[tuple[Account, int, int]] = set()
 
@@ -132,8 +132,46 @@ class LedgerWatchtower:
             self._report("challenge", live.root, proof=opinion.proof.FUNCTION)
         elif not opinion.is_explained:
             self._report("posting_doubted", live.root)
-        elif parts.clock() >= self._final_seconds(live):
+            await self._ask(live, last)
+        elif not await self._answer(live, opinion) and parts.clock() >= self._final_seconds(live):
             await parts.ledger.finalise(live)
+
+    async def _answer(self, live: EpochRecord, opinion: _Opinion) -> bool:
+        """Show the leaves that anyone has asked for; return whether a question is open.
+
+        An auditor answers at once, another node after half the time: only the first answer earns the bond.
+        """
+        parts = self._parts
+        if not await parts.ledger.can_settle():
+            return False
+        questions = await parts.ledger.questions(live)
+        half_seconds = 0.0 if parts.account in self._auditors else self._challenge_seconds / 2
+        for account, question in questions.items():
+            places = opinion.trees.places(account) if opinion.trees else None
+            if places is not None and parts.clock() >= question.deadline_seconds - half_seconds:
+                await parts.ledger.answer(live, places)
+                self._report("leaf_shown", live.root, account=account)
+        return bool(questions)
+
+    async def _ask(self, live: EpochRecord, last: EpochRoot | None) -> None:
+        """Ask for this account's leaves in a posting that this node cannot explain, if it has points to lose.
+
+        Half of the window is left for what is on its way. A question that nobody answers rejects the posting.
+        """
+        parts, end_seconds = self._parts, live.posted_at_seconds + self._challenge_seconds
+        if not await parts.ledger.can_settle():
+            return
+        for account, question in (await parts.ledger.questions(live)).items():
+            if parts.clock() >= question.deadline_seconds:
+                await parts.ledger.reject_hidden(live, account)
+                self._report("leaf_hidden", live.root, account=account)
+                return
+        granted = (cumulative_points(parts.contributions, last) or {}).get(parts.account, 0)
+        is_time = end_seconds - self._challenge_seconds / 2 <= parts.clock() < end_seconds
+        if not is_time or granted <= await parts.ledger.claimed():
+            return
+        if await parts.ledger.ask(live, parts.account):
+            self._report("leaf_asked", live.root, account=parts.account)
 
     async def _opinion(self, dispute: Dispute) -> _Opinion:
         """Return what this node makes of a posting; worked out again when it has received something."""
@@ -172,8 +210,9 @@ class LedgerWatchtower:
         return live.posted_at_seconds + self._challenge_seconds + turn * grace_seconds(self._parts.manifest)
 
     def _report(self, event: str, root: EpochRoot, **fields: object) -> None:
-        """Write an event once per posting, however often it is examined."""
+        """Write an event once per posting and account, however often it is examined."""
         digest = root.digest(self._parts.manifest.ledger_domain)
-        if digest not in self._reported:
-            self._reported.add(digest)
+        key = event, digest, fields.get("account")
+        if key not in self._reported:
+            self._reported.add(key)
             self._parts.events.write(event, epoch=root.epoch, digest=digest, **fields)
