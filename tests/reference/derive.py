@@ -22,7 +22,7 @@ def manifest_bytes(manifest: dict[str, Any]) -> bytes:
     """Return the CBOR form of a manifest file."""
     limits, suite = manifest["limits"], manifest["suite"]
     document = {
-        0: 1,
+        0: manifest.get("version", 1),
         1: manifest["chain_id"],
         2: unhex(manifest["registry"] or ""),
         3: unhex(manifest["ledger"] or ""),
@@ -36,7 +36,17 @@ def manifest_bytes(manifest: dict[str, Any]) -> bytes:
         },
         8: {0: limits["slots_per_epoch"], 1: limits["max_completions"], 2: limits["points_per_epoch"]},
     }
+    if manifest.get("gate") is not None:
+        document[9] = _gate(manifest["gate"])
     return cbor2.dumps(document, canonical=True)
+
+
+def _gate(gate: dict[str, Any]) -> dict[int, Any]:
+    if gate["kind"] == "open":
+        return {0: 0}
+    digits = f"{int(gate['unit']):x}"
+    unit = unhex(digits if len(digits) % 2 == 0 else "0" + digits)
+    return {0: 1, 1: unhex(gate["contract"]), 2: unit, 3: gate["exit_seconds"]}
 
 
 def _family(family: dict[str, Any]) -> list[Any]:

@@ -24,6 +24,7 @@ from vectors import (  # noqa: E402
     cases_equivocation,
     cases_response,
     cases_rollout,
+    cases_version,
     derivations,
 )
 from vectors.pipeline import Outcome, Pipeline  # noqa: E402
@@ -43,6 +44,7 @@ FILES = {
     "ed25519": cases_ed25519.cases,
     "contribution": cases_contribution.cases,
     "equivocation": cases_equivocation.cases,
+    "version": cases_version.cases,
 }
 LONGEST_RUN = 64  # bytes of one value in a row; longer runs are written as [byte, times]
 
