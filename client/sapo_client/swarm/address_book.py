@@ -3,6 +3,9 @@
 Bootstrap peers are dialled for ever, with a back-off that doubles up to a ceiling. Peers learned from
 others are dialled only while more peers are wanted, and dropped after some failures: addresses that
 others send are unverified.
+
+Only connections that this node opened count towards the wanted number: peers that connect by themselves
+could otherwise keep it from choosing any. Half of that number is wanted of vouched peers in any case.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from dataclasses import dataclass, field
 
 from sapo_client.swarm.addresses import PeerAddress
 from sapo_client.swarm.limits import DialLimits
+from sapo_client.swarm.vouched import VouchedPeers
 
 
 @dataclass(slots=True)
@@ -27,8 +31,11 @@ class _Entry:
 class AddressBook:
     """Known peers with their addresses and the state of their back-off."""
 
-    def __init__(self, own_peer_id: str, limits: DialLimits, rng: random.Random) -> None:
+    def __init__(
+        self, own_peer_id: str, limits: DialLimits, rng: random.Random, vouched: VouchedPeers | None = None
+    ) -> None:
         self._own_peer_id = own_peer_id
+        self._vouched = vouched or VouchedPeers()
         self._limits = limits
         self._rng = rng
         self._entries: dict[str, _Entry] = {}
@@ -51,12 +58,21 @@ class AddressBook:
         entry = self._entries.get(address.peer_id)
         if entry is None:
             if not bootstrap and len(self._entries) >= self._limits.max_known_peers:
-                return
+                if address.peer_id not in self._vouched or not self._drop_stranger():
+                    return
             entry = self._entries[address.peer_id] = _Entry(bootstrap)
         entry.bootstrap = entry.bootstrap or bootstrap
         if address not in entry.addresses:
             entry.addresses.insert(0, address)
             del entry.addresses[self._limits.max_addresses_per_peer :]
+
+    def _drop_stranger(self) -> bool:
+        """Forget one learned peer that is not vouched for; whether there was one."""
+        for peer_id, entry in self._entries.items():
+            if not entry.bootstrap and peer_id not in self._vouched:
+                del self._entries[peer_id]
+                return True
+        return False
 
     def addresses_of(self, peer_id: str) -> tuple[PeerAddress, ...]:
         """Return the known addresses of a peer, the one to dial next first."""
@@ -67,8 +83,16 @@ class AddressBook:
         """Return one address of each known peer."""
         return tuple(entry.addresses[0] for entry in self._entries.values() if entry.addresses)
 
-    def due(self, connected: Collection[str], now_seconds: float) -> tuple[PeerAddress, ...]:
-        """Return the addresses to dial now: every lost bootstrap peer, others up to the target number."""
+    def due(
+        self, connected: Collection[str], chosen: Collection[str], now_seconds: float
+    ) -> tuple[PeerAddress, ...]:
+        """Return the addresses to dial now: every lost bootstrap peer, others up to the target numbers.
+
+        Args:
+            connected: peers that are connected, whoever opened the connection.
+            chosen: those of them to which this node opened a connection.
+            now_seconds: the clock of the back-offs.
+        """
         ready = [
             (peer_id, entry)
             for peer_id, entry in self._entries.items()
@@ -76,9 +100,14 @@ class AddressBook:
         ]
         lost = [entry.addresses[0] for _, entry in ready if entry.bootstrap]
         others = [entry.addresses[0] for _, entry in ready if not entry.bootstrap]
-        wanted = max(0, self._limits.target_peers - len(connected) - len(lost))
         self._rng.shuffle(others)  # nodes that learned the same list dial different peers of it
-        return tuple(lost + others[:wanted])
+        trusted = [address for address in others if address.peer_id in self._vouched]
+        strangers = [address for address in others if address.peer_id not in self._vouched]
+        first = trusted[: max(0, self._limits.vouched_peers - self._vouched.among(connected))]
+        rest = trusted[len(first) :] + strangers
+        self._rng.shuffle(rest)
+        wanted = max(0, self._limits.target_peers - len(chosen) - len(lost) - len(first))
+        return tuple(lost + first + rest[:wanted])
 
     def dialling(self, peer_id: str, now_seconds: float) -> None:
         """Record that a dial starts: no other for this peer until it ended."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
@@ -86,6 +86,9 @@ class Transport(Protocol):
 
     def rate(self, ratings: Mapping[str, float]) -> None:
         """Replace the application's ratings of peers, by peer id; bounded by `ScoreLimits`."""
+
+    def vouch(self, peer_ids: Iterable[str]) -> None:
+        """Keep connection places for these peers and for no others: their accounts are trusted."""
 
     def take_floods(self) -> Mapping[str, int]:
         """Return how often each peer exceeded its rate since the last call, by peer id."""

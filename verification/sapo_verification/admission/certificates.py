@@ -95,6 +95,10 @@ class CertificateStore:
         """Return the messages of all certificates, as received, for peers that ask."""
         return tuple(entry.envelope for entry in self._entries.values())
 
+    def pairs(self) -> tuple[tuple[NodeId, Account], ...]:
+        """Return every node key with an account that has certified it."""
+        return tuple(self._entries)
+
     def accounts_of(self, node: NodeId) -> tuple[Account, ...]:
         """Return the accounts that have certified a node's key."""
         return tuple(account for known, account in self._entries if known == node)

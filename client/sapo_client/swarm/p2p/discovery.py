@@ -76,6 +76,14 @@ class Discovery:
         """Return the ids of connected peers."""
         return tuple(str(peer) for peer in self._host.swarm.connections)
 
+    def _chosen(self) -> tuple[str, ...]:
+        """Return the ids of peers to which this node opened a connection."""
+        return tuple(
+            str(peer)
+            for peer, connections in self._host.swarm.connections.items()
+            if any(connection.muxed_conn.is_initiator for connection in connections)
+        )
+
     def addresses_of(self, peer_id: str) -> tuple[str, ...]:
         """Return the known addresses of a peer."""
         return tuple(str(address) for address in self._book.addresses_of(peer_id))
@@ -98,7 +106,7 @@ class Discovery:
     async def _dial_due(self, nursery: trio.Nursery) -> None:
         while True:
             now_seconds = trio.current_time()
-            for address in self._book.due(self.connected(), now_seconds):
+            for address in self._book.due(self.connected(), self._chosen(), now_seconds):
                 self._book.dialling(address.peer_id, now_seconds)
                 nursery.start_soon(self._try_to_dial, address)
             await trio.sleep(self._limits.tick_seconds)

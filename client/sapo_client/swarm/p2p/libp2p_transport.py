@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
@@ -37,6 +37,8 @@ from sapo_client.swarm.transport import (
     TransportError,
     Validator,
 )
+
+from sapo_client.swarm.vouched import VouchedPeers
 
 if TYPE_CHECKING:
     from trio_typing import TaskStatus
@@ -75,6 +77,7 @@ class Libp2pTransport:
             PeerScores(self._limits.score), self._counters, self._drop_peer, self._limits.score
         )
         self._intake = Intake(self._limits, self._discipline, self._counters, on_bug)
+        self._vouched = VouchedPeers()
         self._host = self._build_host(seed, dial)
         self.peer_id = str(self._host.get_id())
         self._mesh = Mesh(self._counters, ScoreBridge(self._discipline), self._intake.knows)
@@ -93,7 +96,7 @@ class Libp2pTransport:
             counters=self._counters,
             on_bug=on_bug,
         )
-        book = AddressBook(self.peer_id, dial, rng or random.Random())
+        book = AddressBook(self.peer_id, dial, rng or random.Random(), self._vouched)
         for text in bootstrap:
             book.add_bootstrap(require_address(text))
         self._discovery = Discovery(
@@ -115,6 +118,7 @@ class Libp2pTransport:
             limits=self._limits,
             dial=dial,
             admits=self._admits,
+            vouched=self._vouched,
             blame=self._blame_malformed,
             report=self._count_broken,
         )
@@ -209,6 +213,10 @@ class Libp2pTransport:
     def rate(self, ratings: Mapping[str, float]) -> None:
         """Replace the application's ratings of peers."""
         self._discipline.rate(ratings, trio.current_time())
+
+    def vouch(self, peer_ids: Iterable[str]) -> None:
+        """Keep places for these peers, and dial them first."""
+        self._vouched.replace(peer_ids)
 
     def take_floods(self) -> Mapping[str, int]:
         """Return the number of floods since the last call, by peer id."""

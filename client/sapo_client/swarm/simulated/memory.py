@@ -225,6 +225,9 @@ class MemoryTransport:
         """Replace the application's ratings of peers."""
         self._discipline.rate(ratings, trio.current_time())
 
+    def vouch(self, peer_ids: Iterable[str]) -> None:
+        """Do nothing: the links of this swarm are those that `connect` opened, without a limit."""
+
     def take_floods(self) -> Mapping[str, int]:
         """Return the number of floods since the last call, by peer id."""
         return self._discipline.take_floods()
