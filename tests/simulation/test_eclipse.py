@@ -2,7 +2,8 @@
 
 Twenty honest nodes use real address books and the connection places of a host: half for strangers that
 connect, a quarter kept for vouched peers that do, the rest for peers that it dials. Attackers dial every node
-at once, never disconnect, accept every connection and give only addresses of attackers.
+at once, never disconnect, accept every connection and give only addresses of attackers: their own, and false
+ones under the peer ids of honest nodes.
 Honest nodes vouch for each other, as nodes do that have checked each other's rollouts for epochs.
 """
 
@@ -11,6 +12,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 from hashlib import sha256
+
+import pytest
 
 from sapo_client.swarm.address_book import AddressBook
 from sapo_client.swarm.addresses import PeerAddress
@@ -109,11 +112,14 @@ class EclipseSimulation:
             if other is not None and attacker not in other.connected and not other.is_full_for(attacker):
                 other.came.add(attacker)
             return
-        if other is not None and other.is_full_for(node.name.peer_id):
+        if (other is not None and other.is_full_for(node.name.peer_id)) or (
+            other is not None and to != other.name
+        ):
             node.book.failed(to.peer_id, self.now)
         elif to.peer_id not in node.connected:
             node.chosen.add(to.peer_id)
             node.book.reached(to.peer_id, self.now)
+            node.book.learn_first_hand([to])
             if other is not None:
                 other.came.add(node.name.peer_id)
 
@@ -124,11 +130,18 @@ class EclipseSimulation:
                 continue
             asked = self.nodes.get(self.rng.choice(sorted(node.connected)))
             if asked is None:
-                node.book.learn(self.rng.sample(CROWD, MAX_ADDRESSES))
+                node.book.learn(self.rng.sample(CROWD, MAX_ADDRESSES // 2))
+                node.book.learn(self._false_addresses(MAX_ADDRESSES // 2))
                 continue
+            node.book.learn_first_hand([asked.name])
             given = [known for peer in sorted(asked.connected) for known in asked.book.addresses_of(peer)[:1]]
             node.book.learn(given[:MAX_ADDRESSES])
-            asked.book.learn([node.name])
+            asked.book.learn_first_hand([node.name])
+
+    def _false_addresses(self, number: int) -> list[PeerAddress]:
+        """Return addresses at which nobody answers, under the ids of honest nodes."""
+        peer_ids = self.rng.choices(list(self.nodes), k=number)
+        return [PeerAddress("ip4", "198.51.100.1", self.rng.randrange(1, 65536), each) for each in peer_ids]
 
     def _restart(self, node: Node) -> None:
         """Restart a node: it loses its connections and keeps its cache of addresses."""
@@ -139,7 +152,7 @@ class EclipseSimulation:
             other.book.lost(node.name.peer_id, self.now)
         known = node.book.addresses()
         self.nodes[node.name.peer_id] = self._node(node.name)
-        self.nodes[node.name.peer_id].book.learn(known)
+        self.nodes[node.name.peer_id].book.learn_first_hand(known)
 
     def _look(self) -> None:
         """Count the nodes that have no honest peer."""
@@ -179,8 +192,16 @@ def test_who_restarts_under_siege_finds_vouched_peers() -> None:
     assert simulation.largest_group() >= HONEST - 1
 
 
+@pytest.mark.parametrize(("attackers", "most"), [(HONEST // 2, 0.05), (HONEST, 0.4)])
+def test_attackers_who_earned_trust_take_part_of_the_kept_places(attackers: int, most: float) -> None:
+    """Ten trusted accounts beside twenty honest ones do little; as many as these, and the defence weakens."""
+    simulation = EclipseSimulation(seed=0, trusted_attackers=attackers)
+    simulation.run(TEN_MINUTES_TICKS, attacked=True, restarts=True)
+    assert simulation.alone_share < most
+
+
 def test_without_vouching_a_restart_under_siege_leaves_a_node_alone() -> None:
-    """The attack is real: where nobody is vouched for, the attackers take every place that a restart frees."""
+    """Where nobody is vouched for, the attackers take every place that a restart frees."""
     simulation = EclipseSimulation(seed=0, vouching=False)
     simulation.run(TEN_MINUTES_TICKS, attacked=True, restarts=True)
     assert simulation.alone_share > 0.3

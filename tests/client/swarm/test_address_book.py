@@ -128,6 +128,32 @@ def test_next_address_is_tried_after_a_failure() -> None:
     assert book.addresses_of(peer_id) == (_address(1, 1), _address(1, 2))
 
 
+def test_hearsay_never_replaces_what_a_peer_says_of_itself() -> None:
+    book = _book()
+    true, moved = _address(1, 1), _address(1, 2)
+    book.learn([_address(1, port) for port in range(100, 110)])
+    book.learn_first_hand([true])
+    book.learn([_address(1, port) for port in range(200, 210)])
+    assert book.addresses_of(true.peer_id)[0] == true
+    assert len(book.addresses_of(true.peer_id)) == LIMITS.max_addresses_per_peer
+    book.learn([moved])
+    book.failed(true.peer_id, 0.0)
+    assert book.addresses_of(true.peer_id)[0] == moved, "the peer may have moved"
+    book.learn_first_hand([moved])
+    book.lost(true.peer_id, 1000.0)
+    assert book.addresses_of(true.peer_id)[:2] == (moved, true)
+
+
+def test_a_vouched_peer_is_not_forgotten_while_it_is_away() -> None:
+    vouched = VouchedPeers()
+    book = _book(vouched=vouched)
+    book.learn([_address(2)])
+    vouched.replace([_address(2).peer_id])
+    for _ in range(5 * LIMITS.max_failures):
+        book.failed(_address(2).peer_id, 0.0)
+    assert book.due((), (), LIMITS.max_backoff_seconds) == (_address(2),)
+
+
 @given(st.lists(st.tuples(st.integers(0, 255), st.integers(1, 65535)), max_size=300))
 def test_the_book_is_bounded_and_never_holds_the_own_peer(learned: list[tuple[int, int]]) -> None:
     limits = DialLimits(max_known_peers=16, target_peers=1000)

@@ -43,9 +43,8 @@ class Ratings:
         weights = self._reputation.weigh(accounts, epoch).weights
         banned = {account for account in accounts if self._reputation.is_banned(account, epoch)}
         trusted = {node for node, account in pairs if weights.get(account, 0.0) > 0.0}
-        return frozenset(
-            map(peer_id_from_key, trusted - {node for node, account in pairs if account in banned})
-        )
+        refused = {node for node, account in pairs if account in banned}
+        return frozenset(map(peer_id_from_key, trusted - refused))
 
     def _accounts(self, peer_id: str) -> tuple[Account, ...]:
         key = key_from_peer_id(peer_id)

@@ -1,4 +1,4 @@
-"""Table of connections that frees what it takes, refuses peers that we banned and keeps places for vouched ones.
+"""Table of connections that frees what it takes, refuses banned peers and keeps places for vouched ones.
 
 Stock holds the slot and the task of every inbound connection until the whole swarm ends: after as many
 connections as there are slots, no peer can connect any more. Closing a peer there also forgets a

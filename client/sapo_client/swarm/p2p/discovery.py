@@ -57,7 +57,7 @@ class Discovery:
         self._scope = trio.CancelScope()
         requests.serve(peer_exchange.PROTOCOL, self._answer)
         if cache is not None:
-            book.learn(peer_cache.load(cache))
+            book.learn_first_hand(peer_cache.load(cache))
 
     async def run(self) -> None:
         """Dial and exchange until stopped."""
@@ -117,6 +117,8 @@ class Discovery:
         except TransportError as error:
             _LOG.debug("%s: %r", error, error.__cause__)
             self._book.failed(address.peer_id, trio.current_time())
+        else:
+            self._book.learn_first_hand([address])
 
     async def dial(self, address: PeerAddress) -> None:
         """Connect, or raise `TransportError`."""
@@ -163,13 +165,15 @@ class Discovery:
         except TransportError:
             return  # it does not serve this protocol, or just left
         else:
-            self._book.learn(peer_exchange.decode(payload))
+            told = peer_exchange.decode(payload)
+            self._book.learn_first_hand(address for address in told if address.peer_id == peer_id)
+            self._book.learn(address for address in told if address.peer_id != peer_id)
 
     async def _answer(self, asker: str, payload: bytes) -> bytes:
         await trio.lowlevel.checkpoint()
         own = [address for address in peer_exchange.decode(payload) if address.peer_id == asker]
         seen_from = self.remote_host(asker)
-        self._book.learn(address.seen_from(seen_from) for address in own if seen_from is not None)
+        self._book.learn_first_hand(address.seen_from(seen_from) for address in own if seen_from is not None)
         others = [address for address in self._known_addresses() if address.peer_id != asker]
         return peer_exchange.encode([*self._own_addresses(), *others])
 

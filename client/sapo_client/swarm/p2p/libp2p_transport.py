@@ -37,7 +37,6 @@ from sapo_client.swarm.transport import (
     TransportError,
     Validator,
 )
-
 from sapo_client.swarm.vouched import VouchedPeers
 
 if TYPE_CHECKING:
