@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import trio
 
+from sapo_client.swarm.reachability import Reachability
 from sapo_protocol.errors import Verdict
 
 if TYPE_CHECKING:
@@ -89,6 +90,9 @@ class Transport(Protocol):
 
     def vouch(self, peer_ids: Iterable[str]) -> None:
         """Keep connection places for these peers and for no others: their accounts are trusted."""
+
+    def reachability(self) -> Reachability:
+        """Return whether strangers can connect to this node, as peers found that it asked."""
 
     def take_floods(self) -> Mapping[str, int]:
         """Return how often each peer exceeded its rate since the last call, by peer id."""

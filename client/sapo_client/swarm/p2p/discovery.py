@@ -76,7 +76,7 @@ class Discovery:
         """Return the ids of connected peers."""
         return tuple(str(peer) for peer in self._host.swarm.connections)
 
-    def _chosen(self) -> tuple[str, ...]:
+    def chosen(self) -> tuple[str, ...]:
         """Return the ids of peers to which this node opened a connection."""
         return tuple(
             str(peer)
@@ -106,7 +106,7 @@ class Discovery:
     async def _dial_due(self, nursery: trio.Nursery) -> None:
         while True:
             now_seconds = trio.current_time()
-            for address in self._book.due(self.connected(), self._chosen(), now_seconds):
+            for address in self._book.due(self.connected(), self.chosen(), now_seconds):
                 self._book.dialling(address.peer_id, now_seconds)
                 nursery.start_soon(self._try_to_dial, address)
             await trio.sleep(self._limits.tick_seconds)
@@ -156,7 +156,7 @@ class Discovery:
             payload = await self._requests.ask(
                 peer_id,
                 peer_exchange.PROTOCOL,
-                peer_exchange.encode(self._own_addresses()),
+                peer_exchange.encode(self.own_addresses()),
                 max_response_bytes=peer_exchange.MAX_PAYLOAD_BYTES,
             )
         except PeerTooSlowError:
@@ -175,9 +175,10 @@ class Discovery:
         seen_from = self.remote_host(asker)
         self._book.learn_first_hand(address.seen_from(seen_from) for address in own if seen_from is not None)
         others = [address for address in self._known_addresses() if address.peer_id != asker]
-        return peer_exchange.encode([*self._own_addresses(), *others])
+        return peer_exchange.encode([*self.own_addresses(), *others])
 
-    def _own_addresses(self) -> tuple[PeerAddress, ...]:
+    def own_addresses(self) -> tuple[PeerAddress, ...]:
+        """Return the announced addresses, or those at which this node listens."""
         if self._announced:
             return self._announced
         parsed = (parse_address(str(address)) for address in self._host.get_addrs())

@@ -24,6 +24,7 @@ from sapo_client.swarm.intake import Intake
 from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.peer_score import PeerScores, Severity
 from sapo_client.swarm.rate_limit import TokenBucket
+from sapo_client.swarm.reachability import Reachability
 from sapo_client.swarm.transport import (
     BugReport,
     Direction,
@@ -227,6 +228,10 @@ class MemoryTransport:
 
     def vouch(self, peer_ids: Iterable[str]) -> None:
         """Do nothing: the links of this swarm are those that `connect` opened, without a limit."""
+
+    def reachability(self) -> Reachability:
+        """Return unknown: nobody dials here."""
+        return Reachability.UNKNOWN
 
     def take_floods(self) -> Mapping[str, int]:
         """Return the number of floods since the last call, by peer id."""
