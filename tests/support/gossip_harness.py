@@ -86,6 +86,7 @@ class GossipHarness:
             ),
             telemetry=self.telemetry,
             clock=self.now,
+            beacons=self.beacons,
         )
 
     @property
