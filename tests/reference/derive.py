@@ -38,6 +38,10 @@ def manifest_bytes(manifest: dict[str, Any]) -> bytes:
     }
     if manifest.get("gate") is not None:
         document[9] = _gate(manifest["gate"])
+    if manifest.get("islands") is not None:
+        names = ("most_accounts", "least_accounts", "period_epochs", "most_islands", "count")
+        numbers = {key: manifest["islands"].get(name) for key, name in enumerate(names)}
+        document[11] = {key: number for key, number in numbers.items() if number is not None}
     return cbor2.dumps(document, canonical=True)
 
 
