@@ -82,7 +82,7 @@ class Manifest:
         if self.version == 1 and self._terms():
             raise LocalProtocolError("a manifest of version 1 has no gate and no islands; say version 2")
         if self.islands is not None and self.islands.count is None and not self.has_chain:
-            raise LocalProtocolError("without a chain the number of islands is constant: islands need a count")
+            raise LocalProtocolError("without a chain the number of islands is constant: say a count")
         if isinstance(self.gate, BondGate):
             self._require_bondable(self.gate)
 

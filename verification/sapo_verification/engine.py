@@ -95,7 +95,7 @@ class Received:
     rule: Rule | None = None
     admitted: Admitted | None = None
     proof: bytes | None = None
-    islands: Collection[int] = (0,)
+    islands: tuple[int, ...] = (0,)
     unknown: NodeId | None = None
 
 
@@ -133,9 +133,9 @@ class Terms:
 class Engine:
     """Trust state of one node; single-threaded.
 
-    Its parts (``islands``, ``certificates``, ``reputation``, ``pool``, ``envelopes``, ``origins``, ``proofs``,
-    ``contributions``, ``count``, ``audits``, ``sampler``, ``success``, ``demonstrations``) are public to be
-    read and drawn from.
+    Its parts (``islands``, ``certificates``, ``reputation``, ``pool``, ``envelopes``, ``origins``,
+    ``proofs``, ``contributions``, ``count``, ``audits``, ``sampler``, ``success``, ``demonstrations``) are
+    public to be read and drawn from.
 
     Args:
         database: file of all trust state, or ":memory:".
@@ -455,18 +455,16 @@ class Engine:
     def _refuse(self, error: RemoteProtocolError, came: _Arrival, *, is_rollout: bool) -> Received:
         if error.reason in (_EXPECTED_OF_LIVE_ROLLOUTS if is_rollout and came.live else _EXPECTED):
             return Received(verdict(error.reason), error.rule)
+        proof = (
+            self._prove(came.message, error.first, came.now_seconds) if isinstance(error, SlotTaken) else None
+        )
         self._observers.message_refused(error, came.message, came.source)
-        if isinstance(error, SlotTaken):
-            return self._refuse_second(error, came)
+        if proof is not None:
+            rollout = parse_rollout(parse_envelope(came.message, self.manifest.swarm_id).payload)
+            islands = self.islands.proof_islands(rollout.account, rollout.epoch, came.now_seconds)
+            return Received(verdict(error.reason), error.rule, proof=proof, islands=islands)
         unknown = error.node if isinstance(error, NotIntroduced) else None
         return Received(verdict(error.reason), error.rule, unknown=unknown)
-
-    def _refuse_second(self, error: SlotTaken, came: _Arrival) -> Received:
-        """Refuse a second content for a slot, with the proof that both make and where it is published."""
-        proof = self._prove(came.message, error.first, came.now_seconds)
-        rollout = parse_rollout(parse_envelope(came.message, self.manifest.swarm_id).payload)
-        islands = self.islands.proof_islands(rollout.account, rollout.epoch, came.now_seconds)
-        return Received(verdict(error.reason), error.rule, proof=proof, islands=islands)
 
     def _prove(self, message: bytes, first: ContentId, now_seconds: float) -> bytes | None:
         """Prove that an admitted content and a message that came after it equivocate.

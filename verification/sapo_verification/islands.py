@@ -4,7 +4,7 @@ Everything follows from beacons and from how many accounts were paid; both are g
 known yet, so is the island, and what comes from there is ignored: it blames nobody.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from sapo_protocol.constants import CLOCK_SLACK_SECONDS, EPOCH_WINDOW
@@ -17,7 +17,7 @@ from sapo_protocol.manifest import Manifest
 from sapo_protocol.rules import Rule
 
 Heard = frozenset[int] | None
-"""The islands on which a message counts: that of its topic, or those that the node carries; none: anywhere."""
+"""The islands on which a message counts: its topic's, or those that the node carries; none: anywhere."""
 
 PaidOf = Callable[[int], Sequence[int] | None]
 """How many accounts were paid in each of the final epochs that an epoch's islands rest on, oldest first;
@@ -131,11 +131,11 @@ class IslandMap:
         """
         self._require(Rule.PROOF_ISLAND, account, (epoch, *self._around(now_seconds)), heard)
 
-    def proof_islands(self, account: Account, epoch: int, now_seconds: float) -> Collection[int]:
+    def proof_islands(self, account: Account, epoch: int, now_seconds: float) -> tuple[int, ...]:
         """Return the islands on which a proof about an epoch is published."""
         now = epoch_at(self._manifest, max(now_seconds, self._manifest.genesis_seconds))
         homes = (self.home(account, one) for one in (epoch, now))
-        return sorted({home for home in homes if home is not None})
+        return tuple(sorted({home for home in homes if home is not None}))
 
     def _around(self, now_seconds: float) -> range:
         now = epoch_at(self._manifest, max(now_seconds, self._manifest.genesis_seconds))

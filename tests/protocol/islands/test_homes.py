@@ -2,6 +2,7 @@
 
 from collections import Counter
 from hashlib import sha256
+from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -48,7 +49,7 @@ def test_every_account_is_drawn_again_once_in_a_period(of: Account, epoch: int, 
     assert len(drawn) <= 2
     everything = [drawing_epoch(SWARM, of, epoch + step, period) for step in range(3 * period)]
     assert sorted(everything) == everything
-    assert {b - a for a, b in zip(everything, everything[1:], strict=False)} <= {0, period}
+    assert {b - a for a, b in pairwise(everything)} <= {0, period}
 
 
 def test_islands_have_even_shares_of_the_accounts() -> None:
@@ -59,7 +60,7 @@ def test_islands_have_even_shares_of_the_accounts() -> None:
 
 
 def test_one_in_a_period_of_accounts_moves_per_epoch() -> None:
-    drawn = Counter()
+    drawn: Counter[int] = Counter()
     for epoch in range(EPOCH, EPOCH + PERIOD):
         before = [drawing_epoch(SWARM, one, epoch, PERIOD) for one in ACCOUNTS]
         after = [drawing_epoch(SWARM, one, epoch + 1, PERIOD) for one in ACCOUNTS]
@@ -100,7 +101,8 @@ def test_keys_made_before_the_beacon_are_spread_by_chance(secret: bytes, target:
 
 
 def test_keys_made_after_the_beacon_cost_as_many_tries_as_there_are_islands_and_scatter_again() -> None:
-    target, tries, gathered = 3, 0, []
+    gathered: list[Account] = []
+    target, tries = 3, 0
     while len(gathered) < 100:
         tries += 1
         key = account(f"try {tries}")

@@ -55,7 +55,7 @@ class CertificateStore:
     """Certificates by node and account, bounded in number.
 
     Args:
-        islands: where accounts live; without it no beacon is known, which matters in a swarm of islands alone.
+        islands: where accounts live; without it no beacon is known, which matters on islands alone.
     """
 
     def __init__(
