@@ -34,6 +34,7 @@ class Beacons:
         self._block_hash_before = block_hash_before
         self._events = events
         self._known: dict[int, Digest] = {}
+        self._recalled: int | None = None
         self._kept = _KEPT_EPOCHS
         if manifest.islands is not None:
             self._kept = manifest.islands.period_epochs + _PROVED_EPOCHS
@@ -69,9 +70,14 @@ class Beacons:
 
         They are not written down as events: only the last one is of an epoch that begins.
         """
-        for before in range(epoch - 1, max(-1, epoch - self._kept), -1):
+        if self._recalled == epoch:
+            return
+        needed = range(epoch - 1, max(-1, epoch - self._kept), -1)
+        for before in needed:
             if before not in self._known and (block_hash := await self._ask(before)) is not None:
                 self._known[before] = beacon(self._manifest.swarm_id, before, block_hash)
+        if all(before in self._known for before in needed):
+            self._recalled = epoch
 
     async def _ask(self, epoch: int) -> bytes | None:
         start = epoch_start_seconds(self._manifest, epoch)
