@@ -101,10 +101,6 @@ class Intake:
         """Drop the messages of a topic from now on."""
         self._validators.pop(topic, None)
 
-    def has_joined(self, topic: str) -> bool:
-        """Whether the topic has a validator."""
-        return topic in self._validators
-
     def forget_peer(self, peer_id: str) -> None:
         """Drop the counts of a peer that left: ids are free, memory is not."""
         self.received_by_peer.pop(peer_id, None)

@@ -24,14 +24,16 @@ class IslandFigures:
     Attributes:
         accounts: that live on it when the simulation begins.
         sybils: their share that is the attacker's.
-        in_batches: share of Sybils' groups among the external groups of its honest nodes' batches; none if
-            nothing was drawn there.
+        in_batches: share of Sybils' groups in the batches of its honest nodes, whose other groups are those of
+            honest accounts and own ones; none if nothing was drawn there.
+        of_others: the same without the own ones.
     """
 
     island: int
     accounts: int
     sybils: float
     in_batches: float | None
+    of_others: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,14 +145,20 @@ def _report(
 
 def _islands(world: ScaleWorld) -> Iterable[IslandFigures]:
     census = world.census()
-    drawn: dict[int, Counter[bool]] = {}
+    drawn: dict[int, Counter[str]] = {}
     for peer_id, counted in world.batches.items():
         home = next(i for i in world.simulated if world.residents[peer_id].who in census[i])
         drawn.setdefault(home, Counter()).update(counted)
     for island in world.simulated:
         counted = drawn.get(island, Counter())
-        share = counted[True] / counted.total() if counted.total() else None
-        yield IslandFigures(island, len(census[island]), sybil_share(census[island]), share)
+        others = counted["sybil"] + counted["honest"]
+        yield IslandFigures(
+            island,
+            len(census[island]),
+            sybil_share(census[island]),
+            in_batches=counted["sybil"] / counted.total() if counted else None,
+            of_others=counted["sybil"] / others if others else None,
+        )
 
 
 def _worst_score(world: ScaleWorld) -> float:

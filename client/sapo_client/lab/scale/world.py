@@ -16,6 +16,7 @@ from sapo_client.swarm.simulated.memory import LinkConditions
 from sapo_client.swarm.simulated.mesh import EventQueue, MeshNetwork
 from sapo_protocol.envelope import parse_envelope
 from sapo_protocol.epochs import epoch_at, epoch_start_seconds
+from sapo_verification.sampling.sampler import SamplingPolicy
 from sapo_verification.types import AdmittedRollout
 
 SETTLED_SECONDS: Final = 5.0
@@ -49,7 +50,8 @@ class ScaleWorld:
         self._members: dict[int, set[Resident]] = defaultdict(set)
         self._away: set[str] = set()
         self.deliveries = Deliveries()
-        self.batches: dict[str, Counter[bool]] = {}
+        self.own_places = SamplingPolicy().local_groups
+        self.batches: dict[str, Counter[str]] = {}
 
     @property
     def length_seconds(self) -> float:
@@ -286,7 +288,9 @@ class ScaleWorld:
         epoch = epoch_at(self.plan.manifest, self.clock())
         for peer_id, counted in self.batches.items():
             if self.residents[peer_id].node.is_up and self.queue.now_seconds > 2 * DRAW_SECONDS:
-                counted.update(group.account in sybils for group in self.residents[peer_id].draw(epoch))
+                drawn = self.residents[peer_id].draw(epoch)
+                counted.update("sybil" if group.account in sybils else "honest" for group in drawn)
+                counted["own"] += self.own_places
 
 
 def sybil_share(people: list[Inhabitant]) -> float:

@@ -1,7 +1,7 @@
 """An in-memory swarm with the interface of the real one, for tests and simulations.
 
 Messages flood over the links that `connect` opened, as far as validators accept them; a node that has not
-joined their topic drops them uncounted. All delays use
+joined their topic drops them. All delays use
 trio's clock, so a mock clock turns hours into milliseconds. Each link draws loss, latency and
 duplication from a random generator of its own, seeded by hub seed, sender and receiver, and each node
 processes its deliveries strictly by due time: the same seed gives the same deliveries, whatever order trio
@@ -326,7 +326,7 @@ class MemoryTransport:
 
     def _process(self, delivery: _Delivery) -> None:
         connection = self._connections.get(delivery.sender)
-        if connection is None or not self._intake.has_joined(delivery.topic):
+        if connection is None:
             return
         now_seconds = trio.current_time()
         if not connection.messages.take(1, now_seconds):
