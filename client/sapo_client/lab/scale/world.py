@@ -101,7 +101,7 @@ class ScaleWorld:
         return found
 
     def _choose_islands(self) -> tuple[int, ...]:
-        """Return all islands, or the one with most Sybils, the largest, the smallest, and others by chance."""
+        """Return all islands, or that with most Sybils, the largest, the smallest, and others by chance."""
         plan = self.plan
         if not 0 < plan.simulated < plan.islands:
             return tuple(range(plan.islands))
@@ -271,7 +271,7 @@ class ScaleWorld:
         self.deliveries.admitted(bytes(admitted.content_id), number, now_seconds)
 
     def _choose_drawers(self) -> None:
-        """Choose the nodes that draw; each trusts every account about it, also the Sybils': the worst case."""
+        """Choose who draws; each trusts every account about it, also the Sybils': the worst case."""
         census = self.census()
         islands = sorted(self.simulated, key=lambda one: -sybil_share(census[one]))
         homes = {one: [who for who in census[one] if not who.is_sybil] for one in islands}

@@ -2,8 +2,8 @@
 
 Intake, scores and rate limits are those of the real transport; what is simulated is what libp2p does: links
 with latency and loss, an uplink that sends one message after another, a mesh of bounded degree in each topic,
-announcements (IHAVE) that repair losses, and requests for what was announced (IWANT). Control messages about the
-mesh itself (GRAFT and PRUNE) take no time, but their bytes are counted.
+announcements (IHAVE) that repair losses, and requests for what was announced (IWANT). Control messages about
+the mesh itself (GRAFT and PRUNE) take no time, but their bytes are counted.
 
 Nothing waits: all of it runs in one queue of events, which is as fast as the code under it.
 """
@@ -32,7 +32,7 @@ _WINDOWS: Final = 4
 """Heartbeats for which a message is announced and served; the last three are announced."""
 
 _FRAME_BYTES: Final = 130
-"""Around one message or control list: topic name, lengths, encryption of a record, TCP and IP headers."""
+"""Around one message or control list: topic name, lengths, encryption, TCP and IP headers."""
 
 _ID_BYTES: Final = 34
 
@@ -98,7 +98,7 @@ class MeshNetwork:
 
     queue: EventQueue
     rng: random.Random
-    conditions: LinkConditions = LinkConditions(0.02, 0.15, loss_share=0.02)
+    conditions: LinkConditions
     degrees: MeshDegrees = MeshDegrees()
     limits: TransportLimits = field(default_factory=TransportLimits)
     uplink_bits_per_second: float = 10e6
