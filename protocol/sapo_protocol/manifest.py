@@ -12,6 +12,7 @@ from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account, SwarmId
 from sapo_protocol.suite import Suite
 from sapo_protocol.terms.gate import BondGate, Gate
+from sapo_protocol.terms.islands import IslandTerms
 
 _NO_CONTRACT = Account(bytes(20))
 
@@ -53,6 +54,7 @@ class Manifest:
         genesis_seconds: Unix time at which epoch 0 begins.
         version: of the manifest, 1 or 2. Only one of version 2 may hold the terms below.
         gate: what an account must have on the chain for its rollouts to count; ``None`` as ``OpenGate``.
+        islands: how a swarm of many accounts is divided; ``None``: not at all.
     """
 
     name: str
@@ -67,6 +69,7 @@ class Manifest:
     limits: Limits
     version: int = 1
     gate: Gate | None = None
+    islands: IslandTerms | None = None
 
     def __post_init__(self) -> None:
         if self.epoch_seconds < 1:
@@ -77,7 +80,9 @@ class Manifest:
         if not 1 <= self.version <= LATEST_MANIFEST:
             raise LocalProtocolError(f"a manifest of version {self.version} needs another release of sapo")
         if self.version == 1 and self._terms():
-            raise LocalProtocolError("a manifest of version 1 has no gate; say version 2")
+            raise LocalProtocolError("a manifest of version 1 has no gate and no islands; say version 2")
+        if self.islands is not None and self.islands.count is None and not self.has_chain:
+            raise LocalProtocolError("without a chain the number of islands is constant: say a count")
         if isinstance(self.gate, BondGate):
             self._require_bondable(self.gate)
 
@@ -133,5 +138,5 @@ class Manifest:
 
     def _terms(self) -> dict[int, Value]:
         """Return the terms of version 2 by their keys, without those that are left out."""
-        terms = {9: self.gate}
+        terms = {9: self.gate, 11: self.islands}
         return {key: term.to_value() for key, term in terms.items() if term is not None}

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
@@ -12,6 +13,7 @@ from sapo_protocol.json_text import require_shallow
 from sapo_protocol.manifest import Limits, Manifest
 from sapo_protocol.suite import Family, Suite, canonical_json
 from sapo_protocol.terms.gate import BondGate, Gate, OpenGate
+from sapo_protocol.terms.islands import IslandTerms
 
 
 def _hexadecimal(type_: type[FixedBytes]) -> tuple[BeforeValidator, PlainSerializer]:
@@ -61,6 +63,14 @@ class _BondGateFile(_Strict):
     exit_seconds: int
 
 
+class _IslandsFile(_Strict):
+    most_accounts: int
+    least_accounts: int
+    period_epochs: int
+    most_islands: int
+    count: int | None = None
+
+
 class _ManifestFile(_Strict):
     version: int = 1
     name: str
@@ -74,6 +84,7 @@ class _ManifestFile(_Strict):
     suite: _SuiteFile
     limits: _LimitsFile
     gate: Annotated[_OpenGateFile | _BondGateFile, Field(discriminator="kind")] | None = None
+    islands: _IslandsFile | None = None
 
 
 def manifest_from_json(text: str) -> Manifest:
@@ -122,6 +133,7 @@ def _assemble(parsed: _ManifestFile) -> Manifest:
     fields["limits"] = Limits(**dict(parsed.limits))
     fields["bootstrap"] = tuple(parsed.bootstrap)
     fields["gate"] = _gate(parsed.gate)
+    fields["islands"] = parsed.islands and IslandTerms(**dict(parsed.islands))
     return Manifest(**fields)
 
 
@@ -161,6 +173,10 @@ def manifest_to_json(manifest: Manifest) -> str:
     }
     if manifest.gate is not None:
         document["gate"] = _gate_document(manifest.gate)
+    if manifest.islands is not None:
+        document["islands"] = {
+            name: value for name, value in asdict(manifest.islands).items() if value is not None
+        }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 

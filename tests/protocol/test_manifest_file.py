@@ -15,6 +15,7 @@ from sapo_protocol.manifest import Limits, Manifest
 from sapo_protocol.manifest_file import manifest_from_json, manifest_to_json
 from sapo_protocol.suite import Family, Suite, canonical_json
 from sapo_protocol.terms.gate import BondGate, Gate, OpenGate
+from sapo_protocol.terms.islands import IslandTerms
 
 configs = st.dictionaries(
     st.text(max_size=8),
@@ -55,6 +56,7 @@ def manifests(draw: st.DrawFn) -> Manifest:
         limits=draw(limits),
         version=version,
         gate=draw(gates(has_chain=chain_id > 0)) if version > 1 else None,
+        islands=draw(st.none() | islands(has_chain=chain_id > 0)) if version > 1 else None,
     )
 
 
@@ -62,6 +64,16 @@ def gates(*, has_chain: bool) -> st.SearchStrategy[Gate | None]:
     open_ = st.none() | st.just(OpenGate())
     bonds = st.builds(BondGate, fixed(Account), st.integers(1, 2**96 - 1), st.integers(2**37, 2**64 - 1))
     return open_ | bonds if has_chain else open_
+
+
+@st.composite
+def islands(draw: st.DrawFn, *, has_chain: bool) -> IslandTerms:
+    most = draw(st.integers(2, 2**32 - 1))
+    most_islands = 2 ** draw(st.integers(0, 16))
+    count = draw((st.none() if has_chain else st.nothing()) | st.sampled_from([1, most_islands]))
+    return IslandTerms(
+        most, draw(st.integers(1, most // 2)), draw(st.integers(1, 2**16)), most_islands, count=count
+    )
 
 
 @given(manifests())

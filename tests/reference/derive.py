@@ -38,6 +38,10 @@ def manifest_bytes(manifest: dict[str, Any]) -> bytes:
     }
     if manifest.get("gate") is not None:
         document[9] = _gate(manifest["gate"])
+    if manifest.get("islands") is not None:
+        names = ("most_accounts", "least_accounts", "period_epochs", "most_islands", "count")
+        numbers = {key: manifest["islands"].get(name) for key, name in enumerate(names)}
+        document[11] = {key: number for key, number in numbers.items() if number is not None}
     return cbor2.dumps(document, canonical=True)
 
 
@@ -105,6 +109,43 @@ def seed(swarm: bytes, beacon_: bytes, account: bytes, family: int, slot: int) -
     """Return the seed of a slot's task."""
     digest = tagged("seed", swarm, beacon_, account, family.to_bytes(2, "big"), slot.to_bytes(4, "big"))
     return int.from_bytes(digest[:4], "big") // 2
+
+
+def island_count(islands: dict[str, Any] | None, paid: list[int]) -> int:
+    """Return how many islands there are after the last final epochs, oldest first."""
+    if islands is None:
+        return 1
+    if islands.get("count") is not None:
+        constant: int = islands["count"]
+        return constant
+    now = 1
+    for place, accounts in enumerate(paid[-16:]):
+        while accounts > islands["most_accounts"] * now and now < islands["most_islands"]:
+            now += now
+        while place > 0 and accounts < islands["least_accounts"] * now and now > 1:
+            now //= 2
+    return now
+
+
+def drawn(swarm: bytes, who: bytes, epoch: int, period: int) -> int:
+    """Return the epoch whose beacon draws an island for an account or a node key."""
+    offset = int.from_bytes(tagged("island-offset", swarm, who)[:8], "big") % period
+    begin = last = epoch - 1 if epoch else 0
+    while begin > 0 and (begin + offset) % period:
+        begin -= 1
+    assert last - begin < period
+    return begin
+
+
+def home(swarm: bytes, beacon_: bytes, account: bytes, count: int) -> int:
+    """Return the island of an account under the beacon that draws it."""
+    return int.from_bytes(tagged("island", swarm, beacon_, account)[:8], "big") % count
+
+
+def visit(swarm: bytes, beacon_: bytes, node_key: bytes, *, home_: int, count: int) -> int:
+    """Return the island that a node visits: one of the others in ascending order."""
+    others = [island for island in range(count) if island != home_] or [home_]
+    return others[int.from_bytes(tagged("visit", swarm, beacon_, node_key)[:8], "big") % len(others)]
 
 
 def leaf(account: bytes, value: int) -> bytes:

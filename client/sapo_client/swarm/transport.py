@@ -79,6 +79,9 @@ class Transport(Protocol):
     def subscribe(self, topic: str, validator: Validator) -> None:
         """Pass each new message that others send on `topic` to `validator`; forward those it accepts."""
 
+    def unsubscribe(self, topic: str) -> None:
+        """Hear and forward a topic no longer; one that is not subscribed stays so."""
+
     def peers(self) -> tuple[PeerInfo, ...]:
         """Return the connected peers, ordered by peer id."""
 

@@ -83,6 +83,12 @@ def _require_obeyable(manifest: Manifest) -> None:
             hint="install a newer release of sapo",
             exit_code=ExitCode.CONFIG,
         )
+    if manifest.islands is not None and manifest.islands.count is None:
+        raise SapoError(
+            "the number of this swarm's islands follows its ledger, which this release of sapo cannot count",
+            hint="install a newer release of sapo, or join a swarm whose manifest says a count of islands",
+            exit_code=ExitCode.CONFIG,
+        )
 
 
 def settle_alone(data: DataDir, make: Callable[[], Manifest]) -> None:

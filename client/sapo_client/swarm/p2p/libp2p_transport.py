@@ -209,6 +209,12 @@ class Libp2pTransport:
         if self._nursery is not None:
             self._nursery.start_soon(self._gossip.subscribe, topic)
 
+    def unsubscribe(self, topic: str) -> None:
+        """Hear and forward a topic no longer; peers are told."""
+        self._intake.unsubscribe(topic)
+        if self._nursery is not None:
+            self._nursery.start_soon(self._gossip.unsubscribe, topic)
+
     def peers(self) -> tuple[PeerInfo, ...]:
         """Return the connected peers, ordered by peer id."""
         return tuple(self._describe(peer_id) for peer_id in sorted(self._discovery.connected()))

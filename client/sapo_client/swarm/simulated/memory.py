@@ -1,6 +1,7 @@
 """An in-memory swarm with the interface of the real one, for tests and simulations.
 
-Messages flood over the links that `connect` opened, as far as validators accept them. All delays use
+Messages flood over the links that `connect` opened, as far as validators accept them; a node that has not
+joined their topic drops them. All delays use
 trio's clock, so a mock clock turns hours into milliseconds. Each link draws loss, latency and
 duplication from a random generator of its own, seeded by hub seed, sender and receiver, and each node
 processes its deliveries strictly by due time: the same seed gives the same deliveries, whatever order trio
@@ -209,6 +210,10 @@ class MemoryTransport:
     def subscribe(self, topic: str, validator: Validator) -> None:
         """Pass each new message on `topic` to `validator`; forward those it accepts."""
         self._intake.subscribe(topic, validator)
+
+    def unsubscribe(self, topic: str) -> None:
+        """Hear and forward a topic no longer."""
+        self._intake.unsubscribe(topic)
 
     def peers(self) -> tuple[PeerInfo, ...]:
         """Return the connected peers, ordered by peer id."""

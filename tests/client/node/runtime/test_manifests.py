@@ -17,6 +17,7 @@ from sapo_protocol.manifest import Manifest
 from sapo_protocol.manifest_file import manifest_to_json
 from sapo_protocol.suite import Suite
 from sapo_protocol.terms.gate import BondGate, OpenGate
+from sapo_protocol.terms.islands import IslandTerms
 
 MANIFEST = make_manifest()
 
@@ -127,3 +128,12 @@ def test_a_swarm_whose_gate_this_release_cannot_read_is_not_joined(data: DataDir
     assert not data.manifest.exists()
     open_ = make_manifest(version=2, gate=OpenGate())
     assert settle_manifest(written(tmp_path, open_), data) == open_
+
+
+def test_islands_that_follow_the_ledger_are_not_joined(data: DataDir, tmp_path: Path) -> None:
+    terms = IslandTerms(most_accounts=64, least_accounts=24, period_epochs=144, most_islands=64)
+    manifest = make_chain_manifest(version=2, islands=terms)
+    code, text, hint = refusal(lambda: settle_manifest(written(tmp_path, manifest), data))
+    assert (code, "islands" in text, "count" in hint) == (ExitCode.CONFIG, True, True)
+    counted = replace(manifest, islands=replace(terms, count=4))
+    assert settle_manifest(written(tmp_path, counted), data) == counted
