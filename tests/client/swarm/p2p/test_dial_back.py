@@ -34,9 +34,7 @@ async def test_a_node_whose_port_is_closed_or_anothers_is_not(swarm: Any, tools:
     async with trio.open_nursery() as nursery:
         stranger = (await nursery.start(trio.serve_tcp, greet, 0))[0].socket.getsockname()[1]
         for port, peer in ((silent, boot), (stranger, other)):
-            payload = await asker.request(
-                peer.peer_id, PROTOCOL, str(port).encode(), max_response_bytes=128
-            )
+            payload = await asker.request(peer.peer_id, PROTOCOL, str(port).encode(), max_response_bytes=128)
             assert parse_answer(payload) == DialAnswer(DialResult.REFUSED, "127.0.0.1")
         nursery.cancel_scope.cancel()
 
