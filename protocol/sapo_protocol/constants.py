@@ -5,6 +5,9 @@ from typing import Final
 PROTOCOL_VERSION: Final = 1
 """Part of the signed tag: a change here makes every signature of an older version meaningless."""
 
+LATEST_MANIFEST: Final = 2
+"""Manifests carry a version of their own: a new term founds new swarms, and changes no frame or signature."""
+
 MAX_ENVELOPE_BYTES: Final = 128 * 1024
 """A full group with its framing fits twice; a flood of larger messages is refused before it is parsed."""
 

@@ -47,6 +47,7 @@ class Reason(StrEnum):
     SLOT_OVER_QUOTA = "slot_over_quota"
     NOT_ITS_TURN = "not_its_turn"
     UNKNOWN_FAMILY = "unknown_family"
+    WRONG_ISLAND = "wrong_island"
     EQUIVOCATION = "equivocation"
     # stage 7: signature
     BAD_SIGNATURE = "bad_signature"
@@ -165,6 +166,9 @@ class Rule(Enum):
     ONE_CONTENT = "R6.4", Reason.EQUIVOCATION
     TURN_EXISTS = "R6.5", Reason.OUT_OF_BOUNDS
     PROPOSERS_TURN = "R6.6", Reason.NOT_ITS_TURN
+    ROLLOUT_ISLAND = "R6.7", Reason.WRONG_ISLAND
+    CERTIFICATE_ISLAND = "R6.8", Reason.WRONG_ISLAND
+    PROOF_ISLAND = "R6.9", Reason.WRONG_ISLAND
     # stage 7: signature
     NODE_SIGNED = "R7.1", Reason.BAD_SIGNATURE
     PROOF_UNSIGNED = "R7.2", Reason.BAD_SIGNATURE

@@ -23,7 +23,7 @@ def manifest_bytes(manifest: dict[str, Any]) -> bytes:
     """Return the CBOR form of a manifest file."""
     limits, suite = manifest["limits"], manifest["suite"]
     document = {
-        0: 1,
+        0: manifest.get("version", 1),
         1: manifest["chain_id"],
         2: unhex(manifest["registry"] or ""),
         3: unhex(manifest["ledger"] or ""),
@@ -37,7 +37,21 @@ def manifest_bytes(manifest: dict[str, Any]) -> bytes:
         },
         8: {0: limits["slots_per_epoch"], 1: limits["max_completions"], 2: limits["points_per_epoch"]},
     }
+    if manifest.get("gate") is not None:
+        document[9] = _gate(manifest["gate"])
+    if manifest.get("islands") is not None:
+        names = ("most_accounts", "least_accounts", "period_epochs", "most_islands", "count")
+        numbers = {key: manifest["islands"].get(name) for key, name in enumerate(names)}
+        document[11] = {key: number for key, number in numbers.items() if number is not None}
     return cbor2.dumps(document, canonical=True)
+
+
+def _gate(gate: dict[str, Any]) -> dict[int, Any]:
+    if gate["kind"] == "open":
+        return {0: 0}
+    digits = f"{int(gate['unit']):x}"
+    unit = unhex(digits if len(digits) % 2 == 0 else "0" + digits)
+    return {0: 1, 1: unhex(gate["contract"]), 2: unit, 3: gate["exit_seconds"]}
 
 
 def _family(family: dict[str, Any]) -> list[Any]:
@@ -96,6 +110,43 @@ def seed(swarm: bytes, beacon_: bytes, account: bytes, family: int, slot: int) -
     """Return the seed of a slot's task."""
     digest = tagged("seed", swarm, beacon_, account, family.to_bytes(2, "big"), slot.to_bytes(4, "big"))
     return int.from_bytes(digest[:4], "big") // 2
+
+
+def island_count(islands: dict[str, Any] | None, paid: list[int]) -> int:
+    """Return how many islands there are after the last final epochs, oldest first."""
+    if islands is None:
+        return 1
+    if islands.get("count") is not None:
+        constant: int = islands["count"]
+        return constant
+    now = 1
+    for place, accounts in enumerate(paid[-16:]):
+        while accounts > islands["most_accounts"] * now and now < islands["most_islands"]:
+            now += now
+        while place > 0 and accounts < islands["least_accounts"] * now and now > 1:
+            now //= 2
+    return now
+
+
+def drawn(swarm: bytes, who: bytes, epoch: int, period: int) -> int:
+    """Return the epoch whose beacon draws an island for an account or a node key."""
+    offset = int.from_bytes(tagged("island-offset", swarm, who)[:8], "big") % period
+    begin = last = epoch - 1 if epoch else 0
+    while begin > 0 and (begin + offset) % period:
+        begin -= 1
+    assert last - begin < period
+    return begin
+
+
+def home(swarm: bytes, beacon_: bytes, account: bytes, count: int) -> int:
+    """Return the island of an account under the beacon that draws it."""
+    return int.from_bytes(tagged("island", swarm, beacon_, account)[:8], "big") % count
+
+
+def visit(swarm: bytes, beacon_: bytes, node_key: bytes, *, home_: int, count: int) -> int:
+    """Return the island that a node visits: one of the others in ascending order."""
+    others = [island for island in range(count) if island != home_] or [home_]
+    return others[int.from_bytes(tagged("visit", swarm, beacon_, node_key)[:8], "big") % len(others)]
 
 
 def leaf(account: bytes, value: int) -> bytes:

@@ -41,6 +41,7 @@ class ReferenceNode:
 
     def validate(self, topic: str, message: bytes, now_ms: int) -> Outcome:
         """Return verdict, reason and rule of a message that came over a topic."""
+        use, _, island = topic.partition("/")
         judges = {
             "rollouts": self._rollout,
             "certificates": self._certificate,
@@ -49,8 +50,8 @@ class ReferenceNode:
         }
         try:
             envelope = objects.envelope(message, self._swarm)
-            require(envelope["kind"] in CARRIED[topic], "R2.4")
-            judges[topic](envelope, now_ms)
+            require(envelope["kind"] in CARRIED[use], "R2.4")
+            judges[use](envelope | {"island": int(island or 0)}, now_ms)
         except Refused as refused:
             return refused.outcome
         return ACCEPTED
@@ -60,6 +61,7 @@ class ReferenceNode:
         self._require_begun(read["epoch"], now_ms)
         require(now_ms < derive.start(self._manifest, read["epoch"] + 2) + 500, "R3.2")
         require(read["content_id"] not in self._seen, "R4.1")
+        require(self._home(read["account"], read["epoch"]) == envelope["island"], "R6.7")
         self._require_introduced(read, now_ms)
         self._require_assignable(read)
         self._require_signed(read, "R7.1")
@@ -67,6 +69,19 @@ class ReferenceNode:
         require(slot not in self._slots, "R6.4")
         self._slots.add(slot)
         self._seen.add(read["content_id"])
+
+    def _around(self, now_ms: int) -> list[int]:
+        now = derive.epoch_of(self._manifest, max(now_ms, derive.start(self._manifest, 0)))
+        return [epoch for epoch in (now - 1, now, now + 1) if epoch >= 0]
+
+    def _home(self, account: bytes, epoch: int) -> int:
+        """Return the island of an account, in a swarm without a chain."""
+        islands = self._manifest.get("islands")
+        if islands is None:
+            return 0
+        begin = derive.drawn(self._swarm, account, epoch, islands["period_epochs"])
+        beacon = derive.beacon(self._swarm, begin, b"")
+        return derive.home(self._swarm, beacon, account, derive.island_count(islands, []))
 
     def _require_begun(self, epoch: int, now_ms: int) -> None:
         require(derive.start(self._manifest, epoch) - 500 <= now_ms, "R3.1")
@@ -90,6 +105,8 @@ class ReferenceNode:
 
     def _certificate(self, envelope: dict[str, Any], now_ms: int) -> None:
         read = envelope | objects.certificate(envelope["payload"])
+        homes = [self._home(read["account"], epoch) for epoch in self._around(now_ms)]
+        require(envelope["island"] in homes or read["account"] in self._auditors, "R6.8")
         self._require_signed(read, "R7.1")
         separator = ethereum.domain(
             self._manifest["chain_id"], derive.unhex(self._manifest["registry"] or "00" * 20)
@@ -137,6 +154,8 @@ class ReferenceNode:
         self._require_begun(epoch, now_ms)
         require(now_ms < derive.start(self._manifest, epoch + 13), "R3.4")
         require((epoch, account) not in self._proved, "R4.4")
+        homes = [self._home(account, one) for one in (epoch, *self._around(now_ms))]
+        require(envelope["island"] in homes, "R6.9")
         for read in rollouts:
             self._require_introduced(read, now_ms)
         self._require_quota(rollouts[0])

@@ -11,6 +11,7 @@ IGNORED = {
     "not_an_auditor": "R5.3",
     "not_its_turn": "R6.6",
     "equivocation": "R6.4",
+    "wrong_island": "R6.7 R6.8 R6.9",
 }
 REJECTED = {
     "oversize": "R0.2",

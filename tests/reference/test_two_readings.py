@@ -98,6 +98,22 @@ def test_epoch_beacon_and_seed_vectors() -> None:
             assert derive.seed(swarm, beacon, account, place["family"], place["slot"]) == place["seed"]
 
 
+def test_island_vectors() -> None:
+    for vector in DERIVED["islands"]:
+        manifest = MANIFESTS[vector["manifest"]]
+        swarm, period = derive.swarm_id(manifest), manifest["islands"]["period_epochs"]
+        account, node = bytes.fromhex(vector["account"]), bytes.fromhex(vector["node"])
+        drawn = [derive.drawn(swarm, who, vector["epoch"], period) for who in (account, node)]
+        assert drawn == [vector["home_drawn"], vector["visit_drawn"]]
+        count = derive.island_count(manifest["islands"], [])
+        beacons = [derive.beacon(swarm, epoch, b"") for epoch in drawn]
+        home = derive.home(swarm, beacons[0], account, count)
+        visit = derive.visit(swarm, beacons[1], node, home_=home, count=count)
+        assert (home, visit) == (vector["home"], vector["visit"])
+    for vector in DERIVED["island_counts"]:
+        assert derive.island_count(vector["islands"], vector["paid"]) == vector["count"]
+
+
 def test_merkle_vectors() -> None:
     for tree in DERIVED["merkle"]:
         leaves = [derive.leaf(bytes.fromhex(account), int(value)) for account, value in tree["entries"]]

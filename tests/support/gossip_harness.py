@@ -21,6 +21,7 @@ from sapo_protocol.manifest import Manifest
 from sapo_verification.admission.certificates import CertificateStore
 from sapo_verification.admission.envelope_store import EnvelopeStore
 from sapo_verification.engine import Engine, Terms
+from sapo_verification.islands import PaidOf, nobody_paid
 from sapo_verification.observer import Observer
 from sapo_verification.reputation.evidence import Reputation
 from sapo_verification.reputation.origins import Origins
@@ -50,6 +51,7 @@ class GossipHarness:
     block_hash_before: BlockHashBefore = NoChain().block_hash_before
     audit_share: float = 1.0
     observers: Sequence[Observer] = ()
+    paid_of: PaidOf = nobody_paid
 
     def __post_init__(self) -> None:
         self.root.mkdir(parents=True, exist_ok=True)
@@ -74,6 +76,7 @@ class GossipHarness:
             key=b"key",
             terms=Terms(pool=self.limits, audit_share=self.audit_share),
             observers=[self.telemetry, *self.observers],
+            paid_of=self.paid_of,
         )
         self.gossip = GossipHandlers(
             engine=self.engine,
@@ -86,6 +89,7 @@ class GossipHarness:
             ),
             telemetry=self.telemetry,
             clock=self.now,
+            beacons=self.beacons,
         )
 
     @property

@@ -1,7 +1,7 @@
 """Derivations from values alone: ids, beacons, seeds, roots and proofs, digests, settlements."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from hashlib import sha256
 from typing import Any
 
@@ -22,8 +22,11 @@ from sapo_protocol.eip712 import Domain, EpochApproval, EpochRoot, NodeBinding
 from sapo_protocol.envelope import Kind, parse_envelope
 from sapo_protocol.epochs import beacon, epoch_at, epoch_start_seconds
 from sapo_protocol.identifiers import Account, ContentId, Digest
+from sapo_protocol.islands.count import island_count
+from sapo_protocol.islands.homes import drawing_epoch, home_island, visited_island
 from sapo_protocol.settlement import turn_count, turn_to_propose
 from sapo_protocol.tasks import assigned_task
+from sapo_protocol.terms.islands import IslandTerms
 
 PEOPLE = [Identity(f"account {number}") for number in range(9)]
 ACCOUNTS = sorted(person.account for person in PEOPLE)
@@ -94,6 +97,65 @@ def _seeds(name: str, value: Digest) -> Iterator[dict[str, Any]]:
         for family, slot in ((0, 0), (0, 1), (1, 0), (2, 31), (255, 2**32 - 1)):
             task = assigned_task(MANIFESTS[name].swarm_id, value, who.account, family, slot)
             yield {"account": who.account.hex(), "family": family, "slot": slot, "seed": task.seed}
+
+
+def islands() -> list[dict[str, Any]]:
+    """Return homes and visits of a few people in swarms of islands."""
+    found = []
+    for name, epochs_ in (("one island", (0, 5)), ("four islands", (*range(10), 255, 256, 2**32))):
+        manifest = MANIFESTS[name]
+        terms, swarm = manifest.islands, manifest.swarm_id
+        assert terms is not None
+        for who, epoch in ((who, epoch) for who in PEOPLE[:4] for epoch in epochs_):
+            drawn = [drawing_epoch(swarm, one, epoch, terms.period_epochs) for one in (who.account, who.node)]
+            beacons_, count = [beacon(swarm, one, b"") for one in drawn], island_count(terms)
+            home = home_island(swarm, beacons_[0], who.account, count)
+            visit = visited_island(swarm, beacons_[1], who.node, home=home, count=count)
+            found.append(
+                {
+                    "manifest": name,
+                    "account": who.account.hex(),
+                    "node": who.node.hex(),
+                    "epoch": epoch,
+                    "home_drawn": drawn[0],
+                    "visit_drawn": drawn[1],
+                    "home": home,
+                    "visit": visit,
+                }
+            )
+    return found
+
+
+def island_counts() -> list[dict[str, Any]]:
+    """Return numbers of islands after some final epochs."""
+    terms = IslandTerms(most_accounts=64, least_accounts=24, period_epochs=144, most_islands=64)
+    constant = replace(terms, count=8)
+    steady = [100] * 16
+    cases = [
+        (terms, paid)
+        for paid in (
+            [],
+            [0],
+            [64],
+            [65],
+            [128],
+            [129],
+            [10**6],
+            [64, 65],
+            [65, 48, 47],
+            [65, 64, 48],
+            [300, 192, 191, 96, 95, 47, 0],
+            [0, 10**6, 0],
+            [10**9, *steady[1:]],
+            [10**9, *steady],
+            [150, *steady[:15]],
+            [150, *steady],
+        )
+    ]
+    return [
+        {"islands": asdict(one), "paid": paid, "count": island_count(one, paid)}
+        for one, paid in (*cases, (constant, [10**6]), (constant, []))
+    ]
 
 
 def merkle_trees() -> list[dict[str, Any]]:
@@ -308,6 +370,8 @@ def everything() -> dict[str, Any]:
         "contents": contents(),
         "epochs": epochs(),
         "beacons": beacons(),
+        "islands": islands(),
+        "island_counts": island_counts(),
         "merkle": merkle_trees(),
         "trees_of_points": trees_of_points(),
         "pages": pages(),

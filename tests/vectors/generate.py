@@ -22,8 +22,10 @@ from vectors import (  # noqa: E402
     cases_ed25519,
     cases_encoding,
     cases_equivocation,
+    cases_islands,
     cases_response,
     cases_rollout,
+    cases_version,
     derivations,
 )
 from vectors.pipeline import Outcome, Pipeline  # noqa: E402
@@ -43,6 +45,8 @@ FILES = {
     "ed25519": cases_ed25519.cases,
     "contribution": cases_contribution.cases,
     "equivocation": cases_equivocation.cases,
+    "islands": cases_islands.cases,
+    "version": cases_version.cases,
 }
 LONGEST_RUN = 64  # bytes of one value in a row; longer runs are written as [byte, times]
 

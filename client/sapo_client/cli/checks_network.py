@@ -80,6 +80,29 @@ def check_bootstrap(addresses: tuple[str, ...]) -> Iterator[Check]:
             yield Check("bootstrap", "ok", f"{address} answers")
 
 
+def check_reachable(data: DataDir) -> Iterator[Check]:
+    """Check whether peers can connect to the node that runs here, as they told it."""
+    from pydantic import ValidationError
+
+    from sapo_client.cli.inspect import REACHABLE_TEXTS
+    from sapo_client.observe.control_client import ControlClient
+    from sapo_client.observe.reports import StatusReport
+
+    try:
+        status = StatusReport.model_validate_json(ControlClient(data).get_text("status"))
+    except (SapoError, ValidationError):
+        return  # no node of this version runs here, so there is nobody to connect to
+    found = REACHABLE_TEXTS[status.reachable]
+    if status.reachable != "unreachable":
+        yield Check("reachable", "ok", found)
+        return
+    hint = (
+        f"forward the TCP port of {', '.join(status.addresses)} to this machine in your router, allow it in"
+        " the firewall, and name the public address with --announce; a swarm needs nodes that can be reached"
+    )
+    yield Check("reachable", "warn", found, hint)
+
+
 def check_chain(config: Config, manifest: Manifest) -> Iterator[Check]:
     """Check chain id, contracts and clock of each RPC endpoint."""
     if not manifest.chain_id or not config.ledger.enabled:

@@ -117,7 +117,7 @@ class NodeApp:
         doppelganger = training.open_doppelganger(context)
         told = roles.join(telemetry, doppelganger)
         self._engine = open_engine(context, checkers=self._checkers, beacons=self._beacons, observers=told)
-        self._gossip = open_gossip(context, self._engine)
+        self._gossip = open_gossip(context, self._engine, self._beacons)
         self._health = HealthWatch(context, chain=self._chain, learner=self._learner)
         self._show = show
         self._audit = auditing.open_audit(context, self._engine, self._beacons)

@@ -83,6 +83,7 @@ class Reports:
             batch_age=None if last is None else last.age,
             ranks=None if last is None else last.ranks,
             peers=len(context.transport.peers()),
+            reachable=context.transport.reachability().value,
             shared=telemetry.shared,
             accepted=telemetry.accepted,
             sampled_own=telemetry.sampled_own,

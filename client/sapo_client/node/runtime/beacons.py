@@ -9,6 +9,7 @@ import trio
 
 from sapo_client.ledger.errors import LedgerError
 from sapo_client.observe.events import EventLog
+from sapo_protocol.constants import PROOF_EPOCHS
 from sapo_protocol.epochs import beacon, epoch_start_seconds
 from sapo_protocol.identifiers import Digest
 from sapo_protocol.manifest import Manifest
@@ -18,6 +19,9 @@ BlockHashBefore = Callable[[int], Awaitable[bytes]]
 
 _KEPT_EPOCHS: Final = 8
 """Rollouts of older epochs are no longer admitted."""
+
+_PROVED_EPOCHS: Final = PROOF_EPOCHS + 2
+"""On islands, homes are also needed of epochs that proofs are still accepted of."""
 
 _RETRY_SECONDS: Final = 1.0
 
@@ -30,6 +34,10 @@ class Beacons:
         self._block_hash_before = block_hash_before
         self._events = events
         self._known: dict[int, Digest] = {}
+        self._recalled: int | None = None
+        self._kept = _KEPT_EPOCHS
+        if manifest.islands is not None:
+            self._kept = manifest.islands.period_epochs + _PROVED_EPOCHS
         self._lock = trio.Lock()
         self._reported: str | None = None
 
@@ -53,9 +61,23 @@ class Beacons:
                     continue
                 self._known[epoch] = beacon(self._manifest.swarm_id, epoch, block_hash)
                 self._events.write("epoch", epoch=epoch, beacon=self._known[epoch])
-                for old in [known for known in self._known if known <= epoch - _KEPT_EPOCHS]:
+                for old in [known for known in self._known if known <= epoch - self._kept]:
                     del self._known[old]
             return self._known[epoch]
+
+    async def recall(self, epoch: int) -> None:
+        """Obtain the beacons of islands in an epoch: of those before it, newest first, that may decide them.
+
+        They are not written down as events: only the last one is of an epoch that begins.
+        """
+        if self._recalled == epoch:
+            return
+        needed = range(epoch - 1, max(-1, epoch - self._kept), -1)
+        for before in needed:
+            if before not in self._known and (block_hash := await self._ask(before)) is not None:
+                self._known[before] = beacon(self._manifest.swarm_id, before, block_hash)
+        if all(before in self._known for before in needed):
+            self._recalled = epoch
 
     async def _ask(self, epoch: int) -> bytes | None:
         start = epoch_start_seconds(self._manifest, epoch)
