@@ -14,7 +14,7 @@ from web3.types import BlockIdentifier, FilterParams
 from sapo_client.ledger.artifact import CONTRACTS, EARLIER, LEDGER_VERSION, Artifact, load
 from sapo_client.ledger.errors import NotYet
 from sapo_client.ledger.fraud import AccountPlaces, FraudProof, root_fields
-from sapo_client.ledger.records import EpochRecord, Question, Stake
+from sapo_client.ledger.records import EpochRecord, LeafQuestion, Stake
 from sapo_client.ledger.rpc import Answer, Rpc
 from sapo_protocol.eip712 import EpochApproval, EpochRoot
 from sapo_protocol.identifiers import Account, Digest, NodeId
@@ -237,11 +237,11 @@ class FraudVerifierContract(Contract):
         """Return call data that returns the bond of a question about a posting that came to nothing."""
         return self._encode("refund", bytes(posting), to_checksum_address(account))
 
-    def questions(self, posting: Digest) -> Mapping[Account, Question]:
+    def questions(self, posting: Digest) -> Mapping[Account, LeafQuestion]:
         """Return the questions about a posting that wait for their answers, by account."""
         asked = map(Account.from_hex, self._call("asked", bytes(posting)))
         found = {
-            account: Question(Account.from_hex(asker), deadline)
+            account: LeafQuestion(Account.from_hex(asker), deadline)
             for account in asked
             for asker, deadline in [self._call("questionOf", bytes(posting), to_checksum_address(account))]
         }

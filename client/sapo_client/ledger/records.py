@@ -16,7 +16,7 @@ class EpochRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class LeafQuestion:
     """A question about an account's leaves in the live posting.
 
     Attributes:

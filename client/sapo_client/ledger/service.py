@@ -32,8 +32,8 @@ from sapo_client.ledger.records import (
     ChainLook,
     ContractAddresses,
     EpochRecord,
+    LeafQuestion,
     LedgerStatus,
-    Question,
     Stake,
 )
 from sapo_client.ledger.rpc import Rpc
@@ -305,7 +305,7 @@ class LedgerClient:
             "challenge", f"{epoch}:{sha256(data).hexdigest()[:16]}", Call(verifier.address, data)
         )
 
-    async def questions(self, live: EpochRecord) -> Mapping[Account, Question]:
+    async def questions(self, live: EpochRecord) -> Mapping[Account, LeafQuestion]:
         """Return the questions about the live posting that wait for their answers, by account."""
         name = posting_name(live.root.digest(self._manifest.ledger_domain), live.posted_at_seconds)
         return await self._in_thread(lambda: self._ledger.verifier().questions(name))
@@ -324,9 +324,8 @@ class LedgerClient:
 
     async def answer(self, live: EpochRecord, places: AccountPlaces) -> None:
         """Queue what shows an account's leaves in the live posting."""
-        verifier = await self._in_thread(self._ledger.verifier)
-        key = f"{places.account}:{live.root.epoch}:{live.posted_at_seconds}"
-        await self._enqueue("answer", key, Call(verifier.address, verifier.answer(places)))
+        at, key = await self._in_thread(self._ledger.verifier), f"{places.account}:{live.posted_at_seconds}"
+        await self._enqueue("answer", key, Call(at.address, at.answer(places)))
 
     async def reject_hidden(self, live: EpochRecord, account: Account) -> None:
         """Queue that the live posting is rejected, for nobody has shown an account's leaves in time."""
