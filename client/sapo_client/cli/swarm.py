@@ -24,7 +24,7 @@ from sapo_client.errors import ExitCode, SapoError
 
 if TYPE_CHECKING:
     from sapo_client.founding.quote import Quote
-    from sapo_client.founding.swarm import SwarmTerms
+    from sapo_client.founding.swarm import Founding, SwarmTerms
     from sapo_client.keystore import Identity
     from sapo_protocol.identifiers import Account
     from sapo_protocol.manifest import Manifest
@@ -62,6 +62,13 @@ FaucetCoins = Annotated[float, typer.Option("--faucet-coins", min=0, help="Coins
 CoinsPerDrip = Annotated[
     float, typer.Option("--coins-per-drip", min=0, help="Coins that it sends to each newcomer.")
 ]
+CostsMoney = Annotated[
+    bool,
+    typer.Option(
+        "--i-know-this-costs-money",
+        help="Deploy on a chain that is not known as a test network, and pay with its coins.",
+    ),
+]
 
 
 app = typer.Typer(
@@ -89,6 +96,7 @@ def deploy(
     families: FamiliesOption = None,
     level: LevelOption = None,
     model: ForModel = "bundled",
+    costs_money: CostsMoney = False,
     yes: YesOption = False,
 ) -> None:
     """Found a swarm on an EVM test network: deploy its contracts and write its manifest.
@@ -116,22 +124,30 @@ def deploy(
         families=tasks.families,
     )
     _check_quorum(common, terms)
-    manifest = _found(common, folder, rpc=rpc, founder=founder, terms=terms, yes=yes)
+    founding = _founding(folder, rpc, founder, terms, costs_money=costs_money)
+    manifest = _found(common, founding, founder, terms, yes=yes)
     _show_swarm(common, folder, manifest)
     _show_next(common, folder, key, rpc[0], audits=founder.account in auditors)
 
 
-def _found(
-    common: Common, folder: Path, rpc: list[str], founder: Identity, terms: SwarmTerms, *, yes: bool
-) -> Manifest:
-    """Return the manifest of the swarm, founding it now unless that is done."""
+def _founding(
+    folder: Path, rpc: list[str], founder: Identity, terms: SwarmTerms, *, costs_money: bool
+) -> Founding:
     from eth_account import Account as EthAccount
 
-    from sapo_client.founding.quote import require_coins
     from sapo_client.founding.swarm import Founding
+
+    account = EthAccount.from_key(founder.account_key)
+    return Founding(folder, rpc, account, terms, costs_money=costs_money)
+
+
+def _found(
+    common: Common, founding: Founding, founder: Identity, terms: SwarmTerms, *, yes: bool
+) -> Manifest:
+    """Return the manifest of the swarm, founding it now unless that is done."""
+    from sapo_client.founding.quote import require_coins
     from sapo_client.founding.tasks import TaskChoice
 
-    founding = Founding(folder, rpc, EthAccount.from_key(founder.account_key), terms)
     manifest = founding.finished()
     if manifest is None:
         wanted = founding.quote()
@@ -155,9 +171,12 @@ def faucet(
 
     from sapo_client.founding import contracts
     from sapo_client.founding.swarm import faucet_of
+    from sapo_client.ledger.rpc import Rpc
 
     payer, account = _open(common, key, passphrase_file), _account(receiver)
-    contracts.fund(rpc, EthAccount.from_key(payer.account_key), faucet_of(folder), account)
+    place = faucet_of(folder)
+    chain = Rpc(rpc, chain_id=place.chain_id)
+    contracts.fund(chain, EthAccount.from_key(payer.account_key), place.contract, account)
     common.output.emit({"served": str(account)}, f"served {account}")
 
 

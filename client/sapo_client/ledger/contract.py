@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from eth_utils import keccak, to_checksum_address
 from web3 import Web3
+from web3.exceptions import BadFunctionCallOutput
 from web3.types import BlockIdentifier, FilterParams
 
 from sapo_client.ledger.artifact import CONTRACTS, EARLIER, LEDGER_VERSION, Artifact, load
@@ -72,7 +73,15 @@ class Contract:
 
     def _call(self, function: str, *arguments: object) -> Any:
         def call(web3: Web3, block: BlockIdentifier) -> Any:
-            return _hashable(self._bind(web3).functions[function](*arguments).call(block_identifier=block))
+            bound = self._bind(web3).functions[function](*arguments)
+            try:
+                return _hashable(bound.call(block_identifier=block))
+            except BadFunctionCallOutput as error:
+                raise NotYet(
+                    f"there is no {self.NAME} at {to_checksum_address(self.address)}: its answer to"
+                    f" {function} is none of that contract's",
+                    hint="use the RPC address of the manifest's chain, and the manifest of this swarm",
+                ) from error
 
         return self._rpc.read(call, f"what {self.NAME}.{function} says")
 
@@ -342,6 +351,7 @@ def _signature(entry: Any) -> str:
 
 
 _REGISTERED = keccak(text="NodeRegistered(address,bytes32,uint64)")
+_EVENT_TOPICS = 3
 _FINAL = keccak(
     text="EpochFinal(uint64,(uint64,bytes32,bytes32,bytes32,uint256,bytes32),uint64,uint64,bytes32,uint64)"
 )
@@ -363,6 +373,11 @@ def _require_block(web3: Web3, number: int) -> None:
 
 
 def _event(log: Any) -> RegistryEvent:
+    if len(log["topics"]) != _EVENT_TOPICS:
+        raise NotYet(
+            "the chain shows an event of the registry that the registry never emits",
+            hint="use another RPC address: this one does not serve the swarm's contracts",
+        )
     kind, account, node = (bytes(topic) for topic in log["topics"])
     not_after = int.from_bytes(bytes(log["data"]), "big") if kind == _REGISTERED else 0
     return RegistryEvent(Account(account[12:]), NodeId(node), not_after)

@@ -43,7 +43,13 @@ def quote(web3: Web3, limit_wei: int) -> Fees:
         LedgerError: even the next block costs more than the limit.
     """
     tip = int(web3.eth.max_priority_fee)
-    base = int(web3.eth.get_block("latest")["baseFeePerGas"])
+    block = web3.eth.get_block("latest")
+    if "baseFeePerGas" not in block:
+        raise LedgerError(
+            "the chain's blocks have no base fee, so it takes no transactions of EIP-1559",
+            hint="use a chain that does: every public test network of Ethereum",
+        )
+    base = int(block["baseFeePerGas"])
     if base + tip > limit_wei:
         raise LedgerError(
             f"a transaction costs {(base + tip) / GWEI:.3g} gwei per gas now, more than the limit",

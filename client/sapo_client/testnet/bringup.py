@@ -177,10 +177,11 @@ def fund(setup: SwarmSetup, deployer: Identity, receivers: Sequence[Identity]) -
     from eth_account import Account as EthAccount
 
     from sapo_client.founding import contracts as deploy
+    from sapo_client.ledger.rpc import Rpc
 
-    payer = EthAccount.from_key(deployer.account_key)
+    payer, rpc = EthAccount.from_key(deployer.account_key), Rpc([setup.rpc_url])
     for receiver in receivers:
-        deploy.fund([setup.rpc_url], payer, setup.deployment.faucet, receiver.account)
+        deploy.fund(rpc, payer, setup.deployment.faucet, receiver.account)
 
 
 def write_settings(settings: Settings, layout: Layout, setup: SwarmSetup) -> None:
