@@ -122,6 +122,7 @@ def check_chain(config: Config, manifest: Manifest) -> Iterator[Check]:
             ask = _asker(url)
             yield _check_contracts(url, manifest, ask)
             yield from _check_account(config.identity, manifest, ask)
+            yield _check_treasury(url, manifest)
             block = ask("eth_getBlockByNumber", "latest", False)
             if block is None:
                 raise BadAnswer("it has no block")
@@ -151,6 +152,27 @@ def _is_code(name: str, code: bytes) -> bool:
     from sapo_client.ledger.artifact import EARLIER, LEDGER_VERSION, load
 
     return any(load(name, version).is_code(code) for version in (LEDGER_VERSION, *EARLIER.get(name, ())))
+
+
+def _check_treasury(url: str, manifest: Manifest) -> Check:
+    """Say until when the swarm can pay what it grants."""
+    from sapo_client.ledger.contract import EpochLedgerContract
+    from sapo_client.ledger.errors import LedgerError
+    from sapo_client.ledger.history import History
+    from sapo_client.ledger.rpc import Rpc
+    from sapo_client.ledger.terms import RATE_EPOCHS, read_treasury
+
+    if manifest.ledger is None:
+        return Check("treasury", "ok", "none: this swarm pays nothing")
+    ledger = EpochLedgerContract(Rpc([url], chain_id=manifest.chain_id), manifest.ledger)
+    try:
+        treasury = read_treasury(ledger.distributor(), History(ledger).recent(RATE_EPOCHS))
+    except LedgerError as error:
+        return Check("treasury", "warn", error.text, error.hint)
+    found = f"{treasury.tokens / 10**18:,.0f} tokens: {treasury.in_words(manifest.epoch_seconds)}"
+    if treasury.owed <= treasury.tokens:
+        return Check("treasury", "ok", found)
+    return Check("treasury", "warn", found, "claims wait until somebody sends tokens to the distributor")
 
 
 def _check_account(identity: str | None, manifest: Manifest, ask: Ask) -> Iterator[Check]:

@@ -53,7 +53,22 @@ Addresses = Annotated[
 ]
 Name = Annotated[str, typer.Option("--name", help="Display name of the swarm.")]
 EpochSeconds = Annotated[
-    int, typer.Option("--epoch-seconds", min=10, metavar="S", help="Length of an epoch.")
+    int | None,
+    typer.Option(
+        "--epoch-seconds",
+        min=10,
+        metavar="S",
+        help="Length of an epoch; by default two hours, ten minutes on a development chain.",
+    ),
+]
+ChallengeSeconds = Annotated[
+    int | None,
+    typer.Option(
+        "--challenge-seconds",
+        min=1,
+        metavar="S",
+        help="Time to challenge a posting; by default half of an epoch, a tenth on a development chain.",
+    ),
 ]
 FinalitySeconds = Annotated[
     int, typer.Option("--finality-seconds", min=0, metavar="S", help="Age at which a block counts as final.")
@@ -89,7 +104,8 @@ def deploy(
     quorum: Quorum = None,
     address: Addresses = None,
     name: Name = "testnet",
-    epoch_seconds: EpochSeconds = 600,
+    epoch_seconds: EpochSeconds = None,
+    challenge_seconds: ChallengeSeconds = None,
     finality_seconds: FinalitySeconds = 60,
     faucet_coins: FaucetCoins = 0.02,
     coins_per_drip: CoinsPerDrip = 0.001,
@@ -104,18 +120,24 @@ def deploy(
     Shows every transaction and the highest possible cost, and asks before it signs. The same command resumes
     an interrupted deployment, and changes nothing once everything is deployed.
     """
+    from sapo_client.founding.chains import agreed_chain_id
+    from sapo_client.founding.defaults import clock_of
     from sapo_client.founding.swarm import SwarmTerms
     from sapo_client.founding.tasks import choose_tasks
+    from sapo_client.ledger.rpc import Rpc
     from sapo_protocol.settlement import agreeing
 
     tasks = choose_tasks(families=listed(families), level=level, model=model)
     founder = _open(common, key, passphrase_file)
     auditors = tuple(sorted({_account(text) for text in auditor or ()})) or (founder.account,)
+    chain_id = agreed_chain_id(Rpc(rpc), costs_money=costs_money)
+    epoch_seconds, window = clock_of(chain_id, epoch_seconds, challenge_seconds)
     terms = SwarmTerms(
         name=name,
         auditors=auditors,
         quorum=quorum or agreeing(len(auditors)),
         epoch_seconds=epoch_seconds,
+        challenge_seconds=window,
         bootstrap=tuple(_reached(founder, text) for text in address or ()),
         finality_seconds=finality_seconds,
         faucet_coins=faucet_coins,

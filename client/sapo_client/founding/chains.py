@@ -29,9 +29,6 @@ TEST_NETWORKS: Final[Mapping[int, str]] = {
 }
 """A list of what is allowed: main networks are founded every month, and no list of them is whole."""
 
-DEVELOPMENT: Final = frozenset({DEFAULT_CHAIN_ID, 1337, 31337})
-"""Chains of one machine, with blocks as fast as their owner wants and nobody else in them."""
-
 
 def agreed_chain_id(rpc: Rpc, *, costs_money: bool = False) -> int:
     """Return the id of the chain that all endpoints serve.

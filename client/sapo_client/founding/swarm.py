@@ -53,6 +53,7 @@ class SwarmTerms:
         coins_per_drip: coins that the faucet sends to each newcomer.
         level: of the tasks.
         families: of the tasks.
+        challenge_seconds: time in which a posting can be challenged; none: a tenth of an epoch.
     """
 
     name: str
@@ -65,6 +66,7 @@ class SwarmTerms:
     coins_per_drip: float
     level: str = "nano"
     families: tuple[str, ...] = ()
+    challenge_seconds: int | None = None
 
 
 class Founding:
@@ -179,7 +181,7 @@ class Founding:
             quorum=terms.quorum,
             genesis_seconds=genesis_seconds,
             epoch_seconds=terms.epoch_seconds,
-            challenge_seconds=defaults.challenge_seconds(terms.epoch_seconds),
+            challenge_seconds=terms.challenge_seconds or defaults.challenge_seconds(terms.epoch_seconds),
             epoch_budget_points=defaults.EPOCH_BUDGET_POINTS,
             points_cap=defaults.LIMITS.points_per_epoch,
             faucet_wei=round(terms.faucet_coins * _COIN),

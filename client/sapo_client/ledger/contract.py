@@ -218,6 +218,14 @@ class FraudVerifierContract(Contract):
         """Return call data that hands in a proof."""
         return self._encode(proof.FUNCTION, *proof.arguments())
 
+    def ledger(self) -> Account:
+        """Return the ledger whose postings it judges."""
+        return Account.from_hex(self._call("ledger"))
+
+    def distributor(self) -> Account:
+        """Return the distributor whose grants it reads."""
+        return Account.from_hex(self._call("distributor"))
+
     def points_cap(self) -> int:
         """Return the most points that an account may earn in one epoch."""
         return int(self._call("pointsCap"))
@@ -255,6 +263,14 @@ class Vault(Contract):
     def stake(self, account: Account) -> Stake:
         """Return all that an account has there."""
         return Stake(*self._call("stakeOf", to_checksum_address(account)))
+
+    def slasher(self) -> Account:
+        """Return the only account that may take a bond away."""
+        return Account.from_hex(self._call("slasher"))
+
+    def token(self) -> "Token":
+        """Return the token of the bonds."""
+        return Token(self._rpc, Account.from_hex(self._call("token")))
 
     def exit_seconds(self) -> int:
         """Return the time from a requested exit to its withdrawal."""
@@ -294,6 +310,18 @@ class Distributor(Contract):
         """Return the address that an account announced and when it may be put in place; zeros if none."""
         payout, effective_at = self._call("payoutChange", to_checksum_address(account))
         return Account.from_hex(payout), int(effective_at)
+
+    def ledger(self) -> Account:
+        """Return the only account that may grant points."""
+        return Account.from_hex(self._call("ledger"))
+
+    def tokens_per_point(self) -> int:
+        """Return what a point is paid, in the token's smallest unit."""
+        return int(self._call("tokensPerPoint"))
+
+    def paid_points(self) -> int:
+        """Return the points that were claimed, of all accounts together."""
+        return int(self._call("paidPoints"))
 
     def granted_points(self) -> int:
         """Return the points of all final epochs together."""

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from eth_utils import keccak
@@ -65,6 +66,11 @@ class History:
         """Return the last final epoch below a number, if there is one."""
         with self._lock:
             return next((record for record in self._walk() if record.root.epoch < epoch), None)
+
+    def recent(self, count: int) -> list[EpochRecord]:
+        """Return the last final epochs, newest first, at most so many."""
+        with self._lock:
+            return list(islice(self._walk(), count))
 
     def all(self) -> list[EpochRecord]:
         """Return every final epoch, oldest first."""

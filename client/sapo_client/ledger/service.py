@@ -23,6 +23,7 @@ from sapo_client.ledger.records import ChainLook, ContractAddresses, EpochRecord
 from sapo_client.ledger.rpc import Rpc
 from sapo_client.ledger.scan import RegistryView, last_block_before
 from sapo_client.ledger.sender import Sender
+from sapo_client.ledger.terms import RATE_EPOCHS, Treasury, read_treasury, require_terms
 from sapo_client.ledger.transactions import Call
 from sapo_protocol import secp256k1
 from sapo_protocol.eip712 import EpochApproval
@@ -180,6 +181,12 @@ class LedgerClient:
     async def granted_points(self) -> int:
         """Return the points of all final epochs together."""
         return await self._in_thread(lambda: self._pay_side()[0].granted_points())
+
+    async def treasury(self) -> Treasury:
+        """Return what the swarm can still pay, and at which rate it does."""
+        return await self._in_thread(
+            lambda: read_treasury(self._pay_side()[0], self._history.recent(RATE_EPOCHS))
+        )
 
     async def has_equivocated(self, auditor: Account, epoch: int, turn: int) -> bool:
         """Whether an auditor's two signatures in a turn of an epoch were punished already."""
@@ -411,14 +418,8 @@ class LedgerClient:
                 "the ledger counts its epochs by another clock than the manifest",
                 hint="ask whoever gave you the manifest for the right one",
             )
-        cap, expected = self._ledger.verifier().points_cap(), self._manifest.limits.points_per_epoch
-        if (
-            cap != expected and self._version == LEDGER_VERSION
-        ):  # an honest count above the contract's cap would cost auditors their bonds
-            raise LedgerError(
-                f"the ledger allows an account {cap} points per epoch, the manifest {expected}",
-                hint="ask whoever gave you the manifest for the right one",
-            )
+        if self._version == LEDGER_VERSION:
+            require_terms(self._ledger, self._manifest)
 
     def _count_stuck(self, head: int) -> int:
         return self._outbox.signed_before(head - STUCK_BLOCKS - self._confirmations)

@@ -86,6 +86,7 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "ledger register": ("ledger", "register", "--yes"),
     "ledger claim": ("ledger", "claim", "--yes"),
     "ledger challenge": ("ledger", "challenge", "3", "--yes"),
+    "ledger finalise": ("ledger", "finalise", "--yes"),
     "ledger payout": ("ledger", "payout", ACCOUNT, "--yes"),
     "ledger bond": ("ledger", "bond", "1", "--yes"),
     "ledger exit": ("ledger", "exit", "1", "--yes"),

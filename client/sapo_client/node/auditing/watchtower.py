@@ -107,8 +107,9 @@ class LedgerWatchtower:
         if await parts.ledger.live_record() != live:
             return  # the state changed between these answers, so they do not fit together
         if (proof := find_fraud(dispute, parts.contributions)) is not None:
-            await parts.ledger.challenge(live.root.epoch, proof)  # the outbox queues each request once
-            self._report("challenge", live.root, proof=proof.FUNCTION)
+            if parts.clock() >= self._challenge_from_seconds(live):
+                await parts.ledger.challenge(live.root.epoch, proof)  # the outbox queues each request once
+                self._report("challenge", live.root, proof=proof.FUNCTION)
         elif not self._is_explained(live.root, last):
             self._report("posting_doubted", live.root)
         elif parts.clock() >= self._final_seconds(live):
@@ -129,13 +130,25 @@ class LedgerWatchtower:
             epoch_budget=self._epoch_budget,
         )
 
+    def _challenge_from_seconds(self, live: EpochRecord) -> float:
+        """Return when this node challenges a posting, if no other has: the last one has half of the window.
+
+        A proof that arrives late is the first one's turn as much as the last one's.
+        """
+        turns = len(self._auditors) + _GROUPS
+        return live.posted_at_seconds + self._turn(live) * self._challenge_seconds / (2 * turns)
+
     def _final_seconds(self, live: EpochRecord) -> float:
-        """Return when this node finalises a posting: auditors one by one, then the other nodes in groups."""
+        """Return when this node finalises a posting."""
+        wait = self._turn(live) * grace_seconds(self._parts.manifest)
+        return live.posted_at_seconds + self._challenge_seconds + wait
+
+    def _turn(self, live: EpochRecord) -> int:
+        """Return this node's turn to pay for what one has to: auditors one by one, then groups of nodes."""
         count, account = len(self._auditors), self._parts.account
-        turn = count + account[-1] % _GROUPS
         if account in self._auditors:
-            turn = (self._auditors.index(account) - live.root.epoch) % count
-        return live.posted_at_seconds + self._challenge_seconds + turn * grace_seconds(self._parts.manifest)
+            return (self._auditors.index(account) - live.root.epoch) % count
+        return count + account[-1] % _GROUPS
 
     def _report(self, event: str, root: EpochRoot, **fields: object) -> None:
         """Write an event once per posting, however often it is examined."""
