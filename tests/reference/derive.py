@@ -64,6 +64,11 @@ def unhex(text: str) -> bytes:
     return bytes.fromhex(text.removeprefix("0x"))
 
 
+def points_cap(points_per_epoch: int, unit: int, bonded: int) -> int:
+    """Return the most points of an account with a bond: its part of a whole account's, rounded down."""
+    return points_per_epoch * min(bonded, unit) // unit
+
+
 def start(manifest: dict[str, Any], epoch: int) -> int:
     """Return when an epoch begins, in milliseconds."""
     genesis: int = manifest["genesis_seconds"]

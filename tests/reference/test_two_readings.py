@@ -84,6 +84,12 @@ def test_swarm_and_content_vectors() -> None:
         assert read["content_id"].hex() == vector["content_id"]
 
 
+def test_caps_of_bonded_accounts() -> None:
+    for vector in DERIVED["caps"]:
+        asked = [int(vector[name]) for name in ("points_per_epoch", "unit", "bonded")]
+        assert str(derive.points_cap(*asked)) == vector["cap"]
+
+
 def test_epoch_beacon_and_seed_vectors() -> None:
     for vector in DERIVED["epochs"]:
         manifest = MANIFESTS[vector["manifest"]]

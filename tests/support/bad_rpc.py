@@ -41,7 +41,7 @@ def error(value: Any) -> Answer:
 
 def chain(chain_id: int, codes: Mapping[str, str] | None = None, call: str = "0x") -> Answer:
     """Answer as an empty chain with some contracts, all of whose functions return the same."""
-    results = {
+    results: dict[str, Any] = {
         "eth_chainId": hex(chain_id),
         "eth_blockNumber": "0x10",
         "eth_getBlockByNumber": _BLOCK,

@@ -7,11 +7,13 @@ a rollout without an outcome is audited again after a restart.
 """
 
 from collections.abc import Iterable, Mapping
+from fractions import Fraction
 from typing import Final
 
 from sapo_protocol import merkle
 from sapo_protocol.identifiers import Account, ContentId, Digest
 from sapo_protocol.rules import Rule
+from sapo_protocol.terms.gate import points_cap
 from sapo_verification.observer import SilentObserver
 from sapo_verification.store import Source, StoreSchema, open_database
 from sapo_verification.types import AdmittedRollout, VerifiedRollout
@@ -94,10 +96,19 @@ class EpochCount(SilentObserver):
 
 
 def capped_points(
-    payable: Mapping[Account, int], live_accounts: Iterable[Account], points_per_epoch: int
+    payable: Mapping[Account, int],
+    live_accounts: Iterable[Account],
+    points_per_epoch: int,
+    units: Mapping[Account, Fraction] | None = None,
 ) -> tuple[tuple[Account, int], ...]:
-    """Return a point per payable rollout of each registered account, capped; ascending by account."""
-    return tuple(
-        (account, min(points_per_epoch, payable[account]))
-        for account in sorted(set(live_accounts) & set(payable))
-    )
+    """Return a point per payable rollout of each registered account, capped; ascending by account.
+
+    Args:
+        units: what each account counts by the swarm's gate; an account that is missing has no standing, and
+            no points. None: every account counts in full.
+    """
+    counted = sorted(set(live_accounts) & set(payable))
+    if units is None:
+        return tuple((account, min(points_per_epoch, payable[account])) for account in counted)
+    caps = {account: points_cap(points_per_epoch, units.get(account, Fraction(0))) for account in counted}
+    return tuple((account, min(caps[account], payable[account])) for account in counted if caps[account])

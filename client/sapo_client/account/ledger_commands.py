@@ -239,7 +239,7 @@ async def _finalise(session: LedgerSession, consent: Consent) -> dict[str, Any]:
             exit_code=ExitCode.LEDGER,
         )
     over = live.posted_at_seconds + await session.ledger.challenge_seconds()
-    if time.time() < over:
+    if max(time.time(), session.ledger.chain_seconds) < over:
         raise SapoError(
             f"epoch {live.root.epoch} can be challenged until {format_time(over)}",
             hint="run the same command again after that time",

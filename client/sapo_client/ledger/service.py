@@ -178,6 +178,11 @@ class LedgerClient:
         """Return the most points that one epoch may grant, to all accounts together."""
         return await self._in_thread(self._ledger.epoch_budget)
 
+    @property
+    def chain_seconds(self) -> int:
+        """Return the time of the last block that a check or a look has seen, Unix seconds; 0 before it."""
+        return self._rpc.head_seconds or 0
+
     async def granted_points(self) -> int:
         """Return the points of all final epochs together."""
         return await self._in_thread(lambda: self._pay_side()[0].granted_points())

@@ -109,5 +109,30 @@ def test_the_strategies_that_beat_honest_work_are_listed() -> None:
     rows = compare(STRATEGIES, RULES, PRICES, EconomyWorld(), seed=0)
     better = {each.outcome.strategy for each in rows if each.against_honest > 0}
     harmful = {each.outcome.strategy for each in rows if each.others_lose > 0}
-    assert better == {named("2 of 4 auditors inflate"), *map(named, ("script: ", "script, 16", "script, 64"))}
-    assert harmful == {named("2 of 4 auditors deny"), named("script, 64")}
+    bonded = {strategy for strategy in STRATEGIES if strategy.name.startswith("bond gate: script")}
+    open_ = map(named, ("script: ", "script, 16", "script, 64"))
+    assert better == {named("2 of 4 auditors inflate"), *open_, *bonded}
+    assert harmful == {
+        named("2 of 4 auditors deny"),
+        named("script, 64"),
+        named("bond gate: script, 64 accounts, 64"),
+    }
+
+
+def test_accounts_on_one_bond_earn_what_one_account_does() -> None:
+    """The attacker first: without a gate the points of a script grow with its accounts."""
+    rows = compare(STRATEGIES, RULES, PRICES, EconomyWorld(), seed=0)
+    points = {each.outcome.strategy.name: each.outcome.points for each in rows}
+    one = points["bond gate: script, 1 account, 1 unit"]
+    assert one == RULES.points_per_epoch * EconomyWorld().epochs
+    assert points["script, 64 accounts: over the budget"] > 60 * one
+    shared = [points[f"bond gate: script, {accounts} accounts, 1 unit"] for accounts in (16, 64, 100)]
+    assert max(shared) <= one
+    assert points["bond gate: script, 64 accounts, 64 units"] > 60 * one  # which takes 64 bonds
+
+
+@given(seed=st.integers(0, 99), accounts=st.integers(1, 40), machines=st.integers(1, 40))
+def test_splitting_a_bond_earns_at_most_as_much(seed: int, accounts: int, machines: int) -> None:
+    whole = EarningStrategy("whole", machines=machines * accounts, payable_share=1.0, units=1)
+    split = replace(whole, name="split", accounts=accounts)
+    assert row(split, seed=seed).outcome.points <= row(whole, seed=seed).outcome.points
