@@ -56,7 +56,7 @@ def test_any_account_makes_an_epoch_final_after_its_window(contracts: Contracts,
     with pytest.raises(SapoError, match="no epoch waits to become final"):
         ledger_commands.finalise(config, consent)
     root = make_root(2)
-    contracts.post(root, sign(root, contracts.domain), signer=STRANGER)
+    contracts.post(root, sign(root, contracts.domain), signer=DEPLOYER)
     with pytest.raises(SapoError, match="epoch 2 can be challenged until") as early:
         ledger_commands.finalise(config, consent)
     assert early.value.exit_code == ExitCode.LEDGER
