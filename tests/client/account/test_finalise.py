@@ -1,5 +1,6 @@
 """`sapo ledger finalise`: any account makes an epoch final once its window is over, and not before."""
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,7 @@ def test_any_account_makes_an_epoch_final_after_its_window(contracts: Contracts,
 
     with pytest.raises(SapoError, match="no epoch waits to become final"):
         ledger_commands.finalise(config, consent)
+    contracts.chain.now_seconds = time.time() + 1000.0  # the window is over neither here nor there
     root = make_root(2)
     contracts.post(root, sign(root, contracts.domain), signer=DEPLOYER)
     with pytest.raises(SapoError, match="epoch 2 can be challenged until") as early:
