@@ -14,7 +14,7 @@ from sapo_client.lab.scale.plan import ScalePlan
 from sapo_client.lab.scale.world import ScaleWorld, sybil_share
 
 DELIVERY_SECONDS: Final = 0.00175
-"""Processor time of libp2p for each new message with its copies: 1.5 to 2.0 ms (docs/adr/swarm-libp2p.md)."""
+"""Processor time of libp2p for a new message with its copies (docs/adr/swarm-libp2p.md)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +24,8 @@ class IslandFigures:
     Attributes:
         accounts: that live on it when the simulation begins.
         sybils: their share that is the attacker's.
-        in_batches: share of Sybils' groups in the batches of its honest nodes, whose other groups are those of
-            honest accounts and own ones; none if nothing was drawn there.
+        in_batches: share of Sybils' groups in batches of its honest nodes, whose other groups are own ones
+            and those of honest accounts; none if nothing was drawn there.
         of_others: the same without the own ones.
     """
 

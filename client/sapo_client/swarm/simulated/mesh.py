@@ -39,7 +39,7 @@ _ID_BYTES: Final = 34
 
 @dataclass(frozen=True, slots=True)
 class MeshDegrees:
-    """How many neighbours a node forwards to in a topic: wanted, fewest, most; and how many it announces to."""
+    """Neighbours that a node forwards to in a topic: wanted, fewest, most; and how many it announces to."""
 
     wanted: int = 6
     fewest: int = 5
