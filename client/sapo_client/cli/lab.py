@@ -267,10 +267,12 @@ def _islands(report: ScaleReport) -> Grid:
             f"{one.sybils:.0%}",
             "" if one.in_batches is None else f"{one.in_batches:.0%}",
             "" if one.of_others is None else f"{one.of_others:.0%}",
+            f"{one.reached:.2%}",
         )
         for one in report.islands
     ]
-    return Grid(("island", "accounts", "Sybils", "in batches", "of others' groups"), rows)
+    columns = ("island", "accounts", "Sybils", "in batches", "of others' groups", "nodes reached")
+    return Grid(columns, rows)
 
 
 experiment.register(app)

@@ -27,6 +27,7 @@ class IslandFigures:
         in_batches: share of Sybils' groups in batches of its honest nodes, whose other groups are own ones
             and those of honest accounts; none if nothing was drawn there.
         of_others: the same without the own ones.
+        reached: share of pairs of an honest group and an honest node that was to get it.
     """
 
     island: int
@@ -34,6 +35,7 @@ class IslandFigures:
     sybils: float
     in_batches: float | None
     of_others: float | None
+    reached: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +154,14 @@ def _islands(world: ScaleWorld) -> Iterable[IslandFigures]:
     for island in world.simulated:
         counted = drawn.get(island, Counter())
         others = counted["sybil"] + counted["honest"]
+        places, reached = world.deliveries.by_island.get(island, (0, 0))
         yield IslandFigures(
             island,
             len(census[island]),
             sybil_share(census[island]),
             in_batches=counted["sybil"] / counted.total() if counted else None,
             of_others=counted["sybil"] / others if others else None,
+            reached=reached / max(1, places),
         )
 
 

@@ -257,7 +257,7 @@ class ScaleWorld:
         honest = (one for one in self.members(island, settled=True) if not one.who.is_sybil)
         expected = {one.who.number for one in honest if one is not resident}
         now_seconds = self.queue.now_seconds
-        self.deliveries.sent(content_id, expected, now_seconds)
+        self.deliveries.sent(content_id, island, expected, now_seconds)
         judge = partial(self._judge, content_id, island, now_seconds)
         self.queue.at(now_seconds + WAIT_SECONDS, judge)
 

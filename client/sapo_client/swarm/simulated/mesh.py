@@ -39,11 +39,14 @@ _ID_BYTES: Final = 34
 
 @dataclass(frozen=True, slots=True)
 class MeshDegrees:
-    """Neighbours that a node forwards to in a topic: wanted, fewest, most; and how many it announces to."""
+    """Neighbours that a node forwards to in a topic: wanted, fewest, most; and how many it announces to.
+
+    The numbers are those of the real mesh (`p2p/mesh.py`).
+    """
 
     wanted: int = 6
-    fewest: int = 5
-    most: int = 12
+    fewest: int = 4
+    most: int = 9
     announced: int = 6
 
 

@@ -100,14 +100,15 @@ def test_a_sample_has_the_worst_islands_and_their_members_alone() -> None:
 
 def test_a_delivery_counts_where_it_was_expected_and_nobody_left() -> None:
     deliveries = Deliveries()
-    deliveries.sent(b"one", {1, 2, 3}, 10.0)
+    deliveries.sent(b"one", 7, {1, 2, 3}, 10.0)
     for node, at in ((1, 10.1), (1, 10.2), (4, 10.1), (2, 10.4)):
         deliveries.admitted(b"one", node, at)
     deliveries.close(b"one", still_there={1, 2})
-    deliveries.sent(b"two", {1, 2}, 20.0)
+    deliveries.sent(b"two", 8, {1, 2}, 20.0)
     deliveries.close(b"two", still_there={1, 2})
     assert (deliveries.groups, deliveries.delivered) == (2, 1)
     assert (deliveries.reached, deliveries.places) == (2, 4)
+    assert deliveries.by_island == {7: (2, 2), 8: (2, 0)}
     assert [round(delay, 1) for delay in deliveries.delays] == [0.1, 0.4]
 
 
