@@ -24,6 +24,36 @@ ShareOption = Annotated[
     typer.Option(min=0.0, max=1.0, metavar="S", help="Share of this author in the training text."),
 ]
 
+NodesOption = Annotated[int, typer.Option("--nodes", min=8, metavar="N", help="Nodes of the swarm.")]
+IslandsOption = Annotated[
+    int, typer.Option("--islands", min=1, metavar="K", help="Islands of the swarm, a power of two.")
+]
+SampleOption = Annotated[
+    int, typer.Option("--sample", min=0, metavar="M", help="Islands to simulate with all members; 0 for all.")
+]
+EpochsOption = Annotated[int, typer.Option("--epochs", min=1, metavar="E", help="Epochs to simulate.")]
+EpochSecondsOption = Annotated[
+    int, typer.Option("--epoch-seconds", min=20, metavar="T", help="Virtual length of an epoch.")
+]
+ChurnOption = Annotated[
+    float, typer.Option("--churn", min=0, max=1, metavar="S", help="Share of nodes that leaves in an epoch.")
+]
+SybilsOption = Annotated[
+    float, typer.Option("--sybils", min=0, max=0.9, metavar="S", help="Share of one attacker's accounts.")
+]
+NatOption = Annotated[
+    float, typer.Option("--nat", min=0, max=0.9, metavar="S", help="Share that nobody can connect to.")
+]
+LossOption = Annotated[
+    float, typer.Option("--loss", min=0, max=0.9, metavar="S", help="Share of copies that get lost.")
+]
+RateOption = Annotated[
+    float, typer.Option("--rate", min=0.01, metavar="R", help="Groups that an account makes per second.")
+]
+OutOption = Annotated[
+    Path | None, typer.Option("--out", metavar="FOLDER", help="Folder for report.json and picture.png.")
+]
+
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Experiments on this machine.")
 
 
@@ -149,38 +179,18 @@ def _strategy_cells(row: EconomyRow) -> tuple[str | int, ...]:
 @command(app)
 def simulate(
     common: Common,
-    nodes: Annotated[int, typer.Option("--nodes", min=8, metavar="N", help="Nodes of the swarm.")] = 100,
-    islands: Annotated[
-        int, typer.Option("--islands", min=1, metavar="K", help="Islands of the swarm, a power of two.")
-    ] = 4,
-    sample: Annotated[
-        int,
-        typer.Option("--sample", min=0, metavar="M", help="Islands to simulate with all members; 0 for all."),
-    ] = 0,
-    epochs: Annotated[int, typer.Option("--epochs", min=1, metavar="E", help="Epochs to simulate.")] = 2,
-    epoch_seconds: Annotated[
-        int, typer.Option("--epoch-seconds", min=20, metavar="T", help="Virtual length of an epoch.")
-    ] = 60,
-    churn: Annotated[
-        float, typer.Option("--churn", min=0, max=1, metavar="S", help="Share that leaves in an epoch.")
-    ] = 0.2,
-    sybils: Annotated[
-        float, typer.Option("--sybils", min=0, max=0.9, metavar="S", help="Share of one attacker's accounts.")
-    ] = 0.3,
-    nat: Annotated[
-        float, typer.Option("--nat", min=0, max=0.9, metavar="S", help="Share that nobody can connect to.")
-    ] = 0.6,
-    loss: Annotated[
-        float, typer.Option("--loss", min=0, max=0.9, metavar="S", help="Share of copies that get lost.")
-    ] = 0.02,
-    rate: Annotated[
-        float, typer.Option("--rate", min=0.01, metavar="R", help="Groups that an account makes per second.")
-    ] = 0.4,
+    nodes: NodesOption = 100,
+    islands: IslandsOption = 4,
+    sample: SampleOption = 0,
+    epochs: EpochsOption = 2,
+    epoch_seconds: EpochSecondsOption = 60,
+    churn: ChurnOption = 0.2,
+    sybils: SybilsOption = 0.3,
+    nat: NatOption = 0.6,
+    loss: LossOption = 0.02,
+    rate: RateOption = 0.4,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of every random stream.")] = 0,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FOLDER", help="Folder for report.json and picture.png."),
-    ] = None,
+    out: OutOption = None,
 ) -> None:
     """Simulate many nodes in virtual time, with the real admission, pool, sampler and peer scores.
 

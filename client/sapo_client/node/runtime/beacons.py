@@ -74,10 +74,12 @@ class Beacons:
             return
         needed = range(epoch - 1, max(-1, epoch - self._kept), -1)
         for before in needed:
-            if before not in self._known and (block_hash := await self._ask(before)) is not None:
-                self._known[before] = beacon(self._manifest.swarm_id, before, block_hash)
-        if all(before in self._known for before in needed):
-            self._recalled = epoch
+            if before in self._known:
+                continue
+            if (block_hash := await self._ask(before)) is None:
+                return  # the chain is away: the caller comes again
+            self._known[before] = beacon(self._manifest.swarm_id, before, block_hash)
+        self._recalled = epoch
 
     async def _ask(self, epoch: int) -> bytes | None:
         start = epoch_start_seconds(self._manifest, epoch)

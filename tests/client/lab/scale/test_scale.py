@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 
 from sapo_client.cli.app import app
 from sapo_client.errors import SapoError
+from sapo_client.lab.scale.census import census, table
 from sapo_client.lab.scale.deliveries import Deliveries
 from sapo_client.lab.scale.plan import FIRST_EPOCH, ScalePlan
 from sapo_client.lab.scale.report import ScaleReport, simulate_scale
@@ -127,3 +129,10 @@ def test_a_number_of_islands_that_is_no_power_of_two_is_refused() -> None:
     result = CliRunner().invoke(app, ["lab", "simulate", "--islands", "3"])
     assert isinstance(result.exception, SapoError)
     assert "power of two" in result.exception.text
+
+
+def test_a_census_counts_every_account_once() -> None:
+    smallest, median, largest, worst = census(4_000, 16, random.Random(0))
+    assert 180 < smallest <= median <= largest < 320
+    assert 0.3 < worst < 0.45
+    assert len(list(table([(100, 4)]))) == 3
