@@ -23,7 +23,7 @@ number finding                                               test
 6      mistakes end in tracebacks, bugs name no report       ``test_mistakes.py``: those that run `sapo`
 7      a taken port is not refused                           ``test_mistakes.py::test_a_port_that_another...``
 8      after kill -9 the status is of an earlier stop        ``test_first_minute.py::test_the_hint_after...``
-9      a chain's death has no reason and leaves no logs      ``testnet/test_dead_chain.py``, ``test_9...``
+9      a chain's death has no reason and leaves no logs      ``testnet/test_dead_chain.py``
 10     a full disk makes a node useless silently             ``test_10...``; ``node/test_health.py``
 11     a clock that is wrong is not told                     ``test_11...``; ``node/test_health.py``
 12     tables are unreadable at 60 columns                   ``test_12...``; ``test_narrow.py``
@@ -55,11 +55,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from support.ledger import BOB, Contracts
+from support.ledger import BOB, Contracts, address
 from support.nodes import found_now, manifest_of
 from support.sapo_process import SAPO, Run, trained
 
-from sapo_client.ledger.rpc import Rpc
 from sapo_protocol.manifest_file import manifest_to_json
 from sapo_protocol.suite import Suite
 
@@ -144,11 +143,8 @@ def test_3_a_node_without_its_chain_is_not_healthy(
     join: Join, sapo: Run, chain: Contracts, tmp_path: Path
 ) -> None:
     """One whose chain falls silent, and then one that starts without it."""
-    port = chain.chain.vanish()
-    chain.chain.serve_again(port)
-    Rpc([chain.chain.url])
     with join("--rpc", chain.chain.url, rounds=3) as process:
-        chain.chain.vanish()
+        port = chain.chain.vanish()
         until_unhealthy(sapo, "the chain has not answered for")
         terminal = ended(process)
     assert "the chain has not answered for" in terminal
@@ -194,13 +190,6 @@ def test_5_damaged_checkpoints_are_told(join: Join, sapo: Run, home: dict[str, s
         assert re.search(r"training began again .* and \d+ steps? (is|are) lost", text), text
 
 
-def test_9_members_of_a_testnet_are_given_coins(sapo: Run, tmp_path: Path) -> None:
-    """What is checked of a testnet's folder; nothing is sent without its chain."""
-    asked = sapo("swarm", "faucet", "net", "0x" + "ab" * 20)
-    assert "sapo swarm deploy" in asked.stderr
-    assert "sapo testnet up" in asked.stderr
-
-
 FULL_DISK: Final = """
 mkdir node && mount -t tmpfs -o size=24m none node || exit 77
 {sapo} join --identity key --manifest swarm.json --data-dir node > terminal 2>&1 &
@@ -236,19 +225,37 @@ def test_10_a_full_disk_is_told(
 def test_11_a_clock_that_is_off_is_told(join: Join, sapo: Run, chain: Contracts) -> None:
     """The chain's latest block is of a time that has not come yet by this machine's clock."""
     chain.chain.now_seconds = time.time() + 150
-    chain.chain.send(BOB, chain.deployment.token, b"")
+    chain.chain.send(BOB, address(BOB), b"", value_wei=1)
     with join("--rpc", chain.chain.url) as process:
         until_unhealthy(sapo, "this machine's clock is")
         assert "this machine's clock is" in ended(process)
 
 
+@contextmanager
+def two_nodes(join: Join, sapo: Run) -> Iterator[subprocess.Popen[str]]:
+    """Run two nodes; yield the first one, in the folder `first`, once it has heard of the second."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        listen = f"/ip4/127.0.0.1/tcp/{free.getsockname()[1]}"
+    with join("--listen", listen, "--data-dir", "first") as first:
+        peer = json.loads(sapo("id", "--identity", "key", "--json").stdout)["peer_id"]
+        meets = ("--bootstrap", f"{listen}/p2p/{peer}", "--data-dir", "second")
+        with join(*meets, key="other", rounds=3):
+            for _ in range(POLLS):
+                if json.loads(sapo("status", "--json", "--data-dir", "first").stdout)["accepted"]:
+                    break
+                time.sleep(0.2)  # a look at another process, not a measurement
+            yield first
+
+
 def test_12_a_narrow_terminal_shows_whole_words(join: Join, sapo: Run, home: dict[str, str]) -> None:
-    with join() as process:
-        ended(process)
-    rollout = json.loads(sapo("rollouts", "--json").stdout)["rollouts"][0]
-    shown = in_terminal(["rollouts"], home, columns=60)
-    for value in (rollout["family"], rollout["content_id"][:12]):
-        assert value in shown, shown
+    with two_nodes(join, sapo):
+        peer = json.loads(sapo("peers", "--json", "--data-dir", "first").stdout)["peers"][0]
+        folder = Path(home["HOME"]).with_name("first")
+        peers = in_terminal(["peers", "--data-dir", str(folder)], home, columns=60)
+        rollouts = in_terminal(["rollouts", "--data-dir", str(folder)], home, columns=60)
+    assert peer["peer_id"] in peers, peers
+    assert re.search(r"\b[0-9a-f]{64}\b", rollouts), rollouts
 
 
 def in_terminal(arguments: list[str], home: dict[str, str], *, columns: int) -> str:
@@ -278,23 +285,13 @@ def test_14_what_the_event_file_has_forgotten_is_still_known(
 ) -> None:
     """Rewards of the other node's rollouts, when the events of their time are gone."""
     parquet = pytest.importorskip("pyarrow.parquet")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        listen = f"/ip4/127.0.0.1/tcp/{free.getsockname()[1]}"
-    with join("--listen", listen, "--data-dir", "first") as first:
-        peer = json.loads(sapo("id", "--identity", "key", "--json").stdout)["peer_id"]
-        meets = ("--bootstrap", f"{listen}/p2p/{peer}", "--data-dir", "second")
-        with join(*meets, key="other", rounds=3):
-            for _ in range(POLLS):
-                if json.loads(sapo("status", "--json", "--data-dir", "first").stdout)["sampled_external"]:
-                    break
-                time.sleep(0.2)  # a look at another process, not a measurement
+    with two_nodes(join, sapo) as first:
         ended(first)
     for events in (tmp_path / "first").glob("events.jsonl*"):
         events.unlink()
     exported = sapo("export", "parquet", "rollouts.parquet", "--data-dir", "first")
     assert exported.returncode == 0, exported.stderr
-    rewards: list[Any] = parquet.read_table(tmp_path / "rollouts.parquet").column("reward").to_pylist()
+    rewards: list[Any] = parquet.read_table(tmp_path / "rollouts.parquet").column("mean_reward").to_pylist()
     assert [reward for reward in rewards if reward is not None]
 
 
