@@ -56,18 +56,20 @@ def manifest_of(suite: Suite, *, epoch_seconds: int = 3600, slots: int = 100_000
     return make_manifest(suite=suite, genesis_seconds=genesis, epoch_seconds=epoch_seconds, limits=limits)
 
 
-def found_now(folder: Path, suite: Suite) -> tuple[Contracts, Manifest]:
+def found_now(folder: Path, suite: Suite, *, epoch_seconds: int = 36_000) -> tuple[Contracts, Manifest]:
     """Found a swarm on an embedded chain whose clock shows the present."""
     genesis = int(time.time()) - 60
     limits = manifest_of(suite).limits
     contracts = found(
         folder / "chain.sqlite",
         genesis_seconds=genesis,
-        epoch_seconds=36_000,
+        epoch_seconds=epoch_seconds,
         points_cap=limits.points_per_epoch,
     )
     contracts.chain.now_seconds = time.time()
-    manifest = contracts.manifest(suite=suite, genesis_seconds=genesis, epoch_seconds=36_000, limits=limits)
+    manifest = contracts.manifest(
+        suite=suite, genesis_seconds=genesis, epoch_seconds=epoch_seconds, limits=limits
+    )
     return contracts, manifest
 
 

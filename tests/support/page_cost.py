@@ -6,7 +6,8 @@
 The node of DATA_DIR runs already. The page is opened and closed in turn, for windows of equal length, first
 open in one pair and first closed in the next, so that what else the machine does falls on both alike.
 Compared are rounds per second, and processor seconds of the node's process (which serves the page) and of
-its learner and checkers, per round and per second.
+its learner and checkers, per round and per second. What serving costs a second is also fitted to all windows
+by least squares, beside what a round and an idle second cost: windows differ in their rounds.
 
 A browser on the same cores takes them from the node, so an open page is a reader that asks for the same at
 the same rhythm and draws nothing; ``--browser`` takes a real one, and measures its paints.
@@ -25,6 +26,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 from support.browser import browsing
 from support.page_reader import PageReader
 
@@ -158,6 +160,7 @@ def _summary(paints: list[Paint], windows: list[Window]) -> dict[str, Any]:
             "per cent of closed": 100 * statistics.fmean(differences) / closed,
             "per cent, half width": 100 * half / closed,
         }
+    found["serving"] = _serving(windows)
     if paints:
         found |= {
             "first paint ms": [round(each.first_paint_ms) for each in paints],
@@ -166,6 +169,27 @@ def _summary(paints: list[Paint], windows: list[Window]) -> dict[str, Any]:
             "bytes": max(each.transferred for each in paints),
         }
     return found
+
+
+def _serving(windows: list[Window]) -> dict[str, float]:
+    """Fit the node's processor milliseconds to its rounds, its seconds, and the seconds of an open page."""
+    design = np.array([(each.rounds, each.seconds, each.seconds * each.open) for each in windows])
+    spent = np.array([1000 * each.node_cpu for each in windows])
+    fitted, *_ = np.linalg.lstsq(design, spent)
+    rest = spent - design @ fitted
+    variance = rest @ rest / (len(windows) - design.shape[1]) * np.linalg.inv(design.T @ design)
+    used = statistics.fmean(
+        1000 * (each.node_cpu + each.learner_cpu) / each.seconds for each in windows if not each.open
+    )
+    half = 2.0 * math.sqrt(variance[2, 2])
+    return {
+        "ms per round": fitted[0],
+        "ms per idle second": fitted[1],
+        "ms per second of an open page": fitted[2],
+        "half width of its 95 % interval": half,
+        "per cent of what the closed node and its learner use": 100 * fitted[2] / used,
+        "per cent, half width": 100 * half / used,
+    }
 
 
 def _wait(done: Callable[[], bool]) -> None:
