@@ -108,9 +108,11 @@ async def _status(session: LedgerSession) -> dict[str, Any]:
     claimed = await session.ledger.claimed()
     live = await session.ledger.live_accounts()
     posting = await session.ledger.live_record()
+    coins = (await session.ledger.look(claims=False)).coins_wei
     return {
         "account": str(session.account),
         "chain": session.manifest.chain_id,
+        "coins": None if coins is None else coins / 10**18,
         "registered": session.account in {account for account, _ in live},
         "claimed keys": ", ".join(sorted(node.hex() for account, node in live if account == session.account)),
         "last epoch": settlement[0] if settlement else None,
@@ -120,18 +122,21 @@ async def _status(session: LedgerSession) -> dict[str, Any]:
         "claimable": granted - claimed,
         "tokens": await session.ledger.balance() / 10**18,
         **await bond_facts(session),
-        **_sending(session.ledger.status()),
+        **_sending(session.ledger.status(), coins),
     }
 
 
-def _sending(status: LedgerStatus) -> dict[str, Any]:
+def _sending(status: LedgerStatus, coins: int | None) -> dict[str, Any]:
     """Return the state of queued transactions, and of the endpoints that were asked."""
     receipt = status.last_receipt_seconds
+    error = status.last_error
+    if status.pending and coins == 0:
+        error = "the account holds no coins, so nothing can be sent: sapo doctor"
     return {
         "waiting to be sent": status.pending,
         "stuck": status.stuck,
         "refused": status.refused,
-        "last error": status.last_error,
+        "last error": error,
         "last receipt": None if receipt is None else datetime.fromtimestamp(receipt, UTC).isoformat(),
         "endpoints": [to_json(endpoint) for endpoint in status.endpoints],
     }
@@ -159,11 +164,7 @@ async def _claim(session: LedgerSession, consent: Consent) -> dict[str, Any]:
     await session.ledger.check()
     before, granted = await session.ledger.claimed(), (await _grant(session)).points
     if granted <= before:
-        raise SapoError(
-            f"nothing to claim: {granted} points granted, {before} claimed",
-            hint="points are granted when an epoch is final: sapo ledger status",
-            exit_code=ExitCode.LEDGER,
-        )
+        raise await _nothing_to_claim(session, granted, before)
     words = {
         "points": granted - before,
         "points in all": granted,
@@ -194,6 +195,16 @@ async def _claim(session: LedgerSession, consent: Consent) -> dict[str, Any]:
         "points claimed in all": claimed,
         "tokens": await session.ledger.balance() / 10**18,
     }
+
+
+async def _nothing_to_claim(session: LedgerSession, granted: int, claimed: int) -> SapoError:
+    """Return the error, with the reason that an account has most often."""
+    text = f"nothing to claim: {granted} points granted, {claimed} claimed"
+    hint = "points are granted when an epoch is final: sapo ledger status"
+    if session.account not in {account for account, _ in await session.ledger.live_accounts()}:
+        text += f"; {session.account} is not registered, so nothing that it shares now is counted"
+        hint = "a running node registers by itself once the account holds coins: sapo ledger status"
+    return SapoError(text, hint=hint, exit_code=ExitCode.LEDGER)
 
 
 async def _challenge(session: LedgerSession, epoch: int, consent: Consent) -> dict[str, Any]:

@@ -84,8 +84,15 @@ def check_torch(device: str) -> Check:
         return Check(
             "torch", "fail", f"{torch.__version__} sees no CUDA device", "set learner.device to auto"
         )
-    used = torch.cuda.get_device_name() if cuda and device != "cpu" else f"CPU, {os.cpu_count()} cores"
-    return Check("torch", "ok", f"{torch.__version__} on {used}")
+    if not cuda or device == "cpu":
+        return Check("torch", "ok", f"{torch.__version__} on CPU, {os.cpu_count()} cores")
+    from sapo_client.learner.sizing.kernels import require_kernels
+
+    try:
+        require_kernels()
+    except SapoError as error:
+        return Check("torch", "fail", error.text, error.hint)
+    return Check("torch", "ok", f"{torch.__version__} on {torch.cuda.get_device_name()}")
 
 
 def check_versions() -> Check:
