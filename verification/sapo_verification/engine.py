@@ -49,6 +49,7 @@ from sapo_verification.sampling.demonstrations import DemonstrationPool
 from sapo_verification.sampling.own_success import OwnSuccess
 from sapo_verification.sampling.pool import Pool, PoolLimits
 from sapo_verification.sampling.sampler import Sampler, SamplingPolicy
+from sapo_verification.sampling.step_values import StepValue
 from sapo_verification.screens.imitation import Imitation
 from sapo_verification.screens.screens import Screens
 from sapo_verification.store import open_database, transaction
@@ -309,14 +310,19 @@ class Engine:
         return self.demonstrations.take(
             self.sampler.most_demonstrations,
             shares=shares,
-            need=lambda account, family: self._need(account, family, misleading),
+            need=lambda family: self.sampler.need(self.success.of(family)),
+            part=lambda account, family: MEASURED_SHARE if (account, family) in misleading else 1.0,
             rng=rng,
         )
 
-    def _need(self, account: Account, family: int, misleading: Collection[tuple[Account, int]]) -> float:
-        """Return how much a family's text of an account is needed, little if it is measured only."""
-        share = MEASURED_SHARE if (account, family) in misleading else 1.0
-        return share * self.sampler.need(self.success.of(family))
+    def judge_steps(self, epoch: int, values: Iterable[tuple[Account, int, StepValue]]) -> None:
+        """Record what the steps of a round's demonstrations are worth, each with its account and family.
+
+        In a family's standard accounts weigh as much as they do in a batch, so newcomers weigh little.
+        """
+        values = list(values)
+        shares = self.sampler.shares({account for account, _, _ in values}, epoch)
+        self.sampler.step_values.learn(values, shares)
 
     def assemble(
         self,
