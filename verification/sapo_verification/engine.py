@@ -452,11 +452,7 @@ class Engine:
         self.envelopes.add(admitted)
 
     def _draw_for_audit(self, admitted: AdmittedRollout) -> None:
-        """Queue a rollout for an audit if it is drawn; a full queue drops one, possibly this one.
-
-        A newcomer's always is, unless none is: places for newcomers are few, and they are there to become
-        known.
-        """
+        """Queue a rollout if it is drawn, as a newcomer's is; a full queue drops one, possibly this one."""
         is_known = not self.reputation.is_newcomer(admitted.account)
         share = self._terms.audit_share
         if not share or (is_known and self._rng.random() >= share):

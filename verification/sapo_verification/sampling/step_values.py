@@ -215,8 +215,8 @@ class StepValues:
     def misleading(self) -> frozenset[Pair]:
         """Return the accounts, with the families, whose steps are worth far less than the median's.
 
-        They are below by their texts in the family, or by those in all families and not above by those in it:
-        whoever misleads where this node can tell is not believed where it cannot tell yet.
+        They are below by their texts in the family, or in another one or over all families, and not surely
+        above in it: whoever misleads where this node can tell is not believed where it cannot tell yet.
         """
         by_account: defaultdict[Account, dict[int, _Record]] = defaultdict(dict)
         for (account, family), record in self._records.items():
@@ -232,11 +232,10 @@ class StepValues:
 
 
 def _below(shares: Mapping[int, Mean], bound: float) -> Iterator[int]:
-    """Yield the families in which an account is below, by its texts there or by those in all families."""
-    is_below = Mean.of_all(shares.values()).is_below(bound)
-    for family, share in shares.items():
-        if share.is_below(bound) or (is_below and not share.is_above(bound)):
-            yield family
+    """Yield the families in which an account is below, or may be, because it is elsewhere or over all."""
+    each = shares.values()
+    if any(share.is_below(bound) for share in (Mean.of_all(each), *each)):
+        yield from (family for family, share in shares.items() if not share.is_above(bound))
 
 
 def _median(means: Iterable[tuple[Mean, float]]) -> float:
