@@ -46,9 +46,11 @@ from sapo_verification.reputation.origins import Origins
 from sapo_verification.reputation.penalties import verdict
 from sapo_verification.sampling.audit_queue import MOST_WAITING, AuditQueue
 from sapo_verification.sampling.demonstrations import DemonstrationPool
+from sapo_verification.sampling.newcomers import NewcomerLots
 from sapo_verification.sampling.own_success import OwnSuccess
 from sapo_verification.sampling.pool import Pool, PoolLimits
 from sapo_verification.sampling.sampler import Sampler, SamplingPolicy
+from sapo_verification.sampling.step_values import StepValue
 from sapo_verification.screens.imitation import Imitation
 from sapo_verification.screens.screens import Screens
 from sapo_verification.store import open_database, transaction
@@ -120,7 +122,8 @@ class Terms:
     Attributes:
         sampling: how a batch is mixed.
         pool: how much waits.
-        audit_share: probability that a rollout of others is queued for an audit; 1 for an auditor.
+        audit_share: probability that a known account's rollout is queued for an audit; 1 for an auditor, 0
+            for none at all. A newcomer's always is otherwise.
         audits_waiting: most rollouts in the audit queue.
     """
 
@@ -133,9 +136,9 @@ class Terms:
 class Engine:
     """Trust state of one node; single-threaded.
 
-    Its parts (``islands``, ``certificates``, ``reputation``, ``pool``, ``envelopes``, ``origins``,
-    ``proofs``, ``contributions``, ``count``, ``audits``, ``sampler``, ``success``, ``demonstrations``) are
-    public to be read and drawn from.
+    Its parts (``islands``, ``certificates``, ``reputation``, ``newcomers``, ``pool``, ``envelopes``,
+    ``origins``, ``proofs``, ``contributions``, ``count``, ``audits``, ``sampler``, ``success``,
+    ``demonstrations``) are public to be read and drawn from.
 
     Args:
         database: file of all trust state, or ":memory:".
@@ -177,7 +180,8 @@ class Engine:
         self.certificates: Final = CertificateStore(manifest, connection, islands=self.islands)
         self.admission: Final = Admission(manifest, self.certificates)
         self.reputation: Final = Reputation(connection)
-        self.pool: Final = Pool(connection, terms.pool, self.reputation)
+        self.newcomers: Final = NewcomerLots(key)
+        self.pool: Final = Pool(connection, terms.pool, self.reputation, self.newcomers)
         self.envelopes: Final = EnvelopeStore(connection)
         self.origins: Final = Origins(connection)
         self.proofs: Final = ProofStore(
@@ -309,14 +313,19 @@ class Engine:
         return self.demonstrations.take(
             self.sampler.most_demonstrations,
             shares=shares,
-            need=lambda account, family: self._need(account, family, misleading),
+            need=lambda family: self.sampler.need(self.success.of(family)),
+            part=lambda account, family: MEASURED_SHARE if (account, family) in misleading else 1.0,
             rng=rng,
         )
 
-    def _need(self, account: Account, family: int, misleading: Collection[tuple[Account, int]]) -> float:
-        """Return how much a family's text of an account is needed, little if it is measured only."""
-        share = MEASURED_SHARE if (account, family) in misleading else 1.0
-        return share * self.sampler.need(self.success.of(family))
+    def judge_steps(self, epoch: int, values: Iterable[tuple[Account, int, StepValue]]) -> None:
+        """Record what the steps of a round's demonstrations are worth, each with its account and family.
+
+        In a family's standard accounts weigh as much as they do in a batch, so newcomers weigh little.
+        """
+        values = list(values)
+        shares = self.sampler.shares({account for account, _, _ in values}, epoch)
+        self.sampler.step_values.learn(values, shares)
 
     def assemble(
         self,
@@ -443,10 +452,11 @@ class Engine:
         self.envelopes.add(admitted)
 
     def _draw_for_audit(self, admitted: AdmittedRollout) -> None:
-        """Queue a rollout for an audit if it is drawn; a full queue drops one, possibly this one."""
-        if self._rng.random() >= self._terms.audit_share:
-            return
+        """Queue a rollout if it is drawn, as a newcomer's is; a full queue drops one, possibly this one."""
         is_known = not self.reputation.is_newcomer(admitted.account)
+        share = self._terms.audit_share
+        if not share or (is_known and self._rng.random() >= share):
+            return
         if (displaced := self.audits.put(admitted, known=is_known)) is not None:
             self._observers.displaced(displaced)
         if displaced is not admitted:

@@ -128,10 +128,13 @@ class Rounds:
             parts.engine.sampler.likelihoods.learn(rollout.account, weight)
         for group in batch.practised:
             parts.engine.sampler.usefulness.learn(group.hint.account, float(group.is_informative))
-        parts.engine.sampler.step_values.learn(
-            (each.account, each.family, StepValue(value[0], tuple(value[1])))
-            for each, value in zip(batch.demonstrations, report.demonstration_values, strict=True)
-            if use.imitates and each.source is not None and value is not None
+        parts.engine.judge_steps(
+            epoch,
+            (
+                (each.account, each.family, StepValue(value[0], tuple(value[1])))
+                for each, value in zip(batch.demonstrations, report.demonstration_values, strict=True)
+                if use.imitates and each.source is not None and value is not None
+            ),
         )
         parts.rehearsal.missing = report.own_answers_missing
         self._report(epoch, batch, report, trio.current_time() - started)
