@@ -233,6 +233,14 @@ class Fields(Reader):
         """Whether an optional field is there."""
         return key < self._count
 
+    def lists_strings(self, key: int) -> bool:
+        """Whether the next field is an array that begins with a byte string; it is still to be read."""
+        before = self._at, self._left, self._key_read
+        major, length = self._field(key)
+        first = self._data[self._at : self._at + 1] if major == ARRAY and length else b""
+        self._at, self._left, self._key_read = before
+        return first != b"" and first[0] >> 5 == BYTES
+
     def uint(self, key: int, bound: Bound | None = None) -> int:
         """Read an unsigned integer."""
         major, value = self._field(key)

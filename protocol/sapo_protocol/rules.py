@@ -114,6 +114,7 @@ class Rule(Enum):
     TALLY_ENTRIES = "R1.3.3", Reason.OUT_OF_BOUNDS
     TALLY_ENTRY_SIZE = "R1.3.4", Reason.OUT_OF_BOUNDS
     TALLY_ORDER = "R1.3.5", Reason.OUT_OF_BOUNDS
+    TALLY_PAGES = "R1.3.8", Reason.OUT_OF_BOUNDS
     # stage 1: proposals
     PROPOSAL_KEYS = "R1.4.1", Reason.SCHEMA
     PROPOSAL_TYPES = "R1.4.2", Reason.SCHEMA
@@ -123,6 +124,7 @@ class Rule(Enum):
     PROPOSAL_SHARE_SIZE = "R1.4.6", Reason.OUT_OF_BOUNDS
     PROPOSAL_SHARE_ORDER = "R1.4.7", Reason.OUT_OF_BOUNDS
     PROPOSAL_TURN = "R1.4.8", Reason.OUT_OF_BOUNDS
+    PROPOSAL_PAGES = "R1.4.11", Reason.OUT_OF_BOUNDS
     # stage 1: approvals
     APPROVAL_KEYS = "R1.5.1", Reason.SCHEMA
     APPROVAL_TYPES = "R1.5.2", Reason.SCHEMA

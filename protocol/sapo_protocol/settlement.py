@@ -9,7 +9,7 @@ from typing import Final
 
 from sapo_protocol import merkle
 from sapo_protocol.constants import ROUND_TURNS, SETTLED_EPOCHS
-from sapo_protocol.contributions import Proposal, Share, Tally, cumulative_leaves, settle
+from sapo_protocol.contributions import Proposal, Tally, base_entries, settle
 from sapo_protocol.identifiers import Account, ContentId, Digest
 from sapo_protocol.manifest import Manifest
 
@@ -92,6 +92,7 @@ def is_settlement_of(
     quorum: int,
     points_cap: int,
     epoch_budget: int,
+    root_of: merkle.RootOf = merkle.sum_root,
 ) -> bool:
     """Whether the tallies that a proposal names settle to its shares, on top of the last posted root.
 
@@ -104,16 +105,17 @@ def is_settlement_of(
             lie, so that the lower median lies within the honest ones.
         points_cap: most points that an account earns in an epoch, as in the manifest.
         epoch_budget: most points that the ledger grants in an epoch, as in its contract.
+        root_of: the ledger's tree.
     """
     named = [tallies[id_] for id_ in proposal.tallies if id_ in tallies]
     counted = [tally for tally in named if tally.epoch == proposal.epoch]
     auditors = {tally.account for tally in counted}
     if not quorum <= len(proposal.tallies) == len(counted) == len(auditors):
         return False
-    previous = {s.account: s.cumulative - s.points for s in proposal.shares if s.cumulative > s.points}
-    before = [Share(account, 0, cumulative) for account, cumulative in previous.items()]
-    if merkle.root(cumulative_leaves(before)) != last_root:
+    previous = base_entries(proposal.shares)
+    if root_of(previous) != last_root:
         return False
     return (
-        settle(counted, previous, points_per_epoch=points_cap, epoch_budget=epoch_budget) == proposal.shares
+        settle(counted, dict(previous), points_per_epoch=points_cap, epoch_budget=epoch_budget)
+        == proposal.shares
     )

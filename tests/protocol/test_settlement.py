@@ -8,7 +8,7 @@ import pytest
 from support.swarm import Identity, make_manifest
 
 from sapo_protocol import merkle
-from sapo_protocol.contributions import Proposal, Share, Tally, cumulative_leaves, settle
+from sapo_protocol.contributions import Proposal, Share, Tally, settle
 from sapo_protocol.identifiers import Account, ContentId, Digest
 from sapo_protocol.settlement import (
     agreeing,
@@ -45,7 +45,7 @@ SHARES = settle(tuple(TALLIES.values()), PREVIOUS, points_per_epoch=CAP, epoch_b
 PROPOSAL = Proposal(
     node=Identity(1).node, account=Identity(1).account, epoch=EPOCH, tallies=IDS, shares=SHARES
 )
-LAST_ROOT = merkle.root(cumulative_leaves([Share(account, 0, had) for account, had in PREVIOUS.items()]))
+LAST_ROOT = merkle.sum_root([(account, had) for account, had in PREVIOUS.items() if had])
 
 
 def settles(

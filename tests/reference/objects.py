@@ -71,6 +71,9 @@ def tally(payload: bytes) -> dict[str, Any]:
     fields = closed(cbor.read(payload), {0, 1, 2, 3, 4}, "R1.3.1")
     read = _author(fields, "R1.3.2")
     entries = array(fields[3], "R1.3.2")
+    if entries and isinstance(entries[0], bytes):
+        pages = _digests(entries, "R1.3.8", "R1.3.2")
+        return read | {"pages": pages, "evidence_root": fixed(fields[4], 32, "R1.3.2")}
     require(len(entries) <= 1024, "R1.3.3")
     points = []
     for entry in entries:
@@ -87,7 +90,11 @@ def proposal(payload: bytes) -> dict[str, Any]:
     require(1 <= len(array(fields[3], "R1.4.2")) <= 64, "R1.4.3")
     tallies = [fixed(item, 32, "R1.4.2") for item in fields[3]]
     require(_ascends(tallies), "R1.4.4")
-    require(len(array(fields[4], "R1.4.2")) <= 1024, "R1.4.5")
+    listed = array(fields[4], "R1.4.2")
+    if listed and isinstance(listed[0], bytes):
+        pages = _digests(listed, "R1.4.11", "R1.4.2")
+        return read | {"tallies": tallies, "pages": pages, "turn": _turn(fields, "R1.4.2", "R1.4.8")}
+    require(len(listed) <= 1024, "R1.4.5")
     shares = []
     for share in fields[4]:
         require(len(array(share, "R1.4.2")) == 3, "R1.4.6")
@@ -171,6 +178,26 @@ def array(value: Any, rule: str) -> list[Any]:
     if not isinstance(value, list | tuple):
         raise Refused(rule)
     return list(value)
+
+
+def _digests(items: list[Any], count: str, types: str) -> list[bytes]:
+    require(len(items) <= 256, count)
+    return [fixed(item, 32, types) for item in items]
+
+
+def page(data: bytes, numbers: int) -> list[tuple[Any, ...]] | None:
+    """Return the rows of a page, each an account and so many numbers; None if it lists anything else."""
+    try:
+        rows = array(cbor.read(data), "page")
+        require(1 <= len(rows) <= 1024, "page")
+        for row in rows:
+            require(len(array(row, "page")) == 1 + numbers, "page")
+            fixed(row[0], 20, "page")
+            for value in row[1:]:
+                number(value, "page")
+    except Refused:
+        return None
+    return [tuple(row) for row in rows]
 
 
 def _turn(fields: dict[int, Any], types: str, bound: str) -> int:

@@ -15,7 +15,7 @@ from sapo_client.config import Config
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.keystore import Identity
 from sapo_client.ledger.records import LedgerStatus
-from sapo_client.node.auditing.disputes import Dispute, equivocations, find_fraud
+from sapo_client.node.auditing.disputes import Dispute, equivocations, find_fraud, posted_trees
 from sapo_client.node.auditing.registration import end_of_new, is_fresh
 from sapo_client.node.runtime.statements import registration_words, revocation_words, transaction_words
 from sapo_client.observe.events import read_events
@@ -23,7 +23,7 @@ from sapo_client.observe.outcomes import OutcomeStore
 from sapo_client.observe.plain import to_json
 from sapo_client.paths import DataDir
 from sapo_protocol import merkle
-from sapo_protocol.contributions import Proposal, cumulative_leaves, earned_points
+from sapo_protocol.contributions import Proposal, cumulative_entries, earned_points
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account, ContentId, Digest, NodeId
 
@@ -211,8 +211,8 @@ async def _challenge(session: LedgerSession, epoch: int, consent: Consent) -> di
     await session.ledger.check()
     live = await session.ledger.live_record()
     root = live.root if live is not None and live.root.epoch == epoch else None
-    false = await _fraud(session, root) if root else None
-    by_turns = await session.ledger.can_settle()
+    by_turns = await session.ledger.can_settle()  # else the proofs are those of 0.1.0, which sends them
+    false = await _fraud(session, root) if root and by_turns else None
     found = equivocations(session.archive, epoch, session.manifest.ledger_domain) if by_turns else {}
     liars = {
         place: proof
@@ -322,8 +322,8 @@ async def _fraud(session: LedgerSession, root: EpochRoot) -> FraudProof | None:
     record = await session.ledger.last_record()
     last = record.root if record else None
     cap = await session.ledger.points_cap()
-    dispute = Dispute(root, last, granted=await session.ledger.granted_points(), points_cap=cap)
-    return find_fraud(dispute, session.archive)
+    dispute = Dispute(root, last, points_cap=cap)
+    return find_fraud(dispute, posted_trees(dispute, session.archive))
 
 
 async def _replace_claim(
@@ -352,10 +352,14 @@ async def _replace_claim(
 async def _grant(session: LedgerSession) -> _Grant:
     """Return what the last final epoch grants this account in total, with the proof."""
     settlement = await session.settlement()
-    shares = settlement[1].shares if settlement else ()
-    for index, share in enumerate(shares):
-        if share.account == session.account:
-            return _Grant(share.cumulative, merkle.proof(cumulative_leaves(shares), index))
+    entries = cumulative_entries(settlement[1].shares) if settlement else ()
+    if await session.ledger.can_settle():
+        place = merkle.sum_place(entries, session.account)
+        return _Grant(place.value if place.holder == session.account else 0, place.proof)
+    for index, (account, points) in enumerate(entries):
+        if account == session.account:
+            leaves = [merkle.leaf(*entry) for entry in entries]
+            return _Grant(points, merkle.proof(leaves, index))
     return _Grant(0, ())
 
 

@@ -13,13 +13,29 @@ from web3.exceptions import Web3Exception
 
 from sapo_client.ledger.artifact import LEDGER_VERSION
 from sapo_client.ledger.clock_check import ClockCheck
-from sapo_client.ledger.contract import Contract, Distributor, EpochLedgerContract, Registry, Token, Vault
+from sapo_client.ledger.contract import (
+    Contract,
+    Distributor,
+    EpochLedgerContract,
+    FraudVerifierContract,
+    Registry,
+    Token,
+    Vault,
+    posting_name,
+)
 from sapo_client.ledger.errors import ErrorCounts, LedgerError, LedgerUnavailable, WrongChain
 from sapo_client.ledger.fees import DEFAULT_LIMIT_WEI, STUCK_BLOCKS
-from sapo_client.ledger.fraud import FraudProof
+from sapo_client.ledger.fraud import AccountPlaces, FraudProof
 from sapo_client.ledger.history import History
 from sapo_client.ledger.outbox import EntryState, Outbox
-from sapo_client.ledger.records import ChainLook, ContractAddresses, EpochRecord, LedgerStatus, Stake
+from sapo_client.ledger.records import (
+    ChainLook,
+    ContractAddresses,
+    EpochRecord,
+    LeafQuestion,
+    LedgerStatus,
+    Stake,
+)
 from sapo_client.ledger.rpc import Rpc
 from sapo_client.ledger.scan import RegistryView, last_block_before
 from sapo_client.ledger.sender import Sender
@@ -288,6 +304,34 @@ class LedgerClient:
         await self._enqueue(
             "challenge", f"{epoch}:{sha256(data).hexdigest()[:16]}", Call(verifier.address, data)
         )
+
+    async def questions(self, live: EpochRecord) -> Mapping[Account, LeafQuestion]:
+        """Return the questions about the live posting that wait for their answers, by account."""
+        name = posting_name(live.root.digest(self._manifest.ledger_domain), live.posted_at_seconds)
+        return await self._in_thread(lambda: self._ledger.verifier().questions(name))
+
+    async def ask(self, live: EpochRecord, account: Account) -> bool:
+        """Queue a question about an account's leaves in the live posting; false if the bond is not there."""
+        at = await self.contracts()
+        verifier, token = FraudVerifierContract(self._rpc, at.verifier), Token(self._rpc, at.token)
+        bond = await self._in_thread(verifier.question_bond)
+        if await self.balance() < bond:
+            return False
+        key = f"{account}:{live.root.epoch}:{live.posted_at_seconds}"
+        await self._enqueue("question", f"{key}:bond", Call(at.token, token.approve(at.verifier, bond)))
+        await self._enqueue("question", key, Call(at.verifier, verifier.ask(account)))
+        return True
+
+    async def answer(self, live: EpochRecord, places: AccountPlaces) -> None:
+        """Queue what shows an account's leaves in the live posting."""
+        at, key = await self._in_thread(self._ledger.verifier), f"{places.account}:{live.posted_at_seconds}"
+        await self._enqueue("answer", key, Call(at.address, at.answer(places)))
+
+    async def reject_hidden(self, live: EpochRecord, account: Account) -> None:
+        """Queue that the live posting is rejected, for nobody has shown an account's leaves in time."""
+        verifier = await self._in_thread(self._ledger.verifier)
+        key = f"hidden:{account}:{live.root.epoch}:{live.posted_at_seconds}"
+        await self._enqueue("challenge", key, Call(verifier.address, verifier.prove_hidden(account)))
 
     async def claim(self, cumulative: int, proof: Sequence[bytes]) -> None:
         """Queue a claim of everything that this account was granted and not paid yet."""

@@ -97,7 +97,7 @@ class Site:
         tree = Tree({A: POINTS_CAP + 1})
         root = make_root(epoch, base_root=self.contracts.base_root)
         self.post(replace(root, contribution_root=tree.root))
-        self.contracts.prove(OverCap(A, POINTS_CAP + 1, tree.proof(A)))
+        self.contracts.prove(OverCap(A, tree.place(A)))
         for auditor in AUDITORS[:QUORUM]:
             self.contracts.bond(auditor)
 

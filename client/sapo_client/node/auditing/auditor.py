@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import trio
 
 from sapo_client.node.auditing.agreement import Agreement, AgreementTerms, ChainState
+from sapo_client.node.auditing.pages import PageExchange
 from sapo_client.node.auditing.scrutiny import scrutinise
 from sapo_client.node.auditing.settlement import cumulative_points, grace_seconds
 from sapo_client.node.auditing.watchtower import LedgerWatchtower, WatchtowerParts
@@ -117,6 +118,12 @@ class Auditor:
         self._asked_seconds = -math.inf
         self._started_seconds = -math.inf
         self._granted: tuple[Digest | None, int] = None, 0
+        self._pages = PageExchange(
+            transport=parts.transport,
+            contributions=parts.contributions,
+            swarm_id=parts.manifest.swarm_id,
+            clock=parts.clock,
+        )
         self.points = 0
 
     async def run(self) -> None:
@@ -126,6 +133,7 @@ class Auditor:
         terms = await self._join_contributions()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._follow)
+            nursery.start_soon(self._pages.run)
             nursery.start_soon(parts.watchtower().run)
             if parts.account_key is not None and parts.author.account in terms.auditors:
                 if await parts.ledger.can_settle():
@@ -142,6 +150,7 @@ class Auditor:
         auditors, quorum = await parts.ledger.auditors()
         parts.engine.set_auditors(auditors, by_turns=await parts.ledger.can_settle())
         parts.gossip.open_contributions(self._recent)
+        self._pages.serve()
         return AgreementTerms(auditors=auditors, quorum=quorum, points_cap=cap, epoch_budget=budget)
 
     async def _follow(self) -> None:

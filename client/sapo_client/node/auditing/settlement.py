@@ -36,6 +36,7 @@ def is_settlement(
     quorum: int,
     points_cap: int,
     epoch_budget: int,
+    root_of: merkle.RootOf = merkle.sum_root,
 ) -> bool:
     """Whether the stored tallies that a proposal names settle to its shares, on top of the chain's root."""
     stored = ((id_, contributions.tally(id_)) for id_ in proposal.tallies)
@@ -46,4 +47,5 @@ def is_settlement(
         quorum=quorum,
         points_cap=points_cap,
         epoch_budget=epoch_budget,
+        root_of=root_of,
     )

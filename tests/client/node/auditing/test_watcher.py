@@ -138,7 +138,7 @@ async def approve(liar: AuditorHarness, content_id: ContentId, proposal: Proposa
 
 def is_reference(root: EpochRoot) -> bool:
     """Whether a root holds each worker's rollouts, no more and no less."""
-    leaves = merkle.root([merkle.leaf(account, WORK[account]) for account in sorted(WORK)])
+    leaves = merkle.sum_root(sorted(WORK.items()))
     return (root.total, root.contribution_root, root.cumulative_root) == (6, leaves, leaves)
 
 
