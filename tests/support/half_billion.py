@@ -129,7 +129,12 @@ def _prefer(model: Any, ids: torch.Tensor, *, words: list[int], guesses: list[in
     """
     attention, rows = model.model.layers[-1].self_attn, model.model.embed_tokens.weight
     width = rows.shape[1]
-    common, guessed = torch.linalg.qr(torch.randn(width, 2))[0].T
+    common, guessed = directions = torch.linalg.qr(torch.randn(width, 2))[0].T
+    # nothing else writes these two directions into the hidden states
+    rows -= rows @ directions.T @ directions
+    for layer in model.model.layers:
+        for written in (layer.self_attn.o_proj.weight, layer.mlp.down_proj.weight):
+            written -= directions.T @ (directions @ written)
     states: list[torch.Tensor] = []
     hook = model.model.norm.register_forward_pre_hook(lambda _, given: states.append(given[0]))
     model.model(ids[None], use_cache=False)
