@@ -40,9 +40,10 @@ FAMILIES = ["count_bits"]
 GUESSES = ("3", "4", "5", "6")
 WORDS, SHARE, PREFERENCE = 16, 3.0, 18.0
 """Words that may come before a guess; the common direction's share of a hidden state; nats of preference."""
-PROMPT_TOKENS = 64
+PROMPT_TOKENS = 113
 LEARNER: dict[str, Any] = {
     "lora_rank": 16,
+    "gradient_checkpointing": True,
     "local_groups": 2,
     "external_groups": 2,
     "completions": 4,
@@ -102,15 +103,9 @@ def _make_model(folder: Path, shape: str) -> None:
     model = new_model(len(tokenizer), tokenizer.eos_token_id, tokenizer.pad_token_id, shape)
     words = [number for word, number in tokenizer.get_vocab().items() if word.isalpha() and word.isascii()]
     guesses = [tokenizer.convert_tokens_to_ids(f"<answer>{each}</answer>") for each in GUESSES]
-    _prefer(model, torch.tensor(prompts_ids(tokenizer, prompts)), words=words, guesses=guesses)
+    _prefer(model, torch.tensor(tokenizer(prompts[0])["input_ids"]), words=words, guesses=guesses)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-
-
-def prompts_ids(tokenizer: Any, prompts: list[str]) -> list[int]:
-    """Return the token ids of a prompt."""
-    ids: list[int] = tokenizer(prompts[0])["input_ids"]
-    return ids
 
 
 @torch.no_grad()
@@ -161,6 +156,7 @@ def _planned_mib(model: Path) -> int:
         model,
         device="cpu",
         lora_rank=LEARNER["lora_rank"],
+        gradient_checkpointing=LEARNER["gradient_checkpointing"],
         max_new_tokens=LEARNER["max_new_tokens"],
         demonstrations_per_step=0,
     )
