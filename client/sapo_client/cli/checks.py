@@ -140,7 +140,8 @@ def check_model(config: Config) -> Iterator[Check]:
         yield Check("model", "ok", f"{size}; tasks of level {found.level} suit it")
     else:
         hint = "a model without chat template gets the bare prompt; instruction-tuned ones learn faster"
-        yield Check("model", "warn", f"{size}, without chat template", hint)
+        words = f"{size}, without chat template; tasks of level {found.level} suit it"
+        yield Check("model", "warn", words, hint)
     planned, parts = found.estimate.peak / GIB, found.estimate.in_words()
     plan = f"{planned:.1f} GiB planned, {found.free / GIB:.1f} free; {parts}"
     yield Check("memory", "ok" if found.fits else "fail", plan, "" if found.fits else found.hint)

@@ -240,7 +240,9 @@ def chosen_device(choice: DeviceChoice) -> torch.device:
     has_cuda = torch.cuda.is_available()
     if choice == "cuda" and not has_cuda:
         raise SapoError(
-            "no CUDA device here", hint="use --device auto or --device cpu", exit_code=ExitCode.CONFIG
+            "no CUDA device here",
+            hint='set learner.device = "auto" (lab: --device auto), or mend the driver',
+            exit_code=ExitCode.CONFIG,
         )
     if choice == "cpu" or not has_cuda:
         return torch.device("cpu")
