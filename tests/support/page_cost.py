@@ -7,7 +7,8 @@ The node of DATA_DIR runs already. The page is opened and closed in turn, for wi
 open in one pair and first closed in the next, so that what else the machine does falls on both alike.
 Compared are rounds per second, and processor seconds of the node's process (which serves the page) and of
 its learner and checkers, per round and per second. What serving costs a second is also fitted to all windows
-by least squares, beside what a round and an idle second cost: windows differ in their rounds.
+by least squares, beside what a round and an idle second cost: windows differ in their rounds. Several pages
+at once (``--readers``) show the cost of one more exactly.
 
 A browser on the same cores takes them from the node, so an open page is a reader that asks for the same at
 the same rhythm and draws nothing; ``--browser`` takes a real one, and measures its paints.
@@ -21,8 +22,9 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -67,14 +69,19 @@ def main() -> None:
     parser.add_argument("data_dir", type=Path)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--browser", action="store_true")
+    parser.add_argument("--readers", type=int, default=1, help="pages that are open at once")
     arguments = parser.parse_args()
     data = DataDir(arguments.data_dir)
-    client = ControlClient(data)
+    client, readers = ControlClient(data), 1 if arguments.browser else arguments.readers
     with browsing() if arguments.browser else nullcontext() as chrome:
         paints = [_paint(chrome, client) for _ in range(PAINTS)] if arguments.browser else []
-        opened = (lambda: _shown(chrome, client)) if arguments.browser else (lambda: PageReader(client))
+        opened = partial(_shown, chrome, client) if arguments.browser else partial(_read, client, readers)
         windows = list(_windows(opened, data, arguments.minutes * 60))
-    print(json.dumps({**_summary(paints, windows), "windows": [asdict(each) for each in windows]}, indent=1))
+    print(
+        json.dumps(
+            {**_summary(paints, windows, readers), "windows": [asdict(each) for each in windows]}, indent=1
+        )
+    )
 
 
 def _paint(chrome: Any, client: ControlClient) -> Paint:
@@ -100,6 +107,14 @@ def _shown(chrome: Any, client: ControlClient) -> Iterator[None]:
     chrome.get(client.page_link())
     yield
     chrome.get("about:blank")
+
+
+@contextmanager
+def _read(client: ControlClient, readers: int) -> Iterator[None]:
+    with ExitStack() as stack:
+        for _ in range(readers):
+            stack.enter_context(PageReader(client))
+        yield
 
 
 def _windows(opened: Callable[[], Any], data: DataDir, seconds: float) -> Iterator[Window]:
@@ -135,7 +150,7 @@ def _cpu(pid: int) -> float:
     return time.clock_gettime((~pid << 3) | 2)
 
 
-def _summary(paints: list[Paint], windows: list[Window]) -> dict[str, Any]:
+def _summary(paints: list[Paint], windows: list[Window], readers: int) -> dict[str, Any]:
     pairs = [
         sorted(pair, key=lambda each: not each.open) for pair in zip(windows[::2], windows[1::2], strict=True)
     ]
@@ -160,7 +175,7 @@ def _summary(paints: list[Paint], windows: list[Window]) -> dict[str, Any]:
             "per cent of closed": 100 * statistics.fmean(differences) / closed,
             "per cent, half width": 100 * half / closed,
         }
-    found["serving"] = _serving(windows)
+    found["serving"] = _serving(windows, readers)
     if paints:
         found |= {
             "first paint ms": [round(each.first_paint_ms) for each in paints],
@@ -171,9 +186,9 @@ def _summary(paints: list[Paint], windows: list[Window]) -> dict[str, Any]:
     return found
 
 
-def _serving(windows: list[Window]) -> dict[str, float]:
+def _serving(windows: list[Window], readers: int) -> dict[str, float]:
     """Fit the node's processor milliseconds to its rounds, its seconds, and the seconds of an open page."""
-    design = np.array([(each.rounds, each.seconds, each.seconds * each.open) for each in windows])
+    design = np.array([(each.rounds, each.seconds, each.seconds * each.open * readers) for each in windows])
     spent = np.array([1000 * each.node_cpu for each in windows])
     fitted, *_ = np.linalg.lstsq(design, spent)
     rest = spent - design @ fitted

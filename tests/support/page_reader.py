@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from sapo_client.observe.control_client import ControlClient
 
-REFRESH_SECONDS: Final = 10.0
+REFRESH_SECONDS: Final = 20.0
 """As ``REFRESH.overview`` in ``app.js``."""
 
 SETTLE_SECONDS: Final = 60.0
