@@ -39,6 +39,9 @@ def manifest_bytes(manifest: dict[str, Any]) -> bytes:
     }
     if manifest.get("gate") is not None:
         document[9] = _gate(manifest["gate"])
+    if manifest.get("difficulty") is not None:
+        names = ("ladders", "step", "floor", "groups", "completions")
+        document[10] = {key: manifest["difficulty"][name] for key, name in enumerate(names)}
     if manifest.get("islands") is not None:
         names = ("most_accounts", "least_accounts", "period_epochs", "most_islands", "count")
         numbers = {key: manifest["islands"].get(name) for key, name in enumerate(names)}

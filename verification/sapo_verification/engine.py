@@ -30,6 +30,7 @@ from sapo_protocol.identifiers import Account, ContentId, NodeId
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.rollout import parse_rollout
 from sapo_protocol.rules import Rule
+from sapo_protocol.settlement import first_record
 from sapo_protocol.tasks import Task
 from sapo_protocol.topics import certificates_topic, contributions_topic, equivocations_topic, rollouts_topic
 from sapo_verification.admission.certificates import CertificateStore, NotIntroduced
@@ -40,6 +41,7 @@ from sapo_verification.admission.equivocations import ProofStore
 from sapo_verification.admission.rollouts import Admission, SlotTaken
 from sapo_verification.epoch_count import EpochCount
 from sapo_verification.islands import Heard, IslandMap, PaidOf, nobody_paid
+from sapo_verification.levels import BeaconOf, Levels, RecordOf, always
 from sapo_verification.observer import Observer, Observers
 from sapo_verification.reputation.evidence import Reputation
 from sapo_verification.reputation.origins import Origins
@@ -63,7 +65,7 @@ from sapo_verification.types import (
     SampledBatch,
     VerifiedRollout,
 )
-from sapo_verification.verifier import BeaconOf, Check, Verifier
+from sapo_verification.verifier import Check, Verifier
 
 RECENT_ENVELOPES: Final = 128
 """Envelopes sent to a new peer, at most 1 MiB in all: enough for its first batches."""
@@ -137,7 +139,7 @@ class Engine:
     """Trust state of one node; single-threaded.
 
     Its parts (``islands``, ``certificates``, ``reputation``, ``newcomers``, ``pool``, ``envelopes``,
-    ``origins``, ``proofs``, ``contributions``, ``count``, ``audits``, ``sampler``, ``success``,
+    ``origins``, ``proofs``, ``contributions``, ``count``, ``levels``, ``audits``, ``sampler``, ``success``,
     ``demonstrations``) are public to be read and drawn from.
 
     Args:
@@ -146,6 +148,8 @@ class Engine:
         check: the jailed checkers.
         beacon_of: the beacon of an epoch, or none while it is unknown.
         paid_of: how many accounts the final epochs paid that an epoch's islands rest on.
+        record_of: the record in force in an epoch, or none while it is unknown; without it that of a swarm
+            in which no epoch is final.
         key: 32 random bytes of this start: no attacker can predict screens and audits.
         observers: every decision is reported to them, after the pay count.
     """
@@ -162,6 +166,7 @@ class Engine:
         terms: Terms = Terms(),
         paid_of: PaidOf = nobody_paid,
         observers: Iterable[Observer] = (),
+        record_of: RecordOf | None = None,
     ) -> None:
         self.manifest: Final = manifest
         self.own: Final = own
@@ -169,7 +174,8 @@ class Engine:
         self._rng = random.Random(key)
         self._auditors = AuditorSet()
         self._connection = connection = open_database(database)
-        self.count: Final = EpochCount(connection)
+        self.count: Final = EpochCount(connection, manifest.difficulty)
+        self.levels: Final = Levels(manifest, beacon_of, record_of or always(first_record(manifest)))
         self._check = check
         self.success: Final = OwnSuccess(own, len(manifest.suite.families))
         imitation = Imitation(manifest.suite.families, own)
@@ -192,11 +198,11 @@ class Engine:
             manifest, self.certificates, self.contributions, lambda: self._auditors
         )
         self.audits: Final = AuditQueue(terms.audits_waiting)
-        self._screens = Screens(manifest.suite.families, key, own)
+        self._screens = Screens(manifest.suite.families, key, own, paid_right=bool(manifest.difficulty))
         self._verifier = Verifier(
             swarm_id=manifest.swarm_id,
             check=check,
-            beacon_of=beacon_of,
+            levels=self.levels,
             reputation=self.reputation,
             count=self.count,
             observer=self._observers,

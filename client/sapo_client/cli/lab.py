@@ -17,6 +17,7 @@ from sapo_client.errors import ExitCode, SapoError
 
 if TYPE_CHECKING:
     from sapo_client.lab.economy import EconomyRow
+    from sapo_client.lab.ladders.swarm import LadderEpoch, Moved
     from sapo_client.lab.scale.report import ScaleReport
 
 ShareOption = Annotated[
@@ -283,6 +284,62 @@ def _islands(report: ScaleReport) -> Grid:
     ]
     columns = ("island", "accounts", "Sybils", "in batches", "of others' groups", "nodes reached")
     return Grid(columns, rows)
+
+
+@command(app)
+def difficulty(
+    common: Common,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of all random numbers.")] = 0,
+    epochs: Annotated[int, typer.Option("--epochs", min=2, metavar="E", help="Number of epochs.")] = 16,
+    attack: Annotated[
+        bool, typer.Option("--attack", help="Show who can move the ladder, instead of epoch by epoch.")
+    ] = False,
+) -> None:
+    """Simulate swarms whose levels follow them, beside one whose tasks stay the same.
+
+    Policies are tables with one number each, their skill; admission, verification, count, settlement and
+    record are the network's own code. Takes half a minute, with --attack some minutes.
+    """
+    document, grid = _attack(seed, epochs) if attack else _course(seed, epochs)
+    common.output.emit({"format": "sapo/lab/difficulty/1", "seed": seed, **document}, grid)
+
+
+def _course(seed: int, epochs: int) -> tuple[dict[str, Any], Grid]:
+    from sapo_client.lab.ladders.swarm import LadderPlan, simulate
+
+    plans = [LadderPlan(follows=follows, seed=seed, epochs=epochs) for follows in (True, False)]
+    follow, fixed = map(simulate, plans)
+    columns = ("epoch", "level", "mixed", "points", "hardest", "", "fixed: mixed", "points ", "hardest ")
+    rows = [(epoch, f"{a.position:.2f}", *_cells(a), "", *_cells(b)) for epoch, a, b in _pairs(follow, fixed)]
+    document = {"follow": [asdict(each) for each in follow], "fixed": [asdict(each) for each in fixed]}
+    return document, Grid(columns, rows)
+
+
+def _pairs(follow: list[LadderEpoch], fixed: list[LadderEpoch]) -> list[tuple[int, LadderEpoch, LadderEpoch]]:
+    return [(epoch, *pair) for epoch, pair in enumerate(zip(follow, fixed, strict=True))]
+
+
+def _cells(epoch: LadderEpoch) -> tuple[str, int, str]:
+    return f"{epoch.mixed:.0%}", epoch.points, f"{epoch.hardest:.0%}"
+
+
+def _attack(seed: int, epochs: int) -> tuple[dict[str, Any], Grid]:
+    from sapo_client.lab.ladders.swarm import MOVERS, moved
+
+    found = [moved(name, plan, seed=seed, epochs=epochs) for name, plan in MOVERS]
+    columns = ("who", "level", "mixed", "points", "theirs", "hardest")
+    return {"movers": [asdict(each) for each in found]}, Grid(columns, [_mover(each) for each in found])
+
+
+def _mover(each: Moved) -> tuple[str, ...]:
+    return (
+        each.name,
+        f"{each.position:.2f}",
+        f"{each.mixed:.0%}",
+        f"{each.points:.1f}",
+        f"{each.dishonest_points:.1f}",
+        f"{each.hardest:.0%}",
+    )
 
 
 experiment.register(app)

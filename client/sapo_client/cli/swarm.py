@@ -12,6 +12,7 @@ import typer
 from sapo_client.cli.consent import YesOption, asker
 from sapo_client.cli.options import (
     Common,
+    DifficultyOption,
     FamiliesOption,
     ForModel,
     LevelOption,
@@ -88,6 +89,7 @@ def deploy(
     coins_per_drip: CoinsPerDrip = 0.001,
     families: FamiliesOption = None,
     level: LevelOption = None,
+    difficulty: DifficultyOption = "fixed",
     model: ForModel = "bundled",
     yes: YesOption = False,
 ) -> None:
@@ -100,7 +102,7 @@ def deploy(
     from sapo_client.founding.tasks import choose_tasks
     from sapo_protocol.settlement import agreeing
 
-    tasks = choose_tasks(families=listed(families), level=level, model=model)
+    tasks = choose_tasks(families=listed(families), level=level, model=model, difficulty=difficulty)
     founder = _open(common, key, passphrase_file)
     auditors = tuple(sorted({_account(text) for text in auditor or ()})) or (founder.account,)
     terms = SwarmTerms(
@@ -114,6 +116,7 @@ def deploy(
         coins_per_drip=coins_per_drip,
         level=tasks.level,
         families=tasks.families,
+        difficulty=tasks.difficulty,
     )
     _check_quorum(common, terms)
     manifest = _found(common, folder, rpc=rpc, founder=founder, terms=terms, yes=yes)
@@ -137,7 +140,7 @@ def _found(
         wanted = founding.quote()
         require_coins(wanted, founder.account)
         asker(common, yes)([_statement(wanted, founder.account)])
-        manifest = founding.carry_out(TaskChoice(terms.level, terms.families).suite())
+        manifest = founding.carry_out(TaskChoice(terms.level, terms.families, terms.difficulty).suite())
     return manifest
 
 

@@ -23,6 +23,7 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.founding import contracts, defaults
 from sapo_client.founding.deployer import Deployer
 from sapo_client.founding.quote import Quote, quote, test_chain_id
+from sapo_client.founding.tasks import FIXED, difficulty_of
 from sapo_client.ledger.outbox import EntryState, Outbox
 from sapo_client.ledger.rpc import Rpc
 from sapo_protocol.errors import LocalProtocolError
@@ -52,6 +53,7 @@ class SwarmTerms:
         coins_per_drip: coins that the faucet sends to each newcomer.
         level: of the tasks.
         families: of the tasks.
+        difficulty: whether the levels of the tasks follow the swarm, ``fixed`` or ``follow``.
     """
 
     name: str
@@ -64,6 +66,7 @@ class SwarmTerms:
     coins_per_drip: float
     level: str = "nano"
     families: tuple[str, ...] = ()
+    difficulty: str = FIXED
 
 
 class Founding:
@@ -122,6 +125,7 @@ class Founding:
     def _manifest(
         self, deployment: contracts.Deployment, wanted: contracts.LedgerTerms, suite: Suite
     ) -> Manifest:
+        difficulty = difficulty_of(suite)
         return Manifest(
             name=self._terms.name,
             bootstrap=self._terms.bootstrap,
@@ -133,6 +137,8 @@ class Founding:
             epoch_seconds=wanted.epoch_seconds,
             suite=suite,
             limits=defaults.LIMITS,
+            version=1 if difficulty is None else 2,
+            difficulty=difficulty,
         )
 
     @contextmanager

@@ -37,11 +37,11 @@ from sapo_client.ledger.records import (
     Stake,
 )
 from sapo_client.ledger.rpc import Rpc
-from sapo_client.ledger.scan import RegistryView, last_block_before
+from sapo_client.ledger.scan import RegistryView, last_block_before, last_number_before
 from sapo_client.ledger.sender import Sender
 from sapo_client.ledger.transactions import Call
 from sapo_protocol import secp256k1
-from sapo_protocol.eip712 import EpochApproval
+from sapo_protocol.eip712 import EpochApproval, EpochRoot
 from sapo_protocol.identifiers import Account, Digest, NodeId
 from sapo_protocol.manifest import Manifest
 
@@ -155,6 +155,10 @@ class LedgerClient:
                 self._rpc, timestamp_seconds, confirmations=self._confirmations, now=self._clock
             )
         )
+
+    async def final_root_before(self, timestamp_seconds: int) -> EpochRoot | None:
+        """Return the root of the last epoch that is final in the last block before a moment in the past."""
+        return await self._in_thread(lambda: self._final_root_before(timestamp_seconds))
 
     async def live_accounts(self) -> frozenset[tuple[Account, NodeId]]:
         """Return every pair of an account and a node key that the account claims at the moment."""
@@ -463,6 +467,13 @@ class LedgerClient:
                 f"the ledger allows an account {cap} points per epoch, the manifest {expected}",
                 hint="ask whoever gave you the manifest for the right one",
             )
+
+    def _final_root_before(self, timestamp_seconds: int) -> EpochRoot | None:
+        block = last_number_before(
+            self._rpc, timestamp_seconds, confirmations=self._confirmations, now=self._clock
+        )
+        record = self._history.by_block(block)
+        return record.root if record else None
 
     def _count_stuck(self, head: int) -> int:
         return self._outbox.signed_before(head - STUCK_BLOCKS - self._confirmations)

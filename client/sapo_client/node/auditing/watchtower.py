@@ -195,6 +195,7 @@ class LedgerWatchtower:
             self._parts.contributions,
             proposal,
             last,
+            manifest=self._parts.manifest,
             quorum=self._quorum,
             points_cap=self._points_cap,
             epoch_budget=self._epoch_budget,
