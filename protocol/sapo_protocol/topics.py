@@ -48,5 +48,10 @@ def equivocations_protocol(swarm_id: SwarmId) -> str:
     return f"/sapo/{PROTOCOL_VERSION}/{swarm_id}/equivocations"
 
 
+def pages_protocol(swarm_id: SwarmId) -> str:
+    """Return the request protocol for pages of tallies and proposals, by their digests."""
+    return f"/sapo/{PROTOCOL_VERSION}/{swarm_id}/pages"
+
+
 def _suffix(island: int) -> str:
     return f"/{island}" if island else ""

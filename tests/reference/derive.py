@@ -6,6 +6,7 @@ from hashlib import sha256
 from typing import Any
 
 import cbor2
+from reference import ethereum
 
 
 def tagged(name: str, *parts: bytes) -> bytes:
@@ -38,6 +39,9 @@ def manifest_bytes(manifest: dict[str, Any]) -> bytes:
     }
     if manifest.get("gate") is not None:
         document[9] = _gate(manifest["gate"])
+    if manifest.get("difficulty") is not None:
+        names = ("ladders", "step", "floor", "groups", "completions")
+        document[10] = {key: manifest["difficulty"][name] for key, name in enumerate(names)}
     if manifest.get("islands") is not None:
         names = ("most_accounts", "least_accounts", "period_epochs", "most_islands", "count")
         numbers = {key: manifest["islands"].get(name) for key, name in enumerate(names)}
@@ -178,6 +182,33 @@ def climb(leaf_: bytes, proof: list[bytes]) -> bytes:
     for sibling in proof:
         leaf_ = node(leaf_, sibling)
     return leaf_
+
+
+def word(entries: list[tuple[bytes, int]], level: int = 0) -> bytes:
+    """Return the word over accounts and values that share their first bits."""
+    total = sum(value for _, value in entries).to_bytes(8, "big")
+    if not entries:
+        return bytes(32)
+    if len(entries) == 1:
+        return ethereum.keccak(entries[0][0] + total)[:24] + total
+    sides: tuple[list[tuple[bytes, int]], list[tuple[bytes, int]]] = ([], [])
+    for account, value in entries:
+        sides[account[level // 8] >> (7 - level % 8) & 1].append((account, value))
+    return ethereum.keccak(word(sides[0], level + 1) + word(sides[1], level + 1))[:24] + total
+
+
+def reached(account: bytes, holder: bytes, value: int, beside: list[bytes]) -> bytes | None:
+    """Return the root that an account's place leads to; None if the place is not on the account's way."""
+    bits = [account[level // 8] >> (7 - level % 8) & 1 for level in range(160)]
+    others = [holder[level // 8] >> (7 - level % 8) & 1 for level in range(160)]
+    if holder != bytes(20) and others[: len(beside)] != bits[: len(beside)]:
+        return None
+    at = word([(holder, value)] if holder != bytes(20) else [])
+    for bit, other in zip(reversed(bits[: len(beside)]), beside, strict=True):
+        total = int.from_bytes(at[24:], "big") + int.from_bytes(other[24:], "big")
+        pair = other + at if bit else at + other
+        at = ethereum.keccak(pair)[:24] + total.to_bytes(8, "big")
+    return at
 
 
 def settle(

@@ -9,7 +9,15 @@ from vectors.world import ALICE, BOB, CHAINED, MANIFESTS, NOW_MS, PLAIN, Identit
 
 from sapo_protocol import merkle, secp256k1
 from sapo_protocol.constants import PROTOCOL_VERSION
-from sapo_protocol.contributions import Proposal, Share, Tally, parse_proposal, settle
+from sapo_protocol.contributions import (
+    Proposal,
+    Share,
+    Tally,
+    page_digest,
+    parse_proposal,
+    settle,
+    to_pages,
+)
 from sapo_protocol.eip712 import Domain, EpochApproval, EpochRoot, NodeBinding
 from sapo_protocol.envelope import Kind, parse_envelope
 from sapo_protocol.epochs import beacon, epoch_at, epoch_start_seconds
@@ -173,6 +181,51 @@ def merkle_trees() -> list[dict[str, Any]]:
     return found
 
 
+def trees_of_points() -> list[dict[str, Any]]:
+    """Return roots of trees of points, with the places of accounts in them and of others."""
+    near = [Account(ACCOUNTS[3][:-1] + bytes([ACCOUNTS[3][-1] ^ 1])), Account(ACCOUNTS[0][:4] + bytes(16))]
+    ends = [Account(bytes(19) + b"\x01"), Account(b"\xff" * 20)]
+    found = []
+    for accounts in (*(ACCOUNTS[:size] for size in (0, 1, 2, 3, 5, 9)), [*ACCOUNTS, *near, *ends]):
+        entries = [(account, 10**number) for number, account in enumerate(sorted(accounts))]
+        asked = sorted({*accounts, *near, *ends, ACCOUNTS[0]})
+        places = ((account, merkle.sum_place(entries, account)) for account in asked)
+        found.append(
+            {
+                "entries": [[account.hex(), str(value)] for account, value in entries],
+                "root": merkle.sum_root(entries).hex(),
+                "places": [
+                    {
+                        "account": account.hex(),
+                        "holder": place.holder.hex(),
+                        "value": str(place.value),
+                        "proof": [step.hex() for step in place.proof],
+                    }
+                    for account, place in places
+                ],
+            }
+        )
+    return found
+
+
+def pages() -> list[dict[str, Any]]:
+    """Return the pages of a tally and of a proposal of 1,025 accounts, and their digests."""
+    accounts = [Account(number.to_bytes(20, "big")) for number in range(1, 1026)]
+    entries = [(account, number) for number, account in enumerate(accounts)]
+    shares = [Share(account, number, 2 * number + 1) for number, account in enumerate(accounts)]
+    lists: Mapping[int, tuple[bytes, ...]] = {1: to_pages(entries), 2: to_pages(shares)}
+    return [
+        {
+            "numbers": numbers,
+            "pages": [page.hex() for page in listed],
+            "digests": [page_digest(page).hex() for page in listed],
+            "rows": len(accounts),
+            "last": [accounts[-1].hex(), len(accounts) - 1, 2 * len(accounts) - 1][: 1 + numbers],
+        }
+        for numbers, listed in lists.items()
+    ]
+
+
 def typed_data() -> list[dict[str, Any]]:
     """Return EIP-712 digests and signatures, and who signed them."""
     found = []
@@ -231,7 +284,7 @@ def settlements() -> list[dict[str, Any]]:
         "nobody": ([{}], {}, 16, ample),
         "zero points": ([{a: 0, b: 1}], {d: 0}, 16, ample),
         "four tallies": ([{a: 1, b: 4}, {a: 2, b: 3}, {a: 3, b: 2}, {a: 4, b: 1}], {c: 1}, 16, ample),
-        "large": ([{a: 2**64 - 1}], {a: 2**63}, 2**64 - 1, 2**64 - 1),
+        "large": ([{a: 2**63 - 1}], {a: 2**63}, 2**64 - 1, 2**64 - 1),
         "the budget, to the point": ([{a: 16, b: 9, c: 5}], {}, 16, 30),
         "over the budget, rounded down": ([{a: 16, b: 9, c: 5}], {b: 7}, 16, 29),
         "over the budget, clipped before": ([{a: 90, b: 16, c: 1}], {}, 16, 20),
@@ -337,6 +390,8 @@ def everything() -> dict[str, Any]:
         "islands": islands(),
         "island_counts": island_counts(),
         "merkle": merkle_trees(),
+        "trees_of_points": trees_of_points(),
+        "pages": pages(),
         "typed_data": typed_data(),
         "settlements": settlements(),
         "turns": turns(),

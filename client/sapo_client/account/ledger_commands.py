@@ -15,7 +15,7 @@ from sapo_client.config import Config
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.keystore import Identity
 from sapo_client.ledger.records import LedgerStatus
-from sapo_client.node.auditing.disputes import Dispute, equivocations, find_fraud
+from sapo_client.node.auditing.disputes import Dispute, equivocations, find_fraud, posted_trees
 from sapo_client.node.auditing.registration import end_of_new, is_fresh
 from sapo_client.node.runtime.statements import registration_words, revocation_words, transaction_words
 from sapo_client.observe.events import read_events
@@ -23,7 +23,7 @@ from sapo_client.observe.outcomes import OutcomeStore
 from sapo_client.observe.plain import to_json
 from sapo_client.paths import DataDir
 from sapo_protocol import merkle
-from sapo_protocol.contributions import Proposal, cumulative_leaves, earned_points
+from sapo_protocol.contributions import Proposal, cumulative_entries, earned_points
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account, ContentId, Digest, NodeId
 
@@ -114,9 +114,11 @@ async def _status(session: LedgerSession) -> dict[str, Any]:
     claimed = await session.ledger.claimed()
     live = await session.ledger.live_accounts()
     posting = await session.ledger.live_record()
+    coins = (await session.ledger.look(claims=False)).coins_wei
     return {
         "account": str(session.account),
         "chain": session.manifest.chain_id,
+        "coins": None if coins is None else coins / 10**18,
         "registered": session.account in {account for account, _ in live},
         "claimed keys": ", ".join(sorted(node.hex() for account, node in live if account == session.account)),
         "last epoch": settlement[0] if settlement else None,
@@ -127,7 +129,7 @@ async def _status(session: LedgerSession) -> dict[str, Any]:
         "tokens": await session.ledger.balance() / 10**18,
         **await _treasury_facts(session),
         **await bond_facts(session),
-        **_sending(session.ledger.status()),
+        **_sending(session.ledger.status(), coins),
     }
 
 
@@ -143,14 +145,17 @@ async def _treasury_facts(session: LedgerSession) -> dict[str, Any]:
     }
 
 
-def _sending(status: LedgerStatus) -> dict[str, Any]:
+def _sending(status: LedgerStatus, coins: int | None) -> dict[str, Any]:
     """Return the state of queued transactions, and of the endpoints that were asked."""
     receipt = status.last_receipt_seconds
+    error = status.last_error
+    if status.pending and coins == 0:
+        error = "the account holds no coins, so nothing can be sent: sapo doctor"
     return {
         "waiting to be sent": status.pending,
         "stuck": status.stuck,
         "refused": status.refused,
-        "last error": status.last_error,
+        "last error": error,
         "last receipt": None if receipt is None else datetime.fromtimestamp(receipt, UTC).isoformat(),
         "endpoints": [to_json(endpoint) for endpoint in status.endpoints],
     }
@@ -178,11 +183,7 @@ async def _claim(session: LedgerSession, consent: Consent) -> dict[str, Any]:
     await session.ledger.check()
     before, granted = await session.ledger.claimed(), (await _grant(session)).points
     if granted <= before:
-        raise SapoError(
-            f"nothing to claim: {granted} points granted, {before} claimed",
-            hint="points are granted when an epoch is final: sapo ledger status",
-            exit_code=ExitCode.LEDGER,
-        )
+        raise await _nothing_to_claim(session, granted, before)
     await _require_covered(session, granted - before)
     words = {
         "points": granted - before,
@@ -263,12 +264,22 @@ async def _finalise(session: LedgerSession, consent: Consent) -> dict[str, Any]:
     return {"epoch": live.root.epoch, "points": live.root.total, "final": True}
 
 
+async def _nothing_to_claim(session: LedgerSession, granted: int, claimed: int) -> SapoError:
+    """Return the error, with the reason that an account has most often."""
+    text = f"nothing to claim: {granted} points granted, {claimed} claimed"
+    hint = "points are granted when an epoch is final: sapo ledger status"
+    if session.account not in {account for account, _ in await session.ledger.live_accounts()}:
+        text += f"; {session.account} is not registered, so nothing that it shares now is counted"
+        hint = "a running node registers by itself once the account holds coins: sapo ledger status"
+    return SapoError(text, hint=hint, exit_code=ExitCode.LEDGER)
+
+
 async def _challenge(session: LedgerSession, epoch: int, consent: Consent) -> dict[str, Any]:
     await session.ledger.check()
     live = await session.ledger.live_record()
     root = live.root if live is not None and live.root.epoch == epoch else None
-    false = await _fraud(session, root) if root else None
-    by_turns = await session.ledger.can_settle()
+    by_turns = await session.ledger.can_settle()  # else the proofs are those of 0.1.0, which sends them
+    false = await _fraud(session, root) if root and by_turns else None
     found = equivocations(session.archive, epoch, session.manifest.ledger_domain) if by_turns else {}
     liars = {
         place: proof
@@ -378,8 +389,8 @@ async def _fraud(session: LedgerSession, root: EpochRoot) -> FraudProof | None:
     record = await session.ledger.last_record()
     last = record.root if record else None
     cap = await session.ledger.points_cap()
-    dispute = Dispute(root, last, granted=await session.ledger.granted_points(), points_cap=cap)
-    return find_fraud(dispute, session.archive)
+    dispute = Dispute(root, last, points_cap=cap)
+    return find_fraud(dispute, posted_trees(dispute, session.archive))
 
 
 async def _replace_claim(
@@ -408,10 +419,14 @@ async def _replace_claim(
 async def _grant(session: LedgerSession) -> _Grant:
     """Return what the last final epoch grants this account in total, with the proof."""
     settlement = await session.settlement()
-    shares = settlement[1].shares if settlement else ()
-    for index, share in enumerate(shares):
-        if share.account == session.account:
-            return _Grant(share.cumulative, merkle.proof(cumulative_leaves(shares), index))
+    entries = cumulative_entries(settlement[1].shares) if settlement else ()
+    if await session.ledger.can_settle():
+        place = merkle.sum_place(entries, session.account)
+        return _Grant(place.value if place.holder == session.account else 0, place.proof)
+    for index, (account, points) in enumerate(entries):
+        if account == session.account:
+            leaves = [merkle.leaf(*entry) for entry in entries]
+            return _Grant(points, merkle.proof(leaves, index))
     return _Grant(0, ())
 
 

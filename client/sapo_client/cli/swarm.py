@@ -12,6 +12,7 @@ import typer
 from sapo_client.cli.consent import YesOption, asker
 from sapo_client.cli.options import (
     Common,
+    DifficultyOption,
     FamiliesOption,
     ForModel,
     LevelOption,
@@ -111,6 +112,7 @@ def deploy(
     coins_per_drip: CoinsPerDrip = 0.001,
     families: FamiliesOption = None,
     level: LevelOption = None,
+    difficulty: DifficultyOption = "fixed",
     model: ForModel = "bundled",
     costs_money: CostsMoney = False,
     yes: YesOption = False,
@@ -127,7 +129,7 @@ def deploy(
     from sapo_client.ledger.rpc import Rpc
     from sapo_protocol.settlement import agreeing
 
-    tasks = choose_tasks(families=listed(families), level=level, model=model)
+    tasks = choose_tasks(families=listed(families), level=level, model=model, difficulty=difficulty)
     founder = _open(common, key, passphrase_file)
     auditors = tuple(sorted({_account(text) for text in auditor or ()})) or (founder.account,)
     chain_id = agreed_chain_id(Rpc(rpc), costs_money=costs_money)
@@ -144,6 +146,7 @@ def deploy(
         coins_per_drip=coins_per_drip,
         level=tasks.level,
         families=tasks.families,
+        difficulty=tasks.difficulty,
     )
     _check_quorum(common, terms)
     founding = _founding(folder, rpc, founder, terms, costs_money=costs_money)
@@ -175,7 +178,7 @@ def _found(
         wanted = founding.quote()
         require_coins(wanted, founder.account)
         asker(common, yes)([_statement(wanted, founder.account)])
-        manifest = founding.carry_out(TaskChoice(terms.level, terms.families).suite())
+        manifest = founding.carry_out(TaskChoice(terms.level, terms.families, terms.difficulty).suite())
     return manifest
 
 

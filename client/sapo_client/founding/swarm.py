@@ -24,6 +24,7 @@ from sapo_client.founding import contracts, defaults
 from sapo_client.founding.chains import agreed_chain_id
 from sapo_client.founding.deployer import Deployer
 from sapo_client.founding.quote import Quote, quote
+from sapo_client.founding.tasks import FIXED, difficulty_of
 from sapo_client.ledger.outbox import EntryState, Outbox
 from sapo_client.ledger.rpc import Rpc
 from sapo_protocol.errors import LocalProtocolError
@@ -54,6 +55,7 @@ class SwarmTerms:
         level: of the tasks.
         families: of the tasks.
         challenge_seconds: time in which a posting can be challenged; none: a tenth of an epoch.
+        difficulty: whether the levels of the tasks follow the swarm, ``fixed`` or ``follow``.
     """
 
     name: str
@@ -67,6 +69,7 @@ class SwarmTerms:
     level: str = "nano"
     families: tuple[str, ...] = ()
     challenge_seconds: int | None = None
+    difficulty: str = FIXED
 
 
 class Founding:
@@ -130,6 +133,7 @@ class Founding:
     def _manifest(
         self, deployment: contracts.Deployment, wanted: contracts.LedgerTerms, suite: Suite
     ) -> Manifest:
+        difficulty = difficulty_of(suite)
         return Manifest(
             name=self._terms.name,
             bootstrap=self._terms.bootstrap,
@@ -141,6 +145,8 @@ class Founding:
             epoch_seconds=wanted.epoch_seconds,
             suite=suite,
             limits=defaults.LIMITS,
+            version=1 if difficulty is None else 2,
+            difficulty=difficulty,
         )
 
     @contextmanager

@@ -25,6 +25,7 @@ from sapo_client.founding import defaults
 from sapo_protocol.contributions import Proposal, Share, Tally, settle
 from sapo_protocol.identifiers import Account, ContentId, Digest, NodeId
 from sapo_protocol.settlement import agreeing
+from sapo_protocol.terms.difficulty import VALUES_OF_A_POINT
 from sapo_protocol.terms.gate import BondGate
 from sapo_verification.epoch_count import capped_points
 
@@ -116,6 +117,37 @@ class EarningStrategy:
 
 HONEST: Final = EarningStrategy("honest")
 
+GROUP: Final = defaults.LIMITS.max_completions
+
+
+def paid_share(success: float, *, ladders: bool, value: int = VALUES_OF_A_POINT) -> float:
+    """Return the points per group of an author whose answers are right with a probability.
+
+    Args:
+        ladders: whether the manifest has ladders: a right answer is paid, else only right and wrong ones
+            together.
+        value: of the level, in quarters of a point; without ladders there are no other levels.
+    """
+    all_wrong, all_right = (1 - success) ** GROUP, success**GROUP
+    return (1 - all_wrong) * value / VALUES_OF_A_POINT if ladders else 1 - all_wrong - all_right
+
+
+def _competent(percent: int, name: str, **rule: int) -> EarningStrategy:
+    share = paid_share(percent / 100, ladders=bool(rule), **rule)
+    return EarningStrategy(f"right in {percent} %, {name}", payable_share=share)
+
+
+COMPETENCE: Final = tuple(
+    _competent(percent, name, **rule)
+    for name, rule in (
+        ("without ladders", {}),
+        ("at a hard level", {"value": 4}),
+        ("at a mastered level", {"value": 2}),
+    )
+    for percent in (5, 50, 95)
+)
+"""Honest machines that learn: the same swarm, another share of right answers."""
+
 SCRIPT_COST: Final = 1e-4
 """Deriving an item takes 0.1 ms, and the derivation gives the answer."""
 
@@ -160,6 +192,7 @@ STRATEGIES: Final = (
         )
         for accounts, units in ((1, 1), (16, 1), (64, 1), (100, 1), (64, 64))
     ),
+    *COMPETENCE,
 )
 
 

@@ -3,7 +3,7 @@
 Every method blocks: call it in a worker thread.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,8 +14,8 @@ from web3.types import BlockIdentifier, FilterParams
 
 from sapo_client.ledger.artifact import CONTRACTS, EARLIER, LEDGER_VERSION, Artifact, load
 from sapo_client.ledger.errors import NotYet
-from sapo_client.ledger.fraud import FraudProof, root_fields
-from sapo_client.ledger.records import EpochRecord, Stake
+from sapo_client.ledger.fraud import AccountPlaces, FraudProof, root_fields
+from sapo_client.ledger.records import EpochRecord, LeafQuestion, Stake
 from sapo_client.ledger.rpc import Answer, Rpc
 from sapo_protocol.eip712 import EpochApproval, EpochRoot
 from sapo_protocol.identifiers import Account, Digest, NodeId
@@ -230,6 +230,40 @@ class FraudVerifierContract(Contract):
         """Return the most points that an account may earn in one epoch."""
         return int(self._call("pointsCap"))
 
+    def question_bond(self) -> int:
+        """Return what a question about an account's leaves costs, in the token's smallest unit."""
+        return int(self._call("questionBond"))
+
+    def answer_seconds(self) -> int:
+        """Return how long a question waits for its answer."""
+        return int(self._call("answerSeconds"))
+
+    def ask(self, account: Account) -> bytes:
+        """Return call data that asks for an account's leaves in the live posting."""
+        return self._encode("ask", to_checksum_address(account))
+
+    def answer(self, places: AccountPlaces) -> bytes:
+        """Return call data that shows an account's leaves, and earns the question's bond."""
+        return self._encode("answer", *places.arguments())
+
+    def prove_hidden(self, account: Account) -> bytes:
+        """Return call data that rejects the live posting because nobody has answered a question."""
+        return self._encode("proveHidden", to_checksum_address(account))
+
+    def refund(self, posting: Digest, account: Account) -> bytes:
+        """Return call data that returns the bond of a question about a posting that came to nothing."""
+        return self._encode("refund", bytes(posting), to_checksum_address(account))
+
+    def questions(self, posting: Digest) -> Mapping[Account, LeafQuestion]:
+        """Return the questions about a posting that wait for their answers, by account."""
+        asked = map(Account.from_hex, self._call("asked", bytes(posting)))
+        found = {
+            account: LeafQuestion(Account.from_hex(asker), deadline)
+            for account in asked
+            for asker, deadline in [self._call("questionOf", bytes(posting), to_checksum_address(account))]
+        }
+        return {account: question for account, question in found.items() if question.deadline_seconds}
+
     def has_equivocated(self, auditor: Account, epoch: int, turn: int) -> bool:
         """Whether an auditor's two signatures in a turn of an epoch were punished already."""
         return bool(self._call("equivocated", to_checksum_address(auditor), epoch, turn))
@@ -283,7 +317,7 @@ class Distributor(Contract):
     NAME = "RewardDistributor"
 
     def claim(self, account: Account, cumulative: int, proof: Sequence[bytes]) -> bytes:
-        """Return call data that pays an account what it has not been paid yet."""
+        """Return call data that pays an account what it has not been paid yet; every version takes it."""
         return self._encode("claim", to_checksum_address(account), cumulative, list(map(bytes, proof)))
 
     def set_payout(self, payout: Account) -> bytes:
@@ -294,9 +328,9 @@ class Distributor(Contract):
         """Return call data that puts an announced address in place."""
         return self._encode("applyPayout", to_checksum_address(account))
 
-    def grant(self, root: Digest, points: int) -> bytes:
+    def grant(self, root: Digest, points: int, epochs: int) -> bytes:
         """Return call data that grants points; the ledger's alone."""
-        return self._encode("grant", bytes(root), points)
+        return self._encode("grant", bytes(root), points, epochs)
 
     def claimed(self, account: Account) -> int:
         """Return the points that an account was paid so far."""
@@ -362,6 +396,11 @@ class Faucet(Contract):
     def drip(self, account: Account) -> bytes:
         """Return call data that serves an account."""
         return self._encode("drip", to_checksum_address(account))
+
+
+def posting_name(digest: Digest, posted_at_seconds: int) -> Digest:
+    """Return the name of a posting, as the verifier has it: the same root may be posted again."""
+    return Digest(keccak(digest + posted_at_seconds.to_bytes(32, "big")))
 
 
 def error_name(data: bytes) -> str | None:

@@ -69,15 +69,25 @@ def last_block_before(
     if now() < timestamp_seconds:
         raise LedgerError("the moment is still to come", hint="check this machine's clock")
     what = f"the last block before second {timestamp_seconds}"
-    return rpc.agree(lambda web3: _last_block_before(web3, timestamp_seconds, confirmations), what)
+    return rpc.agree(lambda web3: _last_block_before(web3, timestamp_seconds, confirmations)[1], what)
 
 
-def _last_block_before(web3: Web3, timestamp_seconds: int, confirmations: int) -> Digest:
+def last_number_before(
+    rpc: Rpc, timestamp_seconds: int, *, confirmations: int, now: Callable[[], float] = time.time
+) -> int:
+    """Return the number of the same block; raises as ``last_block_before`` does."""
+    if now() < timestamp_seconds:
+        raise LedgerError("the moment is still to come", hint="check this machine's clock")
+    what = f"the number of the last block before second {timestamp_seconds}"
+    return rpc.agree(lambda web3: _last_block_before(web3, timestamp_seconds, confirmations)[0], what)
+
+
+def _last_block_before(web3: Web3, timestamp_seconds: int, confirmations: int) -> tuple[int, Digest]:
     head = int(web3.eth.block_number)
     number = _search(lambda n: int(_block(web3, n)["timestamp"]) < timestamp_seconds, head)
     if head - number + 1 < confirmations:
         raise NotYet("the block before the epoch is not settled yet", hint="wait for the next blocks")
-    return Digest(bytes(_block(web3, number)["hash"]))
+    return number, Digest(bytes(_block(web3, number)["hash"]))
 
 
 def _search(is_before: Callable[[int], bool], head: int) -> int:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sapo_client.ledger.contract import Distributor, EpochLedgerContract
+from sapo_client.ledger.artifact import LEDGER_VERSION
+from sapo_client.ledger.contract import Contract, Distributor, EpochLedgerContract, Registry
 from sapo_client.ledger.errors import LedgerError
 from sapo_client.ledger.records import EpochRecord
 from sapo_protocol.manifest import Manifest
@@ -16,6 +17,31 @@ _HINT: Final = "ask whoever gave you the manifest for the right one"
 
 RATE_EPOCHS: Final = 24
 """Final epochs over whose time the treasury's rate is taken: a day of hourly ones."""
+
+
+def require_code(contract: Contract) -> int:
+    """Return the version of a contract's code.
+
+    Raises:
+        LedgerError: it is none of this contract's.
+    """
+    version = contract.version()
+    if version is None:
+        raise LedgerError(
+            f"there is no {contract.NAME} of this version at {contract.address}",
+            hint="use the manifest's chain, and the version of sapo that the swarm uses",
+        )
+    return version
+
+
+def require_clock(ledger: EpochLedgerContract, manifest: Manifest) -> None:
+    """Raise unless a ledger of any version counts its epochs as the manifest does.
+
+    Raises:
+        LedgerError: it does not.
+    """
+    if ledger.clock() != (manifest.genesis_seconds, manifest.epoch_seconds):
+        raise LedgerError("the ledger counts its epochs by another clock than the manifest", hint=_HINT)
 
 
 def require_terms(ledger: EpochLedgerContract, manifest: Manifest) -> None:
@@ -50,6 +76,22 @@ def require_terms(ledger: EpochLedgerContract, manifest: Manifest) -> None:
         raise LedgerError(
             f"a bond leaves after {exit_seconds} s, before the window for challenges is over", hint=_HINT
         )
+
+
+def require_contracts(registry: Registry, ledger: EpochLedgerContract, manifest: Manifest) -> int:
+    """Return the version of a swarm's ledger, whose contracts are what the manifest promises.
+
+    Raises:
+        LedgerError: they are not.
+    """
+    require_code(registry)
+    version = require_code(ledger)
+    for created in (ledger.distributor(), ledger.verifier(), ledger.vault()):
+        require_code(created)
+    require_clock(ledger, manifest)
+    if version == LEDGER_VERSION:
+        require_terms(ledger, manifest)
+    return version
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,8 +82,8 @@ def test_a_treasury_is_read_from_the_chain(contracts: Contracts) -> None:
     held = make_plan().reward_tokens
     assert before == Treasury(held, owed=0, tokens_per_point=TOKENS_PER_POINT, points_per_epoch=0.0)
     assert before.epochs_left is None
-    contracts.settle(1, {A: 7}, total=7)
-    contracts.settle(4, {A: 12}, total=5)
+    contracts.settle(1, {A: 7})
+    contracts.settle(4, {A: 12})
     granted = read_treasury(contracts.distributor, history.recent(24))
     assert granted == Treasury(held, 12 * TOKENS_PER_POINT, TOKENS_PER_POINT, points_per_epoch=3.0)
     assert history.recent(1) == [history.last()]
