@@ -33,7 +33,7 @@ number finding                                               test
 15     the device that is shown is the setting               ``test_15...``
 ====== ===================================================== =================================================
 
-The old tree needs reasoning-gym 0.1.25 with its own dependencies on its path: without, it refuses every swarm.
+The old tree needs reasoning-gym 0.1.25 and its dependencies on its path: without, it refuses every swarm.
 """
 
 from __future__ import annotations
