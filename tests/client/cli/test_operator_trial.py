@@ -32,6 +32,8 @@ number finding                                               test
 14     older epochs have no rollouts                         ``test_14...``; ``observe/test_outcomes.py``
 15     the device that is shown is the setting               ``test_15...``
 ====== ===================================================== =================================================
+
+The old tree needs reasoning-gym 0.1.25 and its dependencies on its path: without, it refuses every swarm.
 """
 
 from __future__ import annotations
