@@ -95,7 +95,7 @@ class Site:
 
     def reject(self, epoch: int) -> None:
         tree = Tree({A: POINTS_CAP + 1})
-        root = make_root(epoch, base_root=self.contracts.base_root)
+        root = make_root(epoch, base_root=self.contracts.base_root, total=POINTS_CAP + 1)
         self.post(replace(root, contribution_root=tree.root))
         self.contracts.prove(OverCap(A, tree.place(A)))
         for auditor in AUDITORS[:QUORUM]:
