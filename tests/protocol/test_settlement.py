@@ -162,8 +162,16 @@ def test_the_record_is_settled_by_the_lower_median_of_every_count() -> None:
 
 
 def settles_with(proposal: Proposal, tallies: dict[ContentId, Tally], before: Record = FIRST) -> bool:
-    terms = {"quorum": 2, "points_cap": CAP, "epoch_budget": BUDGET}
-    return is_settlement_of(proposal, tallies, LAST_ROOT, difficulty=LADDERS, last_record=before, **terms)
+    return is_settlement_of(
+        proposal,
+        tallies,
+        LAST_ROOT,
+        difficulty=LADDERS,
+        last_record=before,
+        quorum=2,
+        points_cap=CAP,
+        epoch_budget=BUDGET,
+    )
 
 
 def test_another_record_is_no_settlement() -> None:

@@ -30,7 +30,6 @@ from sapo_protocol.identifiers import Account, ContentId, NodeId
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.rollout import parse_rollout
 from sapo_protocol.rules import Rule
-from sapo_protocol.settlement import first_record
 from sapo_protocol.tasks import Task
 from sapo_protocol.topics import certificates_topic, contributions_topic, equivocations_topic, rollouts_topic
 from sapo_verification.admission.certificates import CertificateStore, NotIntroduced
@@ -41,7 +40,7 @@ from sapo_verification.admission.equivocations import ProofStore
 from sapo_verification.admission.rollouts import Admission, SlotTaken
 from sapo_verification.epoch_count import EpochCount
 from sapo_verification.islands import Heard, IslandMap, PaidOf, nobody_paid
-from sapo_verification.levels import BeaconOf, Levels, RecordOf, always
+from sapo_verification.levels import BeaconOf, Levels, RecordOf
 from sapo_verification.observer import Observer, Observers
 from sapo_verification.reputation.evidence import Reputation
 from sapo_verification.reputation.origins import Origins
@@ -138,9 +137,8 @@ class Terms:
 class Engine:
     """Trust state of one node; single-threaded.
 
-    Its parts (``islands``, ``certificates``, ``reputation``, ``newcomers``, ``pool``, ``envelopes``,
-    ``origins``, ``proofs``, ``contributions``, ``count``, ``levels``, ``audits``, ``sampler``, ``success``,
-    ``demonstrations``) are public to be read and drawn from.
+    Its parts (``certificates``, ``islands``, ``levels``, ``reputation``, ``pool``, ``contributions``,
+    ``count``, ``audits``, ``sampler`` and others) are public to be read and drawn from.
 
     Args:
         database: file of all trust state, or ":memory:".
@@ -148,8 +146,7 @@ class Engine:
         check: the jailed checkers.
         beacon_of: the beacon of an epoch, or none while it is unknown.
         paid_of: how many accounts the final epochs paid that an epoch's islands rest on.
-        record_of: the record in force in an epoch, or none while it is unknown; without it that of a swarm
-            in which no epoch is final.
+        record_of: the record in force in an epoch; without it that of a swarm in which no epoch is final.
         key: 32 random bytes of this start: no attacker can predict screens and audits.
         observers: every decision is reported to them, after the pay count.
     """
@@ -175,7 +172,7 @@ class Engine:
         self._auditors = AuditorSet()
         self._connection = connection = open_database(database)
         self.count: Final = EpochCount(connection, manifest.difficulty)
-        self.levels: Final = Levels(manifest, beacon_of, record_of or always(first_record(manifest)))
+        self.levels: Final = Levels(manifest, beacon_of, record_of)
         self._check = check
         self.success: Final = OwnSuccess(own, len(manifest.suite.families))
         imitation = Imitation(manifest.suite.families, own)
@@ -200,7 +197,6 @@ class Engine:
         self.audits: Final = AuditQueue(terms.audits_waiting)
         self._screens = Screens(manifest.suite.families, key, own, paid_right=bool(manifest.difficulty))
         self._verifier = Verifier(
-            swarm_id=manifest.swarm_id,
             check=check,
             levels=self.levels,
             reputation=self.reputation,

@@ -1,12 +1,14 @@
 """Levels: which families a slot may have, by the record in force and the slot's lot."""
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, Digest
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.rollout import Rollout
 from sapo_protocol.rules import Rule
+from sapo_protocol.settlement import first_record
 from sapo_protocol.tasks import lot_of
 from sapo_protocol.terms.difficulty import Record
 
@@ -17,18 +19,19 @@ RecordOf = Callable[[int], Record | None]
 """The record in force in an epoch, or none while it is unknown; asked for only where there are ladders."""
 
 
-def always(record: Record) -> RecordOf:
-    """Return that one record is in force in every epoch."""
-    return lambda _: record
-
-
 class Levels:
-    """The levels of a swarm's slots; without ladders every slot may have every family."""
+    """The levels of a swarm's slots; without ladders every slot may have every family.
 
-    def __init__(self, manifest: Manifest, beacon_of: BeaconOf, record_of: RecordOf) -> None:
+    Args:
+        record_of: None in a swarm in which no epoch is ever final.
+    """
+
+    def __init__(self, manifest: Manifest, beacon_of: BeaconOf, record_of: RecordOf | None = None) -> None:
+        first = first_record(manifest)
+        self.swarm_id: Final = manifest.swarm_id
         self._manifest = manifest
         self._beacon_of = beacon_of
-        self._record_of = record_of
+        self._record_of: RecordOf = record_of or (lambda _: first)
 
     def beacon(self, epoch: int) -> Digest:
         """Return the beacon of an epoch.

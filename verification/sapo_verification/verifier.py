@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol, TypeVar
 
 from sapo_protocol.errors import RemoteProtocolError
-from sapo_protocol.identifiers import Account, ContentId, SwarmId
+from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.rules import Rule
 from sapo_protocol.tasks import Task, assigned_task
 from sapo_verification.epoch_count import EpochCount
@@ -78,7 +78,6 @@ class Verifier:
     def __init__(
         self,
         *,
-        swarm_id: SwarmId,
         check: Check,
         levels: Levels,
         reputation: Reputation,
@@ -87,7 +86,6 @@ class Verifier:
         screens: Screens,
         connection: sqlite3.Connection,
     ) -> None:
-        self._swarm_id = swarm_id
         self._check = check
         self._levels = levels
         self._reputation = reputation
@@ -105,7 +103,7 @@ class Verifier:
             RemoteProtocolError: ``BEACON_UNKNOWN``.
         """
         beacon = self._levels.beacon(epoch)
-        return assigned_task(self._swarm_id, beacon, account=account, family=family, slot=slot)
+        return assigned_task(self._levels.swarm_id, beacon, account=account, family=family, slot=slot)
 
     async def verify(self, admitted: AdmittedRollout) -> VerifiedRollout:
         """Return the rollout with its prompt and rewards.

@@ -77,6 +77,11 @@ class History:
         with self._lock:
             return next((record for at, record in self._walk_back() if at <= block), None)
 
+    def root_by(self, block: int) -> EpochRoot | None:
+        """Return the root of that epoch."""
+        record = self.by_block(block)
+        return record.root if record else None
+
     def all(self) -> list[EpochRecord]:
         """Return every final epoch, oldest first."""
         with self._lock:

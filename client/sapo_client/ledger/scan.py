@@ -56,7 +56,14 @@ class RegistryView:
 def last_block_before(
     rpc: Rpc, timestamp_seconds: int, *, confirmations: int, now: Callable[[], float] = time.time
 ) -> Digest:
-    """Return the hash of the last block with a timestamp below a past moment, as endpoints agree.
+    """Return the hash of the same block as ``numbered_block_before``; raises as that does."""
+    return numbered_block_before(rpc, timestamp_seconds, confirmations=confirmations, now=now)[1]
+
+
+def numbered_block_before(
+    rpc: Rpc, timestamp_seconds: int, *, confirmations: int, now: Callable[[], float] = time.time
+) -> tuple[int, Digest]:
+    """Return number and hash of the last block with a timestamp below a past moment, as endpoints agree.
 
     Timestamps never fall along a chain, so the block is found by steps back from the head that double, then
     by halving. Every node finds the same one, for later blocks carry later timestamps. Each endpoint is
@@ -69,17 +76,7 @@ def last_block_before(
     if now() < timestamp_seconds:
         raise LedgerError("the moment is still to come", hint="check this machine's clock")
     what = f"the last block before second {timestamp_seconds}"
-    return rpc.agree(lambda web3: _last_block_before(web3, timestamp_seconds, confirmations)[1], what)
-
-
-def last_number_before(
-    rpc: Rpc, timestamp_seconds: int, *, confirmations: int, now: Callable[[], float] = time.time
-) -> int:
-    """Return the number of the same block; raises as ``last_block_before`` does."""
-    if now() < timestamp_seconds:
-        raise LedgerError("the moment is still to come", hint="check this machine's clock")
-    what = f"the number of the last block before second {timestamp_seconds}"
-    return rpc.agree(lambda web3: _last_block_before(web3, timestamp_seconds, confirmations)[0], what)
+    return rpc.agree(lambda web3: _last_block_before(web3, timestamp_seconds, confirmations), what)
 
 
 def _last_block_before(web3: Web3, timestamp_seconds: int, confirmations: int) -> tuple[int, Digest]:

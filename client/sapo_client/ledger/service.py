@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, TypeVar
@@ -36,7 +37,7 @@ from sapo_client.ledger.records import (
     Stake,
 )
 from sapo_client.ledger.rpc import Rpc
-from sapo_client.ledger.scan import RegistryView, last_block_before, last_number_before
+from sapo_client.ledger.scan import RegistryView, numbered_block_before
 from sapo_client.ledger.sender import Sender
 from sapo_client.ledger.terms import RATE_EPOCHS, Treasury, read_treasury, require_code, require_contracts
 from sapo_client.ledger.transactions import Call
@@ -95,6 +96,7 @@ class LedgerClient:
         self._registry = Registry(self._rpc, manifest.registry)
         self._ledger = EpochLedgerContract(self._rpc, manifest.ledger)
         self._history = History(self._ledger)
+        self._before = partial(numbered_block_before, self._rpc, confirmations=confirmations, now=clock)
         self._outbox = Outbox(outbox_path, owner=f"{manifest.swarm_id} 0x{self._account.hex()}")
         self._errors = ErrorCounts()
         self._clock_check = ClockCheck()
@@ -150,15 +152,11 @@ class LedgerClient:
 
     async def block_hash_before(self, timestamp_seconds: int) -> bytes:
         """Return the hash of the last block before a moment in the past, the ground of an epoch's beacon."""
-        return await self._in_thread(
-            lambda: last_block_before(
-                self._rpc, timestamp_seconds, confirmations=self._confirmations, now=self._clock
-            )
-        )
+        return await self._in_thread(lambda: self._before(timestamp_seconds)[1])
 
     async def final_root_before(self, timestamp_seconds: int) -> EpochRoot | None:
         """Return the root of the last epoch that is final in the last block before a moment in the past."""
-        return await self._in_thread(lambda: self._final_root_before(timestamp_seconds))
+        return await self._in_thread(lambda: self._history.root_by(self._before(timestamp_seconds)[0]))
 
     async def live_accounts(self) -> frozenset[tuple[Account, NodeId]]:
         """Return every pair of an account and a node key that the account claims at the moment."""
@@ -452,8 +450,7 @@ class LedgerClient:
             self._clock_check.note(block=block, timestamp=self._rpc.head_seconds, now=now())
         if claims:
             self._live = self._claims.live(now())
-        address = to_checksum_address(self._account)
-        coins = self._rpc.ask(lambda web3: int(web3.eth.get_balance(address)))
+        coins = self._rpc.ask(lambda web3: int(web3.eth.get_balance(to_checksum_address(self._account))))
         return ChainLook(coins_wei=coins, clock_ahead_seconds=self._clock_check.ahead_seconds)
 
     def _check(self) -> None:
@@ -462,13 +459,6 @@ class LedgerClient:
         except WrongChain as error:
             raise LedgerError(str(error), hint=error.hint) from error
         self._version = require_contracts(self._registry, self._ledger, self._manifest)
-
-    def _final_root_before(self, timestamp_seconds: int) -> EpochRoot | None:
-        block = last_number_before(
-            self._rpc, timestamp_seconds, confirmations=self._confirmations, now=self._clock
-        )
-        record = self._history.by_block(block)
-        return record.root if record else None
 
     def _count_stuck(self, head: int) -> int:
         return self._outbox.signed_before(head - STUCK_BLOCKS - self._confirmations)
