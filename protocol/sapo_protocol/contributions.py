@@ -14,12 +14,13 @@ and so do its approvals: what one turn does not bring about, a later one may.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from statistics import median_low
 
 from sapo_protocol import merkle, secp256k1
 from sapo_protocol.columns import Columns, Row
-from sapo_protocol.constants import MAX_PAGE_ROWS, MAX_PAGES, MAX_VALUES
+from sapo_protocol.constants import MAX_FAMILIES, MAX_PAGE_ROWS, MAX_PAGES, MAX_VALUES
 from sapo_protocol.decoding import Bound, Fields, Schema, Value, decode
 from sapo_protocol.eip712 import EpochApproval, EpochRoot
 from sapo_protocol.encoding import encode
@@ -27,21 +28,22 @@ from sapo_protocol.epochs import tagged_digest
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, ContentId, Digest, NodeId
 from sapo_protocol.rules import Rule
+from sapo_protocol.terms.difficulty import LevelRecord, Outcomes, Record
 
 _MAX_AUDITORS = 64
 MAX_TURN = 2**32 - 1
 """What auditors sign has 32 bits for it."""
 
-_TALLY = Schema(Rule.TALLY_KEYS, Rule.TALLY_TYPES, required=5, most_values=MAX_VALUES)
 _TALLY_ENTRIES = Bound(Rule.TALLY_ENTRIES, most=MAX_PAGE_ROWS)
 _TALLY_PAGES = Bound(Rule.TALLY_PAGES, least=1, most=MAX_PAGES)
 _TALLY_ENTRY = Bound(Rule.TALLY_ENTRY_SIZE, least=2, most=2)
-_PROPOSAL = Schema(Rule.PROPOSAL_KEYS, Rule.PROPOSAL_TYPES, required=5, optional=1, most_values=MAX_VALUES)
 _TALLIES = Bound(Rule.PROPOSAL_TALLIES, least=1, most=_MAX_AUDITORS)
 _SHARES = Bound(Rule.PROPOSAL_SHARES, most=MAX_PAGE_ROWS)
 _SHARE_PAGES = Bound(Rule.PROPOSAL_PAGES, least=1, most=MAX_PAGES)
 _SHARE = Bound(Rule.PROPOSAL_SHARE_SIZE, least=3, most=3)
 _PROPOSAL_TURN = Bound(Rule.PROPOSAL_TURN, least=1, most=MAX_TURN)
+_OUTCOME = Bound(Rule.TALLY_OUTCOME_SIZE, least=3, most=3)
+_RECORD_ROW = Bound(Rule.PROPOSAL_RECORD_SIZE, least=4, most=4)
 _APPROVAL = Schema(Rule.APPROVAL_KEYS, Rule.APPROVAL_TYPES, required=5, optional=1)
 _APPROVAL_TURN = Bound(Rule.APPROVAL_TURN, least=1, most=MAX_TURN)
 _SIGNATURE = Bound(Rule.APPROVAL_SIGNATURE, least=secp256k1.SIGNATURE_BYTES, most=secp256k1.SIGNATURE_BYTES)
@@ -49,11 +51,12 @@ _SIGNATURE = Bound(Rule.APPROVAL_SIGNATURE, least=secp256k1.SIGNATURE_BYTES, mos
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """One auditor's count of payable rollouts per account in one epoch, ascending by account.
+    """One auditor's count of points per account in one epoch, ascending by account.
 
     Attributes:
         points: empty in a message that lists them on pages, until these are there.
         pages: digests of the pages; empty where the message holds the points.
+        outcomes: what became of the groups of each family, in a swarm with ladders; else empty.
     """
 
     node: NodeId
@@ -62,6 +65,7 @@ class Tally:
     points: Sequence[tuple[Account, int]]
     evidence_root: Digest
     pages: tuple[Digest, ...] = ()
+    outcomes: tuple[Outcomes, ...] = ()
 
     def to_payload(self) -> bytes:
         """Return the payload to seal."""
@@ -73,6 +77,7 @@ class Tally:
                 2: self.epoch,
                 3: tuple(map(bytes, self.pages)) or entries,
                 4: bytes(self.evidence_root),
+                **({5: tuple(map(tuple, self.outcomes))} if self.outcomes else {}),
             }
         )
 
@@ -95,6 +100,7 @@ class Proposal:
             are there.
         turn: in which it is proposed; 0 is left out of the payload.
         pages: digests of the pages; empty where the message holds the shares.
+        record: what the epoch's outcomes come to, in a swarm with ladders; else empty.
     """
 
     node: NodeId
@@ -104,6 +110,7 @@ class Proposal:
     shares: Sequence[Share]
     turn: int = 0
     pages: tuple[Digest, ...] = ()
+    record: Record = ()
 
     def to_payload(self) -> bytes:
         """Return the payload to seal."""
@@ -116,6 +123,7 @@ class Proposal:
                 3: tuple(map(bytes, self.tallies)),
                 4: tuple(map(bytes, self.pages)) or shares,
                 **_turn(self.turn),
+                **({6: tuple(map(tuple, self.record))} if self.record else {}),
             }
         )
 
@@ -256,13 +264,17 @@ def settle(
     return tuple(share for share in shares if share.cumulative)
 
 
-def parse_tally(payload: bytes) -> Tally:
+def parse_tally(payload: bytes, families: int | None = None) -> Tally:
     """Return the tally in a payload.
+
+    Args:
+        families: of the suite where the manifest has ladders, 0 where it has none, None where the tally was
+            admitted before and either may be.
 
     Raises:
         RemoteProtocolError: ``NOT_CANONICAL``, ``SCHEMA`` or ``OUT_OF_BOUNDS``.
     """
-    fields = Fields(payload, _TALLY)
+    fields = Fields(payload, _schema(Rule.TALLY_KEYS, Rule.TALLY_TYPES, 5, families))
     node, account, epoch = _author(fields)
     pages: tuple[Digest, ...] = ()
     points: Sequence[tuple[Account, int]] = ()
@@ -272,19 +284,30 @@ def parse_tally(payload: bytes) -> Tally:
         points = Columns(_entry, 1, fields.rows(3, _TALLY_ENTRIES, _TALLY_ENTRY))
         _require_accounts_ascend(fields, points, Rule.TALLY_ORDER)
     evidence_root = fields.fixed(4, Digest)
+    rows = _rows(fields, 5, Rule.TALLY_OUTCOMES, _OUTCOME, families)
+    outcomes = tuple(map(Outcomes._make, rows))
     fields.require_end()
     return Tally(
-        node=node, account=account, epoch=epoch, points=points, evidence_root=evidence_root, pages=pages
+        node=node,
+        account=account,
+        epoch=epoch,
+        points=points,
+        evidence_root=evidence_root,
+        outcomes=outcomes,
+        pages=pages,
     )
 
 
-def parse_proposal(payload: bytes) -> Proposal:
+def parse_proposal(payload: bytes, families: int | None = None) -> Proposal:
     """Return the proposal in a payload.
+
+    Args:
+        families: as for ``parse_tally``.
 
     Raises:
         RemoteProtocolError: ``NOT_CANONICAL``, ``SCHEMA`` or ``OUT_OF_BOUNDS``.
     """
-    fields = Fields(payload, _PROPOSAL)
+    fields = Fields(payload, _schema(Rule.PROPOSAL_KEYS, Rule.PROPOSAL_TYPES, 6, families))
     node, account, epoch = _author(fields)
     tallies = fields.fixed_array(3, _TALLIES, ContentId)
     if any(a >= b for a, b in pairwise(tallies)):
@@ -297,9 +320,18 @@ def parse_proposal(payload: bytes) -> Proposal:
         shares = Columns(Share, 2, fields.rows(4, _SHARES, _SHARE))
         _require_accounts_ascend(fields, shares, Rule.PROPOSAL_SHARE_ORDER)
     turn = fields.uint(5, _PROPOSAL_TURN) if fields.has(5) else 0
+    rows = _rows(fields, 6, Rule.PROPOSAL_RECORD, _RECORD_ROW, families)
+    record = tuple(map(LevelRecord._make, rows))
     fields.require_end()
     return Proposal(
-        node=node, account=account, epoch=epoch, tallies=tallies, shares=shares, turn=turn, pages=pages
+        node=node,
+        account=account,
+        epoch=epoch,
+        tallies=tallies,
+        shares=shares,
+        turn=turn,
+        pages=pages,
+        record=record,
     )
 
 
@@ -317,6 +349,29 @@ def parse_approval(payload: bytes) -> Approval:
     return Approval(
         node=node, account=account, epoch=epoch, proposal=proposal, signature=signature, turn=turn
     )
+
+
+@lru_cache
+def _schema(keys: Rule, types: Rule, last: int, families: int | None) -> Schema:
+    """Return the schema of a tally or a proposal, whose last key belongs to swarms with ladders alone."""
+    optional = last - 5 if families == 0 else last - 4
+    return Schema(
+        keys,
+        types,
+        required=5,
+        optional=optional,
+        most_values=MAX_VALUES,
+        demanded=frozenset({last} if families else ()),
+    )
+
+
+def _rows(
+    fields: Fields, key: int, count: Rule, width: Bound, families: int | None
+) -> Iterator[tuple[int, ...]]:
+    """Yield the rows of the field that only swarms with ladders have, one per family of the suite."""
+    if families != 0 and fields.has(key):
+        bound = Bound(count, least=families or 1, most=families or MAX_FAMILIES)
+        yield from fields.number_rows(key, bound, width)
 
 
 def _turn(turn: int) -> Mapping[int, int]:

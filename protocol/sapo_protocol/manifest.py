@@ -11,6 +11,7 @@ from sapo_protocol.encoding import encode
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account, SwarmId
 from sapo_protocol.suite import Suite
+from sapo_protocol.terms.difficulty import Difficulty
 from sapo_protocol.terms.gate import BondGate, Gate
 from sapo_protocol.terms.islands import IslandTerms
 
@@ -54,6 +55,8 @@ class Manifest:
         genesis_seconds: Unix time at which epoch 0 begins.
         version: of the manifest, 1 or 2. Only one of version 2 may hold the terms below.
         gate: what an account must have on the chain for its rollouts to count; ``None`` as ``OpenGate``.
+        difficulty: the ladders of levels, and how they follow the swarm; ``None``: every slot may have any
+            family, and mixed groups alone are paid.
         islands: how a swarm of many accounts is divided; ``None``: not at all.
     """
 
@@ -69,6 +72,7 @@ class Manifest:
     limits: Limits
     version: int = 1
     gate: Gate | None = None
+    difficulty: Difficulty | None = None
     islands: IslandTerms | None = None
 
     def __post_init__(self) -> None:
@@ -80,9 +84,13 @@ class Manifest:
         if not 1 <= self.version <= LATEST_MANIFEST:
             raise LocalProtocolError(f"a manifest of version {self.version} needs another release of sapo")
         if self.version == 1 and self._terms():
-            raise LocalProtocolError("a manifest of version 1 has no gate and no islands; say version 2")
+            raise LocalProtocolError(
+                "a manifest of version 1 has no gate, no ladders and no islands; say version 2"
+            )
         if self.islands is not None and self.islands.count is None and not self.has_chain:
             raise LocalProtocolError("without a chain the number of islands is constant: say a count")
+        if self.difficulty is not None:
+            self.difficulty.require_families(len(self.suite.families), self.limits.max_completions)
         if isinstance(self.gate, BondGate):
             self._require_bondable(self.gate)
 
@@ -138,5 +146,5 @@ class Manifest:
 
     def _terms(self) -> dict[int, Value]:
         """Return the terms of version 2 by their keys, without those that are left out."""
-        terms = {9: self.gate, 11: self.islands}
+        terms = {9: self.gate, 10: self.difficulty, 11: self.islands}
         return {key: term.to_value() for key, term in terms.items() if term is not None}

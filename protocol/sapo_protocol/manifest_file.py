@@ -12,6 +12,7 @@ from sapo_protocol.identifiers import Account, Digest, FixedBytes
 from sapo_protocol.json_text import require_shallow
 from sapo_protocol.manifest import Limits, Manifest
 from sapo_protocol.suite import Family, Suite, canonical_json
+from sapo_protocol.terms.difficulty import Difficulty
 from sapo_protocol.terms.gate import BondGate, Gate, OpenGate
 from sapo_protocol.terms.islands import IslandTerms
 
@@ -63,6 +64,14 @@ class _BondGateFile(_Strict):
     exit_seconds: int
 
 
+class _DifficultyFile(_Strict):
+    ladders: list[list[int]]
+    step: int
+    floor: int
+    groups: int
+    completions: int
+
+
 class _IslandsFile(_Strict):
     most_accounts: int
     least_accounts: int
@@ -84,6 +93,7 @@ class _ManifestFile(_Strict):
     suite: _SuiteFile
     limits: _LimitsFile
     gate: Annotated[_OpenGateFile | _BondGateFile, Field(discriminator="kind")] | None = None
+    difficulty: _DifficultyFile | None = None
     islands: _IslandsFile | None = None
 
 
@@ -133,8 +143,13 @@ def _assemble(parsed: _ManifestFile) -> Manifest:
     fields["limits"] = Limits(**dict(parsed.limits))
     fields["bootstrap"] = tuple(parsed.bootstrap)
     fields["gate"] = _gate(parsed.gate)
+    fields["difficulty"] = parsed.difficulty and _difficulty(parsed.difficulty)
     fields["islands"] = parsed.islands and IslandTerms(**dict(parsed.islands))
     return Manifest(**fields)
+
+
+def _difficulty(parsed: _DifficultyFile) -> Difficulty:
+    return Difficulty(**{**dict(parsed), "ladders": tuple(map(tuple, parsed.ladders))})
 
 
 def _gate(parsed: _OpenGateFile | _BondGateFile | None) -> Gate | None:
@@ -173,6 +188,8 @@ def manifest_to_json(manifest: Manifest) -> str:
     }
     if manifest.gate is not None:
         document["gate"] = _gate_document(manifest.gate)
+    if manifest.difficulty is not None:
+        document["difficulty"] = asdict(manifest.difficulty)
     if manifest.islands is not None:
         document["islands"] = {
             name: value for name, value in asdict(manifest.islands).items() if value is not None

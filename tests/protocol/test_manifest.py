@@ -13,11 +13,14 @@ from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account, Digest
 from sapo_protocol.manifest import Limits, Manifest
 from sapo_protocol.suite import Family, Suite
+from sapo_protocol.terms.difficulty import Difficulty
 from sapo_protocol.terms.gate import BondGate, OpenGate
 from sapo_protocol.terms.islands import IslandTerms
 
 BOND = BondGate(Account(bytes(19) + b"\x04"), unit=10**20, exit_seconds=99 + 99 * 14)
 ISLANDS = IslandTerms(most_accounts=64, least_accounts=24, period_epochs=144, most_islands=64, count=4)
+
+LADDERS = Difficulty(ladders=((0, 1),), completions=2)
 
 Change = Callable[[Manifest], Manifest]
 
@@ -53,9 +56,17 @@ HASHED: dict[type, dict[str, Change]] = {
         "epoch_seconds": in_manifest(epoch_seconds=99),
         "suite": in_suite(reasoning_gym="0.1.19"),
         "limits": in_limits(max_completions=3),
-        "version": in_manifest(version=2, gate=None, islands=None),
+        "version": in_manifest(version=2, gate=None, difficulty=None, islands=None),
         "gate": in_manifest(gate=OpenGate()),
+        "difficulty": in_manifest(difficulty=None),
         "islands": in_manifest(islands=None),
+    },
+    Difficulty: {
+        "ladders": in_manifest(difficulty=replace(LADDERS, ladders=((1, 0),))),
+        "step": in_manifest(difficulty=replace(LADDERS, step=9)),
+        "floor": in_manifest(difficulty=replace(LADDERS, floor=9)),
+        "groups": in_manifest(difficulty=replace(LADDERS, groups=9)),
+        "completions": in_manifest(difficulty=replace(LADDERS, completions=3)),
     },
     BondGate: {
         "contract": in_manifest(gate=replace(BOND, contract=Account(b"\x09" * 20))),
@@ -100,9 +111,9 @@ NOT_HASHED: dict[str, Change] = {
     [pytest.param(c, id=f"{t.__name__}.{f}") for t, fields in HASHED.items() for f, c in fields.items()],
 )
 def test_every_hashed_field_is_in_the_swarm_id(change: Change) -> None:
-    manifest = make_chain_manifest(version=2, gate=BOND, islands=ISLANDS)
+    manifest = make_chain_manifest(version=2, gate=BOND, difficulty=LADDERS, islands=ISLANDS)
     if change is HASHED[Manifest]["version"]:
-        manifest = replace(manifest, gate=None, islands=None, version=1)
+        manifest = replace(manifest, gate=None, difficulty=None, islands=None, version=1)
     assert change(manifest) != manifest
     assert change(manifest).swarm_id != manifest.swarm_id
 
@@ -121,7 +132,7 @@ def test_no_field_was_forgotten_here(type_: type) -> None:
 
 
 def test_swarm_ids_differ_among_all_changes() -> None:
-    manifest = make_chain_manifest(version=2, gate=BOND, islands=ISLANDS)
+    manifest = make_chain_manifest(version=2, gate=BOND, difficulty=LADDERS, islands=ISLANDS)
     ids = {change(manifest).swarm_id for fields in HASHED.values() for change in fields.values()}
     assert len(ids) == sum(map(len, HASHED.values()))
 

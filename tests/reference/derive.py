@@ -39,6 +39,9 @@ def manifest_bytes(manifest: dict[str, Any]) -> bytes:
     }
     if manifest.get("gate") is not None:
         document[9] = _gate(manifest["gate"])
+    if manifest.get("difficulty") is not None:
+        names = ("ladders", "step", "floor", "groups", "completions")
+        document[10] = {key: manifest["difficulty"][name] for key, name in enumerate(names)}
     if manifest.get("islands") is not None:
         names = ("most_accounts", "least_accounts", "period_epochs", "most_islands", "count")
         numbers = {key: manifest["islands"].get(name) for key, name in enumerate(names)}
@@ -63,6 +66,11 @@ def _family(family: dict[str, Any]) -> list[Any]:
 def unhex(text: str) -> bytes:
     """Return bytes from hexadecimal, with or without ``0x``."""
     return bytes.fromhex(text.removeprefix("0x"))
+
+
+def points_cap(points_per_epoch: int, unit: int, bonded: int) -> int:
+    """Return the most points of an account with a bond: its part of a whole account's, rounded down."""
+    return points_per_epoch * min(bonded, unit) // unit
 
 
 def start(manifest: dict[str, Any], epoch: int) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from reference import derive, edwards, ethereum, objects
+from reference import derive, edwards, ethereum, ladders, objects
 from reference.refusal import ACCEPTED, Outcome, Refused, require
 
 MOST_NODES_OF_AN_ACCOUNT = 4
@@ -131,7 +131,7 @@ class ReferenceNode:
         self._certificates[key] = read
 
     def _contribution(self, envelope: dict[str, Any], now_ms: int) -> None:
-        read = envelope | objects.PAYLOADS[envelope["kind"]](envelope["payload"])
+        read = envelope | self._counted(envelope)
         require(derive.start(self._manifest, read["epoch"] + 1) <= now_ms, "R3.3")
         require(now_ms < derive.start(self._manifest, read["epoch"] + 17), "R3.5")
         require(read["content_id"] not in self._seen, "R4.3")
@@ -142,11 +142,22 @@ class ReferenceNode:
         if read["kind"] == "proposal":
             auditors = sorted(self._auditors)
             require(auditors[(read["epoch"] + turn) % len(auditors)] == read["account"], "R6.6")
+        if "record" in read:
+            levels = self._manifest["difficulty"]["ladders"]
+            require(ladders.adds_up(levels, read["record"]), "R6.10")
         self._require_signed(read, "R7.1")
         place = (read["kind"], read["account"], read["epoch"], turn)
         require(self._places.get(place, 0) < 2, "R4.5")
         self._places[place] = self._places.get(place, 0) + 1
         self._seen.add(read["content_id"])
+
+    def _counted(self, envelope: dict[str, Any]) -> dict[str, Any]:
+        if envelope["kind"] == "approval":
+            return objects.approval(envelope["payload"])
+        has_ladders = self._manifest.get("difficulty") is not None
+        families = len(self._manifest["suite"]["families"]) if has_ladders else 0
+        read = objects.tally if envelope["kind"] == "tally" else objects.proposal
+        return read(envelope["payload"], families)
 
     def _equivocation(self, envelope: dict[str, Any], now_ms: int) -> None:
         rollouts = objects.proof(envelope, self._swarm)

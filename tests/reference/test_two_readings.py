@@ -10,7 +10,7 @@ import pytest
 from fuzz.session import pipeline, reference_node
 from hypothesis import given
 from hypothesis import strategies as st
-from reference import cbor, derive, edwards, ethereum, objects
+from reference import cbor, derive, edwards, ethereum, ladders, objects
 from reference.node import ReferenceNode
 from reference.refusal import OUTCOMES, Refused
 from reference.vectors import admission_files, load, prepare, unpack
@@ -82,6 +82,12 @@ def test_swarm_and_content_vectors() -> None:
         swarm = derive.swarm_id(MANIFESTS["chained" if "chain" in vector["name"] else "plain"])
         read = objects.envelope(bytes.fromhex(vector["envelope"]), swarm)
         assert read["content_id"].hex() == vector["content_id"]
+
+
+def test_caps_of_bonded_accounts() -> None:
+    for vector in DERIVED["caps"]:
+        asked = [int(vector[name]) for name in ("points_per_epoch", "unit", "bonded")]
+        assert str(derive.points_cap(*asked)) == vector["cap"]
 
 
 def test_epoch_beacon_and_seed_vectors() -> None:
@@ -215,6 +221,34 @@ def test_proposal_root_vectors() -> None:
         separator = ethereum.domain(31337, derive.unhex(MANIFESTS["chained"]["ledger"]))
         signed = {"turn": read["turn"], "root": root}
         assert _digest("EpochApproval", separator, signed).hex() == vector["approval_digest"]
+
+
+def test_record_vectors() -> None:
+    for vector in load("difficulty")["records"]:
+        terms, record = vector["difficulty"], _numbers(vector["start"])
+        assert ladders.first_record(terms["ladders"], vector["families"]) == record
+        for epoch in vector["epochs"]:
+            tallies = [_numbers(tally) for tally in epoch["tallies"]]
+            record = ladders.next_record(terms, record, ladders.medians(tallies))
+            assert record == _numbers(epoch["record"])
+            assert ladders.adds_up(terms["ladders"], record)
+            assert ladders.mix(terms, record) == epoch["mix"]
+            allowed = [[lot, ladders.allowed(terms, record, lot)] for lot, _ in epoch["allowed"]]
+            assert allowed == epoch["allowed"]
+            assert [[groups, ladders.points(record, groups)] for groups, _ in epoch["points"]] == epoch[
+                "points"
+            ]
+
+
+def _numbers(rows: list[list[str]]) -> list[list[int]]:
+    return [[int(number) for number in row] for row in rows]
+
+
+def test_lot_vectors() -> None:
+    for vector in load("difficulty")["lots"]:
+        swarm = derive.swarm_id(MANIFESTS[vector["manifest"]])
+        beacon, account = bytes.fromhex(vector["beacon"]), bytes.fromhex(vector["account"])
+        assert ladders.lot(swarm, beacon, account, vector["slot"]) == vector["lot"]
 
 
 def _reference(call: Any, *arguments: object) -> Any:

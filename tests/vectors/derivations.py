@@ -26,6 +26,7 @@ from sapo_protocol.islands.count import island_count
 from sapo_protocol.islands.homes import drawing_epoch, home_island, visited_island
 from sapo_protocol.settlement import turn_count, turn_to_propose
 from sapo_protocol.tasks import assigned_task
+from sapo_protocol.terms.gate import BondGate, points_cap
 from sapo_protocol.terms.islands import IslandTerms
 
 PEOPLE = [Identity(f"account {number}") for number in range(9)]
@@ -361,6 +362,22 @@ def turns() -> list[dict[str, Any]]:
     return found
 
 
+def caps() -> list[dict[str, Any]]:
+    """Return the most points of accounts under a bond gate."""
+    found = []
+    for most in (0, 1, 16, 512, 2**64 - 1):
+        for unit in (1, 3, 10**20, 2**96 - 1):
+            gate = BondGate(Account(bytes(20)), unit, 0)
+            for bonded in sorted(
+                {0, 1, unit // 64, unit // 3, unit // 2, unit - 1, unit, unit + 1, 2**96 - 1}
+            ):
+                cap = points_cap(most, gate.units(bonded))
+                found.append(
+                    {"points_per_epoch": str(most), "unit": str(unit), "bonded": str(bonded), "cap": str(cap)}
+                )
+    return found
+
+
 def everything() -> dict[str, Any]:
     """Return all derivations by name."""
     return {
@@ -378,5 +395,6 @@ def everything() -> dict[str, Any]:
         "typed_data": typed_data(),
         "settlements": settlements(),
         "turns": turns(),
+        "caps": caps(),
         "proposal_roots": proposal_roots(),
     }

@@ -19,6 +19,7 @@ if __name__ == "__main__":
 from vectors import (  # noqa: E402
     cases_certificate,
     cases_contribution,
+    cases_difficulty,
     cases_ed25519,
     cases_encoding,
     cases_equivocation,
@@ -27,6 +28,7 @@ from vectors import (  # noqa: E402
     cases_rollout,
     cases_version,
     derivations,
+    derivations_difficulty,
 )
 from vectors.pipeline import Outcome, Pipeline  # noqa: E402
 from vectors.world import MANIFESTS, Case, Introductions, Message  # noqa: E402
@@ -47,6 +49,7 @@ FILES = {
     "equivocation": cases_equivocation.cases,
     "islands": cases_islands.cases,
     "version": cases_version.cases,
+    "difficulty": cases_difficulty.cases,
 }
 LONGEST_RUN = 64  # bytes of one value in a row; longer runs are written as [byte, times]
 
@@ -80,6 +83,10 @@ def files() -> Iterator[tuple[str, str]]:
     )
     responses = [_response(*case) for case in cases_response.cases()]
     yield "responses.json", _dump({"format": "sapo/vectors/responses/1", "responses": responses})
+    yield (
+        "difficulty.json",
+        _dump({"format": "sapo/vectors/difficulty/1", **derivations_difficulty.everything()}),
+    )
     yield "derivations.json", _dump({"format": "sapo/vectors/derivations/1", **derivations.everything()})
 
 

@@ -40,15 +40,18 @@ from sapo_verification.admission.equivocations import ProofStore
 from sapo_verification.admission.rollouts import Admission, SlotTaken
 from sapo_verification.epoch_count import EpochCount
 from sapo_verification.islands import Heard, IslandMap, PaidOf, nobody_paid
+from sapo_verification.levels import BeaconOf, Levels, RecordOf
 from sapo_verification.observer import Observer, Observers
 from sapo_verification.reputation.evidence import Reputation
 from sapo_verification.reputation.origins import Origins
 from sapo_verification.reputation.penalties import verdict
 from sapo_verification.sampling.audit_queue import MOST_WAITING, AuditQueue
 from sapo_verification.sampling.demonstrations import DemonstrationPool
+from sapo_verification.sampling.newcomers import NewcomerLots
 from sapo_verification.sampling.own_success import OwnSuccess
 from sapo_verification.sampling.pool import Pool, PoolLimits
 from sapo_verification.sampling.sampler import Sampler, SamplingPolicy
+from sapo_verification.sampling.step_values import StepValue
 from sapo_verification.screens.imitation import Imitation
 from sapo_verification.screens.screens import Screens
 from sapo_verification.store import open_database, transaction
@@ -61,7 +64,7 @@ from sapo_verification.types import (
     SampledBatch,
     VerifiedRollout,
 )
-from sapo_verification.verifier import BeaconOf, Check, Verifier
+from sapo_verification.verifier import Check, Verifier
 
 RECENT_ENVELOPES: Final = 128
 """Envelopes sent to a new peer, at most 1 MiB in all: enough for its first batches."""
@@ -120,7 +123,8 @@ class Terms:
     Attributes:
         sampling: how a batch is mixed.
         pool: how much waits.
-        audit_share: probability that a rollout of others is queued for an audit; 1 for an auditor.
+        audit_share: probability that a known account's rollout is queued for an audit; 1 for an auditor, 0
+            for none at all. A newcomer's always is otherwise.
         audits_waiting: most rollouts in the audit queue.
     """
 
@@ -133,9 +137,8 @@ class Terms:
 class Engine:
     """Trust state of one node; single-threaded.
 
-    Its parts (``islands``, ``certificates``, ``reputation``, ``pool``, ``envelopes``, ``origins``,
-    ``proofs``, ``contributions``, ``count``, ``audits``, ``sampler``, ``success``, ``demonstrations``) are
-    public to be read and drawn from.
+    Its parts (``certificates``, ``islands``, ``levels``, ``reputation``, ``pool``, ``contributions``,
+    ``count``, ``audits``, ``sampler`` and others) are public to be read and drawn from.
 
     Args:
         database: file of all trust state, or ":memory:".
@@ -143,6 +146,7 @@ class Engine:
         check: the jailed checkers.
         beacon_of: the beacon of an epoch, or none while it is unknown.
         paid_of: how many accounts the final epochs paid that an epoch's islands rest on.
+        record_of: the record in force in an epoch; without it that of a swarm in which no epoch is final.
         key: 32 random bytes of this start: no attacker can predict screens and audits.
         observers: every decision is reported to them, after the pay count.
     """
@@ -159,6 +163,7 @@ class Engine:
         terms: Terms = Terms(),
         paid_of: PaidOf = nobody_paid,
         observers: Iterable[Observer] = (),
+        record_of: RecordOf | None = None,
     ) -> None:
         self.manifest: Final = manifest
         self.own: Final = own
@@ -166,7 +171,8 @@ class Engine:
         self._rng = random.Random(key)
         self._auditors = AuditorSet()
         self._connection = connection = open_database(database)
-        self.count: Final = EpochCount(connection)
+        self.count: Final = EpochCount(connection, manifest.difficulty)
+        self.levels: Final = Levels(manifest, beacon_of, record_of)
         self._check = check
         self.success: Final = OwnSuccess(own, len(manifest.suite.families))
         imitation = Imitation(manifest.suite.families, own)
@@ -177,7 +183,8 @@ class Engine:
         self.certificates: Final = CertificateStore(manifest, connection, islands=self.islands)
         self.admission: Final = Admission(manifest, self.certificates)
         self.reputation: Final = Reputation(connection)
-        self.pool: Final = Pool(connection, terms.pool, self.reputation)
+        self.newcomers: Final = NewcomerLots(key)
+        self.pool: Final = Pool(connection, terms.pool, self.reputation, self.newcomers)
         self.envelopes: Final = EnvelopeStore(connection)
         self.origins: Final = Origins(connection)
         self.proofs: Final = ProofStore(
@@ -188,11 +195,10 @@ class Engine:
             manifest, self.certificates, self.contributions, lambda: self._auditors
         )
         self.audits: Final = AuditQueue(terms.audits_waiting)
-        self._screens = Screens(manifest.suite.families, key, own)
+        self._screens = Screens(manifest.suite.families, key, own, paid_right=bool(manifest.difficulty))
         self._verifier = Verifier(
-            swarm_id=manifest.swarm_id,
             check=check,
-            beacon_of=beacon_of,
+            levels=self.levels,
             reputation=self.reputation,
             count=self.count,
             observer=self._observers,
@@ -309,14 +315,19 @@ class Engine:
         return self.demonstrations.take(
             self.sampler.most_demonstrations,
             shares=shares,
-            need=lambda account, family: self._need(account, family, misleading),
+            need=lambda family: self.sampler.need(self.success.of(family)),
+            part=lambda account, family: MEASURED_SHARE if (account, family) in misleading else 1.0,
             rng=rng,
         )
 
-    def _need(self, account: Account, family: int, misleading: Collection[tuple[Account, int]]) -> float:
-        """Return how much a family's text of an account is needed, little if it is measured only."""
-        share = MEASURED_SHARE if (account, family) in misleading else 1.0
-        return share * self.sampler.need(self.success.of(family))
+    def judge_steps(self, epoch: int, values: Iterable[tuple[Account, int, StepValue]]) -> None:
+        """Record what the steps of a round's demonstrations are worth, each with its account and family.
+
+        In a family's standard accounts weigh as much as they do in a batch, so newcomers weigh little.
+        """
+        values = list(values)
+        shares = self.sampler.shares({account for account, _, _ in values}, epoch)
+        self.sampler.step_values.learn(values, shares)
 
     def assemble(
         self,
@@ -443,10 +454,11 @@ class Engine:
         self.envelopes.add(admitted)
 
     def _draw_for_audit(self, admitted: AdmittedRollout) -> None:
-        """Queue a rollout for an audit if it is drawn; a full queue drops one, possibly this one."""
-        if self._rng.random() >= self._terms.audit_share:
-            return
+        """Queue a rollout if it is drawn, as a newcomer's is; a full queue drops one, possibly this one."""
         is_known = not self.reputation.is_newcomer(admitted.account)
+        share = self._terms.audit_share
+        if not share or (is_known and self._rng.random() >= share):
+            return
         if (displaced := self.audits.put(admitted, known=is_known)) is not None:
             self._observers.displaced(displaced)
         if displaced is not admitted:

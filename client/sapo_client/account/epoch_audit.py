@@ -149,7 +149,7 @@ def _recompute(posting: Posting, dossier: Dossier, manifest: Manifest) -> dict[s
         "total": root.total,
         "budget": posting.epoch_budget,
         "quorum": posting.quorum,
-        "verdict": _verdict(posting, proposal, archive),
+        "verdict": _verdict(posting, proposal, archive, manifest),
         "paid as by all tallies": all(row["posted"] == row["all tallies"] for row in rows),
         "tallies": [
             {"auditor": str(tally.account), "taken": id_ in taken, "points": sum(dict(tally.points).values())}
@@ -162,7 +162,9 @@ def _recompute(posting: Posting, dossier: Dossier, manifest: Manifest) -> dict[s
 EXPLAINED = "the root follows from its tallies"
 
 
-def _verdict(posting: Posting, proposal: Proposal | None, archive: ContributionStore) -> str:
+def _verdict(
+    posting: Posting, proposal: Proposal | None, archive: ContributionStore, manifest: Manifest
+) -> str:
     root = posting.record.root
     if proposal is None:
         return "unknown: the proposal behind the root is missing here"
@@ -172,6 +174,7 @@ def _verdict(posting: Posting, proposal: Proposal | None, archive: ContributionS
         archive,
         proposal,
         posting.last,
+        manifest=manifest,
         quorum=posting.quorum,
         points_cap=posting.points_cap,
         epoch_budget=posting.epoch_budget,

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from eth_utils import keccak, to_checksum_address
 from web3 import Web3
+from web3.exceptions import BadFunctionCallOutput
 from web3.types import BlockIdentifier, FilterParams
 
 from sapo_client.ledger.artifact import CONTRACTS, EARLIER, LEDGER_VERSION, Artifact, load
@@ -72,7 +73,15 @@ class Contract:
 
     def _call(self, function: str, *arguments: object) -> Any:
         def call(web3: Web3, block: BlockIdentifier) -> Any:
-            return _hashable(self._bind(web3).functions[function](*arguments).call(block_identifier=block))
+            bound = self._bind(web3).functions[function](*arguments)
+            try:
+                return _hashable(bound.call(block_identifier=block))
+            except BadFunctionCallOutput as error:
+                raise NotYet(
+                    f"there is no {self.NAME} at {to_checksum_address(self.address)}: its answer to"
+                    f" {function} is none of that contract's",
+                    hint="use the RPC address of the manifest's chain, and the manifest of this swarm",
+                ) from error
 
         return self._rpc.read(call, f"what {self.NAME}.{function} says")
 
@@ -209,6 +218,14 @@ class FraudVerifierContract(Contract):
         """Return call data that hands in a proof."""
         return self._encode(proof.FUNCTION, *proof.arguments())
 
+    def ledger(self) -> Account:
+        """Return the ledger whose postings it judges."""
+        return Account.from_hex(self._call("ledger"))
+
+    def distributor(self) -> Account:
+        """Return the distributor whose grants it reads."""
+        return Account.from_hex(self._call("distributor"))
+
     def points_cap(self) -> int:
         """Return the most points that an account may earn in one epoch."""
         return int(self._call("pointsCap"))
@@ -281,6 +298,14 @@ class Vault(Contract):
         """Return all that an account has there."""
         return Stake(*self._call("stakeOf", to_checksum_address(account)))
 
+    def slasher(self) -> Account:
+        """Return the only account that may take a bond away."""
+        return Account.from_hex(self._call("slasher"))
+
+    def token(self) -> "Token":
+        """Return the token of the bonds."""
+        return Token(self._rpc, Account.from_hex(self._call("token")))
+
     def exit_seconds(self) -> int:
         """Return the time from a requested exit to its withdrawal."""
         return int(self._call("exitSeconds"))
@@ -319,6 +344,18 @@ class Distributor(Contract):
         """Return the address that an account announced and when it may be put in place; zeros if none."""
         payout, effective_at = self._call("payoutChange", to_checksum_address(account))
         return Account.from_hex(payout), int(effective_at)
+
+    def ledger(self) -> Account:
+        """Return the only account that may grant points."""
+        return Account.from_hex(self._call("ledger"))
+
+    def tokens_per_point(self) -> int:
+        """Return what a point is paid, in the token's smallest unit."""
+        return int(self._call("tokensPerPoint"))
+
+    def paid_points(self) -> int:
+        """Return the points that were claimed, of all accounts together."""
+        return int(self._call("paidPoints"))
 
     def granted_points(self) -> int:
         """Return the points of all final epochs together."""
@@ -381,6 +418,7 @@ def _signature(entry: Any) -> str:
 
 
 _REGISTERED = keccak(text="NodeRegistered(address,bytes32,uint64)")
+_EVENT_TOPICS = 3
 _FINAL = keccak(
     text="EpochFinal(uint64,(uint64,bytes32,bytes32,bytes32,uint256,bytes32),uint64,uint64,bytes32,uint64)"
 )
@@ -402,6 +440,11 @@ def _require_block(web3: Web3, number: int) -> None:
 
 
 def _event(log: Any) -> RegistryEvent:
+    if len(log["topics"]) != _EVENT_TOPICS:
+        raise NotYet(
+            "the chain shows an event of the registry that the registry never emits",
+            hint="use another RPC address: this one does not serve the swarm's contracts",
+        )
     kind, account, node = (bytes(topic) for topic in log["topics"])
     not_after = int.from_bytes(bytes(log["data"]), "big") if kind == _REGISTERED else 0
     return RegistryEvent(Account(account[12:]), NodeId(node), not_after)

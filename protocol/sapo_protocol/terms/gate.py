@@ -1,6 +1,7 @@
 """The gate: what an account must have on the chain before its rollouts count."""
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Final
 
 from sapo_protocol.decoding import Value
@@ -38,6 +39,14 @@ class BondGate:
         if not 1 <= self.unit < 1 << _MAX_UNIT_BITS:
             raise LocalProtocolError(f"a unit of a bond is 1 to 2^{_MAX_UNIT_BITS} - 1 of the token's parts")
 
+    def units(self, bonded: int) -> Fraction:
+        """Return what an account counts with so many tokens bonded, 0 to 1: in proportion, and never above 1.
+
+        Args:
+            bonded: in the token's smallest part.
+        """
+        return min(Fraction(1), Fraction(bonded, self.unit))
+
     def to_value(self) -> Value:
         """Return the gate inside an encoded manifest; the unit as bytes, for it may exceed 64 bits."""
         unit = self.unit.to_bytes((self.unit.bit_length() + 7) // 8, "big")
@@ -45,3 +54,11 @@ class BondGate:
 
 
 Gate = OpenGate | BondGate
+
+
+def points_cap(points_per_epoch: int, units: Fraction) -> int:
+    """Return the most points that an account earns in an epoch: its part of a whole account's, rounded down.
+
+    The caps of accounts that share one bond therefore never sum to more than that of one with all of it.
+    """
+    return int(points_per_epoch * units)

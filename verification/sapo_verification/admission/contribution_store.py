@@ -21,6 +21,7 @@ from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.envelope import Kind, parse_envelope
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, ContentId, Digest, SwarmId
+from sapo_protocol.terms.difficulty import Record
 from sapo_verification.admission.contributions import Contribution, parse_contribution, turn_of
 from sapo_verification.store import StoreSchema, open_database, transaction
 
@@ -188,6 +189,11 @@ class ContributionStore:
         query = "SELECT received_seconds FROM contribution WHERE content_id = ?"
         row = self._connection.execute(query, (content_id,)).fetchone()
         return float(row[0]) if row else None
+
+    def record(self, proposal: ContentId) -> Record | None:
+        """Return the record in a proposal, or None if it is not stored."""
+        found = self.proposal(proposal)
+        return None if found is None else found.record
 
     def is_posted(self, content_id: ContentId) -> bool:
         """Whether the chain's posting of its epoch names the content, as far as this node knows."""

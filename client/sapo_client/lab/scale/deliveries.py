@@ -15,6 +15,7 @@ REACHED: Final = 0.99
 
 @dataclass(slots=True)
 class _Sent:
+    island: int
     at_seconds: float
     expected: set[int]
     delays: list[float] = field(default_factory=list)
@@ -22,7 +23,14 @@ class _Sent:
 
 
 class Deliveries:
-    """Counts of deliveries; a group's are dropped from memory when its time is over."""
+    """Counts of deliveries; a group's are dropped from memory when its time is over.
+
+    Attributes:
+        delays: of all deliveries, in seconds.
+        groups, delivered: that were sent, and that reached ``REACHED`` of their island.
+        places, reached: pairs of a group and a node that was to get it, and that got it.
+        by_island: the last two, by island.
+    """
 
     def __init__(self) -> None:
         self._open: dict[bytes, _Sent] = {}
@@ -31,10 +39,11 @@ class Deliveries:
         self.delivered = 0
         self.places = 0
         self.reached = 0
+        self.by_island: dict[int, tuple[int, int]] = {}
 
-    def sent(self, content_id: bytes, expected: set[int], now_seconds: float) -> None:
-        """Expect a group at some nodes."""
-        self._open[content_id] = _Sent(now_seconds, expected)
+    def sent(self, content_id: bytes, island: int, expected: set[int], now_seconds: float) -> None:
+        """Expect a group at some nodes of an island."""
+        self._open[content_id] = _Sent(island, now_seconds, expected)
 
     def admitted(self, content_id: bytes, node: int, now_seconds: float) -> None:
         """Count a group that a node admitted."""
@@ -55,6 +64,8 @@ class Deliveries:
         self.delivered += len(got) >= REACHED * len(expected)
         self.places += len(expected)
         self.reached += len(got)
+        places, reached = self.by_island.get(sent.island, (0, 0))
+        self.by_island[sent.island] = places + len(expected), reached + len(got)
 
     def delay(self, share: float) -> float:
         """Return the delay in seconds that a share of all deliveries does not exceed."""

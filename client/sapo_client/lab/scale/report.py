@@ -14,7 +14,7 @@ from sapo_client.lab.scale.plan import ScalePlan
 from sapo_client.lab.scale.world import ScaleWorld, sybil_share
 
 DELIVERY_SECONDS: Final = 0.00175
-"""Processor time of libp2p for each new message with its copies: 1.5 to 2.0 ms (docs/adr/swarm-libp2p.md)."""
+"""Processor time of libp2p for a new message with its copies (docs/adr/swarm-libp2p.md)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +24,10 @@ class IslandFigures:
     Attributes:
         accounts: that live on it when the simulation begins.
         sybils: their share that is the attacker's.
-        in_batches: share of Sybils' groups in the batches of its honest nodes, whose other groups are those of
-            honest accounts and own ones; none if nothing was drawn there.
+        in_batches: share of Sybils' groups in batches of its honest nodes, whose other groups are own ones
+            and those of honest accounts; none if nothing was drawn there.
         of_others: the same without the own ones.
+        reached: share of pairs of an honest group and an honest node that was to get it.
     """
 
     island: int
@@ -34,6 +35,7 @@ class IslandFigures:
     sybils: float
     in_batches: float | None
     of_others: float | None
+    reached: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +154,14 @@ def _islands(world: ScaleWorld) -> Iterable[IslandFigures]:
     for island in world.simulated:
         counted = drawn.get(island, Counter())
         others = counted["sybil"] + counted["honest"]
+        places, reached = world.deliveries.by_island.get(island, (0, 0))
         yield IslandFigures(
             island,
             len(census[island]),
             sybil_share(census[island]),
             in_batches=counted["sybil"] / counted.total() if counted else None,
             of_others=counted["sybil"] / others if others else None,
+            reached=reached / max(1, places),
         )
 
 

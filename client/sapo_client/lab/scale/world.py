@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
@@ -21,6 +21,9 @@ from sapo_verification.types import AdmittedRollout
 
 SETTLED_SECONDS: Final = 5.0
 """A node counts as a member of an island from then on: its mesh stands, certificates have come."""
+
+ASKED_PEERS: Final = 3
+"""Peers of an island that are asked for certificates when it is joined; some of them may be Sybils."""
 
 TEND_SECONDS: Final = 2.0
 DRAW_SECONDS: Final = 10.0
@@ -152,11 +155,14 @@ class ScaleWorld:
         for island in resident.joined.keys() - before:
             self._members[island].add(resident)
         if before != resident.joined.keys():
-            self.queue.at(self.queue.now_seconds + 1.5, partial(self._introduce, resident))
+            new = tuple(sorted(resident.joined.keys() - before))
+            self.queue.at(self.queue.now_seconds + 1.5, partial(self._introduce, resident, new))
 
-    def _introduce(self, resident: Resident) -> None:
+    def _introduce(self, resident: Resident, new: tuple[int, ...]) -> None:
+        """Connect to members of the islands, ask those of new ones who lives there, and be introduced."""
         if resident.node.is_up:
             self._connect(resident)
+            self._ask_for_certificates(resident, new)
             resident.introduce()
 
     def _add(self, who: Inhabitant) -> None:
@@ -184,15 +190,20 @@ class ScaleWorld:
         self._publish_later(resident, resident.up_since_seconds)
 
     def _arrive(self, resident: Resident) -> None:
-        """Connect, ask one peer of each island for certificates, then publish the own one."""
+        """Connect, ask some peers of each island for certificates, then publish the own one."""
         if not resident.node.is_up:
             return
         self._connect(resident)
-        for island in resident.joined:
-            peers = [one for one in self.members(island) if one.node.peer_id in resident.node.peers]
-            if peers:
-                resident.ask_for_certificates(self._rng.choice(sorted(peers, key=lambda one: one.who.number)))
-        self.queue.at(self.queue.now_seconds + 1.5, partial(self._introduce, resident))
+        self._ask_for_certificates(resident, resident.joined)
+        self.queue.at(self.queue.now_seconds + 1.5, partial(self._introduce, resident, ()))
+
+    def _ask_for_certificates(self, resident: Resident, islands: Iterable[int]) -> None:
+        """Ask a few peers of islands for certificates; a real node asks all."""
+        for island in islands:
+            peers = [one for one in self._members[island] if one.node.peer_id in resident.node.peers]
+            peers.sort(key=lambda one: one.who.number)
+            for peer in self._rng.sample(peers, min(ASKED_PEERS, len(peers))):
+                resident.ask_for_certificates(peer)
 
     def _stop(self, peer_id: str) -> None:
         resident = self.residents[peer_id]
@@ -257,7 +268,7 @@ class ScaleWorld:
         honest = (one for one in self.members(island, settled=True) if not one.who.is_sybil)
         expected = {one.who.number for one in honest if one is not resident}
         now_seconds = self.queue.now_seconds
-        self.deliveries.sent(content_id, expected, now_seconds)
+        self.deliveries.sent(content_id, island, expected, now_seconds)
         judge = partial(self._judge, content_id, island, now_seconds)
         self.queue.at(now_seconds + WAIT_SECONDS, judge)
 

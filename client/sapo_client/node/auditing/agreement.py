@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from sapo_client.node.auditing.settlement import cumulative_points, is_settlement
+from sapo_client.node.auditing.settlement import cumulative_points, is_settlement, last_record
 from sapo_client.node.runtime.context import Author
 from sapo_protocol import merkle, secp256k1
 from sapo_protocol.constants import SETTLED_EPOCHS
@@ -38,7 +38,8 @@ from sapo_protocol.envelope import Kind, SignedEnvelope, seal
 from sapo_protocol.epochs import epoch_at, epoch_start_seconds
 from sapo_protocol.identifiers import Account, ContentId, Digest
 from sapo_protocol.manifest import Manifest
-from sapo_protocol.settlement import grace_seconds, proposer, turn_to_propose
+from sapo_protocol.settlement import grace_seconds, next_record, proposer, turn_to_propose
+from sapo_protocol.terms.difficulty import Outcomes
 from sapo_verification.admission.contribution_store import ContributionStore
 from sapo_verification.signing.database import ApprovalMark, SigningDatabase
 
@@ -170,8 +171,9 @@ class Agreement:
         points: Sequence[tuple[Account, int]],
         evidence_root: Digest,
         now_seconds: float,
+        outcomes: tuple[Outcomes, ...] = (),
     ) -> SignedEnvelope:
-        """Store and return this auditor's tally of an epoch."""
+        """Store and return this auditor's tally of an epoch; with outcomes in a swarm with ladders."""
         pages = to_pages(points)
         tally = Tally(
             node=self._author.node,
@@ -180,6 +182,7 @@ class Agreement:
             points=points,
             evidence_root=evidence_root,
             pages=tuple(map(page_digest, pages)),
+            outcomes=outcomes,
         )
         return self._seal(Kind.TALLY, tally, now_seconds, pages)
 
@@ -244,7 +247,8 @@ class Agreement:
         if any(own) or len(tallies) < self._terms.quorum or self._agreed(epoch, state):
             return
         previous = cumulative_points(self._contributions, state.last)
-        if previous is None:
+        before = last_record(self._contributions, self._manifest, state.last)
+        if previous is None or before is None:
             return
         settled = self._settlement(tallies, state.base_root, previous)
         if not settled.grants:
@@ -257,6 +261,7 @@ class Agreement:
             shares=settled.shares,
             turn=turn,
             pages=tuple(map(page_digest, settled.pages)),
+            record=next_record(self._manifest.difficulty, before, [*tallies.values()]) or (),
         )
         envelope = self._seal(Kind.PROPOSAL, proposal, now_seconds, settled.pages)
         yield envelope
@@ -326,6 +331,7 @@ class Agreement:
             self._contributions,
             proposal,
             state.last,
+            manifest=self._manifest,
             quorum=self._terms.quorum,
             points_cap=self._terms.points_cap,
             epoch_budget=self._terms.epoch_budget,

@@ -239,14 +239,22 @@ class Auditor:
         age_seconds = parts.clock() - epoch_start_seconds(parts.manifest, epoch + 1)
         if age_seconds < grace or epoch != epoch_at(parts.manifest, parts.clock()) - 1:
             return False
+        if not parts.engine.levels.is_known(epoch):
+            return False
         waited = min(age_seconds - grace, trio.current_time() - self._started_seconds)
         return waited >= grace / 2 or not parts.engine.audits.unaudited(epoch)
 
     async def _publish_tally(self, agreement: Agreement, epoch: int) -> None:
         parts, count = self._parts, self._parts.engine.count
         live = {account for account, _ in await parts.ledger.live_accounts()}
-        points = count.points(epoch, live, parts.manifest.limits.points_per_epoch)
-        await self._publish(agreement.tally(epoch, points, count.evidence_root(epoch), parts.clock()))
+        cap, record = parts.manifest.limits.points_per_epoch, parts.engine.levels.record(epoch)
+        if record is None:
+            points = count.points(epoch, live, cap)
+        else:
+            points = count.points_by_level(epoch, live, cap, record)
+        outcomes = count.outcomes(epoch, live, len(parts.manifest.suite.families))
+        root = count.evidence_root(epoch)
+        await self._publish(agreement.tally(epoch, points, root, parts.clock(), outcomes))
         by_account = {str(account): count for account, count in points}
         parts.telemetry.events.write("tally", epoch=epoch, points=by_account)
 

@@ -126,10 +126,9 @@ class LedgerWatchtower:
             return  # the state changed between these answers, so they do not fit together
         opinion = await self._opinion(dispute)
         if opinion.proof is not None:
-            await parts.ledger.challenge(
-                live.root.epoch, opinion.proof
-            )  # the outbox queues each request once
-            self._report("challenge", live.root, proof=opinion.proof.FUNCTION)
+            if parts.clock() >= self._challenge_from_seconds(live):
+                await parts.ledger.challenge(live.root.epoch, opinion.proof)  # queued once
+                self._report("challenge", live.root, proof=opinion.proof.FUNCTION)
         elif not opinion.is_explained:
             self._report("posting_doubted", live.root)
             await self._ask(live, last)
@@ -195,19 +194,32 @@ class LedgerWatchtower:
             self._parts.contributions,
             proposal,
             last,
+            manifest=self._parts.manifest,
             quorum=self._quorum,
             points_cap=self._points_cap,
             epoch_budget=self._epoch_budget,
             root_of=root_of,
         )
 
+    def _challenge_from_seconds(self, live: EpochRecord) -> float:
+        """Return when this node challenges a posting, if no other has: the last one has half of the window.
+
+        A proof that arrives late is the first one's turn as much as the last one's.
+        """
+        turns = len(self._auditors) + _GROUPS
+        return live.posted_at_seconds + self._turn(live) * self._challenge_seconds / (2 * turns)
+
     def _final_seconds(self, live: EpochRecord) -> float:
-        """Return when this node finalises a posting: auditors one by one, then the other nodes in groups."""
+        """Return when this node finalises a posting."""
+        wait = self._turn(live) * grace_seconds(self._parts.manifest)
+        return live.posted_at_seconds + self._challenge_seconds + wait
+
+    def _turn(self, live: EpochRecord) -> int:
+        """Return this node's turn to pay for what one has to: auditors one by one, then groups of nodes."""
         count, account = len(self._auditors), self._parts.account
-        turn = count + account[-1] % _GROUPS
         if account in self._auditors:
-            turn = (self._auditors.index(account) - live.root.epoch) % count
-        return live.posted_at_seconds + self._challenge_seconds + turn * grace_seconds(self._parts.manifest)
+            return (self._auditors.index(account) - live.root.epoch) % count
+        return count + account[-1] % _GROUPS
 
     def _report(self, event: str, root: EpochRoot, **fields: object) -> None:
         """Write an event once per posting and account, however often it is examined."""

@@ -89,6 +89,7 @@ class GossipHandlers:
             topics_of=self._topics_of,
             beacons=beacons,
             moved=lambda: self._moved.set(),
+            joined=self._sync.repeat_all,
         )
         self._hears_contributions = False
         self._located: set[Account] = set()

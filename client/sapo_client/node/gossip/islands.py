@@ -27,7 +27,8 @@ class IslandKeeper:
 
     Args:
         beacons: recalls the beacons that decide homes; needed in a swarm of islands alone.
-        moved: called when the islands of the own account have changed.
+        moved: called when the homes of the own account have changed.
+        joined: called when an island was joined beside others: its members' certificates are missing here.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class IslandKeeper:
         topics_of: TopicsOf,
         beacons: Beacons | None,
         moved: Callable[[], None],
+        joined: Callable[[], None],
     ) -> None:
         self._engine = engine
         self._transport = transport
@@ -48,6 +50,7 @@ class IslandKeeper:
         self._topics_of = topics_of
         self._beacons = beacons
         self._moved = moved
+        self._tell_joined = joined
         self._joined: set[str] = set()
         self._homes: tuple[int | None, ...] = ()
 
@@ -92,6 +95,8 @@ class IslandKeeper:
     def _join(self, due: frozenset[int]) -> None:
         self._engine.carry(due)
         topics = {topic: one for island in sorted(due) for topic, one in self._topics_of(island).items()}
+        if self._joined and topics.keys() - self._joined:
+            self._tell_joined()
         for topic in sorted(self._joined - topics.keys()):
             self._transport.unsubscribe(topic)
         for topic, validator in topics.items():

@@ -70,6 +70,11 @@ class PeerSync:
         for requests in self._requests.values():
             requests[protocol] = _Request()
 
+    def repeat_all(self) -> None:
+        """Ask every peer on every protocol once more."""
+        for protocol in self._validators:
+            self.repeat(protocol)
+
     def ask_for(self, node: NodeId, peer_id: str) -> None:
         """Ask a peer soon for the certificate of a node, of which it forwarded a message."""
         wanted = self._wanted.setdefault(peer_id, {})

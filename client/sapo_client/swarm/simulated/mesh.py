@@ -15,6 +15,7 @@ import random
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from sapo_client.swarm.counters import TransportCounters
@@ -39,11 +40,14 @@ _ID_BYTES: Final = 34
 
 @dataclass(frozen=True, slots=True)
 class MeshDegrees:
-    """How many neighbours a node forwards to in a topic: wanted, fewest, most; and how many it announces to."""
+    """Neighbours that a node forwards to in a topic: wanted, fewest, most; and how many it announces to.
+
+    The numbers are those of the real mesh (`p2p/mesh.py`).
+    """
 
     wanted: int = 6
-    fewest: int = 5
-    most: int = 12
+    fewest: int = 4
+    most: int = 9
     announced: int = 6
 
 
@@ -304,7 +308,7 @@ class MeshNode:
             self._count_control(peer_id, len(identities))
             if not self._network.is_lost():
                 due = self._network.queue.now_seconds + self._network.latency_seconds(self.peer_id, peer_id)
-                self._network.queue.at(due, lambda peer_id=peer_id: self._be_asked(peer_id, identities))  # type: ignore[misc]
+                self._network.queue.at(due, partial(self._be_asked, peer_id, identities))
 
     def _be_asked(self, peer_id: str, identities: list[bytes]) -> None:
         """Let a peer ask for what it lacks (IWANT), and send that a round trip after the announcement."""

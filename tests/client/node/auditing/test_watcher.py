@@ -148,6 +148,10 @@ async def test_a_false_posting_is_rejected_and_costs_its_signer_the_bond(tmp_pat
         lie = await propose(net.liar, {CROWD[3].account: POINTS_CAP + 1})
         root = lie[1].root(lie[0])
         contracts.post(root, sign(root, contracts.domain, [keys(net.liar.identity.number)]))
+        posted = contracts.ledger.live()
+        assert posted is not None
+        # Nodes challenge by turns, so that one pays; the last turn comes when half of the window is over.
+        net.world.chain.now_seconds = posted.posted_at_seconds + CHALLENGE_SECONDS / 2
         await until(lambda: contracts.ledger.live() is None)
 
         honest = {harness.identity.account: Stake(AUDITOR_BOND, 0, 0) for harness in net.honest}
