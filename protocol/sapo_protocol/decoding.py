@@ -378,7 +378,7 @@ class Fields(Reader):
         """
         schema = self._schema
         is_closed = 0 <= self._count - schema.required <= schema.optional
-        demanded = set(schema.demanded.difference(range(last + 1)).union(schema.demanded & {*self._absent}))
+        demanded = {key for key in schema.demanded if key > last or key in self._absent}
         for _ in range(pairs):
             key = self._key(last)
             self.value(_FIELD_DEPTH, kept=False)
