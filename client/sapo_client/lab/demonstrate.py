@@ -28,9 +28,9 @@ from sapo_client.lab.pretrain import KIND_A, KIND_B
 from sapo_client.lab.worked.ways import bare, way
 from sapo_client.learner.generate import generator_for
 from sapo_client.learner.imitation.demonstrations import OWN, DemonstrationText
-from sapo_client.learner.imitation.readings import TextValue
 from sapo_client.learner.imitation.supervised import Draw
 from sapo_client.learner.policy import load_policy
+from sapo_client.learner.report import TextValue
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.trainer import Trainer
 from sapo_protocol.suite import Family

@@ -21,11 +21,12 @@ from sapo_client.learner.adapters import has_adapters
 from sapo_client.learner.batch import TrainingRow, share_measurements
 from sapo_client.learner.imitation.averaging import AveragedWeights
 from sapo_client.learner.imitation.demonstrations import DemonstrationText
-from sapo_client.learner.imitation.readings import Reading, TextValue
+from sapo_client.learner.imitation.readings import Reading
 from sapo_client.learner.losses.accumulate import Gradients, row_logprobs, token_mask
 from sapo_client.learner.losses.cross_entropy import cross_entropy
 from sapo_client.learner.policy import Policy
 from sapo_client.learner.ranks.group import ALONE, RankGroup
+from sapo_client.learner.report import TextValue
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.sizing.optimizers import ADAPTER_RATE, make_optimizer
 
