@@ -195,12 +195,10 @@ def _faucet(
         raise SapoError(
             "a faucet needs an endpoint of its chain", hint="name one with --rpc", exit_code=ExitCode.USAGE
         )
-    place = faucet_of(folder)
+    contract = faucet_of(folder)
     source = PassphraseSource(passphrase_file or common.resolve().config.passphrase_file)
     payer = keystore.load(keystore.locate(key), source)
-    access = FaucetAccess(rpc, EthAccount.from_key(payer.account_key), place.contract, place.chain_id)
-    access.check()
-    return access
+    return FaucetAccess(rpc, EthAccount.from_key(payer.account_key), contract)
 
 
 def _show_link(common: Common, manifest: Path | None, invitation: Invitation, at: str | None) -> None:

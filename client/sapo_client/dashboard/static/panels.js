@@ -1,7 +1,6 @@
 // The sections of a node's page. Each has an `element`, and `load()` which asks for what it shows.
 
 import { Chart, named } from "./chart.js";
-import { Curves } from "./curves.js";
 import { clock, count, el, get, moment, percent, post, replace, share, short, span, svg } from "./dom.js";
 
 const WINDOWS = [[2, "2 hours"], [24, "24 hours"], [336, "14 days"], [0, "all"]];
@@ -28,7 +27,7 @@ function tile(name) {
 
 export class Overview {
   constructor(node) {
-    this.curves = new Curves(node);
+    this.node = node;
     this.hours = 2;
     const names = ["reward", "step", "epoch", "peers", "rollouts", "refused", "points"];
     const titles = { reward: "Own reward", step: "Training step", epoch: "Epoch", peers: "Peers", rollouts: "Shared", refused: "Refused", points: "Points" };
@@ -53,7 +52,8 @@ export class Overview {
   }
 
   async load() {
-    const data = await this.curves.window(this.hours);
+    const data = await get(`api/${this.node}/curves?hours=${this.hours}`);
+    this.now = data.now;
     const figures = data.figures, first = Math.min(data.now - 60, ...Object.values(figures).map((points) => points[0][0]));
     const range = [Math.max(data.since, first), data.now], gap = data.seconds * 3.5;
     const lines = [["own", "own answers", 0], ["batch", "training batch", 1], ["others", "verified answers of others", 2]];

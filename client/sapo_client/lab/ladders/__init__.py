@@ -1,1 +1,0 @@
-"""A swarm of table policies whose levels follow it, and who tries to move them."""

@@ -1,1 +1,0 @@
-"""Islands: which part of a large swarm an account publishes in, and which parts a node hears."""
