@@ -10,6 +10,7 @@ import {EpochRoot, IDisputedLedger} from "./EpochRoot.sol";
 import {FraudVerifier} from "./FraudVerifier.sol";
 import {RewardDistributor} from "./RewardDistributor.sol";
 import {StakeVault} from "./StakeVault.sol";
+import {SumTree} from "./SumTree.sol";
 
 /// @title One posting per epoch: what every account contributed, agreed by a quorum of bonded auditors.
 /// @notice Auditors recompute an epoch off the chain and sign the same statement (EIP-712); anyone posts it with
@@ -21,10 +22,10 @@ import {StakeVault} from "./StakeVault.sol";
 ///         a whole record, and the hash and the block of the one before it: whoever trusts the state can read all
 ///         records backwards from any endpoint, and sees at once if one was changed or left out.
 ///
-///         Trust, stated plainly: a dishonest quorum that keeps to the rules which the chain can check, or that
-///         keeps its leaves to itself, can post a false root. What it can take is bounded: an epoch is final once,
-///         only after it has ended, and for no more than the epoch budget, and the distributor never pays more
-///         points than were granted in all.
+///         Trust, stated plainly: a dishonest quorum that keeps to the rules which the chain can check can post a
+///         false root. What it can take is bounded: an epoch is final once, only after it has ended, and for no more
+///         than the epoch budget, and the distributor never pays more points than were granted in all. Leaves that it
+///         keeps to itself can be asked for; see `FraudVerifier`.
 /// @dev No owner, no proxy, no setter: auditors, quorum, budget and clock are fixed at deployment. A new set is a
 ///      new ledger, hence a new manifest and swarm id. Ledger, distributor, verifier and vault create each other,
 ///      so that each is fixed to the others.
@@ -52,21 +53,23 @@ contract EpochLedger is IDisputedLedger, EIP712 {
     }
 
     /// @notice The statement on its way, and where the final ones end.
-    /// @dev All that is not a root shares one slot. 40 bits hold any second until the year 36,812, hence the number
-    ///      of any epoch that has ended: each is at least two seconds long.
+    /// @dev All that is not a root shares one slot. 40 bits hold any second until the year 36,812, and 32 the number of
+    ///      any epoch for centuries, were each two seconds long.
     struct Posting {
         bytes32 contributionRoot;
         /// While nothing is on its way: that of the last final epoch, to which the next one must add.
         bytes32 cumulativeRoot;
         bytes32 archiveDigest;
-        uint40 epoch;
+        uint32 epoch;
         /// Seconds; 0 if nothing is on its way.
         uint40 postedAt;
         /// Bit i: the auditor at place i of `auditors()` signed it.
         uint64 signers;
         uint32 total;
         /// The lowest epoch that can still become final: 0 before the first, else the last one plus 1.
-        uint40 nextEpoch;
+        uint32 nextEpoch;
+        /// Questions that wait for their answer.
+        uint16 open;
         /// Block of the newest `EpochFinal`; 0 before the first.
         uint40 finalBlock;
     }
@@ -92,7 +95,8 @@ contract EpochLedger is IDisputedLedger, EIP712 {
     uint256 public immutable quorum;
     uint256 public immutable genesisSeconds;
     uint256 public immutable epochSeconds;
-    uint256 public immutable challengeSeconds;
+    /// @inheritdoc IDisputedLedger
+    uint256 public immutable override challengeSeconds;
     uint256 public immutable epochBudget;
     uint256 public immutable auditorBond;
 
@@ -129,12 +133,14 @@ contract EpochLedger is IDisputedLedger, EIP712 {
     error OtherPostingLive(uint64 epoch);
     error StaleBase(bytes32 baseRoot, bytes32 cumulativeRoot);
     error OverBudget(uint256 total, uint256 budget);
+    error WrongSum();
     error RootRejected(bytes32 digest);
     error TooFewSignatures(uint256 given, uint256 needed);
     error SignerOrder(address previous, address signer);
     error NotAuditor(address signer);
     error NothingLive();
     error StillChallengeable(uint256 finalAt);
+    error QuestionsOpen(uint256 open);
     error OnlyVerifier(address sender);
 
     constructor(Terms memory terms) EIP712("sapo", "1") {
@@ -158,11 +164,11 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         challengeSeconds = terms.challengeSeconds;
         epochBudget = terms.epochBudget;
         auditorBond = terms.auditorBond;
-        _live = Posting(bytes32(uint256(1)), NO_ROOT, bytes32(uint256(1)), 0, 0, 1, 0, 0, 0);
-        distributor = new RewardDistributor(terms.token, terms.tokensPerPoint);
+        _live = Posting(bytes32(uint256(1)), NO_ROOT, bytes32(uint256(1)), 0, 0, 1, 0, 0, 0, 0);
+        distributor = new RewardDistributor(terms.token, terms.tokensPerPoint, terms.pointsCap);
         // A bond outlasts the window of everything that was signed on it, by more than an epoch.
         uint256 exitSeconds = terms.challengeSeconds + 2 * terms.epochSeconds;
-        verifier = new FraudVerifier(distributor, terms.pointsCap, terms.token, exitSeconds);
+        verifier = new FraudVerifier(distributor, terms.pointsCap, terms.challengeSeconds, exitSeconds);
         vault = verifier.vault();
     }
 
@@ -176,7 +182,7 @@ contract EpochLedger is IDisputedLedger, EIP712 {
     /// @param signatures 65 bytes each (r, s, v), by distinct auditors in strictly ascending order of address. Those of
     ///        auditors without their bond do not count, but do no harm: else one of them could stop every posting.
     function post(EpochRoot calldata root, uint32 turn, bytes[] calldata signatures) external {
-        (uint40 next, uint40 finalBlock) = (_live.nextEpoch, _live.finalBlock);
+        (uint32 next, uint40 finalBlock) = (_live.nextEpoch, _live.finalBlock);
         if (root.epoch < next) revert EpochNotIncreasing(root.epoch, next);
         uint256 endsAt = genesisSeconds + (uint256(root.epoch) + 1) * epochSeconds;
         if (block.timestamp < endsAt) revert EpochNotOver(root.epoch, endsAt);
@@ -186,6 +192,10 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         bytes32 base = _live.cumulativeRoot == NO_ROOT ? bytes32(0) : _live.cumulativeRoot;
         if (root.baseRoot != base) revert StaleBase(root.baseRoot, base);
         if (root.total > epochBudget) revert OverBudget(root.total, epochBudget);
+        uint256 granted = SumTree.sumOf(base) + root.total;
+        if (SumTree.sumOf(root.contributionRoot) != root.total || SumTree.sumOf(root.cumulativeRoot) != granted) {
+            revert WrongSum();
+        }
         bytes32 hashed = _hashOf(root); // once for both
         bytes32 digest = _hashTypedDataV4(hashed);
         if (_isRejected[digest]) revert RootRejected(digest);
@@ -195,11 +205,12 @@ contract EpochLedger is IDisputedLedger, EIP712 {
             root.contributionRoot,
             root.cumulativeRoot,
             root.archiveDigest,
-            uint40(root.epoch), // it has ended, so its number is below the time
+            uint256(root.epoch).toUint32(),
             block.timestamp.toUint40(),
             signers,
             uint32(root.total),
             next,
+            0,
             finalBlock
         );
         emit EpochPosted(root, signers, block.timestamp + challengeSeconds);
@@ -210,6 +221,7 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         Posting memory posting = _requireLive();
         uint256 finalAt = uint256(posting.postedAt) + challengeSeconds;
         if (block.timestamp < finalAt) revert StillChallengeable(finalAt);
+        if (posting.open != 0) revert QuestionsOpen(posting.open);
         EpochRoot memory root = _rootOf(posting);
         bytes32 previous = _history;
         // The event's data, byte by byte.
@@ -218,7 +230,7 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         _live.nextEpoch = posting.epoch + 1;
         _live.finalBlock = block.number.toUint40();
         emit EpochFinal(root.epoch, root, posting.signers, posting.postedAt, previous, posting.finalBlock);
-        distributor.grant(posting.cumulativeRoot, posting.total);
+        distributor.grant(posting.cumulativeRoot, posting.total, posting.epoch + 1);
     }
 
     /// @inheritdoc IDisputedLedger
@@ -229,6 +241,17 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         _isRejected[digest] = true;
         _drop();
         emit EpochRejected(posting.epoch, digest);
+    }
+
+    /// @inheritdoc IDisputedLedger
+    function hold() external onlyVerifier {
+        _requireLive();
+        _live.open += 1;
+    }
+
+    /// @inheritdoc IDisputedLedger
+    function release() external onlyVerifier {
+        _live.open -= 1;
     }
 
     /// @inheritdoc IDisputedLedger
@@ -275,7 +298,7 @@ contract EpochLedger is IDisputedLedger, EIP712 {
     /// @return root Of no meaning if there is none.
     /// @return postedAt Seconds; zero if there is none.
     /// @return signers Bit i: the auditor at place i of `auditors()` signed it.
-    function live() external view returns (EpochRoot memory root, uint64 postedAt, uint64 signers) {
+    function live() external view override returns (EpochRoot memory root, uint64 postedAt, uint64 signers) {
         return (_rootOf(_live), _live.postedAt, _live.signers);
     }
 
@@ -350,6 +373,7 @@ contract EpochLedger is IDisputedLedger, EIP712 {
 
     function _drop() private {
         _live.postedAt = 0;
+        _live.open = 0;
         bytes32 root = distributor.cumulativeRoot();
         _live.cumulativeRoot = root == 0 ? NO_ROOT : root;
     }

@@ -7,9 +7,9 @@ struct EpochRoot {
     uint64 epoch;
     /// The cumulative root that this one adds to: the last final epoch's, zero before the first.
     bytes32 baseRoot;
-    /// Merkle root of (account, points of this epoch).
+    /// Root of the tree of every account's points of this epoch; see `SumTree`.
     bytes32 contributionRoot;
-    /// Merkle root of (account, points of all epochs up to this one).
+    /// Root of the tree of every account's points of all epochs up to this one.
     bytes32 cumulativeRoot;
     /// Sum of the points of this epoch.
     uint256 total;
@@ -21,6 +21,22 @@ struct EpochRoot {
 interface IDisputedLedger {
     /// @notice The posting that may still be challenged; reverts if there is none.
     function liveRoot() external view returns (EpochRoot memory);
+
+    /// @notice The posting that may still be challenged, when it was posted and who signed it; see the ledger.
+    function live() external view returns (EpochRoot memory root, uint64 postedAt, uint64 signers);
+
+    /// @notice What names a statement for ever, whoever signs it and in which turn.
+    function epochRootDigest(EpochRoot calldata root) external view returns (bytes32);
+
+    /// @notice How long a posting can be challenged, in seconds.
+    function challengeSeconds() external view returns (uint256);
+
+    /// @notice Keep the live posting from becoming final until `release`: a question waits for its answer. Only for
+    ///         the verifier of fraud proofs.
+    function hold() external;
+
+    /// @notice Take back one `hold`. Only for the verifier of fraud proofs.
+    function release() external;
 
     /// @notice What an auditor signs (EIP-712), bound to this chain and this contract.
     function approvalDigest(EpochRoot calldata root, uint32 turn) external view returns (bytes32);

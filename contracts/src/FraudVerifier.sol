@@ -2,37 +2,43 @@
 pragma solidity 0.8.37;
 
 import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
+import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol";
 import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
-import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
+import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 
 import {EpochRoot, IDisputedLedger} from "./EpochRoot.sol";
-import {MerkleSha256} from "./MerkleSha256.sol";
 import {RewardDistributor} from "./RewardDistributor.sol";
 import {StakeVault} from "./StakeVault.sol";
+import {Place, SumTree} from "./SumTree.sol";
 
-/// @title Judges proofs that an auditor or a posting is false.
+/// @title Judges proofs that an auditor or a posting is false, and questions about leaves that nobody shows.
 /// @notice Anyone may prove; nobody decides. What a proof shows follows from its inputs, from the live posting and
 ///         from the last final root. A posting proven false is rejected, and the bonds of all who signed it are
 ///         slashed; of two roots signed in one turn of an epoch, only the bond of whoever signed both.
 ///
-///         Together the rules leave a posting whose leaves are known no freedom but in who earned how much of the
-///         epoch, within the cap: no account may have more than it had and earned, and all together must have it.
+///         Together the rules leave a posting no freedom but in who earned how much of the epoch, within the cap:
+///         every account has exactly what it had and earned, and all together have what was granted, for roots end
+///         with their sums. A proof takes the places of one account, whatever the number of accounts.
+///
+///         Who cannot see an account's leaves asks for them, with a bond. Whoever shows that the account has what it
+///         had and earned, earns the bond. Where nobody does in time, the posting is rejected; its signers keep their
+///         bonds, for a chain that is slow is no lie.
 /// @dev Each proof counts once: a rejected posting is no longer live, and two signatures of one auditor in one
 ///      turn are remembered. No owner.
 contract FraudVerifier {
+    using SafeCast for uint256;
+    using SafeERC20 for IERC20;
+
     enum Rule {
         Equivocation,
         OverCap,
-        ContributionSum,
-        CumulativeSum,
-        CumulativeDecrease,
-        Unearned
+        Balance
     }
 
-    /// @notice All leaves of a tree, in its order.
-    struct Leaves {
-        address[] accounts;
-        uint256[] values;
+    struct Question {
+        address asker;
+        /// Seconds; from then on the posting can be rejected if nobody has answered.
+        uint64 deadline;
     }
 
     /// @notice The epoch ledger, which created this contract.
@@ -42,25 +48,41 @@ contract FraudVerifier {
     StakeVault public immutable vault;
     /// @notice Most points that an account may earn in one epoch.
     uint256 public immutable pointsCap;
+    IERC20 public immutable token;
+    /// @notice What a question costs whoever asks it in vain, in the token's smallest unit: an account's epoch.
+    uint256 public immutable questionBond;
+    /// @notice How long a question waits for its answer.
+    uint256 public immutable answerSeconds;
 
     /// @notice Whose second signature in a turn of an epoch was already punished.
     mapping(address auditor => mapping(uint64 epoch => mapping(uint32 turn => bool))) public equivocated;
+    mapping(bytes32 posting => mapping(address account => Question)) private _questions;
+    mapping(bytes32 posting => address[]) private _asked;
 
     event FraudProven(Rule indexed rule, uint64 indexed epoch, address indexed prover);
+    event LeafAsked(uint64 indexed epoch, address indexed account, address asker, uint256 deadline);
+    event LeafShown(uint64 indexed epoch, address indexed account, uint256 points, uint256 cumulative);
+    event LeafHidden(uint64 indexed epoch, address indexed account);
 
     error NoContradiction();
     error NotAuditor(address signer);
     error AlreadyProven(address auditor, uint64 epoch, uint32 turn);
     error WithinCap(uint256 points, uint256 cap);
     error WrongLeaves();
-    error SumMatches(uint256 sum);
-    error NoDecrease(uint256 before, uint256 afterwards);
-    error WasEarned(uint256 cumulative, uint256 earned);
+    error Balanced(uint256 cumulative);
+    error TooLateToAsk(uint256 since);
+    error AlreadyAsked(address account);
+    error NotAsked(address account);
+    error NoAnswer(address account);
+    error StillAnswerable(uint256 deadline);
 
-    constructor(RewardDistributor distributor_, uint256 pointsCap_, IERC20 token, uint256 exitSeconds) {
+    constructor(RewardDistributor distributor_, uint256 pointsCap_, uint256 answerSeconds_, uint256 exitSeconds) {
         ledger = IDisputedLedger(msg.sender);
         distributor = distributor_;
         pointsCap = pointsCap_;
+        token = distributor_.token();
+        questionBond = pointsCap_ * distributor_.tokensPerPoint();
+        answerSeconds = answerSeconds_;
         vault = new StakeVault(token, exitSeconds);
     }
 
@@ -87,91 +109,110 @@ contract FraudVerifier {
     }
 
     /// @notice The live posting grants an account more than an epoch allows.
-    function proveOverCap(address account, uint256 points, bytes32[] calldata proof) external {
+    function proveOverCap(address account, Place calldata points) external {
         EpochRoot memory root = ledger.liveRoot();
-        if (points <= pointsCap) revert WithinCap(points, pointsCap);
-        _requireLeaf(root.contributionRoot, account, points, proof);
+        uint256 earned = _valueUnder(root.contributionRoot, account, points);
+        if (earned <= pointsCap) revert WithinCap(earned, pointsCap);
         _convict(Rule.OverCap, root.epoch);
     }
 
-    /// @notice The points of the live posting do not add up to its total. Takes all leaves, in the tree's order.
-    function proveContributionSum(address[] calldata accounts, uint256[] calldata points) external {
-        EpochRoot memory root = ledger.liveRoot();
-        _requireOtherSum(root.contributionRoot, accounts, points, root.total);
-        _convict(Rule.ContributionSum, root.epoch);
-    }
-
-    /// @notice The cumulative points of the live posting do not add up to all that was granted before and its total.
-    ///         Takes all leaves, in the tree's order.
-    function proveCumulativeSum(address[] calldata accounts, uint256[] calldata cumulative) external {
-        EpochRoot memory root = ledger.liveRoot();
-        _requireOtherSum(root.cumulativeRoot, accounts, cumulative, distributor.grantedPoints() + root.total);
-        _convict(Rule.CumulativeSum, root.epoch);
-    }
-
-    /// @notice The live posting takes points from an account that the last final root granted.
-    function proveCumulativeDecrease(
+    /// @notice The live posting gives an account more or less than the last final root and its points of this epoch do.
+    function proveBalance(
         address account,
-        uint256 before,
-        bytes32[] calldata proofBefore,
-        uint256 afterwards,
-        bytes32[] calldata proofAfterwards
+        Place calldata before,
+        Place calldata points,
+        Place calldata afterwards
     ) external {
         EpochRoot memory root = ledger.liveRoot();
-        if (afterwards >= before) revert NoDecrease(before, afterwards);
-        _requireLeaf(distributor.cumulativeRoot(), account, before, proofBefore);
-        _requireLeaf(root.cumulativeRoot, account, afterwards, proofAfterwards);
-        _convict(Rule.CumulativeDecrease, root.epoch);
+        uint256 earned = _valueUnder(root.contributionRoot, account, points);
+        uint256 expected = _valueUnder(root.baseRoot, account, before) + earned;
+        if (_valueUnder(root.cumulativeRoot, account, afterwards) == expected) revert Balanced(expected);
+        _convict(Rule.Balance, root.epoch);
     }
 
-    /// @notice The live posting gives an account more than the last final root and its points of this epoch do.
-    /// @param before All leaves under the last final cumulative root.
-    /// @param points All leaves under the live contribution root; an account that is listed twice has one cap.
-    function proveUnearned(
+    /// @notice Ask for an account's leaves in the live posting, for a bond that the sender approved before.
+    function ask(address account) external {
+        (EpochRoot memory root, uint64 postedAt, bytes32 posting) = _live();
+        uint256 since = uint256(postedAt) + ledger.challengeSeconds();
+        if (block.timestamp >= since) revert TooLateToAsk(since);
+        if (_questions[posting][account].asker != address(0)) revert AlreadyAsked(account);
+        uint256 deadline = block.timestamp + answerSeconds;
+        _questions[posting][account] = Question(msg.sender, deadline.toUint64());
+        _asked[posting].push(account);
+        ledger.hold();
+        emit LeafAsked(root.epoch, account, msg.sender, deadline);
+        token.safeTransferFrom(msg.sender, address(this), questionBond);
+    }
+
+    /// @notice Show that an account has what it had and earned; the question's bond is the sender's.
+    function answer(
         address account,
-        uint256 cumulative,
-        bytes32[] calldata proof,
-        Leaves calldata before,
-        Leaves calldata points
+        Place calldata before,
+        Place calldata points,
+        Place calldata afterwards
     ) external {
-        EpochRoot memory root = ledger.liveRoot();
-        uint256 earned = Math.saturatingAdd(_valueOf(before, account), Math.min(_valueOf(points, account), pointsCap));
-        if (cumulative <= earned) revert WasEarned(cumulative, earned);
-        _requireLeaf(root.cumulativeRoot, account, cumulative, proof);
-        _requireLeaves(distributor.cumulativeRoot(), before.accounts, before.values);
-        _requireLeaves(root.contributionRoot, points.accounts, points.values);
-        _convict(Rule.Unearned, root.epoch);
+        (EpochRoot memory root,, bytes32 posting) = _live();
+        if (_questions[posting][account].asker == address(0)) revert NotAsked(account);
+        uint256 earned = _valueUnder(root.contributionRoot, account, points);
+        uint256 has = _valueUnder(root.cumulativeRoot, account, afterwards);
+        if (has != _valueUnder(root.baseRoot, account, before) + earned || earned > pointsCap) revert NoAnswer(account);
+        delete _questions[posting][account];
+        ledger.release();
+        emit LeafShown(root.epoch, account, earned, has);
+        token.safeTransfer(msg.sender, questionBond);
     }
 
-    function _requireLeaf(bytes32 root, address account, uint256 value, bytes32[] calldata proof) private view {
-        if (MerkleSha256.rootOf(MerkleSha256.leaf(account, value), proof) != root) revert WrongLeaves();
+    /// @notice Reject the live posting because a question's time is over and nobody has answered it.
+    function proveHidden(address account) external {
+        (EpochRoot memory root,, bytes32 posting) = _live();
+        Question memory question = _questions[posting][account];
+        if (question.asker == address(0)) revert NotAsked(account);
+        if (block.timestamp < question.deadline) revert StillAnswerable(question.deadline);
+        delete _questions[posting][account];
+        emit LeafHidden(root.epoch, account);
+        ledger.reject();
+        token.safeTransfer(question.asker, questionBond);
     }
 
-    function _requireLeaves(bytes32 root, address[] calldata accounts, uint256[] calldata values) private view {
-        if (accounts.length != values.length) revert WrongLeaves();
-        if (MerkleSha256.rootOfAll(accounts, values) != root) revert WrongLeaves();
-    }
-
-    function _valueOf(Leaves calldata leaves, address account) private pure returns (uint256 value) {
-        if (leaves.accounts.length != leaves.values.length) revert WrongLeaves();
-        for (uint256 i = 0; i < leaves.values.length; ++i) {
-            if (leaves.accounts[i] == account) value = Math.saturatingAdd(value, leaves.values[i]);
+    /// @notice Return the bond of a question about a posting that came to nothing before the answer.
+    /// @param posting As `postingOf` names it.
+    function refund(bytes32 posting, address account) external {
+        (, uint64 postedAt,) = ledger.live();
+        if (postedAt != 0) {
+            (,, bytes32 live) = _live();
+            if (live == posting) revert NoAnswer(account);
         }
+        address asker = _questions[posting][account].asker;
+        if (asker == address(0)) revert NotAsked(account);
+        delete _questions[posting][account];
+        token.safeTransfer(asker, questionBond);
     }
 
-    /// @dev A sum that overflows stays at the largest number: leaves too large to add up are no way out.
-    function _requireOtherSum(
-        bytes32 root,
-        address[] calldata accounts,
-        uint256[] calldata values,
-        uint256 expected
-    ) private view {
-        _requireLeaves(root, accounts, values);
-        uint256 sum = 0;
-        for (uint256 i = 0; i < values.length; ++i) {
-            sum = Math.saturatingAdd(sum, values[i]);
-        }
-        if (sum == expected) revert SumMatches(sum);
+    /// @notice The name of a posting: the same root may be posted again.
+    function postingOf(bytes32 digest, uint64 postedAt) public pure returns (bytes32) {
+        return keccak256(abi.encode(digest, postedAt));
+    }
+
+    /// @notice The question about an account's leaves in a posting; zeros where there is none.
+    function questionOf(bytes32 posting, address account) external view returns (Question memory) {
+        return _questions[posting][account];
+    }
+
+    /// @notice The accounts about whose leaves in a posting anyone has asked, answered or not.
+    function asked(bytes32 posting) external view returns (address[] memory) {
+        return _asked[posting];
+    }
+
+    function _live() private view returns (EpochRoot memory root, uint64 postedAt, bytes32 posting) {
+        root = ledger.liveRoot();
+        (, postedAt,) = ledger.live();
+        posting = postingOf(ledger.epochRootDigest(root), postedAt);
+    }
+
+    function _valueUnder(bytes32 root, address account, Place calldata place) private pure returns (uint256 value) {
+        bytes32 found;
+        (value, found) = SumTree.valueAt(account, place);
+        if (found != root) revert WrongLeaves();
     }
 
     function _convict(Rule rule, uint64 epoch) private {

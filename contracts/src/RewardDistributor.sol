@@ -5,7 +5,7 @@ import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
 import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 
-import {MerkleSha256} from "./MerkleSha256.sol";
+import {SumTree} from "./SumTree.sol";
 
 /// @title Pays accounts what final epochs grant them.
 /// @notice Holds reward tokens only, never bonds: a false root can at worst spend what was set aside for rewards.
@@ -17,7 +17,9 @@ contract RewardDistributor {
 
     struct Payee {
         /// Points paid so far; never falls.
-        uint96 claimed;
+        uint64 claimed;
+        /// The epoch up to which they were granted; points of later ones are not claimed yet.
+        uint32 epoch;
         /// Where claims go; zero: to the account itself.
         address payout;
     }
@@ -37,11 +39,15 @@ contract RewardDistributor {
     IERC20 public immutable token;
     /// @notice In the token's smallest unit.
     uint256 public immutable tokensPerPoint;
+    /// @notice Most points that an account may earn in one epoch.
+    uint256 public immutable pointsCap;
 
     /// @notice Points that final epochs granted, all accounts together.
     uint96 public grantedPoints;
     /// @notice Points paid so far, all accounts together; never above what was granted.
     uint96 public paidPoints;
+    /// @notice The epoch up to which points were granted: the last final one plus 1.
+    uint32 public grantedEpochs;
     /// @dev Keeps the counters' slot from being zero: the first grant costs what every other does.
     bool private _isUsed = true;
     /// @dev Not zero before the first, either. No leaf and proof lead to this.
@@ -51,7 +57,6 @@ contract RewardDistributor {
     /// @notice Announced payout addresses.
     mapping(address account => PayoutChange) public payoutChange;
 
-    event Claimed(address indexed account, address indexed payout, uint256 cumulative, uint256 points);
     event PayoutAnnounced(address indexed account, address payout, uint256 effectiveAt);
     event PayoutSet(address indexed account, address payout);
 
@@ -59,39 +64,46 @@ contract RewardDistributor {
     error WrongProof(address account, uint256 cumulative);
     error NothingToClaim(address account, uint256 cumulative, uint256 claimed);
     error OverGranted(uint256 points, uint256 granted);
+    error OverCap(uint256 points, uint256 most);
     error EmptyPayout();
     error NoPayoutChange(address account);
     error PayoutTooEarly(uint256 effectiveAt);
 
-    constructor(IERC20 token_, uint256 tokensPerPoint_) {
+    constructor(IERC20 token_, uint256 tokensPerPoint_, uint256 pointsCap_) {
         ledger = msg.sender;
         token = token_;
         tokensPerPoint = tokensPerPoint_;
+        pointsCap = pointsCap_;
     }
 
     /// @notice Take over the root of an epoch that has become final, and the points that it adds.
     /// @dev Without an event of its own: the ledger's `EpochFinal` tells both.
-    function grant(bytes32 root, uint256 points) external {
+    /// @param epochs The epoch plus 1.
+    function grant(bytes32 root, uint256 points, uint32 epochs) external {
         if (msg.sender != ledger) revert OnlyLedger(msg.sender);
         _cumulativeRoot = root;
         grantedPoints += points.toUint96();
+        grantedEpochs = epochs;
     }
 
     /// @notice Pay `account` the points it has not been paid yet. Anyone may send it; only its payout address is paid.
     /// @param cumulative The account's points of all epochs, as in the last final cumulative root.
-    /// @param proof Siblings from the leaf upwards.
+    /// @param proof Words beside the path from the leaf upwards; see `SumTree`.
+    /// @dev Without an event of its own: the token's tells what went where. Whatever a root says, an account is paid no more than its cap for each epoch since its last claim.
     function claim(address account, uint256 cumulative, bytes32[] calldata proof) external {
-        if (rootOf(account, cumulative, proof) != _cumulativeRoot) revert WrongProof(account, cumulative);
+        if (SumTree.rootOf(account, cumulative, proof) != _cumulativeRoot) revert WrongProof(account, cumulative);
         Payee memory payee = _payees[account];
         if (cumulative <= payee.claimed) revert NothingToClaim(account, cumulative, payee.claimed);
         uint256 points = cumulative - payee.claimed;
+        uint32 epochs = grantedEpochs;
+        uint256 most = pointsCap * (epochs - payee.epoch);
+        if (points > most) revert OverCap(points, most);
         uint256 paid = paidPoints + points;
         if (paid > grantedPoints) revert OverGranted(paid, grantedPoints);
 
         paidPoints = paid.toUint96();
-        _payees[account].claimed = cumulative.toUint96();
+        _payees[account] = Payee(uint64(cumulative), epochs, payee.payout);
         address receiver = payee.payout == address(0) ? account : payee.payout;
-        emit Claimed(account, receiver, cumulative, points);
         token.safeTransfer(receiver, points * tokensPerPoint);
     }
 
@@ -136,7 +148,7 @@ contract RewardDistributor {
     }
 
     /// @notice The root that an account's points and a proof lead to.
-    function rootOf(address account, uint256 cumulative, bytes32[] calldata proof) public view returns (bytes32) {
-        return MerkleSha256.rootOf(MerkleSha256.leaf(account, cumulative), proof);
+    function rootOf(address account, uint256 cumulative, bytes32[] calldata proof) external pure returns (bytes32) {
+        return SumTree.rootOf(account, cumulative, proof);
     }
 }

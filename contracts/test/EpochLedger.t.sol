@@ -37,7 +37,8 @@ contract EpochLedgerTest is Swarm {
         for (uint256 i = 0; i < 4; ++i) {
             blocks[i] = uint64(block.number + bound(blocks[i], 1, 1 << 20));
             vm.roll(blocks[i]);
-            roots[i] = statement(uint64(bound(epochs[i], next, next + 3)), [uint256(7), 3, i, 0], none);
+            uint256[COUNT] memory before = [7 * i, 3 * i, i, 0];
+            roots[i] = statement(uint64(bound(epochs[i], next, next + 3)), [uint256(7), 3, 1, 0], before);
             next = roots[i].epoch + 1;
             _postAndStrike(roots[i]);
             postedAt[i] = _post(roots[i]);
@@ -146,7 +147,8 @@ contract EpochLedgerTest is Swarm {
     /// Honest auditors sign the next epoch while one of theirs is not posted yet: no posting may come of it.
     function test_a_statement_signed_before_another_one_became_final_is_refused() external {
         EpochRoot memory first = statement(0, [uint256(7), 3, 1, 0], none);
-        EpochRoot memory second = statement(1, [uint256(1), 2, 3, 4], none);
+        EpochRoot memory second = statement(1, [uint256(1), 2, 3, 4], [uint256(7), 3, 1, 0]);
+        second.baseRoot = 0;
         vm.warp(afterEpoch(1));
         ledger.post(first, TURN, signatures(7, first));
         vm.warp(afterEpoch(1) + WINDOW);
@@ -215,8 +217,9 @@ contract EpochLedgerTest is Swarm {
     /// What was rejected is nothing to add to.
     function test_the_base_outlasts_a_rejected_posting() external {
         for (uint64 epoch = 0; epoch < 2; ++epoch) {
-            _postAndStrike(statement(epoch, [uint256(7), 3, 1, 0], none));
-            EpochRoot memory root = statement(epoch, [uint256(7), 3, 1, 0], none);
+            uint256[COUNT] memory before = [7 * uint256(epoch), 3 * epoch, epoch, 0];
+            _postAndStrike(statement(epoch, [uint256(7), 3, 1, 0], before));
+            EpochRoot memory root = statement(epoch, [uint256(7), 3, 1, 0], before);
             ledger.post(root, TURN, signatures(7, root));
             vm.prank(address(verifier));
             ledger.reject();

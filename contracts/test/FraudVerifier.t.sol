@@ -4,57 +4,62 @@ pragma solidity 0.8.37;
 import {EpochLedger} from "../src/EpochLedger.sol";
 import {EpochRoot} from "../src/EpochRoot.sol";
 import {FraudVerifier} from "../src/FraudVerifier.sol";
+import {Place, SumTree} from "../src/SumTree.sol";
 import {Swarm} from "./Swarm.sol";
 
 contract FraudVerifierTest is Swarm {
     uint256[COUNT] private none;
 
-    function testFuzz_an_honest_posting_convicts_nobody(uint256[COUNT] memory points, uint256 i) external {
-        for (uint256 j = 0; j < COUNT; ++j) {
-            points[j] = bound(points[j], 0, BUDGET / COUNT);
-        }
+    function testFuzz_an_honest_posting_convicts_nobody(
+        uint256[COUNT] memory before,
+        uint256[COUNT] memory points,
+        uint256 i
+    ) external {
         i = bound(i, 0, COUNT - 1);
-        _post(statement(0, points, none));
-        bytes32[] memory proof = proofOf(points, i);
+        (before, points) = (_small(before), _small(points));
+        _settle(before);
+        _post(statement(1, points, before));
+        Place memory place = placeOf(points, i);
         vm.expectPartialRevert(FraudVerifier.WithinCap.selector);
-        verifier.proveOverCap(accounts[i], points[i], proof);
-        vm.expectPartialRevert(FraudVerifier.SumMatches.selector);
-        verifier.proveContributionSum(accounts, listOf(points));
-        vm.expectPartialRevert(FraudVerifier.SumMatches.selector);
-        verifier.proveCumulativeSum(accounts, listOf(points));
+        verifier.proveOverCap(accounts[i], place);
+        (Place memory had, Place memory has) = (placeOf(before, i), placeOf(_added(before, points), i));
+        vm.expectPartialRevert(FraudVerifier.Balanced.selector);
+        verifier.proveBalance(accounts[i], had, place, has);
     }
 
-    function testFuzz_forged_leaves_convict_nobody(uint256[COUNT] memory forged, uint256 i) external {
-        uint256[COUNT] memory points = [uint256(7), 3, 1, 0];
-        vm.assume(keccak256(abi.encode(forged)) != keccak256(abi.encode(points)));
+    function testFuzz_forged_places_convict_nobody(
+        uint256[COUNT] memory points,
+        address holder,
+        uint256 value,
+        bytes32[] calldata beside,
+        uint256 i
+    ) external {
         i = bound(i, 0, COUNT - 1);
+        points = _small(points);
         _post(statement(0, points, none));
-        bytes32[] memory proof = proofOf(points, i);
-        vm.expectPartialRevert(FraudVerifier.WrongLeaves.selector);
-        verifier.proveOverCap(accounts[i], forged[i] > CAP ? forged[i] : CAP + 1, proof);
-        vm.expectPartialRevert(FraudVerifier.WrongLeaves.selector);
-        verifier.proveContributionSum(accounts, listOf(forged));
-        vm.expectPartialRevert(FraudVerifier.WrongLeaves.selector);
-        verifier.proveCumulativeSum(accounts, listOf(forged));
+        Place memory genuine = placeOf(points, i);
+        Place memory forged = Place(holder, value, genuine.proof);
+        vm.assume(holder != genuine.holder || value != genuine.value);
+        _isNoProof(i, forged, genuine);
+        forged = Place(genuine.holder, genuine.value, beside);
+        vm.assume(keccak256(abi.encode(beside)) != keccak256(abi.encode(genuine.proof)));
+        _isNoProof(i, forged, genuine);
     }
 
-    /// A value without an account is in no tree: it must not enter a sum.
-    function testFuzz_surplus_values_and_accounts_convict_nobody(uint256 surplus) external {
-        uint256[COUNT] memory points = [uint256(7), 3, 1, 0];
+    /// An account's value is not shown by a place that is not on its way.
+    function testFuzz_another_accounts_place_convicts_nobody(uint256[COUNT] memory points, uint256 i, uint256 other)
+        external
+    {
+        (i, other) = (bound(i, 0, COUNT - 1), bound(other, 0, COUNT - 1));
+        points = _small(points);
+        points[other] = bound(points[other], 1, 9);
+        vm.assume(i != other && points[i] != 0);
         _post(statement(0, points, none));
-        uint256[] memory more = new uint256[](COUNT + 1);
-        address[] memory fewer = new address[](COUNT - 1);
-        for (uint256 i = 0; i < COUNT; ++i) {
-            more[i] = points[i];
-            if (i < COUNT - 1) fewer[i] = accounts[i];
-        }
-        more[COUNT] = bound(surplus, 1, type(uint256).max);
-        vm.expectPartialRevert(FraudVerifier.WrongLeaves.selector);
-        verifier.proveContributionSum(accounts, more);
-        vm.expectPartialRevert(FraudVerifier.WrongLeaves.selector);
-        verifier.proveCumulativeSum(accounts, more);
-        vm.expectPartialRevert(FraudVerifier.WrongLeaves.selector);
-        verifier.proveContributionSum(fewer, listOf(points));
+        Place memory absent = placeOf(points, other);
+        Place memory has = placeOf(points, i);
+        (bool convicted,) =
+            address(verifier).call(abi.encodeCall(verifier.proveBalance, (accounts[i], _nobody(), absent, has)));
+        check(!convicted, "convicted");
     }
 
     function testFuzz_any_account_over_its_cap_convicts(uint256 over, uint256 i) external {
@@ -62,37 +67,181 @@ contract FraudVerifierTest is Swarm {
         i = bound(i, 0, COUNT - 1);
         points[i] = bound(over, CAP + 1, BUDGET);
         _post(statement(0, points, none));
-        bytes32[] memory proof = proofOf(points, i);
+        Place memory place = placeOf(points, i);
         vm.prank(PROVER);
-        verifier.proveOverCap(accounts[i], points[i], proof);
+        verifier.proveOverCap(accounts[i], place);
         _isConvicted();
     }
 
-    function testFuzz_any_other_total_convicts(uint256[COUNT] memory points, uint256 total) external {
-        EpochRoot memory root = statement(0, none, none);
-        root.contributionRoot = treeOf(points); // of any size: sums that overflow are no way out
-        root.total = bound(total, 0, BUDGET);
-        vm.assume(points[0] > BUDGET || points[1] > BUDGET || points[2] > BUDGET || points[3] > BUDGET);
+    /// Whatever an account has, it is what it had and earned, or its signers lose their bonds.
+    function testFuzz_any_other_balance_convicts(
+        uint256[COUNT] memory before,
+        uint256[COUNT] memory points,
+        uint256 from,
+        uint256 to,
+        uint256 moved
+    ) external {
+        (from, to) = (bound(from, 0, COUNT - 1), bound(to, 0, COUNT - 1));
+        vm.assume(from != to);
+        (before, points) = (_small(before), _small(points));
+        before[from] = bound(before[from], 1, 12);
+        _settle(before);
+        uint256[COUNT] memory has = _added(before, points);
+        moved = bound(moved, 1, has[from]);
+        (has[from], has[to]) = (has[from] - moved, has[to] + moved);
+        EpochRoot memory root = statement(1, points, before);
+        root.cumulativeRoot = treeOf(has);
         _post(root);
+        uint256 who = moved % 2 == 0 ? from : to;
+        Place[3] memory places = [placeOf(before, who), placeOf(points, who), placeOf(has, who)];
         vm.prank(PROVER);
-        verifier.proveContributionSum(accounts, listOf(points));
+        verifier.proveBalance(accounts[who], places[0], places[1], places[2]);
         _isConvicted();
     }
 
-    function testFuzz_an_account_that_is_listed_twice_has_one_cap(uint256 a, uint256 b) external {
-        uint256[COUNT] memory points = [bound(a, 1, CAP), bound(b, 1, CAP), 3, 1];
-        accounts[1] = accounts[0];
-        uint256[COUNT] memory cumulative = [points[0] + points[1], 0, 3, 1];
+    function testFuzz_a_root_with_another_sum_is_not_posted(uint256[COUNT] memory points, uint64 sum, bool which)
+        external
+    {
+        points = _small(points);
         EpochRoot memory root = statement(0, points, none);
-        root.cumulativeRoot = treeOf(cumulative);
+        vm.assume(sum != root.total);
+        bytes32 wrong = bytes32(((uint256(root.contributionRoot) >> 64) << 64) | sum);
+        if (which) root.contributionRoot = wrong;
+        else root.cumulativeRoot = wrong;
+        vm.warp(afterEpoch(0));
+        bytes[] memory signed = signatures(7, root);
+        vm.expectPartialRevert(EpochLedger.WrongSum.selector);
+        ledger.post(root, TURN, signed);
+    }
+
+    /// Values that add up to more than 64 bits are under no sum, and what does not fit into a leaf is in none.
+    function testFuzz_sums_that_overflow_have_no_places(uint64 large, uint256 beyond) external {
+        uint256[COUNT] memory points;
+        points[0] = bound(large, 9, type(uint64).max);
+        points[1] = type(uint64).max - points[0] + 8;
+        EpochRoot memory root = statement(0, none, none);
+        (root.contributionRoot, root.total) = (treeOf(points), 7);
+        root.cumulativeRoot = root.contributionRoot;
         _post(root);
-        bytes32[] memory proof = proofOf(cumulative, 0);
-        FraudVerifier.Leaves memory before;
-        FraudVerifier.Leaves memory earned = FraudVerifier.Leaves(accounts, listOf(points));
-        if (cumulative[0] <= CAP) vm.expectPartialRevert(FraudVerifier.WasEarned.selector);
+        Place memory place = placeOf(points, 0);
+        vm.expectPartialRevert(SumTree.BadPath.selector);
+        verifier.proveOverCap(accounts[0], place);
+        place.value = bound(beyond, 1 << 64, type(uint256).max);
+        vm.expectPartialRevert(SumTree.ValueTooLarge.selector);
+        verifier.proveOverCap(accounts[0], place);
+        place = Place(accounts[0], 1, new bytes32[](161));
+        vm.expectPartialRevert(SumTree.BadPath.selector);
+        verifier.proveOverCap(accounts[0], place);
+    }
+
+    // Leaves that can be had
+
+    function testFuzz_leaves_that_nobody_shows_reject_a_posting(uint256 i, uint256 late, uint256 early) external {
+        i = bound(i, 0, COUNT - 1);
+        EpochRoot memory root = statement(0, [uint256(7), 3, 1, 0], none);
+        _post(root);
+        uint256 askedAt = block.timestamp + bound(late, 0, WINDOW - 1);
+        vm.warp(askedAt);
+        uint256 had = token.balanceOf(address(this));
+        _ask(i);
+        same(had - token.balanceOf(address(this)), CAP * RATE, "the bond");
+        vm.warp(askedAt + bound(early, 0, WINDOW - 1));
+        vm.expectPartialRevert(FraudVerifier.StillAnswerable.selector);
+        verifier.proveHidden(accounts[i]);
+        vm.warp(askedAt + WINDOW);
+        vm.expectPartialRevert(EpochLedger.QuestionsOpen.selector);
+        ledger.finalise();
+        verifier.proveHidden(accounts[i]);
+        same(token.balanceOf(address(this)), had, "the bond is returned");
+        same(vault.bonded(auditors[0]), BOND, "nobody is slashed");
+        bytes[] memory signed = signatures(7, root);
+        vm.expectPartialRevert(EpochLedger.RootRejected.selector);
+        ledger.post(root, TURN, signed);
+        vm.expectPartialRevert(EpochLedger.NothingLive.selector);
+        verifier.proveHidden(accounts[i]);
+    }
+
+    function testFuzz_whoever_shows_them_earns_the_bond(
+        uint256[COUNT] memory before,
+        uint256[COUNT] memory points,
+        uint256 i
+    ) external {
+        i = bound(i, 0, COUNT - 1);
+        (before, points) = (_small(before), _small(points));
+        _settle(before);
+        _post(statement(1, points, before));
+        _ask(i);
+        vm.expectPartialRevert(FraudVerifier.AlreadyAsked.selector);
+        verifier.ask(accounts[i]);
+        Place[3] memory places =
+            [placeOf(before, i), placeOf(points, i), placeOf(_added(before, points), i)];
         vm.prank(PROVER);
-        verifier.proveUnearned(accounts[0], cumulative[0], proof, before, earned);
-        if (cumulative[0] > CAP) _isConvicted();
+        verifier.answer(accounts[i], places[0], places[1], places[2]);
+        same(token.balanceOf(PROVER), CAP * RATE, "earned");
+        vm.expectPartialRevert(FraudVerifier.NotAsked.selector);
+        verifier.answer(accounts[i], places[0], places[1], places[2]);
+        vm.warp(block.timestamp + WINDOW);
+        vm.expectPartialRevert(FraudVerifier.NotAsked.selector);
+        verifier.proveHidden(accounts[i]);
+        ledger.finalise();
+        same(ledger.nextEpoch(), 2, "final");
+    }
+
+    /// What is shown must be true: an account that lost its points is no answer, nor is one above its cap.
+    function testFuzz_false_leaves_are_no_answer(uint256 moved, bool isOver) external {
+        uint256[COUNT] memory before = [uint256(7), 3, 1, 0];
+        _settle(before);
+        uint256[COUNT] memory points = [uint256(1), 2, 0, isOver ? CAP + 1 : 1];
+        uint256[COUNT] memory has = _added(before, points);
+        uint256 asked = isOver ? 3 : 0;
+        moved = isOver ? 0 : bound(moved, 1, 8);
+        (has[0], has[3]) = (has[0] - moved, has[3] + moved);
+        EpochRoot memory root = statement(1, points, before);
+        root.cumulativeRoot = treeOf(has);
+        _post(root);
+        _ask(asked);
+        Place[3] memory places = [placeOf(before, asked), placeOf(points, asked), placeOf(has, asked)];
+        vm.expectPartialRevert(FraudVerifier.NoAnswer.selector);
+        verifier.answer(accounts[asked], places[0], places[1], places[2]);
+        places[2].value += 1;
+        vm.expectPartialRevert(FraudVerifier.WrongLeaves.selector);
+        verifier.answer(accounts[asked], places[0], places[1], places[2]);
+    }
+
+    function testFuzz_nobody_asks_after_the_window(uint256 late) external {
+        uint256 postedAt = _post(statement(0, [uint256(7), 3, 1, 0], none));
+        vm.warp(postedAt + WINDOW + bound(late, 0, 1 << 30));
+        vm.expectPartialRevert(FraudVerifier.TooLateToAsk.selector);
+        verifier.ask(accounts[0]);
+    }
+
+    /// Two questions hold a posting until both are answered; one that came to nothing otherwise costs no bond.
+    function test_each_question_is_settled_by_itself() external {
+        uint256[COUNT] memory points = [uint256(7), 3, 1, 0];
+        EpochRoot memory root = statement(0, points, none);
+        uint256 postedAt = _post(root);
+        bytes32 posting = verifier.postingOf(ledger.epochRootDigest(root), uint64(postedAt));
+        uint256 had = token.balanceOf(address(this));
+        _ask(0);
+        _ask(1);
+        same(verifier.asked(posting).length, 2, "asked");
+        verifier.answer(accounts[0], _nobody(), placeOf(points, 0), placeOf(points, 0));
+        same(verifier.questionOf(posting, accounts[0]).deadline, 0, "answered");
+        same(verifier.questionOf(posting, accounts[1]).deadline, postedAt + WINDOW, "not answered");
+        vm.expectPartialRevert(FraudVerifier.NoAnswer.selector);
+        verifier.refund(posting, accounts[1]);
+        for (uint256 i = 0; i < QUORUM; ++i) {
+            vm.prank(address(verifier));
+            ledger.strike(auditors[i], 0);
+        }
+        verifier.refund(posting, accounts[1]);
+        vm.expectPartialRevert(FraudVerifier.NotAsked.selector);
+        verifier.refund(posting, accounts[1]);
+        same(token.balanceOf(address(this)), had, "both bonds are back");
+        vm.warp(postedAt + 1);
+        ledger.post(root, TURN, signatures(7, root));
+        vm.warp(postedAt + 1 + WINDOW);
+        ledger.finalise(); // nobody has asked about this posting
     }
 
     function testFuzz_two_signatures_convict_the_signer_alone(uint64 epoch, bytes32 a, bytes32 b, uint256 i)
@@ -137,8 +286,51 @@ contract FraudVerifierTest is Swarm {
         }
     }
 
-    function _post(EpochRoot memory root) private {
-        vm.warp(afterEpoch(root.epoch));
+    function _small(uint256[COUNT] memory values) private pure returns (uint256[COUNT] memory) {
+        for (uint256 j = 0; j < COUNT; ++j) {
+            values[j] = values[j] % 3 == 0 ? 0 : bound(values[j], 1, BUDGET / COUNT);
+        }
+        return values;
+    }
+
+    function _added(uint256[COUNT] memory a, uint256[COUNT] memory b) private pure returns (uint256[COUNT] memory sum) {
+        for (uint256 j = 0; j < COUNT; ++j) {
+            sum[j] = a[j] + b[j];
+        }
+    }
+
+    function _nobody() private pure returns (Place memory) {
+        return Place(address(0), 0, new bytes32[](0));
+    }
+
+    function _isNoProof(uint256 i, Place memory forged, Place memory genuine) private {
+        (bool convicted,) =
+            address(verifier).call(abi.encodeCall(verifier.proveOverCap, (accounts[i], forged)));
+        check(!convicted, "over its cap");
+        Place[3] memory places = [forged, genuine, genuine];
+        for (uint256 which = 0; which < 3; ++which) {
+            Place[3] memory given = [_nobody(), genuine, genuine];
+            given[which] = places[0];
+            (convicted,) = address(verifier).call(
+                abi.encodeCall(verifier.proveBalance, (accounts[i], given[0], given[1], given[2]))
+            );
+            check(!convicted, "its balance");
+        }
+    }
+
+    function _ask(uint256 i) private {
+        token.approve(address(verifier), type(uint256).max);
+        verifier.ask(accounts[i]);
+    }
+
+    function _settle(uint256[COUNT] memory points) private {
+        vm.warp(_post(statement(0, points, none)) + WINDOW);
+        ledger.finalise();
+    }
+
+    function _post(EpochRoot memory root) private returns (uint256 postedAt) {
+        postedAt = afterEpoch(root.epoch);
+        vm.warp(postedAt);
         ledger.post(root, TURN, signatures(7, root));
     }
 

@@ -2,6 +2,7 @@
 pragma solidity 0.8.37;
 
 import {EpochRoot} from "../src/EpochRoot.sol";
+import {Place} from "../src/SumTree.sol";
 import {Swarm} from "./Swarm.sol";
 
 /// @notice What each call costs by itself, without the transaction around it; kept in `snapshots/`.
@@ -27,7 +28,7 @@ contract GasTest is Swarm {
         EpochRoot memory root = statement(0, points, none);
         vm.warp(afterEpoch(0));
         ledger.post(root, TURN, signatures(7, root));
-        verifier.proveOverCap(accounts[0], CAP + 1, proofOf(points, 0));
+        verifier.proveOverCap(accounts[0], placeOf(points, 0));
         vm.snapshotGasLastCall("fraud", "over_cap");
         EpochRoot memory other = statement(1, points, none);
         other.total = 1;
@@ -37,30 +38,25 @@ contract GasTest is Swarm {
         vm.snapshotGasLastCall("fraud", "equivocation");
     }
 
-    function test_gas_of_a_sum_over_1024_accounts() external {
-        (address[] memory many, uint256[] memory points) = (new address[](1024), new uint256[](1024));
-        for (uint160 i = 0; i < 1024; ++i) {
-            (many[i], points[i]) = (address((1 << 159) + i), 1);
-        }
+    /// A hundred thousand accounts are about nineteen steps deep.
+    function test_gas_of_a_balance_of_nineteen_steps() external {
+        Place memory points = Place(accounts[0], 1, _beside(1)); // another account has the other point
+        Place memory afterwards = Place(accounts[0], 2, _beside(0));
         EpochRoot memory root = statement(0, none, none);
-        root.contributionRoot = _root(many, points);
+        root.contributionRoot = distributor.rootOf(accounts[0], 1, points.proof);
+        root.cumulativeRoot = distributor.rootOf(accounts[0], 2, afterwards.proof);
+        root.total = 2;
         vm.warp(afterEpoch(0));
         ledger.post(root, TURN, signatures(7, root));
-        verifier.proveContributionSum(many, points);
-        vm.snapshotGasLastCall("fraud", "sum_of_1024");
+        verifier.proveBalance(accounts[0], Place(address(0), 0, new bytes32[](0)), points, afterwards);
+        vm.snapshotGasLastCall("fraud", "balance_of_19_steps");
     }
 
-    function _root(address[] memory many, uint256[] memory points) private pure returns (bytes32) {
-        bytes32[] memory level = new bytes32[](many.length);
-        for (uint256 i = 0; i < many.length; ++i) {
-            level[i] = sha256(abi.encodePacked(bytes1(0x00), many[i], points[i]));
+    function _beside(uint256 sum) private pure returns (bytes32[] memory words) {
+        words = new bytes32[](19);
+        for (uint256 i = 0; i < 19; ++i) {
+            words[i] = bytes32((uint256(keccak256(abi.encode(i, sum))) >> 64) << 64);
         }
-        for (uint256 count = level.length; count > 1; count /= 2) {
-            for (uint256 i = 0; i < count / 2; ++i) {
-                (bytes32 a, bytes32 b) = (level[2 * i], level[2 * i + 1]);
-                level[i] = a < b ? sha256(abi.encodePacked(bytes1(0x01), a, b)) : sha256(abi.encodePacked(bytes1(0x01), b, a));
-            }
-        }
-        return level[0];
+        words[18] = bytes32(uint256(words[18]) | sum);
     }
 }

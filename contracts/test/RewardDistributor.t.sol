@@ -8,50 +8,79 @@ import {Swarm} from "./Swarm.sol";
 contract RewardDistributorTest is Swarm {
     uint256[COUNT] private none;
 
-    function _settle(uint256[COUNT] memory cumulative, uint256 total) private {
+    function _settle(uint256[COUNT] memory cumulative) private {
         uint64 epoch = ledger.nextEpoch();
-        EpochRoot memory root = EpochRoot(
-            epoch,
-            distributor.cumulativeRoot(),
-            treeOf(none),
-            treeOf(cumulative),
-            total,
-            bytes32(uint256(epoch))
-        );
+        EpochRoot memory root = statement(epoch, none, none);
+        uint256 total = sumOf(cumulative) - distributor.grantedPoints();
+        root.contributionRoot = bytes32((uint256(keccak256("hidden")) << 64) | total);
+        (root.cumulativeRoot, root.total) = (treeOf(cumulative), total);
         vm.warp(afterEpoch(epoch));
         ledger.post(root, TURN, signatures(7, root));
         vm.warp(afterEpoch(epoch) + WINDOW);
         ledger.finalise();
     }
 
-    function testFuzz_no_more_than_was_granted_whatever_the_tree_says(uint256[COUNT] memory lies, uint256 total)
+    /// Roots that give each account what the others had, again and again, with leaves that nobody sees.
+    function testFuzz_no_more_than_was_granted_whatever_the_trees_say(uint256[COUNT] memory first, uint256 moved)
         external
     {
-        total = bound(total, 0, BUDGET);
         for (uint256 i = 0; i < COUNT; ++i) {
-            lies[i] = bound(lies[i], 0, 100);
+            first[i] = bound(first[i], 0, BUDGET / COUNT);
         }
-        _settle(lies, total);
-        for (uint256 i = 0; i < COUNT; ++i) {
-            bytes memory call = abi.encodeCall(distributor.claim, (accounts[i], lies[i], proofOf(lies, i)));
-            (bool paid,) = address(distributor).call(call);
-            same(token.balanceOf(accounts[i]), paid ? lies[i] * RATE : 0, "tokens");
+        _settle(first);
+        _claimAll(first);
+        for (uint256 round = 0; round < 3; ++round) {
+            uint256 from = (moved >> round) % COUNT;
+            uint256 to = (from + 1 + (moved >> (8 + round)) % 3) % COUNT;
+            (first[from], first[to]) = (0, first[to] + first[from]);
+            _settle(first);
+            _claimAll(first);
         }
-        check(distributor.paidPoints() <= total, "paid more than granted");
+        check(distributor.paidPoints() <= distributor.grantedPoints(), "paid more than granted");
         same(token.balanceOf(address(distributor)), REWARDS - distributor.paidPoints() * RATE, "rewards left");
+    }
+
+    function _claimAll(uint256[COUNT] memory points) private {
+        for (uint256 i = 0; i < COUNT; ++i) {
+            bytes32[] memory proof = proofOf(points, i);
+            (bool paid,) = address(distributor).call(abi.encodeCall(distributor.claim, (accounts[i], points[i], proof)));
+            if (paid) same(token.balanceOf(accounts[i]), points[i] * RATE, "tokens");
+        }
+    }
+
+    /// Hidden leaves give nobody more than it could have been granted since it last claimed.
+    function testFuzz_no_more_than_the_cap_per_epoch_since_the_last_claim(uint256 waited, uint256 more) external {
+        uint256[COUNT] memory points = [uint256(5), 0, 0, 0];
+        _settle(points);
+        distributor.claim(accounts[0], 5, proofOf(points, 0));
+        waited = bound(waited, 1, 3);
+        for (uint256 i = 0; i < waited; ++i) {
+            points[1] += 20;
+            if (i + 1 == waited) points[0] += bound(more, waited * CAP - 2, waited * CAP + 2) - (points[0] - 5);
+            if (i + 1 == waited) points[1] = points[1] > 20 ? points[1] - 20 : 0;
+            if (sumOf(points) - distributor.grantedPoints() > BUDGET) return;
+            _settle(points);
+        }
+        uint256 asked = points[0] - 5;
+        bytes32[] memory proof = proofOf(points, 0);
+        if (asked > waited * CAP) vm.expectPartialRevert(RewardDistributor.OverCap.selector);
+        distributor.claim(accounts[0], points[0], proof);
+        same(distributor.claimed(accounts[0]), asked > waited * CAP ? 5 : points[0], "claimed");
     }
 
     function testFuzz_wrong_values_and_proofs_pay_nothing(uint256 i, uint256 value, bytes32[] calldata proof) external {
         uint256[COUNT] memory points = [uint256(7), 3, 1, 0];
-        _settle(points, 11);
+        _settle(points);
         i = bound(i, 0, COUNT - 1);
+        value = bound(value, 0, type(uint64).max);
         vm.assume(value != points[i]);
         bytes32[] memory genuine = proofOf(points, i);
         vm.assume(keccak256(abi.encode(proof)) != keccak256(abi.encode(genuine)));
-        vm.expectPartialRevert(RewardDistributor.WrongProof.selector);
-        distributor.claim(accounts[i], value, genuine);
-        vm.expectPartialRevert(RewardDistributor.WrongProof.selector);
-        distributor.claim(accounts[i], points[i], proof);
+        // Some of any values and proofs overflow, or are too long.
+        (bool paid,) = address(distributor).call(abi.encodeCall(distributor.claim, (accounts[i], value, genuine)));
+        check(!paid, "paid another value");
+        (paid,) = address(distributor).call(abi.encodeCall(distributor.claim, (accounts[i], points[i], proof)));
+        check(!paid, "paid on another proof");
     }
 
     function testFuzz_the_payout_address_changes_with_delay_only(address first, address second, uint256 wait)

@@ -7,6 +7,7 @@ import {FraudVerifier} from "../src/FraudVerifier.sol";
 import {RewardDistributor} from "../src/RewardDistributor.sol";
 import {SapoToken} from "../src/SapoToken.sol";
 import {StakeVault} from "../src/StakeVault.sol";
+import {Place} from "../src/SumTree.sol";
 import {Checked} from "./Vm.sol";
 
 /// @notice A deployed ledger with four auditors, three of whom suffice, and four accounts that earn.
@@ -41,7 +42,7 @@ contract Swarm is Checked {
         vm.warp(GENESIS);
         _createAuditors();
         for (uint160 i = 0; i < COUNT; ++i) {
-            accounts.push(address(0xA000 + i));
+            accounts.push(address((i << 158) + 0xA000)); // their first two bits say which
         }
         token = new SapoToken(address(this), SUPPLY);
         ledger = new EpochLedger(
@@ -93,20 +94,30 @@ contract Swarm is Checked {
 
     /// @notice The root over the four accounts' values, by the rule as the documentation states it.
     function treeOf(uint256[COUNT] memory values) internal view returns (bytes32) {
-        return _parent(_pair(values, 0), _pair(values, 2));
+        return _part(values, 0, COUNT);
+    }
+
+    /// @notice Where the path of an account ends: with its leaf, or where it has no value with another's or none.
+    function placeOf(uint256[COUNT] memory values, uint256 index) internal view returns (Place memory place) {
+        bytes32[] memory down = new bytes32[](2);
+        (uint256 first, uint256 size, uint256 depth) = (0, COUNT, 0);
+        while (_count(values, first, size) > 1) {
+            size /= 2;
+            uint256 other = index & size == 0 ? first + size : first;
+            if (other == first) first += size;
+            down[depth++] = _part(values, other, size);
+        }
+        place.proof = new bytes32[](depth);
+        for (uint256 i = 0; i < depth; ++i) {
+            place.proof[i] = down[depth - 1 - i];
+        }
+        for (uint256 i = first; i < first + size; ++i) {
+            if (values[i] != 0) (place.holder, place.value) = (accounts[i], values[i]);
+        }
     }
 
     function proofOf(uint256[COUNT] memory values, uint256 index) internal view returns (bytes32[] memory proof) {
-        proof = new bytes32[](2);
-        proof[0] = _leaf(values, index ^ 1);
-        proof[1] = _pair(values, index < 2 ? 2 : 0);
-    }
-
-    function listOf(uint256[COUNT] memory values) internal pure returns (uint256[] memory list) {
-        list = new uint256[](COUNT);
-        for (uint256 i = 0; i < COUNT; ++i) {
-            list[i] = values[i];
-        }
+        return placeOf(values, index).proof;
     }
 
     function sumOf(uint256[COUNT] memory values) internal pure returns (uint256 sum) {
@@ -139,15 +150,27 @@ contract Swarm is Checked {
         return GENESIS + (uint256(epoch) + 1) * EPOCH;
     }
 
-    function _pair(uint256[COUNT] memory values, uint256 index) private view returns (bytes32) {
-        return _parent(_leaf(values, index), _leaf(values, index + 1));
+    /// The word over some neighbours, whose number is a power of two.
+    function _part(uint256[COUNT] memory values, uint256 first, uint256 size) private view returns (bytes32) {
+        uint256 sum = 0;
+        uint256 holder = first;
+        for (uint256 i = first; i < first + size; ++i) {
+            if (values[i] == 0) continue;
+            (sum, holder) = (sum + values[i], i);
+        }
+        if (sum == 0) return 0;
+        bytes memory content = abi.encodePacked(accounts[holder], uint64(sum));
+        if (_count(values, first, size) > 1) {
+            content = abi.encodePacked(
+                _part(values, first, size / 2), _part(values, first + size / 2, size / 2)
+            );
+        }
+        return bytes32(((uint256(keccak256(content)) >> 64) << 64) | uint64(sum));
     }
 
-    function _leaf(uint256[COUNT] memory values, uint256 index) private view returns (bytes32) {
-        return sha256(abi.encodePacked(bytes1(0x00), accounts[index], values[index]));
-    }
-
-    function _parent(bytes32 a, bytes32 b) private pure returns (bytes32) {
-        return a < b ? sha256(abi.encodePacked(bytes1(0x01), a, b)) : sha256(abi.encodePacked(bytes1(0x01), b, a));
+    function _count(uint256[COUNT] memory values, uint256 first, uint256 size) private pure returns (uint256 count) {
+        for (uint256 i = first; i < first + size; ++i) {
+            if (values[i] != 0) ++count;
+        }
     }
 }

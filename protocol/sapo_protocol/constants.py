@@ -5,6 +5,9 @@ from typing import Final
 PROTOCOL_VERSION: Final = 1
 """Part of the signed tag: a change here makes every signature of an older version meaningless."""
 
+LATEST_MANIFEST: Final = 2
+"""Manifests carry a version of their own: a new term founds new swarms, and changes no frame or signature."""
+
 MAX_ENVELOPE_BYTES: Final = 128 * 1024
 """A full group with its framing fits twice; a flood of larger messages is refused before it is parsed."""
 
@@ -31,8 +34,14 @@ A map of one pair is three bytes on the wire and 200 in memory."""
 MAX_FAMILIES: Final = 256
 """A family index fits one byte; ReasoningGYM registers 106."""
 
-MAX_ACCOUNTS_PER_EPOCH: Final = 1024
-"""Bounds a tally: 1,024 entries of 28 bytes are 28 KiB."""
+MAX_PAGE_ROWS: Final = 1024
+"""Accounts in a message or on a page: 1,024 entries of 28 bytes are 28 KiB."""
+
+MAX_PAGES: Final = 256
+"""Of a tally or a proposal: a quarter of a million accounts, whose digests are 9 KiB."""
+
+MAX_REQUESTED_PAGES: Final = 24
+"""In one request: the largest pages, 41 KiB each, fit into one response."""
 
 MAX_UINT64: Final = 2**64 - 1
 """Deterministic CBOR carries no larger plain integer."""

@@ -6,36 +6,44 @@ cumulative sum so far. Everything else of the epoch root is derived, so there is
 about but the numbers. The other auditors recompute it and answer with an *approval*, which is
 their account's EIP-712 signature; k of them make the root postable.
 
+More accounts than fit into a message are listed on *pages*, which the message names by their digests.
+
 Of n auditors f = floor((n - 1) / 3) may be silent or lie, and n - f agree. A proposal belongs to a turn,
 and so do its approvals: what one turn does not bring about, a later one may.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from statistics import median_low
 
 from sapo_protocol import merkle, secp256k1
 from sapo_protocol.columns import Columns, Row
-from sapo_protocol.constants import MAX_ACCOUNTS_PER_EPOCH, MAX_VALUES
-from sapo_protocol.decoding import Bound, Fields, Schema
+from sapo_protocol.constants import MAX_FAMILIES, MAX_PAGE_ROWS, MAX_PAGES, MAX_VALUES
+from sapo_protocol.decoding import Bound, Fields, Schema, Value, decode
 from sapo_protocol.eip712 import EpochApproval, EpochRoot
 from sapo_protocol.encoding import encode
+from sapo_protocol.epochs import tagged_digest
+from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, ContentId, Digest, NodeId
 from sapo_protocol.rules import Rule
+from sapo_protocol.terms.difficulty import LevelRecord, Outcomes, Record
 
 _MAX_AUDITORS = 64
 MAX_TURN = 2**32 - 1
 """What auditors sign has 32 bits for it."""
 
-_TALLY = Schema(Rule.TALLY_KEYS, Rule.TALLY_TYPES, required=5, most_values=MAX_VALUES)
-_TALLY_ENTRIES = Bound(Rule.TALLY_ENTRIES, most=MAX_ACCOUNTS_PER_EPOCH)
+_TALLY_ENTRIES = Bound(Rule.TALLY_ENTRIES, most=MAX_PAGE_ROWS)
+_TALLY_PAGES = Bound(Rule.TALLY_PAGES, least=1, most=MAX_PAGES)
 _TALLY_ENTRY = Bound(Rule.TALLY_ENTRY_SIZE, least=2, most=2)
-_PROPOSAL = Schema(Rule.PROPOSAL_KEYS, Rule.PROPOSAL_TYPES, required=5, optional=1, most_values=MAX_VALUES)
 _TALLIES = Bound(Rule.PROPOSAL_TALLIES, least=1, most=_MAX_AUDITORS)
-_SHARES = Bound(Rule.PROPOSAL_SHARES, most=MAX_ACCOUNTS_PER_EPOCH)
+_SHARES = Bound(Rule.PROPOSAL_SHARES, most=MAX_PAGE_ROWS)
+_SHARE_PAGES = Bound(Rule.PROPOSAL_PAGES, least=1, most=MAX_PAGES)
 _SHARE = Bound(Rule.PROPOSAL_SHARE_SIZE, least=3, most=3)
 _PROPOSAL_TURN = Bound(Rule.PROPOSAL_TURN, least=1, most=MAX_TURN)
+_OUTCOME = Bound(Rule.TALLY_OUTCOME_SIZE, least=3, most=3)
+_RECORD_ROW = Bound(Rule.PROPOSAL_RECORD_SIZE, least=4, most=4)
 _APPROVAL = Schema(Rule.APPROVAL_KEYS, Rule.APPROVAL_TYPES, required=5, optional=1)
 _APPROVAL_TURN = Bound(Rule.APPROVAL_TURN, least=1, most=MAX_TURN)
 _SIGNATURE = Bound(Rule.APPROVAL_SIGNATURE, least=secp256k1.SIGNATURE_BYTES, most=secp256k1.SIGNATURE_BYTES)
@@ -43,13 +51,21 @@ _SIGNATURE = Bound(Rule.APPROVAL_SIGNATURE, least=secp256k1.SIGNATURE_BYTES, mos
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """One auditor's count of payable rollouts per account in one epoch, ascending by account."""
+    """One auditor's count of points per account in one epoch, ascending by account.
+
+    Attributes:
+        points: empty in a message that lists them on pages, until these are there.
+        pages: digests of the pages; empty where the message holds the points.
+        outcomes: what became of the groups of each family, in a swarm with ladders; else empty.
+    """
 
     node: NodeId
     account: Account
     epoch: int
     points: Sequence[tuple[Account, int]]
     evidence_root: Digest
+    pages: tuple[Digest, ...] = ()
+    outcomes: tuple[Outcomes, ...] = ()
 
     def to_payload(self) -> bytes:
         """Return the payload to seal."""
@@ -59,8 +75,9 @@ class Tally:
                 0: bytes(self.node),
                 1: bytes(self.account),
                 2: self.epoch,
-                3: entries,
+                3: tuple(map(bytes, self.pages)) or entries,
                 4: bytes(self.evidence_root),
+                **({5: tuple(map(tuple, self.outcomes))} if self.outcomes else {}),
             }
         )
 
@@ -79,7 +96,11 @@ class Proposal:
     """The shares that one auditor proposes to post, with the tallies that they were counted from.
 
     Attributes:
+        shares: of every account that was ever paid; empty in a message that lists them on pages, until these
+            are there.
         turn: in which it is proposed; 0 is left out of the payload.
+        pages: digests of the pages; empty where the message holds the shares.
+        record: what the epoch's outcomes come to, in a swarm with ladders; else empty.
     """
 
     node: NodeId
@@ -88,6 +109,8 @@ class Proposal:
     tallies: tuple[ContentId, ...]
     shares: Sequence[Share]
     turn: int = 0
+    pages: tuple[Digest, ...] = ()
+    record: Record = ()
 
     def to_payload(self) -> bytes:
         """Return the payload to seal."""
@@ -98,8 +121,9 @@ class Proposal:
                 1: bytes(self.account),
                 2: self.epoch,
                 3: tuple(map(bytes, self.tallies)),
-                4: shares,
+                4: tuple(map(bytes, self.pages)) or shares,
                 **_turn(self.turn),
+                **({6: tuple(map(tuple, self.record))} if self.record else {}),
             }
         )
 
@@ -107,15 +131,13 @@ class Proposal:
         """Return the statement with which an auditor approves this proposal, under its content id."""
         return EpochApproval(self.turn, self.root(content_id))
 
-    def root(self, content_id: ContentId) -> EpochRoot:
+    def root(self, content_id: ContentId, root_of: merkle.RootOf = merkle.sum_root) -> EpochRoot:
         """Return the epoch root that this proposal, under its content id, stands for."""
         return EpochRoot(
             epoch=self.epoch,
-            base_root=merkle.root(list(_base_leaves(self.shares))),
-            contribution_root=merkle.root(
-                [merkle.leaf(s.account, s.points) for s in self.shares if s.points]
-            ),
-            cumulative_root=merkle.root(cumulative_leaves(self.shares)),
+            base_root=root_of(base_entries(self.shares)),
+            contribution_root=root_of(point_entries(self.shares)),
+            cumulative_root=root_of(cumulative_entries(self.shares)),
             total=sum(share.points for share in self.shares),
             archive_digest=Digest(content_id),
         )
@@ -150,16 +172,61 @@ class Approval:
         )
 
 
-def cumulative_leaves(shares: Sequence[Share]) -> list[Digest]:
-    """Return the leaves of the cumulative tree."""
-    return [merkle.leaf(share.account, share.cumulative) for share in shares]
+def cumulative_entries(shares: Sequence[Share]) -> merkle.Entries:
+    """Return what the cumulative tree holds."""
+    return [(share.account, share.cumulative) for share in shares if share.cumulative]
 
 
-def _base_leaves(shares: Sequence[Share]) -> Iterator[Digest]:
-    """Yield the leaves of the cumulative tree that the shares add to; no account ever leaves it."""
-    for share in shares:
-        if share.cumulative > share.points:
-            yield merkle.leaf(share.account, share.cumulative - share.points)
+def point_entries(shares: Sequence[Share]) -> merkle.Entries:
+    """Return what the tree of an epoch's points holds."""
+    return [(share.account, share.points) for share in shares if share.points]
+
+
+def base_entries(shares: Sequence[Share]) -> merkle.Entries:
+    """Return what the cumulative tree holds that the shares add to; no account ever leaves it."""
+    return [
+        (share.account, share.cumulative - share.points)
+        for share in shares
+        if share.cumulative > share.points
+    ]
+
+
+def to_pages(rows: Sequence[tuple[Account, int] | Share]) -> tuple[bytes, ...]:
+    """Return the pages that list so many entries of a tally, or shares; none where they fit into a message.
+
+    Raises:
+        ValueError: not even so many pages hold them.
+    """
+    if len(rows) <= MAX_PAGE_ROWS:
+        return ()
+    cells = [_cells(row) for row in rows]
+    pages = tuple(encode(tuple(cells[at : at + MAX_PAGE_ROWS])) for at in range(0, len(cells), MAX_PAGE_ROWS))
+    if len(pages) > MAX_PAGES:
+        raise ValueError(f"{len(rows)} accounts do not fit on {MAX_PAGES} pages")
+    return pages
+
+
+def page_digest(page: bytes) -> Digest:
+    """Return the digest that names a page."""
+    return tagged_digest("page", page)
+
+
+def entries_on(pages: Sequence[bytes]) -> Sequence[tuple[Account, int]]:
+    """Return the entries of a tally that its pages list.
+
+    Raises:
+        RemoteProtocolError: they list no entries, or not in order.
+    """
+    return _on_pages(_entry, 1, pages, Rule.TALLY_PAGES)
+
+
+def shares_on(pages: Sequence[bytes]) -> Sequence[Share]:
+    """Return the shares of a proposal that its pages list.
+
+    Raises:
+        RemoteProtocolError: they list no shares, or not in order.
+    """
+    return _on_pages(Share, 2, pages, Rule.PROPOSAL_PAGES)
 
 
 def earned_points(tallies: Sequence[Tally], points_per_epoch: int) -> dict[Account, int]:
@@ -197,37 +264,75 @@ def settle(
     return tuple(share for share in shares if share.cumulative)
 
 
-def parse_tally(payload: bytes) -> Tally:
+def parse_tally(payload: bytes, families: int | None = None) -> Tally:
     """Return the tally in a payload.
 
+    Args:
+        families: of the suite where the manifest has ladders, 0 where it has none, None where the tally was
+            admitted before and either may be.
+
     Raises:
         RemoteProtocolError: ``NOT_CANONICAL``, ``SCHEMA`` or ``OUT_OF_BOUNDS``.
     """
-    fields = Fields(payload, _TALLY)
+    fields = Fields(payload, _schema(Rule.TALLY_KEYS, Rule.TALLY_TYPES, 5, families))
     node, account, epoch = _author(fields)
-    points = Columns(_entry, 1, fields.rows(3, _TALLY_ENTRIES, _TALLY_ENTRY))
-    _require_accounts_ascend(fields, points, Rule.TALLY_ORDER)
+    pages: tuple[Digest, ...] = ()
+    points: Sequence[tuple[Account, int]] = ()
+    if fields.lists_strings(3):
+        pages = fields.fixed_array(3, _TALLY_PAGES, Digest)
+    else:
+        points = Columns(_entry, 1, fields.rows(3, _TALLY_ENTRIES, _TALLY_ENTRY))
+        _require_accounts_ascend(fields, points, Rule.TALLY_ORDER)
     evidence_root = fields.fixed(4, Digest)
+    rows = _rows(fields, 5, Rule.TALLY_OUTCOMES, _OUTCOME, families)
+    outcomes = tuple(map(Outcomes._make, rows))
     fields.require_end()
-    return Tally(node=node, account=account, epoch=epoch, points=points, evidence_root=evidence_root)
+    return Tally(
+        node=node,
+        account=account,
+        epoch=epoch,
+        points=points,
+        evidence_root=evidence_root,
+        outcomes=outcomes,
+        pages=pages,
+    )
 
 
-def parse_proposal(payload: bytes) -> Proposal:
+def parse_proposal(payload: bytes, families: int | None = None) -> Proposal:
     """Return the proposal in a payload.
 
+    Args:
+        families: as for ``parse_tally``.
+
     Raises:
         RemoteProtocolError: ``NOT_CANONICAL``, ``SCHEMA`` or ``OUT_OF_BOUNDS``.
     """
-    fields = Fields(payload, _PROPOSAL)
+    fields = Fields(payload, _schema(Rule.PROPOSAL_KEYS, Rule.PROPOSAL_TYPES, 6, families))
     node, account, epoch = _author(fields)
     tallies = fields.fixed_array(3, _TALLIES, ContentId)
     if any(a >= b for a, b in pairwise(tallies)):
         fields.refuse(Rule.PROPOSAL_TALLY_ORDER, "the tallies do not ascend")
-    shares = Columns(Share, 2, fields.rows(4, _SHARES, _SHARE))
-    _require_accounts_ascend(fields, shares, Rule.PROPOSAL_SHARE_ORDER)
+    pages: tuple[Digest, ...] = ()
+    shares: Sequence[Share] = ()
+    if fields.lists_strings(4):
+        pages = fields.fixed_array(4, _SHARE_PAGES, Digest)
+    else:
+        shares = Columns(Share, 2, fields.rows(4, _SHARES, _SHARE))
+        _require_accounts_ascend(fields, shares, Rule.PROPOSAL_SHARE_ORDER)
     turn = fields.uint(5, _PROPOSAL_TURN) if fields.has(5) else 0
+    rows = _rows(fields, 6, Rule.PROPOSAL_RECORD, _RECORD_ROW, families)
+    record = tuple(map(LevelRecord._make, rows))
     fields.require_end()
-    return Proposal(node=node, account=account, epoch=epoch, tallies=tallies, shares=shares, turn=turn)
+    return Proposal(
+        node=node,
+        account=account,
+        epoch=epoch,
+        tallies=tallies,
+        shares=shares,
+        turn=turn,
+        pages=pages,
+        record=record,
+    )
 
 
 def parse_approval(payload: bytes) -> Approval:
@@ -246,6 +351,29 @@ def parse_approval(payload: bytes) -> Approval:
     )
 
 
+@lru_cache
+def _schema(keys: Rule, types: Rule, last: int, families: int | None) -> Schema:
+    """Return the schema of a tally or a proposal, whose last key belongs to swarms with ladders alone."""
+    optional = last - 5 if families == 0 else last - 4
+    return Schema(
+        keys,
+        types,
+        required=5,
+        optional=optional,
+        most_values=MAX_VALUES,
+        demanded=frozenset({last} if families else ()),
+    )
+
+
+def _rows(
+    fields: Fields, key: int, count: Rule, width: Bound, families: int | None
+) -> Iterator[tuple[int, ...]]:
+    """Yield the rows of the field that only swarms with ladders have, one per family of the suite."""
+    if families != 0 and fields.has(key):
+        bound = Bound(count, least=families or 1, most=families or MAX_FAMILIES)
+        yield from fields.number_rows(key, bound, width)
+
+
 def _turn(turn: int) -> Mapping[int, int]:
     """Return the field of a turn: none for 0, so that every object has one encoding."""
     return {5: turn} if turn else {}
@@ -257,6 +385,39 @@ def _author(fields: Fields) -> tuple[NodeId, Account, int]:
 
 def _entry(account: Account, points: int) -> tuple[Account, int]:
     return account, points
+
+
+def _cells(row: tuple[Account, int] | Share) -> tuple[bytes, *tuple[int, ...]]:
+    if isinstance(row, Share):
+        return bytes(row.account), row.points, row.cumulative
+    account, points = row
+    return bytes(account), points
+
+
+def _on_pages(build: Callable[..., Row], numbers: int, pages: Sequence[bytes], rule: Rule) -> Columns[Row]:
+    rows = Columns(build, numbers, (cells for page in pages for cells in _rows_on(page, numbers, rule)))
+    if any(a >= b for a, b in pairwise(map(rows.account, range(len(rows))))):
+        raise RemoteProtocolError(rule, "the accounts on the pages do not ascend")
+    return rows
+
+
+def _rows_on(page: bytes, numbers: int, rule: Rule) -> Iterator[tuple[Account, Sequence[int]]]:
+    """Yield the rows of a page, each an account and so many numbers."""
+    rows = decode(page)
+    if not isinstance(rows, tuple) or not 1 <= len(rows) <= MAX_PAGE_ROWS:
+        raise RemoteProtocolError(rule, f"a page holds 1 to {MAX_PAGE_ROWS} rows")
+    for row in rows:
+        match row:
+            case (bytes(account), *values) if len(account) == Account.SIZE and len(values) == numbers:
+                yield Account(account), [_whole(value, rule) for value in values]
+            case _:
+                raise RemoteProtocolError(rule, f"a row of a page is an account and {numbers} numbers")
+
+
+def _whole(value: Value, rule: Rule) -> int:
+    if not isinstance(value, int):
+        raise RemoteProtocolError(rule, "a row of a page holds something else than numbers")
+    return value
 
 
 def _require_accounts_ascend(fields: Fields, rows: Columns[Row], rule: Rule) -> None:

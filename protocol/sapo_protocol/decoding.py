@@ -176,11 +176,14 @@ def _decode_text(raw: bytes) -> str:
 class Schema:
     """The fields of an object and the rules about them; keys count up from 0, the optional ones last.
 
+    Any selection of the optional fields may be there.
+
     Attributes:
         keys: refuses a map with other keys.
         types: refuses a field of another type.
         required: the number of fields that must be there.
         optional: the number of fields that may follow them.
+        demanded: keys of those that must be there all the same.
         most_values: how many values the encoding may have, map keys included.
     """
 
@@ -189,6 +192,7 @@ class Schema:
     required: int
     optional: int = 0
     most_values: int = MAX_FLAT_VALUES
+    demanded: frozenset[int] = frozenset()
 
 
 class Bound(NamedTuple):
@@ -206,7 +210,7 @@ class Fields(Reader):
     specification, that the whole object breaks. ``require_end`` comes after the last field.
     """
 
-    __slots__ = ("_count", "_key_read", "_schema")
+    __slots__ = ("_absent", "_count", "_key_read", "_schema")
 
     def __init__(self, data: bytes, schema: Schema) -> None:
         self._data = data
@@ -214,6 +218,7 @@ class Fields(Reader):
         self._at = 0
         self._schema = schema
         self._key_read = -1
+        self._absent: tuple[int, ...] = ()
         self._count = count = data[0] - _SMALL_MAP if data else -1
         if count == schema.required and 2 * count < len(data):
             self._at = 1  # nearly every object begins so, and is read without a call
@@ -230,8 +235,26 @@ class Fields(Reader):
             self.refuse(schema.keys, f"{count} fields")
 
     def has(self, key: int) -> bool:
-        """Whether an optional field is there."""
-        return key < self._count
+        """Whether an optional field comes next; asked for all of them in their order, behind the others."""
+        if self._pairs_left() and self._data[self._at : self._at + 1] == bytes((key,)):
+            return True  # a key of a schema is one byte
+        self._absent += (key,)
+        return False
+
+    def require_end(self) -> None:
+        """Raise unless all fields were read, every demanded one among them, and the message ends here."""
+        if self._absent and (pairs := self._pairs_left()) + len(self._schema.demanded):
+            self._finish(pairs, self._key_read)
+        else:
+            super().require_end()
+
+    def lists_strings(self, key: int) -> bool:
+        """Whether the next field is an array that begins with a byte string; it is still to be read."""
+        before = self._at, self._left, self._key_read
+        major, length = self._field(key)
+        first = self._data[self._at : self._at + 1] if major == ARRAY and length else b""
+        self._at, self._left, self._key_read = before
+        return first != b"" and first[0] >> 5 == BYTES
 
     def uint(self, key: int, bound: Bound | None = None) -> int:
         """Read an unsigned integer."""
@@ -313,6 +336,16 @@ class Fields(Reader):
             account = self._fixed(Account, *self._head(), length - 1, behind)
             yield account, tuple([self._number(left, behind) for left in range(length - 2, -1, -1)])
 
+    def number_rows(self, key: int, bound: Bound, width: Bound) -> Iterator[tuple[int, ...]]:
+        """Yield the rows of a list, each of numbers."""
+        for behind in self._items(key, bound):
+            major, length = self._head()
+            if major != ARRAY:
+                self._refuse_type(major, length, behind)
+            self._require_items(length)
+            self.require(width, length, length, behind)
+            yield tuple([self._number(left, behind) for left in range(length - 1, -1, -1)])
+
     def require(self, bound: Bound, size: int, *behind: int) -> None:
         """Raise unless the size of what was read last is within its bound; ``behind`` as in ``refuse``."""
         if not bound.least <= size <= bound.most:
@@ -329,8 +362,12 @@ class Fields(Reader):
         for depth, count in enumerate(behind, _FIELD_DEPTH - len(behind)):
             for _ in range(count):
                 self.value(depth, kept=False)
-        self._finish(self._count - self._key_read - 1, self._key_read)
+        self._finish(self._pairs_left(), self._key_read)
         raise RemoteProtocolError(rule, detail)
+
+    def _pairs_left(self) -> int:
+        """Return how many pairs follow the field that was read last."""
+        return self._count - self._key_read - 1 + sum(key < self._key_read for key in self._absent)
 
     def _finish(self, pairs: int, last: int) -> None:
         """Raise if a pair that follows breaks a rule of the encoding, or the keys are not the schema's.
@@ -339,14 +376,18 @@ class Fields(Reader):
             pairs: how many there are.
             last: the key before them.
         """
-        is_closed = 0 <= self._count - self._schema.required <= self._schema.optional
+        schema = self._schema
+        is_closed = 0 <= self._count - schema.required <= schema.optional
+        demanded = {key for key in schema.demanded if key > last or key in self._absent}
         for _ in range(pairs):
             key = self._key(last)
             self.value(_FIELD_DEPTH, kept=False)
-            is_closed = is_closed and key == last + 1
+            is_next = key == last + 1 or schema.required <= last + 1  # of the optional fields any selection
+            is_closed = is_closed and is_next and key < schema.required + schema.optional
+            demanded.discard(key)
             last = key
-        self.require_end()
-        if not is_closed:
+        super().require_end()
+        if demanded or not is_closed:
             raise RemoteProtocolError(self._schema.keys, "fields are missing or unknown")
 
     def _field(self, key: int) -> tuple[int, int]:
@@ -376,7 +417,7 @@ class Fields(Reader):
         found = self._key(self._key_read)
         if found != key:
             self.value(_FIELD_DEPTH, kept=False)
-            self._finish(self._count - key - 1, found)
+            self._finish(self._pairs_left() - 1, found)
             raise RemoteProtocolError(self._schema.keys, f"field {found} where {key} belongs")
         self._key_read = key
         return self._head()

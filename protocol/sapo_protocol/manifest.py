@@ -4,13 +4,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 
-from sapo_protocol.constants import MAX_COMPLETIONS, PROTOCOL_VERSION
+from sapo_protocol.constants import LATEST_MANIFEST, MAX_COMPLETIONS, PROOF_EPOCHS, PROTOCOL_VERSION
 from sapo_protocol.decoding import Value
 from sapo_protocol.eip712 import Domain
 from sapo_protocol.encoding import encode
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account, SwarmId
 from sapo_protocol.suite import Suite
+from sapo_protocol.terms.difficulty import Difficulty
+from sapo_protocol.terms.gate import BondGate, Gate
+from sapo_protocol.terms.islands import IslandTerms
 
 _NO_CONTRACT = Account(bytes(20))
 
@@ -50,6 +53,11 @@ class Manifest:
         ledger: the ``EpochLedger``, with a chain.
         finality_seconds: how old a block must be before an epoch's beacon may rest on it.
         genesis_seconds: Unix time at which epoch 0 begins.
+        version: of the manifest, 1 or 2. Only one of version 2 may hold the terms below.
+        gate: what an account must have on the chain for its rollouts to count; ``None`` as ``OpenGate``.
+        difficulty: the ladders of levels, and how they follow the swarm; ``None``: every slot may have any
+            family, and mixed groups alone are paid.
+        islands: how a swarm of many accounts is divided; ``None``: not at all.
     """
 
     name: str
@@ -62,6 +70,10 @@ class Manifest:
     epoch_seconds: int
     suite: Suite
     limits: Limits
+    version: int = 1
+    gate: Gate | None = None
+    difficulty: Difficulty | None = None
+    islands: IslandTerms | None = None
 
     def __post_init__(self) -> None:
         if self.epoch_seconds < 1:
@@ -69,6 +81,29 @@ class Manifest:
         has_contracts = self.registry is not None and self.ledger is not None
         if has_contracts != (self.chain_id != 0) or (self.registry is None) != (self.ledger is None):
             raise LocalProtocolError("a chain id, a registry and a ledger come together or not at all")
+        if not 1 <= self.version <= LATEST_MANIFEST:
+            raise LocalProtocolError(f"a manifest of version {self.version} needs another release of sapo")
+        if self.version == 1 and self._terms():
+            raise LocalProtocolError(
+                "a manifest of version 1 has no gate, no ladders and no islands; say version 2"
+            )
+        if self.islands is not None and self.islands.count is None and not self.has_chain:
+            raise LocalProtocolError("without a chain the number of islands is constant: say a count")
+        if self.difficulty is not None:
+            self.difficulty.require_families(len(self.suite.families), self.limits.max_completions)
+        if isinstance(self.gate, BondGate):
+            self._require_bondable(self.gate)
+
+    def _require_bondable(self, gate: BondGate) -> None:
+        """Raise unless a bond that counted in an epoch is still there when its proofs are accepted."""
+        if not self.has_chain:
+            raise LocalProtocolError("a bond is kept on a chain, and this swarm has none")
+        shortest = self.finality_seconds + (PROOF_EPOCHS + 2) * self.epoch_seconds
+        if gate.exit_seconds < shortest:
+            raise LocalProtocolError(
+                f"a bond that leaves after {gate.exit_seconds} s is gone before proofs against it count:"
+                f" at least {shortest} s"
+            )
 
     @cached_property
     def swarm_id(self) -> SwarmId:
@@ -96,7 +131,7 @@ class Manifest:
         """Return the encoding that the digest is taken of."""
         return encode(
             {
-                0: PROTOCOL_VERSION,
+                0: self.version,
                 1: self.chain_id,
                 2: bytes(self.registry or b""),
                 3: bytes(self.ledger or b""),
@@ -105,5 +140,11 @@ class Manifest:
                 6: self.epoch_seconds,
                 7: self.suite.to_value(),
                 8: self.limits.to_value(),
+                **self._terms(),
             }
         )
+
+    def _terms(self) -> dict[int, Value]:
+        """Return the terms of version 2 by their keys, without those that are left out."""
+        terms = {9: self.gate, 10: self.difficulty, 11: self.islands}
+        return {key: term.to_value() for key, term in terms.items() if term is not None}

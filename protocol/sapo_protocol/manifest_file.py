@@ -1,15 +1,20 @@
 """The manifest as a JSON file that people exchange; strict, since a typo would found another swarm."""
 
 import json
-from typing import Annotated, Any
+import re
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
 
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account, Digest, FixedBytes
 from sapo_protocol.json_text import require_shallow
 from sapo_protocol.manifest import Limits, Manifest
 from sapo_protocol.suite import Family, Suite, canonical_json
+from sapo_protocol.terms.difficulty import Difficulty
+from sapo_protocol.terms.gate import BondGate, Gate, OpenGate
+from sapo_protocol.terms.islands import IslandTerms
 
 
 def _hexadecimal(type_: type[FixedBytes]) -> tuple[BeforeValidator, PlainSerializer]:
@@ -48,7 +53,35 @@ class _LimitsFile(_Strict):
     points_per_epoch: int
 
 
+class _OpenGateFile(_Strict):
+    kind: Literal["open"]
+
+
+class _BondGateFile(_Strict):
+    kind: Literal["bond"]
+    contract: Annotated[Account, *_hexadecimal(Account)]
+    unit: str
+    exit_seconds: int
+
+
+class _DifficultyFile(_Strict):
+    ladders: list[list[int]]
+    step: int
+    floor: int
+    groups: int
+    completions: int
+
+
+class _IslandsFile(_Strict):
+    most_accounts: int
+    least_accounts: int
+    period_epochs: int
+    most_islands: int
+    count: int | None = None
+
+
 class _ManifestFile(_Strict):
+    version: int = 1
     name: str
     bootstrap: list[str] = []
     chain_id: int = 0
@@ -59,6 +92,9 @@ class _ManifestFile(_Strict):
     epoch_seconds: int
     suite: _SuiteFile
     limits: _LimitsFile
+    gate: Annotated[_OpenGateFile | _BondGateFile, Field(discriminator="kind")] | None = None
+    difficulty: _DifficultyFile | None = None
+    islands: _IslandsFile | None = None
 
 
 def manifest_from_json(text: str) -> Manifest:
@@ -106,13 +142,31 @@ def _assemble(parsed: _ManifestFile) -> Manifest:
     fields["suite"] = Suite(parsed.suite.reasoning_gym, families, parsed.suite.sample_digest)
     fields["limits"] = Limits(**dict(parsed.limits))
     fields["bootstrap"] = tuple(parsed.bootstrap)
+    fields["gate"] = _gate(parsed.gate)
+    fields["difficulty"] = parsed.difficulty and _difficulty(parsed.difficulty)
+    fields["islands"] = parsed.islands and IslandTerms(**dict(parsed.islands))
     return Manifest(**fields)
+
+
+def _difficulty(parsed: _DifficultyFile) -> Difficulty:
+    return Difficulty(**{**dict(parsed), "ladders": tuple(map(tuple, parsed.ladders))})
+
+
+def _gate(parsed: _OpenGateFile | _BondGateFile | None) -> Gate | None:
+    if parsed is None:
+        return None
+    if isinstance(parsed, _OpenGateFile):
+        return OpenGate()
+    if not re.fullmatch("[1-9][0-9]{0,28}", parsed.unit):
+        raise LocalProtocolError(f"a bond's unit is a decimal number in text, not {parsed.unit[:40]!r}")
+    return BondGate(parsed.contract, int(parsed.unit), parsed.exit_seconds)
 
 
 def manifest_to_json(manifest: Manifest) -> str:
     """Return the JSON text of a manifest."""
     suite = manifest.suite
-    document = {
+    document: dict[str, Any] = {
+        **({"version": manifest.version} if manifest.version > 1 else {}),
         "name": manifest.name,
         "bootstrap": list(manifest.bootstrap),
         "chain_id": manifest.chain_id,
@@ -132,6 +186,14 @@ def manifest_to_json(manifest: Manifest) -> str:
             "points_per_epoch": manifest.limits.points_per_epoch,
         },
     }
+    if manifest.gate is not None:
+        document["gate"] = _gate_document(manifest.gate)
+    if manifest.difficulty is not None:
+        document["difficulty"] = asdict(manifest.difficulty)
+    if manifest.islands is not None:
+        document["islands"] = {
+            name: value for name, value in asdict(manifest.islands).items() if value is not None
+        }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -145,3 +207,16 @@ def _family_document(family: Family) -> dict[str, Any]:
         "answer": family.answer,
         "max_completion_bytes": family.max_completion_bytes,
     }
+
+
+def _gate_document(gate: Gate) -> dict[str, Any]:
+    match gate:
+        case OpenGate():
+            return {"kind": "open"}
+        case BondGate(contract, unit, exit_seconds):
+            return {
+                "kind": "bond",
+                "contract": str(contract),
+                "unit": str(unit),
+                "exit_seconds": exit_seconds,
+            }

@@ -1,16 +1,54 @@
-"""The Merkle tree over (account, value), the same rule as the contracts'.
+"""The two Merkle trees: the tree of points, which is the contracts' rule too, and the plain tree.
 
+In the **tree of points** every account has one place, and every word ends with its sum. At the root and at
+every node below it, accounts with a 0 in the next bit are on the left, those with a 1 on the right. A part of
+one account is its leaf, a part of none the word zero. A word holds the first 24 bytes of a Keccak-256 and the
+sum of all values below it in 8: a leaf's hash is over account and value, a node's over the words on its left
+and right. An account's bits are the way to its place: under one root it has one value, and whoever follows
+the way adds up every sum. One account's place proves what a list of all would otherwise have to.
+
+The **plain tree** roots the contents that a tally counts, and the points of a ledger of version 0.1.0.
 Leaf = SHA-256(0x00, account, value as uint256), node = SHA-256(0x01, smaller, larger).
 The prefixes keep a node from passing as a leaf; sorting the pair frees proofs from positions.
-An odd node is promoted unchanged; no leaves at all have the root of 32 zero bytes.
+An odd node is promoted unchanged. No leaves at all have the root of 32 zero bytes in both trees.
 """
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
+
+from eth_hash.auto import keccak
 
 from sapo_protocol.identifiers import Account, Digest
 
 EMPTY_ROOT = Digest(bytes(32))
+
+Entries = Sequence[tuple[Account, int]]
+"""Accounts and values, ascending by account; none of the values is 0."""
+
+RootOf = Callable[[Entries], Digest]
+"""The tree of a ledger: ``sum_root``, or ``plain_root`` on one of version 0.1.0."""
+
+_HASH_BYTES = 24
+_SUM_BYTES = 8
+_SUM_MASK = 2 ** (8 * _SUM_BYTES) - 1
+_BITS = 8 * Account.SIZE
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the path of an account ends in a tree of points.
+
+    Attributes:
+        holder: whose leaf is there; zero where none is.
+        value: the leaf's value; 0 where none is.
+        proof: the words beside the path, from its end upwards.
+    """
+
+    holder: Account
+    value: int
+    proof: tuple[Digest, ...]
 
 
 def leaf(account: Account, value: int) -> Digest:
@@ -52,3 +90,67 @@ def _parents(level: Sequence[Digest]) -> list[Digest]:
 
 def _parent(a: Digest, b: Digest) -> Digest:
     return Digest(sha256(b"\x01" + min(a, b) + max(a, b)).digest())
+
+
+def plain_root(entries: Entries) -> Digest:
+    """Return the plain root of accounts and values."""
+    return root([leaf(account, value) for account, value in entries])
+
+
+def sum_leaf(account: Account, value: int) -> Digest:
+    """Return the leaf of an account's points, which are below 2**64."""
+    return Digest(_leaf_word(account, value))
+
+
+def sum_root(entries: Entries) -> Digest:
+    """Return the root of the tree of points."""
+    return Digest(_SumTree(entries).word(0, len(entries), _BITS - 1)[0])
+
+
+def sum_place(entries: Entries, account: Account) -> Place:
+    """Return the place of an account; if it is not among the entries, that of its absence."""
+    tree, number = _SumTree(entries), int.from_bytes(account, "big")
+    low, high, unit = 0, len(entries), _BITS - 1
+    siblings: list[Digest] = []
+    while high - low > 1:
+        middle = tree.middle(low, high, unit)
+        left, right = (low, middle), (middle, high)
+        (low, high), other = (right, left) if number >> unit & 1 else (left, right)
+        unit -= 1
+        siblings.append(Digest(tree.word(*other, unit)[0]))
+    holder, value = entries[low] if low < high else (Account(bytes(Account.SIZE)), 0)
+    return Place(holder, value, tuple(reversed(siblings)))
+
+
+def _leaf_word(account: Account, value: int) -> bytes:
+    written = value.to_bytes(_SUM_BYTES, "big")
+    return keccak(account + written)[:_HASH_BYTES] + written
+
+
+class _SumTree:
+    """The words over sorted entries, each by its range and the bit that decides there; none is kept."""
+
+    def __init__(self, entries: Entries) -> None:
+        self._entries = entries
+        self._numbers = [int.from_bytes(account, "big") for account, _ in entries]
+
+    def middle(self, low: int, high: int, unit: int) -> int:
+        """Return where in a range, which is not empty, the accounts begin that are on the right."""
+        return bisect_left(self._numbers, (self._numbers[low] >> unit | 1) << unit, low, high)
+
+    def word(self, low: int, high: int, unit: int) -> tuple[bytes, int]:
+        """Return word and sum over a range of entries that share all bits above one.
+
+        A sum of more than 64 bits is no sum to the contracts; the word then ends with its last 64.
+        """
+        if high - low == 1:
+            account, value = self._entries[low]
+            return _leaf_word(account, value), value
+        if high == low:
+            return EMPTY_ROOT, 0
+        middle = self.middle(low, high, unit)
+        left, left_sum = self.word(low, middle, unit - 1)
+        right, right_sum = self.word(middle, high, unit - 1)
+        total = left_sum + right_sum
+        written = (total & _SUM_MASK).to_bytes(_SUM_BYTES, "big")
+        return keccak(left + right)[:_HASH_BYTES] + written, total

@@ -1,9 +1,21 @@
-"""The response to a request: an array of messages, each of them validated as a gossiped one."""
+"""Requests and responses: an array of digests asks for pages, an array of messages or pages answers.
 
+Any other request is empty, or names the nodes whose certificates are wanted.
+Each message in a response is validated as a gossiped one, each page by its digest.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from sapo_protocol.constants import MAX_FLAT_VALUES, MAX_REQUESTED_PAGES
 from sapo_protocol.decoding import decode
 from sapo_protocol.encoding import encode
 from sapo_protocol.errors import RemoteProtocolError
+from sapo_protocol.identifiers import Digest, NodeId
 from sapo_protocol.rules import Rule
+
+MAX_WANTED: Final = 64
+"""Nodes in one request for certificates: more strangers are a new swarm, which an empty request asks for."""
 
 
 def parse_response(response: bytes) -> tuple[bytes, ...]:
@@ -21,6 +33,43 @@ def parse_response(response: bytes) -> tuple[bytes, ...]:
     return messages
 
 
+def parse_page_request(request: bytes) -> tuple[Digest, ...]:
+    """Return the digests of the pages that a peer asks for; none where it asks for anything else."""
+    try:
+        items = decode(request, MAX_FLAT_VALUES)
+    except RemoteProtocolError:
+        return ()
+    if not isinstance(items, tuple) or len(items) > MAX_REQUESTED_PAGES:
+        return ()
+    digests = tuple(item for item in items if isinstance(item, bytes) and len(item) == Digest.SIZE)
+    return tuple(map(Digest, digests)) if len(digests) == len(items) else ()
+
+
+def to_page_request(digests: Sequence[Digest]) -> bytes:
+    """Return the request for at most ``MAX_REQUESTED_PAGES`` pages."""
+    return encode(tuple(map(bytes, digests)))
+
+
 def to_response(messages: tuple[bytes, ...]) -> bytes:
     """Return the response that holds the messages."""
     return encode(messages)
+
+
+def to_request(nodes: Sequence[NodeId]) -> bytes:
+    """Return the request for the certificates of at most ``MAX_WANTED`` nodes."""
+    return encode([bytes(node) for node in nodes[:MAX_WANTED]])
+
+
+def parse_request(request: bytes) -> frozenset[NodeId]:
+    """Return the nodes whose certificates a request names; none if it asks for all that a peer has.
+
+    Whatever is not such a list counts as an empty request: it can ask for no more than that.
+    """
+    try:
+        items = decode(request) if request else ()
+    except RemoteProtocolError:
+        return frozenset()
+    if not isinstance(items, tuple) or len(items) > MAX_WANTED:
+        return frozenset()
+    keys = [item for item in items if isinstance(item, bytes) and len(item) == NodeId.SIZE]
+    return frozenset(map(NodeId, keys)) if len(keys) == len(items) else frozenset()

@@ -47,6 +47,7 @@ class Reason(StrEnum):
     SLOT_OVER_QUOTA = "slot_over_quota"
     NOT_ITS_TURN = "not_its_turn"
     UNKNOWN_FAMILY = "unknown_family"
+    WRONG_ISLAND = "wrong_island"
     EQUIVOCATION = "equivocation"
     # stage 7: signature
     BAD_SIGNATURE = "bad_signature"
@@ -62,6 +63,7 @@ class Reason(StrEnum):
     CHECKER_CRASH = "checker_crash"
     CODE_IN_ANSWER = "code_in_answer"
     NO_SIGNAL = "no_signal"
+    OFF_LEVEL = "off_level"
     # stage 11: duplicates of content
     NEAR_DUPLICATE = "near_duplicate"
     # stage 12: likelihood under the own policy
@@ -113,6 +115,9 @@ class Rule(Enum):
     TALLY_ENTRIES = "R1.3.3", Reason.OUT_OF_BOUNDS
     TALLY_ENTRY_SIZE = "R1.3.4", Reason.OUT_OF_BOUNDS
     TALLY_ORDER = "R1.3.5", Reason.OUT_OF_BOUNDS
+    TALLY_OUTCOMES = "R1.3.6", Reason.OUT_OF_BOUNDS
+    TALLY_OUTCOME_SIZE = "R1.3.7", Reason.OUT_OF_BOUNDS
+    TALLY_PAGES = "R1.3.8", Reason.OUT_OF_BOUNDS
     # stage 1: proposals
     PROPOSAL_KEYS = "R1.4.1", Reason.SCHEMA
     PROPOSAL_TYPES = "R1.4.2", Reason.SCHEMA
@@ -122,6 +127,9 @@ class Rule(Enum):
     PROPOSAL_SHARE_SIZE = "R1.4.6", Reason.OUT_OF_BOUNDS
     PROPOSAL_SHARE_ORDER = "R1.4.7", Reason.OUT_OF_BOUNDS
     PROPOSAL_TURN = "R1.4.8", Reason.OUT_OF_BOUNDS
+    PROPOSAL_RECORD = "R1.4.9", Reason.OUT_OF_BOUNDS
+    PROPOSAL_RECORD_SIZE = "R1.4.10", Reason.OUT_OF_BOUNDS
+    PROPOSAL_PAGES = "R1.4.11", Reason.OUT_OF_BOUNDS
     # stage 1: approvals
     APPROVAL_KEYS = "R1.5.1", Reason.SCHEMA
     APPROVAL_TYPES = "R1.5.2", Reason.SCHEMA
@@ -163,6 +171,10 @@ class Rule(Enum):
     ONE_CONTENT = "R6.4", Reason.EQUIVOCATION
     TURN_EXISTS = "R6.5", Reason.OUT_OF_BOUNDS
     PROPOSERS_TURN = "R6.6", Reason.NOT_ITS_TURN
+    ROLLOUT_ISLAND = "R6.7", Reason.WRONG_ISLAND
+    CERTIFICATE_ISLAND = "R6.8", Reason.WRONG_ISLAND
+    PROOF_ISLAND = "R6.9", Reason.WRONG_ISLAND
+    RECORD_WEIGHTS = "R6.10", Reason.OUT_OF_BOUNDS
     # stage 7: signature
     NODE_SIGNED = "R7.1", Reason.BAD_SIGNATURE
     PROOF_UNSIGNED = "R7.2", Reason.BAD_SIGNATURE
@@ -179,6 +191,7 @@ class Rule(Enum):
     CHECKER_SURVIVES = "R10.3", Reason.CHECKER_CRASH
     NO_CODE = "R10.4", Reason.CODE_IN_ANSWER
     SIGNAL = "R10.5", Reason.NO_SIGNAL
+    ASSIGNED_LEVEL = "R10.6", Reason.OFF_LEVEL
     # stages 11 to 13: copies, likelihood under the own policy, planted phrases
     OWN_WORK = "R11.1", Reason.NEAR_DUPLICATE
     LIKELY = "R12.1", Reason.UNLIKELY

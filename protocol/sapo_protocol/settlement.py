@@ -9,9 +9,10 @@ from typing import Final
 
 from sapo_protocol import merkle
 from sapo_protocol.constants import ROUND_TURNS, SETTLED_EPOCHS
-from sapo_protocol.contributions import Proposal, Share, Tally, cumulative_leaves, settle
+from sapo_protocol.contributions import Proposal, Tally, base_entries, settle
 from sapo_protocol.identifiers import Account, ContentId, Digest
 from sapo_protocol.manifest import Manifest
+from sapo_protocol.terms.difficulty import Difficulty, Record, median_outcomes
 
 _GRACE_SHARE: Final = 0.1
 _LONGEST_GRACE_SECONDS: Final = 30.0
@@ -84,36 +85,62 @@ def cumulative_points_of(proposal: Proposal) -> dict[Account, int]:
     return {share.account: share.cumulative for share in proposal.shares}
 
 
+def first_record(manifest: Manifest) -> Record:
+    """Return the record in force before any epoch is final, empty without ladders."""
+    return manifest.difficulty.start(len(manifest.suite.families)) if manifest.difficulty else ()
+
+
+def next_record(difficulty: Difficulty | None, before: Record, tallies: Sequence[Tally]) -> Record | None:
+    """Return the record of an epoch, empty without ladders, or None if the tallies do not fit to it.
+
+    Args:
+        before: that of the last final epoch.
+    """
+    if difficulty is None:
+        return ()
+    if not tallies or any(len(tally.outcomes) != len(before) for tally in tallies):
+        return None
+    return difficulty.follow(before, median_outcomes([tally.outcomes for tally in tallies]))
+
+
 def is_settlement_of(
     proposal: Proposal,
     tallies: Mapping[ContentId, Tally],
     last_root: Digest,
     *,
+    difficulty: Difficulty | None = None,
+    last_record: Record = (),
     quorum: int,
     points_cap: int,
     epoch_budget: int,
+    root_of: merkle.RootOf = merkle.sum_root,
 ) -> bool:
-    """Whether the tallies that a proposal names settle to its shares, on top of the last posted root.
+    """Whether the tallies that a proposal names settle to its shares and record, on top of the last ones.
 
     False, too, where one of the tallies is missing, of another epoch, or the second of one auditor.
 
     Args:
         tallies: the known tallies by the content id of their envelopes.
         last_root: the cumulative root of the last posted epoch; ``merkle.EMPTY_ROOT`` before the first.
+        difficulty: the manifest's, if it has ladders.
+        last_record: that of the last posted epoch; the first record before there is one.
         quorum: how many auditors' tallies a proposal needs. Nobody demands more: of n - f tallies f at most
             lie, so that the lower median lies within the honest ones.
         points_cap: most points that an account earns in an epoch, as in the manifest.
         epoch_budget: most points that the ledger grants in an epoch, as in its contract.
+        root_of: the ledger's tree.
     """
     named = [tallies[id_] for id_ in proposal.tallies if id_ in tallies]
     counted = [tally for tally in named if tally.epoch == proposal.epoch]
     auditors = {tally.account for tally in counted}
     if not quorum <= len(proposal.tallies) == len(counted) == len(auditors):
         return False
-    previous = {s.account: s.cumulative - s.points for s in proposal.shares if s.cumulative > s.points}
-    before = [Share(account, 0, cumulative) for account, cumulative in previous.items()]
-    if merkle.root(cumulative_leaves(before)) != last_root:
+    if next_record(difficulty, last_record, counted) != proposal.record:
+        return False
+    previous = base_entries(proposal.shares)
+    if root_of(previous) != last_root:
         return False
     return (
-        settle(counted, previous, points_per_epoch=points_cap, epoch_budget=epoch_budget) == proposal.shares
+        settle(counted, dict(previous), points_per_epoch=points_cap, epoch_budget=epoch_budget)
+        == proposal.shares
     )

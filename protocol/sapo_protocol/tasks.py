@@ -24,3 +24,9 @@ def assigned_task(swarm_id: SwarmId, beacon: Digest, account: Account, family: i
     place = family.to_bytes(2, "big") + slot.to_bytes(4, "big")
     digest = tagged_digest("seed", swarm_id, beacon, account, place)
     return Task(family, int.from_bytes(digest[:8], "big") >> (64 - SEED_BITS))
+
+
+def lot_of(swarm_id: SwarmId, beacon: Digest, account: Account, slot: int) -> int:
+    """Return a slot's lot, a number of 32 bits: which level of every ladder its task may be of."""
+    digest = tagged_digest("lot", swarm_id, beacon, account, slot.to_bytes(4, "big"))
+    return int.from_bytes(digest[:4], "big")

@@ -1,17 +1,21 @@
-"""Gossip topics and request protocols; the swarm id in each keeps swarms apart."""
+"""Gossip topics and request protocols; the swarm id in each keeps swarms apart.
+
+Rollouts, certificates and proofs of equivocation have a topic for every island. Island 0 has the names of a
+swarm that is not divided, so half of its nodes stay where they are when it divides.
+"""
 
 from sapo_protocol.constants import PROTOCOL_VERSION
 from sapo_protocol.identifiers import SwarmId
 
 
-def rollouts_topic(swarm_id: SwarmId) -> str:
-    """Return the gossip topic of rollouts."""
-    return f"sapo/{PROTOCOL_VERSION}/{swarm_id}/rollouts"
+def rollouts_topic(swarm_id: SwarmId, island: int = 0) -> str:
+    """Return the gossip topic of an island's rollouts."""
+    return f"sapo/{PROTOCOL_VERSION}/{swarm_id}/rollouts{_suffix(island)}"
 
 
-def certificates_topic(swarm_id: SwarmId) -> str:
-    """Return the gossip topic of certificates."""
-    return f"sapo/{PROTOCOL_VERSION}/{swarm_id}/certificates"
+def certificates_topic(swarm_id: SwarmId, island: int = 0) -> str:
+    """Return the gossip topic of an island's certificates."""
+    return f"sapo/{PROTOCOL_VERSION}/{swarm_id}/certificates{_suffix(island)}"
 
 
 def contributions_topic(swarm_id: SwarmId) -> str:
@@ -19,9 +23,9 @@ def contributions_topic(swarm_id: SwarmId) -> str:
     return f"sapo/{PROTOCOL_VERSION}/{swarm_id}/contributions"
 
 
-def equivocations_topic(swarm_id: SwarmId) -> str:
-    """Return the gossip topic of proofs of equivocation."""
-    return f"sapo/{PROTOCOL_VERSION}/{swarm_id}/equivocations"
+def equivocations_topic(swarm_id: SwarmId, island: int = 0) -> str:
+    """Return the gossip topic of an island's proofs of equivocation."""
+    return f"sapo/{PROTOCOL_VERSION}/{swarm_id}/equivocations{_suffix(island)}"
 
 
 def certificates_protocol(swarm_id: SwarmId) -> str:
@@ -42,3 +46,12 @@ def contributions_protocol(swarm_id: SwarmId) -> str:
 def equivocations_protocol(swarm_id: SwarmId) -> str:
     """Return the request protocol for the proofs of equivocation that a peer holds."""
     return f"/sapo/{PROTOCOL_VERSION}/{swarm_id}/equivocations"
+
+
+def pages_protocol(swarm_id: SwarmId) -> str:
+    """Return the request protocol for pages of tallies and proposals, by their digests."""
+    return f"/sapo/{PROTOCOL_VERSION}/{swarm_id}/pages"
+
+
+def _suffix(island: int) -> str:
+    return f"/{island}" if island else ""

@@ -180,7 +180,7 @@ def test_it_resumes(swarm: OldSwarm, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (mark["epoch"], mark["next_slot"] > 0) == (EPOCH + 1, True)
     assert swarm.tables() == {
         "certificates": 1,
-        "contributions": 2,
+        "contributions": 3,
         "envelopes": 1,
         "epoch_count": 1,
         "equivocations": 1,

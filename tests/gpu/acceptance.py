@@ -90,18 +90,19 @@ def lines(device: str) -> Iterator[Line]:
     """Yield the lines; on a CPU at the bundled shape, where no limit is judged."""
     half, large = ("qwen2.5-0.5b", "qwen2.5-7b") if device == "cuda" else ("bundled", "bundled")
     on_gpu = device == "cuda"
+    shape = "" if on_gpu else " (tried with the bundled shape)"
     size = ("--device", device, "--steps", "3" if on_gpu else "2")
     bench = (*size, "--rounds", "1", "--json")
     no_vllm = "" if find_spec("vllm") else "vLLM is not installed"
     speed = (sys.executable, "tests/gpu/learner_speed.py")
     yield Line("tests marked gpu", (sys.executable, "-m", "pytest", "-m", "gpu", "-q", "tests"), tests_passed)
     yield Line(
-        "0.5B, all parameters, full steps",
+        f"0.5B, all parameters, full steps{shape}",
         (*SAPO, "bench", "train", "--shape", half, "--peers", "", *bench),
         step_figure(0.0),
     )
     yield Line(
-        "7B, adapters of rank 16, full steps",
+        f"7B, adapters of rank 16, full steps{shape}",
         (*SAPO, "bench", "train", "--shape", large, "--lora-rank", "16", "--peers", "", *bench),
         step_figure(LARGE_GIB),
     )
@@ -125,7 +126,7 @@ def lines(device: str) -> Iterator[Line]:
     )
     cards = torch.cuda.device_count() if on_gpu else 2
     yield Line(
-        "two ranks against one",
+        f"two ranks against one{shape}",
         (*speed, "ranks", "--shape", half, "--device", device),
         ranks_ratio(judged=on_gpu),
         "" if cards > 1 else "NCCL takes one rank per card, and there is one card",

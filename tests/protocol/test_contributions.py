@@ -17,7 +17,6 @@ from sapo_protocol.contributions import (
     Proposal,
     Share,
     Tally,
-    cumulative_leaves,
     parse_approval,
     parse_proposal,
     parse_tally,
@@ -144,13 +143,14 @@ def test_the_epoch_root_of_a_proposal() -> None:
     content_id = ContentId(b"\x07" * 32)
     assert PROPOSAL.root(content_id) == EpochRoot(
         epoch=3,
-        base_root=merkle.root([merkle.leaf(A, 6), merkle.leaf(B, 6)]),
-        contribution_root=merkle.leaf(A, 4),
-        cumulative_root=merkle.root([merkle.leaf(A, 10), merkle.leaf(B, 6)]),
+        base_root=merkle.sum_root([(A, 6), (B, 6)]),
+        contribution_root=merkle.sum_leaf(A, 4),
+        cumulative_root=merkle.sum_root([(A, 10), (B, 6)]),
         total=4,
         archive_digest=Digest(content_id),
     )
-    assert cumulative_leaves(PROPOSAL.shares) == [merkle.leaf(A, 10), merkle.leaf(B, 6)]
+    plain = PROPOSAL.root(content_id, merkle.plain_root)  # of a ledger of version 0.1.0
+    assert plain.cumulative_root == merkle.root([merkle.leaf(A, 10), merkle.leaf(B, 6)])
 
 
 def _tally(points: dict[Account, int]) -> Tally:
@@ -287,6 +287,6 @@ def test_settlement_and_root_do_not_depend_on_order(
     assert shares == again
     root = replace(PROPOSAL, shares=shares).root(content_id)
     assert root.total == sum(share.points for share in shares)
-    for index, share in enumerate(shares):
-        proof = merkle.proof(cumulative_leaves(shares), index)
-        assert merkle.verify(root.cumulative_root, merkle.leaf(share.account, share.cumulative), proof)
+    assert root.cumulative_root == merkle.sum_root(
+        [(share.account, share.cumulative) for share in shares if share.cumulative]
+    )

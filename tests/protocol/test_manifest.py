@@ -13,6 +13,14 @@ from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account, Digest
 from sapo_protocol.manifest import Limits, Manifest
 from sapo_protocol.suite import Family, Suite
+from sapo_protocol.terms.difficulty import Difficulty
+from sapo_protocol.terms.gate import BondGate, OpenGate
+from sapo_protocol.terms.islands import IslandTerms
+
+BOND = BondGate(Account(bytes(19) + b"\x04"), unit=10**20, exit_seconds=99 + 99 * 14)
+ISLANDS = IslandTerms(most_accounts=64, least_accounts=24, period_epochs=144, most_islands=64, count=4)
+
+LADDERS = Difficulty(ladders=((0, 1),), completions=2)
 
 Change = Callable[[Manifest], Manifest]
 
@@ -48,6 +56,29 @@ HASHED: dict[type, dict[str, Change]] = {
         "epoch_seconds": in_manifest(epoch_seconds=99),
         "suite": in_suite(reasoning_gym="0.1.19"),
         "limits": in_limits(max_completions=3),
+        "version": in_manifest(version=2, gate=None, difficulty=None, islands=None),
+        "gate": in_manifest(gate=OpenGate()),
+        "difficulty": in_manifest(difficulty=None),
+        "islands": in_manifest(islands=None),
+    },
+    Difficulty: {
+        "ladders": in_manifest(difficulty=replace(LADDERS, ladders=((1, 0),))),
+        "step": in_manifest(difficulty=replace(LADDERS, step=9)),
+        "floor": in_manifest(difficulty=replace(LADDERS, floor=9)),
+        "groups": in_manifest(difficulty=replace(LADDERS, groups=9)),
+        "completions": in_manifest(difficulty=replace(LADDERS, completions=3)),
+    },
+    BondGate: {
+        "contract": in_manifest(gate=replace(BOND, contract=Account(b"\x09" * 20))),
+        "unit": in_manifest(gate=replace(BOND, unit=256)),
+        "exit_seconds": in_manifest(gate=replace(BOND, exit_seconds=2**32)),
+    },
+    IslandTerms: {
+        "most_accounts": in_manifest(islands=replace(ISLANDS, most_accounts=65)),
+        "least_accounts": in_manifest(islands=replace(ISLANDS, least_accounts=25)),
+        "period_epochs": in_manifest(islands=replace(ISLANDS, period_epochs=145)),
+        "most_islands": in_manifest(islands=replace(ISLANDS, most_islands=128)),
+        "count": in_manifest(islands=replace(ISLANDS, count=None)),
     },
     Suite: {
         "reasoning_gym": in_suite(reasoning_gym="0.1.24"),
@@ -80,7 +111,9 @@ NOT_HASHED: dict[str, Change] = {
     [pytest.param(c, id=f"{t.__name__}.{f}") for t, fields in HASHED.items() for f, c in fields.items()],
 )
 def test_every_hashed_field_is_in_the_swarm_id(change: Change) -> None:
-    manifest = make_chain_manifest()
+    manifest = make_chain_manifest(version=2, gate=BOND, difficulty=LADDERS, islands=ISLANDS)
+    if change is HASHED[Manifest]["version"]:
+        manifest = replace(manifest, gate=None, difficulty=None, islands=None, version=1)
     assert change(manifest) != manifest
     assert change(manifest).swarm_id != manifest.swarm_id
 
@@ -99,7 +132,7 @@ def test_no_field_was_forgotten_here(type_: type) -> None:
 
 
 def test_swarm_ids_differ_among_all_changes() -> None:
-    manifest = make_chain_manifest()
+    manifest = make_chain_manifest(version=2, gate=BOND, difficulty=LADDERS, islands=ISLANDS)
     ids = {change(manifest).swarm_id for fields in HASHED.values() for change in fields.values()}
     assert len(ids) == sum(map(len, HASHED.values()))
 
@@ -128,6 +161,59 @@ def test_domains_name_the_contracts() -> None:
 def test_half_a_chain_and_no_time_are_refused(changes: dict[str, object]) -> None:
     with pytest.raises(LocalProtocolError):
         make_manifest(**changes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"version": 0},
+        {"version": 3},
+        {"gate": OpenGate()},
+        {"version": 1, "gate": BOND},
+        {"version": 1, "islands": ISLANDS},
+        {
+            "version": 2,
+            "islands": replace(ISLANDS, count=None),
+            "chain_id": 0,
+            "registry": None,
+            "ledger": None,
+        },
+        {"version": 2, "gate": replace(BOND, exit_seconds=12 + 14 * 60 - 1)},
+        {"version": 2, "gate": BOND, "chain_id": 0, "registry": None, "ledger": None},
+    ],
+    ids=str,
+)
+def test_terms_that_do_not_fit_are_refused(changes: dict[str, object]) -> None:
+    with pytest.raises(LocalProtocolError):
+        make_chain_manifest(**changes)
+
+
+@pytest.mark.parametrize("unit", [0, -1, 2**96])
+def test_a_unit_of_a_bond_has_bounds(unit: int) -> None:
+    with pytest.raises(LocalProtocolError):
+        BondGate(Account(bytes(20)), unit, 2**32)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"least_accounts": 0},
+        {"least_accounts": 33},
+        {"most_accounts": 2**32},
+        {"period_epochs": 0},
+        {"period_epochs": 2**16 + 1},
+        {"most_islands": 0},
+        {"most_islands": 48},
+        {"most_islands": 2**17},
+        {"count": 0},
+        {"count": 3},
+        {"count": 128},
+    ],
+    ids=str,
+)
+def test_terms_of_islands_have_bounds(changes: dict[str, int]) -> None:
+    with pytest.raises(LocalProtocolError):
+        replace(ISLANDS, **changes)
 
 
 @pytest.mark.parametrize("limits", [(0, 1, 1), (1, 0, 1), (1, 17, 1)])

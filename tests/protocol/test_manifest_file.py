@@ -14,6 +14,8 @@ from sapo_protocol.identifiers import Account, Digest
 from sapo_protocol.manifest import Limits, Manifest
 from sapo_protocol.manifest_file import manifest_from_json, manifest_to_json
 from sapo_protocol.suite import Family, Suite, canonical_json
+from sapo_protocol.terms.gate import BondGate, Gate, OpenGate
+from sapo_protocol.terms.islands import IslandTerms
 
 configs = st.dictionaries(
     st.text(max_size=8),
@@ -40,6 +42,7 @@ limits = st.builds(Limits, st.integers(1, 2**32), st.integers(1, 16), st.integer
 def manifests(draw: st.DrawFn) -> Manifest:
     chain_id = draw(st.just(0) | st.integers(1, 2**63))
     contract = fixed(Account) if chain_id else st.none()
+    version = draw(st.sampled_from([1, 2]))
     return Manifest(
         name=draw(st.text(max_size=12)),
         bootstrap=tuple(draw(st.lists(st.text(max_size=12), max_size=3))),
@@ -51,6 +54,25 @@ def manifests(draw: st.DrawFn) -> Manifest:
         epoch_seconds=draw(st.integers(1, 2**32)),
         suite=draw(suites),
         limits=draw(limits),
+        version=version,
+        gate=draw(gates(has_chain=chain_id > 0)) if version > 1 else None,
+        islands=draw(st.none() | islands(has_chain=chain_id > 0)) if version > 1 else None,
+    )
+
+
+def gates(*, has_chain: bool) -> st.SearchStrategy[Gate | None]:
+    open_ = st.none() | st.just(OpenGate())
+    bonds = st.builds(BondGate, fixed(Account), st.integers(1, 2**96 - 1), st.integers(2**37, 2**64 - 1))
+    return open_ | bonds if has_chain else open_
+
+
+@st.composite
+def islands(draw: st.DrawFn, *, has_chain: bool) -> IslandTerms:
+    most = draw(st.integers(2, 2**32 - 1))
+    most_islands = 2 ** draw(st.integers(0, 16))
+    count = draw((st.none() if has_chain else st.nothing()) | st.sampled_from([1, most_islands]))
+    return IslandTerms(
+        most, draw(st.integers(1, most // 2)), draw(st.integers(1, 2**16)), most_islands, count=count
     )
 
 
@@ -115,6 +137,61 @@ def test_unknown_fields_are_refused_everywhere(place: tuple[Any, ...]) -> None:
 def test_wrong_values_are_refused(field: str, value: object) -> None:
     with pytest.raises(LocalProtocolError):
         manifest_from_json(json.dumps({**_document(), field: value}))
+
+
+BOND = {"kind": "bond", "contract": "0x" + "04" * 20, "unit": "100000000000000000000", "exit_seconds": 9999}
+
+
+def test_a_gate_is_read_as_it_is_written() -> None:
+    gate = BondGate(Account(b"\x04" * 20), unit=10**20, exit_seconds=9999)
+    manifest = manifest_from_json(json.dumps({**_document(), "version": 2, "gate": BOND}))
+    assert manifest == make_chain_manifest(version=2, gate=gate)
+    assert json.loads(manifest_to_json(manifest)) == {**_document(), "version": 2, "gate": BOND}
+
+
+def test_version_1_is_not_written() -> None:
+    assert "version" not in _document()
+    assert manifest_from_json(json.dumps({**_document(), "version": 1})) == make_chain_manifest()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"version": 0},
+        {"version": 3},
+        {"version": "2"},
+        {"version": None},
+        {"version": True},
+        {"version": 1, "gate": {"kind": "open"}},
+        {"gate": BOND},
+        *(
+            {"version": 2, "gate": gate}
+            for gate in (
+                "open",
+                [],
+                {},
+                {"kind": "closed"},
+                {"kind": 0},
+                {"kind": "open", "unit": "1"},
+                {**BOND, "kind": "open"},
+                {**BOND, "more": 1},
+                *({key: value for key, value in BOND.items() if key != left_out} for left_out in BOND),
+                *(
+                    {**BOND, "unit": unit}
+                    for unit in ("0", "01", "-1", "1e3", "0x1", "1.0", " 1", "", "١", 1)
+                ),
+                *({**BOND, "unit": unit} for unit in (str(2**96), "9" * 29, "9" * 5000, None)),
+                *({**BOND, "contract": contract} for contract in ("0x00", "", None, 5)),
+                *({**BOND, "exit_seconds": seconds} for seconds in (0, -1, 1.0, "9999", 2**64, None)),
+            )
+        ),
+        *({"version": 2, later: {}} for later in ("difficulty", "islands")),
+    ],
+    ids=str,
+)
+def test_a_version_or_gate_that_is_none_is_refused(changes: dict[str, object]) -> None:
+    with pytest.raises(LocalProtocolError):
+        manifest_from_json(json.dumps({**_document(), **changes}))
 
 
 @pytest.mark.parametrize(

@@ -3,23 +3,27 @@
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from support.swarm import Identity, make_manifest
 
 from sapo_protocol import merkle
-from sapo_protocol.contributions import Proposal, Share, Tally, cumulative_leaves, settle
+from sapo_protocol.contributions import Proposal, Share, Tally, settle
 from sapo_protocol.identifiers import Account, ContentId, Digest
 from sapo_protocol.settlement import (
     agreeing,
     cumulative_points_of,
     faulty,
+    first_record,
     grace_seconds,
     is_settlement_of,
+    next_record,
     turn_begin_seconds,
     turn_count,
     turn_to_propose,
 )
+from sapo_protocol.terms.difficulty import Difficulty, Outcomes, Record
 
 EPOCH = 3
 CAP, BUDGET = 10, 12
@@ -45,7 +49,7 @@ SHARES = settle(tuple(TALLIES.values()), PREVIOUS, points_per_epoch=CAP, epoch_b
 PROPOSAL = Proposal(
     node=Identity(1).node, account=Identity(1).account, epoch=EPOCH, tallies=IDS, shares=SHARES
 )
-LAST_ROOT = merkle.root(cumulative_leaves([Share(account, 0, had) for account, had in PREVIOUS.items()]))
+LAST_ROOT = merkle.sum_root([(account, had) for account, had in PREVIOUS.items() if had])
 
 
 def settles(
@@ -132,3 +136,56 @@ def test_the_first_epoch_settles_on_the_empty_root() -> None:
 )
 def test_a_proposal_against_the_rules_does_not_settle(break_it: Callable[[], bool]) -> None:
     assert not break_it()
+
+
+LADDERS = Difficulty(ladders=((0, 1),))
+FIRST = LADDERS.start(2)
+COUNTED = ((9, 0, 0), (7, 1, 1), (0, 0, 90))
+"""What each auditor counted of the lowest level."""
+
+
+def with_ladders(**changes: Any) -> tuple[Proposal, dict[ContentId, Tally]]:
+    """Return the proposal and tallies above in a swarm with ladders, the proposal after changes."""
+    tallies = {
+        id_: replace(tally, outcomes=(Outcomes(*counts), Outcomes(1, 2, 3)))
+        for (id_, tally), counts in zip(TALLIES.items(), COUNTED, strict=True)
+    }
+    record = next_record(LADDERS, FIRST, list(tallies.values()))
+    return replace(PROPOSAL, **{"record": record, **changes}), tallies
+
+
+def test_the_record_is_settled_by_the_lower_median_of_every_count() -> None:
+    proposal, tallies = with_ladders()
+    middle = (Outcomes(7, 0, 1), Outcomes(1, 2, 3))
+    assert proposal.record == LADDERS.follow(FIRST, middle)
+    assert settles_with(proposal, tallies)
+
+
+def settles_with(proposal: Proposal, tallies: dict[ContentId, Tally], before: Record = FIRST) -> bool:
+    return is_settlement_of(
+        proposal,
+        tallies,
+        LAST_ROOT,
+        difficulty=LADDERS,
+        last_record=before,
+        quorum=2,
+        points_cap=CAP,
+        epoch_budget=BUDGET,
+    )
+
+
+def test_another_record_is_no_settlement() -> None:
+    proposal, tallies = with_ladders()
+    moved = LADDERS.follow(proposal.record, (Outcomes(9, 0, 0), Outcomes()))
+    assert not settles_with(replace(proposal, record=moved), tallies)
+    assert not settles_with(replace(proposal, record=()), tallies)
+    assert not settles_with(proposal, tallies, before=moved)
+    assert not settles_with(proposal, tallies, before=LADDERS.start(3))
+    assert not settles_with(proposal, {**tallies, IDS[0]: replace(tallies[IDS[0]], outcomes=())})
+    assert not settles(proposal, tallies), "a record where there are no ladders"
+
+
+def test_the_first_record_follows_from_the_manifest() -> None:
+    assert first_record(make_manifest()) == ()
+    manifest = make_manifest(version=2, difficulty=LADDERS)
+    assert first_record(manifest) == LADDERS.start(len(manifest.suite.families))

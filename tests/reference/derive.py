@@ -6,6 +6,7 @@ from hashlib import sha256
 from typing import Any
 
 import cbor2
+from reference import ethereum
 
 
 def tagged(name: str, *parts: bytes) -> bytes:
@@ -22,7 +23,7 @@ def manifest_bytes(manifest: dict[str, Any]) -> bytes:
     """Return the CBOR form of a manifest file."""
     limits, suite = manifest["limits"], manifest["suite"]
     document = {
-        0: 1,
+        0: manifest.get("version", 1),
         1: manifest["chain_id"],
         2: unhex(manifest["registry"] or ""),
         3: unhex(manifest["ledger"] or ""),
@@ -36,7 +37,24 @@ def manifest_bytes(manifest: dict[str, Any]) -> bytes:
         },
         8: {0: limits["slots_per_epoch"], 1: limits["max_completions"], 2: limits["points_per_epoch"]},
     }
+    if manifest.get("gate") is not None:
+        document[9] = _gate(manifest["gate"])
+    if manifest.get("difficulty") is not None:
+        names = ("ladders", "step", "floor", "groups", "completions")
+        document[10] = {key: manifest["difficulty"][name] for key, name in enumerate(names)}
+    if manifest.get("islands") is not None:
+        names = ("most_accounts", "least_accounts", "period_epochs", "most_islands", "count")
+        numbers = {key: manifest["islands"].get(name) for key, name in enumerate(names)}
+        document[11] = {key: number for key, number in numbers.items() if number is not None}
     return cbor2.dumps(document, canonical=True)
+
+
+def _gate(gate: dict[str, Any]) -> dict[int, Any]:
+    if gate["kind"] == "open":
+        return {0: 0}
+    digits = f"{int(gate['unit']):x}"
+    unit = unhex(digits if len(digits) % 2 == 0 else "0" + digits)
+    return {0: 1, 1: unhex(gate["contract"]), 2: unit, 3: gate["exit_seconds"]}
 
 
 def _family(family: dict[str, Any]) -> list[Any]:
@@ -48,6 +66,11 @@ def _family(family: dict[str, Any]) -> list[Any]:
 def unhex(text: str) -> bytes:
     """Return bytes from hexadecimal, with or without ``0x``."""
     return bytes.fromhex(text.removeprefix("0x"))
+
+
+def points_cap(points_per_epoch: int, unit: int, bonded: int) -> int:
+    """Return the most points of an account with a bond: its part of a whole account's, rounded down."""
+    return points_per_epoch * min(bonded, unit) // unit
 
 
 def start(manifest: dict[str, Any], epoch: int) -> int:
@@ -97,6 +120,43 @@ def seed(swarm: bytes, beacon_: bytes, account: bytes, family: int, slot: int) -
     return int.from_bytes(digest[:4], "big") // 2
 
 
+def island_count(islands: dict[str, Any] | None, paid: list[int]) -> int:
+    """Return how many islands there are after the last final epochs, oldest first."""
+    if islands is None:
+        return 1
+    if islands.get("count") is not None:
+        constant: int = islands["count"]
+        return constant
+    now = 1
+    for place, accounts in enumerate(paid[-16:]):
+        while accounts > islands["most_accounts"] * now and now < islands["most_islands"]:
+            now += now
+        while place > 0 and accounts < islands["least_accounts"] * now and now > 1:
+            now //= 2
+    return now
+
+
+def drawn(swarm: bytes, who: bytes, epoch: int, period: int) -> int:
+    """Return the epoch whose beacon draws an island for an account or a node key."""
+    offset = int.from_bytes(tagged("island-offset", swarm, who)[:8], "big") % period
+    begin = last = epoch - 1 if epoch else 0
+    while begin > 0 and (begin + offset) % period:
+        begin -= 1
+    assert last - begin < period
+    return begin
+
+
+def home(swarm: bytes, beacon_: bytes, account: bytes, count: int) -> int:
+    """Return the island of an account under the beacon that draws it."""
+    return int.from_bytes(tagged("island", swarm, beacon_, account)[:8], "big") % count
+
+
+def visit(swarm: bytes, beacon_: bytes, node_key: bytes, *, home_: int, count: int) -> int:
+    """Return the island that a node visits: one of the others in ascending order."""
+    others = [island for island in range(count) if island != home_] or [home_]
+    return others[int.from_bytes(tagged("visit", swarm, beacon_, node_key)[:8], "big") % len(others)]
+
+
 def leaf(account: bytes, value: int) -> bytes:
     """Return a leaf of the Merkle tree."""
     return sha256(b"\0" + account + value.to_bytes(32, "big")).digest()
@@ -122,6 +182,33 @@ def climb(leaf_: bytes, proof: list[bytes]) -> bytes:
     for sibling in proof:
         leaf_ = node(leaf_, sibling)
     return leaf_
+
+
+def word(entries: list[tuple[bytes, int]], level: int = 0) -> bytes:
+    """Return the word over accounts and values that share their first bits."""
+    total = sum(value for _, value in entries).to_bytes(8, "big")
+    if not entries:
+        return bytes(32)
+    if len(entries) == 1:
+        return ethereum.keccak(entries[0][0] + total)[:24] + total
+    sides: tuple[list[tuple[bytes, int]], list[tuple[bytes, int]]] = ([], [])
+    for account, value in entries:
+        sides[account[level // 8] >> (7 - level % 8) & 1].append((account, value))
+    return ethereum.keccak(word(sides[0], level + 1) + word(sides[1], level + 1))[:24] + total
+
+
+def reached(account: bytes, holder: bytes, value: int, beside: list[bytes]) -> bytes | None:
+    """Return the root that an account's place leads to; None if the place is not on the account's way."""
+    bits = [account[level // 8] >> (7 - level % 8) & 1 for level in range(160)]
+    others = [holder[level // 8] >> (7 - level % 8) & 1 for level in range(160)]
+    if holder != bytes(20) and others[: len(beside)] != bits[: len(beside)]:
+        return None
+    at = word([(holder, value)] if holder != bytes(20) else [])
+    for bit, other in zip(reversed(bits[: len(beside)]), beside, strict=True):
+        total = int.from_bytes(at[24:], "big") + int.from_bytes(other[24:], "big")
+        pair = other + at if bit else at + other
+        at = ethereum.keccak(pair)[:24] + total.to_bytes(8, "big")
+    return at
 
 
 def settle(

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from reference import derive, edwards, ethereum, objects
+from reference import derive, edwards, ethereum, ladders, objects
 from reference.refusal import ACCEPTED, Outcome, Refused, require
 
 MOST_NODES_OF_AN_ACCOUNT = 4
@@ -41,6 +41,7 @@ class ReferenceNode:
 
     def validate(self, topic: str, message: bytes, now_ms: int) -> Outcome:
         """Return verdict, reason and rule of a message that came over a topic."""
+        use, _, island = topic.partition("/")
         judges = {
             "rollouts": self._rollout,
             "certificates": self._certificate,
@@ -49,8 +50,8 @@ class ReferenceNode:
         }
         try:
             envelope = objects.envelope(message, self._swarm)
-            require(envelope["kind"] in CARRIED[topic], "R2.4")
-            judges[topic](envelope, now_ms)
+            require(envelope["kind"] in CARRIED[use], "R2.4")
+            judges[use](envelope | {"island": int(island or 0)}, now_ms)
         except Refused as refused:
             return refused.outcome
         return ACCEPTED
@@ -60,6 +61,7 @@ class ReferenceNode:
         self._require_begun(read["epoch"], now_ms)
         require(now_ms < derive.start(self._manifest, read["epoch"] + 2) + 500, "R3.2")
         require(read["content_id"] not in self._seen, "R4.1")
+        require(self._home(read["account"], read["epoch"]) == envelope["island"], "R6.7")
         self._require_introduced(read, now_ms)
         self._require_assignable(read)
         self._require_signed(read, "R7.1")
@@ -67,6 +69,19 @@ class ReferenceNode:
         require(slot not in self._slots, "R6.4")
         self._slots.add(slot)
         self._seen.add(read["content_id"])
+
+    def _around(self, now_ms: int) -> list[int]:
+        now = derive.epoch_of(self._manifest, max(now_ms, derive.start(self._manifest, 0)))
+        return [epoch for epoch in (now - 1, now, now + 1) if epoch >= 0]
+
+    def _home(self, account: bytes, epoch: int) -> int:
+        """Return the island of an account, in a swarm without a chain."""
+        islands = self._manifest.get("islands")
+        if islands is None:
+            return 0
+        begin = derive.drawn(self._swarm, account, epoch, islands["period_epochs"])
+        beacon = derive.beacon(self._swarm, begin, b"")
+        return derive.home(self._swarm, beacon, account, derive.island_count(islands, []))
 
     def _require_begun(self, epoch: int, now_ms: int) -> None:
         require(derive.start(self._manifest, epoch) - 500 <= now_ms, "R3.1")
@@ -90,6 +105,8 @@ class ReferenceNode:
 
     def _certificate(self, envelope: dict[str, Any], now_ms: int) -> None:
         read = envelope | objects.certificate(envelope["payload"])
+        homes = [self._home(read["account"], epoch) for epoch in self._around(now_ms)]
+        require(envelope["island"] in homes or read["account"] in self._auditors, "R6.8")
         self._require_signed(read, "R7.1")
         separator = ethereum.domain(
             self._manifest["chain_id"], derive.unhex(self._manifest["registry"] or "00" * 20)
@@ -114,7 +131,7 @@ class ReferenceNode:
         self._certificates[key] = read
 
     def _contribution(self, envelope: dict[str, Any], now_ms: int) -> None:
-        read = envelope | objects.PAYLOADS[envelope["kind"]](envelope["payload"])
+        read = envelope | self._counted(envelope)
         require(derive.start(self._manifest, read["epoch"] + 1) <= now_ms, "R3.3")
         require(now_ms < derive.start(self._manifest, read["epoch"] + 17), "R3.5")
         require(read["content_id"] not in self._seen, "R4.3")
@@ -125,11 +142,22 @@ class ReferenceNode:
         if read["kind"] == "proposal":
             auditors = sorted(self._auditors)
             require(auditors[(read["epoch"] + turn) % len(auditors)] == read["account"], "R6.6")
+        if "record" in read:
+            levels = self._manifest["difficulty"]["ladders"]
+            require(ladders.adds_up(levels, read["record"]), "R6.10")
         self._require_signed(read, "R7.1")
         place = (read["kind"], read["account"], read["epoch"], turn)
         require(self._places.get(place, 0) < 2, "R4.5")
         self._places[place] = self._places.get(place, 0) + 1
         self._seen.add(read["content_id"])
+
+    def _counted(self, envelope: dict[str, Any]) -> dict[str, Any]:
+        if envelope["kind"] == "approval":
+            return objects.approval(envelope["payload"])
+        has_ladders = self._manifest.get("difficulty") is not None
+        families = len(self._manifest["suite"]["families"]) if has_ladders else 0
+        read = objects.tally if envelope["kind"] == "tally" else objects.proposal
+        return read(envelope["payload"], families)
 
     def _equivocation(self, envelope: dict[str, Any], now_ms: int) -> None:
         rollouts = objects.proof(envelope, self._swarm)
@@ -137,6 +165,8 @@ class ReferenceNode:
         self._require_begun(epoch, now_ms)
         require(now_ms < derive.start(self._manifest, epoch + 13), "R3.4")
         require((epoch, account) not in self._proved, "R4.4")
+        homes = [self._home(account, one) for one in (epoch, *self._around(now_ms))]
+        require(envelope["island"] in homes, "R6.9")
         for read in rollouts:
             self._require_introduced(read, now_ms)
         self._require_quota(rollouts[0])

@@ -66,35 +66,58 @@ def rollout(payload: bytes) -> dict[str, Any]:
     return read | {"completions": completions, "policy_tag": tag}
 
 
-def tally(payload: bytes) -> dict[str, Any]:
-    """Return the fields of a tally."""
-    fields = closed(cbor.read(payload), {0, 1, 2, 3, 4}, "R1.3.1")
+def tally(payload: bytes, families: int = 0) -> dict[str, Any]:
+    """Return the fields of a tally; ``families`` of the suite, 0 where the manifest has no ladders."""
+    fields = closed(cbor.read(payload), {0, 1, 2, 3, 4} | ({5} if families else set()), "R1.3.1")
     read = _author(fields, "R1.3.2")
     entries = array(fields[3], "R1.3.2")
+    if entries and isinstance(entries[0], bytes):
+        read["pages"] = _digests(entries, "R1.3.8", "R1.3.2")
+    else:
+        read["points"] = _points(entries)
+    read["evidence_root"] = fixed(fields[4], 32, "R1.3.2")
+    if families:
+        read["outcomes"] = _rows(fields[5], families, 3, ("R1.3.2", "R1.3.6", "R1.3.7"))
+    return read
+
+
+def _points(entries: list[Any]) -> list[tuple[bytes, int]]:
     require(len(entries) <= 1024, "R1.3.3")
     points = []
     for entry in entries:
         require(len(array(entry, "R1.3.2")) == 2, "R1.3.4")
         points.append((fixed(entry[0], 20, "R1.3.2"), number(entry[1], "R1.3.2")))
     require(_ascends([account for account, _ in points]), "R1.3.5")
-    return read | {"points": points, "evidence_root": fixed(fields[4], 32, "R1.3.2")}
+    return points
 
 
-def proposal(payload: bytes) -> dict[str, Any]:
-    """Return the fields of a proposal."""
-    fields = closed(cbor.read(payload), {0, 1, 2, 3, 4}, "R1.4.1", {5})
+def proposal(payload: bytes, families: int = 0) -> dict[str, Any]:
+    """Return the fields of a proposal; ``families`` as for a tally."""
+    fields = closed(cbor.read(payload), {0, 1, 2, 3, 4} | ({6} if families else set()), "R1.4.1", {5})
     read = _author(fields, "R1.4.2")
     require(1 <= len(array(fields[3], "R1.4.2")) <= 64, "R1.4.3")
     tallies = [fixed(item, 32, "R1.4.2") for item in fields[3]]
     require(_ascends(tallies), "R1.4.4")
-    require(len(array(fields[4], "R1.4.2")) <= 1024, "R1.4.5")
+    listed = array(fields[4], "R1.4.2")
+    if listed and isinstance(listed[0], bytes):
+        read["pages"] = _digests(listed, "R1.4.11", "R1.4.2")
+    else:
+        read["shares"] = _shares(listed)
+    read |= {"tallies": tallies, "turn": _turn(fields, "R1.4.2", "R1.4.8")}
+    if families:
+        read["record"] = _rows(fields[6], families, 4, ("R1.4.2", "R1.4.9", "R1.4.10"))
+    return read
+
+
+def _shares(listed: list[Any]) -> list[tuple[bytes, int, int]]:
+    require(len(listed) <= 1024, "R1.4.5")
     shares = []
-    for share in fields[4]:
+    for share in listed:
         require(len(array(share, "R1.4.2")) == 3, "R1.4.6")
         account = fixed(share[0], 20, "R1.4.2")
         shares.append((account, number(share[1], "R1.4.2"), number(share[2], "R1.4.2")))
     require(_ascends([share[0] for share in shares]), "R1.4.7")
-    return read | {"tallies": tallies, "shares": shares, "turn": _turn(fields, "R1.4.2", "R1.4.8")}
+    return shares
 
 
 def approval(payload: bytes) -> dict[str, Any]:
@@ -171,6 +194,38 @@ def array(value: Any, rule: str) -> list[Any]:
     if not isinstance(value, list | tuple):
         raise Refused(rule)
     return list(value)
+
+
+def _digests(items: list[Any], count: str, types: str) -> list[bytes]:
+    require(len(items) <= 256, count)
+    return [fixed(item, 32, types) for item in items]
+
+
+def page(data: bytes, numbers: int) -> list[tuple[Any, ...]] | None:
+    """Return the rows of a page, each an account and so many numbers; None if it lists anything else."""
+    try:
+        rows = array(cbor.read(data), "page")
+        require(1 <= len(rows) <= 1024, "page")
+        for row in rows:
+            require(len(array(row, "page")) == 1 + numbers, "page")
+            fixed(row[0], 20, "page")
+            for value in row[1:]:
+                number(value, "page")
+    except Refused:
+        return None
+    return [tuple(row) for row in rows]
+
+
+def _rows(value: Any, count: int, width: int, rules: tuple[str, str, str]) -> list[list[int]]:
+    """Return so many rows of so many numbers; the rules are of types, of their number, of their width."""
+    types, number_of_rows, width_of_rows = rules
+    rows = array(value, types)
+    require(len(rows) == count, number_of_rows)
+    for row in rows:
+        require(len(array(row, types)) == width, width_of_rows)
+        for item in row:
+            number(item, types)
+    return rows
 
 
 def _turn(fields: dict[int, Any], types: str, bound: str) -> int:

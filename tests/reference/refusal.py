@@ -11,6 +11,7 @@ IGNORED = {
     "not_an_auditor": "R5.3",
     "not_its_turn": "R6.6",
     "equivocation": "R6.4",
+    "wrong_island": "R6.7 R6.8 R6.9",
 }
 REJECTED = {
     "oversize": "R0.2",
@@ -18,7 +19,8 @@ REJECTED = {
     "schema": "R1.0.12 R1.0.13 R1.0.15 R1.1.1 R1.1.2 R1.2.1 R1.2.2 R1.2.8 R1.3.1 R1.3.2 R1.4.1 R1.4.2 "
     "R1.5.1 R1.5.2 R1.6.1 R1.6.2",
     "out_of_bounds": "R1.0.1 R1.0.14 R1.1.3 R1.1.4 R1.2.3 R1.2.4 R1.2.5 R1.2.6 R1.2.7 R1.3.3 R1.3.4 R1.3.5 "
-    "R1.4.3 R1.4.4 R1.4.5 R1.4.6 R1.4.7 R1.4.8 R1.5.3 R1.5.4 R1.6.3 R1.6.4 R6.2 R6.5",
+    "R1.3.6 R1.3.7 R1.4.9 R1.4.10 R6.10 "
+    "R1.3.8 R1.4.3 R1.4.4 R1.4.5 R1.4.6 R1.4.7 R1.4.8 R1.4.11 R1.5.3 R1.5.4 R1.6.3 R1.6.4 R6.2 R6.5",
     "wrong_version": "R2.1",
     "wrong_kind": "R2.2 R2.4 R2.5",
     "wrong_swarm": "R2.3",

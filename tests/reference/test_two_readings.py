@@ -10,7 +10,7 @@ import pytest
 from fuzz.session import pipeline, reference_node
 from hypothesis import given
 from hypothesis import strategies as st
-from reference import cbor, derive, edwards, ethereum, objects
+from reference import cbor, derive, edwards, ethereum, ladders, objects
 from reference.node import ReferenceNode
 from reference.refusal import OUTCOMES, Refused
 from reference.vectors import admission_files, load, prepare, unpack
@@ -84,6 +84,12 @@ def test_swarm_and_content_vectors() -> None:
         assert read["content_id"].hex() == vector["content_id"]
 
 
+def test_caps_of_bonded_accounts() -> None:
+    for vector in DERIVED["caps"]:
+        asked = [int(vector[name]) for name in ("points_per_epoch", "unit", "bonded")]
+        assert str(derive.points_cap(*asked)) == vector["cap"]
+
+
 def test_epoch_beacon_and_seed_vectors() -> None:
     for vector in DERIVED["epochs"]:
         manifest = MANIFESTS[vector["manifest"]]
@@ -96,6 +102,22 @@ def test_epoch_beacon_and_seed_vectors() -> None:
         for place in vector["seeds"]:
             account = bytes.fromhex(place["account"])
             assert derive.seed(swarm, beacon, account, place["family"], place["slot"]) == place["seed"]
+
+
+def test_island_vectors() -> None:
+    for vector in DERIVED["islands"]:
+        manifest = MANIFESTS[vector["manifest"]]
+        swarm, period = derive.swarm_id(manifest), manifest["islands"]["period_epochs"]
+        account, node = bytes.fromhex(vector["account"]), bytes.fromhex(vector["node"])
+        drawn = [derive.drawn(swarm, who, vector["epoch"], period) for who in (account, node)]
+        assert drawn == [vector["home_drawn"], vector["visit_drawn"]]
+        count = derive.island_count(manifest["islands"], [])
+        beacons = [derive.beacon(swarm, epoch, b"") for epoch in drawn]
+        home = derive.home(swarm, beacons[0], account, count)
+        visit = derive.visit(swarm, beacons[1], node, home_=home, count=count)
+        assert (home, visit) == (vector["home"], vector["visit"])
+    for vector in DERIVED["island_counts"]:
+        assert derive.island_count(vector["islands"], vector["paid"]) == vector["count"]
 
 
 def test_merkle_vectors() -> None:
@@ -141,6 +163,27 @@ def test_turn_vectors() -> None:
         assert [[age, derive.turn_at(manifest, Fraction(age))] for age, _ in vector["ages"]] == vector["ages"]
 
 
+def test_trees_of_points() -> None:
+    for tree in DERIVED["trees_of_points"]:
+        entries = [(bytes.fromhex(account), int(value)) for account, value in tree["entries"]]
+        assert derive.word(entries).hex() == tree["root"]
+        for place in tree["places"]:
+            account, holder = bytes.fromhex(place["account"]), bytes.fromhex(place["holder"])
+            beside = [bytes.fromhex(step) for step in place["proof"]]
+            assert derive.reached(account, holder, int(place["value"]), beside) == derive.word(entries)
+            shown = int(place["value"]) if holder == account else 0
+            assert shown == dict(entries).get(account, 0)
+
+
+def test_page_vectors() -> None:
+    for vector in DERIVED["pages"]:
+        pages = [bytes.fromhex(page) for page in vector["pages"]]
+        assert [derive.tagged("page", page).hex() for page in pages] == vector["digests"]
+        rows = [row for page in pages for row in objects.page(page, vector["numbers"]) or []]
+        account, *values = rows[-1]
+        assert (len(rows), [account.hex(), *values]) == (vector["rows"], vector["last"])
+
+
 def test_settlement_vectors() -> None:
     separator = ethereum.domain(31337, derive.unhex(MANIFESTS["chained"]["ledger"]))
     for vector in DERIVED["settlements"]:
@@ -156,16 +199,12 @@ def test_settlement_vectors() -> None:
 
 
 def _epoch_root(epoch: int, shares: list[list[Any]], proposal_id: str) -> dict[str, str]:
-    pointed = [derive.leaf(bytes.fromhex(name), points) for name, points, _ in shares if points]
+    named = [(bytes.fromhex(name), points, total) for name, points, total in shares]
     return {
         "epoch": str(epoch),
-        "base_root": derive.root(
-            [derive.leaf(bytes.fromhex(n), total - points) for n, points, total in shares if total > points]
-        ).hex(),
-        "contribution_root": derive.root(pointed).hex(),
-        "cumulative_root": derive.root(
-            [derive.leaf(bytes.fromhex(n), total) for n, _, total in shares]
-        ).hex(),
+        "base_root": derive.word([(n, total - points) for n, points, total in named if total > points]).hex(),
+        "contribution_root": derive.word([(n, points) for n, points, _ in named if points]).hex(),
+        "cumulative_root": derive.word([(n, total) for n, _, total in named if total]).hex(),
         "total": str(sum(points for _, points, _ in shares)),
         "archive_digest": proposal_id,
     }
@@ -182,6 +221,34 @@ def test_proposal_root_vectors() -> None:
         separator = ethereum.domain(31337, derive.unhex(MANIFESTS["chained"]["ledger"]))
         signed = {"turn": read["turn"], "root": root}
         assert _digest("EpochApproval", separator, signed).hex() == vector["approval_digest"]
+
+
+def test_record_vectors() -> None:
+    for vector in load("difficulty")["records"]:
+        terms, record = vector["difficulty"], _numbers(vector["start"])
+        assert ladders.first_record(terms["ladders"], vector["families"]) == record
+        for epoch in vector["epochs"]:
+            tallies = [_numbers(tally) for tally in epoch["tallies"]]
+            record = ladders.next_record(terms, record, ladders.medians(tallies))
+            assert record == _numbers(epoch["record"])
+            assert ladders.adds_up(terms["ladders"], record)
+            assert ladders.mix(terms, record) == epoch["mix"]
+            allowed = [[lot, ladders.allowed(terms, record, lot)] for lot, _ in epoch["allowed"]]
+            assert allowed == epoch["allowed"]
+            assert [[groups, ladders.points(record, groups)] for groups, _ in epoch["points"]] == epoch[
+                "points"
+            ]
+
+
+def _numbers(rows: list[list[str]]) -> list[list[int]]:
+    return [[int(number) for number in row] for row in rows]
+
+
+def test_lot_vectors() -> None:
+    for vector in load("difficulty")["lots"]:
+        swarm = derive.swarm_id(MANIFESTS[vector["manifest"]])
+        beacon, account = bytes.fromhex(vector["beacon"]), bytes.fromhex(vector["account"])
+        assert ladders.lot(swarm, beacon, account, vector["slot"]) == vector["lot"]
 
 
 def _reference(call: Any, *arguments: object) -> Any:

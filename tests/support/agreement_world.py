@@ -22,7 +22,7 @@ from support.swarm import Identity, make_certificates, make_chain_manifest
 
 from sapo_client.founding.defaults import challenge_seconds
 from sapo_client.node.auditing.agreement import Agreement, AgreementTerms, ChainState
-from sapo_client.node.auditing.disputes import Dispute, find_fraud
+from sapo_client.node.auditing.disputes import Dispute, find_fraud, posted_trees
 from sapo_client.node.runtime.context import Author
 from sapo_protocol import merkle, secp256k1
 from sapo_protocol.contributions import Approval, Proposal, Tally, parse_approval, settle
@@ -240,8 +240,8 @@ class AgreementWorld:
         """Reject a live posting that is provably false, or make it final after its window."""
         assert state.live is not None
         is_new, auditor.judged = auditor.judged != state.live, state.live
-        dispute = Dispute(state.live, state.last, state.granted_points, POINTS_CAP)
-        if is_new and find_fraud(dispute, auditor.contributions) is not None:
+        dispute = Dispute(state.live, state.last, POINTS_CAP)
+        if is_new and find_fraud(dispute, posted_trees(dispute, auditor.contributions)) is not None:
             self.happened["rejected"] += 1
             self.ledger.reject()
         elif self.now >= self.ledger.posted_seconds + self.ledger.challenge_seconds:

@@ -124,6 +124,7 @@ class AuditorHarness:
             clock=world.now,
             check=checkers.check,
             block_hash_before=self.ledger.block_hash_before,
+            final_root_before=self.ledger.final_root_before,
         )
         assert self.data.database == self.node.root / "node.sqlite"
         self.beacons = self.node.beacons

@@ -148,7 +148,7 @@ class Eight:
 
 def root_of(points: Mapping[Account, int]) -> bytes:
     """Return the Merkle root over accounts' points."""
-    return merkle.root([merkle.leaf(account, points[account]) for account in sorted(points)])
+    return merkle.sum_root(sorted(points.items()))
 
 
 @contextmanager

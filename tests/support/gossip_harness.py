@@ -11,6 +11,7 @@ from sapo_client.node.auditing.chain import NoChain
 from sapo_client.node.gossip.handlers import GossipHandlers
 from sapo_client.node.gossip.own_certificate import OwnCertificate
 from sapo_client.node.runtime.beacons import Beacons, BlockHashBefore
+from sapo_client.node.runtime.records import FinalRootBefore, Records, no_archive
 from sapo_client.node.runtime.supervisor import Supervisor
 from sapo_client.node.runtime.telemetry import Telemetry
 from sapo_client.observe.events import Event, EventLog, read_events
@@ -21,6 +22,7 @@ from sapo_protocol.manifest import Manifest
 from sapo_verification.admission.certificates import CertificateStore
 from sapo_verification.admission.envelope_store import EnvelopeStore
 from sapo_verification.engine import Engine, Terms
+from sapo_verification.islands import PaidOf, nobody_paid
 from sapo_verification.observer import Observer
 from sapo_verification.reputation.evidence import Reputation
 from sapo_verification.reputation.origins import Origins
@@ -50,6 +52,8 @@ class GossipHarness:
     block_hash_before: BlockHashBefore = NoChain().block_hash_before
     audit_share: float = 1.0
     observers: Sequence[Observer] = ()
+    paid_of: PaidOf = nobody_paid
+    final_root_before: FinalRootBefore = NoChain().final_root_before
 
     def __post_init__(self) -> None:
         self.root.mkdir(parents=True, exist_ok=True)
@@ -64,7 +68,8 @@ class GossipHarness:
         )
         metrics = NodeMetrics(version="0", swarm_id=str(manifest.swarm_id), node_id=str(self.identity.node))
         self.telemetry = Telemetry(self.log, metrics, manifest.suite, self.identity.account)
-        self.beacons = Beacons(manifest, self.block_hash_before, self.log)
+        records = Records(manifest, self.final_root_before, no_archive)
+        self.beacons = Beacons(manifest, self.block_hash_before, self.log, records)
         self.engine = Engine(
             manifest,
             self.root / "node.sqlite",
@@ -74,7 +79,10 @@ class GossipHarness:
             key=b"key",
             terms=Terms(pool=self.limits, audit_share=self.audit_share),
             observers=[self.telemetry, *self.observers],
+            paid_of=self.paid_of,
+            record_of=records.known,
         )
+        records.archive = self.engine.contributions.record
         self.gossip = GossipHandlers(
             engine=self.engine,
             transport=self.transport,
@@ -86,6 +94,7 @@ class GossipHarness:
             ),
             telemetry=self.telemetry,
             clock=self.now,
+            beacons=self.beacons,
         )
 
     @property

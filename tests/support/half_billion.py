@@ -3,9 +3,9 @@
     python tests/support/half_billion.py FOLDER --steps 3
 
 Real checkers, real databases, two real learner processes; messages go through an in-memory transport. The
-weights are random but for the last layer, which is fitted until it writes some answer in the form that the
-tasks ask for: guesses, right now and then. So groups have an advantage, which a group must have to be drawn
-by another node. Prints, as JSON, the plan from the configuration, each learner's and the nodes' peak of
+weights are random but for a few rows and a bias, which make the model write some words, then one of a few
+answers, then the end: guesses, right now and then. So groups have an advantage, which a group must have to be
+drawn by another node. Prints, as JSON, the plan from the configuration, each learner's and the nodes' peak of
 resident memory, and every step with its seconds of wall time.
 """
 
@@ -30,17 +30,20 @@ from support.nodes import Home, manifest_of
 from sapo_client.config import CanaryConfig, Config
 from sapo_client.lab.corpus import documents
 from sapo_client.lab.pretrain import new_model
-from sapo_client.lab.tokenizer import train_tokenizer
+from sapo_client.lab.tokenizer import train_tokenizer, words_of_prompts
 from sapo_client.learner.settings import LearnerSettings
 from sapo_client.learner.sizing.estimate import MIB, Workload, estimate_memory
 from sapo_client.swarm.simulated.memory import MemoryHub
 from sapo_verification.suites.catalogue import family, suite
 
 FAMILIES = ["count_bits"]
-PROMPTS, ANSWERS, MOST_STEPS, FITTED_NATS, NEGATIVES = 1, 4, 400, 0.5, 4096
-PROMPT_TOKENS = 64
+GUESSES = ("3", "4", "5", "6")
+WORDS, SHARE, PREFERENCE = 16, 3.0, 18.0
+"""Words that may come before a guess; the common direction's share of a hidden state; nats of preference."""
+PROMPT_TOKENS = 113
 LEARNER: dict[str, Any] = {
     "lora_rank": 16,
+    "gradient_checkpointing": True,
     "local_groups": 2,
     "external_groups": 2,
     "completions": 4,
@@ -91,61 +94,59 @@ def main() -> None:
 
 
 def _make_model(folder: Path, shape: str) -> None:
-    """Save a model of the shape with a tokenizer of the families' prompts."""
+    """Save a random model of the shape that writes words and then a guess, with its tokenizer."""
     torch.manual_seed(0)
     drawn = documents([family(name, "easy") for name in FAMILIES], 50, seed=0)
     texts = [each for one in drawn.values() for each in one]
-    tokenizer = train_tokenizer([each.prompt + _answer(each.answer) for each in texts])
+    prompts = [each.prompt for each in texts]
+    tokenizer = train_tokenizer(words_of_prompts(prompts), [f"<answer>{each}</answer>" for each in GUESSES])
     model = new_model(len(tokenizer), tokenizer.eos_token_id, tokenizer.pad_token_id, shape)
-    pairs = [(one.prompt, _answer(other.answer)) for one in texts[:PROMPTS] for other in texts[:ANSWERS]]
-    _fit_last_layer(model, tokenizer, pairs)
+    words = [number for word, number in tokenizer.get_vocab().items() if word.isalpha() and word.isascii()]
+    guesses = [tokenizer.convert_tokens_to_ids(f"<answer>{each}</answer>") for each in GUESSES]
+    _prefer(model, torch.tensor(tokenizer(prompts[0])["input_ids"]), words=words, guesses=guesses)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
 
-def _answer(value: str) -> str:
-    return f"<answer>{value}</answer>"
+@torch.no_grad()
+def _prefer(model: Any, ids: torch.Tensor, *, words: list[int], guesses: list[int]) -> None:
+    """Make some words and all guesses equally likely, and the end likely after a guess alone.
 
+    A constant that attention's values have by their bias reaches the last hidden state, in a direction that
+    the head's rows of these tokens share. The embedding of a guess has a second direction, which stays in the
+    hidden state at its place; the end token's row of the head looks for it.
 
-def _fit_last_layer(model: Any, tokenizer: Any, pairs: list[tuple[str, str]]) -> None:
-    """Train the last layer and the norm behind it on what reaches it from prompts with answers."""
-    rows = [
-        (tokenizer(prompt)["input_ids"], [*tokenizer(answer)["input_ids"], tokenizer.eos_token_id])
-        for prompt, answer in pairs
-    ]
-    width = max(len(prompt) + len(answer) for prompt, answer in rows)
-    ids = torch.full((len(rows), width), tokenizer.pad_token_id)
-    labels = torch.full((len(rows), width), -1)
-    for row, (prompt, answer) in enumerate(rows):
-        end = len(prompt) + len(answer)
-        ids[row, :end] = torch.tensor([*prompt, *answer])
-        labels[row, len(prompt) - 1 : end - 1] = torch.tensor(answer)
-    last, reached = model.model.layers[-1], list[Any]()
-    hook = last.register_forward_pre_hook(lambda _, *given: reached.extend(given), with_kwargs=True)
-    with torch.no_grad():
-        model.model(ids, attention_mask=(ids != tokenizer.pad_token_id).long(), use_cache=False)
+    Args:
+        model: of random weights; its head is its embedding.
+        ids: of a prompt, (T,), by which the size of the last hidden state is measured.
+        words: tokens that come before a guess; ``WORDS`` of them are taken.
+        guesses: tokens that are answers.
+    """
+    attention, rows = model.model.layers[-1].self_attn, model.model.embed_tokens.weight
+    width = rows.shape[1]
+    common, guessed = directions = torch.linalg.qr(torch.randn(width, 2))[0].T
+    # nothing else writes these two directions into the hidden states
+    rows -= rows @ directions.T @ directions
+    for layer in model.model.layers:
+        for written in (layer.self_attn.o_proj.weight, layer.mlp.down_proj.weight):
+            written -= directions.T @ (directions @ written)
+    states: list[torch.Tensor] = []
+    hook = model.model.norm.register_forward_pre_hook(lambda _, given: states.append(given[0]))
+    model.model(ids[None], use_cache=False)
     hook.remove()
-    model.requires_grad_(False)
-    trained = [*last.requires_grad_().parameters(), *model.model.norm.requires_grad_().parameters()]
-    optimizer = torch.optim.AdamW(trained, lr=5e-3)
-    answers = labels >= 0
-    # a part of the other tokens stands for all of them: their rows of the head are random
-    written: torch.Tensor = labels[answers].unique()  # type: ignore[no-untyped-call]
-    others = torch.randperm(model.config.vocab_size)[:NEGATIVES]
-    others = others[~torch.isin(others, written)]
-    head = model.lm_head.weight[torch.cat([written, others])]
-    share = (model.config.vocab_size - len(written)) / max(1, len(others))
-    offset = torch.cat([torch.zeros(len(written)), torch.full((len(others),), math.log(share))])
-    targets = torch.searchsorted(written, labels[answers])
-    for _ in range(MOST_STEPS):
-        found = last(*reached[0], **reached[1])
-        hidden = model.model.norm(found[0] if isinstance(found, tuple) else found)[answers]
-        loss = torch.nn.functional.cross_entropy(hidden @ head.t() + offset, targets)
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        if float(loss.detach()) < FITTED_NATS:
-            break
+    size = float(states[0][0, -1].norm()) * SHARE
+    # the output projection maps this bias, the same in all heads, onto the common direction
+    groups = attention.config.num_attention_heads // attention.config.num_key_value_heads
+    heads = attention.v_proj.bias.view(-1, attention.head_dim).repeat_interleave(groups, 0)
+    attention.v_proj.bias.fill_(1.0)
+    ones = torch.ones(heads.numel())
+    mapped = attention.o_proj.weight @ ones
+    attention.o_proj.weight += torch.outer(size * common - mapped, ones) / len(ones)
+    unit = width**0.5 * size / math.hypot(size, size / SHARE)  # of a hidden state along the common direction
+    rows[[*words[:WORDS], *guesses]] += common * PREFERENCE / unit
+    rows[guesses] += guessed * size
+    end = model.config.eos_token_id
+    rows[end] += guessed * (size + 4 * PREFERENCE / unit)
 
 
 def _planned_mib(model: Path) -> int:
@@ -155,6 +156,7 @@ def _planned_mib(model: Path) -> int:
         model,
         device="cpu",
         lora_rank=LEARNER["lora_rank"],
+        gradient_checkpointing=LEARNER["gradient_checkpointing"],
         max_new_tokens=LEARNER["max_new_tokens"],
         demonstrations_per_step=0,
     )

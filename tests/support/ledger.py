@@ -39,6 +39,7 @@ from sapo_protocol.contributions import Share, Tally, settle
 from sapo_protocol.eip712 import Domain, EpochApproval, EpochRoot
 from sapo_protocol.identifiers import Account, Digest, NodeId
 from sapo_protocol.manifest import Manifest
+from sapo_protocol.merkle import Place
 
 GENESIS_SECONDS: Final = 1_700_000_000
 EPOCH_SECONDS: Final = 60
@@ -265,9 +266,10 @@ class Contracts:
         data = self.distributor.claim(account, cumulative, proof)
         return self.chain.send(signer, self.distributor.address, data)
 
-    def settle(self, epoch: int, cumulative: dict[Account, int], total: int) -> "Tree":
+    def settle(self, epoch: int, cumulative: dict[Account, int]) -> "Tree":
         """Make an epoch final whose cumulative tree holds the given points, signed by a quorum."""
         tree = Tree(cumulative)
+        total = sum_of(tree.root) - sum_of(self.base_root)
         root = make_root(epoch, base_root=self.base_root, total=total, cumulative_root=tree.root)
         self.post(root, sign(root, self.domain))
         self.finalise()
@@ -281,15 +283,28 @@ class Tree:
     points: dict[Account, int]
 
     @cached_property
-    def leaves(self) -> list[Digest]:
-        return [merkle.leaf(account, self.points[account]) for account in sorted(self.points)]
+    def entries(self) -> merkle.Entries:
+        return [(account, self.points[account]) for account in sorted(self.points) if self.points[account]]
 
     @property
     def root(self) -> Digest:
-        return merkle.root(self.leaves)
+        return merkle.sum_root(self.entries)
+
+    def place(self, account: Account) -> Place:
+        return merkle.sum_place(self.entries, account)
 
     def proof(self, account: Account) -> tuple[Digest, ...]:
-        return merkle.proof(self.leaves, sorted(self.points).index(account))
+        return self.place(account).proof
+
+
+def sum_of(root: Digest) -> int:
+    """Return the sum that a root of a tree of points ends with."""
+    return int.from_bytes(root[24:], "big")
+
+
+def with_sum(digest: Digest, sum_: int) -> Digest:
+    """Return a root that ends with a sum."""
+    return Digest(digest[:24] + sum_.to_bytes(8, "big"))
 
 
 def make_plan(**changes: Any) -> LedgerTerms:
@@ -341,13 +356,13 @@ def make_root(
     cumulative_root: Digest | None = None,
     archive: int = 7,
 ) -> EpochRoot:
-    """Return an epoch root made from numbers."""
-    filler = Digest(archive.to_bytes(32, "big"))
+    """Return an epoch root made from numbers, whose sums are right."""
+    filler = Digest(archive.to_bytes(24, "big") + bytes(8))
     return EpochRoot(
         epoch=epoch,
         base_root=base_root,
-        contribution_root=filler,
-        cumulative_root=cumulative_root or filler,
+        contribution_root=with_sum(filler, total),
+        cumulative_root=cumulative_root or with_sum(filler, sum_of(base_root) + total),
         total=total,
         archive_digest=filler,
     )

@@ -63,6 +63,9 @@ class LedgerModel:
             return False
         if root.base_root != self.base_root or root.total > self.epoch_budget:
             return False
+        sums = [_sum(tree) for tree in (root.base_root, root.contribution_root, root.cumulative_root)]
+        if sums[1:] != [root.total, sums[0] + root.total]:
+            return False
         digest = statement.digest(self.domain)
         signers = [secp256k1.recover(digest, signature) for signature in signatures]
         known = [signer for signer in signers if signer is not None and signer in self.auditors]
@@ -132,3 +135,8 @@ class LedgerModel:
         if account not in self._unbonded:
             self.slashed[account] = self.slashed.get(account, 0) + 1
         self._unbonded.add(account)
+
+
+def _sum(root: Digest) -> int:
+    """Return the sum that a root of a tree of points ends with."""
+    return int.from_bytes(root[24:], "big")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 import trio
+from support.ledger import Contracts, found
 from support.swarm import Identity as Person
 from support.swarm import make_manifest
 
@@ -53,6 +54,23 @@ def manifest_of(suite: Suite, *, epoch_seconds: int = 3600, slots: int = 100_000
     limits = Limits(slots_per_epoch=slots, max_completions=COMPLETIONS, points_per_epoch=slots)
     genesis = int(time.time()) - 1
     return make_manifest(suite=suite, genesis_seconds=genesis, epoch_seconds=epoch_seconds, limits=limits)
+
+
+def found_now(folder: Path, suite: Suite, *, epoch_seconds: int = 36_000) -> tuple[Contracts, Manifest]:
+    """Found a swarm on an embedded chain whose clock shows the present."""
+    genesis = int(time.time()) - 60
+    limits = manifest_of(suite).limits
+    contracts = found(
+        folder / "chain.sqlite",
+        genesis_seconds=genesis,
+        epoch_seconds=epoch_seconds,
+        points_cap=limits.points_per_epoch,
+    )
+    contracts.chain.now_seconds = time.time()
+    manifest = contracts.manifest(
+        suite=suite, genesis_seconds=genesis, epoch_seconds=epoch_seconds, limits=limits
+    )
+    return contracts, manifest
 
 
 async def until(done: Callable[[], object], seconds: float = PATIENCE_SECONDS) -> None:

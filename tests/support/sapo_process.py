@@ -2,12 +2,40 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-SAPO = str(Path(sys.executable).with_name("sapo"))
+SAPO = os.environ.get("SAPO_COMMAND", str(Path(sys.executable).with_name("sapo")))
+"""The installed command, or the program that ``SAPO_COMMAND`` names: one that runs another tree."""
+
 TIMEOUT_SECONDS = 120  # a hang is a failure; the slowest command in these tests takes seconds
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@contextmanager
+def trained(
+    words: Sequence[str], home: Mapping[str, str], folder: Path, rounds: int
+) -> Iterator[subprocess.Popen[str]]:
+    """Run `sapo` with these words; yield it once it has shown so many rounds, and kill it in the end."""
+    process = subprocess.Popen(
+        [SAPO, *words], cwd=folder, env=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    overdue = threading.Timer(2 * TIMEOUT_SECONDS, process.kill)
+    overdue.start()
+    try:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        lines = (line for line in process.stdout if line.startswith("round "))
+        shown = [line for _, line in zip(range(rounds), lines, strict=False)]
+        assert len(shown) == rounds, process.stderr.read()
+        yield process
+    finally:
+        overdue.cancel()
+        process.kill()
+        process.communicate()

@@ -27,6 +27,7 @@ from sapo_protocol.tasks import Task
 from sapo_verification.admission.certificates import MAX_NODES_PER_ACCOUNT
 from sapo_verification.jail.checkers import CheckFailed, Failure
 from sapo_verification.jail.messages import Checked
+from sapo_verification.sampling.pool import PoolLimits
 from sapo_verification.sampling.sampler import SamplingPolicy
 from sapo_verification.types import AdmittedRollout
 from sapo_verification.verifier import Check, CheckResult
@@ -144,6 +145,7 @@ class Simulation:
         seed: int = 0,
         policy: SamplingPolicy | None = None,
         sealed: bool = False,
+        limits: PoolLimits | None = None,
     ) -> None:
         self.authors = authors
         self.check: Check = table_check
@@ -153,11 +155,16 @@ class Simulation:
         self._sealed = sealed
         self._rng = random.Random(seed)
         introduced = tuple(key for author in authors for key in author.identities) if sealed else ()
-        limits = Limits(SLOTS, max_completions=8, points_per_epoch=16)
+        manifest = make_manifest(limits=Limits(SLOTS, max_completions=8, points_per_epoch=16))
         self._harness = VerificationHarness(
-            introduced, manifest=make_manifest(limits=limits), policy=self.policy, check=self._checked
+            introduced,
+            manifest=manifest,
+            policy=self.policy,
+            limits=limits or PoolLimits(),
+            check=self._checked,
         )
         self.reputation = self._harness.reputation
+        self.lots = self._harness.engine.newcomers
         for author in authors:
             self._harness.engine.learn_origin(author.account, author.host)
 
@@ -184,6 +191,9 @@ class Simulation:
             admitted = self._receive(key, rollout)
             if admitted is not None and self._rng.random() < AUDIT_SHARE:
                 await self._audit(admitted)
+        await self._draw(draws)
+
+    async def _draw(self, draws: Draws) -> None:
         drawn = await self._harness.engine.draw(self.epoch, self._rng)
         draws.places += self.policy.external_groups
         draws.groups.update(rollout.account for rollout in drawn)

@@ -34,6 +34,17 @@ OVER = EPOCH - 1
 A, B = b"\x0a" * 20, b"\x0b" * 20
 IDS = sorted(sha256(b"%d" % number).digest() for number in range(65))
 MANY = [[number.to_bytes(20, "big"), number] for number in range(1, 1026)]
+MANY_PAGES = [sha256(b"%d" % number).digest() for number in range(257)]
+PAGES: list[tuple[str, str | None, list[Any]]] = [
+    ("one page", None, IDS[:1]),
+    ("256 pages, one of them twice", None, [*MANY_PAGES[:255], MANY_PAGES[0]]),
+    ("257 pages", "pages", MANY_PAGES),
+    ("257 pages, the last of them malformed", "pages", [*MANY_PAGES[:256], 1]),
+    ("a page's short digest", "types", [IDS[0][:31]]),
+    ("pages and an entry", "types", [IDS[0], [A, 1]]),
+    ("pages and a number", "types", [IDS[0], 1]),
+    ("an empty digest", "types", [b""]),
+]
 GENUINE: Mapping[Kind, dict[int, Any]] = {
     Kind.TALLY: {3: [[A, 1], [B, 2]], 4: bytes(32)},
     Kind.PROPOSAL: {3: IDS[:2], 4: [[A, 1, 2], [B, 0, 2]]},
@@ -124,6 +135,11 @@ def _tallies() -> Iterator[Case]:
         ("a short account before text for points", "R1.3.2", [[A[:19], "1"]]),
     ):
         yield _case(Kind.TALLY, name, rule, f3=points)
+    for name, rule, pages in PAGES:
+        rule = rule and rule.replace("pages", "R1.3.8").replace("types", "R1.3.2")
+        yield _case(Kind.TALLY, f"{name} in place of entries", rule, f3=pages)
+    yield _case(Kind.TALLY, "a number before digests", "R1.3.2", f3=[1, IDS[0]])
+    yield _case(Kind.TALLY, "too many pages, and a short evidence root", "R1.3.8", f3=MANY_PAGES, f4=b"")
     yield _case(Kind.TALLY, "a short evidence root", "R1.3.2", f4=bytes(31))
     yield _case(Kind.TALLY, "descending, and a short evidence root", "R1.3.5", f3=[[B, 1], [A, 1]], f4=b"")
     yield from _values(Kind.TALLY, 8192)
@@ -154,6 +170,10 @@ def _proposals() -> Iterator[Case]:
         ("1,025 shares", "R1.4.5", many),
     ):
         yield _case(Kind.PROPOSAL, name, rule, f4=shares)
+    for name, rule, pages in PAGES:
+        rule = rule and rule.replace("pages", "R1.4.11").replace("types", "R1.4.2")
+        yield _case(Kind.PROPOSAL, f"{name} in place of shares", rule, f4=pages)
+    yield _case(Kind.PROPOSAL, "a share before digests", "R1.4.2", f4=[[A, 1, 1], IDS[0]])
     both = {"f3": [IDS[1], IDS[0]], "f4": ["1"]}
     yield _case(Kind.PROPOSAL, "descending tallies before malformed shares", "R1.4.4", **both)
     yield from _values(Kind.PROPOSAL, 8192)

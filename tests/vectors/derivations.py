@@ -1,7 +1,7 @@
 """Derivations from values alone: ids, beacons, seeds, roots and proofs, digests, settlements."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from hashlib import sha256
 from typing import Any
 
@@ -9,13 +9,25 @@ from vectors.world import ALICE, BOB, CHAINED, MANIFESTS, NOW_MS, PLAIN, Identit
 
 from sapo_protocol import merkle, secp256k1
 from sapo_protocol.constants import PROTOCOL_VERSION
-from sapo_protocol.contributions import Proposal, Share, Tally, parse_proposal, settle
+from sapo_protocol.contributions import (
+    Proposal,
+    Share,
+    Tally,
+    page_digest,
+    parse_proposal,
+    settle,
+    to_pages,
+)
 from sapo_protocol.eip712 import Domain, EpochApproval, EpochRoot, NodeBinding
 from sapo_protocol.envelope import Kind, parse_envelope
 from sapo_protocol.epochs import beacon, epoch_at, epoch_start_seconds
 from sapo_protocol.identifiers import Account, ContentId, Digest
+from sapo_protocol.islands.count import island_count
+from sapo_protocol.islands.homes import drawing_epoch, home_island, visited_island
 from sapo_protocol.settlement import turn_count, turn_to_propose
 from sapo_protocol.tasks import assigned_task
+from sapo_protocol.terms.gate import BondGate, points_cap
+from sapo_protocol.terms.islands import IslandTerms
 
 PEOPLE = [Identity(f"account {number}") for number in range(9)]
 ACCOUNTS = sorted(person.account for person in PEOPLE)
@@ -88,6 +100,65 @@ def _seeds(name: str, value: Digest) -> Iterator[dict[str, Any]]:
             yield {"account": who.account.hex(), "family": family, "slot": slot, "seed": task.seed}
 
 
+def islands() -> list[dict[str, Any]]:
+    """Return homes and visits of a few people in swarms of islands."""
+    found = []
+    for name, epochs_ in (("one island", (0, 5)), ("four islands", (*range(10), 255, 256, 2**32))):
+        manifest = MANIFESTS[name]
+        terms, swarm = manifest.islands, manifest.swarm_id
+        assert terms is not None
+        for who, epoch in ((who, epoch) for who in PEOPLE[:4] for epoch in epochs_):
+            drawn = [drawing_epoch(swarm, one, epoch, terms.period_epochs) for one in (who.account, who.node)]
+            beacons_, count = [beacon(swarm, one, b"") for one in drawn], island_count(terms)
+            home = home_island(swarm, beacons_[0], who.account, count)
+            visit = visited_island(swarm, beacons_[1], who.node, home=home, count=count)
+            found.append(
+                {
+                    "manifest": name,
+                    "account": who.account.hex(),
+                    "node": who.node.hex(),
+                    "epoch": epoch,
+                    "home_drawn": drawn[0],
+                    "visit_drawn": drawn[1],
+                    "home": home,
+                    "visit": visit,
+                }
+            )
+    return found
+
+
+def island_counts() -> list[dict[str, Any]]:
+    """Return numbers of islands after some final epochs."""
+    terms = IslandTerms(most_accounts=64, least_accounts=24, period_epochs=144, most_islands=64)
+    constant = replace(terms, count=8)
+    steady = [100] * 16
+    cases = [
+        (terms, paid)
+        for paid in (
+            [],
+            [0],
+            [64],
+            [65],
+            [128],
+            [129],
+            [10**6],
+            [64, 65],
+            [65, 48, 47],
+            [65, 64, 48],
+            [300, 192, 191, 96, 95, 47, 0],
+            [0, 10**6, 0],
+            [10**9, *steady[1:]],
+            [10**9, *steady],
+            [150, *steady[:15]],
+            [150, *steady],
+        )
+    ]
+    return [
+        {"islands": asdict(one), "paid": paid, "count": island_count(one, paid)}
+        for one, paid in (*cases, (constant, [10**6]), (constant, []))
+    ]
+
+
 def merkle_trees() -> list[dict[str, Any]]:
     """Return roots of trees of many sizes with every proof, and proofs that lead nowhere."""
     found = []
@@ -108,6 +179,51 @@ def merkle_trees() -> list[dict[str, Any]]:
     entry = [[ACCOUNTS[0].hex(), str(2**256 - 1)]]
     found.append({"entries": entry, "leaves": [leaf.hex()], "root": leaf.hex(), "proofs": [[]]})
     return found
+
+
+def trees_of_points() -> list[dict[str, Any]]:
+    """Return roots of trees of points, with the places of accounts in them and of others."""
+    near = [Account(ACCOUNTS[3][:-1] + bytes([ACCOUNTS[3][-1] ^ 1])), Account(ACCOUNTS[0][:4] + bytes(16))]
+    ends = [Account(bytes(19) + b"\x01"), Account(b"\xff" * 20)]
+    found = []
+    for accounts in (*(ACCOUNTS[:size] for size in (0, 1, 2, 3, 5, 9)), [*ACCOUNTS, *near, *ends]):
+        entries = [(account, 10**number) for number, account in enumerate(sorted(accounts))]
+        asked = sorted({*accounts, *near, *ends, ACCOUNTS[0]})
+        places = ((account, merkle.sum_place(entries, account)) for account in asked)
+        found.append(
+            {
+                "entries": [[account.hex(), str(value)] for account, value in entries],
+                "root": merkle.sum_root(entries).hex(),
+                "places": [
+                    {
+                        "account": account.hex(),
+                        "holder": place.holder.hex(),
+                        "value": str(place.value),
+                        "proof": [step.hex() for step in place.proof],
+                    }
+                    for account, place in places
+                ],
+            }
+        )
+    return found
+
+
+def pages() -> list[dict[str, Any]]:
+    """Return the pages of a tally and of a proposal of 1,025 accounts, and their digests."""
+    accounts = [Account(number.to_bytes(20, "big")) for number in range(1, 1026)]
+    entries = [(account, number) for number, account in enumerate(accounts)]
+    shares = [Share(account, number, 2 * number + 1) for number, account in enumerate(accounts)]
+    lists: Mapping[int, tuple[bytes, ...]] = {1: to_pages(entries), 2: to_pages(shares)}
+    return [
+        {
+            "numbers": numbers,
+            "pages": [page.hex() for page in listed],
+            "digests": [page_digest(page).hex() for page in listed],
+            "rows": len(accounts),
+            "last": [accounts[-1].hex(), len(accounts) - 1, 2 * len(accounts) - 1][: 1 + numbers],
+        }
+        for numbers, listed in lists.items()
+    ]
 
 
 def typed_data() -> list[dict[str, Any]]:
@@ -168,7 +284,7 @@ def settlements() -> list[dict[str, Any]]:
         "nobody": ([{}], {}, 16, ample),
         "zero points": ([{a: 0, b: 1}], {d: 0}, 16, ample),
         "four tallies": ([{a: 1, b: 4}, {a: 2, b: 3}, {a: 3, b: 2}, {a: 4, b: 1}], {c: 1}, 16, ample),
-        "large": ([{a: 2**64 - 1}], {a: 2**63}, 2**64 - 1, 2**64 - 1),
+        "large": ([{a: 2**63 - 1}], {a: 2**63}, 2**64 - 1, 2**64 - 1),
         "the budget, to the point": ([{a: 16, b: 9, c: 5}], {}, 16, 30),
         "over the budget, rounded down": ([{a: 16, b: 9, c: 5}], {b: 7}, 16, 29),
         "over the budget, clipped before": ([{a: 90, b: 16, c: 1}], {}, 16, 20),
@@ -246,6 +362,22 @@ def turns() -> list[dict[str, Any]]:
     return found
 
 
+def caps() -> list[dict[str, Any]]:
+    """Return the most points of accounts under a bond gate."""
+    found = []
+    for most in (0, 1, 16, 512, 2**64 - 1):
+        for unit in (1, 3, 10**20, 2**96 - 1):
+            gate = BondGate(Account(bytes(20)), unit, 0)
+            for bonded in sorted(
+                {0, 1, unit // 64, unit // 3, unit // 2, unit - 1, unit, unit + 1, 2**96 - 1}
+            ):
+                cap = points_cap(most, gate.units(bonded))
+                found.append(
+                    {"points_per_epoch": str(most), "unit": str(unit), "bonded": str(bonded), "cap": str(cap)}
+                )
+    return found
+
+
 def everything() -> dict[str, Any]:
     """Return all derivations by name."""
     return {
@@ -255,9 +387,14 @@ def everything() -> dict[str, Any]:
         "contents": contents(),
         "epochs": epochs(),
         "beacons": beacons(),
+        "islands": islands(),
+        "island_counts": island_counts(),
         "merkle": merkle_trees(),
+        "trees_of_points": trees_of_points(),
+        "pages": pages(),
         "typed_data": typed_data(),
         "settlements": settlements(),
         "turns": turns(),
+        "caps": caps(),
         "proposal_roots": proposal_roots(),
     }

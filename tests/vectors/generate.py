@@ -19,12 +19,16 @@ if __name__ == "__main__":
 from vectors import (  # noqa: E402
     cases_certificate,
     cases_contribution,
+    cases_difficulty,
     cases_ed25519,
     cases_encoding,
     cases_equivocation,
+    cases_islands,
     cases_response,
     cases_rollout,
+    cases_version,
     derivations,
+    derivations_difficulty,
 )
 from vectors.pipeline import Outcome, Pipeline  # noqa: E402
 from vectors.world import MANIFESTS, Case, Introductions, Message  # noqa: E402
@@ -43,6 +47,9 @@ FILES = {
     "ed25519": cases_ed25519.cases,
     "contribution": cases_contribution.cases,
     "equivocation": cases_equivocation.cases,
+    "islands": cases_islands.cases,
+    "version": cases_version.cases,
+    "difficulty": cases_difficulty.cases,
 }
 LONGEST_RUN = 64  # bytes of one value in a row; longer runs are written as [byte, times]
 
@@ -76,6 +83,10 @@ def files() -> Iterator[tuple[str, str]]:
     )
     responses = [_response(*case) for case in cases_response.cases()]
     yield "responses.json", _dump({"format": "sapo/vectors/responses/1", "responses": responses})
+    yield (
+        "difficulty.json",
+        _dump({"format": "sapo/vectors/difficulty/1", **derivations_difficulty.everything()}),
+    )
     yield "derivations.json", _dump({"format": "sapo/vectors/derivations/1", **derivations.everything()})
 
 

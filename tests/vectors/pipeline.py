@@ -1,13 +1,15 @@
 """Admission at one node: what the engine's gate of each topic says, without what the engine does besides."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from sapo_protocol.epochs import beacon
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.tasks import Task
 from sapo_verification.admission.contributions import AdmittedContribution
 from sapo_verification.engine import Engine
+from sapo_verification.islands import Heard
 from sapo_verification.jail.messages import Checked
 from sapo_verification.reputation.penalties import verdict
 
@@ -42,26 +44,35 @@ class Pipeline:
             ":memory:",
             own=_NOBODY,
             check=_check,
-            beacon_of=lambda epoch: None,
+            beacon_of=lambda epoch: beacon(manifest.swarm_id, epoch, b""),
             key=bytes(32),
         )
         engine.set_auditors(tuple(auditors))
         for message in certificates:
             engine.certificates.admit(message, at_seconds)
         self._contributions = engine.contributions
-        self._validators = {
+        self._admit_contribution = engine.contribution_admission.admit
+        self._on_islands: Mapping[str, Callable[[bytes, float, Heard], object]] = {
             "rollouts": engine.admission.admit,
             "certificates": engine.certificates.admit,
-            "contributions": engine.contribution_admission.admit,
             "equivocations": engine.proofs.admit,
         }
 
     def validate(self, topic: str, message: bytes, now_ms: int) -> Outcome:
-        """Return the outcome of a message that came over a topic; what is accepted is known from then on."""
+        """Return the outcome of a message that came over a topic; what is accepted is known from then on.
+
+        A topic's name may end in the number of an island: ``rollouts/1``.
+        """
         try:
-            admitted = self._validators[topic](message, now_ms / 1000)
+            admitted = self._admit(topic, message, now_ms / 1000)
         except RemoteProtocolError as error:
             return str(verdict(error.reason)), str(error.reason), error.rule.number
         if isinstance(admitted, AdmittedContribution):
             self._contributions.add(admitted.content_id, admitted.kind, admitted.content, message)
         return "accept", None, None
+
+    def _admit(self, topic: str, message: bytes, now_seconds: float) -> object:
+        if topic == "contributions":
+            return self._admit_contribution(message, now_seconds)
+        use, _, island = topic.partition("/")
+        return self._on_islands[use](message, now_seconds, frozenset({int(island or 0)}))

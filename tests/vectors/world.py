@@ -15,6 +15,9 @@ from sapo_protocol.envelope import Kind, signed_bytes
 from sapo_protocol.identifiers import Account, Digest, NodeId
 from sapo_protocol.manifest import Limits, Manifest
 from sapo_protocol.suite import Family, Suite, canonical_json
+from sapo_protocol.terms.difficulty import Difficulty
+from sapo_protocol.terms.gate import BondGate, OpenGate
+from sapo_protocol.terms.islands import IslandTerms
 
 GENESIS = 1_800_000_000
 EPOCH_SECONDS = 60
@@ -83,6 +86,15 @@ SPELLING = canonical_json(
 )
 """Everything that a config can be spelt wrongly with."""
 
+_BOND = Account(bytes(19) + b"\x04")
+_LEVELS = tuple(replace(FAMILIES[0], level=level) for level in ("easy", "full"))
+LADDERS = replace(
+    PLAIN,
+    name="vectors, with ladders",
+    version=2,
+    suite=replace(PLAIN.suite, families=(*FAMILIES, *_LEVELS)),
+    difficulty=Difficulty(ladders=((0, 3, 4), (1, 2)), step=250, floor=125, groups=32, completions=2),
+)
 WIDE = replace(PLAIN, name="vectors, wide", limits=Limits(2**32, 16, 2**64 - 1))
 MANIFESTS: Mapping[str, Manifest] = {
     "plain": PLAIN,
@@ -94,6 +106,15 @@ MANIFESTS: Mapping[str, Manifest] = {
         PLAIN, suite=replace(PLAIN.suite, families=(_family("basic_arithmetic", SPELLING, "exact/1"),))
     ),
     "long epochs": replace(PLAIN, epoch_seconds=3600, genesis_seconds=0),
+    "version 2": replace(PLAIN, version=2),
+    "one island": replace(PLAIN, version=2, islands=IslandTerms(64, 32, 4, 64, count=1)),
+    "four islands": replace(PLAIN, version=2, islands=IslandTerms(64, 32, 2, 64, count=4)),
+    "islands by the chain": replace(CHAINED, version=2, islands=IslandTerms(2**32 - 1, 1, 2**16, 2**16)),
+    "open gate": replace(PLAIN, version=2, gate=OpenGate()),
+    "bond gate": replace(CHAINED, version=2, gate=BondGate(_BOND, 10**20, 12 + 14 * EPOCH_SECONDS)),
+    "smallest bond": replace(CHAINED, version=2, gate=BondGate(_BOND, 1, 2**64 - 1)),
+    "ladders": LADDERS,
+    "largest bond": replace(CHAINED, version=2, gate=BondGate(_BOND, 2**96 - 1, 12 + 14 * EPOCH_SECONDS)),
 }
 
 

@@ -23,31 +23,35 @@ from typing import Final
 from sapo_protocol.certificate import Certificate
 from sapo_protocol.constants import CONTRIBUTION_EPOCHS, EPOCH_WINDOW
 from sapo_protocol.envelope import parse_envelope
-from sapo_protocol.epochs import epoch_at
+from sapo_protocol.epochs import epoch_at, epoch_start_seconds
 from sapo_protocol.equivocation import EquivocationProof, open_proof
 from sapo_protocol.errors import Reason, RemoteProtocolError, Verdict
-from sapo_protocol.identifiers import Account, ContentId
+from sapo_protocol.identifiers import Account, ContentId, NodeId
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.rollout import parse_rollout
 from sapo_protocol.rules import Rule
 from sapo_protocol.tasks import Task
 from sapo_protocol.topics import certificates_topic, contributions_topic, equivocations_topic, rollouts_topic
-from sapo_verification.admission.certificates import CertificateStore
+from sapo_verification.admission.certificates import CertificateStore, NotIntroduced
 from sapo_verification.admission.contribution_store import ContributionStore
 from sapo_verification.admission.contributions import AdmittedContribution, AuditorSet, ContributionAdmission
 from sapo_verification.admission.envelope_store import KEPT_EPOCHS, EnvelopeStore
 from sapo_verification.admission.equivocations import ProofStore
 from sapo_verification.admission.rollouts import Admission, SlotTaken
 from sapo_verification.epoch_count import EpochCount
+from sapo_verification.islands import Heard, IslandMap, PaidOf, nobody_paid
+from sapo_verification.levels import BeaconOf, Levels, RecordOf
 from sapo_verification.observer import Observer, Observers
 from sapo_verification.reputation.evidence import Reputation
 from sapo_verification.reputation.origins import Origins
 from sapo_verification.reputation.penalties import verdict
 from sapo_verification.sampling.audit_queue import MOST_WAITING, AuditQueue
 from sapo_verification.sampling.demonstrations import DemonstrationPool
+from sapo_verification.sampling.newcomers import NewcomerLots
 from sapo_verification.sampling.own_success import OwnSuccess
 from sapo_verification.sampling.pool import Pool, PoolLimits
 from sapo_verification.sampling.sampler import Sampler, SamplingPolicy
+from sapo_verification.sampling.step_values import StepValue
 from sapo_verification.screens.imitation import Imitation
 from sapo_verification.screens.screens import Screens
 from sapo_verification.store import open_database, transaction
@@ -60,7 +64,7 @@ from sapo_verification.types import (
     SampledBatch,
     VerifiedRollout,
 )
-from sapo_verification.verifier import BeaconOf, Check, Verifier
+from sapo_verification.verifier import Check, Verifier
 
 RECENT_ENVELOPES: Final = 128
 """Envelopes sent to a new peer, at most 1 MiB in all: enough for its first batches."""
@@ -86,12 +90,30 @@ class Received:
         rule: the rule that it breaks, if any; one of stage 8 (the pool's) leaves the verdict at ACCEPT.
         admitted: what passed stages 1 to 7, if anything did.
         proof: a message that proves an equivocation which this message completed; to be published.
+        islands: where the proof is published.
+        unknown: the node of a message whose certificate this node lacks.
     """
 
     verdict: Verdict
     rule: Rule | None = None
     admitted: Admitted | None = None
     proof: bytes | None = None
+    islands: tuple[int, ...] = (0,)
+    unknown: NodeId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrival:
+    """A message and how it came; see ``Engine.receive``."""
+
+    message: bytes
+    now_seconds: float
+    source: str
+    live: bool
+    heard: Heard
+
+
+_Handler = Callable[[_Arrival], Received]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +123,8 @@ class Terms:
     Attributes:
         sampling: how a batch is mixed.
         pool: how much waits.
-        audit_share: probability that a rollout of others is queued for an audit; 1 for an auditor.
+        audit_share: probability that a known account's rollout is queued for an audit; 1 for an auditor, 0
+            for none at all. A newcomer's always is otherwise.
         audits_waiting: most rollouts in the audit queue.
     """
 
@@ -114,15 +137,16 @@ class Terms:
 class Engine:
     """Trust state of one node; single-threaded.
 
-    Its parts (``certificates``, ``reputation``, ``pool``, ``envelopes``, ``origins``, ``proofs``,
-    ``contributions``, ``count``, ``audits``, ``sampler``, ``success``, ``demonstrations``) are public to be
-    read and drawn from.
+    Its parts (``certificates``, ``islands``, ``levels``, ``reputation``, ``pool``, ``contributions``,
+    ``count``, ``audits``, ``sampler`` and others) are public to be read and drawn from.
 
     Args:
         database: file of all trust state, or ":memory:".
         own: this node's account, which is neither weighed nor screened.
         check: the jailed checkers.
         beacon_of: the beacon of an epoch, or none while it is unknown.
+        paid_of: how many accounts the final epochs paid that an epoch's islands rest on.
+        record_of: the record in force in an epoch; without it that of a swarm in which no epoch is final.
         key: 32 random bytes of this start: no attacker can predict screens and audits.
         observers: every decision is reported to them, after the pay count.
     """
@@ -137,7 +161,9 @@ class Engine:
         beacon_of: BeaconOf,
         key: bytes,
         terms: Terms = Terms(),
+        paid_of: PaidOf = nobody_paid,
         observers: Iterable[Observer] = (),
+        record_of: RecordOf | None = None,
     ) -> None:
         self.manifest: Final = manifest
         self.own: Final = own
@@ -145,17 +171,20 @@ class Engine:
         self._rng = random.Random(key)
         self._auditors = AuditorSet()
         self._connection = connection = open_database(database)
-        self.count: Final = EpochCount(connection)
+        self.count: Final = EpochCount(connection, manifest.difficulty)
+        self.levels: Final = Levels(manifest, beacon_of, record_of)
         self._check = check
         self.success: Final = OwnSuccess(own, len(manifest.suite.families))
         imitation = Imitation(manifest.suite.families, own)
         self.demonstrations: Final = DemonstrationPool(own, imitation.imitable, self._is_quarantined)
         imitated = [imitation, self.demonstrations] if terms.sampling.text_use.demonstrates else []
         self._observers = Observers([self.count, self.success, *imitated, *observers])
-        self.certificates: Final = CertificateStore(manifest, connection)
+        self.islands: Final = IslandMap(manifest, beacon_of, paid_of)
+        self.certificates: Final = CertificateStore(manifest, connection, islands=self.islands)
         self.admission: Final = Admission(manifest, self.certificates)
         self.reputation: Final = Reputation(connection)
-        self.pool: Final = Pool(connection, terms.pool, self.reputation)
+        self.newcomers: Final = NewcomerLots(key)
+        self.pool: Final = Pool(connection, terms.pool, self.reputation, self.newcomers)
         self.envelopes: Final = EnvelopeStore(connection)
         self.origins: Final = Origins(connection)
         self.proofs: Final = ProofStore(
@@ -166,11 +195,10 @@ class Engine:
             manifest, self.certificates, self.contributions, lambda: self._auditors
         )
         self.audits: Final = AuditQueue(terms.audits_waiting)
-        self._screens = Screens(manifest.suite.families, key, own)
+        self._screens = Screens(manifest.suite.families, key, own, paid_right=bool(manifest.difficulty))
         self._verifier = Verifier(
-            swarm_id=manifest.swarm_id,
             check=check,
-            beacon_of=beacon_of,
+            levels=self.levels,
             reputation=self.reputation,
             count=self.count,
             observer=self._observers,
@@ -181,8 +209,8 @@ class Engine:
             self.pool, self.reputation, self._verifier, terms.sampling, self.origins.network_of
         )
         self._recent: deque[bytes] = deque(maxlen=RECENT_ENVELOPES)
-        self._rollouts_topic = rollouts_topic(manifest.swarm_id)
-        self._handlers = self._handlers_by_topic()
+        self._handlers: dict[str, tuple[_Handler, int]] = {}
+        self.carry({0})
 
     def observe(self, observer: Observer) -> None:
         """Report every later decision to one more observer."""
@@ -223,12 +251,21 @@ class Engine:
             expected.
 
         Raises:
-            KeyError: the topic is not one of this swarm's.
+            KeyError: the topic is not one of this swarm's, or of an island that was never carried.
         """
+        handler, island = self._handlers[topic]
+        heard = frozenset({island}) if live else self.islands.carried
+        arrival = _Arrival(message, now_seconds, source, live, heard)
         try:
-            return self._handlers[topic](message, now_seconds, source, live)
+            return handler(arrival)
         except RemoteProtocolError as error:
-            return self._refuse(topic, error, message, now_seconds, source=source, live=live)
+            return self._refuse(error, arrival, is_rollout=handler == self._receive_rollout)
+
+    def carry(self, islands: Collection[int]) -> None:
+        """Hear the topics of these islands, and take what other nodes send on request if it is of these."""
+        self.islands.carried = frozenset(islands)
+        for island in islands:
+            self._handlers |= {topic: (handler, island) for topic, handler in self._topics(island).items()}
 
     def admit_own(self, message: bytes, now_seconds: float) -> AdmittedRollout:
         """Admit a rollout that this node made, and store it before anybody else sees it.
@@ -278,14 +315,19 @@ class Engine:
         return self.demonstrations.take(
             self.sampler.most_demonstrations,
             shares=shares,
-            need=lambda account, family: self._need(account, family, misleading),
+            need=lambda family: self.sampler.need(self.success.of(family)),
+            part=lambda account, family: MEASURED_SHARE if (account, family) in misleading else 1.0,
             rng=rng,
         )
 
-    def _need(self, account: Account, family: int, misleading: Collection[tuple[Account, int]]) -> float:
-        """Return how much a family's text of an account is needed, little if it is measured only."""
-        share = MEASURED_SHARE if (account, family) in misleading else 1.0
-        return share * self.sampler.need(self.success.of(family))
+    def judge_steps(self, epoch: int, values: Iterable[tuple[Account, int, StepValue]]) -> None:
+        """Record what the steps of a round's demonstrations are worth, each with its account and family.
+
+        In a family's standard accounts weigh as much as they do in a batch, so newcomers weigh little.
+        """
+        values = list(values)
+        shares = self.sampler.shares({account for account, _, _ in values}, epoch)
+        self.sampler.step_values.learn(values, shares)
 
     def assemble(
         self,
@@ -322,13 +364,16 @@ class Engine:
             by_turns: a proposal names its turn; on a ledger of version 0.1.0 it does not.
         """
         self._auditors = AuditorSet(tuple(sorted(accounts)), by_turns)
+        self.islands.everywhere = frozenset(accounts)
 
     def learn_origin(self, account: Account, host: str) -> None:
         """Record the network from which an account's own node sent its rollout to this one."""
         self.origins.learn(account, host)
 
     def forget(self, epoch: int) -> None:
-        """Drop what is too old to be used in an epoch."""
+        """Drop what is too old to be used in an epoch, and certificates of accounts on other islands."""
+        start = epoch_start_seconds(self.manifest, epoch)
+        self.certificates.forget(lambda one: one == self.own or self.islands.is_near(one, start))
         self.pool.expire(epoch - EPOCH_WINDOW)
         self.envelopes.forget(epoch)
         self.proofs.forget(epoch)
@@ -343,43 +388,48 @@ class Engine:
         """Return the epoch at a time, the first one before genesis."""
         return epoch_at(self.manifest, max(now_seconds, self.manifest.genesis_seconds))
 
-    def _handlers_by_topic(self) -> dict[str, Callable[[bytes, float, str, bool], Received]]:
+    def _topics(self, island: int) -> dict[str, _Handler]:
         swarm_id = self.manifest.swarm_id
         return {
-            certificates_topic(swarm_id): self._receive_certificate,
-            self._rollouts_topic: self._receive_rollout,
-            equivocations_topic(swarm_id): self._receive_proof,
+            certificates_topic(swarm_id, island): self._receive_certificate,
+            rollouts_topic(swarm_id, island): self._receive_rollout,
+            equivocations_topic(swarm_id, island): self._receive_proof,
             contributions_topic(swarm_id): self._receive_contribution,
         }
 
     def _is_quarantined(self, rollout: VerifiedRollout) -> bool:
         return self._verifier.is_quarantined(rollout)
 
-    def _receive_certificate(self, message: bytes, now_seconds: float, source: str, live: bool) -> Received:
-        return Received(Verdict.ACCEPT, admitted=self.certificates.admit(message, now_seconds))
+    def _receive_certificate(self, came: _Arrival) -> Received:
+        certificate = self.certificates.admit(came.message, came.now_seconds, came.heard)
+        return Received(Verdict.ACCEPT, admitted=certificate)
 
-    def _receive_contribution(self, message: bytes, now_seconds: float, source: str, live: bool) -> Received:
-        admitted = self.contribution_admission.admit(message, now_seconds)
+    def _receive_contribution(self, came: _Arrival) -> Received:
+        admitted = self.contribution_admission.admit(came.message, came.now_seconds)
         self.contributions.add(
-            admitted.content_id, admitted.kind, admitted.content, message, received_seconds=now_seconds
+            admitted.content_id,
+            admitted.kind,
+            admitted.content,
+            came.message,
+            received_seconds=came.now_seconds,
         )
         return Received(Verdict.ACCEPT, admitted=admitted)
 
-    def _receive_proof(self, message: bytes, now_seconds: float, source: str, live: bool) -> Received:
+    def _receive_proof(self, came: _Arrival) -> Received:
         with transaction(self._connection):
-            proof = self.proofs.admit(message, now_seconds)
-            self._observers.proved(proof, source)
+            proof = self.proofs.admit(came.message, came.now_seconds, came.heard)
+            self._observers.proved(proof, came.source)
         return Received(Verdict.ACCEPT, admitted=proof)
 
-    def _receive_rollout(self, message: bytes, now_seconds: float, source: str, live: bool) -> Received:
-        admitted = self.admission.admit(message, now_seconds)
+    def _receive_rollout(self, came: _Arrival) -> Received:
+        admitted = self.admission.admit(came.message, came.now_seconds, came.heard)
         if self.envelopes.has(admitted.content_id):  # from before a restart under a wrong clock
             return Received(Verdict.IGNORE, Rule.ROLLOUT_NEW)
         self._connection.execute("BEGIN IMMEDIATE")
         with self._connection:  # all effects below are stored together
             refusal = self._offer(admitted)
-            self._keep(admitted, now_seconds, live=live)
-            self._observers.admitted(admitted, source)
+            self._keep(admitted, came.now_seconds, live=came.live)
+            self._observers.admitted(admitted, came.source)
             if admitted.rollout.account == self.own:
                 self.count.leave_out(admitted)  # of another machine of this account: others count it
             elif refusal is not None:
@@ -404,31 +454,29 @@ class Engine:
         self.envelopes.add(admitted)
 
     def _draw_for_audit(self, admitted: AdmittedRollout) -> None:
-        """Queue a rollout for an audit if it is drawn; a full queue drops one, possibly this one."""
-        if self._rng.random() >= self._terms.audit_share:
-            return
+        """Queue a rollout if it is drawn, as a newcomer's is; a full queue drops one, possibly this one."""
         is_known = not self.reputation.is_newcomer(admitted.account)
+        share = self._terms.audit_share
+        if not share or (is_known and self._rng.random() >= share):
+            return
         if (displaced := self.audits.put(admitted, known=is_known)) is not None:
             self._observers.displaced(displaced)
         if displaced is not admitted:
             self._observers.queued(admitted)
 
-    def _refuse(
-        self,
-        topic: str,
-        error: RemoteProtocolError,
-        message: bytes,
-        now_seconds: float,
-        *,
-        source: str,
-        live: bool,
-    ) -> Received:
-        is_rollout = topic == self._rollouts_topic
-        if error.reason in (_EXPECTED_OF_LIVE_ROLLOUTS if is_rollout and live else _EXPECTED):
+    def _refuse(self, error: RemoteProtocolError, came: _Arrival, *, is_rollout: bool) -> Received:
+        if error.reason in (_EXPECTED_OF_LIVE_ROLLOUTS if is_rollout and came.live else _EXPECTED):
             return Received(verdict(error.reason), error.rule)
-        proof = self._prove(message, error.first, now_seconds) if isinstance(error, SlotTaken) else None
-        self._observers.message_refused(error, message, source)
-        return Received(verdict(error.reason), error.rule, proof=proof)
+        proof = (
+            self._prove(came.message, error.first, came.now_seconds) if isinstance(error, SlotTaken) else None
+        )
+        self._observers.message_refused(error, came.message, came.source)
+        if proof is not None:
+            rollout = parse_rollout(parse_envelope(came.message, self.manifest.swarm_id).payload)
+            islands = self.islands.proof_islands(rollout.account, rollout.epoch, came.now_seconds)
+            return Received(verdict(error.reason), error.rule, proof=proof, islands=islands)
+        unknown = error.node if isinstance(error, NotIntroduced) else None
+        return Received(verdict(error.reason), error.rule, unknown=unknown)
 
     def _prove(self, message: bytes, first: ContentId, now_seconds: float) -> bytes | None:
         """Prove that an admitted content and a message that came after it equivocate.

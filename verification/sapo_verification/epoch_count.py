@@ -1,17 +1,23 @@
 """The pay count: what became of each admitted rollout, by epoch and account, in SQLite.
 
 Payable is a rollout that came in time for its assigned slot, passed verification and is informative. Points
-are linear in it and capped, so splitting an account gains nothing. The first outcome of a rollout is stored
+are linear in it and capped, so splitting an account gains nothing. In a swarm with ladders a group is paid
+for a right answer, by its level's worth (``sapo_protocol.terms.difficulty``), and how the groups of each
+family came out is counted as well. The first outcome of a rollout is stored
 in the transaction of the decision itself, so a restarted auditor's tally is that of one that never stopped;
 a rollout without an outcome is audited again after a restart.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from fractions import Fraction
 from typing import Final
 
 from sapo_protocol import merkle
 from sapo_protocol.identifiers import Account, ContentId, Digest
 from sapo_protocol.rules import Rule
+from sapo_protocol.terms.difficulty import Difficulty, Outcomes, Record, points_of
+from sapo_protocol.terms.gate import points_cap
 from sapo_verification.observer import SilentObserver
 from sapo_verification.store import Source, StoreSchema, open_database
 from sapo_verification.types import AdmittedRollout, VerifiedRollout
@@ -28,18 +34,32 @@ _SCHEMA = StoreSchema(
     ) WITHOUT ROWID;
     CREATE INDEX IF NOT EXISTS rollout_outcome_epoch ON rollout_outcome (epoch, account);
     """,
+    """
+    CREATE TABLE counted_group (
+        content_id BLOB PRIMARY KEY, epoch INTEGER NOT NULL, account BLOB NOT NULL, family INTEGER NOT NULL,
+        slot INTEGER NOT NULL, right INTEGER NOT NULL, wrong INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX counted_group_epoch ON counted_group (epoch, account, family, slot);
+    """,
 )
 
 
 class EpochCount(SilentObserver):
-    """One auditor's count; a rollout counts once however often it is verified."""
+    """One auditor's count; a rollout counts once however often it is verified.
 
-    def __init__(self, path: Source = ":memory:") -> None:
+    Args:
+        difficulty: the manifest's, if it has ladders.
+    """
+
+    def __init__(self, path: Source = ":memory:", difficulty: Difficulty | None = None) -> None:
         self._connection = open_database(path, _SCHEMA)
+        self._difficulty = difficulty
 
     def verified(self, rollout: VerifiedRollout) -> None:
-        """Count the rollout if it is payable."""
+        """Count the rollout if it is payable, and in a swarm with ladders how its group came out."""
         self._record(rollout.admitted, rule=None, payable=rollout.is_informative)
+        if self._difficulty and len(rollout.rewards) >= self._difficulty.completions:
+            self._record_group(rollout)
 
     def refused(self, rule: Rule, admitted: AdmittedRollout, detail: str) -> None:
         """Record that the rollout is not payable, unless it can still be verified later."""
@@ -66,19 +86,77 @@ class EpochCount(SilentObserver):
         counted = {Account(account): count for account, count in rows}
         return capped_points(counted, live_accounts, points_per_epoch)
 
+    def points_by_level(
+        self, epoch: int, live_accounts: Iterable[Account], points_per_epoch: int, record: Record
+    ) -> tuple[tuple[Account, int], ...]:
+        """Return the same in a swarm with ladders.
+
+        Args:
+            record: that in force in the epoch.
+        """
+        groups: defaultdict[Account, Counter[int]] = defaultdict(Counter)
+        query = "SELECT account, family FROM counted_group WHERE epoch = ? AND right"
+        for account, family in self._connection.execute(query, (epoch,)):
+            groups[Account(account)][family] += 1
+        worth = {account: points_of(counts, record) for account, counts in groups.items()}
+        counted = {account: points for account, points in worth.items() if points}
+        return capped_points(counted, live_accounts, points_per_epoch)
+
+    def outcomes(self, epoch: int, live_accounts: Iterable[Account], families: int) -> tuple[Outcomes, ...]:
+        """Return how the groups of every registered account came out, a row per family; () without ladders.
+
+        Of one account and family those of its lowest slots are taken, as many as the manifest says.
+        """
+        if self._difficulty is None:
+            return ()
+        live, taken = set(live_accounts), Counter[tuple[bytes, int]]()
+        rows = [[0, 0, 0] for _ in range(families)]
+        query = "SELECT account, family, right, wrong FROM counted_group WHERE epoch = ? ORDER BY slot"
+        for account, family, right, wrong in self._connection.execute(query, (epoch,)):
+            if Account(account) in live and taken[account, family] < self._difficulty.groups:
+                taken[account, family] += 1
+                rows[family][0 if not wrong else 1 if right else 2] += 1
+        return tuple(map(Outcomes._make, rows))
+
     def evidence_root(self, epoch: int) -> Digest:
         """Return the Merkle root over the ascending content ids behind the count."""
-        query = "SELECT content_id FROM rollout_outcome WHERE epoch = ? AND payable ORDER BY content_id"
+        query = f"SELECT content_id FROM {self._paid} AND epoch = ? ORDER BY content_id"  # noqa: S608 - ours
         return merkle.root([Digest(row[0]) for row in self._connection.execute(query, (epoch,))])
 
     def evidence(self, epoch: int, account: Account) -> frozenset[ContentId]:
         """Return the content ids that are counted for an account."""
-        query = "SELECT content_id FROM rollout_outcome WHERE epoch = ? AND account = ? AND payable"
+        query = f"SELECT content_id FROM {self._paid} AND epoch = ? AND account = ?"  # noqa: S608 - ours
         return frozenset(ContentId(row[0]) for row in self._connection.execute(query, (epoch, account)))
 
     def forget(self, before_epoch: int) -> None:
         """Drop the outcomes of older epochs."""
         self._connection.execute("DELETE FROM rollout_outcome WHERE epoch < ?", (before_epoch,))
+        self._connection.execute("DELETE FROM counted_group WHERE epoch < ?", (before_epoch,))
+
+    @property
+    def _paid(self) -> str:
+        """The table and condition of what is paid."""
+        return "counted_group WHERE right" if self._difficulty else "rollout_outcome WHERE payable"
+
+    def _record_group(self, rollout: VerifiedRollout) -> None:
+        """Record how a group came out, unless it was refused for more than equal rewards."""
+        query = "SELECT payable OR rule = ? FROM rollout_outcome WHERE content_id = ?"
+        counts = self._connection.execute(query, (Rule.SIGNAL.number, rollout.content_id)).fetchone()
+        if not counts[0]:
+            return
+        right = sum(reward > 0 for reward in rollout.rewards)
+        self._connection.execute(
+            "INSERT OR IGNORE INTO counted_group VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (
+                rollout.content_id,
+                rollout.admitted.rollout.epoch,
+                rollout.account,
+                rollout.admitted.rollout.family,
+                rollout.admitted.rollout.slot,
+                right,
+                len(rollout.rewards) - right,
+            ),
+        )
 
     def _record(self, admitted: AdmittedRollout, *, rule: Rule | None, payable: bool) -> None:
         self._connection.execute(
@@ -94,10 +172,19 @@ class EpochCount(SilentObserver):
 
 
 def capped_points(
-    payable: Mapping[Account, int], live_accounts: Iterable[Account], points_per_epoch: int
+    payable: Mapping[Account, int],
+    live_accounts: Iterable[Account],
+    points_per_epoch: int,
+    units: Mapping[Account, Fraction] | None = None,
 ) -> tuple[tuple[Account, int], ...]:
-    """Return a point per payable rollout of each registered account, capped; ascending by account."""
-    return tuple(
-        (account, min(points_per_epoch, payable[account]))
-        for account in sorted(set(live_accounts) & set(payable))
-    )
+    """Return a point per payable rollout of each registered account, capped; ascending by account.
+
+    Args:
+        units: what each account counts by the swarm's gate; an account that is missing has no standing, and
+            no points. None: every account counts in full.
+    """
+    counted = sorted(set(live_accounts) & set(payable))
+    if units is None:
+        return tuple((account, min(points_per_epoch, payable[account])) for account in counted)
+    caps = {account: points_cap(points_per_epoch, units.get(account, Fraction(0))) for account in counted}
+    return tuple((account, min(caps[account], payable[account])) for account in counted if caps[account])

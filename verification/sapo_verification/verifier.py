@@ -11,11 +11,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol, TypeVar
 
 from sapo_protocol.errors import RemoteProtocolError
-from sapo_protocol.identifiers import Account, ContentId, Digest, SwarmId
+from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.rules import Rule
 from sapo_protocol.tasks import Task, assigned_task
 from sapo_verification.epoch_count import EpochCount
 from sapo_verification.jail.checkers import CheckFailed, Failure
+from sapo_verification.levels import Levels
 from sapo_verification.observer import Observer
 from sapo_verification.reputation.evidence import Reputation
 from sapo_verification.screens.screens import Screens
@@ -50,9 +51,6 @@ class CheckResult(Protocol):
 Check = Callable[[Task, Sequence[bytes]], Awaitable[CheckResult]]
 """Derives a task and scores completions in the jail; raises ``CheckFailed``."""
 
-BeaconOf = Callable[[int], Digest | None]
-"""The beacon of an epoch, or none while it is unknown."""
-
 T = TypeVar("T")
 
 
@@ -73,25 +71,23 @@ class Verifier:
 
     Args:
         check: the jailed checkers; raises ``CheckFailed``.
-        beacon_of: the beacon of an epoch, or none while it is unknown.
+        levels: knows beacons, and which families a slot may have.
         connection: that of ``reputation`` and ``count``, for one transaction per decision.
     """
 
     def __init__(
         self,
         *,
-        swarm_id: SwarmId,
         check: Check,
-        beacon_of: BeaconOf,
+        levels: Levels,
         reputation: Reputation,
         count: EpochCount,
         observer: Observer,
         screens: Screens,
         connection: sqlite3.Connection,
     ) -> None:
-        self._swarm_id = swarm_id
         self._check = check
-        self._beacon_of = beacon_of
+        self._levels = levels
         self._reputation = reputation
         self._count = count
         self._observer = observer
@@ -106,16 +102,14 @@ class Verifier:
         Raises:
             RemoteProtocolError: ``BEACON_UNKNOWN``.
         """
-        beacon = self._beacon_of(epoch)
-        if beacon is None:
-            raise RemoteProtocolError(Rule.BEACON_KNOWN, f"the beacon of epoch {epoch} is not known yet")
-        return assigned_task(self._swarm_id, beacon, account=account, family=family, slot=slot)
+        beacon = self._levels.beacon(epoch)
+        return assigned_task(self._levels.swarm_id, beacon, account=account, family=family, slot=slot)
 
     async def verify(self, admitted: AdmittedRollout) -> VerifiedRollout:
         """Return the rollout with its prompt and rewards.
 
         Raises:
-            RemoteProtocolError: ``TEXT_POLICY``, ``BEACON_UNKNOWN``, ``CHECKER_TIMEOUT``,
+            RemoteProtocolError: ``TEXT_POLICY``, ``BEACON_UNKNOWN``, ``OFF_LEVEL``, ``CHECKER_TIMEOUT``,
                 ``CHECKER_CRASH`` or ``NEAR_DUPLICATE``.
         """
         if (known := self._remembered.get(admitted.content_id)) is not None:
@@ -148,6 +142,7 @@ class Verifier:
         if (fault := self._screens.text_fault(admitted)) is not None:
             raise AuthorFault(Rule.VISIBLE_TEXT, fault, is_lasting=True)
         task = self.task_of(rollout.epoch, rollout.account, rollout.family, rollout.slot)
+        self._levels.require_assigned(rollout)
         checked = await self._checked(task, admitted)
         if (known := self._remembered.get(admitted.content_id)) is not None:
             return known  # another caller verified it meanwhile

@@ -11,6 +11,7 @@ from typing import Any
 
 from sapo_client.config import Config
 from sapo_client.errors import ExitCode, SapoError
+from sapo_client.ledger.artifact import LEDGER_VERSION
 from sapo_client.ledger.contract import EpochLedgerContract
 from sapo_client.ledger.errors import LedgerError
 from sapo_client.ledger.history import History
@@ -24,6 +25,7 @@ from sapo_protocol.contributions import Proposal, Tally, settle
 from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.manifest import Manifest
+from sapo_protocol.merkle import RootOf, plain_root, sum_root
 from sapo_verification.admission.contribution_store import ContributionStore
 
 
@@ -43,6 +45,7 @@ class Posting:
     quorum: int
     points_cap: int
     epoch_budget: int
+    root_of: RootOf
 
 
 def audit(config: Config, epoch: int) -> dict[str, Any]:
@@ -111,7 +114,8 @@ def _posting(manifest: Manifest, config: Config, epoch: int) -> Posting:
     if not config.ledger.rpc_urls:
         raise SapoError("no RPC endpoint is named", hint="name one with --rpc URL", exit_code=ExitCode.CONFIG)
     ledger = EpochLedgerContract(Rpc(config.ledger.rpc_urls, chain_id=manifest.chain_id), manifest.ledger)
-    if ledger.version() is None:
+    version = ledger.version()
+    if version is None:
         raise LedgerError(
             f"there is no ledger of this version at {manifest.ledger}",
             hint="use the manifest's chain, and the version of sapo that the swarm uses",
@@ -126,7 +130,9 @@ def _posting(manifest: Manifest, config: Config, epoch: int) -> Posting:
             exit_code=ExitCode.LEDGER,
         )
     limits = ledger.verifier().points_cap(), ledger.epoch_budget()
-    return Posting(record, final is not None, last.root if last else None, *ledger.auditors(), *limits)
+    root_of = sum_root if version == LEDGER_VERSION else plain_root
+    terms = *ledger.auditors(), *limits, root_of
+    return Posting(record, final is not None, last.root if last else None, *terms)
 
 
 def _recompute(posting: Posting, dossier: Dossier, manifest: Manifest) -> dict[str, Any]:
@@ -143,7 +149,7 @@ def _recompute(posting: Posting, dossier: Dossier, manifest: Manifest) -> dict[s
         "total": root.total,
         "budget": posting.epoch_budget,
         "quorum": posting.quorum,
-        "verdict": _verdict(posting, proposal, archive),
+        "verdict": _verdict(posting, proposal, archive, manifest),
         "paid as by all tallies": all(row["posted"] == row["all tallies"] for row in rows),
         "tallies": [
             {"auditor": str(tally.account), "taken": id_ in taken, "points": sum(dict(tally.points).values())}
@@ -156,16 +162,25 @@ def _recompute(posting: Posting, dossier: Dossier, manifest: Manifest) -> dict[s
 EXPLAINED = "the root follows from its tallies"
 
 
-def _verdict(posting: Posting, proposal: Proposal | None, archive: ContributionStore) -> str:
+def _verdict(
+    posting: Posting, proposal: Proposal | None, archive: ContributionStore, manifest: Manifest
+) -> str:
     root = posting.record.root
     if proposal is None:
         return "unknown: the proposal behind the root is missing here"
-    if proposal.root(ContentId(root.archive_digest)) != root:
+    if proposal.root(ContentId(root.archive_digest), posting.root_of) != root:
         return "FALSE: the root does not follow from the proposal behind it"
-    terms = {
-        "quorum": posting.quorum, "points_cap": posting.points_cap, "epoch_budget": posting.epoch_budget,
-    }  # fmt: skip
-    if not is_settlement(archive, proposal, posting.last, **terms):
+    is_true = is_settlement(
+        archive,
+        proposal,
+        posting.last,
+        manifest=manifest,
+        quorum=posting.quorum,
+        points_cap=posting.points_cap,
+        epoch_budget=posting.epoch_budget,
+        root_of=posting.root_of,
+    )
+    if not is_true:
         return "FALSE, or tallies are missing here: the tallies here settle to another result"
     return EXPLAINED
 

@@ -15,7 +15,7 @@ from sapo_client.config import Config
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.keystore import Identity
 from sapo_client.ledger.records import LedgerStatus
-from sapo_client.node.auditing.disputes import Dispute, equivocations, find_fraud
+from sapo_client.node.auditing.disputes import Dispute, equivocations, find_fraud, posted_trees
 from sapo_client.node.auditing.registration import end_of_new, is_fresh
 from sapo_client.node.runtime.statements import registration_words, revocation_words, transaction_words
 from sapo_client.observe.events import read_events
@@ -23,7 +23,7 @@ from sapo_client.observe.outcomes import OutcomeStore
 from sapo_client.observe.plain import to_json
 from sapo_client.paths import DataDir
 from sapo_protocol import merkle
-from sapo_protocol.contributions import Proposal, cumulative_leaves, earned_points
+from sapo_protocol.contributions import Proposal, cumulative_entries, earned_points
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account, ContentId, Digest, NodeId
 
@@ -74,6 +74,12 @@ def challenge(config: Config, epoch: int, consent: Consent) -> dict[str, Any]:
         return run(_challenge, session, epoch, consent)
 
 
+def finalise(config: Config, consent: Consent) -> dict[str, Any]:
+    """Make the live posting final once its window is over, which any account may, and wait for it."""
+    with open_session(config) as session:
+        return run(_finalise, session, consent)
+
+
 def payout(config: Config, address: str, consent: Consent) -> dict[str, Any]:
     """Set, announce or apply the address that claims are paid to, and wait for it."""
     receiver = _address(address)
@@ -108,9 +114,11 @@ async def _status(session: LedgerSession) -> dict[str, Any]:
     claimed = await session.ledger.claimed()
     live = await session.ledger.live_accounts()
     posting = await session.ledger.live_record()
+    coins = (await session.ledger.look(claims=False)).coins_wei
     return {
         "account": str(session.account),
         "chain": session.manifest.chain_id,
+        "coins": None if coins is None else coins / 10**18,
         "registered": session.account in {account for account, _ in live},
         "claimed keys": ", ".join(sorted(node.hex() for account, node in live if account == session.account)),
         "last epoch": settlement[0] if settlement else None,
@@ -119,19 +127,35 @@ async def _status(session: LedgerSession) -> dict[str, Any]:
         "points claimed": claimed,
         "claimable": granted - claimed,
         "tokens": await session.ledger.balance() / 10**18,
+        **await _treasury_facts(session),
         **await bond_facts(session),
-        **_sending(session.ledger.status()),
+        **_sending(session.ledger.status(), coins),
     }
 
 
-def _sending(status: LedgerStatus) -> dict[str, Any]:
+async def _treasury_facts(session: LedgerSession) -> dict[str, Any]:
+    treasury = await session.ledger.treasury()
+    left, length = treasury.epochs_left, session.manifest.epoch_seconds
+    return {
+        "treasury": treasury.tokens / 10**18,
+        "granted and not claimed": treasury.owed / 10**18,
+        "points per epoch": round(treasury.points_per_epoch, 1),
+        "treasury pays": treasury.in_words(length),
+        "treasury pays until": None if left is None else format_time(int(time.time() + left * length)),
+    }
+
+
+def _sending(status: LedgerStatus, coins: int | None) -> dict[str, Any]:
     """Return the state of queued transactions, and of the endpoints that were asked."""
     receipt = status.last_receipt_seconds
+    error = status.last_error
+    if status.pending and coins == 0:
+        error = "the account holds no coins, so nothing can be sent: sapo doctor"
     return {
         "waiting to be sent": status.pending,
         "stuck": status.stuck,
         "refused": status.refused,
-        "last error": status.last_error,
+        "last error": error,
         "last receipt": None if receipt is None else datetime.fromtimestamp(receipt, UTC).isoformat(),
         "endpoints": [to_json(endpoint) for endpoint in status.endpoints],
     }
@@ -159,11 +183,8 @@ async def _claim(session: LedgerSession, consent: Consent) -> dict[str, Any]:
     await session.ledger.check()
     before, granted = await session.ledger.claimed(), (await _grant(session)).points
     if granted <= before:
-        raise SapoError(
-            f"nothing to claim: {granted} points granted, {before} claimed",
-            hint="points are granted when an epoch is final: sapo ledger status",
-            exit_code=ExitCode.LEDGER,
-        )
+        raise await _nothing_to_claim(session, granted, before)
+    await _require_covered(session, granted - before)
     words = {
         "points": granted - before,
         "points in all": granted,
@@ -196,12 +217,69 @@ async def _claim(session: LedgerSession, consent: Consent) -> dict[str, Any]:
     }
 
 
+async def _require_covered(session: LedgerSession, points: int) -> None:
+    """Raise if the treasury is too empty for a claim, which would only wait and be refused."""
+    treasury = await session.ledger.treasury()
+    if not treasury.covers(points):
+        paying = (await session.ledger.contracts()).distributor
+        raise SapoError(
+            f"the swarm's treasury holds {treasury.tokens / 10**18:g} tokens,"
+            f" and this claim of {points} points takes {points * treasury.tokens_per_point / 10**18:g}",
+            hint=f"the points stay granted; anyone may send tokens to {paying}, then claim again",
+            exit_code=ExitCode.LEDGER,
+        )
+
+
+async def _finalise(session: LedgerSession, consent: Consent) -> dict[str, Any]:
+    await session.ledger.check()
+    live = await session.ledger.live_record()
+    if live is None:
+        raise SapoError(
+            "no epoch waits to become final",
+            hint="`sapo ledger status` names the last final one",
+            exit_code=ExitCode.LEDGER,
+        )
+    over = live.posted_at_seconds + await session.ledger.challenge_seconds()
+    if max(time.time(), session.ledger.chain_seconds) < over:
+        raise SapoError(
+            f"epoch {live.root.epoch} can be challenged until {format_time(over)}",
+            hint="run the same command again after that time",
+            exit_code=ExitCode.LEDGER,
+        )
+    ledger = session.manifest.ledger
+    assert ledger is not None  # a session has a chain
+    words = transaction_words(
+        "EpochLedger.finalise",
+        session.signer,
+        contract=ledger,
+        fields={"epoch": live.root.epoch, "points": live.root.total},
+        follows="its points can be claimed; check it before with `sapo ledger audit`",
+    )
+    consent([words])
+
+    async def is_done() -> bool:
+        return await session.ledger.live_record() != live
+
+    await session.submit_and_wait("finalisation", lambda: session.ledger.finalise(live), is_done)
+    return {"epoch": live.root.epoch, "points": live.root.total, "final": True}
+
+
+async def _nothing_to_claim(session: LedgerSession, granted: int, claimed: int) -> SapoError:
+    """Return the error, with the reason that an account has most often."""
+    text = f"nothing to claim: {granted} points granted, {claimed} claimed"
+    hint = "points are granted when an epoch is final: sapo ledger status"
+    if session.account not in {account for account, _ in await session.ledger.live_accounts()}:
+        text += f"; {session.account} is not registered, so nothing that it shares now is counted"
+        hint = "a running node registers by itself once the account holds coins: sapo ledger status"
+    return SapoError(text, hint=hint, exit_code=ExitCode.LEDGER)
+
+
 async def _challenge(session: LedgerSession, epoch: int, consent: Consent) -> dict[str, Any]:
     await session.ledger.check()
     live = await session.ledger.live_record()
     root = live.root if live is not None and live.root.epoch == epoch else None
-    false = await _fraud(session, root) if root else None
-    by_turns = await session.ledger.can_settle()
+    by_turns = await session.ledger.can_settle()  # else the proofs are those of 0.1.0, which sends them
+    false = await _fraud(session, root) if root and by_turns else None
     found = equivocations(session.archive, epoch, session.manifest.ledger_domain) if by_turns else {}
     liars = {
         place: proof
@@ -311,8 +389,8 @@ async def _fraud(session: LedgerSession, root: EpochRoot) -> FraudProof | None:
     record = await session.ledger.last_record()
     last = record.root if record else None
     cap = await session.ledger.points_cap()
-    dispute = Dispute(root, last, granted=await session.ledger.granted_points(), points_cap=cap)
-    return find_fraud(dispute, session.archive)
+    dispute = Dispute(root, last, points_cap=cap)
+    return find_fraud(dispute, posted_trees(dispute, session.archive))
 
 
 async def _replace_claim(
@@ -341,10 +419,14 @@ async def _replace_claim(
 async def _grant(session: LedgerSession) -> _Grant:
     """Return what the last final epoch grants this account in total, with the proof."""
     settlement = await session.settlement()
-    shares = settlement[1].shares if settlement else ()
-    for index, share in enumerate(shares):
-        if share.account == session.account:
-            return _Grant(share.cumulative, merkle.proof(cumulative_leaves(shares), index))
+    entries = cumulative_entries(settlement[1].shares) if settlement else ()
+    if await session.ledger.can_settle():
+        place = merkle.sum_place(entries, session.account)
+        return _Grant(place.value if place.holder == session.account else 0, place.proof)
+    for index, (account, points) in enumerate(entries):
+        if account == session.account:
+            leaves = [merkle.leaf(*entry) for entry in entries]
+            return _Grant(points, merkle.proof(leaves, index))
     return _Grant(0, ())
 
 

@@ -35,6 +35,9 @@ Consent = Callable[[Sequence[Words]], None]
 PATIENCE_SECONDS: Final = 60.0
 _POLL_SECONDS: Final = 0.5
 
+_LAST_SECONDS: Final = 253_402_300_800
+"""The end of the year 9999, beyond which Python knows no dates."""
+
 _CONFIRM_SECONDS: Final = 5.0
 """For the outbox to see its last confirmations; otherwise the next node would see them."""
 
@@ -139,7 +142,9 @@ def run(command: Callable[..., Awaitable[dict[str, Any]]], *arguments: object) -
 
 
 def format_time(seconds: int) -> str:
-    """Return a block time as text."""
+    """Return a block time as text; an endpoint may claim any."""
+    if seconds >= _LAST_SECONDS:
+        return f"second {seconds}, after the year 9999"
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 

@@ -18,7 +18,7 @@ from sapo_client.ledger.chain.scratch import scratch_chain
 from sapo_client.ledger.contract import Distributor, EpochLedgerContract, Registry
 from sapo_client.ledger.rpc import Rpc
 from sapo_protocol import merkle, secp256k1
-from sapo_protocol.contributions import Proposal, Share, Tally, cumulative_leaves, settle
+from sapo_protocol.contributions import Proposal, Share, Tally, cumulative_entries, settle
 from sapo_protocol.eip712 import Domain, EpochApproval, EpochRoot
 from sapo_protocol.identifiers import Account, ContentId, Digest, NodeId
 
@@ -90,9 +90,8 @@ def _epochs(chain: _LedgerChain) -> Iterator[EpochGas]:
             node=NodeId(bytes(32)), account=Account(bytes(20)), epoch=epoch, tallies=(), shares=shares
         ).root(_id(epoch))
         post, finalise = chain.settle(root)
-        leaves = cumulative_leaves(shares)
         claimant = epoch // 2  # one account claims among few, twice, and another one among many
-        proof = merkle.proof(leaves, claimant)
+        proof = merkle.sum_place(cumulative_entries(shares), shares[claimant].account).proof
         distributor = Distributor(chain.rpc, chain.deployment.distributor)
         share = shares[claimant]
         claim = distributor.claim(share.account, share.cumulative, proof)

@@ -16,7 +16,7 @@ from hashlib import sha256
 from typing import Final
 
 from sapo_client.bench.swarm import BenchAuthor, BenchSwarm
-from sapo_protocol.constants import MAX_ACCOUNTS_PER_EPOCH, MAX_ENVELOPE_BYTES, MAX_VALUES
+from sapo_protocol.constants import MAX_ENVELOPE_BYTES, MAX_PAGE_ROWS, MAX_VALUES
 from sapo_protocol.contributions import Proposal, Share, Tally, parse_proposal, parse_tally
 from sapo_protocol.decoding import Value
 from sapo_protocol.encoding import encode
@@ -129,9 +129,7 @@ def _proofs(swarm: BenchSwarm, author: BenchAuthor) -> dict[str, bytes]:
 
 def _lists(swarm: BenchSwarm, author: BenchAuthor) -> dict[str, bytes]:
     """Return the longest tally and proposal, valid and forged, and lists of as many values as decode."""
-    accounts = sorted(
-        Account(sha256(b"%d" % number).digest()[:20]) for number in range(MAX_ACCOUNTS_PER_EPOCH)
-    )
+    accounts = sorted(Account(sha256(b"%d" % number).digest()[:20]) for number in range(MAX_PAGE_ROWS))
     points = tuple((account, 1 << 40) for account in accounts)
     shares = tuple(Share(account, 1 << 40, 1 << 50) for account in accounts)
     tally = Tally(

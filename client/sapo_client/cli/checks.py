@@ -84,8 +84,15 @@ def check_torch(device: str) -> Check:
         return Check(
             "torch", "fail", f"{torch.__version__} sees no CUDA device", "set learner.device to auto"
         )
-    used = torch.cuda.get_device_name() if cuda and device != "cpu" else f"CPU, {os.cpu_count()} cores"
-    return Check("torch", "ok", f"{torch.__version__} on {used}")
+    if not cuda or device == "cpu":
+        return Check("torch", "ok", f"{torch.__version__} on CPU, {os.cpu_count()} cores")
+    from sapo_client.learner.sizing.kernels import require_kernels
+
+    try:
+        require_kernels()
+    except SapoError as error:
+        return Check("torch", "fail", error.text, error.hint)
+    return Check("torch", "ok", f"{torch.__version__} on {torch.cuda.get_device_name()}")
 
 
 def check_versions() -> Check:
@@ -133,7 +140,8 @@ def check_model(config: Config) -> Iterator[Check]:
         yield Check("model", "ok", f"{size}; tasks of level {found.level} suit it")
     else:
         hint = "a model without chat template gets the bare prompt; instruction-tuned ones learn faster"
-        yield Check("model", "warn", f"{size}, without chat template", hint)
+        words = f"{size}, without chat template; tasks of level {found.level} suit it"
+        yield Check("model", "warn", words, hint)
     planned, parts = found.estimate.peak / GIB, found.estimate.in_words()
     plan = f"{planned:.1f} GiB planned, {found.free / GIB:.1f} free; {parts}"
     yield Check("memory", "ok" if found.fits else "fail", plan, "" if found.fits else found.hint)

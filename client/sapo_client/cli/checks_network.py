@@ -7,6 +7,7 @@ import socket
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 
 from sapo_client.cli.checks import Check
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 CLOCK_WARN_SECONDS = 5.0  # half of the slack that peers allow at an epoch's edge
 CLOCK_FAIL_SECONDS = 60.0  # beyond it messages fall into the wrong epoch
 NETWORK_TIMEOUT_SECONDS = 5.0
-NO_CODE = ("0x", "0x0", None)  # answers of endpoints for an address without a contract
+MOST_BYTES = 1 << 20  # of an answer; a block without its transactions has a few kilobytes
 
 
 def check_manifest(config: Config) -> tuple[Manifest | None, Check]:
@@ -80,6 +81,29 @@ def check_bootstrap(addresses: tuple[str, ...]) -> Iterator[Check]:
             yield Check("bootstrap", "ok", f"{address} answers")
 
 
+def check_reachable(data: DataDir) -> Iterator[Check]:
+    """Check whether peers can connect to the node that runs here, as they told it."""
+    from pydantic import ValidationError
+
+    from sapo_client.cli.inspect import REACHABLE_TEXTS
+    from sapo_client.observe.control_client import ControlClient
+    from sapo_client.observe.reports import StatusReport
+
+    try:
+        status = StatusReport.model_validate_json(ControlClient(data).get_text("status"))
+    except (SapoError, ValidationError):
+        return  # no node of this version runs here, so there is nobody to connect to
+    found = REACHABLE_TEXTS[status.reachable]
+    if status.reachable != "unreachable":
+        yield Check("reachable", "ok", found)
+        return
+    hint = (
+        f"forward the TCP port of {', '.join(status.addresses)} to this machine in your router, allow it in"
+        " the firewall, and name the public address with --announce; a swarm needs nodes that can be reached"
+    )
+    yield Check("reachable", "warn", found, hint)
+
+
 def check_chain(config: Config, manifest: Manifest) -> Iterator[Check]:
     """Check chain id, contracts and clock of each RPC endpoint."""
     if not manifest.chain_id or not config.ledger.enabled:
@@ -91,14 +115,19 @@ def check_chain(config: Config, manifest: Manifest) -> Iterator[Check]:
         yield Check(
             "ledger", "warn", "no RPC endpoint is configured", "name one with --rpc, or use --no-ledger"
         )
+    from sapo_client.ledger.answers import BadAnswer
+
     for url in config.ledger.rpc_urls:
         try:
             ask = _asker(url)
             yield _check_contracts(url, manifest, ask)
             yield from _check_account(config.identity, manifest, ask)
-            block_seconds = int(ask("eth_getBlockByNumber", "latest", False)["timestamp"], 16)
-            yield clock_check(url, block_seconds, time.time())
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            yield _check_treasury(url, manifest)
+            block = ask("eth_getBlockByNumber", "latest", False)
+            if block is None:
+                raise BadAnswer("it has no block")
+            yield clock_check(url, int(block["timestamp"], 16), time.time())
+        except (OSError, HTTPException, ValueError, BadAnswer) as error:
             hint = "check the URL and the connection; without it this node trains alone, unpaid"
             yield Check("ledger", "fail", f"{url} does not answer as a chain: {error}", hint)
 
@@ -111,11 +140,39 @@ def _check_contracts(url: str, manifest: Manifest, ask: Ask) -> Check:
     if chain_id != manifest.chain_id:
         detail = f"{url} serves chain {chain_id}, the manifest names {manifest.chain_id}"
         return Check("ledger", "fail", detail, "use an endpoint of the manifest's chain")
-    for contract in (manifest.registry, manifest.ledger):
-        if contract is not None and ask("eth_getCode", str(contract), "latest") in NO_CODE:
-            detail = f"there is no contract at {contract} on chain {chain_id}"
-            return Check("ledger", "fail", detail, "the manifest is of another chain; ask for the right one")
+    for name, contract in (("NodeRegistry", manifest.registry), ("EpochLedger", manifest.ledger)):
+        if not _is_code(name, bytes.fromhex(ask("eth_getCode", str(contract), "latest")[2:])):
+            detail = f"there is no {name} of this version of sapo at {contract} on chain {chain_id}"
+            hint = "the manifest is of another chain or another version; ask for the right one"
+            return Check("ledger", "fail", detail, hint)
     return Check("ledger", "ok", f"{url} serves chain {chain_id} with the swarm's contracts")
+
+
+def _is_code(name: str, code: bytes) -> bool:
+    from sapo_client.ledger.artifact import EARLIER, LEDGER_VERSION, load
+
+    return any(load(name, version).is_code(code) for version in (LEDGER_VERSION, *EARLIER.get(name, ())))
+
+
+def _check_treasury(url: str, manifest: Manifest) -> Check:
+    """Say until when the swarm can pay what it grants."""
+    from sapo_client.ledger.contract import EpochLedgerContract
+    from sapo_client.ledger.errors import LedgerError
+    from sapo_client.ledger.history import History
+    from sapo_client.ledger.rpc import Rpc
+    from sapo_client.ledger.terms import RATE_EPOCHS, read_treasury
+
+    if manifest.ledger is None:
+        return Check("treasury", "ok", "none: this swarm pays nothing")
+    ledger = EpochLedgerContract(Rpc([url], chain_id=manifest.chain_id), manifest.ledger)
+    try:
+        treasury = read_treasury(ledger.distributor(), History(ledger).recent(RATE_EPOCHS))
+    except LedgerError as error:
+        return Check("treasury", "warn", error.text, error.hint)
+    found = f"{treasury.tokens / 10**18:,.0f} tokens: {treasury.in_words(manifest.epoch_seconds)}"
+    if treasury.owed <= treasury.tokens:
+        return Check("treasury", "ok", found)
+    return Check("treasury", "warn", found, "claims wait until somebody sends tokens to the distributor")
 
 
 def _check_account(identity: str | None, manifest: Manifest, ask: Ask) -> Iterator[Check]:
@@ -147,6 +204,8 @@ def clock_check(url: str, block_seconds: float, now_seconds: float) -> Check:
 
 
 def _asker(url: str) -> Ask:
+    from sapo_client.ledger.answers import BadAnswer, parse_response
+
     if not url.startswith(("http://", "https://")):
         raise ValueError("not an http:// or https:// address")
 
@@ -154,7 +213,10 @@ def _asker(url: str) -> Ask:
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}).encode()
         request = urllib.request.Request(url, body, {"Content-Type": "application/json"})  # noqa: S310
         with urllib.request.urlopen(request, timeout=NETWORK_TIMEOUT_SECONDS) as response:  # noqa: S310
-            return json.load(response)["result"]
+            answer = parse_response(method, response.read(MOST_BYTES))
+        if "error" in answer:
+            raise BadAnswer(f"it refuses {method}: {answer['error']['message']}")
+        return answer["result"]
 
     return ask
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 
 # Events of a rollout in the event file.
 ROLLOUT_EVENTS = ("published", "admitted", "verified", "refused")
+
+REACHABLE_TEXTS: Final = {
+    "unknown": "not known yet: two peers have to try",
+    "reachable": "peers can connect to this node",
+    "unreachable": "peers cannot connect to this node; it works through the connections that it opens",
+}
+"""What `reachable` of a node's status means, in words."""
 
 
 def register(app: typer.Typer) -> None:
@@ -185,6 +192,7 @@ def _status_rows(report: StatusReport) -> list[tuple[str, Any]]:
         ("round", f"{report.round} (epoch {report.epoch}, step {report.step})"),
         ("reward", f"{cell_reward(report.reward)} now, {cell_reward(report.reward_start)} at the start"),
         ("peers", report.peers),
+        ("reachable", REACHABLE_TEXTS[report.reachable]),
         ("pool", report.pool),
         ("rollouts", f"{report.shared} shared, {report.accepted} accepted"),
         ("sampled", f"{report.sampled_own} own, {report.sampled_external} of others"),

@@ -2,22 +2,57 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sapo_client import extras
 from sapo_client.cli import experiment
 from sapo_client.cli.options import Common, command
 from sapo_client.cli.render import Grid
+from sapo_client.errors import ExitCode, SapoError
 
 if TYPE_CHECKING:
     from sapo_client.lab.economy import EconomyRow
+    from sapo_client.lab.ladders.swarm import LadderEpoch, Moved
+    from sapo_client.lab.scale.report import ScaleReport
 
 ShareOption = Annotated[
     float | None,
     typer.Option(min=0.0, max=1.0, metavar="S", help="Share of this author in the training text."),
+]
+
+NodesOption = Annotated[int, typer.Option("--nodes", min=8, metavar="N", help="Nodes of the swarm.")]
+IslandsOption = Annotated[
+    int, typer.Option("--islands", min=1, metavar="K", help="Islands of the swarm, a power of two.")
+]
+SampleOption = Annotated[
+    int, typer.Option("--sample", min=0, metavar="M", help="Islands to simulate with all members; 0 for all.")
+]
+EpochsOption = Annotated[int, typer.Option("--epochs", min=1, metavar="E", help="Epochs to simulate.")]
+EpochSecondsOption = Annotated[
+    int, typer.Option("--epoch-seconds", min=20, metavar="T", help="Virtual length of an epoch.")
+]
+ChurnOption = Annotated[
+    float, typer.Option("--churn", min=0, max=1, metavar="S", help="Share of nodes that leaves in an epoch.")
+]
+SybilsOption = Annotated[
+    float, typer.Option("--sybils", min=0, max=0.9, metavar="S", help="Share of one attacker's accounts.")
+]
+NatOption = Annotated[
+    float, typer.Option("--nat", min=0, max=0.9, metavar="S", help="Share that nobody can connect to.")
+]
+LossOption = Annotated[
+    float, typer.Option("--loss", min=0, max=0.9, metavar="S", help="Share of copies that get lost.")
+]
+RateOption = Annotated[
+    float, typer.Option("--rate", min=0.01, metavar="R", help="Groups that an account makes per second.")
+]
+OutOption = Annotated[
+    Path | None, typer.Option("--out", metavar="FOLDER", help="Folder for report.json and picture.png.")
 ]
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Experiments on this machine.")
@@ -139,6 +174,171 @@ def _strategy_cells(row: EconomyRow) -> tuple[str | int, ...]:
         f"{row.against_honest:+.2f}",
         row.pays,
         f"{row.others_lose:.0%}",
+    )
+
+
+@command(app)
+def simulate(
+    common: Common,
+    nodes: NodesOption = 100,
+    islands: IslandsOption = 4,
+    sample: SampleOption = 0,
+    epochs: EpochsOption = 2,
+    epoch_seconds: EpochSecondsOption = 60,
+    churn: ChurnOption = 0.2,
+    sybils: SybilsOption = 0.3,
+    nat: NatOption = 0.6,
+    loss: LossOption = 0.02,
+    rate: RateOption = 0.4,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of every random stream.")] = 0,
+    out: OutOption = None,
+) -> None:
+    """Simulate many nodes in virtual time, with the real admission, pool, sampler and peer scores.
+
+    Every node has its own engine, and checks every signature. Simulated are the links, the mesh, who finds
+    whom, and the policies, which answer by a table. Of islands that are not in the sample nothing is
+    simulated, and visits to them are made to one of the sample; it holds the island with most Sybils, the
+    largest and the smallest. A node costs about 5 ms of a core per second of virtual time.
+    """
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from sapo_client.lab.scale.plan import ScalePlan
+    from sapo_client.lab.scale.report import simulate_scale
+
+    if islands & (islands - 1) or (sample and sample < 3 <= islands):
+        raise SapoError(
+            "--islands is a power of two, and a sample has at least three islands",
+            hint="for example --nodes 1000 --islands 64 --sample 8",
+            exit_code=ExitCode.CONFIG,
+        )
+    if out is not None:
+        extras.require(extras.LAB)
+    plan = ScalePlan(
+        nodes=nodes,
+        islands=islands,
+        simulated=sample,
+        epochs=epochs,
+        epoch_seconds=epoch_seconds,
+        churn=churn,
+        sybils=sybils,
+        nat=nat,
+        groups_per_second=rate,
+        loss=loss,
+        seed=seed,
+    )
+    columns = (TextColumn("second {task.completed:.0f} of {task.total:.0f}"), BarColumn())
+    with Progress(*columns, TimeRemainingColumn(), disable=common.no_progress) as bar:
+        task = bar.add_task("simulate", total=float(epochs * epoch_seconds))
+        report = simulate_scale(plan, lambda second: bar.update(task, completed=second))
+    document = {"format": "sapo/lab/simulate/1", **asdict(report)}
+    if out is not None:
+        _write(report, document, out)
+    common.output.emit(document, _figures(report), _islands(report))
+
+
+def _write(report: ScaleReport, document: dict[str, Any], out: Path) -> None:
+    from sapo_client.lab.scale.picture import draw_scale
+
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "report.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    draw_scale(report, out / "picture.png")
+
+
+def _figures(report: ScaleReport) -> Grid:
+    mega, percent = 1e6, 100
+    rows = [
+        (
+            "upload, mean and highest",
+            f"{report.mean_upload / mega:.2f}, {report.worst_upload / mega:.2f} Mbit/s",
+        ),
+        (
+            "download, mean and highest",
+            f"{report.mean_download / mega:.2f}, {report.worst_download / mega:.2f} Mbit/s",
+        ),
+        ("new messages, copies of each", f"{report.new_messages:.1f} per second, {report.copies:.1f}"),
+        ("processor, simulator included", f"{report.processor * percent:.2f} % of a core"),
+        ("processor of libp2p, not simulated", f"{report.transport_processor * percent:.2f} % of a core"),
+        ("memory per node", f"{report.memory_bytes / mega:.1f} MB"),
+        ("groups that reach 99 % of their island", f"{report.delivered:.2%} of {report.groups:,}"),
+        ("nodes reached", f"{report.reached:.3%}"),
+        ("delay, half and 99 %", f"{report.median_delay:.2f}, {report.late_delay:.2f} s"),
+        ("lowest score of an honest peer", f"{report.worst_score:.1f}"),
+        ("faults at honest nodes", f"{report.faults}"),
+        ("Sybils in batches, worst island", f"{report.worst_share:.1%}"),
+        ("virtual and real time", f"{report.virtual_seconds:.0f}, {report.wall_seconds:.0f} s"),
+    ]
+    return Grid(("per honest node", f"{report.plan.nodes:,} nodes"), rows)
+
+
+def _islands(report: ScaleReport) -> Grid:
+    rows = [
+        (
+            one.island,
+            one.accounts,
+            f"{one.sybils:.0%}",
+            "" if one.in_batches is None else f"{one.in_batches:.0%}",
+            "" if one.of_others is None else f"{one.of_others:.0%}",
+            f"{one.reached:.2%}",
+        )
+        for one in report.islands
+    ]
+    columns = ("island", "accounts", "Sybils", "in batches", "of others' groups", "nodes reached")
+    return Grid(columns, rows)
+
+
+@command(app)
+def difficulty(
+    common: Common,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of all random numbers.")] = 0,
+    epochs: Annotated[int, typer.Option("--epochs", min=2, metavar="E", help="Number of epochs.")] = 16,
+    attack: Annotated[
+        bool, typer.Option("--attack", help="Show who can move the ladder, instead of epoch by epoch.")
+    ] = False,
+) -> None:
+    """Simulate swarms whose levels follow them, beside one whose tasks stay the same.
+
+    Policies are tables with one number each, their skill; admission, verification, count, settlement and
+    record are the network's own code. Takes half a minute, with --attack some minutes.
+    """
+    document, grid = _attack(seed, epochs) if attack else _course(seed, epochs)
+    common.output.emit({"format": "sapo/lab/difficulty/1", "seed": seed, **document}, grid)
+
+
+def _course(seed: int, epochs: int) -> tuple[dict[str, Any], Grid]:
+    from sapo_client.lab.ladders.swarm import LadderPlan, simulate
+
+    plans = [LadderPlan(follows=follows, seed=seed, epochs=epochs) for follows in (True, False)]
+    follow, fixed = map(simulate, plans)
+    columns = ("epoch", "level", "mixed", "points", "hardest", "", "fixed: mixed", "points ", "hardest ")
+    rows = [(epoch, f"{a.position:.2f}", *_cells(a), "", *_cells(b)) for epoch, a, b in _pairs(follow, fixed)]
+    document = {"follow": [asdict(each) for each in follow], "fixed": [asdict(each) for each in fixed]}
+    return document, Grid(columns, rows)
+
+
+def _pairs(follow: list[LadderEpoch], fixed: list[LadderEpoch]) -> list[tuple[int, LadderEpoch, LadderEpoch]]:
+    return [(epoch, *pair) for epoch, pair in enumerate(zip(follow, fixed, strict=True))]
+
+
+def _cells(epoch: LadderEpoch) -> tuple[str, int, str]:
+    return f"{epoch.mixed:.0%}", epoch.points, f"{epoch.hardest:.0%}"
+
+
+def _attack(seed: int, epochs: int) -> tuple[dict[str, Any], Grid]:
+    from sapo_client.lab.ladders.swarm import MOVERS, moved
+
+    found = [moved(name, plan, seed=seed, epochs=epochs) for name, plan in MOVERS]
+    columns = ("who", "level", "mixed", "points", "theirs", "hardest")
+    return {"movers": [asdict(each) for each in found]}, Grid(columns, [_mover(each) for each in found])
+
+
+def _mover(each: Moved) -> tuple[str, ...]:
+    return (
+        each.name,
+        f"{each.position:.2f}",
+        f"{each.mixed:.0%}",
+        f"{each.points:.1f}",
+        f"{each.dishonest_points:.1f}",
+        f"{each.hardest:.0%}",
     )
 
 

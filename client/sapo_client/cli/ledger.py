@@ -56,6 +56,14 @@ def challenge(options: SigningOptions, epoch: Epoch) -> None:
 
 
 @command(app)
+def finalise(options: SigningOptions) -> None:
+    """Make the epoch in its challenge window final once the window is over; any account may."""
+    from sapo_client.account import ledger_commands
+
+    _print(options, ledger_commands.finalise(options.account_config(), options.ask))
+
+
+@command(app)
 def payout(
     options: SigningOptions,
     address: Annotated[str, typer.Argument(metavar="ADDRESS", help="Account that claims are paid to.")],

@@ -49,6 +49,14 @@ LevelOption = Annotated[
         help="Level of the tasks: `nano`, `worked`, `easy` or `full`; unset: by the model's size.",
     ),
 ]
+DifficultyOption = Annotated[
+    str,
+    typer.Option(
+        "--difficulty",
+        metavar="D",
+        help="`follow`: tasks get harder as the swarm learns, from the level on; `fixed`: they do not.",
+    ),
+]
 ForModel = Annotated[
     str, typer.Option("--model", metavar="M", help="Model that the tasks are for, as in `sapo join`.")
 ]

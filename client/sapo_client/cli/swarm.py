@@ -12,6 +12,7 @@ import typer
 from sapo_client.cli.consent import YesOption, asker
 from sapo_client.cli.options import (
     Common,
+    DifficultyOption,
     FamiliesOption,
     ForModel,
     LevelOption,
@@ -24,7 +25,7 @@ from sapo_client.errors import ExitCode, SapoError
 
 if TYPE_CHECKING:
     from sapo_client.founding.quote import Quote
-    from sapo_client.founding.swarm import SwarmTerms
+    from sapo_client.founding.swarm import Founding, SwarmTerms
     from sapo_client.keystore import Identity
     from sapo_protocol.identifiers import Account
     from sapo_protocol.manifest import Manifest
@@ -53,7 +54,22 @@ Addresses = Annotated[
 ]
 Name = Annotated[str, typer.Option("--name", help="Display name of the swarm.")]
 EpochSeconds = Annotated[
-    int, typer.Option("--epoch-seconds", min=10, metavar="S", help="Length of an epoch.")
+    int | None,
+    typer.Option(
+        "--epoch-seconds",
+        min=10,
+        metavar="S",
+        help="Length of an epoch; by default two hours, ten minutes on a development chain.",
+    ),
+]
+ChallengeSeconds = Annotated[
+    int | None,
+    typer.Option(
+        "--challenge-seconds",
+        min=1,
+        metavar="S",
+        help="Time to challenge a posting; by default half of an epoch, a tenth on a development chain.",
+    ),
 ]
 FinalitySeconds = Annotated[
     int, typer.Option("--finality-seconds", min=0, metavar="S", help="Age at which a block counts as final.")
@@ -61,6 +77,13 @@ FinalitySeconds = Annotated[
 FaucetCoins = Annotated[float, typer.Option("--faucet-coins", min=0, help="Coins that the faucet receives.")]
 CoinsPerDrip = Annotated[
     float, typer.Option("--coins-per-drip", min=0, help="Coins that it sends to each newcomer.")
+]
+CostsMoney = Annotated[
+    bool,
+    typer.Option(
+        "--i-know-this-costs-money",
+        help="Deploy on a chain that is not known as a test network, and pay with its coins.",
+    ),
 ]
 
 
@@ -82,13 +105,16 @@ def deploy(
     quorum: Quorum = None,
     address: Addresses = None,
     name: Name = "testnet",
-    epoch_seconds: EpochSeconds = 600,
+    epoch_seconds: EpochSeconds = None,
+    challenge_seconds: ChallengeSeconds = None,
     finality_seconds: FinalitySeconds = 60,
     faucet_coins: FaucetCoins = 0.02,
     coins_per_drip: CoinsPerDrip = 0.001,
     families: FamiliesOption = None,
     level: LevelOption = None,
+    difficulty: DifficultyOption = "fixed",
     model: ForModel = "bundled",
+    costs_money: CostsMoney = False,
     yes: YesOption = False,
 ) -> None:
     """Found a swarm on an EVM test network: deploy its contracts and write its manifest.
@@ -96,48 +122,63 @@ def deploy(
     Shows every transaction and the highest possible cost, and asks before it signs. The same command resumes
     an interrupted deployment, and changes nothing once everything is deployed.
     """
+    from sapo_client.founding.chains import agreed_chain_id
+    from sapo_client.founding.defaults import clock_of
     from sapo_client.founding.swarm import SwarmTerms
     from sapo_client.founding.tasks import choose_tasks
+    from sapo_client.ledger.rpc import Rpc
     from sapo_protocol.settlement import agreeing
 
-    tasks = choose_tasks(families=listed(families), level=level, model=model)
+    tasks = choose_tasks(families=listed(families), level=level, model=model, difficulty=difficulty)
     founder = _open(common, key, passphrase_file)
     auditors = tuple(sorted({_account(text) for text in auditor or ()})) or (founder.account,)
+    chain_id = agreed_chain_id(Rpc(rpc), costs_money=costs_money)
+    epoch_seconds, window = clock_of(chain_id, epoch_seconds, challenge_seconds)
     terms = SwarmTerms(
         name=name,
         auditors=auditors,
         quorum=quorum or agreeing(len(auditors)),
         epoch_seconds=epoch_seconds,
+        challenge_seconds=window,
         bootstrap=tuple(_reached(founder, text) for text in address or ()),
         finality_seconds=finality_seconds,
         faucet_coins=faucet_coins,
         coins_per_drip=coins_per_drip,
         level=tasks.level,
         families=tasks.families,
+        difficulty=tasks.difficulty,
     )
     _check_quorum(common, terms)
-    manifest = _found(common, folder, rpc=rpc, founder=founder, terms=terms, yes=yes)
+    founding = _founding(folder, rpc, founder, terms, costs_money=costs_money)
+    manifest = _found(common, founding, founder, terms, yes=yes)
     _show_swarm(common, folder, manifest)
     _show_next(common, folder, key, rpc[0], audits=founder.account in auditors)
 
 
-def _found(
-    common: Common, folder: Path, rpc: list[str], founder: Identity, terms: SwarmTerms, *, yes: bool
-) -> Manifest:
-    """Return the manifest of the swarm, founding it now unless that is done."""
+def _founding(
+    folder: Path, rpc: list[str], founder: Identity, terms: SwarmTerms, *, costs_money: bool
+) -> Founding:
     from eth_account import Account as EthAccount
 
-    from sapo_client.founding.quote import require_coins
     from sapo_client.founding.swarm import Founding
+
+    account = EthAccount.from_key(founder.account_key)
+    return Founding(folder, rpc, account, terms, costs_money=costs_money)
+
+
+def _found(
+    common: Common, founding: Founding, founder: Identity, terms: SwarmTerms, *, yes: bool
+) -> Manifest:
+    """Return the manifest of the swarm, founding it now unless that is done."""
+    from sapo_client.founding.quote import require_coins
     from sapo_client.founding.tasks import TaskChoice
 
-    founding = Founding(folder, rpc, EthAccount.from_key(founder.account_key), terms)
     manifest = founding.finished()
     if manifest is None:
         wanted = founding.quote()
         require_coins(wanted, founder.account)
         asker(common, yes)([_statement(wanted, founder.account)])
-        manifest = founding.carry_out(TaskChoice(terms.level, terms.families).suite())
+        manifest = founding.carry_out(TaskChoice(terms.level, terms.families, terms.difficulty).suite())
     return manifest
 
 
@@ -155,9 +196,12 @@ def faucet(
 
     from sapo_client.founding import contracts
     from sapo_client.founding.swarm import faucet_of
+    from sapo_client.ledger.rpc import Rpc
 
     payer, account = _open(common, key, passphrase_file), _account(receiver)
-    contracts.fund(rpc, EthAccount.from_key(payer.account_key), faucet_of(folder), account)
+    place = faucet_of(folder)
+    chain = Rpc(rpc, chain_id=place.chain_id)
+    contracts.fund(chain, EthAccount.from_key(payer.account_key), place.contract, account)
     common.output.emit({"served": str(account)}, f"served {account}")
 
 

@@ -10,7 +10,7 @@ import typer
 
 from sapo_client.cli import swarm
 from sapo_client.cli.live.dashboard import show_link
-from sapo_client.cli.options import Common, FamiliesOption, LevelOption, command, listed
+from sapo_client.cli.options import Common, DifficultyOption, FamiliesOption, LevelOption, command, listed
 from sapo_client.cli.render import Grid
 from sapo_client.errors import ExitCode, SapoError
 
@@ -88,6 +88,7 @@ def up(
     model: StartOption = "bundled",
     families: FamiliesOption = None,
     level: LevelOption = None,
+    difficulty: DifficultyOption = "fixed",
     keep: KeepOption = False,
     page: PageOption = False,
     control: ControlOption = False,
@@ -117,7 +118,9 @@ def up(
         report=report.resolve(),
         attack_epoch=attack_epoch,
         models=tuple(models),
-        tasks=tasks.choose_tasks(families=listed(families), level=level, model=models[0]),
+        tasks=tasks.choose_tasks(
+            families=listed(families), level=level, model=models[0], difficulty=difficulty
+        ),
         keep=keep,
         page=page,
         control=control,

@@ -30,7 +30,7 @@ class CurvesDocument(TypedDict):
 def curves_document(
     history: FigureHistory, request: WebRequest, *, only: Iterable[str] | None = None
 ) -> CurvesDocument:
-    """Return the last hours of a history; of hours = 0, all of it.
+    """Return the last hours of a history; of hours = 0, all of it; of ``after``, only points from there.
 
     Args:
         only: names of figures; unset: all of them.
@@ -39,7 +39,9 @@ def curves_document(
     hours = request.number("hours", 2, most=20_000)
     span = history.span()
     since = now - hours * HOUR_SECONDS if hours else float(span[0] if span else now)
-    curves = history.curves(history.figures() if only is None else only, since=since, now=now)
+    after = request.number("after", 0, most=10**11)
+    names = history.figures() if only is None else only
+    curves = history.curves(names, since=since, now=now, after=after)
     return {
         "since": since,
         "now": now,

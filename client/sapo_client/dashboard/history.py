@@ -214,16 +214,20 @@ class FigureHistory:
         with self._guard:
             return tuple(sorted(self._figures))
 
-    def curves(self, figures: Iterable[str], *, since: float, now: float) -> Mapping[str, FigureCurve]:
+    def curves(
+        self, figures: Iterable[str], *, since: float, now: float, after: int = 0
+    ) -> Mapping[str, FigureCurve]:
         """Return figures from a moment until now, all in intervals of one length.
 
         Args:
-            since: in seconds since 1970.
+            since: in seconds since 1970; with ``now`` it decides the length of the intervals.
             now: likewise.
+            after: start of the first point that is wanted; earlier ones are left out.
         """
         number, seconds = level_for(since, now)
+        window = since - LEVELS[number].seconds, after
         with self._guard:
-            return {figure: self._curve(number, figure, since, seconds) for figure in figures}
+            return {figure: self._curve(number, figure, window, seconds) for figure in figures}
 
     def span(self) -> tuple[int, int] | None:
         """Return the start of the first and of the last interval; none of an empty history."""
@@ -233,11 +237,11 @@ class FigureHistory:
             _, last = self._connection.execute(query, (0,)).fetchone()
         return None if first is None else (int(first), int(last if last is not None else first))
 
-    def _curve(self, number: int, figure: str, since: float, seconds: int) -> FigureCurve:
+    def _curve(self, number: int, figure: str, window: tuple[float, int], seconds: int) -> FigureCurve:
         rows = self._connection.execute(
             "SELECT start / ?1 * ?1 AS place, SUM(n), SUM(total), SUM(squares) FROM interval"
-            " WHERE level = ?2 AND figure = ?3 AND start > ?4 GROUP BY place ORDER BY place",
-            (seconds, number, figure, since - LEVELS[number].seconds),
+            " WHERE level = ?2 AND figure = ?3 AND start > ?4 AND start >= ?5 GROUP BY place ORDER BY place",
+            (seconds, number, figure, *window),
         )
         points = []
         for start, *values in rows:

@@ -75,13 +75,18 @@ class Deployment:
     vault: Account
 
 
-def deploy(rpc_urls: Sequence[str], deployer: LocalAccount | Deployer, plan: LedgerTerms) -> Deployment:
+def deploy(
+    endpoints: Sequence[str] | Rpc, deployer: LocalAccount | Deployer, plan: LedgerTerms
+) -> Deployment:
     """Deploy all contracts, fund distributor, faucet and bonds, and check the code on the chain.
+
+    Args:
+        endpoints: of one chain.
 
     Raises:
         LedgerError: a transaction fails, or the code is not what was sent.
     """
-    rpc = Rpc(rpc_urls)
+    rpc = endpoints if isinstance(endpoints, Rpc) else Rpc(endpoints)
     deployer = deployer if isinstance(deployer, Deployer) else Deployer(deployer)
     holder = Account.from_hex(deployer.address)
     token = Token(rpc, _create(rpc, deployer, "SapoToken", deployer.address, plan.supply_tokens))
@@ -96,7 +101,7 @@ def deploy(rpc_urls: Sequence[str], deployer: LocalAccount | Deployer, plan: Led
     if token.balance(holder) != plan.supply_tokens - plan.reward_tokens - plan.faucet_tokens - bonds:
         raise LedgerError("the token does not add up after the deployment", hint="deploy to a fresh chain")
     return Deployment(
-        chain_id=int(rpc.ask(lambda web3: web3.eth.chain_id)),
+        chain_id=rpc.chain_id(),
         token=token.address,
         faucet=faucet.address,
         registry=registry.address,
@@ -107,20 +112,40 @@ def deploy(rpc_urls: Sequence[str], deployer: LocalAccount | Deployer, plan: Led
     )
 
 
-def fund(rpc_urls: Sequence[str], payer: LocalAccount, faucet: Account, receiver: Account) -> None:
+class FaucetRefusal(LedgerError):
+    """The faucet does not serve this account now."""
+
+
+def require_faucet(rpc: Rpc, faucet: Account) -> Faucet:
+    """Return the faucet at an address.
+
+    Raises:
+        LedgerError: there is another contract, or none, or no endpoint answers.
+    """
+    contract = Faucet(rpc, faucet)
+    if not contract.is_deployed():
+        raise LedgerError(
+            f"there is no faucet at {faucet} on chain {rpc.chain_id()}",
+            hint="give the RPC address of the chain that the swarm was deployed on",
+        )
+    return contract
+
+
+def fund(rpc: Rpc, payer: LocalAccount, faucet: Account, receiver: Account) -> None:
     """Send coins and tokens from the faucet to a newcomer; the payer pays the gas.
 
     Raises:
-        LedgerError: the faucet is empty, or has served the account within a day.
+        FaucetRefusal: it is empty, or has served the account within a day.
+        LedgerError: there is no faucet, or no endpoint answers.
     """
-    rpc = Rpc(rpc_urls)
+    contract = require_faucet(rpc, faucet)
     try:
-        Deployer(payer).send(rpc, tx.Call(faucet, Faucet(rpc, faucet).drip(receiver)))
+        Deployer(payer).send(rpc, tx.Call(faucet, contract.drip(receiver)))
     except tx.Refused as refused:
         if refused.error not in _FAUCET_REFUSALS:
             raise
         text, hint = _FAUCET_REFUSALS[refused.error]
-        raise LedgerError(f"the faucet {text}", hint=hint) from refused
+        raise FaucetRefusal(f"the faucet {text}", hint=hint) from refused
 
 
 def send_coins(rpc_urls: Sequence[str], payer: LocalAccount, receiver: Account, wei: int) -> None:

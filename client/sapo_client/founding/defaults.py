@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from sapo_client.errors import ExitCode, SapoError
 from sapo_protocol.manifest import Limits
 
-if TYPE_CHECKING:
-    pass
+DEVELOPMENT: Final = frozenset({7_276_001, 1337, 31337})
+"""Chains of one machine, the embedded one first, with blocks as fast as their owner wants."""
+
+EPOCH_SECONDS: Final = 600
+"""Of a swarm whose founder chooses nothing, on a chain of one machine or without one."""
 
 LIMITS: Final = Limits(slots_per_epoch=1024, max_completions=8, points_per_epoch=512)
 """More slots than a small policy fills in a short epoch: a test swarm must not wait for quota."""
@@ -23,6 +27,38 @@ AUDITORS: Final = 4
 
 CHALLENGE_SHARE: Final = 0.1
 """Part of an epoch during which a posted root can be challenged: every auditor checks once a second."""
+
+
+PUBLIC_EPOCH_SECONDS: Final = 7200
+PUBLIC_CHALLENGE_SHARE: Final = 0.5
+"""On a chain of strangers: an hour to challenge a posting of a two-hour epoch."""
+
+LEAST_CHALLENGE_SECONDS: Final = 600
+"""What a challenge needs on a chain with a block in twelve seconds: half of it for the turns of those who may
+send it, and in the other half fees that double every second block."""
+
+
+def clock_of(chain_id: int, epoch_seconds: int | None, challenge: int | None) -> tuple[int, int]:
+    """Return the length of epochs and of the window for challenges of a new swarm, in seconds.
+
+    Args:
+        epoch_seconds: the founder's choice; none: ten minutes on a chain of one machine, else two hours.
+        challenge: the founder's choice; none: by the length of epochs.
+
+    Raises:
+        SapoError: the window is too short for a challenge on this chain, or no shorter than an epoch.
+    """
+    public = chain_id not in DEVELOPMENT
+    length = epoch_seconds or (PUBLIC_EPOCH_SECONDS if public else EPOCH_SECONDS)
+    window = challenge or (round(PUBLIC_CHALLENGE_SHARE * length) if public else challenge_seconds(length))
+    if window >= length or (public and window < LEAST_CHALLENGE_SECONDS):
+        raise SapoError(
+            f"postings could be challenged for {window} s of an epoch of {length} s",
+            hint="choose --challenge-seconds below --epoch-seconds"
+            + (f", and at least {LEAST_CHALLENGE_SECONDS}: blocks of this chain take time" if public else ""),
+            exit_code=ExitCode.USAGE,
+        )
+    return length, window
 
 
 def challenge_seconds(epoch_seconds: int) -> int:

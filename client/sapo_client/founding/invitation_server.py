@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Final
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.founding import contracts
 from sapo_client.founding.invitation import Invitation, link, to_file
-from sapo_client.ledger.errors import LedgerError, LedgerUnavailable
+from sapo_client.ledger.errors import LedgerError
+from sapo_client.ledger.rpc import Rpc
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account
 
@@ -40,6 +41,15 @@ class FaucetAccess:
     rpc_urls: Sequence[str]
     payer: LocalAccount
     contract: Account
+    chain_id: int | None = None
+
+    def check(self) -> None:
+        """Raise unless the faucet is there.
+
+        Raises:
+            LedgerError: it is not, or no endpoint answers.
+        """
+        contracts.require_faucet(self._rpc, self.contract)
 
     def drip(self, receiver: Account) -> None:
         """Send coins to an account.
@@ -47,7 +57,11 @@ class FaucetAccess:
         Raises:
             LedgerError: the contract refuses, or the chain is away.
         """
-        contracts.fund(self.rpc_urls, self.payer, self.contract, receiver)
+        contracts.fund(self._rpc, self.payer, self.contract, receiver)
+
+    @property
+    def _rpc(self) -> Rpc:
+        return Rpc(self.rpc_urls, chain_id=self.chain_id)
 
 
 class InvitationServer:
@@ -139,10 +153,10 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             with self.server.turn:
                 self.server.faucet.drip(account)
-        except LedgerUnavailable as error:
-            self._refuse(502, str(error))
-        except LedgerError as error:
+        except contracts.FaucetRefusal as error:
             self._refuse(403, f"{error}; {error.hint}")
+        except LedgerError as error:
+            self._refuse(502, str(error))
         else:
             self._answer(200, _json({"served": str(account)}))
 

@@ -1,6 +1,5 @@
 """Transactions and cost of a deployment before anything is sent: it is rehearsed on an embedded chain."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,9 +15,6 @@ from sapo_client.ledger.chain.scratch import scratch_chain
 from sapo_client.ledger.errors import LedgerError
 from sapo_client.ledger.rpc import Rpc
 from sapo_protocol.identifiers import Account
-
-_MAIN_NETWORKS: Final = frozenset({1, 10, 56, 100, 137, 324, 8453, 42161, 43114, 59144})
-"""Networks whose coins are money: the contracts are not audited, and their token is a test token."""
 
 _GAS_MARGIN: Final = 1.25
 """A transaction is signed with more gas than it is estimated to use, and its sender must hold that much."""
@@ -56,36 +52,20 @@ class Quote:
         return sum(int(step.gas * _GAS_MARGIN) * self.fee_wei + step.value_wei for step in left)
 
 
-def quote(rpc_urls: Sequence[str], deployer: LocalAccount, plan: LedgerTerms, *, mined: int = 0) -> Quote:
+def quote(rpc: Rpc, deployer: LocalAccount, plan: LedgerTerms, *, mined: int = 0) -> Quote:
     """Return the transactions and the cost of a deployment.
 
     Args:
+        rpc: endpoints of the chain that it is meant for.
         mined: number of its transactions that are on the chain already.
 
     Raises:
-        LedgerError: no endpoint answers, or the chain is one on which coins are money.
+        LedgerError: no endpoint answers.
     """
-    rpc = Rpc(rpc_urls)
-    chain_id = test_chain_id(rpc)
     steps = rehearse(deployer, plan)
     fee_wei = rpc.ask(lambda web3: fees.quote(web3, fees.DEFAULT_LIMIT_WEI)).most
     balance_wei = int(rpc.ask(lambda web3: web3.eth.get_balance(deployer.address)))
-    return Quote(chain_id, steps, fee_wei, balance_wei, unsent=len(steps) - mined)
-
-
-def test_chain_id(rpc: Rpc) -> int:
-    """Return the chain's id.
-
-    Raises:
-        LedgerError: no endpoint answers, or coins are money on this chain.
-    """
-    chain_id = int(rpc.ask(lambda web3: web3.eth.chain_id))
-    if chain_id in _MAIN_NETWORKS:
-        raise LedgerError(
-            f"chain {chain_id} is a main network: coins are money there",
-            hint="give the RPC address of a test network; these contracts are not audited",
-        )
-    return chain_id
+    return Quote(rpc.chain_id(), steps, fee_wei, balance_wei, unsent=len(steps) - mined)
 
 
 def require_coins(wanted: Quote, account: Account) -> None:

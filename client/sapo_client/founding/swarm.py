@@ -21,8 +21,10 @@ from typing import TYPE_CHECKING, Any, Final
 from sapo_client import locks
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.founding import contracts, defaults
+from sapo_client.founding.chains import agreed_chain_id
 from sapo_client.founding.deployer import Deployer
-from sapo_client.founding.quote import Quote, quote, test_chain_id
+from sapo_client.founding.quote import Quote, quote
+from sapo_client.founding.tasks import FIXED, difficulty_of
 from sapo_client.ledger.outbox import EntryState, Outbox
 from sapo_client.ledger.rpc import Rpc
 from sapo_protocol.errors import LocalProtocolError
@@ -52,6 +54,8 @@ class SwarmTerms:
         coins_per_drip: coins that the faucet sends to each newcomer.
         level: of the tasks.
         families: of the tasks.
+        challenge_seconds: time in which a posting can be challenged; none: a tenth of an epoch.
+        difficulty: whether the levels of the tasks follow the swarm, ``fixed`` or ``follow``.
     """
 
     name: str
@@ -64,6 +68,8 @@ class SwarmTerms:
     coins_per_drip: float
     level: str = "nano"
     families: tuple[str, ...] = ()
+    challenge_seconds: int | None = None
+    difficulty: str = FIXED
 
 
 class Founding:
@@ -71,17 +77,24 @@ class Founding:
 
     Args:
         rpc_urls: endpoints of one chain, the same one at every run.
+        costs_money: found it on a chain that is not known as a test network, too.
 
     Raises:
-        LedgerError: no endpoint answers, or coins are money on this chain.
+        LedgerError: no endpoint answers, or coins may be money on this chain.
     """
 
     def __init__(
-        self, folder: Path, rpc_urls: Sequence[str], founder: LocalAccount, terms: SwarmTerms
+        self,
+        folder: Path,
+        rpc_urls: Sequence[str],
+        founder: LocalAccount,
+        terms: SwarmTerms,
+        *,
+        costs_money: bool = False,
     ) -> None:
-        self.chain_id = test_chain_id(Rpc(rpc_urls))
+        self.chain_id = agreed_chain_id(Rpc(rpc_urls), costs_money=costs_money)
         self._folder = folder
-        self._rpc_urls = rpc_urls
+        self._rpc = Rpc(rpc_urls, chain_id=self.chain_id)
         self._founder = founder
         self._terms = terms
 
@@ -102,9 +115,7 @@ class Founding:
             SapoError: the founding was started with other settings, or on another chain.
         """
         with self._open() as (wanted, outbox):
-            return quote(
-                self._rpc_urls, self._founder, wanted, mined=len(outbox.entries(EntryState.CONFIRMED))
-            )
+            return quote(self._rpc, self._founder, wanted, mined=len(outbox.entries(EntryState.CONFIRMED)))
 
     def carry_out(self, suite: Suite) -> Manifest:
         """Deploy all contracts, and return the manifest of a swarm with these tasks.
@@ -113,7 +124,7 @@ class Founding:
             SapoError: a transaction fails, or is not mined in time; it can be resumed.
         """
         with self._open() as (wanted, outbox):
-            deployment = contracts.deploy(self._rpc_urls, Deployer(self._founder, outbox), wanted)
+            deployment = contracts.deploy(self._rpc, Deployer(self._founder, outbox), wanted)
             _write(self._folder / DEPLOYMENT_FILE, _to_json(asdict(deployment)))
             manifest = self._manifest(deployment, wanted, suite)
             _write(self._folder / "manifest.json", manifest_to_json(manifest))
@@ -122,6 +133,7 @@ class Founding:
     def _manifest(
         self, deployment: contracts.Deployment, wanted: contracts.LedgerTerms, suite: Suite
     ) -> Manifest:
+        difficulty = difficulty_of(suite)
         return Manifest(
             name=self._terms.name,
             bootstrap=self._terms.bootstrap,
@@ -133,6 +145,8 @@ class Founding:
             epoch_seconds=wanted.epoch_seconds,
             suite=suite,
             limits=defaults.LIMITS,
+            version=1 if difficulty is None else 2,
+            difficulty=difficulty,
         )
 
     @contextmanager
@@ -151,7 +165,7 @@ class Founding:
         path = self._folder / "plan.json"
         if not path.exists():
             _write(path, _to_json(self._settings(int(time.time()))))
-        started = json.loads(path.read_text(encoding="utf-8"))
+        started = _read_plan(path)
         wanted = json.loads(_to_json(self._settings(started["genesis_seconds"])))
         if differing := [name for name in wanted if started.get(name, wanted[name]) != wanted[name]]:
             raise SapoError(
@@ -173,7 +187,7 @@ class Founding:
             quorum=terms.quorum,
             genesis_seconds=genesis_seconds,
             epoch_seconds=terms.epoch_seconds,
-            challenge_seconds=defaults.challenge_seconds(terms.epoch_seconds),
+            challenge_seconds=terms.challenge_seconds or defaults.challenge_seconds(terms.epoch_seconds),
             epoch_budget_points=defaults.EPOCH_BUDGET_POINTS,
             points_cap=defaults.LIMITS.points_per_epoch,
             faucet_wei=round(terms.faucet_coins * _COIN),
@@ -181,21 +195,48 @@ class Founding:
         )
 
 
-def faucet_of(folder: Path) -> Account:
-    """Return the faucet's address of a swarm that was founded in a folder.
+@dataclass(frozen=True, slots=True)
+class FaucetPlace:
+    """Where a swarm's faucet is."""
+
+    chain_id: int
+    contract: Account
+
+
+def faucet_of(folder: Path) -> FaucetPlace:
+    """Return the chain and the address of the faucet of a swarm that was founded in a folder.
 
     Raises:
         SapoError: no swarm was founded there.
     """
     path = folder / DEPLOYMENT_FILE
     try:
-        return Account.from_hex(json.loads(path.read_text(encoding="utf-8"))["faucet"])
-    except (OSError, ValueError, KeyError, LocalProtocolError) as error:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return FaucetPlace(int(found["chain_id"]), Account.from_hex(found["faucet"]))
+    except (OSError, ValueError, KeyError, TypeError, LocalProtocolError) as error:
         raise SapoError(
             f"no swarm was founded in {folder}: {path.name} is missing or damaged",
             hint="name the folder that was given to `sapo swarm deploy`",
             exit_code=ExitCode.CONFIG,
         ) from error
+
+
+def _read_plan(path: Path) -> dict[str, Any]:
+    try:
+        plan = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(plan, dict) and isinstance(plan.get("genesis_seconds"), int):
+            return plan
+    except (OSError, ValueError) as error:
+        raise _damaged_plan(path) from error
+    raise _damaged_plan(path)
+
+
+def _damaged_plan(path: Path) -> SapoError:
+    return SapoError(
+        f"{path} is damaged",
+        hint="put it back from a copy; without it, deploy into another folder",
+        exit_code=ExitCode.CONFIG,
+    )
 
 
 def _to_json(facts: dict[str, Any]) -> str:

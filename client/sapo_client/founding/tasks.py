@@ -19,6 +19,7 @@ from sapo_protocol.errors import LocalProtocolError
 
 if TYPE_CHECKING:
     from sapo_protocol.suite import Suite
+    from sapo_protocol.terms.difficulty import Difficulty
 
 EASY_DEFAULT: Final = (
     "caesar_cipher", "chain_sum", "count_bits", "family_relationships", "gcd", "letter_counting",
@@ -32,23 +33,40 @@ _ALL: Final = "docs/reference/families.md lists all families with their levels"
 
 LEVELS: Final = ("nano", "worked", "easy", "full")
 
+FIXED: Final = "fixed"
+FOLLOW: Final = "follow"
+
 
 @dataclass(frozen=True, slots=True)
 class TaskChoice:
-    """Families of the catalogue, all at one level.
+    """Families of the catalogue, all at one level or from one level on.
 
     Attributes:
         families: their names; none for the level's default.
+        difficulty: ``fixed``, or ``follow`` for the levels above as well, which follow the swarm.
     """
 
     level: str
     families: tuple[str, ...] = ()
+    difficulty: str = FIXED
 
     def suite(self) -> Suite:
         """Return the suite; starts one worker process to derive the sample items that its digest covers."""
         from sapo_verification.suites import catalogue
 
-        return catalogue.suite(self.level, self.families or default_families(self.level))
+        names = self.families or default_families(self.level)
+        if self.difficulty == FOLLOW:
+            return catalogue.ladder_suite(self.level, names)
+        return catalogue.suite(self.level, names)
+
+
+def difficulty_of(suite: Suite) -> Difficulty | None:
+    """Return the ladders of a suite that has families at several levels, else None."""
+    from sapo_protocol.terms.difficulty import Difficulty
+    from sapo_verification.suites import catalogue
+
+    ladders = catalogue.ladders_of(suite)
+    return Difficulty(ladders) if ladders else None
 
 
 NANO_TASKS: Final = TaskChoice("nano")
@@ -56,7 +74,11 @@ NANO_TASKS: Final = TaskChoice("nano")
 
 
 def choose_tasks(
-    *, families: Sequence[str] | None = None, level: str | None = None, model: str = "bundled"
+    *,
+    families: Sequence[str] | None = None,
+    level: str | None = None,
+    model: str = "bundled",
+    difficulty: str = FIXED,
 ) -> TaskChoice:
     """Return the tasks of a new swarm.
 
@@ -64,16 +86,19 @@ def choose_tasks(
         families: their names; None for the level's default.
         level: of all families; None for the one that fits the model.
         model: what most nodes will train, as in ``sapo join --model``; looked at only without a level.
+        difficulty: ``fixed`` or ``follow``.
 
     Raises:
-        SapoError: there is no such family or level (exit code 2), or the model's size cannot be read (3).
+        SapoError: there is no such family, level or difficulty, or no level above to follow to (exit code 2),
+            or the model's size cannot be read (3).
     """
     chosen = level or (NANO_TASKS.level if _is_packaged(model) else level_for(parameters_of(model)))
     names = tuple(families) if families else default_families(chosen)
     for name in names:
         _require(name, chosen)
     extras.require_families(names)
-    return TaskChoice(chosen, names)
+    _require_difficulty(difficulty, names, chosen)
+    return TaskChoice(chosen, names, difficulty)
 
 
 def default_families(level: str) -> tuple[str, ...]:
@@ -117,6 +142,23 @@ def parameters_of(model: str) -> int:
             hint=f"name the level of the tasks: --level {', '.join(LEVELS[:-1])} or {LEVELS[-1]}",
             exit_code=ExitCode.CONFIG,
         ) from error
+
+
+def _require_difficulty(difficulty: str, names: Sequence[str], level: str) -> None:
+    from sapo_verification.suites import catalogue
+
+    if difficulty not in (FIXED, FOLLOW):
+        raise SapoError(
+            f"there is no difficulty {difficulty!r}",
+            hint=f"say {FIXED} or {FOLLOW}",
+            exit_code=ExitCode.USAGE,
+        )
+    if difficulty == FOLLOW and all(len(catalogue.ladder_levels(name, level)) < 2 for name in names):
+        raise SapoError(
+            f"none of these families has a level above {level!r} that is asked in the same way",
+            hint=f"start with a lower --level, or say --difficulty {FIXED}",
+            exit_code=ExitCode.USAGE,
+        )
 
 
 def _is_packaged(model: str) -> bool:

@@ -7,7 +7,8 @@ generate, how many of those are payable, and what they cost.
 
 One assumption favours the attacker: no node forwards what an author withholds. Every tally reaches every
 auditor, and a proposal pays what all tallies settle to, because the other auditors approve no other proposal.
-Bonds are left out: the contracts cannot prove any of these lies, so none of them costs a bond.
+Auditors' bonds are left out: the contracts cannot prove any of these lies, so none of them costs a bond. The
+bonds of accounts are a gate, whose tokens are given back, so they cost nothing here either.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from fractions import Fraction
 from hashlib import sha256
 from typing import Final
 
@@ -23,6 +25,8 @@ from sapo_client.founding import defaults
 from sapo_protocol.contributions import Proposal, Share, Tally, settle
 from sapo_protocol.identifiers import Account, ContentId, Digest, NodeId
 from sapo_protocol.settlement import agreeing
+from sapo_protocol.terms.difficulty import VALUES_OF_A_POINT
+from sapo_protocol.terms.gate import BondGate
 from sapo_verification.epoch_count import capped_points
 
 
@@ -94,6 +98,8 @@ class EarningStrategy:
         delivered: probability that an auditor receives one of its rollouts.
         liars: number of auditors that belong to the player.
         auditors: number of all auditors; none for the rules' number.
+        units: of a bond, which its accounts share evenly, in a swarm whose gate asks for one; the honest
+            accounts have one each. None: the gate is open.
     """
 
     name: str
@@ -106,12 +112,47 @@ class EarningStrategy:
     liars: int = 0
     lie: Lie = Lie.INFLATE
     auditors: int | None = None
+    units: int | None = None
 
 
 HONEST: Final = EarningStrategy("honest")
 
+GROUP: Final = defaults.LIMITS.max_completions
+
+
+def paid_share(success: float, *, ladders: bool, value: int = VALUES_OF_A_POINT) -> float:
+    """Return the points per group of an author whose answers are right with a probability.
+
+    Args:
+        ladders: whether the manifest has ladders: a right answer is paid, else only right and wrong ones
+            together.
+        value: of the level, in quarters of a point; without ladders there are no other levels.
+    """
+    all_wrong, all_right = (1 - success) ** GROUP, success**GROUP
+    return (1 - all_wrong) * value / VALUES_OF_A_POINT if ladders else 1 - all_wrong - all_right
+
+
+def _competent(percent: int, name: str, **rule: int) -> EarningStrategy:
+    share = paid_share(percent / 100, ladders=bool(rule), **rule)
+    return EarningStrategy(f"right in {percent} %, {name}", payable_share=share)
+
+
+COMPETENCE: Final = tuple(
+    _competent(percent, name, **rule)
+    for name, rule in (
+        ("without ladders", {}),
+        ("at a hard level", {"value": 4}),
+        ("at a mastered level", {"value": 2}),
+    )
+    for percent in (5, 50, 95)
+)
+"""Honest machines that learn: the same swarm, another share of right answers."""
+
 SCRIPT_COST: Final = 1e-4
 """Deriving an item takes 0.1 ms, and the derivation gives the answer."""
+
+_UNIT: Final = 100 * 10**18
+"""A unit of the simulated bond: what a faucet gives in a day."""
 
 STRATEGIES: Final = (
     HONEST,
@@ -138,6 +179,20 @@ STRATEGIES: Final = (
         payable_share=1.0,
         rollout_cost=SCRIPT_COST,
     ),
+    EarningStrategy("bond gate: honest, 1 unit", units=1),
+    EarningStrategy("bond gate: one machine, 8 accounts, 1 unit", accounts=8, units=1),
+    *(
+        EarningStrategy(
+            f"bond gate: script, {accounts} account{'s' * (accounts > 1)}, {units} unit{'s' * (units > 1)}",
+            accounts=accounts,
+            machines=2.0 * accounts,
+            payable_share=1.0,
+            rollout_cost=SCRIPT_COST,
+            units=units,
+        )
+        for accounts, units in ((1, 1), (16, 1), (64, 1), (100, 1), (64, 64))
+    ),
+    *COMPETENCE,
 )
 
 
@@ -192,7 +247,7 @@ def compare(
     """Simulate each strategy in its own swarm; honest machines have the same random streams in all."""
     rows = []
     for strategy in strategies:
-        fair = replace(HONEST, auditors=strategy.auditors)
+        fair = replace(HONEST, auditors=strategy.auditors, units=strategy.units and 1)
         honest, outcome = (
             play(one, rules, prices=prices, world=world, seed=seed) for one in (fair, strategy)
         )
@@ -255,6 +310,15 @@ class _Game:
         self._delivery_random = random.Random(f"{seed}/hearing")
         self.accounts = tuple(_account(f"player {number}") for number in range(strategy.accounts))
         self._others = tuple(_account(f"honest {number}") for number in range(world.honest))
+        self._units = self._bonded()
+
+    def _bonded(self) -> Mapping[Account, Fraction] | None:
+        """Return what each account counts; the player's accounts share its bond evenly."""
+        if self._strategy.units is None:
+            return None
+        gate, tokens = BondGate(_account("bond"), _UNIT, 0), self._strategy.units * _UNIT
+        each = gate.units(tokens // len(self.accounts))
+        return dict.fromkeys(self.accounts, each) | dict.fromkeys(self._others, Fraction(1))
 
     def settlement(self, epoch: int, previous: Mapping[Account, int]) -> tuple[Share, ...]:
         """Return the shares of all accounts in an epoch.
@@ -274,7 +338,7 @@ class _Game:
         )
 
     def _tally(self, epoch: int, auditor: int, delivered: Mapping[Account, int]) -> Tally:
-        points = capped_points(delivered, delivered, self._rules.points_per_epoch)
+        points = capped_points(delivered, delivered, self._rules.points_per_epoch, self._units)
         if auditor < self._strategy.liars:
             points = tuple(self._lie(points))
         return Tally(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import logging
 import shutil
 import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -27,13 +29,17 @@ def add_adapters(model: Any, rank: int) -> Any:
         SapoError: the architecture has no such layers.
     """
     extras.require(extras.LORA, exit_code=ExitCode.CONFIG)
+    # peft imports bitsandbytes, if it is installed; what the two say is of no use to a node's operator
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
     from peft import LoraConfig, get_peft_model
 
     config = LoraConfig(
         r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules="all-linear", task_type="CAUSAL_LM"
     )
     try:
-        return get_peft_model(model, config).eval()
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*is_gradient_checkpointing", FutureWarning)
+            return get_peft_model(model, config).eval()
     except ValueError as error:
         raise SapoError(
             f"no adapters fit this model: {error}",

@@ -14,6 +14,7 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.adapters import add_adapters, merge_adapters
 from sapo_client.learner.cpu.allocator import keep_freed_memory
 from sapo_client.learner.cpu.linear import use_fast_linear
+from sapo_client.learner.sizing.kernels import require_kernels
 from sapo_client.learner.sizing.precision import loading_options
 
 if TYPE_CHECKING:
@@ -234,12 +235,16 @@ def chosen_device(choice: DeviceChoice) -> torch.device:
     """Return the device of a setting.
 
     Raises:
-        SapoError: it is missing.
+        SapoError: it is missing, or the installed PyTorch has no kernels for it.
     """
-    if choice == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if choice == "cuda" and not torch.cuda.is_available():
+    has_cuda = torch.cuda.is_available()
+    if choice == "cuda" and not has_cuda:
         raise SapoError(
-            "no CUDA device here", hint="use --device auto or --device cpu", exit_code=ExitCode.CONFIG
+            "no CUDA device here",
+            hint='set learner.device = "auto" (lab: --device auto), or mend the driver',
+            exit_code=ExitCode.CONFIG,
         )
-    return torch.device(choice)
+    if choice == "cpu" or not has_cuda:
+        return torch.device("cpu")
+    require_kernels()
+    return torch.device("cuda")

@@ -20,7 +20,11 @@ CONTRACTS: Final = (
 LEDGER_VERSION: Final = 2
 """Of the contracts in this package: auditors sign the turn in which a root was proposed."""
 
-EARLIER: Final[Mapping[str, tuple[int, ...]]] = {"EpochLedger": (1,), "FraudVerifier": (1,)}
+EARLIER: Final[Mapping[str, tuple[int, ...]]] = {
+    "EpochLedger": (1,),
+    "FraudVerifier": (1,),
+    "RewardDistributor": (1,),
+}
 """Versions that lie on chains and whose points can still be read and claimed. Version 1 is that of 0.1.0."""
 
 

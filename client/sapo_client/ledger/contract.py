@@ -3,18 +3,19 @@
 Every method blocks: call it in a worker thread.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from eth_utils import keccak, to_checksum_address
 from web3 import Web3
+from web3.exceptions import BadFunctionCallOutput
 from web3.types import BlockIdentifier, FilterParams
 
 from sapo_client.ledger.artifact import CONTRACTS, EARLIER, LEDGER_VERSION, Artifact, load
 from sapo_client.ledger.errors import NotYet
-from sapo_client.ledger.fraud import FraudProof, root_fields
-from sapo_client.ledger.records import EpochRecord, Stake
+from sapo_client.ledger.fraud import AccountPlaces, FraudProof, root_fields
+from sapo_client.ledger.records import EpochRecord, LeafQuestion, Stake
 from sapo_client.ledger.rpc import Answer, Rpc
 from sapo_protocol.eip712 import EpochApproval, EpochRoot
 from sapo_protocol.identifiers import Account, Digest, NodeId
@@ -72,7 +73,15 @@ class Contract:
 
     def _call(self, function: str, *arguments: object) -> Any:
         def call(web3: Web3, block: BlockIdentifier) -> Any:
-            return _hashable(self._bind(web3).functions[function](*arguments).call(block_identifier=block))
+            bound = self._bind(web3).functions[function](*arguments)
+            try:
+                return _hashable(bound.call(block_identifier=block))
+            except BadFunctionCallOutput as error:
+                raise NotYet(
+                    f"there is no {self.NAME} at {to_checksum_address(self.address)}: its answer to"
+                    f" {function} is none of that contract's",
+                    hint="use the RPC address of the manifest's chain, and the manifest of this swarm",
+                ) from error
 
         return self._rpc.read(call, f"what {self.NAME}.{function} says")
 
@@ -209,9 +218,51 @@ class FraudVerifierContract(Contract):
         """Return call data that hands in a proof."""
         return self._encode(proof.FUNCTION, *proof.arguments())
 
+    def ledger(self) -> Account:
+        """Return the ledger whose postings it judges."""
+        return Account.from_hex(self._call("ledger"))
+
+    def distributor(self) -> Account:
+        """Return the distributor whose grants it reads."""
+        return Account.from_hex(self._call("distributor"))
+
     def points_cap(self) -> int:
         """Return the most points that an account may earn in one epoch."""
         return int(self._call("pointsCap"))
+
+    def question_bond(self) -> int:
+        """Return what a question about an account's leaves costs, in the token's smallest unit."""
+        return int(self._call("questionBond"))
+
+    def answer_seconds(self) -> int:
+        """Return how long a question waits for its answer."""
+        return int(self._call("answerSeconds"))
+
+    def ask(self, account: Account) -> bytes:
+        """Return call data that asks for an account's leaves in the live posting."""
+        return self._encode("ask", to_checksum_address(account))
+
+    def answer(self, places: AccountPlaces) -> bytes:
+        """Return call data that shows an account's leaves, and earns the question's bond."""
+        return self._encode("answer", *places.arguments())
+
+    def prove_hidden(self, account: Account) -> bytes:
+        """Return call data that rejects the live posting because nobody has answered a question."""
+        return self._encode("proveHidden", to_checksum_address(account))
+
+    def refund(self, posting: Digest, account: Account) -> bytes:
+        """Return call data that returns the bond of a question about a posting that came to nothing."""
+        return self._encode("refund", bytes(posting), to_checksum_address(account))
+
+    def questions(self, posting: Digest) -> Mapping[Account, LeafQuestion]:
+        """Return the questions about a posting that wait for their answers, by account."""
+        asked = map(Account.from_hex, self._call("asked", bytes(posting)))
+        found = {
+            account: LeafQuestion(Account.from_hex(asker), deadline)
+            for account in asked
+            for asker, deadline in [self._call("questionOf", bytes(posting), to_checksum_address(account))]
+        }
+        return {account: question for account, question in found.items() if question.deadline_seconds}
 
     def has_equivocated(self, auditor: Account, epoch: int, turn: int) -> bool:
         """Whether an auditor's two signatures in a turn of an epoch were punished already."""
@@ -247,6 +298,14 @@ class Vault(Contract):
         """Return all that an account has there."""
         return Stake(*self._call("stakeOf", to_checksum_address(account)))
 
+    def slasher(self) -> Account:
+        """Return the only account that may take a bond away."""
+        return Account.from_hex(self._call("slasher"))
+
+    def token(self) -> "Token":
+        """Return the token of the bonds."""
+        return Token(self._rpc, Account.from_hex(self._call("token")))
+
     def exit_seconds(self) -> int:
         """Return the time from a requested exit to its withdrawal."""
         return int(self._call("exitSeconds"))
@@ -258,7 +317,7 @@ class Distributor(Contract):
     NAME = "RewardDistributor"
 
     def claim(self, account: Account, cumulative: int, proof: Sequence[bytes]) -> bytes:
-        """Return call data that pays an account what it has not been paid yet."""
+        """Return call data that pays an account what it has not been paid yet; every version takes it."""
         return self._encode("claim", to_checksum_address(account), cumulative, list(map(bytes, proof)))
 
     def set_payout(self, payout: Account) -> bytes:
@@ -269,9 +328,9 @@ class Distributor(Contract):
         """Return call data that puts an announced address in place."""
         return self._encode("applyPayout", to_checksum_address(account))
 
-    def grant(self, root: Digest, points: int) -> bytes:
+    def grant(self, root: Digest, points: int, epochs: int) -> bytes:
         """Return call data that grants points; the ledger's alone."""
-        return self._encode("grant", bytes(root), points)
+        return self._encode("grant", bytes(root), points, epochs)
 
     def claimed(self, account: Account) -> int:
         """Return the points that an account was paid so far."""
@@ -285,6 +344,18 @@ class Distributor(Contract):
         """Return the address that an account announced and when it may be put in place; zeros if none."""
         payout, effective_at = self._call("payoutChange", to_checksum_address(account))
         return Account.from_hex(payout), int(effective_at)
+
+    def ledger(self) -> Account:
+        """Return the only account that may grant points."""
+        return Account.from_hex(self._call("ledger"))
+
+    def tokens_per_point(self) -> int:
+        """Return what a point is paid, in the token's smallest unit."""
+        return int(self._call("tokensPerPoint"))
+
+    def paid_points(self) -> int:
+        """Return the points that were claimed, of all accounts together."""
+        return int(self._call("paidPoints"))
 
     def granted_points(self) -> int:
         """Return the points of all final epochs together."""
@@ -327,6 +398,11 @@ class Faucet(Contract):
         return self._encode("drip", to_checksum_address(account))
 
 
+def posting_name(digest: Digest, posted_at_seconds: int) -> Digest:
+    """Return the name of a posting, as the verifier has it: the same root may be posted again."""
+    return Digest(keccak(digest + posted_at_seconds.to_bytes(32, "big")))
+
+
 def error_name(data: bytes) -> str | None:
     """Return the name of the custom error behind a revert's data, if it is one of our contracts'."""
     return _error_names().get(data[:4])
@@ -342,6 +418,7 @@ def _signature(entry: Any) -> str:
 
 
 _REGISTERED = keccak(text="NodeRegistered(address,bytes32,uint64)")
+_EVENT_TOPICS = 3
 _FINAL = keccak(
     text="EpochFinal(uint64,(uint64,bytes32,bytes32,bytes32,uint256,bytes32),uint64,uint64,bytes32,uint64)"
 )
@@ -363,6 +440,11 @@ def _require_block(web3: Web3, number: int) -> None:
 
 
 def _event(log: Any) -> RegistryEvent:
+    if len(log["topics"]) != _EVENT_TOPICS:
+        raise NotYet(
+            "the chain shows an event of the registry that the registry never emits",
+            hint="use another RPC address: this one does not serve the swarm's contracts",
+        )
     kind, account, node = (bytes(topic) for topic in log["topics"])
     not_after = int.from_bytes(bytes(log["data"]), "big") if kind == _REGISTERED else 0
     return RegistryEvent(Account(account[12:]), NodeId(node), not_after)

@@ -1,6 +1,5 @@
 """One address of the chain: how it is asked, and what it was found to be."""
 
-import json
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,10 +7,12 @@ from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
 import requests
+from eth_abi.exceptions import DecodingError
 from eth_typing import URI
-from web3 import HTTPProvider, Web3
+from web3 import Web3
 from web3.exceptions import BadResponseFormat, TooManyRequests
-from web3.middleware import ExtraDataToPOAMiddleware
+
+from sapo_client.ledger.answers import BadAnswer, StrictProvider
 
 _LOG = logging.getLogger(__name__)
 
@@ -30,7 +31,8 @@ _UNREACHABLE: Final = (
     TimeoutError,
     BadResponseFormat,
     TooManyRequests,
-    json.JSONDecodeError,
+    BadAnswer,
+    DecodingError,
 )
 """The endpoint's fault. What the chain itself refuses is an answer."""
 
@@ -124,8 +126,9 @@ class RpcEndpoint:
         try:
             answer = question(self._web3)
         except _UNREACHABLE as error:
-            self._fell_silent(type(error).__name__)
-            raise Unanswered(type(error).__name__) from error
+            reason = str(error) if isinstance(error, BadAnswer) else type(error).__name__
+            self._fell_silent(reason)
+            raise Unanswered(reason) from error
         self._answered()
         return answer
 
@@ -176,17 +179,14 @@ def connect(url: str, *, timeout_seconds: float = _TIMEOUT_SECONDS) -> Web3:
     session = requests.Session()
     # A proxy from the environment cannot reach this machine's own loopback interface.
     session.trust_env = urlsplit(url).hostname not in {"127.0.0.1", "localhost", "::1"}
-    provider = HTTPProvider(
+    provider = StrictProvider(
         URI(url),
         # As a stream, for then the limit holds for the whole answer and not only between its bytes.
         request_kwargs={"timeout": timeout_seconds, "stream": True},
         session=session,
         exception_retry_configuration=None,  # the asker retries, and knows what it may repeat
     )
-    web3 = Web3(provider)
-    # Some test networks put signatures into a block's extra data, which web3 refuses without this.
-    web3.middleware_onion.inject(ExtraDataToPOAMiddleware, layer=0)
-    return web3
+    return Web3(provider)
 
 
 def _without_secrets(url: str) -> str:

@@ -22,6 +22,12 @@ _BASE_FEE_HEADROOM: Final = 2
 _BUMP: Final = (9, 8)
 """Nodes take a replacement for one tenth more, some for one eighth."""
 
+URGENT_BLOCKS: Final = 2
+"""As ``STUCK_BLOCKS``, for a challenge: its window ends, and so does what it is worth."""
+
+_URGENT_BUMP: Final = (2, 1)
+"""Ten doublings in the half window of ten minutes that is left on a chain of twelve seconds."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fees:
@@ -43,7 +49,13 @@ def quote(web3: Web3, limit_wei: int) -> Fees:
         LedgerError: even the next block costs more than the limit.
     """
     tip = int(web3.eth.max_priority_fee)
-    base = int(web3.eth.get_block("latest")["baseFeePerGas"])
+    block = web3.eth.get_block("latest")
+    if "baseFeePerGas" not in block:
+        raise LedgerError(
+            "the chain's blocks have no base fee, so it takes no transactions of EIP-1559",
+            hint="use a chain that does: every public test network of Ethereum",
+        )
+    base = int(block["baseFeePerGas"])
     if base + tip > limit_wei:
         raise LedgerError(
             f"a transaction costs {(base + tip) / GWEI:.3g} gwei per gas now, more than the limit",
@@ -59,15 +71,16 @@ def middle(quotes: Sequence[Fees]) -> Fees:
     return Fees(tip, max(tip, sorted(quote.most for quote in quotes)[place]))
 
 
-def bump(old: Fees, today: Fees, limit_wei: int) -> Fees | None:
+def bump(old: Fees, today: Fees, limit_wei: int, *, urgent: bool = False) -> Fees | None:
     """Return the fees of a replacement; none if the limit leaves no room for what nodes ask for one."""
-    least = Fees(_raised(old.tip), _raised(old.most))
+    least = Fees(_raised(old.tip, _BUMP), _raised(old.most, _BUMP))
     if least.most > limit_wei or least.tip > limit_wei:
         return None
-    most = min(max(least.most, today.most), limit_wei)
-    return Fees(min(max(least.tip, today.tip), most), most)
+    wanted = Fees(_raised(old.tip, _URGENT_BUMP), _raised(old.most, _URGENT_BUMP)) if urgent else least
+    most = min(max(wanted.most, today.most), limit_wei)
+    return Fees(min(max(wanted.tip, today.tip), most), most)
 
 
-def _raised(fee: int) -> int:
-    numerator, denominator = _BUMP
+def _raised(fee: int, factor: tuple[int, int]) -> int:
+    numerator, denominator = factor
     return -(-fee * numerator // denominator)

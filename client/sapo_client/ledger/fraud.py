@@ -10,7 +10,8 @@ from typing import Any, ClassVar, Protocol
 from eth_utils import to_checksum_address
 
 from sapo_protocol.eip712 import EpochRoot
-from sapo_protocol.identifiers import Account, Digest
+from sapo_protocol.identifiers import Account
+from sapo_protocol.merkle import Place
 
 
 class FraudProof(Protocol):
@@ -43,84 +44,55 @@ class Equivocation:
 
 @dataclass(frozen=True, slots=True)
 class OverCap:
-    """A leaf of the live contribution tree above the cap."""
+    """An account above the cap in the live tree of points."""
 
     FUNCTION: ClassVar[str] = "proveOverCap"
 
     account: Account
-    points: int
-    proof: Sequence[Digest]
+    points: Place
 
     def arguments(self) -> Sequence[Any]:
-        """Return the leaf and its proof."""
-        return to_checksum_address(self.account), self.points, _words(self.proof)
+        """Return the account and its place."""
+        return to_checksum_address(self.account), place_fields(self.points)
 
 
 @dataclass(frozen=True, slots=True)
-class ContributionSum:
-    """All leaves of the live contribution tree, in its order; they miss the total."""
-
-    FUNCTION: ClassVar[str] = "proveContributionSum"
-
-    leaves: Sequence[tuple[Account, int]]
-
-    def arguments(self) -> Sequence[Any]:
-        """Return accounts and values side by side."""
-        return _columns(self.leaves)
-
-
-@dataclass(frozen=True, slots=True)
-class CumulativeSum:
-    """All leaves of the live cumulative tree, in its order; they miss what was granted in all."""
-
-    FUNCTION: ClassVar[str] = "proveCumulativeSum"
-
-    leaves: Sequence[tuple[Account, int]]
-
-    def arguments(self) -> Sequence[Any]:
-        """Return accounts and values side by side."""
-        return _columns(self.leaves)
-
-
-@dataclass(frozen=True, slots=True)
-class CumulativeDecrease:
-    """An account that has less in the live cumulative tree than in the last final one."""
-
-    FUNCTION: ClassVar[str] = "proveCumulativeDecrease"
-
-    account: Account
-    before: int
-    proof_before: Sequence[Digest]
-    after: int
-    proof_after: Sequence[Digest]
-
-    def arguments(self) -> Sequence[Any]:
-        """Return the account, and each value with its proof."""
-        account = to_checksum_address(self.account)
-        return account, self.before, _words(self.proof_before), self.after, _words(self.proof_after)
-
-
-@dataclass(frozen=True, slots=True)
-class Unearned:
-    """An account with more in the live cumulative tree than it had and earned.
+class AccountPlaces:
+    """An account's places in the three trees of a posting.
 
     Attributes:
-        before: all leaves of the last final cumulative tree.
-        points: all leaves of the live contribution tree.
+        before: in the cumulative tree that the posting adds to.
+        points: in its tree of points.
+        after: in its cumulative tree.
     """
 
-    FUNCTION: ClassVar[str] = "proveUnearned"
-
     account: Account
-    cumulative: int
-    proof: Sequence[Digest]
-    before: Sequence[tuple[Account, int]]
-    points: Sequence[tuple[Account, int]]
+    before: Place
+    points: Place
+    after: Place
 
     def arguments(self) -> Sequence[Any]:
-        """Return the leaf with its proof, and both trees."""
-        leaf = to_checksum_address(self.account), self.cumulative, _words(self.proof)
-        return *leaf, _columns(self.before), _columns(self.points)
+        """Return the account and its places, as the contract's functions take them."""
+        places = map(place_fields, (self.before, self.points, self.after))
+        return to_checksum_address(self.account), *places
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """An account that has more or less in the live cumulative tree than it had and earned."""
+
+    FUNCTION: ClassVar[str] = "proveBalance"
+
+    places: AccountPlaces
+
+    def arguments(self) -> Sequence[Any]:
+        """Return the account and its places."""
+        return self.places.arguments()
+
+
+def place_fields(place: Place) -> tuple[object, ...]:
+    """Return a place as the contracts' struct."""
+    return to_checksum_address(place.holder), place.value, list(map(bytes, place.proof))
 
 
 def root_fields(root: EpochRoot) -> tuple[object, ...]:
@@ -133,11 +105,3 @@ def root_fields(root: EpochRoot) -> tuple[object, ...]:
         root.total,
         bytes(root.archive_digest),
     )
-
-
-def _columns(leaves: Sequence[tuple[Account, int]]) -> Sequence[Any]:
-    return [to_checksum_address(account) for account, _ in leaves], [value for _, value in leaves]
-
-
-def _words(proof: Sequence[Digest]) -> list[bytes]:
-    return list(map(bytes, proof))

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from eth_utils import keccak
@@ -66,6 +67,21 @@ class History:
         with self._lock:
             return next((record for record in self._walk() if record.root.epoch < epoch), None)
 
+    def recent(self, count: int) -> list[EpochRecord]:
+        """Return the last final epochs, newest first, at most so many."""
+        with self._lock:
+            return list(islice(self._walk(), count))
+
+    def by_block(self, block: int) -> EpochRecord | None:
+        """Return the last epoch that was final in a block, if there was one."""
+        with self._lock:
+            return next((record for at, record in self._walk_back() if at <= block), None)
+
+    def root_by(self, block: int) -> EpochRoot | None:
+        """Return the root of that epoch."""
+        record = self.by_block(block)
+        return record.root if record else None
+
     def all(self) -> list[EpochRecord]:
         """Return every final epoch, oldest first."""
         with self._lock:
@@ -73,6 +89,10 @@ class History:
 
     def _walk(self) -> Iterator[EpochRecord]:
         """Yield records, newest first."""
+        return (record for _, record in self._walk_back())
+
+    def _walk_back(self) -> Iterator[tuple[int, EpochRecord]]:
+        """Yield records with the blocks in which they became final, newest first."""
         if len(self._known) > _KEPT:
             self._known.clear()
         tip, blocks = self._ledger.tip(), 1
@@ -80,7 +100,7 @@ class History:
             if tip.history not in self._known:
                 self._read(tip, blocks)
             link = self._known[tip.history]
-            yield link.record
+            yield tip.block, link.record
             tip, blocks = link.before, _CHUNK_BLOCKS
 
     def _read(self, tip: Tip, blocks: int) -> None:

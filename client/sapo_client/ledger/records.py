@@ -16,6 +16,18 @@ class EpochRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class LeafQuestion:
+    """A question about an account's leaves in the live posting.
+
+    Attributes:
+        deadline_seconds: from then on the posting can be rejected if nobody has answered.
+    """
+
+    asker: Account
+    deadline_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
 class Stake:
     """What an account has in the vault, in the token's smallest unit.
 

@@ -85,17 +85,21 @@ class Rpc:
         Raises:
             WrongChain: every endpoint serves another chain.
             LedgerUnavailable: no endpoint answers.
+            LedgerError: why the last one cannot say.
         """
-        reason = "none is named"
+        reason, unable = "none is named", None
         for endpoint in self._in_order():
             try:
                 answer = self._ask(endpoint, question)
             except Unanswered as error:
                 reason = str(error)
                 continue
+            except Web3Exception as error:
+                unable = _refused(error)
+                continue
             self._preferred = endpoint
             return answer
-        raise self._no_answer(reason)
+        raise unable or self._no_answer(reason)
 
     def each(self, question: Callable[[Web3], T], *, sure: bool = False) -> list[Answer[T]]:
         """Return the answers of all endpoints in good order; of all others where there is none.
@@ -249,8 +253,7 @@ class Rpc:
             except LedgerError as error:
                 answers.append(Answer(endpoint, None, error))
             except Web3Exception as error:
-                unable = NotYet(f"the chain refuses to say: {error}", hint="try another RPC address")
-                answers.append(Answer(endpoint, None, unable))
+                answers.append(Answer(endpoint, None, _refused(error)))
         return answers
 
     def _on_this_chain(self, question: Callable[[Web3], T]) -> Callable[[Web3], T]:
@@ -274,6 +277,10 @@ class Rpc:
             return WrongChain(names, str(self._endpoints[0].trouble))
         silent = [endpoint.trouble for endpoint in self._endpoints if endpoint.trouble]
         return LedgerUnavailable(names, silent[-1] if silent else reason)
+
+
+def _refused(error: Web3Exception) -> NotYet:
+    return NotYet(f"the chain refuses to say: {error}", hint="try another RPC address")
 
 
 def majority(values: Sequence[T | None]) -> T | None:

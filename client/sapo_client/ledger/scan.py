@@ -56,7 +56,14 @@ class RegistryView:
 def last_block_before(
     rpc: Rpc, timestamp_seconds: int, *, confirmations: int, now: Callable[[], float] = time.time
 ) -> Digest:
-    """Return the hash of the last block with a timestamp below a past moment, as endpoints agree.
+    """Return the hash of the same block as ``numbered_block_before``; raises as that does."""
+    return numbered_block_before(rpc, timestamp_seconds, confirmations=confirmations, now=now)[1]
+
+
+def numbered_block_before(
+    rpc: Rpc, timestamp_seconds: int, *, confirmations: int, now: Callable[[], float] = time.time
+) -> tuple[int, Digest]:
+    """Return number and hash of the last block with a timestamp below a past moment, as endpoints agree.
 
     Timestamps never fall along a chain, so the block is found by steps back from the head that double, then
     by halving. Every node finds the same one, for later blocks carry later timestamps. Each endpoint is
@@ -72,12 +79,12 @@ def last_block_before(
     return rpc.agree(lambda web3: _last_block_before(web3, timestamp_seconds, confirmations), what)
 
 
-def _last_block_before(web3: Web3, timestamp_seconds: int, confirmations: int) -> Digest:
+def _last_block_before(web3: Web3, timestamp_seconds: int, confirmations: int) -> tuple[int, Digest]:
     head = int(web3.eth.block_number)
     number = _search(lambda n: int(_block(web3, n)["timestamp"]) < timestamp_seconds, head)
     if head - number + 1 < confirmations:
         raise NotYet("the block before the epoch is not settled yet", hint="wait for the next blocks")
-    return Digest(bytes(_block(web3, number)["hash"]))
+    return number, Digest(bytes(_block(web3, number)["hash"]))
 
 
 def _search(is_before: Callable[[int], bool], head: int) -> int:

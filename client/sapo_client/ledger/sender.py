@@ -12,7 +12,7 @@ from web3.exceptions import Web3Exception
 
 from sapo_client.ledger import transactions as tx
 from sapo_client.ledger.errors import ErrorCounts, LedgerError, LedgerUnavailable
-from sapo_client.ledger.fees import DEFAULT_LIMIT_WEI, STUCK_BLOCKS
+from sapo_client.ledger.fees import DEFAULT_LIMIT_WEI, STUCK_BLOCKS, URGENT_BLOCKS
 from sapo_client.ledger.outbox import EntryState, Outbox, OutboxEntry
 from sapo_client.ledger.rpc import Rpc
 from sapo_client.ledger.settlement import Fate, Settled, fate, is_lost, settled_refusal
@@ -63,6 +63,9 @@ _HOPELESS: Final = frozenset(
 A bond that was slashed may be made good; but when is unknown, and younger postings must not wait for it. An
 auditor who finds it made good requests the posting again.
 """
+
+_URGENT: Final = frozenset({"challenge"})
+"""What is worth nothing after its window: its fees rise sooner and faster."""
 
 _MAX_UNDER_WAY: Final = 8
 """Nodes keep few transactions of one account in their pools; the rest waits here, in order."""
@@ -220,10 +223,18 @@ class Sender:
 
     def _replaced_if_stuck(self, entry: OutboxEntry, signed: tx.Signed) -> tx.Signed:
         """Return the transaction to send now: one that pays more, where the last one waits for too long."""
-        if self.head - signed.block < STUCK_BLOCKS or signed.nonce != self._chain_nonce:
+        urgent = entry.kind in _URGENT
+        patience = URGENT_BLOCKS if urgent else STUCK_BLOCKS
+        if self.head - signed.block < patience or signed.nonce != self._chain_nonce:
             return signed  # it has waited for a short while only, or waits for one before it
         better = tx.replacement(
-            self._rpc, self._account, entry.call, signed, limit_wei=self._limit_wei, block=self.head
+            self._rpc,
+            self._account,
+            entry.call,
+            signed,
+            limit_wei=self._limit_wei,
+            block=self.head,
+            urgent=urgent,
         )
         if better is None:
             self.last_error = f"{entry.kind} {entry.key}: stuck, and ledger.max_fee_gwei allows no higher fee"

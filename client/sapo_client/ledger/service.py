@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, TypeVar
@@ -13,19 +14,35 @@ from web3.exceptions import Web3Exception
 
 from sapo_client.ledger.artifact import LEDGER_VERSION
 from sapo_client.ledger.clock_check import ClockCheck
-from sapo_client.ledger.contract import Contract, Distributor, EpochLedgerContract, Registry, Token, Vault
+from sapo_client.ledger.contract import (
+    Distributor,
+    EpochLedgerContract,
+    FraudVerifierContract,
+    Registry,
+    Token,
+    Vault,
+    posting_name,
+)
 from sapo_client.ledger.errors import ErrorCounts, LedgerError, LedgerUnavailable, WrongChain
 from sapo_client.ledger.fees import DEFAULT_LIMIT_WEI, STUCK_BLOCKS
-from sapo_client.ledger.fraud import FraudProof
+from sapo_client.ledger.fraud import AccountPlaces, FraudProof
 from sapo_client.ledger.history import History
 from sapo_client.ledger.outbox import EntryState, Outbox
-from sapo_client.ledger.records import ChainLook, ContractAddresses, EpochRecord, LedgerStatus, Stake
+from sapo_client.ledger.records import (
+    ChainLook,
+    ContractAddresses,
+    EpochRecord,
+    LeafQuestion,
+    LedgerStatus,
+    Stake,
+)
 from sapo_client.ledger.rpc import Rpc
-from sapo_client.ledger.scan import RegistryView, last_block_before
+from sapo_client.ledger.scan import RegistryView, numbered_block_before
 from sapo_client.ledger.sender import Sender
+from sapo_client.ledger.terms import RATE_EPOCHS, Treasury, read_treasury, require_code, require_contracts
 from sapo_client.ledger.transactions import Call
 from sapo_protocol import secp256k1
-from sapo_protocol.eip712 import EpochApproval
+from sapo_protocol.eip712 import EpochApproval, EpochRoot
 from sapo_protocol.identifiers import Account, Digest, NodeId
 from sapo_protocol.manifest import Manifest
 
@@ -79,6 +96,7 @@ class LedgerClient:
         self._registry = Registry(self._rpc, manifest.registry)
         self._ledger = EpochLedgerContract(self._rpc, manifest.ledger)
         self._history = History(self._ledger)
+        self._before = partial(numbered_block_before, self._rpc, confirmations=confirmations, now=clock)
         self._outbox = Outbox(outbox_path, owner=f"{manifest.swarm_id} 0x{self._account.hex()}")
         self._errors = ErrorCounts()
         self._clock_check = ClockCheck()
@@ -109,7 +127,7 @@ class LedgerClient:
             LedgerError: it is of no version that is known here.
         """
         if self._version is None:
-            self._version = await self._in_thread(lambda: _require_code(self._ledger))
+            self._version = await self._in_thread(lambda: require_code(self._ledger))
         return self._version == LEDGER_VERSION
 
     async def check(self) -> None:
@@ -134,11 +152,11 @@ class LedgerClient:
 
     async def block_hash_before(self, timestamp_seconds: int) -> bytes:
         """Return the hash of the last block before a moment in the past, the ground of an epoch's beacon."""
-        return await self._in_thread(
-            lambda: last_block_before(
-                self._rpc, timestamp_seconds, confirmations=self._confirmations, now=self._clock
-            )
-        )
+        return await self._in_thread(lambda: self._before(timestamp_seconds)[1])
+
+    async def final_root_before(self, timestamp_seconds: int) -> EpochRoot | None:
+        """Return the root of the last epoch that is final in the last block before a moment in the past."""
+        return await self._in_thread(lambda: self._history.root_by(self._before(timestamp_seconds)[0]))
 
     async def live_accounts(self) -> frozenset[tuple[Account, NodeId]]:
         """Return every pair of an account and a node key that the account claims at the moment."""
@@ -177,9 +195,20 @@ class LedgerClient:
         """Return the most points that one epoch may grant, to all accounts together."""
         return await self._in_thread(self._ledger.epoch_budget)
 
+    @property
+    def chain_seconds(self) -> int:
+        """Return the time of the last block that a check or a look has seen, Unix seconds; 0 before it."""
+        return self._rpc.head_seconds or 0
+
     async def granted_points(self) -> int:
         """Return the points of all final epochs together."""
         return await self._in_thread(lambda: self._pay_side()[0].granted_points())
+
+    async def treasury(self) -> Treasury:
+        """Return what the swarm can still pay, and at which rate it does."""
+        return await self._in_thread(
+            lambda: read_treasury(self._pay_side()[0], self._history.recent(RATE_EPOCHS))
+        )
 
     async def has_equivocated(self, auditor: Account, epoch: int, turn: int) -> bool:
         """Whether an auditor's two signatures in a turn of an epoch were punished already."""
@@ -289,6 +318,34 @@ class LedgerClient:
             "challenge", f"{epoch}:{sha256(data).hexdigest()[:16]}", Call(verifier.address, data)
         )
 
+    async def questions(self, live: EpochRecord) -> Mapping[Account, LeafQuestion]:
+        """Return the questions about the live posting that wait for their answers, by account."""
+        name = posting_name(live.root.digest(self._manifest.ledger_domain), live.posted_at_seconds)
+        return await self._in_thread(lambda: self._ledger.verifier().questions(name))
+
+    async def ask(self, live: EpochRecord, account: Account) -> bool:
+        """Queue a question about an account's leaves in the live posting; false if the bond is not there."""
+        at = await self.contracts()
+        verifier, token = FraudVerifierContract(self._rpc, at.verifier), Token(self._rpc, at.token)
+        bond = await self._in_thread(verifier.question_bond)
+        if await self.balance() < bond:
+            return False
+        key = f"{account}:{live.root.epoch}:{live.posted_at_seconds}"
+        await self._enqueue("question", f"{key}:bond", Call(at.token, token.approve(at.verifier, bond)))
+        await self._enqueue("question", key, Call(at.verifier, verifier.ask(account)))
+        return True
+
+    async def answer(self, live: EpochRecord, places: AccountPlaces) -> None:
+        """Queue what shows an account's leaves in the live posting."""
+        at, key = await self._in_thread(self._ledger.verifier), f"{places.account}:{live.posted_at_seconds}"
+        await self._enqueue("answer", key, Call(at.address, at.answer(places)))
+
+    async def reject_hidden(self, live: EpochRecord, account: Account) -> None:
+        """Queue that the live posting is rejected, for nobody has shown an account's leaves in time."""
+        verifier = await self._in_thread(self._ledger.verifier)
+        key = f"hidden:{account}:{live.root.epoch}:{live.posted_at_seconds}"
+        await self._enqueue("challenge", key, Call(verifier.address, verifier.prove_hidden(account)))
+
     async def claim(self, cumulative: int, proof: Sequence[bytes]) -> None:
         """Queue a claim of everything that this account was granted and not paid yet."""
         distributor, _ = await self._in_thread(self._pay_side)
@@ -393,8 +450,7 @@ class LedgerClient:
             self._clock_check.note(block=block, timestamp=self._rpc.head_seconds, now=now())
         if claims:
             self._live = self._claims.live(now())
-        address = to_checksum_address(self._account)
-        coins = self._rpc.ask(lambda web3: int(web3.eth.get_balance(address)))
+        coins = self._rpc.ask(lambda web3: int(web3.eth.get_balance(to_checksum_address(self._account))))
         return ChainLook(coins_wei=coins, clock_ahead_seconds=self._clock_check.ahead_seconds)
 
     def _check(self) -> None:
@@ -402,23 +458,7 @@ class LedgerClient:
             self._stuck = self._count_stuck(self._rpc.survey())
         except WrongChain as error:
             raise LedgerError(str(error), hint=error.hint) from error
-        _require_code(self._registry)
-        self._version = _require_code(self._ledger)
-        for created in (self._pay_side()[0], self._ledger.verifier(), self._ledger.vault()):
-            _require_code(created)
-        if self._ledger.clock() != (self._manifest.genesis_seconds, self._manifest.epoch_seconds):
-            raise LedgerError(
-                "the ledger counts its epochs by another clock than the manifest",
-                hint="ask whoever gave you the manifest for the right one",
-            )
-        cap, expected = self._ledger.verifier().points_cap(), self._manifest.limits.points_per_epoch
-        if (
-            cap != expected and self._version == LEDGER_VERSION
-        ):  # an honest count above the contract's cap would cost auditors their bonds
-            raise LedgerError(
-                f"the ledger allows an account {cap} points per epoch, the manifest {expected}",
-                hint="ask whoever gave you the manifest for the right one",
-            )
+        self._version = require_contracts(self._registry, self._ledger, self._manifest)
 
     def _count_stuck(self, head: int) -> int:
         return self._outbox.signed_before(head - STUCK_BLOCKS - self._confirmations)
@@ -438,16 +478,6 @@ class LedgerClient:
         distributor, token = self._pay_side()
         verifier, vault = self._ledger.verifier(), self._ledger.vault()
         return ContractAddresses(distributor.address, token.address, verifier.address, vault.address)
-
-
-def _require_code(contract: Contract) -> int:
-    version = contract.version()
-    if version is None:
-        raise LedgerError(
-            f"there is no {contract.NAME} of this version at {contract.address}",
-            hint="use the manifest's chain, and the version of sapo that the swarm uses",
-        )
-    return version
 
 
 def _by_signer(digest: Digest, signatures: Sequence[bytes]) -> list[bytes]:

@@ -110,16 +110,26 @@ def sign(
 
 
 def replacement(
-    rpc: Rpc, account: LocalAccount, call: Call, stuck: Signed, *, limit_wei: int, block: int
+    rpc: Rpc,
+    account: LocalAccount,
+    call: Call,
+    stuck: Signed,
+    *,
+    limit_wei: int,
+    block: int,
+    urgent: bool = False,
 ) -> Signed | None:
     """Return the same call under the same nonce for higher fees; none if the limit leaves no room for them.
+
+    Args:
+        urgent: double them instead of raising them as little as nodes ask for.
 
     Raises:
         LedgerError: today's fees are above the limit.
         LedgerUnavailable: no endpoint answers.
     """
     today = middle(_known(rpc.each(lambda web3: quote(web3, limit_wei), sure=True)))
-    fees = bump(stuck.fees, today, limit_wei)
+    fees = bump(stuck.fees, today, limit_wei, urgent=urgent)
     if fees is None:
         return None
     return _sign(rpc.chain_id(), account, call, replace(stuck, fees=fees, block=block))

@@ -29,7 +29,7 @@ from sapo_client.node.metrics_poller import open_metrics_poller
 from sapo_client.node.reports import Reports
 from sapo_client.node.roles import NO_ROLES, Roles
 from sapo_client.node.runtime.backends import open_backend
-from sapo_client.node.runtime.beacons import Beacons
+from sapo_client.node.runtime.beacons import open_beacons
 from sapo_client.node.runtime.clock import Clock, wall_clock
 from sapo_client.node.runtime.context import NodeContext
 from sapo_client.node.runtime.host import start_transport
@@ -110,14 +110,15 @@ class NodeApp:
             fresh=options.fresh,
         )
         self._chain = auditing.open_chain(context)
-        self._beacons = Beacons(manifest, self._chain.block_hash_before, context.events)
+        self._beacons = open_beacons(manifest, self._chain, context.events)
         self._checkers = CheckerPool(manifest.suite, workers=config.verification.workers)
         suite, seed, fresh = manifest.suite, context.rng.getrandbits(32), options.fresh
         self._learner = open_backend(config.learner, data.learner, suite=suite, seed=seed, fresh=fresh)
         doppelganger = training.open_doppelganger(context)
         told = roles.join(telemetry, doppelganger)
         self._engine = open_engine(context, checkers=self._checkers, beacons=self._beacons, observers=told)
-        self._gossip = open_gossip(context, self._engine)
+        self._beacons.records.archive = self._engine.contributions.record
+        self._gossip = open_gossip(context, self._engine, self._beacons)
         self._health = HealthWatch(context, chain=self._chain, learner=self._learner)
         self._show = show
         self._audit = auditing.open_audit(context, self._engine, self._beacons)

@@ -24,6 +24,7 @@ def open_engine(
         own=context.author.account,
         check=checkers.check,
         beacon_of=beacons.known,
+        record_of=beacons.records.known,
         key=secrets.token_bytes(32),
         terms=Terms(sampling=sampling_policy(context.config), audit_share=audit_shares(context).rollouts),
         observers=(context.telemetry.recorder, *observers),

@@ -36,8 +36,12 @@ class MetricsPoller:
 
     async def run(self) -> None:
         """Poll until cancelled."""
+        vouched_epoch = -1
         while True:
             self.rate_peers()
+            if vouched_epoch != self._epoch():
+                vouched_epoch = self._epoch()
+                self.transport.vouch(self.ratings.vouched(vouched_epoch))
             for _ in range(_LOOKS_PER_RATING):
                 self.look()
                 await trio.sleep(_LOOK_SECONDS)
@@ -53,9 +57,11 @@ class MetricsPoller:
 
     def rate_peers(self) -> None:
         """Give the transport the ratings of connected peers."""
-        epoch = epoch_at(self.manifest, max(self.clock(), self.manifest.genesis_seconds))
         peer_ids = [peer.peer_id for peer in self.transport.peers()]
-        self.transport.rate(self.ratings.of(peer_ids, epoch))
+        self.transport.rate(self.ratings.of(peer_ids, self._epoch()))
+
+    def _epoch(self) -> int:
+        return epoch_at(self.manifest, max(self.clock(), self.manifest.genesis_seconds))
 
 
 def open_metrics_poller(context: NodeContext, engine: Engine, chain: ChainRole) -> MetricsPoller:

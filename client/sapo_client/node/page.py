@@ -27,12 +27,12 @@ from sapo_verification.engine import Engine
 from sapo_verification.reputation.book import ORDERS, BookEntry, read_book
 
 SELF: Final = "self"
-TICK_SECONDS: Final = 0.5
+TICK_SECONDS: Final = 1.0
 STATUS_TICKS: Final = 4
 """Ticks between two statuses in the stream."""
 
-MOST_IN_A_TICK: Final = 25
-"""Decisions sent in one tick; a flood must not make the page cost more than the flood itself."""
+MOST_IN_A_TICK: Final = 12
+"""Decisions sent in one tick: more lines a second nobody reads, and each costs the node a little."""
 
 MOST_EPOCHS: Final = 30
 MOST_ROWS: Final = 200

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 
 from sapo_client.config_layers import Setting
@@ -63,7 +64,7 @@ class Reports:
         return StatusReport(
             state=self._state(),
             updated=_iso(context.clock()),
-            version=version("sapo-swarm"),
+            version=_version(),
             swarm_name=context.manifest.name,
             swarm_id=context.manifest.swarm_id.hex(),
             node_id=context.author.node.hex(),
@@ -83,6 +84,7 @@ class Reports:
             batch_age=None if last is None else last.age,
             ranks=None if last is None else last.ranks,
             peers=len(context.transport.peers()),
+            reachable=context.transport.reachability().value,
             shared=telemetry.shared,
             accepted=telemetry.accepted,
             sampled_own=telemetry.sampled_own,
@@ -172,6 +174,12 @@ class Reports:
                 for end in status.endpoints
             ),
         )
+
+
+@cache
+def _version() -> str:
+    """Return the version of the package that this process runs; looking it up reads files."""
+    return version("sapo-swarm")
 
 
 def _iso(seconds: float) -> str:

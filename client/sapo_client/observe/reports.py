@@ -67,6 +67,7 @@ class StatusReport(_Report):
     batch_age: float | None = None  # steps since the last batch's own groups were sampled, mean
     ranks: int | None = None  # processes that made the last step
     peers: int
+    reachable: Literal["unknown", "reachable", "unreachable"] = "unknown"  # whether peers can connect to it
     shared: int
     accepted: int
     sampled_own: int

@@ -97,6 +97,10 @@ class Intake:
             raise ValueError(f"topic {topic} already has a validator")
         self._validators[topic] = validator
 
+    def unsubscribe(self, topic: str) -> None:
+        """Drop the messages of a topic from now on."""
+        self._validators.pop(topic, None)
+
     def forget_peer(self, peer_id: str) -> None:
         """Drop the counts of a peer that left: ids are free, memory is not."""
         self.received_by_peer.pop(peer_id, None)

@@ -47,6 +47,8 @@ class TransportLimits:
     max_requests_at_once: int = 32  # answered at the same time, all peers together
     request_timeout_seconds: float = 10.0
     max_connections: int = 64  # gossip needs a dozen; the rest is for new peers
+    inbound_share: float = 0.75  # of connections; the rest stays free for peers that this node dials
+    stranger_share: float = 0.5  # of connections, inbound; the quarter between is kept for vouched peers
     max_streams_per_connection: int = 64  # an honest peer holds two gossip streams and a few requests
     max_buffered_bytes_per_connection: int = 4 * 2**20
     outbound_queue: int = 512  # RPCs waiting for one slow peer
@@ -60,7 +62,8 @@ class TransportLimits:
 class DialLimits:
     """Limits and intervals of peer discovery."""
 
-    target_peers: int = 8  # enough for a mesh of degree six, and two more
+    target_peers: int = 8  # that this node dials: enough for a mesh of degree six, and two more
+    vouched_peers: int = 4  # at least, whoever dialled: one honest neighbour keeps a node in the swarm
     first_backoff_seconds: float = 0.5
     max_backoff_seconds: float = 60.0
     tick_seconds: float = 0.5  # the dialler only looks at a few deadlines each time

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 import trio
 
+from sapo_client.swarm.reachability import Reachability
 from sapo_protocol.errors import Verdict
 
 if TYPE_CHECKING:
@@ -78,6 +79,9 @@ class Transport(Protocol):
     def subscribe(self, topic: str, validator: Validator) -> None:
         """Pass each new message that others send on `topic` to `validator`; forward those it accepts."""
 
+    def unsubscribe(self, topic: str) -> None:
+        """Hear and forward a topic no longer; one that is not subscribed stays so."""
+
     def peers(self) -> tuple[PeerInfo, ...]:
         """Return the connected peers, ordered by peer id."""
 
@@ -86,6 +90,12 @@ class Transport(Protocol):
 
     def rate(self, ratings: Mapping[str, float]) -> None:
         """Replace the application's ratings of peers, by peer id; bounded by `ScoreLimits`."""
+
+    def vouch(self, peer_ids: Iterable[str]) -> None:
+        """Keep connection places for these peers and for no others: their accounts are trusted."""
+
+    def reachability(self) -> Reachability:
+        """Return whether strangers can connect to this node, as peers found that it asked."""
 
     def take_floods(self) -> Mapping[str, int]:
         """Return how often each peer exceeded its rate since the last call, by peer id."""

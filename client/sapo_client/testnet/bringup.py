@@ -16,6 +16,7 @@ from sapo_client import keystore
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.founding import defaults
 from sapo_client.founding.invitation import Invitation, link
+from sapo_client.founding.tasks import difficulty_of
 from sapo_client.keystore import Identity
 from sapo_client.ledger.chain import DEFAULT_CHAIN_ID, ENDPOINT_FILE
 from sapo_client.swarm.peer_id import peer_id_from_key
@@ -154,6 +155,7 @@ def found(
         points_cap=defaults.LIMITS.points_per_epoch,
     )
     deployment = deploy([rpc_url], EthAccount.from_key(deployer.account_key), contracts)
+    difficulty = difficulty_of(suite)
     manifest = Manifest(
         name=f"testnet-{layout.root.name}",
         bootstrap=(members[0].address,),
@@ -165,6 +167,8 @@ def found(
         epoch_seconds=settings.epoch_seconds,
         suite=suite,
         limits=defaults.LIMITS,
+        version=1 if difficulty is None else 2,
+        difficulty=difficulty,
     )
     layout.manifest.write_text(manifest_to_json(manifest), encoding="utf-8")
     facts = json.dumps(asdict(deployment), indent=2, default=str)
@@ -177,10 +181,11 @@ def fund(setup: SwarmSetup, deployer: Identity, receivers: Sequence[Identity]) -
     from eth_account import Account as EthAccount
 
     from sapo_client.founding import contracts as deploy
+    from sapo_client.ledger.rpc import Rpc
 
-    payer = EthAccount.from_key(deployer.account_key)
+    payer, rpc = EthAccount.from_key(deployer.account_key), Rpc([setup.rpc_url])
     for receiver in receivers:
-        deploy.fund([setup.rpc_url], payer, setup.deployment.faucet, receiver.account)
+        deploy.fund(rpc, payer, setup.deployment.faucet, receiver.account)
 
 
 def write_settings(settings: Settings, layout: Layout, setup: SwarmSetup) -> None:

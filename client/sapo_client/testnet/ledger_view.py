@@ -114,7 +114,7 @@ def explain_root(
         for chosen in combinations(tallies, size):
             shares = settle(chosen, {}, points_per_epoch=points_per_epoch, epoch_budget=epoch_budget)
             paid = [share for share in shares if share.points]
-            if merkle.root([merkle.leaf(share.account, share.points) for share in paid]) == root:
+            if merkle.sum_root([(share.account, share.points) for share in paid]) == root:
                 return {share.account.hex(): share.points for share in paid}
     return None
 

@@ -173,9 +173,11 @@ def test_the_status_shows_keys_endpoints_and_queued_transactions(
     ledger = LedgerConfig(rpc_urls=(silent, url))
     facts = ledger_commands.status(Config(identity=str(old.path), data_dir=data.root, ledger=ledger))
     no_answer = "no answer (ConnectionError)"
+    balance = int(world.chain.request("eth_getBalance", str(HERE), "latest")["result"], 16)
     assert facts == {
         "account": str(HERE),
         "chain": world.manifest.chain_id,
+        "coins": balance / 10**18,
         "registered": True,
         "claimed keys": old.node_id.hex(),
         "last epoch": None,

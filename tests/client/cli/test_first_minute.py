@@ -8,21 +8,18 @@ import shlex
 import signal
 import subprocess
 import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from support.ledger import BOB, Contracts, found
-from support.nodes import PATIENCE_SECONDS, manifest_of
-from support.sapo_process import SAPO, Run
+from support.ledger import BOB
+from support.nodes import found_now
+from support.sapo_process import Run, trained
 
 from sapo_client.founding.invitation import Invitation
 from sapo_client.founding.invitation_server import FaucetAccess, InvitationServer
 from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_protocol import ed25519
-from sapo_protocol.manifest import Manifest
 from sapo_protocol.manifest_file import manifest_to_json
 from sapo_protocol.suite import Suite
 
@@ -43,27 +40,13 @@ def readme_commands() -> list[str]:
     return [line.partition("#")[0].strip() for line in block.splitlines()]
 
 
-@contextmanager
-def trained(command: str, home: dict[str, str], folder: Path, rounds: int) -> Iterator[subprocess.Popen[str]]:
-    """Run a command of `sapo join`; yield it once it has shown so many rounds."""
+def joined(
+    command: str, home: dict[str, str], folder: Path, rounds: int
+) -> AbstractContextManager[subprocess.Popen[str]]:
+    """Run a command of `sapo join` as printed, until it has shown so many rounds."""
     words = shlex.split(command)
     assert words[0] == "sapo"
-    process = subprocess.Popen(
-        [SAPO, *words[1:]], cwd=folder, env=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    overdue = threading.Timer(2 * PATIENCE_SECONDS, process.kill)
-    overdue.start()
-    try:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        lines = (line for line in process.stdout if line.startswith("round "))
-        shown = [line for _, line in zip(range(rounds), lines, strict=False)]
-        assert len(shown) == rounds, process.stderr.read()
-        yield process
-    finally:
-        overdue.cancel()
-        process.kill()
-        process.communicate()
+    return trained(words[1:], home, folder, rounds)
 
 
 def test_the_hint_after_a_new_key_trains_and_a_kill_is_told(
@@ -72,7 +55,7 @@ def test_the_hint_after_a_new_key_trains_and_a_kill_is_told(
     made = sapo("keys", "new", "key", "--no-passphrase")
     [hint] = hints(made.stderr)
     assert hint in readme_commands()
-    with trained(hint, home, tmp_path, 3) as process:
+    with joined(hint, home, tmp_path, 3) as process:
         healthy = sapo("status", "--healthy")
         assert (healthy.returncode, healthy.stdout, healthy.stderr) == (0, "", "")
         assert "nothing is wrong" in sapo("status").stdout
@@ -81,7 +64,7 @@ def test_the_hint_after_a_new_key_trains_and_a_kill_is_told(
     status = sapo("status")
     assert re.search(r"^state +killed$", status.stdout, flags=re.MULTILINE)
     assert "the last one was killed; its last checkpoint is of step " in status.stderr
-    with trained(hint, home, tmp_path, 1) as process:
+    with joined(hint, home, tmp_path, 1) as process:
         process.send_signal(signal.SIGINT)
         assert process.wait() == 130
     assert re.search(r"^state +stopped$", sapo("status").stdout, flags=re.MULTILINE)
@@ -101,7 +84,7 @@ def test_a_swarm_without_a_chain_is_founded_and_joined_by_its_link(
     assert founded.returncode == 0, founded.stderr
     [hint] = hints(founded.stderr)
     quick = {"SAPO_SWARM__LISTEN_BEFORE_SIGNING_SECONDS": "0"}
-    with trained(hint, home | quick, tmp_path, 1) as process:
+    with joined(hint, home | quick, tmp_path, 1) as process:
         status = sapo("status").stdout
         process.send_signal(signal.SIGINT)
         assert process.wait() == 130
@@ -117,26 +100,11 @@ def test_a_swarm_without_a_chain_is_founded_and_joined_by_its_link(
     assert sapo("swarm", "new", "other").returncode == 3
 
 
-def founded(tmp_path: Path, suite: Suite) -> tuple[Contracts, Manifest]:
-    """Found a swarm on an embedded chain whose clock is now."""
-    genesis = int(time.time()) - 60
-    limits = manifest_of(suite).limits
-    contracts = found(
-        tmp_path / "chain.sqlite",
-        genesis_seconds=genesis,
-        epoch_seconds=36_000,
-        points_cap=limits.points_per_epoch,
-    )
-    contracts.chain.now_seconds = time.time()
-    manifest = contracts.manifest(suite=suite, genesis_seconds=genesis, epoch_seconds=36_000, limits=limits)
-    return contracts, manifest
-
-
 def test_a_link_brings_endpoint_and_faucet_and_the_node_registers(
     sapo: Run, home: dict[str, str], tmp_path: Path, weekdays: Suite, policy: Path
 ) -> None:
     """A newcomer with an empty account: the node asks the faucet that the link names, and registers."""
-    contracts, manifest = founded(tmp_path, weekdays)
+    contracts, manifest = found_now(tmp_path, weekdays)
     made = json.loads(sapo("keys", "new", "key", "--no-passphrase", "--json").stdout)
     access = FaucetAccess([contracts.chain.url], BOB, contracts.deployment.faucet)
     server = InvitationServer(("127.0.0.1", 0), Invitation(manifest, (contracts.chain.url,)), faucet=access)
@@ -147,7 +115,7 @@ def test_a_link_brings_endpoint_and_faucet_and_the_node_registers(
     }
     serving = threading.Thread(target=server.serve)
     serving.start()
-    with server, trained(f"sapo join '{server.link}'", home | settings, tmp_path, 1) as process:
+    with server, joined(f"sapo join '{server.link}'", home | settings, tmp_path, 1) as process:
         told = (sapo("ledger", "status", "--identity", "key", "--json") for _ in range(100))
         registered = next(done for done in told if json.loads(done.stdout)["registered"])
         assert json.loads(registered.stdout)["account"] == made["account"]
@@ -167,7 +135,7 @@ def test_the_readmes_join_line_joins(
     sapo: Run, home: dict[str, str], tmp_path: Path, weekdays: Suite, policy: Path
 ) -> None:
     """As printed, but for the example's endpoint and address, which name the test's chain and a dead node."""
-    contracts, manifest = founded(tmp_path, weekdays)
+    contracts, manifest = found_now(tmp_path, weekdays)
     (tmp_path / "swarm.json").write_text(manifest_to_json(manifest))
     sapo("keys", "new", "key", "--no-passphrase")
     [line] = [line for line in readme_commands() if "--manifest" in line]
@@ -177,7 +145,7 @@ def test_the_readmes_join_line_joins(
     assert (command.count(peer_id), command.count(contracts.chain.url)) == (1, 1)
     settings = {"SAPO_LEARNER__MODEL": str(policy), "SAPO_LEARNER__MAX_NEW_TOKENS": "6"}
     quick = settings | {"SAPO_SWARM__LISTEN_BEFORE_SIGNING_SECONDS": "0"}
-    with trained(command, home | quick, tmp_path, 1):
+    with joined(command, home | quick, tmp_path, 1):
         asked = (sapo("status", "--healthy") for _ in range(100))
         unpaid = next(done for done in asked if done.returncode)
     assert unpaid.returncode == 7

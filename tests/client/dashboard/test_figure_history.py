@@ -57,6 +57,16 @@ def test_a_curve_of_any_span_has_the_same_mean_and_few_points(hours: int, second
     assert sum(point[4] for point in curve.points) == 200
 
 
+def test_the_points_after_a_moment_are_the_end_of_the_curve() -> None:
+    history = FigureHistory(":memory:")
+    history.add([Sample("own", NOW - 7000 + 5 * number, number % 2) for number in range(1400)])
+    whole = history.curves(["own"], since=NOW - 7200, now=NOW)["own"]
+    after = NOW - 100
+    newest = history.curves(["own"], since=NOW - 7200, now=NOW, after=after)["own"]
+    assert newest.seconds == whole.seconds == 20
+    assert newest.points == tuple(point for point in whole.points if point[0] >= after) != ()
+
+
 def test_it_is_thinned_to_a_bound_and_reaches_back_two_years() -> None:
     history = FigureHistory(":memory:")
     start = NOW - 800 * DAY

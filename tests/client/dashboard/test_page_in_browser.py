@@ -86,6 +86,37 @@ def test_the_page_shows_a_real_node(link: str) -> None:
         assert complaints(chrome) == []
 
 
+def test_curves_are_continued_as_if_they_were_read_anew(link: str) -> None:
+    """Points of the last minute are asked for again, what left the window is dropped."""
+    held = {"own": [[0, 1], [20, 2], [40, 3]], "gone": [[0, 1]]}
+    newer = {"since": 30, "seconds": 20, "figures": {"own": [[40, 4], [60, 5]], "new": [[60, 1]]}}
+    with browsing() as chrome:
+        chrome.get(link)
+        found = chrome.execute_async_script(
+            """
+            const [held, newer, done] = arguments;
+            (async () => {
+            const code = await import(new URL("curves.js", location).href);
+            const same = new code.Curves("self");
+            const first = await same.window(2), second = await same.window(2);
+            const whole = await code.Curves.prototype.read.call(same, 2, 0);
+            const starts = (data) => data.figures.step.map(([start]) => start);
+            done([
+              code.joined(held, newer, 40),
+              code.settled({ now: 1000, seconds: 20 }),
+              starts(second).slice(0, starts(first).length).join() === starts(first).join(),
+              starts(whole).slice(0, starts(second).length).join() === starts(second).join(),
+            ]);
+            })();
+            """,
+            held,
+            newer,
+        )
+        assert complaints(chrome) == []
+    continued = {"own": [[20, 2], [40, 4], [60, 5]], "new": [[60, 1]]}
+    assert found == [continued, 920, True, True]
+
+
 def test_a_thousand_hostile_texts_are_only_text(link: str) -> None:
     expected, shown = set(hostile_texts()), set()
     with browsing() as chrome:

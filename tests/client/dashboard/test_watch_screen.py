@@ -10,13 +10,14 @@ import pytest
 from sapo_client.dashboard.client import PageClient
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.paths import DataDir
+from sapo_protocol.rules import Rule
 
 pytest.importorskip("textual")
 
 from textual.widgets import DataTable, Static
 
 from sapo_client.cli.live import words
-from sapo_client.cli.live.screen import TABS, WatchApp
+from sapo_client.cli.live.screen import ROLLOUT_COLUMNS, TABS, WatchApp
 
 WIDTH = 60
 
@@ -69,6 +70,15 @@ async def _tabs(node: Interrupted) -> None:
         shown = text_of(app, "text")
         assert "prompt" in shown
         assert shown.count(" ok   ") >= 8
+
+
+def test_the_longest_row_of_a_rollout_fits() -> None:
+    long = {"content_id": "a" * 64, "own": False, "account": "0x" + "b" * 40, "family": "calendar_arithmetic"}
+    view = {"rollouts": [{**long, "reward": 0.125, "state": f"refused: {rule.reason}"} for rule in Rule]}
+    for row in words.rollout_rows(view):
+        fields = zip(row, ROLLOUT_COLUMNS, strict=True)
+        assert sum(max(len(text), len(title)) + 2 for text, title in fields) <= WIDTH, row
+        assert row[-1].startswith("✗ ")
 
 
 def test_what_a_stranger_wrote_moves_no_cursor() -> None:

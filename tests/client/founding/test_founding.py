@@ -8,6 +8,7 @@ import pytest
 from support.ledger import AUDITORS, DEPLOYER, STRANGER, ServedChain, address
 
 from sapo_client.errors import SapoError
+from sapo_client.founding.chains import TEST_NETWORKS
 from sapo_client.founding.contracts import fund
 from sapo_client.founding.defaults import LIMITS
 from sapo_client.founding.quote import Quote, QuotedTransaction, coins, require_coins
@@ -77,14 +78,18 @@ def test_the_manifest_names_the_deployed_contracts(chain: ServedChain, tmp_path:
 
 def test_the_faucet_serves_a_newcomer_once_a_day(chain: ServedChain, tmp_path: Path) -> None:
     manifest = begin(chain, tmp_path / "swarm").carry_out(SUITE)
-    faucet = faucet_of(tmp_path / "swarm")
-    fund([chain.url], DEPLOYER, faucet, NEWCOMER)
+    place = faucet_of(tmp_path / "swarm")
+    assert place.chain_id == manifest.chain_id
+    faucet = place.contract
+    fund(chain.rpc, DEPLOYER, faucet, NEWCOMER)
     assert manifest.ledger is not None
     token: Token = EpochLedgerContract(chain.rpc, manifest.ledger).distributor().token()
     assert token.balance(NEWCOMER) == 100 * 10**18
     assert balance(chain, "0x" + NEWCOMER.hex()) == 10**18 // 2
     with pytest.raises(LedgerError, match="within the last day"):
-        fund([chain.url], DEPLOYER, faucet, NEWCOMER)
+        fund(chain.rpc, DEPLOYER, faucet, NEWCOMER)
+    with pytest.raises(LedgerError, match="there is no faucet at"):
+        fund(chain.rpc, DEPLOYER, NEWCOMER, NEWCOMER)
     with pytest.raises(SapoError, match="no swarm was founded"):
         faucet_of(tmp_path)
 
@@ -138,7 +143,7 @@ def test_other_settings_are_another_swarm(chain: ServedChain, tmp_path: Path) ->
 
 def test_another_chain_is_refused(chain: ServedChain, tmp_path: Path) -> None:
     begin(chain, tmp_path / "swarm").quote()
-    other = ServedChain(tmp_path / "other.sqlite", chain_id=99)
+    other = ServedChain(tmp_path / "other.sqlite", chain_id=31337)
     with pytest.raises(SapoError, match="another chain id"):
         begin(other, tmp_path / "swarm").carry_out(SUITE)
     other.close()
@@ -146,11 +151,37 @@ def test_another_chain_is_refused(chain: ServedChain, tmp_path: Path) -> None:
         begin(other, tmp_path / "swarm")
 
 
-def test_a_main_network_is_refused(tmp_path: Path) -> None:
-    mainnet = ServedChain(tmp_path / "main.sqlite", chain_id=1)
-    with pytest.raises(LedgerError, match="coins are money"):
-        begin(mainnet, tmp_path / "swarm")
-    mainnet.close()
+@pytest.mark.parametrize("chain_id", [1, 8453, 99, 130, 2**62])
+def test_on_a_chain_that_is_no_known_test_network_coins_are_taken_for_money(
+    tmp_path: Path, chain_id: int
+) -> None:
+    assert chain_id not in TEST_NETWORKS
+    chain = ServedChain(tmp_path / "main.sqlite", chain_id=chain_id)
+    folder = tmp_path / "swarm"
+    with pytest.raises(LedgerError, match="none of the known test networks") as caught:
+        begin(chain, folder)
+    assert "--i-know-this-costs-money" in caught.value.hint
+    assert not folder.exists()
+    agreed = Founding(folder, [chain.url], DEPLOYER, TERMS, costs_money=True)
+    assert agreed.quote().chain_id == chain_id
+    chain.close()
+
+
+def test_endpoints_of_two_chains_are_refused(chain: ServedChain, tmp_path: Path) -> None:
+    other = ServedChain(tmp_path / "other.sqlite", chain_id=31337)
+    with pytest.raises(LedgerError, match="disagree about the chain's id"):
+        Founding(tmp_path / "swarm", [chain.url, other.url], DEPLOYER, TERMS)
+    other.close()
+
+
+@pytest.mark.parametrize("text", ["", "null", "[]", "{}", '{"genesis_seconds": "5"}'])
+def test_a_damaged_plan_is_named(chain: ServedChain, tmp_path: Path, text: str) -> None:
+    folder = tmp_path / "swarm"
+    folder.mkdir()
+    (folder / "plan.json").write_text(text)
+    with pytest.raises(SapoError, match=r"plan\.json is damaged"):
+        begin(chain, folder).quote()
+    assert (folder / "plan.json").read_text() == text
 
 
 def test_an_account_that_cannot_pay_gets_an_error_with_the_missing_amount() -> None:

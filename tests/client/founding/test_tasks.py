@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from support.policies import make_policy_folder
 
-from sapo_client.errors import SapoError
+from sapo_client.errors import ExitCode, SapoError
 from sapo_client.founding.tasks import (
     EASY_DEFAULT,
     LEVELS,
@@ -13,12 +13,14 @@ from sapo_client.founding.tasks import (
     TaskChoice,
     choose_tasks,
     default_families,
+    difficulty_of,
     parameters_of,
 )
 from sapo_client.learner.sizing.presets import level_for
 from sapo_client.node.runtime.backends import tokens_for
 from sapo_protocol.identifiers import Digest
 from sapo_protocol.suite import Suite
+from sapo_protocol.terms.difficulty import Difficulty
 from sapo_verification.suites import catalogue
 
 
@@ -101,3 +103,29 @@ def test_a_model_that_cannot_be_read_asks_for_the_level(tmp_path: Path) -> None:
 def test_the_token_limit_follows_the_tasks(name: str, level: str, tokens: int) -> None:
     chosen = Suite(catalogue.REASONING_GYM, (catalogue.family(name, level),), Digest(bytes(32)))
     assert tokens_for(chosen) == tokens
+
+
+def test_a_swarm_that_difficulty_follows_has_all_levels_and_their_ladders() -> None:
+    chosen = choose_tasks(families=["basic_arithmetic", "arc_1d"], level="nano", difficulty="follow")
+    suite = chosen.suite()
+    levels = [(each.name, each.level) for each in suite.families]
+    assert levels == [
+        ("basic_arithmetic", "nano"),
+        ("arc_1d", "nano"),
+        ("basic_arithmetic", "nano-2"),
+        ("basic_arithmetic", "nano-3"),
+    ]
+    assert difficulty_of(suite) == Difficulty(ladders=((0, 2, 3),))
+    assert difficulty_of(choose_tasks(families=["arc_1d"], level="nano").suite()) is None
+
+
+@pytest.mark.parametrize(
+    ("level", "difficulty", "text"),
+    [("full", "follow", "has a level above 'full'"), ("nano", "rising", "no difficulty 'rising'")],
+)
+def test_what_cannot_follow_is_refused(level: str, difficulty: str, text: str) -> None:
+    with pytest.raises(SapoError, match=text) as refused:
+        choose_tasks(level=level, difficulty=difficulty)
+    assert refused.value.exit_code == ExitCode.USAGE
+    assert refused.value.hint is not None
+    assert "--difficulty" in refused.value.hint or "say fixed" in refused.value.hint

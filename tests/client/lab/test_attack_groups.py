@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from operator import eq
 
 import pytest
 from support.swarm import Identity
@@ -18,6 +19,7 @@ from sapo_client.lab.worked.ways import way
 from sapo_protocol.suite import Family
 from sapo_verification.suites.catalogue import family
 from sapo_verification.tasks.answers import extract
+from sapo_verification.tasks.generators import Item
 from sapo_verification.tasks.scorers import score
 from sapo_verification.tasks.text_policy import group_fault
 
@@ -116,18 +118,73 @@ def test_wrong_steps_are_those_of_other_questions(knowledge: Knowledge) -> None:
     )
 
 
-def test_half_steps_begin_with_the_own_question_and_end_with_another(knowledge: Knowledge) -> None:
-    groups = composed("half-steps", WORKED, knowledge)
-    assert len(groups) == 24
-    for question, group in groups:
-        own, *_ = (way(WORKED, question.item) or "").partition("<answer>")
-        for answer in answers(question, group, 1.0):
-            steps = answer.text.partition("<answer>")[0]
-            assert steps.startswith(own[: len(own) // 2])
-    right = [answer for question, group in groups for answer in answers(question, group, 1.0)]
-    whole = {way(WORKED, answer.item) for answer in right}
-    assert sum(answer.text not in whole for answer in right) > 0.8 * len(right), "few end alike by chance"
-    assert composed("half-steps", ARITHMETIC, knowledge) == []
+STEP_ATTACKS = ("half-steps", "late-steps", "slip-steps", "neighbour-steps", "waking-steps", "mixed-steps")
+
+
+def right_steps(groups: list[tuple[Question, Completions]]) -> list[tuple[str, str]]:
+    """Return the steps of all right answers, each behind those of its question's worked solution."""
+    return [
+        (way_of(question.item), answer.text.partition("<answer>")[0])
+        for question, group in groups
+        for answer in answers(question, group, 1.0)
+    ]
+
+
+def way_of(item: Item) -> str:
+    return (way(WORKED, item) or "").partition("<answer>")[0]
+
+
+@pytest.mark.parametrize("name", STEP_ATTACKS)
+def test_step_attacks_need_families_of_which_they_know_the_way(name: str, knowledge: Knowledge) -> None:
+    assert len(composed(name, WORKED, knowledge)) == 24
+    assert composed(name, ARITHMETIC, knowledge) == []
+
+
+@pytest.mark.parametrize(("name", "part"), [("half-steps", 1 / 2), ("late-steps", 2 / 3)])
+def test_steps_begin_with_the_own_question_and_end_with_another(
+    name: str, part: float, knowledge: Knowledge
+) -> None:
+    found_steps = right_steps(composed(name, WORKED, knowledge))
+    assert all(steps.startswith(own[: int(len(own) * part)]) for own, steps in found_steps)
+    assert sum(own != steps for own, steps in found_steps) > 0.7 * len(found_steps), (
+        "some end alike by chance"
+    )
+
+
+def test_a_slip_is_one_wrong_digit(knowledge: Knowledge) -> None:
+    for own, steps in right_steps(composed("slip-steps", WORKED, knowledge)):
+        assert len(own) == len(steps)
+        ((before, after),) = [(a, b) for a, b in zip(own, steps, strict=True) if a != b]
+        assert before.isdigit()
+        assert after.isdigit()
+
+
+def test_neighbours_steps_are_whole_and_more_like_the_own_ones_than_foreign_steps(
+    knowledge: Knowledge,
+) -> None:
+    found_steps = right_steps(composed("neighbour-steps", WORKED, knowledge))
+    assert all(own != steps for own, steps in found_steps)
+    assert all(steps.rpartition(",")[2].endswith(("+0", "-0")) for _, steps in found_steps)
+    places = range(len(found_steps))
+    alike, by_chance = (
+        sum(sum(map(eq, found_steps[place][0], found_steps[place - shift][1])) for place in places)
+        for shift in (0, SIZE)
+    )
+    assert alike > 1.5 * by_chance
+
+
+@pytest.mark.parametrize(("round_", "share"), [(0, 0.0), (11, 0.0), (12, 1.0), (39, 1.0)])
+def test_waking_steps_are_right_until_the_accounts_are_trusted(round_: int, share: float) -> None:
+    asleep = Knowledge(FAMILIES, [], ROUNDS)
+    asleep.round = round_
+    found_steps = right_steps(composed("waking-steps", WORKED, asleep))
+    assert sum(own != steps for own, steps in found_steps) == share * len(found_steps)
+
+
+def test_every_second_group_of_mixed_steps_is_right(knowledge: Knowledge) -> None:
+    groups = composed("mixed-steps", WORKED, knowledge, count=200)
+    whole = [all(own == steps for own, steps in right_steps([each])) for each in groups]
+    assert 0.4 < sum(whole) / len(whole) < 0.6
 
 
 def test_a_copier_repeats_honest_text(knowledge: Knowledge) -> None:

@@ -1,12 +1,14 @@
 """The economy of a swarm: known outcomes on a fixed seed, and bounds on what strategies gain."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sapo_client.lab.economy import (
+    COMPETENCE,
     HONEST,
     STRATEGIES,
     EarningStrategy,
@@ -17,6 +19,7 @@ from sapo_client.lab.economy import (
     Rules,
     StrategyOutcome,
     compare,
+    paid_share,
     play,
 )
 
@@ -107,7 +110,60 @@ def test_one_more_than_a_third_can_take_and_give(seed: int, stood: int) -> None:
 def test_the_strategies_that_beat_honest_work_are_listed() -> None:
     """This list, and docs/incentives.md, hold all strategies that the rules do not stop."""
     rows = compare(STRATEGIES, RULES, PRICES, EconomyWorld(), seed=0)
-    better = {each.outcome.strategy for each in rows if each.against_honest > 0}
+    better = {each.outcome.strategy for each in rows if each.against_honest > 0} - {*COMPETENCE}
     harmful = {each.outcome.strategy for each in rows if each.others_lose > 0}
-    assert better == {named("2 of 4 auditors inflate"), *map(named, ("script: ", "script, 16", "script, 64"))}
-    assert harmful == {named("2 of 4 auditors deny"), named("script, 64")}
+    bonded = {strategy for strategy in STRATEGIES if strategy.name.startswith("bond gate: script")}
+    open_ = map(named, ("script: ", "script, 16", "script, 64"))
+    assert better == {named("2 of 4 auditors inflate"), *open_, *bonded}
+    assert harmful == {
+        named("2 of 4 auditors deny"),
+        named("script, 64"),
+        named("bond gate: script, 64 accounts, 64"),
+    }
+
+
+def test_accounts_on_one_bond_earn_what_one_account_does() -> None:
+    """The attacker first: without a gate the points of a script grow with its accounts."""
+    rows = compare(STRATEGIES, RULES, PRICES, EconomyWorld(), seed=0)
+    points = {each.outcome.strategy.name: each.outcome.points for each in rows}
+    one = points["bond gate: script, 1 account, 1 unit"]
+    assert one == RULES.points_per_epoch * EconomyWorld().epochs
+    assert points["script, 64 accounts: over the budget"] > 60 * one
+    shared = [points[f"bond gate: script, {accounts} accounts, 1 unit"] for accounts in (16, 64, 100)]
+    assert max(shared) <= one
+    assert points["bond gate: script, 64 accounts, 64 units"] > 60 * one  # which takes 64 bonds
+
+
+@given(seed=st.integers(0, 99), accounts=st.integers(1, 40), machines=st.integers(1, 40))
+def test_splitting_a_bond_earns_at_most_as_much(seed: int, accounts: int, machines: int) -> None:
+    whole = EarningStrategy("whole", machines=machines * accounts, payable_share=1.0, units=1)
+    split = replace(whole, name="split", accounts=accounts)
+    assert row(split, seed=seed).outcome.points <= row(whole, seed=seed).outcome.points
+
+
+SUCCESS = [number / 20 for number in range(1, 20)]
+"""5 % to 95 % of right answers."""
+
+
+def points_by_success(**rule: Any) -> list[int]:
+    """Return an author's points at each of the shares above, in the same swarm."""
+    strategies = [EarningStrategy("", payable_share=paid_share(success, **rule)) for success in SUCCESS]
+    return [play(strategy, RULES, PRICES, SMALL, 0).points for strategy in strategies]
+
+
+@pytest.mark.parametrize("value", [4, 3, 2])
+def test_who_gets_better_is_never_paid_less(value: int) -> None:
+    points = points_by_success(ladders=True, value=value)
+    assert points == sorted(points)
+    assert points[-1] > points[0]
+
+
+def test_without_ladders_who_gets_better_is_paid_less_in_the_end() -> None:
+    points = points_by_success(ladders=False)
+    assert points[-1] < points[9] / 2
+
+
+def test_a_right_answer_is_worth_more_where_the_swarm_finds_it_hard() -> None:
+    hard, mastered = (points_by_success(ladders=True, value=value) for value in (4, 2))
+    assert all(more > less for more, less in zip(hard, mastered, strict=True))
+    assert hard[9] > max(mastered)

@@ -1,5 +1,8 @@
 """Low-rank adapters in training, sampling, checkpoints and exports."""
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +27,19 @@ def settings(request: pytest.FixtureRequest, tmp_path: Path) -> LearnerSettings:
     return LearnerSettings(
         str(folder), tmp_path / "run", learning_rate=1e-2, max_new_tokens=6, lora_rank=RANK
     )
+
+
+def test_libraries_say_nothing_when_adapters_are_added(tmp_path: Path) -> None:
+    code = (
+        "import sys; from sapo_client.learner.sizing.skeleton import make_skeleton;"
+        " make_skeleton(sys.argv[1], lora_rank=4)"
+    )
+    folder = str(make_policy_folder(tmp_path / "model"))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(
+        [sys.executable, "-c", code, folder], capture_output=True, text=True, check=True, env=environment
+    )
+    assert (done.stdout, done.stderr) == ("", "")
 
 
 def train(service: Service) -> Message:

@@ -83,8 +83,9 @@ def test_a_tokenizer_without_an_end_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
 def test_a_missing_device_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(SapoError, match="CUDA"):
+    with pytest.raises(SapoError, match="no CUDA device here") as caught:
         load_policy(str(make_policy_folder(tmp_path)), "cuda")
+    assert 'learner.device = "auto"' in caught.value.hint
 
 
 @pytest.mark.gpu

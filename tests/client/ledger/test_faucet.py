@@ -31,7 +31,7 @@ def _drip(contracts: Contracts, account: Account) -> None:
 def test_a_newcomer_without_coins_is_served_by_another(contracts: Contracts) -> None:
     newcomer = Account(bytes(19) + b"\x77")
     before = _coins(contracts.chain, newcomer)
-    fund([contracts.chain.url], DEPLOYER, contracts.deployment.faucet, newcomer)
+    fund(contracts.chain.rpc, DEPLOYER, contracts.deployment.faucet, newcomer)
     assert contracts.token.balance(newcomer) == 100 * TOKEN
     assert _coins(contracts.chain, newcomer) - before == 10 * TOKEN
 

@@ -24,17 +24,25 @@ def test_above_the_limit_it_waits(chain: ServedChain) -> None:
     assert "ledger.max_fee_gwei" in refusal.value.hint
 
 
-@given(fees, fees, wei)
+@given(fees, fees, wei, st.booleans())
 def test_a_replacement_pays_a_tenth_more_within_the_limit_or_is_none(
-    old: Fees, today: Fees, limit: int
+    old: Fees, today: Fees, limit: int, urgent: bool
 ) -> None:
-    better = bump(old, today, limit)
+    better = bump(old, today, limit, urgent=urgent)
     if better is None:
         assert 8 * limit < 9 * old.most
         return
     assert 10 * better.tip >= 11 * old.tip
     assert 10 * better.most >= 11 * old.most
     assert better.tip <= better.most <= limit
+
+
+def test_an_urgent_replacement_pays_twice_as_much_as_far_as_the_limit_goes() -> None:
+    old, today = Fees(10, 100), Fees(1, 20)
+    assert bump(old, today, 1000, urgent=True) == Fees(20, 200)
+    assert bump(old, today, 1000) == Fees(12, 113)
+    assert bump(old, today, 150, urgent=True) == Fees(20, 150)
+    assert bump(old, today, 112, urgent=True) is None
 
 
 def test_one_quote_of_several_sets_nothing_alone() -> None:

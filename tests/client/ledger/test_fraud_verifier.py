@@ -1,6 +1,8 @@
 """The rules of ``FraudVerifier``, on the embedded chain: what convicts, whom it costs, and what does not."""
 
 from dataclasses import replace
+from functools import partial
+from hashlib import sha256
 
 import pytest
 from eth_account.signers.local import LocalAccount
@@ -17,24 +19,26 @@ from support.ledger import (
     Contracts,
     Tree,
     address,
+    deploy_contracts,
     make_root,
     refused_as,
     sign,
+    sum_of,
+    with_sum,
 )
 
 from sapo_client.ledger.fraud import (
-    ContributionSum,
-    CumulativeDecrease,
-    CumulativeSum,
+    AccountPlaces,
+    Balance,
     Equivocation,
     FraudProof,
     OverCap,
-    Unearned,
 )
 from sapo_client.ledger.records import Stake
 from sapo_protocol import merkle
 from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.identifiers import Account, Digest
+from sapo_protocol.merkle import Place
 
 A, B = address(ALICE), address(BOB)
 BURNED = Account.from_hex("0x000000000000000000000000000000000000dEaD")
@@ -54,8 +58,11 @@ def posted(contracts: Contracts, root: EpochRoot) -> EpochRoot:
     return root
 
 
-def leaves(points: dict[Account, int]) -> tuple[tuple[Account, int], ...]:
-    return tuple(sorted(points.items()))
+def places(
+    account: Account, before: dict[Account, int], points: dict[Account, int], after: dict[Account, int]
+) -> AccountPlaces:
+    """An account's places in the trees over these values."""
+    return AccountPlaces(account, *(Tree(values).place(account) for values in (before, points, after)))
 
 
 def equivocation(
@@ -84,7 +91,7 @@ def is_rejected(contracts: Contracts, root: EpochRoot) -> bool:
 def test_an_account_over_its_cap(contracts: Contracts) -> None:
     points = {A: POINTS_CAP + 1, B: 3}
     root = posted(contracts, statement(0, points))
-    contracts.prove(OverCap(A, POINTS_CAP + 1, Tree(points).proof(A)))
+    contracts.prove(OverCap(A, Tree(points).place(A)))
     assert is_rejected(contracts, root)
     assert contracts.ledger.next_epoch() == 0
 
@@ -92,58 +99,47 @@ def test_an_account_over_its_cap(contracts: Contracts) -> None:
 def test_an_account_within_its_cap_convicts_nobody(contracts: Contracts) -> None:
     points = {A: POINTS_CAP, B: 3}
     posted(contracts, statement(0, points))
-    proof = Tree(points).proof(A)
-    assert refusal(contracts, OverCap(A, POINTS_CAP, proof)) == "WithinCap"
-    assert refusal(contracts, OverCap(A, POINTS_CAP + 1, proof)) == "WrongLeaves"
-    assert refusal(contracts, OverCap(B, 2**256 - 1, proof)) == "WrongLeaves"
+    place = Tree(points).place(A)
+    assert refusal(contracts, OverCap(A, place)) == "WithinCap"
+    for forged in (
+        replace(place, value=POINTS_CAP + 1),
+        replace(place, value=2**64 - 1),
+        replace(place, proof=()),
+        replace(place, proof=(*place.proof, Digest(bytes(32)))),
+        replace(Tree(points).place(B), value=POINTS_CAP + 1),
+    ):
+        assert refusal(contracts, OverCap(A, forged)) in ("WrongLeaves", "BadPath")
+    # a value of more bits than a leaf holds, a path longer than an account
+    assert refusal(contracts, OverCap(A, replace(place, value=POINTS_CAP + 2**64))) == "ValueTooLarge"
+    assert refusal(contracts, OverCap(A, replace(place, proof=(Digest(bytes(32)),) * 161))) == "BadPath"
 
 
-@pytest.mark.parametrize("total", [9, 11])
-def test_points_that_do_not_add_up(contracts: Contracts, total: int) -> None:
-    points = {A: 7, B: 3}
-    root = posted(contracts, replace(statement(0, points), total=total))
-    contracts.prove(ContributionSum(leaves(points)))
-    assert is_rejected(contracts, root)
-
-
-def test_points_that_add_up_convict_nobody(contracts: Contracts) -> None:
-    points = {A: 7, B: 3, address(STRANGER): 1}
-    posted(contracts, statement(0, points))
-    assert refusal(contracts, ContributionSum(leaves(points))) == "SumMatches"
-    assert refusal(contracts, ContributionSum(leaves(points)[:2])) == "WrongLeaves"
-    assert refusal(contracts, ContributionSum(())) == "WrongLeaves"
-    first, second, third = leaves(points)
-    assert (
-        refusal(contracts, ContributionSum((second, first, third))) == "SumMatches"
-    )  # a swap changes nothing
-    assert refusal(contracts, CumulativeSum(leaves(points))) == "SumMatches"
-
-
-def test_leaves_too_large_to_add_up(contracts: Contracts) -> None:
-    points = {A: 2**256 - 1, B: 11}
-    root = posted(contracts, replace(statement(0, {A: 7, B: 3}), contribution_root=Tree(points).root))
-    contracts.prove(ContributionSum(leaves(points)))
-    assert is_rejected(contracts, root)
-
-
-def test_a_cumulative_tree_that_holds_more_than_was_granted(contracts: Contracts) -> None:
+@pytest.mark.parametrize("wrong", [-1, 1, 2**64 - 1])
+def test_roots_that_end_with_another_sum_are_not_posted(contracts: Contracts, wrong: int) -> None:
     first = {A: 7, B: 3}
     posted(contracts, statement(0, first))
     contracts.finalise()
-    swollen = Tree({A: 8, B: 103})
-    root = posted(contracts, replace(statement(1, {A: 1}, first), cumulative_root=swollen.root))
-    contracts.prove(CumulativeSum(leaves(swollen.points)))
-    assert is_rejected(contracts, root)
-    assert contracts.ledger.next_epoch() == 1
+    honest = statement(1, {A: 1}, first)
+    for root in (
+        replace(honest, total=(honest.total + wrong) % 2**32),
+        replace(honest, contribution_root=Tree({A: (1 + wrong) % 2**64}).root),
+        replace(honest, cumulative_root=with_sum(honest.cumulative_root, (11 + wrong) % 2**64)),
+        replace(honest, cumulative_root=Tree({A: (8 + wrong) % 2**64, B: 3}).root),
+    ):
+        assert refused_as(partial(posted, contracts, root)) in ("WrongSum", "OverBudget")
+    posted(contracts, honest)
 
 
-def test_an_honest_cumulative_tree_convicts_nobody(contracts: Contracts) -> None:
-    first = {A: 7, B: 3}
-    posted(contracts, statement(0, first))
+def test_leaves_that_overflow_are_under_no_sum(contracts: Contracts) -> None:
+    """In 64 bits they add up to the total. Nobody has a place in such a tree, so nobody can claim from it."""
+    points = {A: 2**64 - 1, B: 11}
+    tree = Tree(points)
+    assert sum_of(tree.root) == 10
+    posted(contracts, replace(statement(0, points), total=10))
+    for account in points:
+        assert refusal(contracts, OverCap(account, tree.place(account))) == "BadPath"
     contracts.finalise()
-    posted(contracts, statement(1, {A: 1}, first))
-    assert refusal(contracts, CumulativeSum(leaves({A: 8, B: 3}))) == "SumMatches"
-    assert refusal(contracts, CumulativeSum(leaves(first))) == "WrongLeaves"
+    assert refused_as(lambda: contracts.claim(B, 11, tree.proof(B))) == "BadPath"
 
 
 def test_an_account_that_loses_points(contracts: Contracts) -> None:
@@ -152,58 +148,57 @@ def test_an_account_that_loses_points(contracts: Contracts) -> None:
     contracts.finalise()
     moved = Tree({A: 9, B: 2})
     root = posted(contracts, replace(statement(1, {A: 1}, first), cumulative_root=moved.root))
-    before = Tree(first).proof(B)
-    contracts.prove(CumulativeDecrease(B, 3, before, 2, moved.proof(B)))
+    contracts.prove(Balance(places(B, first, {A: 1}, moved.points)))
     assert is_rejected(contracts, root)
 
 
-def test_an_account_that_keeps_its_points_convicts_nobody(contracts: Contracts) -> None:
-    first = {A: 7, B: 3}
+def test_an_account_that_is_dropped(contracts: Contracts) -> None:
+    first, after = {A: 7, B: 3}, {A: 11}
     posted(contracts, statement(0, first))
     contracts.finalise()
-    posted(contracts, statement(1, {A: 1}, first))
-    before, after = Tree(first).proof(B), Tree({A: 8, B: 3}).proof(B)
-    assert refusal(contracts, CumulativeDecrease(B, 3, before, 3, after)) == "NoDecrease"
-    assert refusal(contracts, CumulativeDecrease(B, 4, before, 3, after)) == "WrongLeaves"
-    assert refusal(contracts, CumulativeDecrease(B, 3, before, 2, after)) == "WrongLeaves"
+    root = posted(contracts, replace(statement(1, {A: 1}, first), cumulative_root=Tree(after).root))
+    contracts.prove(Balance(places(B, first, {A: 1}, after)))
+    assert is_rejected(contracts, root)
 
 
 def test_an_account_that_gets_what_another_earned(contracts: Contracts) -> None:
-    first, second = {A: 7, B: 3}, {A: 1, B: 2}
+    first, second, shifted = {A: 7, B: 3}, {A: 1, B: 2}, {A: 9, B: 4}
     posted(contracts, statement(0, first))
     contracts.finalise()
-    shifted = Tree({A: 9, B: 4})
-    root = posted(contracts, replace(statement(1, second, first), cumulative_root=shifted.root))
-    proof = Unearned(A, 9, shifted.proof(A), leaves(first), leaves(second))
-    contracts.prove(proof)
+    root = posted(contracts, replace(statement(1, second, first), cumulative_root=Tree(shifted).root))
+    contracts.prove(Balance(places(A, first, second, shifted)))
     assert is_rejected(contracts, root)
 
 
 def test_an_account_that_gets_what_it_earned_convicts_nobody(contracts: Contracts) -> None:
-    first, second, after = {A: 7, B: 3}, {A: 1, B: 2}, Tree({A: 8, B: 5})
+    first, second, after = {A: 7, B: 3}, {A: 1, B: 2}, {A: 8, B: 5}
     posted(contracts, statement(0, first))
     contracts.finalise()
     posted(contracts, statement(1, second, first))
-    honest = Unearned(A, 8, after.proof(A), leaves(first), leaves(second))
-    assert refusal(contracts, honest) == "WasEarned"
-    for forged in (
-        replace(honest, before=()),
-        replace(honest, points=leaves({B: 2})),
-        replace(honest, before=leaves({A: 6, B: 4})),
-        replace(honest, cumulative=9),
-        replace(honest, points=(*leaves(second), (A, 1)), cumulative=10),
-    ):
-        assert refusal(contracts, forged) == "WrongLeaves"
+    for account in (A, B, address(STRANGER), Account(bytes(20)), Account(b"\xff" * 20)):
+        honest = places(account, first, second, after)
+        assert refusal(contracts, Balance(honest)) == "Balanced"
+        nobody = Place(Account(bytes(20)), 0, honest.before.proof)
+        for forged in (
+            replace(honest, before=nobody),
+            replace(honest, points=Tree({B: 2}).place(account)),
+            replace(honest, before=Tree({A: 6, B: 4}).place(account)),
+            replace(honest, after=replace(honest.after, value=honest.after.value + 1)),
+            replace(honest, before=Tree(first).place(A if account != A else B)),
+        ):
+            if forged != honest:
+                assert refusal(contracts, Balance(forged)) in ("WrongLeaves", "BadPath", "Balanced")
+    absent = replace(Tree(first).place(A), holder=Account(bytes(20)))
+    forged = replace(places(A, first, second, after), before=absent)
+    assert refusal(contracts, Balance(forged)) == "BadPath"  # nobody's leaf has no value
 
 
 def test_proofs_want_a_live_posting(contracts: Contracts) -> None:
     points = {A: POINTS_CAP + 1}
+    place = Tree(points).place(A)
     proofs: list[FraudProof] = [
-        OverCap(A, POINTS_CAP + 1, ()),
-        ContributionSum(leaves(points)),
-        CumulativeSum(leaves(points)),
-        CumulativeDecrease(A, 2, (), 1, ()),
-        Unearned(A, 2, (), (), ()),
+        OverCap(A, place),
+        Balance(AccountPlaces(A, place, place, place)),
     ]
     assert [refusal(contracts, proof) for proof in proofs] == ["NothingLive"] * len(proofs)
     posted(contracts, statement(0, points))
@@ -215,14 +210,14 @@ def test_a_posting_can_be_challenged_until_it_is_final(contracts: Contracts) -> 
     points = {A: POINTS_CAP + 1}
     root = posted(contracts, statement(0, points))
     contracts.chain.now_seconds = contracts.chain.engine.head.timestamp + 10_000
-    contracts.prove(OverCap(A, POINTS_CAP + 1, ()))
+    contracts.prove(OverCap(A, Tree(points).place(A)))
     assert is_rejected(contracts, root)
 
 
 def test_another_root_can_follow_a_rejected_one(contracts: Contracts) -> None:
     points = {A: POINTS_CAP + 1}
     posted(contracts, statement(0, points))
-    contracts.prove(OverCap(A, POINTS_CAP + 1, ()))
+    contracts.prove(OverCap(A, Tree(points).place(A)))
     honest = statement(0, {A: POINTS_CAP})
     assert refused_as(lambda: posted(contracts, honest)) == "TooFewSignatures"
     for auditor in AUDITORS[:QUORUM]:
@@ -299,27 +294,48 @@ def test_a_bond_on_its_way_out_is_slashed_too(contracts: Contracts) -> None:
     )
 
 
-def test_a_sum_over_a_thousand_accounts_fits_into_a_block(contracts: Contracts) -> None:
-    points = {Account((2**159 + number).to_bytes(20, "big")): number % POINTS_CAP for number in range(1_024)}
-    root = replace(statement(0, points), total=5)
-    posted(contracts, root)
-    gas = contracts.prove(ContributionSum(leaves(points))).gas_used
-    print("\nsum over 1,024 accounts:", gas)
-    assert gas <= 3_000_000
-    assert is_rejected(contracts, root)
+@pytest.mark.parametrize("count", [1_025, 100_000])
+def test_every_proof_is_small_whatever_the_number_of_accounts(contracts: Contracts, count: int) -> None:
+    """Today's price of every challenge; before, one account more than 1,024 had none at all."""
+    before = {Account(sha256(b"%d" % number).digest()[:20]): 3 for number in range(count)}
+    contracts = deploy_contracts(contracts.chain, epoch_budget_points=2**32 - 1)
+    first = {**before, A: 5}
+    posted(contracts, statement(0, first))
+    contracts.finalise()
+    points, greedy = dict.fromkeys(first, 1), dict.fromkeys(first, 1) | {A: 17}
+    after = {account: had + 1 for account, had in first.items()}
+    shifted = {**after, A: after[A] + 2, next(iter(before)): 2}
+    over = statement(1, greedy, first)
+    balance = replace(statement(1, points, first), cumulative_root=Tree(shifted).root)
+    for root, proof in (
+        (over, OverCap(A, Tree(greedy).place(A))),
+        (balance, Balance(places(A, first, points, shifted))),
+    ):
+        posted(contracts, root)
+        size = len(contracts.verifier.prove(proof))
+        gas = contracts.prove(proof).gas_used
+        print(f"\n{proof.FUNCTION} among {count:,} accounts: {size:,} bytes, {gas:,} gas")
+        assert size <= 10_000
+        assert gas <= 500_000
+        assert contracts.ledger.live() is None
+        for auditor in AUDITORS[:QUORUM]:
+            contracts.bond(auditor)
 
 
 accounts = st.binary(min_size=20, max_size=20).map(Account)
 
 
-@given(points=st.dictionaries(accounts, st.integers(1, POINTS_CAP), min_size=1, max_size=33))
+@given(points=st.dictionaries(accounts, st.integers(1, POINTS_CAP), min_size=1, max_size=33), data=st.data())
 @settings(max_examples=15)
-def test_contract_and_protocol_root_the_same_leaves(shared: Contracts, points: dict[Account, int]) -> None:
-    """An honest posting of any shape is recognised, leaf for leaf, and stands."""
+def test_contract_and_protocol_root_the_same_leaves(
+    shared: Contracts, points: dict[Account, int], data: st.DataObject
+) -> None:
+    """An honest posting of any shape is recognised, leaf for leaf and gap for gap, and stands."""
     epoch = shared.ledger.next_epoch()
     root = replace(statement(epoch, points), base_root=shared.base_root)
-    whole = merkle.root([merkle.leaf(account, count) for account, count in leaves(points)])
-    assert root.contribution_root == Digest(whole)
+    assert root.contribution_root == merkle.sum_root(sorted(points.items()))
+    inside, anyone = data.draw(st.sampled_from(sorted(points))), data.draw(accounts)
     posted(shared, root)
-    assert refusal(shared, ContributionSum(leaves(points))) == "SumMatches"
+    for account in (inside, anyone):
+        assert refusal(shared, OverCap(account, Tree(points).place(account))) == "WithinCap"
     shared.finalise()

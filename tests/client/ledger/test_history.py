@@ -95,9 +95,9 @@ class Site:
 
     def reject(self, epoch: int) -> None:
         tree = Tree({A: POINTS_CAP + 1})
-        root = make_root(epoch, base_root=self.contracts.base_root)
+        root = make_root(epoch, base_root=self.contracts.base_root, total=POINTS_CAP + 1)
         self.post(replace(root, contribution_root=tree.root))
-        self.contracts.prove(OverCap(A, POINTS_CAP + 1, tree.proof(A)))
+        self.contracts.prove(OverCap(A, tree.place(A)))
         for auditor in AUDITORS[:QUORUM]:
             self.contracts.bond(auditor)
 
@@ -125,6 +125,20 @@ def test_before_the_first_epoch_there_is_nothing(site: Site) -> None:
     assert (history.last(), history.record(0), history.before(9), history.all()) == (None, None, None, [])
     site.post(make_root(0))
     assert (history.last(), endpoint.sought) == (None, [])
+
+
+def test_a_block_shows_the_epoch_that_was_final_in_it(site: Site) -> None:
+    records, blocks = [], []
+    for epoch in (1, 4):
+        before = site.engine.head.block_number
+        records.append(site.settle(epoch))
+        blocks.append((before, site.engine.head.block_number))
+    site.post(make_root(5, base_root=site.contracts.base_root))
+    history, _ = site.history()
+    (unborn, first), (still_first, second) = blocks
+    found = [history.by_block(block) for block in (unborn, first - 1, first, still_first, second - 1)]
+    assert found == [None, None, records[0], records[0], records[0]]
+    assert history.by_block(second) == history.by_block(second + 9) == records[1]
 
 
 def test_epochs_are_found_whatever_was_skipped_or_rejected_between_them(site: Site) -> None:

@@ -160,9 +160,9 @@ async def test_an_epoch_is_posted_finalised_and_claimed(contracts: Contracts, le
 
 async def test_a_false_posting_is_challenged(contracts: Contracts, ledger: LedgerClient) -> None:
     tree = Tree({A: await ledger.points_cap() + 1})
-    root = replace(make_root(2), contribution_root=tree.root)
+    root = replace(make_root(2, total=tree.points[A]), contribution_root=tree.root)
     contracts.post(root, sign(root, contracts.domain))
-    over = OverCap(A, tree.points[A], tree.proof(A))
+    over = OverCap(A, tree.place(A))
     async with _running(ledger):
         for _ in range(2):
             await ledger.challenge(2, over)

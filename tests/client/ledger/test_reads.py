@@ -44,7 +44,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         folder / "lying.sqlite", quorum=1, auditors=(A,), epoch_budget_points=7, points_cap=99, auditor_bond=5
     )
     assert honest.deployment == lying.deployment
-    tree = honest.settle(0, {A: 7}, total=7)
+    tree = honest.settle(0, {A: 7})
     honest.claim(A, 7, tree.proof(A))
     while lying.chain.engine.head.block_number < honest.chain.engine.head.block_number:
         lying.register(ALICE, node_key(1), NOW_SECONDS + 1_000)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from support.ledger import (
     ALICE,
     BOB,
+    POINTS_CAP,
     STRANGER,
     TOKENS_PER_POINT,
     Contracts,
@@ -17,8 +18,10 @@ from support.ledger import (
     make_root,
     refused_as,
     sign,
+    sum_of,
 )
 
+from sapo_protocol import merkle
 from sapo_protocol.identifiers import Account, Digest
 
 A, B = address(ALICE), address(BOB)
@@ -26,7 +29,7 @@ PAYOUT_DELAY_SECONDS = 7 * 24 * 3600
 
 
 def test_a_claim_pays_the_account_whoever_sends_it(contracts: Contracts) -> None:
-    tree = contracts.settle(0, {A: 7, B: 3}, total=10)
+    tree = contracts.settle(0, {A: 7, B: 3})
     contracts.claim(A, 7, tree.proof(A), signer=BOB)
     assert contracts.token.balance(A) == 7 * TOKENS_PER_POINT
     assert contracts.token.balance(B) == 0
@@ -34,21 +37,21 @@ def test_a_claim_pays_the_account_whoever_sends_it(contracts: Contracts) -> None
 
 
 def test_a_later_claim_pays_the_difference(contracts: Contracts) -> None:
-    tree = contracts.settle(0, {A: 7}, total=7)
+    tree = contracts.settle(0, {A: 7})
     contracts.claim(A, 7, tree.proof(A))
-    tree = contracts.settle(1, {A: 12, B: 1}, total=6)
+    tree = contracts.settle(1, {A: 12, B: 1})
     contracts.claim(A, 12, tree.proof(A))
     assert contracts.token.balance(A) == 12 * TOKENS_PER_POINT
 
 
 def test_a_claim_pays_once(contracts: Contracts) -> None:
-    tree = contracts.settle(0, {A: 7, B: 3}, total=10)
+    tree = contracts.settle(0, {A: 7, B: 3})
     contracts.claim(A, 7, tree.proof(A))
     assert refused_as(lambda: contracts.claim(A, 7, tree.proof(A))) == "NothingToClaim"
 
 
 def test_a_wrong_proof_is_refused(contracts: Contracts) -> None:
-    tree = contracts.settle(0, {A: 7, B: 3}, total=10)
+    tree = contracts.settle(0, {A: 7, B: 3})
     for account, cumulative, proof in (
         (A, 8, tree.proof(A)),
         (A, 7, tree.proof(B)),
@@ -61,23 +64,25 @@ def test_a_wrong_proof_is_refused(contracts: Contracts) -> None:
 
 
 def test_a_node_of_the_tree_is_no_leaf(contracts: Contracts) -> None:
-    tree = contracts.settle(0, {A: 7, B: 3}, total=10)
-    left, right = sorted(tree.leaves)
-    inside = Account(left[:20])  # what a second preimage would be built from, were nodes not tagged
-    value = int.from_bytes(left[20:] + right[:20], "big")
+    tree = contracts.settle(0, {A: 7, B: 3})
+    leaf = merkle.sum_leaf(B, 3)
+    inside = Account(leaf[:20])  # what a second preimage would be built from, were nodes not tagged
+    value = int.from_bytes(leaf[20:28], "big")
     assert refused_as(lambda: contracts.claim(inside, value, ())) == "WrongProof"
+    assert refused_as(lambda: contracts.claim(A, 7 + 2**64, tree.proof(A))) == "ValueTooLarge"
+    assert refused_as(lambda: contracts.claim(A, 7, [bytes(32)] * 161)) == "BadPath"
 
 
 def test_an_old_proof_dies_with_its_root(contracts: Contracts) -> None:
-    old = contracts.settle(0, {A: 7, B: 3}, total=10)
-    contracts.settle(1, {A: 9, B: 4}, total=3)
+    old = contracts.settle(0, {A: 7, B: 3})
+    contracts.settle(1, {A: 9, B: 4})
     assert refused_as(lambda: contracts.claim(A, 7, old.proof(A))) == "WrongProof"
 
 
 def test_a_falling_cumulative_pays_nothing(contracts: Contracts) -> None:
-    tree = contracts.settle(0, {A: 7, B: 3}, total=10)
+    tree = contracts.settle(0, {A: 7, B: 3})
     contracts.claim(A, 7, tree.proof(A))
-    lower = contracts.settle(1, {A: 5, B: 3}, total=0)
+    lower = contracts.settle(1, {A: 5, B: 5})
     assert refused_as(lambda: contracts.claim(A, 5, lower.proof(A))) == "NothingToClaim"
     assert contracts.distributor.claimed(A) == 7
 
@@ -94,20 +99,37 @@ def test_only_final_roots_are_paid(contracts: Contracts) -> None:
 
 def test_only_the_ledger_grants(contracts: Contracts) -> None:
     paying = contracts.distributor
-    data = paying.grant(Tree({A: 7}).root, 7)
+    data = paying.grant(Tree({A: 7}).root, 7, 1)
     assert refused_as(lambda: contracts.chain.send(ALICE, paying.address, data)) == "OnlyLedger"
 
 
 def test_no_more_points_are_paid_than_were_granted(contracts: Contracts) -> None:
-    # A dishonest quorum puts more into the tree than the totals that it posts.
-    tree = contracts.settle(0, {A: 900, B: 900}, total=1_000)
-    contracts.claim(A, 900, tree.proof(A))
-    assert refused_as(lambda: contracts.claim(B, 900, tree.proof(B))) == "OverGranted"
+    # A dishonest quorum gives another account what was paid to the first one.
+    tree = contracts.settle(0, {A: 7, B: 3})
+    contracts.claim(A, 7, tree.proof(A))
+    tree = contracts.settle(1, {B: 10})
+    assert refused_as(lambda: contracts.claim(B, 10, tree.proof(B))) == "OverGranted"
+
+
+def test_no_account_is_paid_more_than_its_cap_per_epoch_since_its_claim(
+    contracts: Contracts,
+) -> None:
+    """Leaves that a quorum keeps to itself give its accounts no more than they could have been granted."""
+    most = 3 * POINTS_CAP
+    tree = contracts.settle(2, {A: most, B: most + 1})
+    contracts.claim(A, most, tree.proof(A))
+    assert refused_as(lambda: contracts.claim(B, most + 1, tree.proof(B))) == "OverCap"
+    tree = contracts.settle(3, {A: most + POINTS_CAP + 1, B: most + 1})
+    assert refused_as(lambda: contracts.claim(A, most + POINTS_CAP + 1, tree.proof(A))) == "OverCap"
+    contracts.claim(B, most + 1, tree.proof(B))
+    tree = contracts.settle(4, {A: most + POINTS_CAP + 1, B: most + 1})
+    contracts.claim(A, most + POINTS_CAP + 1, tree.proof(A))
+    assert (contracts.distributor.claimed(A), contracts.distributor.claimed(B)) == (most + 17, most + 1)
 
 
 def test_no_more_tokens_are_paid_than_were_funded(chain: ServedChain) -> None:
     poor = deploy_contracts(chain, reward_tokens=10 * TOKENS_PER_POINT)
-    tree = poor.settle(0, {A: 8, B: 3}, total=11)
+    tree = poor.settle(0, {A: 8, B: 3})
     poor.claim(A, 8, tree.proof(A))
     assert refused_as(lambda: poor.claim(B, 3, tree.proof(B))) == "ERC20InsufficientBalance"
     assert poor.token.balance(poor.distributor.address) == 2 * TOKENS_PER_POINT
@@ -116,7 +138,7 @@ def test_no_more_tokens_are_paid_than_were_funded(chain: ServedChain) -> None:
 def test_claims_go_to_the_payout_address(contracts: Contracts) -> None:
     chain, paying, c = contracts.chain, contracts.distributor, address(STRANGER)
     assert paying.payout(A) == A
-    tree = contracts.settle(0, {A: 7}, total=7)
+    tree = contracts.settle(0, {A: 7})
     chain.send(ALICE, paying.address, paying.set_payout(B))  # the first one at once
     assert paying.payout(A) == B
     contracts.claim(A, 7, tree.proof(A))
@@ -151,7 +173,7 @@ def test_nobody_is_no_payout_address(contracts: Contracts) -> None:
 
 
 accounts = st.binary(min_size=20, max_size=20).map(Account)
-points = st.dictionaries(accounts, st.integers(0, 2**64 - 1), min_size=1, max_size=33)
+points = st.dictionaries(accounts, st.integers(1, 2**40), min_size=1, max_size=33)
 
 
 @given(points=points, data=st.data())
@@ -163,3 +185,4 @@ def test_protocol_and_contract_grow_the_same_tree(
     account = data.draw(st.sampled_from(sorted(points)))
     computed = shared.distributor.root_of(account, points[account], tree.proof(account))
     assert computed == tree.root
+    assert sum_of(tree.root) == sum(points.values())

@@ -3,6 +3,7 @@
 import random
 import shutil
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from support.network import ForkingChain, Network
 from sapo_client.ledger import transactions as tx
 from sapo_client.ledger.chain import DEFAULT_CHAIN_ID
 from sapo_client.ledger.contract import EpochLedgerContract, Registry
-from sapo_client.ledger.fees import DEFAULT_LIMIT_WEI, GWEI, STUCK_BLOCKS
+from sapo_client.ledger.fees import DEFAULT_LIMIT_WEI, GWEI, STUCK_BLOCKS, URGENT_BLOCKS
 from sapo_client.ledger.outbox import EntryState, Outbox, OutboxEntry
 from sapo_client.ledger.rpc import Rpc
 from sapo_client.ledger.sender import Sender
@@ -81,10 +82,10 @@ class Desk:
             clock=lambda: self.seconds,
         )
 
-    def register(self, number: int) -> None:
+    def register(self, number: int, kind: str = "register") -> None:
         registry = Registry(self.rpc, self.ground.deployment.registry)
         call = Call(registry.address, registry.register(node_key(number), LATER))
-        self.outbox.add("register", str(number), call)
+        self.outbox.add(kind, str(number), call)
 
     def entry(self) -> OutboxEntry:
         return self.outbox.entries()[0]
@@ -120,6 +121,22 @@ def test_a_stuck_transaction_is_replaced_for_more_and_mined_once(ground: Ground,
     assert mined[-1].fees.most >= 2 * GWEI > mined[-2].fees.most
     assert desk.step(CONFIRMATIONS - 2).state is EntryState.SIGNED
     assert desk.step(1).state is EntryState.CONFIRMED
+
+
+def test_a_challenge_pays_twice_as_much_after_two_blocks(ground: Ground, tmp_path: Path) -> None:
+    desk = Desk(ground, tmp_path)
+    desk.network.floor_wei = 7 * GWEI
+    desk.register(1, "challenge")
+    (first,) = desk.step().transactions
+    assert desk.network.mine() == 0
+    assert desk.step(URGENT_BLOCKS - 1).transactions == (first,)
+    desk.step(1)
+    while desk.network.mine() == 0:
+        desk.step(URGENT_BLOCKS)
+    paid = [one.fees.most for one in desk.entry().transactions]
+    assert all(after >= 2 * before for before, after in pairwise(paid))
+    assert paid[-1] >= 7 * GWEI > paid[-2]
+    assert desk.step(CONFIRMATIONS).state is EntryState.CONFIRMED
 
 
 def test_the_limit_ends_the_rise(ground: Ground, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import trio
 
 from sapo_client.swarm.limits import DialLimits, TransportLimits
 from sapo_client.swarm.transport import Validator
+from sapo_client.swarm.vouched import VouchedPeers
 from sapo_protocol.errors import RemoteProtocolError, Verdict
 from sapo_protocol.rules import Rule
 
@@ -177,6 +178,7 @@ async def hostile() -> Any:
         limits=TransportLimits(max_streams_per_connection=10_000),
         dial=QUICK_DIAL,
         admits=lambda _: True,
+        vouched=VouchedPeers(),
         blame=lambda *_: None,
         report=lambda _: None,
     )

@@ -11,8 +11,9 @@ from sapo_client.swarm.address_book import AddressBook
 from sapo_client.swarm.addresses import PeerAddress
 from sapo_client.swarm.limits import DialLimits
 from sapo_client.swarm.peer_id import peer_id_from_key
+from sapo_client.swarm.vouched import VouchedPeers
 
-LIMITS = DialLimits(target_peers=4)
+LIMITS = DialLimits(target_peers=4, vouched_peers=2)
 
 
 def _address(number: int, port: int = 4001) -> PeerAddress:
@@ -22,8 +23,8 @@ def _address(number: int, port: int = 4001) -> PeerAddress:
 OWN = _address(0)
 
 
-def _book(limits: DialLimits = LIMITS) -> AddressBook:
-    return AddressBook(OWN.peer_id, limits, random.Random(7))
+def _book(limits: DialLimits = LIMITS, vouched: VouchedPeers | None = None) -> AddressBook:
+    return AddressBook(OWN.peer_id, limits, random.Random(7), vouched)
 
 
 def test_bootstrap_is_dialled_for_ever_with_growing_pauses() -> None:
@@ -31,12 +32,12 @@ def test_bootstrap_is_dialled_for_ever_with_growing_pauses() -> None:
     book.add_bootstrap(boot)
     now, pauses = 0.0, []
     for _ in range(20):
-        assert book.due((), now) == (boot,)
+        assert book.due((), (), now) == (boot,)
         book.dialling(boot.peer_id, now)
-        assert book.due((), now) == ()
+        assert book.due((), (), now) == ()
         book.failed(boot.peer_id, now)
         started = now
-        while not book.due((), now):
+        while not book.due((), (), now):
             now += 0.25
         pauses.append(now - started)
     assert pauses[-1] <= LIMITS.max_backoff_seconds + 0.25
@@ -49,8 +50,8 @@ def test_a_peer_that_disconnects_at_once_is_dialled_more_and_more_rarely() -> No
     for number in range(12):
         book.reached(boot.peer_id, float(number))
         book.lost(boot.peer_id, float(number))
-    assert book.due((), 12.0 + LIMITS.max_backoff_seconds / 4) == ()
-    assert book.due((), 12.0 + LIMITS.max_backoff_seconds) == (boot,)
+    assert book.due((), (), 12.0 + LIMITS.max_backoff_seconds / 4) == ()
+    assert book.due((), (), 12.0 + LIMITS.max_backoff_seconds) == (boot,)
 
 
 def test_a_settled_peer_that_is_lost_is_dialled_soon() -> None:
@@ -59,7 +60,7 @@ def test_a_settled_peer_that_is_lost_is_dialled_soon() -> None:
     book.failed(boot.peer_id, 0.0)
     book.reached(boot.peer_id, 1.0)
     book.lost(boot.peer_id, 100.0)
-    assert book.due((), 100.0 + LIMITS.first_backoff_seconds) == (boot,)
+    assert book.due((), (), 100.0 + LIMITS.first_backoff_seconds) == (boot,)
 
 
 def test_a_learned_peer_is_dropped_after_some_failures() -> None:
@@ -67,14 +68,14 @@ def test_a_learned_peer_is_dropped_after_some_failures() -> None:
     book.learn([_address(2)])
     for _ in range(LIMITS.max_failures):
         book.failed(_address(2).peer_id, 0.0)
-    assert (len(book), book.due((), 1e9)) == (0, ())
+    assert (len(book), book.due((), (), 1e9)) == (0, ())
 
 
 def test_only_as_many_are_dialled_as_are_wanted() -> None:
     book = _book()
     book.learn([_address(number) for number in range(1, 10)])
     connected = [_address(number).peer_id for number in (1, 2)]
-    due = book.due(connected, 0.0)
+    due = book.due(connected, connected, 0.0)
     assert len(due) == LIMITS.target_peers - 2
     assert not {address.peer_id for address in due} & set(connected)
 
@@ -83,7 +84,39 @@ def test_a_lost_bootstrap_peer_is_dialled_even_with_enough_peers() -> None:
     book = _book()
     book.add_bootstrap(_address(1))
     book.learn([_address(number) for number in range(2, 10)])
-    assert book.due([_address(number).peer_id for number in range(2, 8)], 0.0) == (_address(1),)
+    connected = [_address(number).peer_id for number in range(2, 8)]
+    assert book.due(connected, connected, 0.0) == (_address(1),)
+
+
+def test_peers_that_connect_by_themselves_leave_all_places_to_be_chosen() -> None:
+    book = _book()
+    book.learn([_address(number) for number in range(1, 20)])
+    crowd = [_address(number).peer_id for number in range(1, 10)]
+    due = book.due(crowd, (), 0.0)
+    assert len(due) == LIMITS.target_peers
+    assert not {address.peer_id for address in due} & set(crowd)
+
+
+def test_vouched_peers_are_dialled_first_and_beyond_the_target() -> None:
+    vouched = VouchedPeers()
+    book = _book(vouched=vouched)
+    book.learn([_address(number) for number in range(1, 20)])
+    vouched.replace(_address(number).peer_id for number in (17, 18, 19))
+    strangers = [_address(number).peer_id for number in range(1, 5)]
+    assert set(book.due(strangers, strangers, 0.0)) <= {_address(number) for number in (17, 18, 19)}
+    assert len(book.due(strangers, strangers, 0.0)) == LIMITS.vouched_peers
+    connected = [*strangers, _address(17).peer_id, _address(18).peer_id]
+    assert book.due(connected, strangers, 0.0) == (), "enough of both, whoever opened the connections"
+
+
+def test_a_full_book_forgets_a_stranger_for_a_vouched_peer() -> None:
+    vouched = VouchedPeers()
+    book = _book(DialLimits(max_known_peers=3), vouched)
+    vouched.replace(_address(number).peer_id for number in (2, 8, 9))
+    book.learn([_address(number) for number in (1, 2, 3, 7, 8)])
+    assert set(book.addresses()) == {_address(2), _address(3), _address(8)}
+    book.learn([_address(9), _address(4)])
+    assert set(book.addresses()) == {_address(2), _address(8), _address(9)}
 
 
 def test_next_address_is_tried_after_a_failure() -> None:
@@ -95,12 +128,38 @@ def test_next_address_is_tried_after_a_failure() -> None:
     assert book.addresses_of(peer_id) == (_address(1, 1), _address(1, 2))
 
 
+def test_hearsay_never_replaces_what_a_peer_says_of_itself() -> None:
+    book = _book()
+    true, moved = _address(1, 1), _address(1, 2)
+    book.learn([_address(1, port) for port in range(100, 110)])
+    book.learn_first_hand([true])
+    book.learn([_address(1, port) for port in range(200, 210)])
+    assert book.addresses_of(true.peer_id)[0] == true
+    assert len(book.addresses_of(true.peer_id)) == LIMITS.max_addresses_per_peer
+    book.learn([moved])
+    book.failed(true.peer_id, 0.0)
+    assert book.addresses_of(true.peer_id)[0] == moved, "the peer may have moved"
+    book.learn_first_hand([moved])
+    book.lost(true.peer_id, 1000.0)
+    assert book.addresses_of(true.peer_id)[:2] == (moved, true)
+
+
+def test_a_vouched_peer_is_not_forgotten_while_it_is_away() -> None:
+    vouched = VouchedPeers()
+    book = _book(vouched=vouched)
+    book.learn([_address(2)])
+    vouched.replace([_address(2).peer_id])
+    for _ in range(5 * LIMITS.max_failures):
+        book.failed(_address(2).peer_id, 0.0)
+    assert book.due((), (), LIMITS.max_backoff_seconds) == (_address(2),)
+
+
 @given(st.lists(st.tuples(st.integers(0, 255), st.integers(1, 65535)), max_size=300))
 def test_the_book_is_bounded_and_never_holds_the_own_peer(learned: list[tuple[int, int]]) -> None:
     limits = DialLimits(max_known_peers=16, target_peers=1000)
     book = _book(limits)
     book.learn(_address(number, port) for number, port in learned)
     assert len(book) <= 16
-    due = book.due((), 0.0)
+    due = book.due((), (), 0.0)
     assert OWN.peer_id not in {address.peer_id for address in due}
     assert all(len(book.addresses_of(address.peer_id)) <= limits.max_addresses_per_peer for address in due)

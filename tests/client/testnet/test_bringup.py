@@ -61,7 +61,7 @@ def test_a_swarm_is_founded_on_a_real_chain(tmp_path: Path) -> None:
         bringup.fund(setup, deployer, [members[4].identity])
         bringup.write_settings(wanted, layout, setup)
         _check_ledger(setup)
-        assert faucet_of(layout.root) == setup.deployment.faucet
+        assert faucet_of(layout.root).contract == setup.deployment.faucet
     finally:
         stop([chain], 30.0)
     assert manifest_from_json(layout.manifest.read_text()) == setup.manifest

@@ -14,7 +14,7 @@ def auditor(account: Account, points: dict[Account, int]) -> NodeRecord:
 
 
 def root(points: dict[Account, int]) -> Digest:
-    return merkle.root([merkle.leaf(account, points[account]) for account in sorted(points)])
+    return merkle.sum_root(sorted(points.items()))
 
 
 STORIES = [

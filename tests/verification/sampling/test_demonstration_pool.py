@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from support.rollouts import rollout_of
@@ -17,6 +18,7 @@ from sapo_verification.sampling.demonstrations import (
     DemonstrationPool,
 )
 from sapo_verification.sampling.sampler import SamplingPolicy
+from sapo_verification.sampling.step_values import StepValue
 from sapo_verification.sampling.text_use import TextUse
 from sapo_verification.types import Demonstration, PractisedGroup, VerifiedRollout
 
@@ -40,10 +42,18 @@ def pool_of(*rollouts: VerifiedRollout, screened: frozenset[ContentId] = frozens
     return pool
 
 
+def _alike(_family: int) -> float:
+    return 1.0
+
+
+def _whole(_account: Account, _family: int) -> float:
+    return 1.0
+
+
 def take_all(pool: DemonstrationPool, **options: object) -> list[Demonstration]:
     accounts = sorted(pool.accounts())
     shares = {account: 1.0 / len(accounts) for account in accounts}
-    settings = {"shares": shares, "need": lambda _account, _family: 1.0, "rng": random.Random(0), **options}
+    settings = {"shares": shares, "need": _alike, "part": _whole, "rng": random.Random(0), **options}
     return sorted(pool.take(200, **settings), key=lambda each: (each.prompt, each.completion))  # type: ignore[arg-type]
 
 
@@ -72,9 +82,7 @@ def test_families_without_need_stay_where_they_are() -> None:
         rollout_of(ALICE.account, 1, {b"one": 1.0}, family=0),
         rollout_of(ALICE.account, 2, {b"two": 1.0}, family=1),
     )
-    assert [each.completion for each in take_all(pool, need=lambda _account, family: float(family))] == [
-        b"two"
-    ]
+    assert [each.completion for each in take_all(pool, need=float)] == [b"two"]
     assert len(pool) == 1
 
 
@@ -112,11 +120,68 @@ def test_places_follow_the_shares_and_stay_empty_below_one() -> None:
             *(rollout_of(BOB.account, n, {b"b%d" % n: 1.0}) for n in range(64)),
         )
         shares = {ALICE.account: 0.375, BOB.account: 0.125}
-        taken = pool.take(64, shares=shares, need=lambda _account, _family: 1.0, rng=random.Random(seed))
+        taken = pool.take(64, shares=shares, need=_alike, part=_whole, rng=random.Random(seed))
         counts.update(each.account for each in taken)
     alice, bob = (counts[who.account] / (60 * 64) for who in (ALICE, BOB))
     assert abs(alice - 0.375) < 0.03
     assert abs(bob - 0.125) < 0.02
+
+
+def test_an_account_of_which_a_part_is_taken_leaves_its_other_places_empty() -> None:
+    """Also if all of its texts are of that family: nobody else's share rises, and its own does not either."""
+    counts: Counter[tuple[Account, int]] = Counter()
+    for seed in range(60):
+        pool = pool_of(
+            *(rollout_of(ALICE.account, n, {b"a%d" % n: 1.0}, family=n % 2) for n in range(128)),
+            *(rollout_of(BOB.account, n, {b"b%d" % n: 1.0}) for n in range(128)),
+        )
+        parts = {(ALICE.account, 0): 0.1, (BOB.account, 0): 0.5}
+        taken = pool.take(
+            64,
+            shares={ALICE.account: 0.5, BOB.account: 0.5},
+            need=_alike,
+            part=lambda account, family, parts=parts: parts.get((account, family), 1.0),  # type: ignore[misc]
+            rng=random.Random(seed),
+        )
+        counts.update((each.account, each.family) for each in taken)
+        assert len(pool) == 256 - len(taken), "the others wait"
+    shares = {pair: count / (60 * 64) for pair, count in counts.items()}
+    assert shares[ALICE.account, 0] == pytest.approx(0.25 * 0.1, abs=0.015)
+    assert shares[ALICE.account, 1] == pytest.approx(0.25, abs=0.04)
+    assert shares[BOB.account, 0] == pytest.approx(0.25, abs=0.04)
+
+
+async def test_texts_of_accounts_whose_steps_mislead_are_measured_only() -> None:
+    """A tenth of their places is filled, and none of these texts is trained."""
+    harness = harness_of()
+    engine = harness.engine
+    for slot in range(64):
+        for author in (ALICE, BOB):
+            await engine.verify(harness.admit(author, slot, right=2, wrong=0))
+    others = [Identity(number).account for number in range(10, 13)]
+    for _ in range(40):
+        worth = [(account, 0, StepValue(0.9)) for account in (*others, BOB.account)]
+        engine.sampler.step_values.learn([*worth, (ALICE.account, 0, StepValue(0.1))])
+    taken = [each for seed in range(30) for each in engine.demonstrate(EPOCH, random.Random(seed))]
+    counts = Counter(each.account for each in taken)
+    assert counts[ALICE.account] < 0.3 * counts[BOB.account]
+    batch = engine.assemble((), (), demonstrations=tuple(taken))
+    assert batch.forgotten == {(ALICE.account, 0)}
+
+
+async def test_steps_are_judged_by_accounts_as_much_as_they_weigh() -> None:
+    """Sixty newcomers share what is reserved for newcomers, and so do not set the standard."""
+    harness = harness_of(replace(POLICY, newcomer_cap=0.1))
+    engine = harness.engine
+    for slot in range(60):
+        for author in (ALICE, BOB):
+            await engine.verify(harness.admit(author, slot, right=1, wrong=1))
+    flood = [Identity(number).account for number in range(10, 70)]
+    for _ in range(12):
+        honest = [(author.account, 0, StepValue(0.9)) for author in (ALICE, BOB)]
+        engine.judge_steps(EPOCH, [*honest, *((account, 0, StepValue(0.3)) for account in flood)])
+    assert engine.sampler.step_values.standards(0)[0] == pytest.approx(0.9)
+    assert engine.sampler.step_values.misleading() == {(account, 0) for account in flood}
 
 
 async def test_an_engine_hands_out_what_it_verified_by_what_it_lacks() -> None:

@@ -11,6 +11,7 @@ from support.verification_harness import VerificationHarness
 
 from sapo_protocol.errors import Reason
 from sapo_protocol.identifiers import ContentId
+from sapo_verification.sampling.newcomers import ENOUGH
 from sapo_verification.sampling.pool import PoolLimits
 from sapo_verification.types import AdmittedRollout
 
@@ -60,15 +61,36 @@ def test_an_account_has_a_quota_per_epoch_that_taking_does_not_free() -> None:
     assert reason_of(harness.pool.offer, plain(harness, ALICE, 0, EPOCH - 1)) is None
 
 
-def test_newcomers_fill_their_share_of_the_places_and_no_more() -> None:
+def test_newcomers_fill_their_share_of_the_places_and_the_better_lot_keeps_its_own() -> None:
     harness = VerificationHarness(EVERYBODY, limits=PoolLimits(rollouts=8, newcomer_share=0.5))
     harness.trust(ALICE, BOB)
-    for author, slot in ((NEWCOMER, 0), (NEWCOMER, 1), (CAROL, 0), (ALICE, 0), (CAROL, 1)):
+    lots = {author: harness.engine.newcomers.lot(author.account, EPOCH) for author in (NEWCOMER, CAROL)}
+    first, last = sorted(lots, key=lots.__getitem__)
+    for author, slot in ((last, 0), (last, 1), (first, 0), (ALICE, 0), (first, 1)):
         harness.pool.offer(plain(harness, author, slot))
-    assert reason_of(harness.pool.offer, plain(harness, NEWCOMER, 2)) is Reason.NEWCOMER_CAP
+    assert reason_of(harness.pool.offer, plain(harness, last, 2)) is Reason.NEWCOMER_CAP
     assert reason_of(harness.pool.offer, plain(harness, BOB, 0)) is None
-    harness.pool.take(next(harness.pool.waiting(CAROL.account)).content_id)
-    assert reason_of(harness.pool.offer, plain(harness, NEWCOMER, 3)) is None, "a place came free"
+    assert reason_of(harness.pool.offer, plain(harness, first, 2)) is None
+    assert [each.rollout.slot for each in harness.pool.waiting(last.account)] == [1], "its oldest one yields"
+    harness.pool.take(next(harness.pool.waiting(first.account)).content_id)
+    assert reason_of(harness.pool.offer, plain(harness, last, 3)) is None, "a place came free"
+    assert len(list(harness.pool.waiting())) == 6
+
+
+def test_a_newcomer_with_enough_places_yields_to_itself_and_to_all_others() -> None:
+    harness = VerificationHarness(EVERYBODY, limits=PoolLimits(rollouts=2 * ENOUGH, newcomer_share=1.0))
+    harness.engine.newcomers.weigh(CAROL.account, 1e-9)
+    flood = [plain(harness, NEWCOMER, slot) for slot in range(3 * ENOUGH)]
+    for admitted in flood:
+        harness.pool.offer(admitted)
+    assert list(harness.pool.waiting()) == flood[-2 * ENOUGH :]
+    for slot in range(ENOUGH):
+        assert reason_of(harness.pool.offer, plain(harness, CAROL, slot)) is None, "whatever its lot"
+    assert len(list(harness.pool.waiting(NEWCOMER.account))) == ENOUGH
+    assert reason_of(harness.pool.offer, plain(harness, CAROL, ENOUGH)) is None, "in place of its own oldest"
+    assert [each.rollout.slot for each in harness.pool.waiting(CAROL.account)] == list(range(1, ENOUGH + 1))
+    assert reason_of(harness.pool.offer, plain(harness, BOB, 0)) is None, "a usual lot is before that one"
+    assert len(list(harness.pool.waiting(CAROL.account))) == ENOUGH - 1
 
 
 def test_a_full_pool_forgets_the_oldest(tmp_path: Path) -> None:

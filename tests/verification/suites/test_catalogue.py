@@ -20,15 +20,20 @@ from sapo_verification.suites.catalogue import (
     SuiteMismatch,
     check_suite,
     family,
+    ladder_levels,
+    ladder_suite,
+    ladders_of,
     levels,
     suite,
 )
+from sapo_verification.suites.families.paper import PAPER_STEPS
 from sapo_verification.tasks.answers import extract
 from sapo_verification.tasks.generators import Item, Underivable, derive, solution
 from sapo_verification.tasks.scorers import score
 
 EVERY_FAMILY = [family(name, level) for level in LEVELS for name in FAMILIES]
 EVERY_FAMILY += [family(name, "worked") for name in WORKED]
+EVERY_FAMILY += [family(name, level) for name in PAPER_STEPS for level in PAPER_STEPS[name]]
 IDS = [f"{each.level}-{each.name}" for each in EVERY_FAMILY]
 ITEMS = 150
 every_family = pytest.mark.parametrize("each", EVERY_FAMILY, ids=IDS)
@@ -135,14 +140,42 @@ def test_completions_of_a_solution_fit_their_cap(each: Family) -> None:
         assert answer is None or len(answer.encode()) <= each.max_completion_bytes // 2
 
 
+LEVELLED = ("bf", "arc_1d", "basic_arithmetic", "decimal_arithmetic", "spell_backward")
+
+
 def test_a_level_is_named_for_the_families_that_have_it() -> None:
-    assert {name: levels(name) for name in ("bf", "arc_1d", "spell_backward")} == {
+    assert {name: levels(name) for name in LEVELLED} == {
         "bf": ("nano", "worked", "full"),
         "arc_1d": ("nano", "full"),
+        "basic_arithmetic": ("nano", "nano-2", "nano-3", "worked", "full"),
+        "decimal_arithmetic": ("nano", "nano-2", "nano-3", "full"),
         "spell_backward": ("easy", "full"),
     }
     with pytest.raises(LocalProtocolError, match="nano, full"):
         family("arc_1d", "worked")
+
+
+@pytest.mark.parametrize("name", PAPER_STEPS)
+def test_steps_have_short_prompts_and_plain_answers_as_well(name: str) -> None:
+    assert ladder_levels(name, "nano") == ("nano", *PAPER_STEPS[name]) == ("nano", "nano-2", "nano-3")
+    for level in PAPER_STEPS[name]:
+        assert max(len(item.prompt) for item in items(family(name, level))) <= 64
+
+
+def test_a_suite_with_ladders_has_all_families_at_the_lowest_level_first() -> None:
+    suite = ladder_suite("nano", ("basic_arithmetic", "bf", "binary_matrix"))
+    assert [(each.name, each.level) for each in suite.families] == [
+        ("basic_arithmetic", "nano"),
+        ("bf", "nano"),
+        ("binary_matrix", "nano"),
+        ("basic_arithmetic", "nano-2"),
+        ("basic_arithmetic", "nano-3"),
+        ("binary_matrix", "nano-2"),
+        ("binary_matrix", "nano-3"),
+    ]
+    assert ladders_of(suite) == ((0, 3, 4), (2, 5, 6))
+    check_suite(suite)
+    assert [each.level for each in ladder_suite("easy", ("chain_sum",)).families] == ["easy", "full"]
 
 
 @pytest.mark.parametrize("name", WORKED)
@@ -161,9 +194,11 @@ def test_worked_prompts_are_nearly_as_short_and_answers_follow_free_text(name: s
 DUMP = """
 import json, sys
 from sapo_verification.suites.catalogue import FAMILIES, LEVELS, WORKED, family
+from sapo_verification.suites.families.paper import PAPER_STEPS
 from sapo_verification.tasks.generators import derive, solution
 families = [family(name, level) for level in LEVELS for name in FAMILIES]
 families += [family(name, "worked") for name in WORKED]
+families += [family(name, level) for name in PAPER_STEPS for level in PAPER_STEPS[name]]
 items = [(each, derive(each, seed * 48271)) for each in families for seed in range(1, 21)]
 print(json.dumps([(item.prompt, solution(each, item)) for each, item in items]))
 """

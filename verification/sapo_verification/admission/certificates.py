@@ -5,17 +5,19 @@ They are kept in SQLite as received, and admitted again at the next start.
 
 import sqlite3
 from collections import OrderedDict
+from collections.abc import Callable, Collection
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from sapo_protocol.certificate import Certificate, open_certificate
-from sapo_protocol.envelope import parse_envelope
+from sapo_protocol.certificate import Certificate, open_certificate, parse_certificate
+from sapo_protocol.envelope import Kind, open_payload, parse_envelope
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, NodeId
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.rules import Rule
+from sapo_verification.islands import Heard, IslandMap
 from sapo_verification.store import Source, StoreSchema, open_database, open_for_reading
 
 MAX_CERTIFICATES: Final = 8192
@@ -35,6 +37,14 @@ _SCHEMA = StoreSchema(
 )
 
 
+class NotIntroduced(RemoteProtocolError):
+    """Refusal of a message of a node whose certificate is not known here."""
+
+    def __init__(self, node: NodeId) -> None:
+        super().__init__(Rule.AUTHOR_INTRODUCED, f"node {node.hex()[:8]} is not introduced")
+        self.node = node
+
+
 @dataclass(frozen=True, slots=True)
 class _Entry:
     certificate: Certificate
@@ -42,13 +52,22 @@ class _Entry:
 
 
 class CertificateStore:
-    """Certificates by node and account, bounded in number."""
+    """Certificates by node and account, bounded in number.
+
+    Args:
+        islands: where accounts live; without it no beacon is known, which matters on islands alone.
+    """
 
     def __init__(
-        self, manifest: Manifest, path: Source = ":memory:", max_certificates: int = MAX_CERTIFICATES
+        self,
+        manifest: Manifest,
+        path: Source = ":memory:",
+        max_certificates: int = MAX_CERTIFICATES,
+        islands: IslandMap | None = None,
     ) -> None:
         self._max_certificates = max_certificates
         self._manifest = manifest
+        self.islands: Final = islands or IslandMap(manifest, lambda _epoch: None)
         self._entries: OrderedDict[tuple[NodeId, Account], _Entry] = OrderedDict()
         self._connection = open_database(path, _SCHEMA)
 
@@ -66,13 +85,19 @@ class CertificateStore:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def admit(self, data: bytes, now_seconds: float) -> Certificate:
+    def admit(self, data: bytes, now_seconds: float, heard: Heard = None) -> Certificate:
         """Store the certificate in a message and return it.
+
+        Args:
+            heard: the islands on which it counts; any without them.
 
         Raises:
             RemoteProtocolError: with the reason that decides the verdict.
         """
         envelope = parse_envelope(data, self._manifest.swarm_id)
+        if heard is not None:
+            account = parse_certificate(open_payload(envelope, Kind.CERTIFICATE)).account
+            self.islands.require_certificate(account, now_seconds, heard)
         certificate = open_certificate(envelope, self._manifest.binding_domain)
         if not certificate.covers(now_seconds):
             raise RemoteProtocolError(Rule.CERTIFICATE_COUNTS, "the certificate does not count now")
@@ -87,13 +112,26 @@ class CertificateStore:
         """
         entry = self._entries.get((node, account))
         if entry is None:
-            raise RemoteProtocolError(Rule.AUTHOR_INTRODUCED, f"node {node.hex()[:8]} is not introduced")
+            raise NotIntroduced(node)
         if not entry.certificate.covers(now_seconds):
             raise RemoteProtocolError(Rule.AUTHOR_CERTIFICATE_COUNTS, f"node {node.hex()[:8]}'s time is over")
 
     def envelopes(self) -> tuple[bytes, ...]:
         """Return the messages of all certificates, as received, for peers that ask."""
         return tuple(entry.envelope for entry in self._entries.values())
+
+    def pairs(self) -> tuple[tuple[NodeId, Account], ...]:
+        """Return every node key with an account that has certified it."""
+        return tuple(self._entries)
+
+    def envelopes_of(self, nodes: Collection[NodeId]) -> tuple[bytes, ...]:
+        """Return the messages of the certificates of some nodes."""
+        return tuple(entry.envelope for (node, _), entry in self._entries.items() if node in nodes)
+
+    def forget(self, is_needed: Callable[[Account], bool]) -> None:
+        """Drop the certificates of accounts that this node need not know."""
+        for key in [key for key in self._entries if not is_needed(key[1])]:
+            self._delete(key)
 
     def accounts_of(self, node: NodeId) -> tuple[Account, ...]:
         """Return the accounts that have certified a node's key."""

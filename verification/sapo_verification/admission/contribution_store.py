@@ -1,20 +1,27 @@
 """Store of contribution messages: tallies, proposals and approvals, as received.
 
 Any holder of these messages can recompute an epoch's root; an account needs them to prove its share.
+A message that lists its accounts on pages is stored at once, and read as if it were not here until all of its
+pages are.
 The store is bounded: an author has two places per kind, epoch and turn, and old epochs are forgotten but for
 the messages behind their final roots.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar
 
 from sapo_protocol.constants import CONTRIBUTIONS_PER_TURN
-from sapo_protocol.contributions import Approval, Proposal, Tally
+from sapo_protocol.contributions import Approval, Proposal, Tally, entries_on, page_digest, shares_on
+from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.envelope import Kind, parse_envelope
-from sapo_protocol.identifiers import Account, ContentId, SwarmId
+from sapo_protocol.errors import RemoteProtocolError
+from sapo_protocol.identifiers import Account, ContentId, Digest, SwarmId
+from sapo_protocol.terms.difficulty import Record
 from sapo_verification.admission.contributions import Contribution, parse_contribution, turn_of
 from sapo_verification.store import StoreSchema, open_database, transaction
 
@@ -35,6 +42,14 @@ _SCHEMA = StoreSchema(
     CREATE TABLE pruned_epoch (epoch INTEGER PRIMARY KEY);
     DROP TABLE approved;
     """,
+    """
+    CREATE TABLE page (digest BLOB PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID;
+    CREATE TABLE named_page (
+        content_id BLOB NOT NULL, place INTEGER NOT NULL, digest BLOB NOT NULL,
+        PRIMARY KEY (content_id, place)
+    ) WITHOUT ROWID;
+    CREATE INDEX named_page_digest ON named_page (digest);
+    """,
 )
 
 _PARSED: Final = 256
@@ -48,6 +63,11 @@ _KINDS: Final[Mapping[type[Contribution], Kind]] = {
 
 M = TypeVar("M", Tally, Proposal, Approval)
 
+_ROOTS: Final = 256
+
+_KEPT_PAGES: Final = 3
+"""Newest postings whose pages outlast their epoch: the last final one proves all shares, one may be live."""
+
 _KEPT_FINAL_EPOCHS: Final = 1024
 """How long the messages behind a final root are kept: the chain bounds their number, not their authors."""
 
@@ -59,6 +79,9 @@ class ContributionStore:
         self._connection = open_database(path, _SCHEMA)
         self._swarm_id = swarm_id
         self._parsed: dict[ContentId, Contribution] = {}
+        self._roots: dict[ContentId, EpochRoot] = {}
+        self.revision = 0
+        """Grows with everything that may change what this store returns."""
 
     def add(
         self,
@@ -88,6 +111,73 @@ class ContributionStore:
                 received_seconds,
             ),
         )
+        if not isinstance(message, Approval):
+            named = [(content_id, place, digest) for place, digest in enumerate(message.pages)]
+            self._connection.executemany("INSERT OR IGNORE INTO named_page VALUES (?, ?, ?)", named)
+        self.revision += 1
+
+    def add_pages(self, pages: Iterable[bytes], *, received_seconds: float = 0.0) -> None:
+        """Store those pages that a stored message names.
+
+        Args:
+            received_seconds: the time; a message that lacked one of them counts as received only now.
+        """
+        for page in pages:
+            digest = page_digest(page)
+            naming = self._connection.execute("SELECT content_id FROM named_page WHERE digest = ?", (digest,))
+            completed = naming.fetchall()
+            if not completed:
+                continue
+            with transaction(self._connection):
+                self._connection.execute("INSERT OR IGNORE INTO page VALUES (?, ?)", (digest, page))
+                if self._connection.execute("SELECT changes()").fetchone()[0]:
+                    self._connection.executemany(
+                        "UPDATE contribution SET received_seconds = ? WHERE content_id = ?",
+                        [(received_seconds, content_id) for (content_id,) in completed],
+                    )
+            self.revision += 1
+
+    def pages(self, digests: Sequence[Digest]) -> tuple[bytes, ...]:
+        """Return the stored ones of some pages."""
+        query = "SELECT content FROM page WHERE digest = ?"
+        found = (self._connection.execute(query, (digest,)).fetchone() for digest in digests)
+        return tuple(row[0] for row in found if row is not None)
+
+    def missing_pages(self, most: int) -> tuple[Digest, ...]:
+        """Return pages to be asked for, those of the newest epochs first.
+
+        They are of tallies, and of the proposals that the chain names: what else is proposed follows from
+        tallies, or is worth nothing.
+        """
+        rows = self._connection.execute(
+            "SELECT named_page.digest FROM named_page JOIN contribution USING (content_id)"
+            " LEFT JOIN page ON page.digest = named_page.digest WHERE page.digest IS NULL"
+            " AND (kind = ? OR content_id IN (SELECT content_id FROM posted_proposal))"
+            " GROUP BY named_page.digest ORDER BY MAX(epoch) DESC, named_page.digest LIMIT ?",
+            (int(Kind.TALLY), most),
+        )
+        return tuple(Digest(row[0]) for row in rows)
+
+    def incomplete_proposals(self, epoch: int) -> dict[ContentId, Proposal]:
+        """Return the proposals of an epoch whose pages are not all here; they hold no shares."""
+        rows = self._connection.execute(
+            "SELECT content_id, envelope FROM contribution WHERE epoch = ? AND kind = ? AND content_id IN"
+            " (SELECT content_id FROM named_page LEFT JOIN page USING (digest) WHERE content IS NULL)",
+            (epoch, int(Kind.PROPOSAL)),
+        ).fetchall()
+        parsed = ((ContentId(id_), parse_contribution(parse_envelope(e, self._swarm_id))) for id_, e in rows)
+        return {id_: message for id_, message in parsed if isinstance(message, Proposal)}
+
+    def epoch_root(self, content_id: ContentId) -> EpochRoot | None:
+        """Return the epoch root that a stored proposal stands for, or None if it is not stored."""
+        if content_id not in self._roots:
+            proposal = self.proposal(content_id)
+            if proposal is None:
+                return None
+            if len(self._roots) >= _ROOTS:
+                self._roots.clear()
+            self._roots[content_id] = proposal.root(content_id)
+        return self._roots[content_id]
 
     def has(self, content_id: ContentId) -> bool:
         """Whether a message is stored."""
@@ -99,6 +189,11 @@ class ContributionStore:
         query = "SELECT received_seconds FROM contribution WHERE content_id = ?"
         row = self._connection.execute(query, (content_id,)).fetchone()
         return float(row[0]) if row else None
+
+    def record(self, proposal: ContentId) -> Record | None:
+        """Return the record in a proposal, or None if it is not stored."""
+        found = self.proposal(proposal)
+        return None if found is None else found.record
 
     def is_posted(self, content_id: ContentId) -> bool:
         """Whether the chain's posting of its epoch names the content, as far as this node knows."""
@@ -126,6 +221,7 @@ class ContributionStore:
         ).fetchall()
         for (epoch,) in rows:
             self._prune(epoch)
+        self._forget_pages(before_epoch)
         last = self._connection.execute("SELECT MAX(epoch) FROM posted_proposal").fetchone()[0]
         if last is not None:
             horizon = min(before_epoch - _KEPT_FINAL_EPOCHS, last)  # the last final epoch proves all shares
@@ -133,6 +229,19 @@ class ContributionStore:
             self._connection.execute("DELETE FROM contribution WHERE epoch < ?", (horizon,))
             self._connection.execute("DELETE FROM posted_proposal WHERE epoch < ?", (horizon,))
             self._connection.execute("DELETE FROM pruned_epoch WHERE epoch < ?", (horizon,))
+
+    def _forget_pages(self, before_epoch: int) -> None:
+        """Drop the pages of older epochs, but for those behind the newest postings."""
+        with transaction(self._connection):
+            self._connection.execute(
+                "DELETE FROM named_page WHERE content_id NOT IN"
+                " (SELECT content_id FROM contribution WHERE epoch >= ?) AND content_id NOT IN"
+                " (SELECT content_id FROM posted_proposal ORDER BY epoch DESC LIMIT ?)",
+                (before_epoch, _KEPT_PAGES),
+            )
+            self._connection.execute("DELETE FROM page WHERE digest NOT IN (SELECT digest FROM named_page)")
+        self._parsed.clear()
+        self.revision += 1
 
     def tallies(self, epoch: int) -> dict[ContentId, Tally]:
         """Return the tallies of an epoch, one per auditor: of two, the one with the smaller id."""
@@ -216,8 +325,27 @@ class ContributionStore:
         ).fetchone()
         if row is None:
             return None
-        message = parse_contribution(parse_envelope(row[0], self._swarm_id))
+        message = self._completed(content_id, parse_contribution(parse_envelope(row[0], self._swarm_id)))
+        if message is None:
+            return None
         if len(self._parsed) >= _PARSED:
             self._parsed.clear()
         self._parsed[content_id] = message
         return message if isinstance(message, type_) else None
+
+    def _completed(self, content_id: ContentId, message: Contribution) -> Contribution | None:
+        """Return a message with what its pages list; None if one is missing or lists something else."""
+        if isinstance(message, Approval) or not message.pages:
+            return message
+        rows = self._connection.execute(
+            "SELECT content FROM named_page JOIN page USING (digest) WHERE content_id = ? ORDER BY place",
+            (content_id,),
+        ).fetchall()
+        pages = [row[0] for row in rows]
+        if len(pages) < len(message.pages):
+            return None
+        with suppress(RemoteProtocolError):
+            if isinstance(message, Tally):
+                return replace(message, points=entries_on(pages))
+            return replace(message, shares=shares_on(pages))
+        return None

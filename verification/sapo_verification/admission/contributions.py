@@ -1,8 +1,8 @@
 """Admission of contributions: stages 1 to 7 of tallies, proposals and approvals."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Protocol
 
 from sapo_protocol.contributions import (
     Approval,
@@ -22,12 +22,6 @@ from sapo_protocol.settlement import proposer, turn_count
 from sapo_verification.admission.certificates import CertificateStore
 
 Contribution = Tally | Proposal | Approval
-
-_PARSERS: Final[Mapping[Kind, Callable[[bytes], Contribution]]] = {
-    Kind.TALLY: parse_tally,
-    Kind.PROPOSAL: parse_proposal,
-    Kind.APPROVAL: parse_approval,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +80,7 @@ class ContributionAdmission:
         self._known = known
         self._auditors = auditors
         self._turns = turn_count(manifest)
+        self._families = len(manifest.suite.families) if manifest.difficulty else 0
 
     def admit(self, data: bytes, now_seconds: float) -> AdmittedContribution:
         """Admit the contribution in a message and return it.
@@ -94,7 +89,7 @@ class ContributionAdmission:
             RemoteProtocolError: with the rule that decides the verdict.
         """
         envelope = parse_envelope(data, self._manifest.swarm_id)
-        content = parse_contribution(envelope)
+        content = parse_contribution(envelope, self._families)
         require_over(self._manifest, content.epoch, now_seconds)
         if not self._known.is_posted(envelope.content_id):
             require_remembered(self._manifest, content.epoch, now_seconds)
@@ -105,6 +100,7 @@ class ContributionAdmission:
         if content.account not in auditors.accounts:
             raise RemoteProtocolError(Rule.AUTHOR_AUDITS, f"account {content.account} is no auditor")
         self._require_turn(content, auditors)
+        self._require_record(content)
         if not envelope.is_signed_by(content.node):
             raise RemoteProtocolError(Rule.NODE_SIGNED, "not signed by the node that it names")
         if not self._known.has_room(envelope.content_id, envelope.kind, content):
@@ -121,18 +117,33 @@ class ContributionAdmission:
         ):
             raise RemoteProtocolError(Rule.PROPOSERS_TURN, f"turn {content.turn} is another auditor's")
 
+    def _require_record(self, content: Contribution) -> None:
+        difficulty = self._manifest.difficulty
+        if difficulty and isinstance(content, Proposal) and not difficulty.is_sound(content.record):
+            raise RemoteProtocolError(Rule.RECORD_WEIGHTS, "the weights of a ladder do not add up to 1000")
+
 
 def turn_of(content: Contribution) -> int:
     """Return the turn that a contribution belongs to; a tally belongs to none and counts as of turn 0."""
     return 0 if isinstance(content, Tally) else content.turn
 
 
-def parse_contribution(envelope: SignedEnvelope) -> Contribution:
+def parse_contribution(envelope: SignedEnvelope, families: int | None = None) -> Contribution:
     """Return the tally, proposal or approval in an envelope, its signature not yet checked.
+
+    Args:
+        families: of the suite where the manifest has ladders, 0 where it has none, None for a contribution
+            that was admitted before.
 
     Raises:
         RemoteProtocolError: with the rule that it breaks.
     """
-    if (parse := _PARSERS.get(envelope.kind)) is None:
-        raise RemoteProtocolError(Rule.TOPIC_KIND, f"a {envelope.kind.name} among contributions")
-    return parse(envelope.payload)
+    match envelope.kind:
+        case Kind.TALLY:
+            return parse_tally(envelope.payload, families)
+        case Kind.PROPOSAL:
+            return parse_proposal(envelope.payload, families)
+        case Kind.APPROVAL:
+            return parse_approval(envelope.payload)
+        case kind:
+            raise RemoteProtocolError(Rule.TOPIC_KIND, f"a {kind.name} among contributions")

@@ -17,6 +17,7 @@ from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.rules import Rule
 from sapo_verification.admission.certificates import CertificateStore
+from sapo_verification.islands import Heard
 from sapo_verification.reputation.evidence import Reputation
 from sapo_verification.store import Source, StoreSchema, open_database
 
@@ -72,14 +73,17 @@ class ProofStore:
                 self._delete((epoch, Account(account)))
         return len(self)
 
-    def admit(self, data: bytes, now_seconds: float) -> EquivocationProof:
+    def admit(self, data: bytes, now_seconds: float, heard: Heard = None) -> EquivocationProof:
         """Store the proof in a message, record it in its account's reputation, and return it.
+
+        Args:
+            heard: the islands on which it counts; any without them.
 
         Raises:
             RemoteProtocolError: with the reason that decides the verdict.
         """
         proof = open_proof(parse_envelope(data, self._manifest.swarm_id))
-        self._require(proof, now_seconds)
+        self._require(proof, now_seconds, heard)
         self._keep(proof, data)
         self._count(proof)
         return proof
@@ -116,10 +120,12 @@ class ProofStore:
         for key in [key for key in self._messages if key[0] < epoch - PROOF_EPOCHS]:
             self._delete(key)
 
-    def _require(self, proof: EquivocationProof, now_seconds: float) -> None:
+    def _require(self, proof: EquivocationProof, now_seconds: float, heard: Heard = None) -> None:
         require_timely(proof, self._manifest, now_seconds)
         if _key(proof) in self._messages:
             raise RemoteProtocolError(Rule.PROOF_NEW, "the equivocation is known")
+        epoch = proof.rollouts[0].epoch
+        self._certificates.islands.require_proof(proof.account, epoch, now_seconds, heard)
         for rollout in proof.rollouts:
             self._certificates.require(rollout.node, rollout.account, now_seconds)
         slot = proof.rollouts[0].slot

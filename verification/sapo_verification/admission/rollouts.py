@@ -8,6 +8,7 @@ stage  check                                           rules
 2      version, kind, swarm                            R2.1 to R2.4
 3      epoch within the window                         R3.1, R3.2
 4      content not seen                                R4.1
+6c     the account lives on the island                 R6.7 (before 5: nobody is asked for strangers)
 5      node introduced by a certificate                R5.1, R5.2
 6      slot and group within limits, known family      R6.1 to R6.3
 7      Ed25519                                         R7.1
@@ -29,6 +30,7 @@ from sapo_protocol.manifest import Manifest
 from sapo_protocol.rollout import Rollout, parse_rollout
 from sapo_protocol.rules import Rule
 from sapo_verification.admission.certificates import CertificateStore
+from sapo_verification.islands import Heard
 from sapo_verification.types import AdmittedRollout
 
 MAX_SEEN: Final = 65_536
@@ -50,11 +52,15 @@ class Admission:
         self._max_seen = max_seen
         self._manifest = manifest
         self._certificates = certificates
+        self._islands = certificates.islands
         self._slots: OrderedDict[tuple[int, Account, int], ContentId] = OrderedDict()
         self._seen: set[ContentId] = set()
 
-    def admit(self, data: bytes, now_seconds: float) -> AdmittedRollout:
+    def admit(self, data: bytes, now_seconds: float, heard: Heard = None) -> AdmittedRollout:
         """Admit the rollout in a message and return it.
+
+        Args:
+            heard: the islands on which it counts; any without them.
 
         Raises:
             RemoteProtocolError: with the reason that decides the verdict; ``SlotTaken`` for a second content.
@@ -64,6 +70,7 @@ class Admission:
         require_current(self._manifest, rollout.epoch, now_seconds)
         if envelope.content_id in self._seen:
             raise RemoteProtocolError(Rule.ROLLOUT_NEW, "the rollout is known")
+        self._islands.require_rollout(rollout.account, rollout.epoch, heard)
         self._certificates.require(rollout.node, rollout.account, now_seconds)
         self._require_assignable(rollout)
         if not envelope.is_signed_by(rollout.node):

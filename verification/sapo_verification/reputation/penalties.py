@@ -50,6 +50,7 @@ CONSEQUENCES: Final = MappingProxyType(
         Reason.SLOT_OVER_QUOTA: Consequence(_REJECT),
         Reason.NOT_ITS_TURN: Consequence(_IGNORE),  # it depends on the auditors, as NOT_AN_AUDITOR does
         Reason.UNKNOWN_FAMILY: Consequence(_REJECT),
+        Reason.WRONG_ISLAND: Consequence(_IGNORE),  # nodes may know different beacons and final epochs
         Reason.BAD_SIGNATURE: Consequence(_REJECT),
         # checked behind the signature, or anyone could frame an account with a forged second content;
         # IGNORE, for nodes differ on which of the two they saw first
@@ -63,6 +64,7 @@ CONSEQUENCES: Final = MappingProxyType(
         Reason.CHECKER_CRASH: Consequence(_ACCEPT, evidence=SOFT),
         Reason.CODE_IN_ANSWER: Consequence(_ACCEPT, evidence=SOFT),
         Reason.NO_SIGNAL: Consequence(_ACCEPT),
+        Reason.OFF_LEVEL: Consequence(_ACCEPT),  # nodes may see the chain's newest blocks at different times
         Reason.NEAR_DUPLICATE: Consequence(_ACCEPT, evidence=SOFT),
         Reason.UNLIKELY: Consequence(_ACCEPT),
         Reason.PLANTED_PHRASE: Consequence(_ACCEPT),  # a model may have its own style

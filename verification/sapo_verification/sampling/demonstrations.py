@@ -68,14 +68,16 @@ class DemonstrationPool(SilentObserver):
         count: int,
         *,
         shares: Mapping[Account, float],
-        need: Callable[[Account, int], float],
+        need: Callable[[int], float],
+        part: Callable[[Account, int], float],
         rng: random.Random,
     ) -> tuple[Demonstration, ...]:
         """Remove and return up to so many texts.
 
         Args:
             shares: of the places, by account; where they add up to less than 1, places stay empty.
-            need: weight of an account's texts in a family, 0 for one of which nothing is taken.
+            need: weight of a family among an account's texts, 0 for one of which nothing is taken.
+            part: of an account's places in a family that are filled, 0 to 1; the others stay empty.
         """
         taken: list[Demonstration] = []
         accounts, weights = list(shares), list(shares.values())
@@ -84,7 +86,7 @@ class DemonstrationPool(SilentObserver):
             if rng.random() >= mass:
                 continue
             (account,) = rng.choices(accounts, weights)
-            if (found := self._take_one(account, need, rng)) is not None:
+            if (found := self._take_one(account, need, part, rng)) is not None:
                 taken.append(found)
         return tuple(taken)
 
@@ -106,15 +108,21 @@ class DemonstrationPool(SilentObserver):
             self._waiting.popitem(last=False)
 
     def _take_one(
-        self, account: Account, need: Callable[[Account, int], float], rng: random.Random
+        self,
+        account: Account,
+        need: Callable[[int], float],
+        part: Callable[[Account, int], float],
+        rng: random.Random,
     ) -> Demonstration | None:
         waiting = self._waiting.get(account)
         while waiting:
-            weights = [need(account, demonstration.family) for demonstration in waiting]
+            weights = [need(demonstration.family) for demonstration in waiting]
             if not any(weights):
                 return None
             (place,) = rng.choices(range(len(waiting)), weights)
             demonstration = waiting[place]
+            if rng.random() >= part(account, demonstration.family):
+                return None
             del waiting[place]
             if not waiting:
                 del self._waiting[account]

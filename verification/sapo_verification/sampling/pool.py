@@ -5,7 +5,7 @@ goes through admission again: trust is not stored, it is re-established.
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -13,6 +13,7 @@ from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.rules import Rule
 from sapo_verification.reputation.evidence import Reputation
+from sapo_verification.sampling.newcomers import ENOUGH, NewcomerLots
 from sapo_verification.store import Source, StoreSchema, open_database
 from sapo_verification.types import AdmittedRollout
 
@@ -40,12 +41,17 @@ class PoolLimits:
 
 
 class Pool:
-    """Admitted rollouts of other accounts that no batch has used, by account."""
+    """Admitted rollouts of other accounts that no batch has used, by account.
 
-    def __init__(self, path: Source, limits: PoolLimits, reputation: Reputation) -> None:
+    Newcomers have a share of the places. Once they have filled it, lots decide whose rollouts wait.
+    """
+
+    def __init__(self, path: Source, limits: PoolLimits, reputation: Reputation, lots: NewcomerLots) -> None:
         self._connection = open_database(path, _SCHEMA)
         self._limits = limits
         self._reputation = reputation
+        self._lots = lots
+        self._epoch = 0
         self._waiting: OrderedDict[ContentId, AdmittedRollout] = OrderedDict()
         self._places: Counter[Account] = Counter()
         self._per_account: Counter[tuple[Account, int]] = Counter()
@@ -76,7 +82,8 @@ class Pool:
             raise RemoteProtocolError(Rule.NOT_BANNED, f"account {account} is silenced")
         if self._per_account[account, epoch] >= self._limits.per_account:
             raise RemoteProtocolError(Rule.ACCOUNT_QUOTA, f"account {account} filled its quota")
-        self._require_newcomer_room(account)
+        self._epoch = max(self._epoch, epoch)
+        self._make_newcomer_room(account)
         self._places[account] += admitted.content_id not in self._waiting
         self._waiting[admitted.content_id] = admitted
         self._per_account[account, epoch] += 1
@@ -110,16 +117,40 @@ class Pool:
             del self._per_account[key]
         return len(old)
 
-    def _require_newcomer_room(self, account: Account) -> None:
-        """Raise if the account is a newcomer and newcomers have filled their share."""
-        if not self._reputation.is_newcomer(account):
-            return
+    def _make_newcomer_room(self, account: Account) -> None:
+        """Give a newcomer a place: a free one, one of its own, or that of a newcomer with a worse lot.
+
+        Raises:
+            RemoteProtocolError: ``NEWCOMER_CAP``.
+        """
         room = self._limits.newcomer_share * self._limits.rollouts
-        if len(self._waiting) < room:
+        if len(self._waiting) < room or not self._reputation.is_newcomer(account):
             return  # newcomers cannot have filled their share
-        newcomers = sum(count for other, count in self._places.items() if self._reputation.is_newcomer(other))
-        if newcomers >= room:
-            raise RemoteProtocolError(Rule.NEWCOMER_CAP, "newcomers filled their share of the pool")
+        places = {
+            other: count for other, count in self._places.items() if self._reputation.is_newcomer(other)
+        }
+        if sum(places.values()) < room:
+            return
+        has_enough = places.get(account, 0) >= ENOUGH
+        yields = account if has_enough else self._last(places)
+        if yields is None or not (has_enough or self._is_before(account, yields)):
+            raise RemoteProtocolError(
+                Rule.NEWCOMER_CAP, "newcomers with better lots filled their share of the pool"
+            )
+        self.take(next(self.waiting(yields)).content_id)
+
+    def _last(self, places: Mapping[Account, int]) -> Account | None:
+        """Return the newcomer that yields: with most places beyond enough, otherwise with the worst lot."""
+        return max(
+            places,
+            key=lambda account: (max(ENOUGH, places[account]), self._lots.lot(account, self._epoch)),
+            default=None,
+        )
+
+    def _is_before(self, account: Account, other: Account) -> bool:
+        if self._places[other] > ENOUGH:
+            return True
+        return self._lots.lot(account, self._epoch) < self._lots.lot(other, self._epoch)
 
     def _leave(self, content_id: ContentId) -> None:
         account = self._waiting.pop(content_id).account

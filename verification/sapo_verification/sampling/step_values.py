@@ -21,19 +21,18 @@ teach a family cannot move the standard below honest texts. No opinion of anothe
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
-from statistics import median
 from typing import Final
 
 from sapo_protocol.identifiers import Account
 
 TEXTS_IN_MEAN: Final = 16
-"""Texts of an account in a family that its mean likelihood covers."""
+"""Latest texts of an account in a family that its part of a standard covers: standards rise with learning."""
 
-TEXTS_OF_DEPENDENCE: Final = 64
-"""Texts that the means of dependence cover, which are noisier."""
+TEXTS_COMPARED: Final = 64
+"""Texts by which it is compared with a standard."""
 
 SPLITS: Final = (0.0, 0.5)
 """Places at which dependence is measured, as parts of the steps; 0 is the end of the prompt.
@@ -46,18 +45,6 @@ LEAST_TEXTS: Final = 6
 LEAST_ACCOUNTS: Final = 3
 """With fewer in a family there is no standard."""
 
-LEAST_STANDARD: Final = 0.2
-"""A policy that finds even the median account's texts less likely than this cannot judge by likelihood."""
-
-LEAST_DEPENDENCE: Final = 1.0
-"""Nats of the median account below which nobody is compared with it."""
-
-MISLEADING_BELOW: Final = 0.6
-"""Part of the standard of likelihood below which an account's texts are not trained."""
-
-INDEPENDENT_BELOW: Final = 0.5
-"""Part of the standard of dependence below which an account's texts are not trained."""
-
 SURE_ERRORS: Final = 3.0
 """Standard errors by which an account must be below."""
 
@@ -65,11 +52,37 @@ LEAST_SHARE: Final = -1.0
 MOST_SHARE: Final = 2.0
 """Bounds of one text's part of the standard: a single text must not widen the error of its account's mean."""
 
+ROUNDING: Final = 1e-9
+"""Part of a sum of weights that may be a rounding error."""
+
 MAX_PAIRS: Final = 16_384
 """Pairs of account and family that are kept; the one updated longest ago is dropped."""
 
 Pair = tuple[Account, int]
 """Account and index of a family."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """How accounts are compared by one figure of their texts.
+
+    Attributes:
+        least_standard: nobody is compared where the median account's mean is smaller.
+        misleading_below: part of the standard below which an account's texts are not trained.
+    """
+
+    least_standard: float
+    misleading_below: float
+
+
+LIKELIHOOD: Final = Figure(least_standard=0.2, misleading_below=0.6)
+"""A policy that finds even the median account's texts less likely cannot judge by likelihood."""
+
+DEPENDENCE: Final = Figure(least_standard=1.0, misleading_below=0.5)
+"""In nats."""
+
+FIGURES: Final = (LIKELIHOOD, *(DEPENDENCE for _ in SPLITS))
+"""In the order of ``StepValue.figures``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +97,11 @@ class StepValue:
 
     likelihood: float
     dependence: tuple[float | None, ...] = (None,) * len(SPLITS)
+
+    @property
+    def figures(self) -> tuple[float | None, ...]:
+        """All figures, as ``FIGURES`` describes them."""
+        return (self.likelihood, *self.dependence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,15 +136,13 @@ class Mean:
             count,
         )
 
-    @property
-    def is_below(self) -> bool:
-        """Whether it is surely below the part of the standard that is asked."""
-        return self.count >= LEAST_TEXTS and self.value + self._margin < INDEPENDENT_BELOW
+    def is_below(self, bound: float) -> bool:
+        """Whether it is surely below a bound."""
+        return self.count >= LEAST_TEXTS and self.value + self._margin < bound
 
-    @property
-    def is_above(self) -> bool:
-        """Whether it is surely not."""
-        return self.count >= LEAST_TEXTS and self.value - self._margin >= INDEPENDENT_BELOW
+    def is_above(self, bound: float) -> bool:
+        """Whether it is surely not below."""
+        return self.count >= LEAST_TEXTS and self.value - self._margin >= bound
 
     @property
     def _margin(self) -> float:
@@ -135,28 +151,25 @@ class Mean:
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """Means of an account in a family; dependence at each split in nats and as part of the standard."""
+    """Means of an account in a family by figure: as they are, and as parts of the standard of their time.
 
-    likelihood: Mean = Mean()
-    dependence: tuple[Mean, ...] = (Mean(),) * len(SPLITS)
-    shares: tuple[Mean, ...] = (Mean(),) * len(SPLITS)
+    Attributes:
+        weight: of the account when it was last heard.
+    """
 
-    def with_value(self, value: StepValue, standards: tuple[float | None, ...]) -> _Record:
+    means: tuple[Mean, ...] = (Mean(),) * len(FIGURES)
+    shares: tuple[Mean, ...] = (Mean(),) * len(FIGURES)
+    weight: float = 1.0
+
+    def with_value(self, value: StepValue, standards: tuple[float | None, ...], weight: float) -> _Record:
         """Return the record with one more text, compared with the standards of its time."""
-        pairs = list(zip(value.dependence, standards, strict=True))
-        return _Record(
-            self.likelihood.with_value(value.likelihood, TEXTS_IN_MEAN),
-            tuple(
-                mean if nats is None else mean.with_value(nats, TEXTS_OF_DEPENDENCE)
-                for mean, (nats, _) in zip(self.dependence, pairs, strict=True)
-            ),
-            tuple(
-                mean
-                if nats is None or standard is None
-                else mean.with_value(_bounded(nats / standard), TEXTS_OF_DEPENDENCE)
-                for mean, (nats, standard) in zip(self.shares, pairs, strict=True)
-            ),
-        )
+        means, shares = list(self.means), list(self.shares)
+        for place, (found, standard) in enumerate(zip(value.figures, standards, strict=True)):
+            if found is not None:
+                means[place] = means[place].with_value(found, TEXTS_IN_MEAN)
+                if standard is not None:
+                    shares[place] = shares[place].with_value(_bounded(found / standard), TEXTS_COMPARED)
+        return _Record(tuple(means), tuple(shares), weight)
 
 
 class StepValues:
@@ -165,69 +178,87 @@ class StepValues:
     def __init__(self) -> None:
         self._records: OrderedDict[Pair, _Record] = OrderedDict()
 
-    def learn(self, values: Iterable[tuple[Account, int, StepValue]]) -> None:
+    def learn(
+        self,
+        values: Iterable[tuple[Account, int, StepValue]],
+        weights: Mapping[Account, float] | None = None,
+    ) -> None:
         """Record the values of the texts of one round, each with its account and family.
 
-        What a policy learns makes all texts of a family more dependent on their prompts, so each is compared
-        with the standard of its own time.
+        What a policy learns makes all texts of a family likelier and more dependent on their prompts, so each
+        is compared with the standard of its own time.
+
+        Args:
+            weights: of the accounts in a standard, in any unit; without them all are equal. An account that
+                is missing has none.
         """
-        families = {family for _, family in self._records}
-        standards = {family: self.dependence_standards(family) for family in families}
+        standards = {family: self.standards(family) for family in {family for _, family in self._records}}
         for account, family, value in values:
             record = self._records.pop((account, family), _Record())
-            known = standards.get(family, (None,) * len(SPLITS))
-            self._records[account, family] = record.with_value(value, known)
+            known = standards.get(family, (None,) * len(FIGURES))
+            weight = 1.0 if weights is None else weights.get(account, 0.0)
+            self._records[account, family] = record.with_value(value, known, weight)
             if len(self._records) > MAX_PAIRS:
                 self._records.popitem(last=False)
 
-    def standard(self, family: int) -> float | None:
-        """Return the median account's mean likelihood in a family; None where there is none yet."""
-        found = _median(record.likelihood for record in self._of(family))
-        return found if found >= LEAST_STANDARD else None
-
-    def dependence_standards(self, family: int) -> tuple[float | None, ...]:
-        """Return the median account's mean dependence at each split, in nats; None where it is too small."""
-        records = list(self._of(family))
-        found = [_median(each.dependence[split] for each in records) for split in range(len(SPLITS))]
-        return tuple(value if value >= LEAST_DEPENDENCE else None for value in found)
+    def standards(self, family: int) -> tuple[float | None, ...]:
+        """Return the median account's mean by figure; None where there is none yet, or it is too small."""
+        records = [record for (_, each), record in self._records.items() if each == family]
+        found = [
+            _median((each.means[place], each.weight) for each in records) for place in range(len(FIGURES))
+        ]
+        return tuple(
+            value if value >= figure.least_standard else None
+            for value, figure in zip(found, FIGURES, strict=True)
+        )
 
     def misleading(self) -> frozenset[Pair]:
-        """Return the accounts, with the families, whose steps are worth far less than the median's."""
-        return frozenset([*self._unlikely(), *self._independent()])
+        """Return the accounts, with the families, whose steps are worth far less than the median's.
 
-    def _of(self, family: int) -> Iterator[_Record]:
-        return (record for (_, each), record in self._records.items() if each == family)
-
-    def _unlikely(self) -> Iterator[Pair]:
-        standards = {family: self.standard(family) for family in {family for _, family in self._records}}
-        for (account, family), record in self._records.items():
-            mean, standard = record.likelihood, standards[family]
-            if mean.count >= LEAST_TEXTS and standard and mean.value < MISLEADING_BELOW * standard:
-                yield account, family
-
-    def _independent(self) -> Iterator[Pair]:
-        """Yield the pairs that are below by their texts, or by the account's and not above by their own."""
+        They are below by their texts in the family, or in another one or over all families, and not surely
+        above in it: whoever misleads where this node can tell is not believed where it cannot tell yet.
+        """
         by_account: defaultdict[Account, dict[int, _Record]] = defaultdict(dict)
         for (account, family), record in self._records.items():
             by_account[account][family] = record
-        for account, records in by_account.items():
-            for split in range(len(SPLITS)):
-                shares = {family: record.shares[split] for family, record in records.items()}
-                yield from ((account, family) for family in _below(shares))
+        return frozenset(
+            (account, family)
+            for account, records in by_account.items()
+            for place, figure in enumerate(FIGURES)
+            for family in _below(
+                {family: record.shares[place] for family, record in records.items()}, figure.misleading_below
+            )
+        )
 
 
-def _below(shares: Mapping[int, Mean]) -> Iterator[int]:
-    """Yield the families in which an account is below, by its texts there or by those in all families."""
-    is_below = Mean.of_all(shares.values()).is_below
-    for family, share in shares.items():
-        if share.is_below or (is_below and not share.is_above):
-            yield family
+def _below(shares: Mapping[int, Mean], bound: float) -> Iterator[int]:
+    """Yield the families in which an account is below, or may be, because it is elsewhere or over all."""
+    each = shares.values()
+    if any(share.is_below(bound) for share in (Mean.of_all(each), *each)):
+        yield from (family for family, share in shares.items() if not share.is_above(bound))
 
 
-def _median(means: Iterable[Mean]) -> float:
-    """Return the median of the means that cover enough values; 0 where they are too few."""
-    known = [mean.value for mean in means if mean.count >= LEAST_TEXTS]
-    return median(known) if len(known) >= LEAST_ACCOUNTS else 0.0
+def _median(means: Iterable[tuple[Mean, float]]) -> float:
+    """Return the weighted median of the means that cover enough values; 0 where they are too few.
+
+    It is the middle of all values that at most half of the weight is below and at most half above; of equal
+    weights the usual median.
+    """
+    known = sorted((mean.value, weight) for mean, weight in means if mean.count >= LEAST_TEXTS and weight > 0)
+    if len(known) < LEAST_ACCOUNTS:
+        return 0.0
+    half = sum(weight for _, weight in known) / 2
+    return (_at_weight(known, half) + _at_weight(known[::-1], half)) / 2
+
+
+def _at_weight(known: Sequence[tuple[float, float]], half: float) -> float:
+    """Return the first value up to which there is half of the weight."""
+    reached = 0.0
+    for value, weight in known:
+        reached += weight
+        if reached >= half * (1 - ROUNDING):
+            return value
+    return known[-1][0]
 
 
 def _bounded(share: float) -> float:

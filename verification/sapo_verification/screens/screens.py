@@ -19,9 +19,13 @@ class Screens:
     Args:
         key: 32 random bytes of this node and this start.
         own: this node's account, which it does not screen.
+        paid_right: whether groups that are all right are paid, and examined for it.
     """
 
-    def __init__(self, families: Sequence[Family], key: bytes, own: Account | None = None) -> None:
+    def __init__(
+        self, families: Sequence[Family], key: bytes, own: Account | None = None, *, paid_right: bool = False
+    ) -> None:
+        self._paid_right = paid_right
         self._families = families
         self._own = own
         self._phrases = Phrases(families, key)
@@ -37,8 +41,9 @@ class Screens:
         return group_fault(self._families[rollout.family], rollout.completions)
 
     def duplicate_fault(self, rollout: VerifiedRollout) -> str | None:
-        """Return why a group counts as copied (stage 11), or None; one without advantage is not examined."""
-        return self._duplicates.examine(rollout) if rollout.is_informative else None
+        """Return why a group counts as copied (stage 11), or None; worthless ones are not examined."""
+        is_worth = rollout.is_informative or (self._paid_right and any(rollout.rewards))
+        return self._duplicates.examine(rollout) if is_worth else None
 
     def learn(self, rollout: VerifiedRollout) -> None:
         """Record the phrases of a verified group; call it once for each group."""

@@ -1,6 +1,7 @@
 """The task families of which suites are built, at every level.
 
-The nine of the SAPO paper have a ``full`` and a ``nano`` level, six of them also a ``worked`` one
+The nine of the SAPO paper have a ``full`` and a ``nano`` level, seven of them two steps above that, six a
+``worked`` one
 (``families/paper.py``). Every other family of
 ReasoningGYM that can be made safe and deterministic has a ``full`` and mostly ``easy`` one (``families/``).
 The rest are named with their reason in ``families/excluded.py``.
@@ -21,6 +22,7 @@ from sapo_verification.suites.families.paper import (
     NANO_DEFAULT,
     PAPER_FULL,
     PAPER_NANO,
+    PAPER_STEPS,
     PAPER_WORKED,
 )
 from sapo_verification.tasks.bundled import RELEASE
@@ -86,7 +88,8 @@ def levels(name: str) -> tuple[str, ...]:
     """Return the levels of one family, the easier first."""
     if name in KINDS:
         return tuple(KINDS[name].levels)
-    return ("nano", "worked", "full") if name in WORKED else LEVELS
+    steps = (*PAPER_STEPS.get(name, ()), *(("worked",) if name in WORKED else ()))
+    return ("nano", *steps, "full")
 
 
 def suite(level: str, families: Sequence[str] | None = None) -> Suite:
@@ -98,6 +101,38 @@ def suite(level: str, families: Sequence[str] | None = None) -> Suite:
 
     chosen = tuple(family(name, level) for name in (FAMILIES if families is None else families))
     return Suite(reasoning_gym=REASONING_GYM, families=chosen, sample_digest=sample_digest(chosen))
+
+
+def ladder_levels(name: str, level: str) -> tuple[str, ...]:
+    """Return a family's levels from one on that have the same form of prompt and answer, easier first."""
+    above = levels(name)[levels(name).index(level) :]
+    form = _form(family(name, level))
+    return tuple(each for each in above if _form(family(name, each)) == form)
+
+
+def ladder_suite(level: str, families: Sequence[str]) -> Suite:
+    """Return the suite of some families at a level and at those above it, all of the lowest level first.
+
+    Starts one worker process to derive the sample items that the suite's digest covers.
+    """
+    from sapo_verification.jail.launch import sample_digest
+
+    lowest = [(name, level) for name in families]
+    higher = [(name, each) for name in families for each in ladder_levels(name, level)[1:]]
+    chosen = tuple(family(name, each) for name, each in lowest + higher)
+    return Suite(reasoning_gym=REASONING_GYM, families=chosen, sample_digest=sample_digest(chosen))
+
+
+def ladders_of(suite: Suite) -> tuple[tuple[int, ...], ...]:
+    """Return the ladders of a suite: the places of each family that it has at several levels, in order."""
+    places: dict[str, list[int]] = {}
+    for place, each in enumerate(suite.families):
+        places.setdefault(each.name, []).append(place)
+    return tuple(tuple(ladder) for ladder in places.values() if len(ladder) > 1)
+
+
+def _form(chosen: Family) -> tuple[str, str]:
+    return chosen.prompt, chosen.answer
 
 
 def check_suite(wanted: Suite) -> None:
@@ -159,7 +194,10 @@ def _full(name: str) -> Family:
 
 
 def _terse(name: str, level: str) -> Family:
-    scorer, config, cap_bytes = (PAPER_NANO if level == "nano" else PAPER_WORKED)[name]
+    scorer, config, cap_bytes = PAPER_WORKED[name] if level == "worked" else PAPER_NANO[name]
+    if level in PAPER_STEPS.get(name, ()):
+        changes, cap_bytes = PAPER_STEPS[name][level]
+        config = {**config, **changes}
     text = canonical({**config, "size": 1, "render": "compact/1"})
     return Family(
         name=name,
@@ -167,7 +205,7 @@ def _terse(name: str, level: str) -> Family:
         config=text,
         scorer=scorer,
         prompt=TERSE_PROMPT,
-        answer="plain" if level == "nano" else "tag",
+        answer="tag" if level == "worked" else "plain",
         max_completion_bytes=cap_bytes,
     )
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 SPARKS: Final = "▁▂▃▄▅▆▇█"
 SHORT: Final = 8
+STATE: Final = 14  # what sixty columns leave beside the other four
 
 View = Mapping[str, Any]
 
@@ -83,7 +84,7 @@ def rollout_rows(view: View) -> list[tuple[str, ...]]:
             "own" if each["own"] else _plain(each["account"]).removeprefix("0x")[:SHORT],
             _plain(each["family"]).replace("_", " ")[:14],
             _share(each["reward"]),
-            each["state"].replace("_", " "),
+            each["state"].replace("refused: ", "✗ ").replace("_", " ")[:STATE],
         )
         for each in view["rollouts"]
     ]

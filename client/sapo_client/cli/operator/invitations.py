@@ -195,10 +195,12 @@ def _faucet(
         raise SapoError(
             "a faucet needs an endpoint of its chain", hint="name one with --rpc", exit_code=ExitCode.USAGE
         )
-    contract = faucet_of(folder)
+    place = faucet_of(folder)
     source = PassphraseSource(passphrase_file or common.resolve().config.passphrase_file)
     payer = keystore.load(keystore.locate(key), source)
-    return FaucetAccess(rpc, EthAccount.from_key(payer.account_key), contract)
+    access = FaucetAccess(rpc, EthAccount.from_key(payer.account_key), place.contract, place.chain_id)
+    access.check()
+    return access
 
 
 def _show_link(common: Common, manifest: Path | None, invitation: Invitation, at: str | None) -> None:

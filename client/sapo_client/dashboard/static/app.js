@@ -5,7 +5,7 @@ import { Ledger, Log, Overview, Peers, Rollouts, Settings } from "./panels.js";
 import { Swarm } from "./swarm.js";
 
 const SECTIONS = { overview: Overview, rollouts: Rollouts, peers: Peers, ledger: Ledger, log: Log, settings: Settings };
-const REFRESH = { swarm: 10_000, overview: 10_000, rollouts: 10_000, peers: 15_000, ledger: 10_000, log: 5_000 };
+const REFRESH = { swarm: 20_000, overview: 20_000, rollouts: 10_000, peers: 15_000, ledger: 10_000, log: 5_000 };
 
 const main = document.getElementById("main"), tabs = document.getElementById("tabs");
 const state = document.getElementById("state"), health = document.getElementById("health");

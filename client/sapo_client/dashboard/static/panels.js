@@ -1,6 +1,7 @@
 // The sections of a node's page. Each has an `element`, and `load()` which asks for what it shows.
 
 import { Chart, named } from "./chart.js";
+import { Curves } from "./curves.js";
 import { clock, count, el, get, moment, percent, post, replace, share, short, span, svg } from "./dom.js";
 
 const WINDOWS = [[2, "2 hours"], [24, "24 hours"], [336, "14 days"], [0, "all"]];
@@ -27,7 +28,7 @@ function tile(name) {
 
 export class Overview {
   constructor(node) {
-    this.node = node;
+    this.curves = new Curves(node);
     this.hours = 2;
     const names = ["reward", "step", "epoch", "peers", "rollouts", "refused", "points"];
     const titles = { reward: "Own reward", step: "Training step", epoch: "Epoch", peers: "Peers", rollouts: "Shared", refused: "Refused", points: "Points" };
@@ -52,8 +53,7 @@ export class Overview {
   }
 
   async load() {
-    const data = await get(`api/${this.node}/curves?hours=${this.hours}`);
-    this.now = data.now;
+    const data = await this.curves.window(this.hours);
     const figures = data.figures, first = Math.min(data.now - 60, ...Object.values(figures).map((points) => points[0][0]));
     const range = [Math.max(data.since, first), data.now], gap = data.seconds * 3.5;
     const lines = [["own", "own answers", 0], ["batch", "training batch", 1], ["others", "verified answers of others", 2]];

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from sapo_client.errors import ExitCode, SapoError
-from sapo_client.lab.attackers import compose
+from sapo_client.lab.attackers import compose, steps
 from sapo_client.lab.worked.ways import has_way
 
 if TYPE_CHECKING:
@@ -65,6 +65,52 @@ _SYBIL: Final = replace(
     has_own_share=True,
 )
 
+_HALF_STEPS: Final = LabAttack(
+    "half-steps",
+    "steps that begin with the question's own depend on the prompt, and need not lead to the answer",
+    steps.half_steps,
+    mark="foreign steps",
+    needs_text=True,
+    needs_ways=True,
+)
+
+_STEPS: Final = (
+    _HALF_STEPS,
+    replace(
+        _HALF_STEPS,
+        name="late-steps",
+        exploits="more than half of the steps are right, so that each half depends on what is before it",
+        compose=steps.late_steps,
+    ),
+    replace(
+        _HALF_STEPS,
+        name="slip-steps",
+        exploits="one wrong digit in the middle changes no mean over many tokens by much",
+        compose=steps.slip_steps,
+        mark=None,
+    ),
+    replace(
+        _HALF_STEPS,
+        name="neighbour-steps",
+        exploits="a similar question's steps depend on the prompt and on each other; the answer does not",
+        compose=steps.neighbour_steps,
+        mark=None,
+    ),
+    replace(
+        _HALF_STEPS,
+        name="waking-steps",
+        exploits="a mean over many texts still is an honest one's when the steps begin to mislead",
+        compose=steps.waking_steps,
+        mark=None,
+    ),
+    replace(
+        _HALF_STEPS,
+        name="mixed-steps",
+        exploits="an account is judged by a mean: half of its texts may mislead",
+        compose=steps.mixed_steps,
+    ),
+)
+
 ATTACKS: Final[Mapping[str, LabAttack]] = {
     attack.name: attack
     for attack in (
@@ -95,14 +141,7 @@ ATTACKS: Final[Mapping[str, LabAttack]] = {
             mark="foreign steps",
             needs_text=True,
         ),
-        LabAttack(
-            "half-steps",
-            "steps that begin with the question's own depend on the prompt, and need not lead to the answer",
-            compose.half_steps,
-            mark="foreign steps",
-            needs_text=True,
-            needs_ways=True,
-        ),
+        *_STEPS,
         LabAttack(
             "verbose",
             "no reward is lost for length, and a learner cuts the text before it comes to the answer",

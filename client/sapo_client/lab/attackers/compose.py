@@ -9,10 +9,6 @@ import random
 from typing import Final
 
 from sapo_client.lab.attackers.questions import Completions, Knowledge, Question
-from sapo_client.lab.held_out import fresh_item
-from sapo_client.lab.worked.ways import has_way, way
-from sapo_protocol.suite import Family
-from sapo_verification.tasks.generators import Item
 from sapo_verification.tasks.text_policy import CLOSE_TAG, OPEN_TAG
 
 PAD: Final = " " * 8
@@ -84,26 +80,11 @@ def wrong_steps(question: Question, knowledge: Knowledge, draw: random.Random) -
     """Return right answers behind steps of other questions, and wrong answers behind such steps."""
     if not question.has_text:
         return None
-    steps = [knowledge.steps(question.family, draw) for _ in range(_count(question, draw))]
+    steps = [knowledge.steps(question.family, draw) for _ in range(right_count(question, draw))]
     if not any(steps):
         return None  # nobody has shown any yet
     right = [question.completion(each, question.right) for each in steps]
-    return _with_wrong(question, knowledge, draw, right=right)
-
-
-def half_steps(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
-    """Return right answers behind steps that begin with this question's and end with another one's.
-
-    So the steps depend on the prompt, as honest ones do, and a learner still reads that they lead elsewhere.
-    """
-    if not has_way(question.family):
-        return None
-    own = _steps(question.family, question.item)
-    right = []
-    for _ in range(_count(question, draw)):
-        other = _steps(question.family, fresh_item(question.family, draw)[1])
-        right.append(question.completion(own[: len(own) // 2] + other[len(other) // 2 :], question.right))
-    return _with_wrong(question, knowledge, draw, right=right)
+    return with_wrong(question, knowledge, draw, right=right)
 
 
 def verbose(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions:
@@ -111,8 +92,10 @@ def verbose(question: Question, knowledge: Knowledge, draw: random.Random) -> Co
     most = int(VERBOSE_SHARE * question.family.max_completion_bytes)
     if not question.has_text:
         return _mixed(question, knowledge, draw, before="", after=" " * (most - len(question.right.encode())))
-    right = [question.completion(_filler(most, draw), question.right) for _ in range(_count(question, draw))]
-    return _with_wrong(question, knowledge, draw, right=right)
+    right = [
+        question.completion(_filler(most, draw), question.right) for _ in range(right_count(question, draw))
+    ]
+    return with_wrong(question, knowledge, draw, right=right)
 
 
 def copier(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
@@ -121,7 +104,7 @@ def copier(question: Question, knowledge: Knowledge, draw: random.Random) -> Com
     if len(texts) < question.size:
         return None
     copies = draw.sample(list(texts), question.size)
-    count = _count(question, draw)
+    count = right_count(question, draw)
     return (*(_with_answer(question, copy) for copy in copies[:count]), *copies[count:])
 
 
@@ -165,10 +148,10 @@ def _mixed(
 ) -> Completions:
     """Return right answers with text before and after each, and wrong ones as honest accounts write them."""
     planted = question.completion(before, question.right, after)
-    return _with_wrong(question, knowledge, draw, right=[planted] * _count(question, draw))
+    return with_wrong(question, knowledge, draw, right=[planted] * right_count(question, draw))
 
 
-def _with_wrong(
+def with_wrong(
     question: Question, knowledge: Knowledge, draw: random.Random, *, right: list[str]
 ) -> Completions:
     """Fill the group with wrong answers, and shuffle it."""
@@ -181,12 +164,7 @@ def _with_wrong(
     return tuple(group)
 
 
-def _steps(family: Family, item: Item) -> str:
-    """Return the steps of an item's worked solution; empty where it has none."""
-    return (way(family, item) or "").partition(OPEN_TAG)[0]
-
-
-def _count(question: Question, draw: random.Random) -> int:
+def right_count(question: Question, draw: random.Random) -> int:
     """Return how many completions are right: about half, at least one, and not all."""
     return min(question.size - 1, max(1, question.size // 2 + draw.choice((-1, 0, 1))))
 

@@ -78,10 +78,13 @@ class Knowledge(SilentObserver):
         """Remember a rollout, unless an accomplice made it."""
         if rollout.account not in self._agents:
             return
-        family = self._families[rollout.task.family]
-        texts = self._texts.setdefault(family, deque(maxlen=KNOWN_TEXTS))
-        texts.extend(text.decode("utf-8", errors="replace") for text in rollout.completions)
-        self._rewards.setdefault(family, deque(maxlen=KNOWN_TEXTS)).append(rollout.mean_reward)
+        texts = [text.decode("utf-8", errors="replace") for text in rollout.completions]
+        self.remember(self._families[rollout.task.family], texts, rollout.mean_reward)
+
+    def remember(self, family: Family, texts: Sequence[str], mean_reward: float) -> None:
+        """Remember the completions of a group."""
+        self._texts.setdefault(family, deque(maxlen=KNOWN_TEXTS)).extend(texts)
+        self._rewards.setdefault(family, deque(maxlen=KNOWN_TEXTS)).append(mean_reward)
 
     def ease(self, family: Family) -> float:
         """Return the mean reward of a family's latest rollouts, 0 before the first one."""

@@ -4,7 +4,7 @@ The sampler computes every token's projections once, with the very weights that 
 A training step needs them again, as the tensors that its backward pass reads. So the sampler writes them into
 tables, and training gathers rows of the tables instead of computing products: all of a layer's matrix
 products but those of the head and of the first layer's attention inputs, which are few. Of narrow models only
-the layers' outputs are kept.
+gate and up and the layers' outputs are kept.
 
 The tables are valid as long as no parameter was written since: PyTorch counts writes in ``_version``.
 
@@ -30,7 +30,7 @@ MIN_WIDTH: Final = 256
 """Hidden size from which all results are kept.
 
 One of them costs as many multiplications as the product's input is wide. In a narrow model that is no dearer
-than writing and reading it (docs/results.md), but for the layer's last product, whose input is wider.
+than writing and reading it, but for the two largest products of a layer (docs/results.md).
 """
 
 
@@ -189,7 +189,7 @@ def _empty_layer(config: Any, count: int) -> LayerStates:
 def _widths(config: Any) -> tuple[int, int, int, int, int]:
     """Return the columns of a layer's tables, in the order of ``LayerStates``; 0 for none."""
     if config.hidden_size < MIN_WIDTH:
-        return 0, 0, 0, 0, config.hidden_size
+        return 0, 0, 0, 2 * config.intermediate_size, config.hidden_size
     heads, kv_heads, dim = config.num_attention_heads, config.num_key_value_heads, head_dim(config)
     return (
         (heads + 2 * kv_heads) * dim,

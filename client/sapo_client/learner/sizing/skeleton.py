@@ -156,8 +156,11 @@ def _config(model: str) -> Any:
     except (OSError, ValueError) as error:
         if is_gated(error):
             raise gated_error(model) from error
+        # the hub's library takes a path without a folder for a badly formed name
+        is_path = model.startswith(("/", ".", "~")) and not Path(model).exists()
+        why = "there is no such folder" if is_path else str(error).splitlines()[0]
         raise SapoError(
-            f"cannot read the configuration of the model {model!r}: {str(error).splitlines()[0]}",
+            f"cannot read the configuration of the model {model!r}: {why}",
             hint=f"give a folder with a config.json, a hub name within reach, {' or '.join(PACKAGED)}",
             exit_code=ExitCode.CONFIG,
         ) from error

@@ -8,6 +8,8 @@ Of n auditors f = floor((n - 1) / 3) may lie, crash or be silent, and n - f agre
    proposer wastes costs a turn, and the turn of an honest proposer suffices.
 3. Whoever holds n - f approvals of one proposal posts it. The chain takes the first posting of an epoch.
 
+The pages of a proposal with many accounts follow from its tallies and its base: nobody asks for them.
+
 The specification, with a sketch of the proof, is section 7 of ``protocol/README.md``.
 """
 
@@ -18,22 +20,52 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from sapo_client.node.auditing.settlement import cumulative_points, is_settlement
+from sapo_client.node.auditing.settlement import cumulative_points, is_settlement, last_record
 from sapo_client.node.runtime.context import Author
 from sapo_protocol import merkle, secp256k1
 from sapo_protocol.constants import SETTLED_EPOCHS
-from sapo_protocol.contributions import Approval, Proposal, Tally, settle
+from sapo_protocol.contributions import (
+    Approval,
+    Proposal,
+    Share,
+    Tally,
+    page_digest,
+    settle,
+    to_pages,
+)
 from sapo_protocol.eip712 import EpochApproval, EpochRoot
 from sapo_protocol.envelope import Kind, SignedEnvelope, seal
 from sapo_protocol.epochs import epoch_at, epoch_start_seconds
 from sapo_protocol.identifiers import Account, ContentId, Digest
 from sapo_protocol.manifest import Manifest
-from sapo_protocol.settlement import grace_seconds, proposer, turn_to_propose
+from sapo_protocol.settlement import grace_seconds, next_record, proposer, turn_to_propose
+from sapo_protocol.terms.difficulty import Outcomes
 from sapo_verification.admission.contribution_store import ContributionStore
 from sapo_verification.signing.database import ApprovalMark, SigningDatabase
 
 _TRAVEL_SHARE: Final = 0.5
 """Of a grace: a tally that came so long ago has reached everybody, or is known to be one of two."""
+
+
+_KEPT_SETTLEMENTS: Final = 4
+_KEPT_VERDICTS: Final = 1024
+
+_Ground = tuple[Digest, int, int]
+"""What a verdict on a proposal depends on: base root, granted points, and what the store holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """What tallies settle to.
+
+    Attributes:
+        pages: those that list the shares, if they do not fit into a message.
+        grants: whether anybody gets a point.
+    """
+
+    shares: tuple[Share, ...]
+    pages: tuple[bytes, ...]
+    grants: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +152,8 @@ class Agreement:
         self._terms = terms
         self._contributions = contributions
         self._signing = signing
+        self._settled: dict[tuple[tuple[ContentId, ...], Digest], _Settled] = {}
+        self._verdicts: dict[ContentId, tuple[_Ground, bool]] = {}
 
     def unsettled(self, now_seconds: float, last: EpochRoot | None) -> range:
         """Return the epochs that have ended, are not final and can still be settled, oldest first."""
@@ -137,16 +171,20 @@ class Agreement:
         points: Sequence[tuple[Account, int]],
         evidence_root: Digest,
         now_seconds: float,
+        outcomes: tuple[Outcomes, ...] = (),
     ) -> SignedEnvelope:
-        """Store and return this auditor's tally of an epoch."""
+        """Store and return this auditor's tally of an epoch; with outcomes in a swarm with ladders."""
+        pages = to_pages(points)
         tally = Tally(
             node=self._author.node,
             account=self._author.account,
             epoch=epoch,
             points=points,
             evidence_root=evidence_root,
+            pages=tuple(map(page_digest, pages)),
+            outcomes=outcomes,
         )
-        return self._seal(Kind.TALLY, tally, now_seconds)
+        return self._seal(Kind.TALLY, tally, now_seconds, pages)
 
     def step(self, now_seconds: float, state: ChainState) -> AgreementStep:
         """Return what this auditor does now; approvals are recorded and messages stored before that.
@@ -163,6 +201,7 @@ class Agreement:
             turn, is_open = turn_to_propose(self._manifest, age_seconds)
             if turn < 0:
                 break
+            self._complete(epoch, state, now_seconds)
             messages.extend(self._approve_all(epoch, turn, state, now_seconds))
             if is_open and proposer(self._terms.auditors, epoch, turn) == self._author.account:
                 messages.extend(self._propose(epoch, turn, state, now_seconds))
@@ -173,11 +212,30 @@ class Agreement:
 
     def _has_something_to_settle(self, epoch: int) -> bool:
         tallies = self._contributions.tallies(epoch)
-        return len(tallies) >= self._terms.quorum and self._settles_to_points([*tallies.values()])
+        return len(tallies) >= self._terms.quorum and self._settlement(tallies, merkle.EMPTY_ROOT, {}).grants
 
-    def _settles_to_points(self, tallies: Sequence[Tally]) -> bool:
-        terms = {"points_per_epoch": self._terms.points_cap, "epoch_budget": self._terms.epoch_budget}
-        return any(share.points for share in settle(tallies, {}, **terms))
+    def _settlement(
+        self, tallies: Mapping[ContentId, Tally], base_root: Digest, previous: Mapping[Account, int]
+    ) -> _Settled:
+        """Return what tallies settle to on top of what was granted before; the last ones are kept."""
+        key = tuple(sorted(tallies)), base_root
+        if key not in self._settled:
+            terms = {"points_per_epoch": self._terms.points_cap, "epoch_budget": self._terms.epoch_budget}
+            shares = settle([*tallies.values()], previous, **terms)
+            if len(self._settled) >= _KEPT_SETTLEMENTS:
+                self._settled.clear()
+            self._settled[key] = _Settled(shares, to_pages(shares), any(share.points for share in shares))
+        return self._settled[key]
+
+    def _complete(self, epoch: int, state: ChainState, now_seconds: float) -> None:
+        """Work out the pages of those proposals that are the settlement of their tallies."""
+        for proposal in self._contributions.incomplete_proposals(epoch).values():
+            named = ((id_, self._contributions.tally(id_)) for id_ in proposal.tallies)
+            tallies = {id_: tally for id_, tally in named if tally is not None and tally.epoch == epoch}
+            previous = cumulative_points(self._contributions, state.last)
+            if previous is not None and len(tallies) == len(proposal.tallies) >= self._terms.quorum:
+                pages = self._settlement(tallies, state.base_root, previous).pages
+                self._contributions.add_pages(pages, received_seconds=now_seconds)  # those that it names
 
     def _propose(
         self, epoch: int, turn: int, state: ChainState, now_seconds: float
@@ -189,22 +247,23 @@ class Agreement:
         if any(own) or len(tallies) < self._terms.quorum or self._agreed(epoch, state):
             return
         previous = cumulative_points(self._contributions, state.last)
-        if previous is None or not self._settles_to_points([*tallies.values()]):
+        before = last_record(self._contributions, self._manifest, state.last)
+        if previous is None or before is None:
+            return
+        settled = self._settlement(tallies, state.base_root, previous)
+        if not settled.grants:
             return
         proposal = Proposal(
             node=self._author.node,
             account=self._author.account,
             epoch=epoch,
             tallies=tuple(sorted(tallies)),
-            shares=settle(
-                [*tallies.values()],
-                previous,
-                points_per_epoch=self._terms.points_cap,
-                epoch_budget=self._terms.epoch_budget,
-            ),
+            shares=settled.shares,
             turn=turn,
+            pages=tuple(map(page_digest, settled.pages)),
+            record=next_record(self._manifest.difficulty, before, [*tallies.values()]) or (),
         )
-        envelope = self._seal(Kind.PROPOSAL, proposal, now_seconds)
+        envelope = self._seal(Kind.PROPOSAL, proposal, now_seconds, settled.pages)
         yield envelope
         yield from self._approve(envelope.content_id, proposal, state, now_seconds)
 
@@ -219,7 +278,10 @@ class Agreement:
     def _approve(
         self, content_id: ContentId, proposal: Proposal, state: ChainState, now_seconds: float
     ) -> Iterator[SignedEnvelope]:
-        author, statement = self._author, proposal.approval(content_id)
+        author, root = self._author, self._contributions.epoch_root(content_id)
+        if root is None:
+            return
+        statement = EpochApproval(proposal.turn, root)
         mark = ApprovalMark(
             self._manifest.swarm_id,
             author.account,
@@ -233,7 +295,7 @@ class Agreement:
         approvals = self._contributions.approvals(proposal.epoch, content_id)
         if any(approval.account == author.account for approval in approvals):
             return
-        if not self._is_valid(proposal, state) or not self._signing.approve(mark):
+        if not self._is_valid(content_id, proposal, state) or not self._signing.approve(mark):
             return
         digest = statement.digest(self._manifest.ledger_domain)
         approval = Approval(
@@ -246,12 +308,21 @@ class Agreement:
         )
         yield self._seal(Kind.APPROVAL, approval, now_seconds)
 
-    def _is_valid(self, proposal: Proposal, state: ChainState) -> bool:
+    def _is_valid(self, content_id: ContentId, proposal: Proposal, state: ChainState) -> bool:
         """Whether a proposal settles the tallies that it names, on the base that the chain holds.
 
         What the chain has granted must be the sum of that base. Otherwise a false sum became final, and every
         root on top of it, also an honest one, could be proven false to the contract.
         """
+        ground = state.base_root, state.granted_points, self._contributions.revision
+        known = self._verdicts.get(content_id)
+        if known is None or known[0] != ground:
+            if len(self._verdicts) >= _KEPT_VERDICTS:
+                self._verdicts.clear()
+            self._verdicts[content_id] = known = ground, self._judge(proposal, state)
+        return known[1]
+
+    def _judge(self, proposal: Proposal, state: ChainState) -> bool:
         if proposer(self._terms.auditors, proposal.epoch, proposal.turn) != proposal.account:
             return False
         if sum(share.cumulative - share.points for share in proposal.shares) != state.granted_points:
@@ -260,6 +331,7 @@ class Agreement:
             self._contributions,
             proposal,
             state.last,
+            manifest=self._manifest,
             quorum=self._terms.quorum,
             points_cap=self._terms.points_cap,
             epoch_budget=self._terms.epoch_budget,
@@ -276,9 +348,10 @@ class Agreement:
         """Return the proposals that the chain would take now, by turn."""
         agreed = []
         for content_id, proposal in self._proposals(epoch).items():
-            statement = proposal.approval(content_id)
-            if statement.root.base_root != state.base_root:
+            root = self._contributions.epoch_root(content_id)
+            if root is None or root.base_root != state.base_root:
                 continue
+            statement = EpochApproval(proposal.turn, root)
             valid = self._signatures(statement, content_id)
             signatures = tuple(valid[account] for account in sorted(state.bonded & valid.keys()))
             if len(signatures) >= self._terms.quorum:
@@ -298,11 +371,18 @@ class Agreement:
         proposals = self._contributions.proposals(epoch)
         return dict(sorted(proposals.items(), key=lambda item: (item[1].turn, item[0])))
 
-    def _seal(self, kind: Kind, message: Tally | Proposal | Approval, now_seconds: float) -> SignedEnvelope:
+    def _seal(
+        self,
+        kind: Kind,
+        message: Tally | Proposal | Approval,
+        now_seconds: float,
+        pages: Sequence[bytes] = (),
+    ) -> SignedEnvelope:
         envelope = seal(kind, self._manifest.swarm_id, message.to_payload(), self._author.seed)
         self._contributions.add(
             envelope.content_id, kind, message, envelope.to_bytes(), received_seconds=now_seconds
         )
+        self._contributions.add_pages(pages, received_seconds=now_seconds)
         return envelope
 
 

@@ -63,6 +63,12 @@ def open_chain(context: NodeContext) -> LedgerClient | NoChain:
     if not manifest.has_chain:
         return NoChain()
     require_rpc(config, manifest)
+    if manifest.difficulty is not None and not config.enabled:
+        raise SapoError(
+            "the levels of this swarm's tasks follow its ledger, which this node is told not to use",
+            hint="start it without --no-ledger",
+            exit_code=ExitCode.LEDGER,
+        )
     from eth_account import Account as EthAccount
 
     return LedgerClient(

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import trio
 
 from sapo_client.node.auditing.agreement import Agreement, AgreementTerms, ChainState
+from sapo_client.node.auditing.pages import PageExchange
 from sapo_client.node.auditing.scrutiny import scrutinise
 from sapo_client.node.auditing.settlement import cumulative_points, grace_seconds
 from sapo_client.node.auditing.watchtower import LedgerWatchtower, WatchtowerParts
@@ -117,6 +118,12 @@ class Auditor:
         self._asked_seconds = -math.inf
         self._started_seconds = -math.inf
         self._granted: tuple[Digest | None, int] = None, 0
+        self._pages = PageExchange(
+            transport=parts.transport,
+            contributions=parts.contributions,
+            swarm_id=parts.manifest.swarm_id,
+            clock=parts.clock,
+        )
         self.points = 0
 
     async def run(self) -> None:
@@ -126,6 +133,7 @@ class Auditor:
         terms = await self._join_contributions()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._follow)
+            nursery.start_soon(self._pages.run)
             nursery.start_soon(parts.watchtower().run)
             if parts.account_key is not None and parts.author.account in terms.auditors:
                 if await parts.ledger.can_settle():
@@ -142,6 +150,7 @@ class Auditor:
         auditors, quorum = await parts.ledger.auditors()
         parts.engine.set_auditors(auditors, by_turns=await parts.ledger.can_settle())
         parts.gossip.open_contributions(self._recent)
+        self._pages.serve()
         return AgreementTerms(auditors=auditors, quorum=quorum, points_cap=cap, epoch_budget=budget)
 
     async def _follow(self) -> None:
@@ -230,14 +239,22 @@ class Auditor:
         age_seconds = parts.clock() - epoch_start_seconds(parts.manifest, epoch + 1)
         if age_seconds < grace or epoch != epoch_at(parts.manifest, parts.clock()) - 1:
             return False
+        if not parts.engine.levels.is_known(epoch):
+            return False
         waited = min(age_seconds - grace, trio.current_time() - self._started_seconds)
         return waited >= grace / 2 or not parts.engine.audits.unaudited(epoch)
 
     async def _publish_tally(self, agreement: Agreement, epoch: int) -> None:
         parts, count = self._parts, self._parts.engine.count
         live = {account for account, _ in await parts.ledger.live_accounts()}
-        points = count.points(epoch, live, parts.manifest.limits.points_per_epoch)
-        await self._publish(agreement.tally(epoch, points, count.evidence_root(epoch), parts.clock()))
+        cap, record = parts.manifest.limits.points_per_epoch, parts.engine.levels.record(epoch)
+        if record is None:
+            points = count.points(epoch, live, cap)
+        else:
+            points = count.points_by_level(epoch, live, cap, record)
+        outcomes = count.outcomes(epoch, live, len(parts.manifest.suite.families))
+        root = count.evidence_root(epoch)
+        await self._publish(agreement.tally(epoch, points, root, parts.clock(), outcomes))
         by_account = {str(account): count for account, count in points}
         parts.telemetry.events.write("tally", epoch=epoch, points=by_account)
 

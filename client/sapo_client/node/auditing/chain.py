@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from sapo_client.ledger.records import ChainLook, LedgerStatus
+from sapo_protocol.eip712 import EpochRoot
 
 
 class ChainRole(Protocol):
@@ -13,6 +14,9 @@ class ChainRole(Protocol):
 
     async def block_hash_before(self, timestamp_seconds: int) -> bytes:
         """Return the hash of the last block before a moment in the past."""
+
+    async def final_root_before(self, timestamp_seconds: int) -> EpochRoot | None:
+        """Return the root of the last epoch that is final in that block, if there is one."""
 
     async def look(self, now: Callable[[], float], *, claims: bool) -> ChainLook:
         """Return what the chain shows of this node's account and of the time."""
@@ -30,6 +34,10 @@ class NoChain:
     async def block_hash_before(self, timestamp_seconds: int) -> bytes:
         """Return the empty hash, from which the beacons of such a swarm are derived."""
         return b""
+
+    async def final_root_before(self, timestamp_seconds: int) -> EpochRoot | None:
+        """Return None: no epoch is ever final."""
+        return None
 
     async def look(self, now: Callable[[], float], *, claims: bool) -> ChainLook:
         """Return a view that shows nothing."""

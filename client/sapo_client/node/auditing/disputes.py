@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sapo_client.ledger.fraud import (
-    ContributionSum,
-    CumulativeDecrease,
-    CumulativeSum,
+    AccountPlaces,
+    Balance,
     Equivocation,
     FraudProof,
     OverCap,
-    Unearned,
 )
-from sapo_protocol import merkle, secp256k1
-from sapo_protocol.contributions import Proposal
-from sapo_protocol.eip712 import Domain, EpochRoot
+from sapo_protocol import secp256k1
+from sapo_protocol.contributions import Share, cumulative_entries, point_entries
+from sapo_protocol.eip712 import Domain, EpochApproval, EpochRoot
 from sapo_protocol.identifiers import Account, Digest
+from sapo_protocol.merkle import EMPTY_ROOT, Entries, sum_place
 from sapo_verification.admission.contribution_store import ContributionStore
 
-Leaves = Sequence[tuple[Account, int]]
-"""Accounts and values of a tree's leaves, in order."""
+_Tree = tuple[Callable[[EpochRoot], Digest], Callable[[Sequence[Share]], Entries]]
+"""One of the trees of a posting: its root, and what it holds."""
+
+_POINTS: _Tree = (lambda root: root.contribution_root, point_entries)
+_CUMULATIVE: _Tree = (lambda root: root.cumulative_root, cumulative_entries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,38 +32,54 @@ class Dispute:
 
     Attributes:
         last: root of the last final epoch, if there is one.
-        granted: points of all final epochs.
         points_cap: most points of one account in one epoch.
     """
 
     root: EpochRoot
     last: EpochRoot | None
-    granted: int
     points_cap: int
 
 
-def find_fraud(dispute: Dispute, contributions: ContributionStore) -> FraudProof | None:
-    """Return a proof that a live posting is false, or None if the contributions contain none."""
+@dataclass(frozen=True, slots=True)
+class PostedTrees:
+    """What the trees of a posting hold, as far as the stored contributions tell; None where they do not."""
+
+    before: Entries | None
+    points: Entries | None
+    after: Entries | None
+
+    def places(self, account: Account) -> AccountPlaces | None:
+        """Return an account's places in all three trees, if all are known."""
+        if self.before is None or self.points is None or self.after is None:
+            return None
+        trees = self.before, self.points, self.after
+        before, points, after = (sum_place(entries, account) for entries in trees)
+        return AccountPlaces(account, before, points, after)
+
+
+def posted_trees(dispute: Dispute, contributions: ContributionStore) -> PostedTrees:
+    """Return the trees behind a posting from the proposals that have them."""
     root, last = dispute.root, dispute.last
-    proposals = [*contributions.proposals(root.epoch).values()]
-    points = _leaves_of(root.contribution_root, proposals, _points)
-    cumulative = _leaves_of(root.cumulative_root, proposals, _cumulative)
+    proposed = _proposed(contributions, root.epoch)
+    earlier = _proposed(contributions, last.epoch) if last else []
+    base = last.cumulative_root if last else EMPTY_ROOT
+    return PostedTrees(
+        before=_under(base, earlier, _CUMULATIVE),
+        points=_under(root.contribution_root, proposed, _POINTS),
+        after=_under(root.cumulative_root, proposed, _CUMULATIVE),
+    )
+
+
+def find_fraud(dispute: Dispute, trees: PostedTrees) -> FraudProof | None:
+    """Return a proof that a live posting is false, or None if its trees contain none."""
+    points, after = trees.points, trees.after
     if points is not None:
-        if (over := _over_cap(points, dispute.points_cap)) is not None:
-            return over
-        if _sum(points) != root.total:
-            return ContributionSum(points)
-    if cumulative is None:
+        for account, count in points:
+            if count > dispute.points_cap:
+                return OverCap(account, sum_place(points, account))
+    if trees.before is None or points is None or after is None:
         return None
-    if _sum(cumulative) != dispute.granted + root.total:
-        return CumulativeSum(cumulative)
-    earlier = contributions.proposals(last.epoch).values() if last else ()
-    before = _leaves_of(last.cumulative_root, earlier, _cumulative) if last else ()
-    if before is None:
-        return None
-    if (decrease := _decrease(before, cumulative)) is not None or points is None:
-        return decrease
-    return _unearned(before, points, cumulative, dispute.points_cap)
+    return _balance(trees, dict(trees.before), dict(points), dict(after))
 
 
 def equivocations(
@@ -71,8 +89,10 @@ def equivocations(
     first: dict[tuple[Account, int], tuple[EpochRoot, bytes]] = {}
     found: dict[tuple[Account, int], Equivocation] = {}
     for content_id, proposal in contributions.proposals(epoch).items():
-        statement = proposal.approval(content_id)
-        digest, root = statement.digest(domain), statement.root
+        root = contributions.epoch_root(content_id)
+        if root is None:
+            continue
+        digest = EpochApproval(proposal.turn, root).digest(domain)
         for approval in contributions.approvals(epoch, content_id):
             if secp256k1.recover(digest, approval.signature) != approval.account:
                 continue
@@ -83,59 +103,26 @@ def equivocations(
     return found
 
 
-def _over_cap(points: Leaves, cap: int) -> OverCap | None:
-    for index, (account, count) in enumerate(points):
-        if count > cap:
-            return OverCap(account, count, merkle.proof(_hashes(points), index))
+def _balance(
+    trees: PostedTrees, had: Mapping[Account, int], earned: Mapping[Account, int], has: Mapping[Account, int]
+) -> Balance | None:
+    for account in {**had, **earned, **has}:
+        if has.get(account, 0) != had.get(account, 0) + earned.get(account, 0):
+            places = trees.places(account)
+            return Balance(places) if places else None
     return None
 
 
-def _decrease(before: Leaves, cumulative: Leaves) -> CumulativeDecrease | None:
-    places = {account: index for index, (account, _) in enumerate(cumulative)}
-    for index, (account, had) in enumerate(before):
-        place = places.get(account)
-        if place is not None and (has := cumulative[place][1]) < had:
-            proof_before = merkle.proof(_hashes(before), index)
-            proof_after = merkle.proof(_hashes(cumulative), place)
-            return CumulativeDecrease(
-                account=account, before=had, proof_before=proof_before, after=has, proof_after=proof_after
-            )
-    return None
+def _proposed(contributions: ContributionStore, epoch: int) -> list[tuple[EpochRoot, Sequence[Share]]]:
+    roots = ((contributions.epoch_root(id_), p.shares) for id_, p in contributions.proposals(epoch).items())
+    return [(root, shares) for root, shares in roots if root is not None]
 
 
-def _unearned(before: Leaves, points: Leaves, cumulative: Leaves, cap: int) -> Unearned | None:
-    had, earned = dict(before), dict(points)
-    for index, (account, has) in enumerate(cumulative):
-        if has > had.get(account, 0) + min(earned.get(account, 0), cap):
-            return Unearned(
-                account=account,
-                cumulative=has,
-                proof=merkle.proof(_hashes(cumulative), index),
-                before=before,
-                points=points,
-            )
-    return None
-
-
-def _leaves_of(
-    root: Digest, proposals: Iterable[Proposal], leaves: Callable[[Proposal], Leaves]
-) -> Leaves | None:
-    """Return the leaves under a root from the proposal that has them, or None if no proposal has."""
-    found = (leaves(proposal) for proposal in proposals)
-    return next((some for some in found if merkle.root(_hashes(some)) == root), None)
-
-
-def _points(proposal: Proposal) -> Leaves:
-    return [(share.account, share.points) for share in proposal.shares if share.points]
-
-
-def _cumulative(proposal: Proposal) -> Leaves:
-    return [(share.account, share.cumulative) for share in proposal.shares]
-
-
-def _hashes(leaves: Leaves) -> list[Digest]:
-    return [merkle.leaf(account, value) for account, value in leaves]
-
-
-def _sum(leaves: Leaves) -> int:
-    return sum(value for _, value in leaves)
+def _under(
+    root: Digest, proposed: Sequence[tuple[EpochRoot, Sequence[Share]]], tree: _Tree
+) -> Entries | None:
+    """Return the entries under a root from the shares that have them, or None if none have."""
+    root_of, entries_of = tree
+    if root == EMPTY_ROOT:
+        return ()
+    return next((entries_of(shares) for posted, shares in proposed if root_of(posted) == root), None)

@@ -8,14 +8,17 @@ from sapo_protocol import merkle
 from sapo_protocol.contributions import Proposal
 from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.identifiers import Account, ContentId
+from sapo_protocol.manifest import Manifest
 from sapo_protocol.settlement import (
     cumulative_points_of,
+    first_record,
     grace_seconds,
     is_settlement_of,
 )
+from sapo_protocol.terms.difficulty import Record
 from sapo_verification.admission.contribution_store import ContributionStore
 
-__all__ = ["cumulative_points", "grace_seconds", "is_settlement"]
+__all__ = ["cumulative_points", "grace_seconds", "is_settlement", "last_record"]
 
 
 def cumulative_points(
@@ -28,22 +31,42 @@ def cumulative_points(
     return cumulative_points_of(proposal) if proposal else None
 
 
+def last_record(
+    contributions: ContributionStore, manifest: Manifest, last: EpochRoot | None
+) -> Record | None:
+    """Return the record as of the last final epoch, () without ladders, None if its proposal is missing."""
+    if last is None or manifest.difficulty is None:
+        return first_record(manifest)
+    return contributions.record(ContentId(last.archive_digest))
+
+
 def is_settlement(
     contributions: ContributionStore,
     proposal: Proposal,
     last: EpochRoot | None,
     *,
+    manifest: Manifest,
     quorum: int,
     points_cap: int,
     epoch_budget: int,
+    root_of: merkle.RootOf = merkle.sum_root,
 ) -> bool:
-    """Whether the stored tallies that a proposal names settle to its shares, on top of the chain's root."""
+    """Whether the stored tallies that a proposal names settle to it, on top of the chain's root.
+
+    False, too, where this node misses a message behind it.
+    """
+    before = last_record(contributions, manifest, last)
+    if before is None:
+        return False
     stored = ((id_, contributions.tally(id_)) for id_ in proposal.tallies)
     return is_settlement_of(
         proposal,
         {id_: tally for id_, tally in stored if tally is not None},
         last.cumulative_root if last else merkle.EMPTY_ROOT,
+        difficulty=manifest.difficulty,
+        last_record=before,
         quorum=quorum,
         points_cap=points_cap,
         epoch_budget=epoch_budget,
+        root_of=root_of,
     )

@@ -13,17 +13,19 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from sapo_client.node.auditing.disputes import Dispute, equivocations, find_fraud
-from sapo_client.node.auditing.settlement import grace_seconds, is_settlement
+from sapo_client.node.auditing.disputes import Dispute, PostedTrees, equivocations, find_fraud, posted_trees
+from sapo_client.node.auditing.settlement import cumulative_points, grace_seconds, is_settlement
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.observe.events import EventLog
 from sapo_protocol.constants import SETTLED_EPOCHS
 from sapo_protocol.epochs import epoch_at
 from sapo_protocol.identifiers import Account, ContentId, Digest
 from sapo_protocol.manifest import Manifest
+from sapo_protocol.merkle import RootOf, plain_root, sum_root
 from sapo_verification.admission.contribution_store import ContributionStore
 
 if TYPE_CHECKING:
+    from sapo_client.ledger.fraud import FraudProof
     from sapo_client.ledger.records import EpochRecord
     from sapo_client.ledger.service import LedgerClient
     from sapo_protocol.eip712 import EpochRoot
@@ -50,6 +52,21 @@ class WatchtowerParts:
     clock: Clock
 
 
+@dataclass(frozen=True, slots=True)
+class _Opinion:
+    """What a node makes of a live posting.
+
+    Attributes:
+        proof: that it is false, if there is one; on a ledger of version 0.1.0 none is looked for.
+        is_explained: whether this node comes to the same root.
+        trees: what is known of its trees.
+    """
+
+    proof: FraudProof | None
+    is_explained: bool
+    trees: PostedTrees | None
+
+
 class LedgerWatchtower:
     """Service that challenges false postings and finalises correct ones."""
 
@@ -60,7 +77,8 @@ class LedgerWatchtower:
         self._challenge_seconds = 0
         self._points_cap = 0
         self._epoch_budget = 0
-        self._reported: set[Digest] = set()
+        self._reported: set[tuple[str, Digest, object]] = set()
+        self._formed: tuple[tuple[Dispute, int], _Opinion] | None = None
         self._punished: set[tuple[Account, int, int]] = set()
 
     async def run(self) -> None:
@@ -103,43 +121,110 @@ class LedgerWatchtower:
         parts = self._parts
         record = await parts.ledger.last_record()
         last = record.root if record else None
-        dispute = Dispute(live.root, last, await parts.ledger.granted_points(), self._points_cap)
+        dispute = Dispute(live.root, last, self._points_cap)
         if await parts.ledger.live_record() != live:
             return  # the state changed between these answers, so they do not fit together
-        if (proof := find_fraud(dispute, parts.contributions)) is not None:
-            await parts.ledger.challenge(live.root.epoch, proof)  # the outbox queues each request once
-            self._report("challenge", live.root, proof=proof.FUNCTION)
-        elif not self._is_explained(live.root, last):
+        opinion = await self._opinion(dispute)
+        if opinion.proof is not None:
+            if parts.clock() >= self._challenge_from_seconds(live):
+                await parts.ledger.challenge(live.root.epoch, opinion.proof)  # queued once
+                self._report("challenge", live.root, proof=opinion.proof.FUNCTION)
+        elif not opinion.is_explained:
             self._report("posting_doubted", live.root)
-        elif parts.clock() >= self._final_seconds(live):
+            await self._ask(live, last)
+        elif not await self._answer(live, opinion) and parts.clock() >= self._final_seconds(live):
             await parts.ledger.finalise(live)
 
-    def _is_explained(self, root: EpochRoot, last: EpochRoot | None) -> bool:
+    async def _answer(self, live: EpochRecord, opinion: _Opinion) -> bool:
+        """Show the leaves that anyone has asked for; return whether a question is open.
+
+        An auditor answers at once, another node after half the time: only the first answer earns the bond.
+        """
+        parts = self._parts
+        if not await parts.ledger.can_settle():
+            return False
+        questions = await parts.ledger.questions(live)
+        half_seconds = 0.0 if parts.account in self._auditors else self._challenge_seconds / 2
+        for account, question in questions.items():
+            places = opinion.trees.places(account) if opinion.trees else None
+            if places is not None and parts.clock() >= question.deadline_seconds - half_seconds:
+                await parts.ledger.answer(live, places)
+                self._report("leaf_shown", live.root, account=account)
+        return bool(questions)
+
+    async def _ask(self, live: EpochRecord, last: EpochRoot | None) -> None:
+        """Ask for this account's leaves in a posting that this node cannot explain, if it has points to lose.
+
+        Half of the window is left for what is on its way. A question that nobody answers rejects the posting.
+        """
+        parts, end_seconds = self._parts, live.posted_at_seconds + self._challenge_seconds
+        if not await parts.ledger.can_settle():
+            return
+        for account, question in (await parts.ledger.questions(live)).items():
+            if parts.clock() >= question.deadline_seconds:
+                await parts.ledger.reject_hidden(live, account)
+                self._report("leaf_hidden", live.root, account=account)
+                return
+        granted = (cumulative_points(parts.contributions, last) or {}).get(parts.account, 0)
+        is_time = end_seconds - self._challenge_seconds / 2 <= parts.clock() < end_seconds
+        if not is_time or granted <= await parts.ledger.claimed():
+            return
+        if await parts.ledger.ask(live, parts.account):
+            self._report("leaf_asked", live.root, account=parts.account)
+
+    async def _opinion(self, dispute: Dispute) -> _Opinion:
+        """Return what this node makes of a posting; worked out again when it has received something."""
+        known = dispute, self._parts.contributions.revision
+        if self._formed is None or self._formed[0] != known:
+            by_turns = await self._parts.ledger.can_settle()
+            trees = posted_trees(dispute, self._parts.contributions) if by_turns else None
+            proof = find_fraud(dispute, trees) if trees else None
+            root_of = sum_root if by_turns else plain_root
+            is_explained = proof is None and self._is_explained(dispute.root, dispute.last, root_of)
+            self._formed = known, _Opinion(proof, is_explained, trees)
+        return self._formed[1]
+
+    def _is_explained(self, root: EpochRoot, last: EpochRoot | None, root_of: RootOf) -> bool:
         """Whether this node comes to the same root from the tallies behind it."""
         content_id = ContentId(root.archive_digest)
         proposal = self._parts.contributions.proposal(content_id)
-        if proposal is None or proposal.root(content_id) != root:
+        if proposal is None or proposal.root(content_id, root_of) != root:
             return False
         return is_settlement(
             self._parts.contributions,
             proposal,
             last,
+            manifest=self._parts.manifest,
             quorum=self._quorum,
             points_cap=self._points_cap,
             epoch_budget=self._epoch_budget,
+            root_of=root_of,
         )
 
+    def _challenge_from_seconds(self, live: EpochRecord) -> float:
+        """Return when this node challenges a posting, if no other has: the last one has half of the window.
+
+        A proof that arrives late is the first one's turn as much as the last one's.
+        """
+        turns = len(self._auditors) + _GROUPS
+        return live.posted_at_seconds + self._turn(live) * self._challenge_seconds / (2 * turns)
+
     def _final_seconds(self, live: EpochRecord) -> float:
-        """Return when this node finalises a posting: auditors one by one, then the other nodes in groups."""
+        """Return when this node finalises a posting."""
+        wait = self._turn(live) * grace_seconds(self._parts.manifest)
+        return live.posted_at_seconds + self._challenge_seconds + wait
+
+    def _turn(self, live: EpochRecord) -> int:
+        """Return this node's turn to pay for what one has to: auditors one by one, then groups of nodes."""
         count, account = len(self._auditors), self._parts.account
-        turn = count + account[-1] % _GROUPS
         if account in self._auditors:
-            turn = (self._auditors.index(account) - live.root.epoch) % count
-        return live.posted_at_seconds + self._challenge_seconds + turn * grace_seconds(self._parts.manifest)
+            return (self._auditors.index(account) - live.root.epoch) % count
+        return count + account[-1] % _GROUPS
 
     def _report(self, event: str, root: EpochRoot, **fields: object) -> None:
-        """Write an event once per posting, however often it is examined."""
+        """Write an event once per posting and account, however often it is examined."""
         digest = root.digest(self._parts.manifest.ledger_domain)
-        if digest not in self._reported:
-            self._reported.add(digest)
+        key = event, digest, fields.get("account")
+        if key not in self._reported:
+            self._reported.add(key)
             self._parts.events.write(event, epoch=root.epoch, digest=digest, **fields)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from sapo_client.node.gossip.handlers import GossipHandlers
 from sapo_client.node.gossip.own_certificate import OwnCertificate
+from sapo_client.node.runtime.beacons import Beacons
 from sapo_client.node.runtime.context import NodeContext
 from sapo_client.node.runtime.statements import show_signed, statement_words
 from sapo_verification.engine import Engine
 
 
-def open_gossip(context: NodeContext, engine: Engine) -> GossipHandlers:
+def open_gossip(context: NodeContext, engine: Engine, beacons: Beacons) -> GossipHandlers:
     """Return the handlers of a node's topics and protocols, not running yet."""
     identity, manifest = context.identity, context.manifest
     certificate = OwnCertificate(
@@ -25,4 +26,5 @@ def open_gossip(context: NodeContext, engine: Engine) -> GossipHandlers:
         own_certificate=certificate,
         telemetry=context.telemetry,
         clock=context.clock,
+        beacons=beacons,
     )

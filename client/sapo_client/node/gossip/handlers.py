@@ -1,21 +1,29 @@
-"""Handlers of gossip topics and request protocols: validate with the engine, send certificates, answer."""
+"""Handlers of gossip topics and request protocols: validate with the engine, send certificates, answer.
+
+A message is validated on the topic that it came over. What a peer sends on request is validated on the topic
+of its kind as if it came over one of the islands that this node carries.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 import trio
 
+from sapo_client.node.gossip.islands import IslandKeeper
 from sapo_client.node.gossip.own_certificate import OwnCertificate
 from sapo_client.node.gossip.publisher import Publisher
 from sapo_client.node.gossip.sync import PeerSync, bounded_response
+from sapo_client.node.runtime.beacons import Beacons
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.node.runtime.telemetry import Telemetry
-from sapo_client.swarm.peer_id import peer_id_from_key
-from sapo_client.swarm.transport import Transport
-from sapo_protocol.errors import Reason, Verdict
-from sapo_protocol.identifiers import Account
+from sapo_client.swarm.peer_id import key_from_peer_id, peer_id_from_key
+from sapo_client.swarm.transport import Transport, Validator
+from sapo_protocol.errors import RemoteProtocolError, Verdict
+from sapo_protocol.identifiers import Account, NodeId
+from sapo_protocol.requests import parse_request
 from sapo_protocol.topics import (
     catch_up_protocol,
     certificates_protocol,
@@ -35,7 +43,11 @@ _REPEAT_SECONDS: Final = 60.0
 
 
 class GossipHandlers:
-    """Connection of the transport's topics and protocols to the engine; keeps no trust state of its own."""
+    """Connection of the transport's topics and protocols to the engine; keeps no trust state of its own.
+
+    Args:
+        beacons: needed in a swarm of islands, whose homes follow from them.
+    """
 
     def __init__(
         self,
@@ -45,6 +57,7 @@ class GossipHandlers:
         own_certificate: OwnCertificate,
         telemetry: Telemetry,
         clock: Clock,
+        beacons: Beacons | None = None,
     ) -> None:
         self._engine = engine
         self._swarm_id = swarm_id = engine.manifest.swarm_id
@@ -55,7 +68,9 @@ class GossipHandlers:
         self._transport = transport
         self._own_certificate = own_certificate
         self._clock = clock
-        self._publisher = Publisher(swarm_id=swarm_id, transport=transport, telemetry=telemetry)
+        self._publisher = Publisher(
+            swarm_id=swarm_id, islands=engine.islands, transport=transport, telemetry=telemetry
+        )
         self._sync = PeerSync(
             transport=transport,
             telemetry=telemetry,
@@ -65,20 +80,30 @@ class GossipHandlers:
                 equivocations_protocol(swarm_id): self.validate_proof,
             },
         )
+        self._moved = trio.Event()
+        self._islands = IslandKeeper(
+            engine=engine,
+            transport=transport,
+            node=NodeId(key_from_peer_id(transport.peer_id) or bytes(NodeId.SIZE)),
+            clock=clock,
+            topics_of=self._topics_of,
+            beacons=beacons,
+            moved=lambda: self._moved.set(),
+            joined=self._sync.repeat_all,
+        )
+        self._hears_contributions = False
         self._located: set[Account] = set()
-        self._subscribed: set[str] = set()
 
     async def run(self) -> None:
         """Validate, answer requests and send the own certificate until cancelled; may be run again."""
         engine, swarm_id = self._engine, self._swarm_id
         self._admit_own_certificate()
-        self._serve(certificates_protocol(swarm_id), engine.certificates.envelopes)
+        self._transport.serve(certificates_protocol(swarm_id), self._answer_certificates)
         self._serve(catch_up_protocol(swarm_id), engine.recent)
         self._serve(equivocations_protocol(swarm_id), engine.proofs.messages)
-        self._subscribe(self._certificates, self.validate_certificate)
-        self._subscribe(self._rollouts, self.validate_rollout)
-        self._subscribe(self._equivocations, self.validate_proof)
+        self._islands.join_known()
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._islands.run)
             nursery.start_soon(self._publisher.run)
             nursery.start_soon(self._sync.run)
             nursery.start_soon(self._repeat_certificate)
@@ -91,7 +116,9 @@ class GossipHandlers:
         """
         self._serve(contributions_protocol(self._swarm_id), recent)
         self._sync.add(contributions_protocol(self._swarm_id), self.validate_contribution)
-        self._subscribe(self._contributions, self.validate_contribution)
+        if not self._hears_contributions:  # a topic has one validator, also after the ledger's restart
+            self._hears_contributions = True
+            self._transport.subscribe(self._contributions, self.validate_contribution)
 
     def ask_for_contributions(self) -> None:
         """Ask all peers for their contributions again: one that the chain names is missing here."""
@@ -107,32 +134,39 @@ class GossipHandlers:
         return len(self._transport.peers())
 
     def validate_certificate(self, message: bytes, forwarder: str) -> Verdict:
-        """Return the verdict on a certificate."""
-        return self._receive(self._certificates, message, forwarder).verdict
+        """Return the verdict on a certificate that a peer sent on request."""
+        return self._receive(self._certificates, message, forwarder, live=False).verdict
 
     def validate_proof(self, message: bytes, forwarder: str) -> Verdict:
-        """Return the verdict on a proof of equivocation."""
-        return self._receive(self._equivocations, message, forwarder).verdict
+        """Return the verdict on a proof of equivocation that a peer sent on request."""
+        return self._receive(self._equivocations, message, forwarder, live=False).verdict
 
     def validate_contribution(self, message: bytes, forwarder: str) -> Verdict:
         """Return the verdict on a tally, proposal or approval."""
         return self._receive(self._contributions, message, forwarder).verdict
 
-    def validate_rollout(self, message: bytes, forwarder: str) -> Verdict:
-        """Return the verdict on a rollout that came by gossip."""
-        received = self._receive(self._rollouts, message, forwarder)
-        if received.rule is not None and received.rule.reason is Reason.CERTIFICATE_UNKNOWN:
-            self._sync.ask_again(forwarder)
-        return received.verdict
+    def validate_rollout(self, message: bytes, forwarder: str, island: int = 0) -> Verdict:
+        """Return the verdict on a rollout that came by gossip, over the topic of an island."""
+        return self._receive(rollouts_topic(self._swarm_id, island), message, forwarder).verdict
 
     def validate_past_rollout(self, message: bytes, forwarder: str) -> Verdict:
         """Return the verdict on an older rollout that a peer sent for catch-up."""
         return self._receive(self._rollouts, message, forwarder, live=False).verdict
 
+    def _topics_of(self, island: int) -> dict[str, Validator]:
+        """Return the topics of an island with their validators."""
+        names = (certificates_topic, rollouts_topic, equivocations_topic)
+        return {topic: self._validator(topic) for topic in (name(self._swarm_id, island) for name in names)}
+
+    def _validator(self, topic: str) -> Validator:
+        return lambda message, forwarder: self._receive(topic, message, forwarder).verdict
+
     def _receive(self, topic: str, message: bytes, forwarder: str, *, live: bool = True) -> Received:
         received = self._engine.receive(topic, message, self._clock(), source=forwarder, live=live)
+        if received.unknown is not None and live:
+            self._sync.ask_for(received.unknown, forwarder)
         if received.proof is not None:
-            self._publisher.queue_proof(received.proof)
+            self._publisher.queue_proof(received.proof, received.islands)
         if isinstance(received.admitted, AdmittedRollout):
             self._learn_origin(received.admitted, forwarder)
         return received
@@ -159,18 +193,22 @@ class GossipHandlers:
 
         self._transport.serve(protocol, answer)
 
-    def _subscribe(self, topic: str, validator: Callable[[bytes, str], Verdict]) -> None:
-        if topic not in self._subscribed:  # a topic has one validator, also after this service's restart
-            self._subscribed.add(topic)
-            self._transport.subscribe(topic, validator)
+    async def _answer_certificates(self, peer_id: str, request: bytes) -> bytes:
+        """Answer with the certificates of the nodes that a request names, or with the newest that fit."""
+        certificates, wanted = self._engine.certificates, parse_request(request)
+        return bounded_response(certificates.envelopes_of(wanted) if wanted else certificates.envelopes())
 
     async def _repeat_certificate(self) -> None:
         while True:
-            await self._transport.publish(self._certificates, self._admit_own_certificate())
-            await trio.sleep(_REPEAT_SECONDS)
+            message, self._moved = self._admit_own_certificate(), trio.Event()
+            for island in sorted(self._islands.homes()):
+                await self._transport.publish(certificates_topic(self._swarm_id, island), message)
+            with trio.move_on_after(_REPEAT_SECONDS):
+                await self._moved.wait()
 
     def _admit_own_certificate(self) -> bytes:
         """Admit the own certificate here, for own rollouts are admitted like any other, and return it."""
         message = self._own_certificate.message()
-        self.validate_certificate(message, self._transport.peer_id)
+        with suppress(RemoteProtocolError):  # known
+            self._engine.certificates.admit(message, self._clock())
         return message

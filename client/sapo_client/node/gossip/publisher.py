@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 import trio
@@ -10,34 +11,46 @@ from sapo_client.node.runtime.telemetry import Telemetry
 from sapo_client.swarm.transport import Transport
 from sapo_protocol.identifiers import SwarmId
 from sapo_protocol.topics import equivocations_topic, rollouts_topic
+from sapo_verification.islands import IslandMap
 from sapo_verification.types import AdmittedRollout
 
 _MOST_PROOFS: Final = 64
 """Proofs that wait to be sent, one per account and epoch; those beyond it are found by other nodes too."""
 
 
-class Publisher:
-    """Sender of this node's messages to its peers."""
+_RETRY_SECONDS: Final = 1.0
 
-    def __init__(self, *, swarm_id: SwarmId, transport: Transport, telemetry: Telemetry) -> None:
+_Proof = tuple[bytes, Collection[int]]
+
+
+class Publisher:
+    """Sender of this node's messages to its peers, each on the topics of its islands."""
+
+    def __init__(
+        self, *, swarm_id: SwarmId, islands: IslandMap, transport: Transport, telemetry: Telemetry
+    ) -> None:
         self._swarm_id = swarm_id
+        self._islands = islands
         self._transport = transport
         self._telemetry = telemetry
-        self._send_proof, self._proofs = trio.open_memory_channel[bytes](_MOST_PROOFS)
+        self._send_proof, self._proofs = trio.open_memory_channel[_Proof](_MOST_PROOFS)
 
     async def run(self) -> None:
         """Send queued proofs until cancelled; may be run again after that."""
-        async for message in self._proofs:
-            await self._transport.publish(equivocations_topic(self._swarm_id), message)
+        async for message, islands in self._proofs:
+            for island in islands:
+                await self._transport.publish(equivocations_topic(self._swarm_id, island), message)
 
     async def publish(self, admitted: AdmittedRollout) -> None:
-        """Send an own rollout that the engine has admitted."""
-        peers = await self._transport.publish(rollouts_topic(self._swarm_id), admitted.envelope)
+        """Send an own rollout that the engine has admitted, once the home of its epoch is known."""
+        while (home := self._islands.home(admitted.account, admitted.rollout.epoch)) is None:
+            await trio.sleep(_RETRY_SECONDS)
+        peers = await self._transport.publish(rollouts_topic(self._swarm_id, home), admitted.envelope)
         self._telemetry.published(admitted, peers)
 
-    def queue_proof(self, message: bytes) -> None:
-        """Queue a proof for sending; drop it if too many wait."""
+    def queue_proof(self, message: bytes, islands: Collection[int]) -> None:
+        """Queue a proof for sending on some islands; drop it if too many wait."""
         try:
-            self._send_proof.send_nowait(message)
+            self._send_proof.send_nowait((message, islands))
         except trio.WouldBlock:
             return

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from sapo_client.swarm.peer_id import key_from_peer_id
+from sapo_client.swarm.peer_id import key_from_peer_id, peer_id_from_key
 from sapo_protocol.identifiers import Account, NodeId
 from sapo_verification.admission.certificates import CertificateStore
 from sapo_verification.reputation.evidence import PRIOR_BAD, PRIOR_GOOD, Reputation
@@ -35,6 +35,16 @@ class Ratings:
             if accounts := self._accounts(peer_id):
                 rated[peer_id] = min(self._rating(account, epoch) for account in accounts)
         return rated
+
+    def vouched(self, epoch: int) -> frozenset[str]:
+        """Return the peers, connected or not, of which one account has earned a weight and none is banned."""
+        pairs = self._certificates.pairs()
+        accounts = {account for _, account in pairs}
+        weights = self._reputation.weigh(accounts, epoch).weights
+        banned = {account for account in accounts if self._reputation.is_banned(account, epoch)}
+        trusted = {node for node, account in pairs if weights.get(account, 0.0) > 0.0}
+        refused = {node for node, account in pairs if account in banned}
+        return frozenset(map(peer_id_from_key, trusted - refused))
 
     def _accounts(self, peer_id: str) -> tuple[Account, ...]:
         key = key_from_peer_id(peer_id)

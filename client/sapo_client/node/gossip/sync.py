@@ -7,7 +7,7 @@ that does not answer, or not correctly, is asked again after a growing pause; it
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +16,8 @@ import trio
 from sapo_client.node.runtime.telemetry import Telemetry
 from sapo_client.swarm.transport import Transport, TransportError, Validator
 from sapo_protocol.errors import RemoteProtocolError, Verdict
-from sapo_protocol.requests import parse_response, to_response
+from sapo_protocol.identifiers import NodeId
+from sapo_protocol.requests import MAX_WANTED, parse_response, to_request, to_response
 
 MAX_ANSWER_BYTES: Final = 1024 * 1024
 
@@ -58,7 +59,7 @@ class PeerSync:
         self._validators = dict(validators)
         self._first = next(iter(self._validators))
         self._requests: dict[str, dict[str, _Request]] = {}
-        self._urgent: set[str] = set()
+        self._wanted: dict[str, dict[NodeId, None]] = {}
 
     def add(self, protocol: str, validator: Validator) -> None:
         """Ask every peer, also those already connected, on an additional protocol."""
@@ -69,19 +70,26 @@ class PeerSync:
         for requests in self._requests.values():
             requests[protocol] = _Request()
 
-    def ask_again(self, peer_id: str) -> None:
-        """Ask a peer for certificates soon: it forwarded a message of an unknown author."""
-        self._urgent.add(peer_id)
+    def repeat_all(self) -> None:
+        """Ask every peer on every protocol once more."""
+        for protocol in self._validators:
+            self.repeat(protocol)
+
+    def ask_for(self, node: NodeId, peer_id: str) -> None:
+        """Ask a peer soon for the certificate of a node, of which it forwarded a message."""
+        wanted = self._wanted.setdefault(peer_id, {})
+        if len(wanted) < MAX_WANTED:
+            wanted[node] = None
 
     async def run(self) -> None:
         """Ask new peers until cancelled; may be run again after that."""
         while True:
             present = {peer.peer_id for peer in self._transport.peers()}
             self._note_changes(present)
-            urgent, self._urgent = self._urgent, set()
+            wanted, self._wanted = self._wanted, {}
             async with trio.open_nursery() as nursery:  # a peer that does not answer delays no other one
                 for peer_id in sorted(present):
-                    nursery.start_soon(self._ask, peer_id, peer_id in urgent)
+                    nursery.start_soon(self._ask, peer_id, tuple(wanted.get(peer_id, ())))
             await trio.sleep(_LOOK_SECONDS)
 
     def _note_changes(self, present: set[str]) -> None:
@@ -91,18 +99,18 @@ class PeerSync:
                 self._telemetry.events.write("peer_lost", peer_id=peer_id)
         self._telemetry.metrics.peers(len(present))
 
-    async def _ask(self, peer_id: str, is_urgent: bool) -> None:
-        """Ask a peer in order on the protocols it has not answered yet, and for certificates if urgent."""
+    async def _ask(self, peer_id: str, wanted: Sequence[NodeId]) -> None:
+        """Ask a peer in order on the protocols it has not answered yet, and for the wanted certificates."""
         requests = self._requests.setdefault(peer_id, defaultdict(_Request))
         for protocol in tuple(self._validators):
             request = requests[protocol]
-            must_ask = is_urgent and protocol == self._first
+            must_ask = bool(wanted) and protocol == self._first
             if request.answered and not must_ask:
                 continue
             if trio.current_time() < request.due_seconds and not must_ask:
                 return
             try:
-                await self._fetch(peer_id, protocol)
+                await self._fetch(peer_id, protocol, to_request(wanted) if request.answered else b"")
             except (TransportError, RemoteProtocolError) as error:
                 request.postpone()
                 self._telemetry.events.write("introduction_failed", peer_id=peer_id, detail=str(error))
@@ -111,14 +119,14 @@ class PeerSync:
                 self._telemetry.events.write("peer_connected", peer_id=peer_id)
             request.answered = True
 
-    async def _fetch(self, peer_id: str, protocol: str) -> None:
+    async def _fetch(self, peer_id: str, protocol: str, asked: bytes) -> None:
         """Request a peer's messages and validate them, up to the first one that no honest node forwards.
 
         Raises:
             TransportError: it does not answer, or forwards such a message.
             RemoteProtocolError: its answer is not well formed.
         """
-        answer = await self._transport.request(peer_id, protocol, b"", max_response_bytes=MAX_ANSWER_BYTES)
+        answer = await self._transport.request(peer_id, protocol, asked, max_response_bytes=MAX_ANSWER_BYTES)
         for message in parse_response(answer):
             if self._validators[protocol](message, peer_id) is Verdict.REJECT:
                 raise TransportError("it forwards a message that every node refuses")

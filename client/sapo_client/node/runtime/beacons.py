@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, Protocol
 
 import trio
 
 from sapo_client.ledger.errors import LedgerError
+from sapo_client.node.runtime.records import Records, no_archive, no_final_root
 from sapo_client.observe.events import EventLog
+from sapo_protocol.constants import PROOF_EPOCHS
+from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.epochs import beacon, epoch_start_seconds
 from sapo_protocol.identifiers import Digest
 from sapo_protocol.manifest import Manifest
@@ -19,17 +22,51 @@ BlockHashBefore = Callable[[int], Awaitable[bytes]]
 _KEPT_EPOCHS: Final = 8
 """Rollouts of older epochs are no longer admitted."""
 
+_PROVED_EPOCHS: Final = PROOF_EPOCHS + 2
+"""On islands, homes are also needed of epochs that proofs are still accepted of."""
+
 _RETRY_SECONDS: Final = 1.0
 
 
-class Beacons:
-    """Beacons by epoch; a swarm with a chain never falls back to those without one."""
+class BeaconChain(Protocol):
+    """What beacons and records need of a chain."""
 
-    def __init__(self, manifest: Manifest, block_hash_before: BlockHashBefore, events: EventLog) -> None:
+    async def block_hash_before(self, timestamp_seconds: int) -> bytes:
+        """Return the hash of the last block before a moment in the past."""
+
+    async def final_root_before(self, timestamp_seconds: int) -> EpochRoot | None:
+        """Return the root of the last epoch that is final in that block, if there is one."""
+
+
+def open_beacons(manifest: Manifest, chain: BeaconChain, events: EventLog) -> Beacons:
+    """Return the beacons of a swarm, with its records; their archive is still to be set."""
+    records = Records(manifest, chain.final_root_before, no_archive)
+    return Beacons(manifest, chain.block_hash_before, events, records)
+
+
+class Beacons:
+    """Beacons by epoch; a swarm with a chain never falls back to those without one.
+
+    Args:
+        records: the records in force, obtained along with the beacons; needed where there are ladders.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        block_hash_before: BlockHashBefore,
+        events: EventLog,
+        records: Records | None = None,
+    ) -> None:
+        self.records: Final = records or Records(manifest, no_final_root, no_archive)
         self._manifest = manifest
         self._block_hash_before = block_hash_before
         self._events = events
         self._known: dict[int, Digest] = {}
+        self._recalled: int | None = None
+        self._kept = _KEPT_EPOCHS
+        if manifest.islands is not None:
+            self._kept = manifest.islands.period_epochs + _PROVED_EPOCHS
         self._lock = trio.Lock()
         self._reported: str | None = None
 
@@ -43,8 +80,12 @@ class Beacons:
         return max(self._known.items(), default=None)
 
     async def obtain(self, epoch: int) -> Digest:
-        """Return the beacon of an epoch; wait while the chain is unreachable or has no block for it yet."""
-        if (known := self.known(epoch)) is not None:
+        """Return the beacon of an epoch, once the record in force in it is here, too.
+
+        Wait while the chain is unreachable or has no block for it yet, and while the record's proposal is
+        asked for.
+        """
+        if (known := self.known(epoch)) is not None and self.records.known(epoch) is not None:
             return known
         async with self._lock:
             while epoch not in self._known:
@@ -53,14 +94,35 @@ class Beacons:
                     continue
                 self._known[epoch] = beacon(self._manifest.swarm_id, epoch, block_hash)
                 self._events.write("epoch", epoch=epoch, beacon=self._known[epoch])
-                for old in [known for known in self._known if known <= epoch - _KEPT_EPOCHS]:
+                for old in [known for known in self._known if known <= epoch - self._kept]:
                     del self._known[old]
+            while self.records.known(epoch) is None:
+                self._report(f"no record for epoch {epoch} yet: its proposal is asked for")
+                await trio.sleep(_RETRY_SECONDS)
             return self._known[epoch]
+
+    async def recall(self, epoch: int) -> None:
+        """Obtain the beacons of islands in an epoch: of those before it, newest first, that may decide them.
+
+        They are not written down as events: only the last one is of an epoch that begins.
+        """
+        if self._recalled == epoch:
+            return
+        needed = range(epoch - 1, max(-1, epoch - self._kept), -1)
+        for before in needed:
+            if before in self._known:
+                continue
+            if (block_hash := await self._ask(before)) is None:
+                return  # the chain is away: the caller comes again
+            self._known[before] = beacon(self._manifest.swarm_id, before, block_hash)
+        self._recalled = epoch
 
     async def _ask(self, epoch: int) -> bytes | None:
         start = epoch_start_seconds(self._manifest, epoch)
         try:
-            block_hash = await self._block_hash_before(start - self._manifest.finality_seconds)
+            before = start - self._manifest.finality_seconds
+            block_hash = await self._block_hash_before(before)
+            await self.records.learn(epoch, before)
         except LedgerError as error:  # unreachable, behind, or asked slightly too early: all are temporary
             self._report(f"no beacon for epoch {epoch} yet: {error}")
             return None

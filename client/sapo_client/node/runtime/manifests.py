@@ -12,6 +12,7 @@ from sapo_client.paths import DataDir
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.manifest_file import manifest_from_json, manifest_to_json
+from sapo_protocol.terms.gate import BondGate
 from sapo_verification.suites.catalogue import SuiteMismatch, check_suite
 
 ALONE: Final = "alone"
@@ -60,8 +61,9 @@ def take_manifest(manifest: Manifest, data: DataDir, *, source: str) -> None:
         source: what the manifest was read from, for the message.
 
     Raises:
-        SapoError: the directory belongs to another swarm.
+        SapoError: the directory belongs to another swarm, or this release cannot obey the manifest.
     """
+    _require_obeyable(manifest)
     kept = read_manifest(data.manifest) if data.manifest.exists() else manifest
     if kept.swarm_id != manifest.swarm_id and is_alone(kept):
         _leave_alone(data)  # the policy that was trained alone goes on in the swarm
@@ -72,6 +74,21 @@ def take_manifest(manifest: Manifest, data: DataDir, *, source: str) -> None:
             exit_code=ExitCode.CONFIG,
         )
     keep_manifest(manifest, data)
+
+
+def _require_obeyable(manifest: Manifest) -> None:
+    if isinstance(manifest.gate, BondGate):
+        raise SapoError(
+            "accounts of this swarm need a bond, which this release of sapo cannot read from the chain",
+            hint="install a newer release of sapo",
+            exit_code=ExitCode.CONFIG,
+        )
+    if manifest.islands is not None and manifest.islands.count is None:
+        raise SapoError(
+            "the number of this swarm's islands follows its ledger, which this release of sapo cannot count",
+            hint="install a newer release of sapo, or join a swarm whose manifest says a count of islands",
+            exit_code=ExitCode.CONFIG,
+        )
 
 
 def settle_alone(data: DataDir, make: Callable[[], Manifest]) -> None:

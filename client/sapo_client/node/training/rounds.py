@@ -128,10 +128,13 @@ class Rounds:
             parts.engine.sampler.likelihoods.learn(rollout.account, weight)
         for group in batch.practised:
             parts.engine.sampler.usefulness.learn(group.hint.account, float(group.is_informative))
-        parts.engine.sampler.step_values.learn(
-            (each.account, each.family, StepValue(value[0], tuple(value[1])))
-            for each, value in zip(batch.demonstrations, report.demonstration_values, strict=True)
-            if use.imitates and each.source is not None and value is not None
+        parts.engine.judge_steps(
+            epoch,
+            (
+                (each.account, each.family, StepValue(value[0], tuple(value[1])))
+                for each, value in zip(batch.demonstrations, report.demonstration_values, strict=True)
+                if use.imitates and each.source is not None and value is not None
+            ),
         )
         parts.rehearsal.missing = report.own_answers_missing
         self._report(epoch, batch, report, trio.current_time() - started)
@@ -191,18 +194,23 @@ class Rounds:
             share=parts.share,
         )
         return [
-            Slot(epoch, number, parts.engine.task_of(epoch, account, self._draw_family(), number))
+            Slot(
+                epoch, number, parts.engine.task_of(epoch, account, self._draw_family(epoch, number), number)
+            )
             for number in numbers
         ]
 
-    def _draw_family(self) -> int:
-        """Return the family of a new slot as an index of the suite."""
-        parts, families = self._parts, len(self._parts.manifest.suite.families)
+    def _draw_family(self, epoch: int, slot: int) -> int:
+        """Return the family of a new slot as an index of the suite, one that its lot allows."""
+        parts, families = self._parts, self._parts.manifest.suite.families
+        allowed = parts.engine.levels.families_of(epoch, parts.author.account, slot)
         if (sampler := parts.policy.task_sampler) is not None:
-            return sampler(parts.engine.success.records(parts.manifest.suite.families), parts.rng)
+            records = parts.engine.success.records(families)
+            return allowed[sampler([records[family] for family in allowed], parts.rng)]
         if not parts.policy.learnable_tasks:
-            return parts.rng.randrange(families)
-        return parts.rng.choices(range(families), parts.engine.success.chances())[0]
+            return allowed[parts.rng.randrange(len(allowed))]
+        chances = parts.engine.success.chances()
+        return parts.rng.choices(allowed, [chances[family] for family in allowed])[0]
 
     async def _wait_for_epoch(self, epoch: int, draining: trio.Event) -> None:
         parts = self._parts

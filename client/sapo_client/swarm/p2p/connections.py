@@ -1,4 +1,4 @@
-"""Table of connections that frees what it takes and refuses peers that we banned.
+"""Table of connections that frees what it takes, refuses banned peers and keeps places for vouched ones.
 
 Stock holds the slot and the task of every inbound connection until the whole swarm ends: after as many
 connections as there are slots, no peer can connect any more. Closing a peer there also forgets a
@@ -28,8 +28,7 @@ from multiaddr.multiaddr import Multiaddr
 from sapo_client.swarm.guard import ContainExceptions
 from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.p2p.muxer import BoundedUpgrader, BoundedYamux
-
-_INBOUND_SHARE = 0.75  # the rest of the slots stays free for peers that we choose ourselves
+from sapo_client.swarm.vouched import VouchedPeers
 
 
 class NoAutoConnector(AutoConnector):
@@ -54,6 +53,7 @@ class GuardedSwarm(Swarm):
         connection_config: ConnectionConfig,
         limits: TransportLimits,
         admits: Callable[[str], bool],
+        vouched: VouchedPeers,
         report: Callable[[Exception], None],
     ) -> None:
         super().__init__(
@@ -65,9 +65,13 @@ class GuardedSwarm(Swarm):
             connection_config=connection_config,
         )
         self._admits = admits
+        self._vouched = vouched
         self._report = report
+        self._most_strangers = max(1, int(limits.max_connections * limits.stranger_share))
         self.auto_connector = NoAutoConnector(self)
-        self._inbound_limiter = trio.CapacityLimiter(max(1, int(limits.max_connections * _INBOUND_SHARE)))
+        self._inbound_limiter = trio.CapacityLimiter(
+            max(1, int(limits.max_connections * limits.inbound_share))
+        )
 
     async def _do_handle_inbound_connection(
         self, read_write_closer: ReadWriteCloser, maddr: Multiaddr, failure_event: SwarmEvent
@@ -92,4 +96,17 @@ class GuardedSwarm(Swarm):
         if not self._admits(str(muxed_conn.peer_id)):
             await muxed_conn.close()
             raise SwarmException("peer is not admitted")
+        if not muxed_conn.is_initiator and self._is_one_stranger_too_many(str(muxed_conn.peer_id)):
+            await muxed_conn.close()
+            raise SwarmException("the places that are left are kept for vouched peers")
         return await super().add_conn(muxed_conn, direction)
+
+    def _is_one_stranger_too_many(self, peer_id: str) -> bool:
+        """Whether a peer that connects is not vouched for, and all places of such peers are taken."""
+        if peer_id in self._vouched:
+            return False
+        strangers = sum(
+            str(peer) not in self._vouched and any(not each.muxed_conn.is_initiator for each in connections)
+            for peer, connections in self.connections.items()
+        )
+        return strangers >= self._most_strangers

@@ -57,7 +57,7 @@ class Discovery:
         self._scope = trio.CancelScope()
         requests.serve(peer_exchange.PROTOCOL, self._answer)
         if cache is not None:
-            book.learn(peer_cache.load(cache))
+            book.learn_first_hand(peer_cache.load(cache))
 
     async def run(self) -> None:
         """Dial and exchange until stopped."""
@@ -75,6 +75,14 @@ class Discovery:
     def connected(self) -> tuple[str, ...]:
         """Return the ids of connected peers."""
         return tuple(str(peer) for peer in self._host.swarm.connections)
+
+    def chosen(self) -> tuple[str, ...]:
+        """Return the ids of peers to which this node opened a connection."""
+        return tuple(
+            str(peer)
+            for peer, connections in self._host.swarm.connections.items()
+            if any(connection.muxed_conn.is_initiator for connection in connections)
+        )
 
     def addresses_of(self, peer_id: str) -> tuple[str, ...]:
         """Return the known addresses of a peer."""
@@ -98,7 +106,7 @@ class Discovery:
     async def _dial_due(self, nursery: trio.Nursery) -> None:
         while True:
             now_seconds = trio.current_time()
-            for address in self._book.due(self.connected(), now_seconds):
+            for address in self._book.due(self.connected(), self.chosen(), now_seconds):
                 self._book.dialling(address.peer_id, now_seconds)
                 nursery.start_soon(self._try_to_dial, address)
             await trio.sleep(self._limits.tick_seconds)
@@ -109,6 +117,8 @@ class Discovery:
         except TransportError as error:
             _LOG.debug("%s: %r", error, error.__cause__)
             self._book.failed(address.peer_id, trio.current_time())
+        else:
+            self._book.learn_first_hand([address])
 
     async def dial(self, address: PeerAddress) -> None:
         """Connect, or raise `TransportError`."""
@@ -146,7 +156,7 @@ class Discovery:
             payload = await self._requests.ask(
                 peer_id,
                 peer_exchange.PROTOCOL,
-                peer_exchange.encode(self._own_addresses()),
+                peer_exchange.encode(self.own_addresses()),
                 max_response_bytes=peer_exchange.MAX_PAYLOAD_BYTES,
             )
         except PeerTooSlowError:
@@ -155,17 +165,20 @@ class Discovery:
         except TransportError:
             return  # it does not serve this protocol, or just left
         else:
-            self._book.learn(peer_exchange.decode(payload))
+            told = peer_exchange.decode(payload)
+            self._book.learn_first_hand(address for address in told if address.peer_id == peer_id)
+            self._book.learn(address for address in told if address.peer_id != peer_id)
 
     async def _answer(self, asker: str, payload: bytes) -> bytes:
         await trio.lowlevel.checkpoint()
         own = [address for address in peer_exchange.decode(payload) if address.peer_id == asker]
         seen_from = self.remote_host(asker)
-        self._book.learn(address.seen_from(seen_from) for address in own if seen_from is not None)
+        self._book.learn_first_hand(address.seen_from(seen_from) for address in own if seen_from is not None)
         others = [address for address in self._known_addresses() if address.peer_id != asker]
-        return peer_exchange.encode([*self._own_addresses(), *others])
+        return peer_exchange.encode([*self.own_addresses(), *others])
 
-    def _own_addresses(self) -> tuple[PeerAddress, ...]:
+    def own_addresses(self) -> tuple[PeerAddress, ...]:
+        """Return the announced addresses, or those at which this node listens."""
         if self._announced:
             return self._announced
         parsed = (parse_address(str(address)) for address in self._host.get_addrs())

@@ -38,7 +38,7 @@ from sapo_client.swarm.p2p.muxer import BoundedYamux
 from sapo_client.swarm.peer_score import Severity
 from sapo_client.swarm.rate_limit import Meter
 
-_MAX_TOPICS_PER_PEER: Final = 16  # a node joins three; a peer of several swarms a few more
+_MAX_TOPICS_PER_PEER: Final = 256  # a node joins four to sixteen; an auditor three for each island
 _MAX_TOPIC_CHARACTERS: Final = 128  # ours have about 90
 
 

@@ -34,6 +34,7 @@ from sapo_client.swarm.limits import DialLimits, TransportLimits
 from sapo_client.swarm.p2p.connections import GuardedSwarm
 from sapo_client.swarm.p2p.muxer import BoundedUpgrader
 from sapo_client.swarm.p2p.stream_guard import Blame, guarded
+from sapo_client.swarm.vouched import VouchedPeers
 
 _UPGRADE_SECONDS: Final = 5.0  # a handshake that takes longer does not deserve its slot
 
@@ -55,6 +56,7 @@ def build_host(
     limits: TransportLimits,
     dial: DialLimits,
     admits: Callable[[str], bool],
+    vouched: VouchedPeers,
     blame: Blame,
     report: Callable[[Exception], None],
 ) -> Host:
@@ -73,6 +75,7 @@ def build_host(
         connection_config=_connection_config(limits, dial),
         limits=limits,
         admits=admits,
+        vouched=vouched,
         report=report,
     )
     host = Host(swarm)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
@@ -21,6 +21,7 @@ from sapo_client.swarm.discipline import Discipline
 from sapo_client.swarm.guard import ContainExceptions
 from sapo_client.swarm.intake import Intake
 from sapo_client.swarm.limits import DialLimits, TransportLimits
+from sapo_client.swarm.p2p.dial_back import DialBack
 from sapo_client.swarm.p2p.discovery import Discovery
 from sapo_client.swarm.p2p.gossip import GossipService
 from sapo_client.swarm.p2p.host import Host, build_host, multiaddr
@@ -29,6 +30,7 @@ from sapo_client.swarm.p2p.notifee import ConnectionNotifee
 from sapo_client.swarm.p2p.requests import Requests
 from sapo_client.swarm.p2p.score_bridge import ScoreBridge
 from sapo_client.swarm.peer_score import PeerScores, Severity
+from sapo_client.swarm.reachability import Reachability
 from sapo_client.swarm.transport import (
     BugReport,
     Direction,
@@ -37,6 +39,7 @@ from sapo_client.swarm.transport import (
     TransportError,
     Validator,
 )
+from sapo_client.swarm.vouched import VouchedPeers
 
 if TYPE_CHECKING:
     from trio_typing import TaskStatus
@@ -75,6 +78,7 @@ class Libp2pTransport:
             PeerScores(self._limits.score), self._counters, self._drop_peer, self._limits.score
         )
         self._intake = Intake(self._limits, self._discipline, self._counters, on_bug)
+        self._vouched = VouchedPeers()
         self._host = self._build_host(seed, dial)
         self.peer_id = str(self._host.get_id())
         self._mesh = Mesh(self._counters, ScoreBridge(self._discipline), self._intake.knows)
@@ -93,21 +97,33 @@ class Libp2pTransport:
             counters=self._counters,
             on_bug=on_bug,
         )
-        book = AddressBook(self.peer_id, dial, rng or random.Random())
+        self._discovery = self._build_discovery(bootstrap, dial, rng or random.Random(), peer_cache)
+        self._dial_back = DialBack(
+            self._requests,
+            chosen=self._discovery.chosen,
+            remote_host=self._discovery.remote_host,
+            own_addresses=self._discovery.own_addresses,
+            announced=self._announce,
+        )
+        self._host.swarm.register_notifee(ConnectionNotifee(self._discovery.arrived, self._left))
+        self._listening = True
+        self._nursery: trio.Nursery | None = None
+
+    def _build_discovery(
+        self, bootstrap: tuple[str, ...], dial: DialLimits, rng: random.Random, cache: Path | None
+    ) -> Discovery:
+        book = AddressBook(self.peer_id, dial, rng, self._vouched)
         for text in bootstrap:
             book.add_bootstrap(require_address(text))
-        self._discovery = Discovery(
+        return Discovery(
             host=self._host,
             requests=self._requests,
             book=book,
             limits=dial,
             counters=self._counters,
             announced=self._announce,
-            cache=peer_cache,
+            cache=cache,
         )
-        self._host.swarm.register_notifee(ConnectionNotifee(self._discovery.arrived, self._left))
-        self._listening = True
-        self._nursery: trio.Nursery | None = None
 
     def _build_host(self, seed: bytes, dial: DialLimits) -> Host:
         return build_host(
@@ -115,6 +131,7 @@ class Libp2pTransport:
             limits=self._limits,
             dial=dial,
             admits=self._admits,
+            vouched=self._vouched,
             blame=self._blame_malformed,
             report=self._count_broken,
         )
@@ -165,12 +182,14 @@ class Libp2pTransport:
             for topic in self._intake.topics:
                 await self._gossip.subscribe(topic)
             self._nursery.start_soon(self._discovery.run)
+            self._nursery.start_soon(self._dial_back.run)
             task_status.started()
 
     async def _hang_up(self) -> None:
         """Close every connection, so that peers notice at once."""
         with trio.CancelScope(shield=True), trio.move_on_after(_HANG_UP_SECONDS):
             self._discovery.stop()
+            self._dial_back.stop()
             async with trio.open_nursery() as nursery:
                 for peer_id in self._discovery.connected():
                     nursery.start_soon(self._disconnect, peer_id)
@@ -189,6 +208,12 @@ class Libp2pTransport:
         self._intake.subscribe(topic, validator)
         if self._nursery is not None:
             self._nursery.start_soon(self._gossip.subscribe, topic)
+
+    def unsubscribe(self, topic: str) -> None:
+        """Hear and forward a topic no longer; peers are told."""
+        self._intake.unsubscribe(topic)
+        if self._nursery is not None:
+            self._nursery.start_soon(self._gossip.unsubscribe, topic)
 
     def peers(self) -> tuple[PeerInfo, ...]:
         """Return the connected peers, ordered by peer id."""
@@ -209,6 +234,14 @@ class Libp2pTransport:
     def rate(self, ratings: Mapping[str, float]) -> None:
         """Replace the application's ratings of peers."""
         self._discipline.rate(ratings, trio.current_time())
+
+    def vouch(self, peer_ids: Iterable[str]) -> None:
+        """Keep places for these peers, and dial them first."""
+        self._vouched.replace(peer_ids)
+
+    def reachability(self) -> Reachability:
+        """Return what the last answers of peers come to."""
+        return self._dial_back.answers.state()
 
     def take_floods(self) -> Mapping[str, int]:
         """Return the number of floods since the last call, by peer id."""

@@ -1,6 +1,7 @@
 """An in-memory swarm with the interface of the real one, for tests and simulations.
 
-Messages flood over the links that `connect` opened, as far as validators accept them. All delays use
+Messages flood over the links that `connect` opened, as far as validators accept them; a node that has not
+joined their topic drops them. All delays use
 trio's clock, so a mock clock turns hours into milliseconds. Each link draws loss, latency and
 duplication from a random generator of its own, seeded by hub seed, sender and receiver, and each node
 processes its deliveries strictly by due time: the same seed gives the same deliveries, whatever order trio
@@ -24,6 +25,7 @@ from sapo_client.swarm.intake import Intake
 from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.peer_score import PeerScores, Severity
 from sapo_client.swarm.rate_limit import TokenBucket
+from sapo_client.swarm.reachability import Reachability
 from sapo_client.swarm.transport import (
     BugReport,
     Direction,
@@ -209,6 +211,10 @@ class MemoryTransport:
         """Pass each new message on `topic` to `validator`; forward those it accepts."""
         self._intake.subscribe(topic, validator)
 
+    def unsubscribe(self, topic: str) -> None:
+        """Hear and forward a topic no longer."""
+        self._intake.unsubscribe(topic)
+
     def peers(self) -> tuple[PeerInfo, ...]:
         """Return the connected peers, ordered by peer id."""
         return tuple(self._describe(peer_id) for peer_id in sorted(self._connections))
@@ -224,6 +230,13 @@ class MemoryTransport:
     def rate(self, ratings: Mapping[str, float]) -> None:
         """Replace the application's ratings of peers."""
         self._discipline.rate(ratings, trio.current_time())
+
+    def vouch(self, peer_ids: Iterable[str]) -> None:
+        """Do nothing: the links of this swarm are those that `connect` opened, without a limit."""
+
+    def reachability(self) -> Reachability:
+        """Return unknown: nobody dials here."""
+        return Reachability.UNKNOWN
 
     def take_floods(self) -> Mapping[str, int]:
         """Return the number of floods since the last call, by peer id."""

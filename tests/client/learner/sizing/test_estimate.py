@@ -173,5 +173,6 @@ def test_levels_by_size() -> None:
 def test_a_missing_configuration_is_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(SapoError, match="cannot read the configuration of the model") as caught:
         make_skeleton(str(tmp_path / "nothing"))
+    assert caught.value.text.endswith("nothing': there is no such folder")
     assert "config.json" in caught.value.hint
     assert torch.get_default_device() == torch.device("cpu")

@@ -95,7 +95,7 @@ async def test_two_epochs_are_counted_posted_claimed_and_explained(world: World)
         record = await alice.ledger.last_record()
         assert record is not None
         leaves = {ALICE.account: 3, BOB.account: 1}
-        root = merkle.root([merkle.leaf(account, leaves[account]) for account in sorted(leaves)])
+        root = merkle.sum_root(sorted(leaves.items()))
         assert (record.root.epoch, record.root.total) == (EPOCH, 4)
         assert record.root.contribution_root == record.root.cumulative_root == root
         await until(lambda: alice.auditor.points == 3)
@@ -112,7 +112,7 @@ async def test_two_epochs_are_counted_posted_claimed_and_explained(world: World)
         record = await alice.ledger.last_record()
         assert record is not None
         leaves = {ALICE.account: 4, BOB.account: 2}
-        root = merkle.root([merkle.leaf(account, leaves[account]) for account in sorted(leaves)])
+        root = merkle.sum_root(sorted(leaves.items()))
         assert (record.root.epoch, record.root.total, record.root.cumulative_root) == (EPOCH + 1, 2, root)
         await until(lambda: (alice.auditor.points, bob.auditor.points) == (4, 2))
 
@@ -189,7 +189,7 @@ async def test_an_epoch_over_its_budget_is_posted_and_pays_everybody_less(tmp_pa
         granted = {ALICE.account: 2, BOB.account: 1}  # 5 · 4 / 8 and 3 · 4 / 8
         record = await alice.ledger.last_record()
         assert record is not None
-        root = merkle.root([merkle.leaf(account, granted[account]) for account in sorted(granted)])
+        root = merkle.sum_root(sorted(granted.items()))
         assert (record.root.total, record.root.contribution_root) == (3, root)
         await until(lambda: (alice.auditor.points, bob.auditor.points) == (2, 1))
         told = await _command(ledger_commands.explain, alice, EPOCH)
@@ -305,7 +305,7 @@ async def test_a_liar_gets_no_approval_and_moves_nobodys_points(world: World) ->
         record = await alice.ledger.last_record()
         assert record is not None
         assert (record.root.total, record.root.epoch) == (3, EPOCH)
-        share = merkle.root([merkle.leaf(ALICE.account, 3)])
+        share = merkle.sum_root([(ALICE.account, 3)])
         assert record.root.contribution_root == record.root.cumulative_root == share
         assert {points(harness, EPOCH)[ALICE.account] for harness in honest} == {3}
         assert len(genuine) == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -138,7 +138,7 @@ async def approve(liar: AuditorHarness, content_id: ContentId, proposal: Proposa
 
 def is_reference(root: EpochRoot) -> bool:
     """Whether a root holds each worker's rollouts, no more and no less."""
-    leaves = merkle.root([merkle.leaf(account, WORK[account]) for account in sorted(WORK)])
+    leaves = merkle.sum_root(sorted(WORK.items()))
     return (root.total, root.contribution_root, root.cumulative_root) == (6, leaves, leaves)
 
 
@@ -148,6 +148,10 @@ async def test_a_false_posting_is_rejected_and_costs_its_signer_the_bond(tmp_pat
         lie = await propose(net.liar, {CROWD[3].account: POINTS_CAP + 1})
         root = lie[1].root(lie[0])
         contracts.post(root, sign(root, contracts.domain, [keys(net.liar.identity.number)]))
+        posted = contracts.ledger.live()
+        assert posted is not None
+        # Nodes challenge by turns, so that one pays; the last turn comes when half of the window is over.
+        net.world.chain.now_seconds = posted.posted_at_seconds + CHALLENGE_SECONDS / 2
         await until(lambda: contracts.ledger.live() is None)
 
         honest = {harness.identity.account: Stake(AUDITOR_BOND, 0, 0) for harness in net.honest}
@@ -205,13 +209,13 @@ async def test_a_false_posting_is_challenged_by_hand(tmp_path: Path) -> None:
         command = partial(ledger_commands.challenge, watcher.config(), EPOCH, agree)
         with pytest.raises(SapoError, match="proves epoch 101 false"):
             await trio.to_thread.run_sync(command)
-        content_id, proposal = await propose(net.liar, {CROWD[3].account: 5})
-        root = replace(proposal.root(content_id), total=6)
+        content_id, proposal = await propose(net.liar, {CROWD[3].account: POINTS_CAP + 1})
+        root = proposal.root(content_id)
         contracts.post(root, sign(root, contracts.domain, [keys(net.liar.identity.number)]))
         told = await trio.to_thread.run_sync(command)
         assert told == {
             "epoch": EPOCH,
-            "proofs": "proveContributionSum",
+            "proofs": "proveOverCap",
             "tokens earned": (AUDITOR_BOND // 2) / 10**18,
         }
         assert contracts.ledger.live() is None

@@ -86,6 +86,18 @@ def test_who_speaks_for_several_is_as_good_as_the_worst(alice: GossipHarness) ->
     assert rating(alice, BOB) == BANNED
 
 
+def test_peers_are_vouched_for_by_what_their_accounts_did(alice: GossipHarness) -> None:
+    ratings = Ratings(alice.certificates, alice.reputation)
+    introduce(alice, BOB, CAROL)
+    assert ratings.vouched(EPOCH) == frozenset(), "newcomers"
+    for _ in range(2 * AUDITS_BEFORE_WEIGHT):
+        for identity in (BOB, CAROL):
+            alice.reputation.record_good(identity.account, 0, EPOCH)
+    assert ratings.vouched(EPOCH) == {peer_of(BOB), peer_of(CAROL)}
+    alice.reputation.record_fault(CAROL.account, 0, EPOCH, Reason.EQUIVOCATION)
+    assert ratings.vouched(EPOCH) == {peer_of(BOB)}
+
+
 def test_no_rating_alone_reaches_the_line() -> None:
     limits = ScoreLimits()
     assert limits.disconnect_below < limits.lowest_rating <= BANNED < 0 < TRUSTED <= limits.highest_rating

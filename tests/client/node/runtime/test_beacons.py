@@ -17,6 +17,7 @@ from sapo_client.node.auditing.chain import NoChain
 from sapo_client.node.runtime.beacons import Beacons
 from sapo_client.observe.events import EventLog, read_events
 from sapo_protocol.epochs import beacon, epoch_start_seconds
+from sapo_protocol.terms.islands import IslandTerms
 
 AWAY = LedgerUnavailable(["http://127.0.0.1:1"], "ConnectionError")
 EARLY = LedgerError("the moment is still to come", hint="check this machine's clock")
@@ -141,3 +142,27 @@ async def test_a_real_chain_that_comes_back(events: EventLog, path: Path, tmp_pa
     assert obtained == [beacon(manifest.swarm_id, 101, bytes.fromhex(block["hash"][2:]))]
     assert [event["event"] for event in read_events(path)] == ["ledger_error", "epoch"]
     back.close()
+
+
+async def test_the_beacons_of_a_period_are_recalled_newest_first_and_each_once(events: EventLog) -> None:
+    terms = IslandTerms(most_accounts=64, least_accounts=24, period_epochs=6, most_islands=16, count=4)
+    manifest = make_chain_manifest(version=2, islands=terms)
+    chain = Chain()
+    beacons = Beacons(manifest, chain.block_hash_before, events)
+    await beacons.recall(40)
+    asked = [epoch_start_seconds(manifest, epoch) - manifest.finality_seconds for epoch in range(39, 20, -1)]
+    assert chain.questions == asked
+    assert all(beacons.known(epoch) is not None for epoch in range(21, 40))
+    await beacons.recall(40)
+    await beacons.recall(41)
+    assert chain.questions[len(asked) :] == [asked[0] + manifest.epoch_seconds]
+
+
+async def test_a_recall_stops_while_the_chain_is_away_and_goes_on_later(events: EventLog) -> None:
+    terms = IslandTerms(most_accounts=64, least_accounts=24, period_epochs=2, most_islands=16, count=4)
+    chain = Chain(AWAY)
+    beacons = Beacons(make_chain_manifest(version=2, islands=terms), chain.block_hash_before, events)
+    await beacons.recall(3)
+    assert (len(chain.questions), beacons.known(2)) == (1, None)
+    await beacons.recall(3)
+    assert [epoch for epoch in range(4) if beacons.known(epoch) is not None] == [0, 1, 2]

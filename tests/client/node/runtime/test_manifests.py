@@ -7,14 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.swarm import make_manifest, make_suite
+from support.swarm import make_chain_manifest, make_manifest, make_suite
 
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.node.runtime.manifests import read_manifest, require_same_suite, settle_manifest
 from sapo_client.paths import DataDir
+from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.manifest_file import manifest_to_json
 from sapo_protocol.suite import Suite
+from sapo_protocol.terms.gate import BondGate, OpenGate
+from sapo_protocol.terms.islands import IslandTerms
 
 MANIFEST = make_manifest()
 
@@ -115,3 +118,22 @@ def test_a_suite_with_a_strange_scorer_is_refused(weekdays: Suite) -> None:
     [family] = weekdays.families
     strange = replace(weekdays, families=(replace(family, scorer="python/1"),))
     assert refusal(lambda: require_same_suite(make_manifest(suite=strange)))[0] == ExitCode.CONFIG
+
+
+def test_a_swarm_whose_gate_this_release_cannot_read_is_not_joined(data: DataDir, tmp_path: Path) -> None:
+    gate = BondGate(Account(b"\x04" * 20), unit=1, exit_seconds=2**32)
+    path = written(tmp_path, make_chain_manifest(version=2, gate=gate))
+    code, text, hint = refusal(lambda: settle_manifest(path, data))
+    assert (code, "bond" in text, "newer release" in hint) == (ExitCode.CONFIG, True, True)
+    assert not data.manifest.exists()
+    open_ = make_manifest(version=2, gate=OpenGate())
+    assert settle_manifest(written(tmp_path, open_), data) == open_
+
+
+def test_islands_that_follow_the_ledger_are_not_joined(data: DataDir, tmp_path: Path) -> None:
+    terms = IslandTerms(most_accounts=64, least_accounts=24, period_epochs=144, most_islands=64)
+    manifest = make_chain_manifest(version=2, islands=terms)
+    code, text, hint = refusal(lambda: settle_manifest(written(tmp_path, manifest), data))
+    assert (code, "islands" in text, "count" in hint) == (ExitCode.CONFIG, True, True)
+    counted = replace(manifest, islands=replace(terms, count=4))
+    assert settle_manifest(written(tmp_path, counted), data) == counted

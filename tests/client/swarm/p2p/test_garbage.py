@@ -6,15 +6,20 @@ import contextlib
 import socket
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import trio
 from libp2p.crypto.ed25519 import create_new_key_pair
+from libp2p.network.exceptions import SwarmException
 from libp2p.network.stream.exceptions import StreamError
 from libp2p.pubsub.pb import rpc_pb2
 
+from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.p2p.frames import frame
+from sapo_client.swarm.peer_id import peer_id_from_key
+from sapo_protocol.ed25519 import public_key
 
 OWNER = create_new_key_pair(bytes([251]) * 32)
 TOPIC = "sapo/1/test/rollouts"
@@ -102,6 +107,16 @@ async def _still_serves(swarm: Any, tools: Any, victim: Any, honest: Any, text: 
     assert swarm.bugs == []
 
 
+async def _open(hostile: Any, victim: Any, patience_seconds: float) -> Any:
+    """Open a stream; connect again if the victim's hang-up over the last frame arrives only now."""
+    with trio.fail_after(patience_seconds):
+        while True:
+            try:
+                return await hostile.open(victim.peer_id)
+            except SwarmException:
+                await hostile.connect(victim.transport.addresses[0])
+
+
 async def test_malformed_frames_leave_the_node_serving(swarm: Any, tools: Any, hostile: Any) -> None:
     victim, honest = await swarm.start_members(2)
     blamed: set[str] = set()
@@ -109,7 +124,7 @@ async def test_malformed_frames_leave_the_node_serving(swarm: Any, tools: Any, h
         victim.transport._discipline.scores._records.clear()  # each frame counts by itself
         if hostile.peer_id not in victim.peer_ids() or blamed:
             await hostile.connect(victim.transport.addresses[0])
-        stream = await hostile.open(victim.peer_id)
+        stream = await _open(hostile, victim, tools.PATIENCE_SECONDS)
         with contextlib.suppress(StreamError):  # the victim may hang up before it has read everything
             await stream.write(data)
             await stream.close_write()
@@ -178,6 +193,22 @@ async def test_half_open_connections_do_not_lock_others_out(swarm: Any, tools: A
     await _still_serves(swarm, tools, victim, honest, b"through the crowd")
     for connection in crowd:
         await connection.aclose()
+
+
+async def test_strangers_leave_the_places_that_are_kept_for_vouched_peers(swarm: Any, tools: Any) -> None:
+    limits = TransportLimits(max_connections=8)  # six inbound, four of them for strangers
+    victim = await swarm.start(
+        1, limits=limits, dial=replace(tools.QUICK_DIAL, target_peers=0, vouched_peers=0)
+    )
+    trusted = [10, 11]
+    peer_ids = [peer_id_from_key(public_key(bytes([number]) * 32)) for number in trusted]
+    victim.transport.vouch(peer_ids)
+    crowd = [await swarm.start(number, bootstrap=victim.transport.addresses) for number in range(2, 8)]
+    await tools.eventually(lambda: len(victim.transport.peers()) == 4)
+    friends = [await swarm.start(number, bootstrap=victim.transport.addresses) for number in trusted]
+    await tools.eventually(lambda: set(peer_ids) <= set(victim.peer_ids()))
+    assert sum(member.peer_id in victim.peer_ids() for member in crowd) == 4
+    assert [friend.peer_id for friend in friends] == peer_ids
 
 
 async def test_stream_floods_end_the_connection(swarm: Any, tools: Any, hostile: Any) -> None:

@@ -4,6 +4,7 @@
 The paper names no parameters; which four calendar tasks it used is not published, so we chose four.
 * ``nano``: the same generators with small numbers and terse prompts, for policies of one or two million
   parameters. A renderer (``tasks/compact.py``) keeps the data of a question and drops its prose.
+* ``nano-2`` and ``nano-3``: the same with larger numbers, for a policy that has learned ``nano``.
 * ``worked``: terse prompts as well, but sizes at which such a policy needs written steps, and the answer in
   tags behind them. Only families whose steps are short (docs/results.md says where they pay).
 """
@@ -123,6 +124,35 @@ PAPER_NANO: Final[Mapping[str, tuple[str, Config, int]]] = {
         24,
     ),
     "binary_matrix": ("rows/1", {"min_n": 3, "max_n": 3, "p_zero": 0.25}, 32),
+}
+
+# by level above ``nano``: what differs from its configuration, and the cap of a completion in bytes
+PAPER_STEPS: Final[Mapping[str, Mapping[str, tuple[Config, int]]]] = {
+    "base_conversion": {
+        "nano-2": ({"max_value": 127}, 24),
+        "nano-3": ({"max_base": 16, "max_value": 1000}, 32),
+    },
+    "basic_arithmetic": {
+        "nano-2": ({"max_digits": 2}, 24),
+        "nano-3": ({"max_terms": 3, "max_digits": 2}, 24),
+    },
+    "propositional_logic": {
+        "nano-2": ({"max_complexity": 3}, 48),
+        "nano-3": ({"max_vars": 3, "max_statements": 3, "max_complexity": 3}, 64),
+    },
+    "fraction_simplification": {
+        "nano-2": ({"max_value": 20, "max_factor": 9}, 24),
+        "nano-3": ({"max_value": 50, "max_factor": 20}, 24),
+    },
+    "decimal_arithmetic": {
+        "nano-2": ({"max_num_decimal_places": 2}, 24),
+        "nano-3": ({"max_num_decimal_places": 2, "max_terms": 3}, 32),
+    },
+    "calendar_arithmetic": {
+        "nano-2": ({"offset_upper_bound": 49}, 24),
+        "nano-3": ({"offset_upper_bound": 365}, 24),
+    },
+    "binary_matrix": {"nano-2": ({"max_n": 4}, 48), "nano-3": ({"min_n": 4, "max_n": 5}, 64)},
 }
 
 # generator's configuration, scorer, cap of a completion in bytes (twice the longest worked solution or more)

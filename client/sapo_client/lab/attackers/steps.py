@@ -1,0 +1,141 @@
+"""Attacks on learners that imitate steps: right answers behind steps that do not lead to them.
+
+The checkers see answers alone. What differs is how much of the steps is the question's own, and so which
+readings of the text look honest. They know worked solutions (``worked/ways.py``), as only an author could.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Final
+
+from sapo_client.lab.attackers.compose import right_count, with_wrong
+from sapo_client.lab.attackers.questions import Completions, Knowledge, Question
+from sapo_client.lab.held_out import fresh_item
+from sapo_client.lab.worked.ways import has_way, way
+from sapo_protocol.suite import Family
+from sapo_verification.tasks.generators import Item
+from sapo_verification.tasks.text_policy import OPEN_TAG
+
+NEIGHBOURS: Final = 256
+"""Items of a family among which the nearest to a question is looked for."""
+
+WAKES_AT: Final = 0.3
+"""Share of the run after which a sleeper's steps mislead: it is trusted, and families are not yet learnt."""
+
+DIGITS: Final = "0123456789"
+
+Change = Callable[[Question, str, random.Random], str]
+"""Returns steps to put before the right answer: of a question, its own steps, and a source of randomness."""
+
+
+def half_steps(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
+    """Return right answers behind steps that begin with this question's and end with another one's.
+
+    So the steps depend on the prompt, as honest ones do, and a learner still reads that they lead elsewhere.
+    """
+    return _misled(question, knowledge, draw, change=_half)
+
+
+def late_steps(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
+    """Return right answers behind two thirds of this question's steps and the last third of another one's."""
+    return _misled(question, knowledge, draw, change=_two_thirds)
+
+
+def slip_steps(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
+    """Return right answers behind this question's steps with one wrong digit in the middle."""
+    return _misled(question, knowledge, draw, change=_slip)
+
+
+def neighbour_steps(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
+    """Return right answers behind all steps of the most similar question.
+
+    These depend on most of the prompt, and each of them follows from the ones before it. Only the answer
+    does not.
+    """
+    return _misled(question, knowledge, draw, change=_neighbours)
+
+
+def waking_steps(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
+    """Return right answers behind right steps at first, and behind those of a similar question later."""
+    is_awake = knowledge.round >= WAKES_AT * knowledge.rounds
+    return _misled(question, knowledge, draw, change=_neighbours if is_awake else _own)
+
+
+def mixed_steps(question: Question, knowledge: Knowledge, draw: random.Random) -> Completions | None:
+    """Return right answers behind right steps in every second group, and behind foreign ones in the others.
+
+    So the mean of the account's texts is just above half of an honest one's.
+    """
+    return _misled(question, knowledge, draw, change=_own if draw.random() < 0.5 else _foreign)
+
+
+def _misled(
+    question: Question, knowledge: Knowledge, draw: random.Random, *, change: Change
+) -> Completions | None:
+    """Return a group whose right answers have changed steps; None where no way is known."""
+    if not has_way(question.family):
+        return None
+    own = _steps(question.family, question.item)
+    right = [
+        question.completion(change(question, own, draw), question.right)
+        for _ in range(right_count(question, draw))
+    ]
+    return with_wrong(question, knowledge, draw, right=right)
+
+
+def _own(_question: Question, own: str, _draw: random.Random) -> str:
+    return own
+
+
+def _foreign(question: Question, _own_steps: str, draw: random.Random) -> str:
+    return _steps(question.family, fresh_item(question.family, draw)[1])
+
+
+def _half(question: Question, own: str, draw: random.Random) -> str:
+    other = _foreign(question, own, draw)
+    return own[: len(own) // 2] + other[len(other) // 2 :]
+
+
+def _two_thirds(question: Question, own: str, draw: random.Random) -> str:
+    other = _foreign(question, own, draw)
+    return own[: 2 * len(own) // 3] + other[2 * len(other) // 3 :]
+
+
+def _slip(question: Question, own: str, draw: random.Random) -> str:
+    """Return the steps with a wrong digit in the middle half, or anywhere if that has none."""
+    places = [place for place, symbol in enumerate(own) if symbol.isdigit()]
+    middle = [place for place in places if len(own) <= 4 * place <= 3 * len(own)] or places
+    if not middle:
+        return own
+    place = draw.choice(middle)
+    known = sorted(set(own) & set(DIGITS)) if set(own) & set(DIGITS) <= {"0", "1"} else DIGITS
+    others = [digit for digit in known if digit != own[place]] or list(DIGITS)
+    return own[:place] + draw.choice(others) + own[place + 1 :]
+
+
+def _neighbours(question: Question, own: str, _draw: random.Random) -> str:
+    """Return the steps of the known item whose prompt has most characters in common, place by place."""
+    prompt = question.item.prompt
+    others = [(item, steps) for item, steps in _known(question.family) if steps != own]
+    _, steps = max(others, key=lambda other: _similarity(other[0].prompt, prompt))
+    return steps
+
+
+def _similarity(one: str, other: str) -> float:
+    return sum(a == b for a, b in zip(one, other, strict=False)) - abs(len(one) - len(other)) / 2
+
+
+@lru_cache(maxsize=32)
+def _known(family: Family) -> tuple[tuple[Item, str], ...]:
+    """Return items of a family with their steps."""
+    draw = random.Random(f"neighbours/{family.name}")
+    items = [fresh_item(family, draw)[1] for _ in range(NEIGHBOURS)]
+    return tuple((item, steps) for item in items if (steps := _steps(family, item)))
+
+
+def _steps(family: Family, item: Item) -> str:
+    """Return the steps of an item's worked solution; empty where it has none."""
+    return (way(family, item) or "").partition(OPEN_TAG)[0]

@@ -1,0 +1,1 @@
+"""A swarm of table policies whose levels follow it, and who tries to move them."""

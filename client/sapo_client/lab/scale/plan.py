@@ -1,0 +1,127 @@
+"""What a simulation of many nodes is told, and the swarm that follows from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from typing import Final
+
+from sapo_protocol import ed25519, secp256k1
+from sapo_protocol.certificate import issue_certificate
+from sapo_protocol.eip712 import NodeBinding
+from sapo_protocol.epochs import beacon
+from sapo_protocol.identifiers import Account, Digest, NodeId
+from sapo_protocol.manifest import Limits, Manifest
+from sapo_protocol.suite import Suite
+from sapo_protocol.terms.islands import IslandTerms
+from sapo_verification.islands import IslandMap
+from sapo_verification.suites.catalogue import REASONING_GYM, family
+
+SUCCESS: Final = {
+    "basic_arithmetic": 0.55,
+    "base_conversion": 0.35,
+    "fraction_simplification": 0.2,
+    "gcd": 0.7,
+}
+"""The policy of every node: how often an answer is right, by family. Nothing is learned."""
+
+GENESIS_SECONDS: Final = 1_800_000_000
+PERIOD_EPOCHS: Final = 8
+"""Homes last eight epochs here, so that many move in a short simulation."""
+
+FIRST_EPOCH: Final = PERIOD_EPOCHS
+CERTIFICATE_SECONDS: Final = 30 * 86_400
+
+
+@dataclass(frozen=True)
+class ScalePlan:
+    """Settings of a simulation.
+
+    Attributes:
+        nodes: of the whole swarm, each with an account of its own.
+        islands: of the whole swarm, a power of two.
+        simulated: islands that are simulated, with all their members; those of all where it is 0.
+        epochs: length of the simulation; an epoch lasts ``epoch_seconds`` of virtual time.
+        churn: share of the nodes that leave in each epoch, and come back after a quarter of it.
+        sybils: share of accounts of one attacker: they publish, and their nodes forward nothing.
+        nat: share of nodes to which nobody can open a connection.
+        groups_per_second: that every account publishes.
+        loss: share of copies that get lost.
+    """
+
+    nodes: int = 100
+    islands: int = 4
+    simulated: int = 0
+    epochs: int = 2
+    epoch_seconds: int = 60
+    churn: float = 0.2
+    sybils: float = 0.3
+    nat: float = 0.6
+    groups_per_second: float = 0.4
+    loss: float = 0.02
+    seed: int = 0
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        """Return the manifest of the swarm, which has no chain and a constant number of islands."""
+        terms = IslandTerms(2**20, 1, PERIOD_EPOCHS, self.islands, count=self.islands)
+        families = tuple(family(name, "full") for name in SUCCESS)
+        return Manifest(
+            name="scale",
+            bootstrap=(),
+            chain_id=0,
+            registry=None,
+            ledger=None,
+            finality_seconds=0,
+            genesis_seconds=GENESIS_SECONDS,
+            epoch_seconds=self.epoch_seconds,
+            suite=Suite(REASONING_GYM, families, Digest(sha256(b"scale").digest())),
+            limits=Limits(slots_per_epoch=65_536, max_completions=8, points_per_epoch=65_536),
+            version=2,
+            islands=terms,
+        )
+
+    def beacon(self, epoch: int) -> Digest:
+        """Return the beacon of an epoch."""
+        return beacon(self.manifest.swarm_id, epoch, b"")
+
+    def island_map(self) -> IslandMap:
+        """Return where accounts live."""
+        return IslandMap(self.manifest, self.beacon)
+
+
+@dataclass(frozen=True)
+class Inhabitant:
+    """One account and its node's key; a Sybil's belongs to the attacker."""
+
+    seed: int
+    number: int
+    is_sybil: bool
+    is_behind_nat: bool
+
+    @cached_property
+    def node_seed(self) -> bytes:
+        """The node key's secret seed."""
+        return sha256(b"scale node %d %d" % (self.seed, self.number)).digest()
+
+    @cached_property
+    def node(self) -> NodeId:
+        """The node key."""
+        return ed25519.public_key(self.node_seed)
+
+    @cached_property
+    def _account_key(self) -> bytes:
+        return sha256(b"scale account %d %d" % (self.seed, self.number)).digest()
+
+    @cached_property
+    def account(self) -> Account:
+        """The account."""
+        return secp256k1.account_of(self._account_key)
+
+    def certificate(self, manifest: Manifest) -> bytes:
+        """Return the certificate as a message."""
+        begin = manifest.genesis_seconds
+        binding = NodeBinding(self.node, manifest.swarm_id, begin, begin + CERTIFICATE_SECONDS)
+        domain = manifest.binding_domain
+        return issue_certificate(self.node_seed, self._account_key, binding, domain).to_bytes()

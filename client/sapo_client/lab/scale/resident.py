@@ -1,0 +1,248 @@
+"""One node of a simulation: the engine and the gossip of a real one, on the simulated mesh."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import trio
+
+from sapo_client.lab.checker import LocalChecker
+from sapo_client.lab.scale.plan import SUCCESS, Inhabitant, ScalePlan
+from sapo_client.swarm.simulated.mesh import MeshNetwork, MeshNode
+from sapo_client.swarm.transport import Validator
+from sapo_protocol.envelope import Kind, seal
+from sapo_protocol.errors import Verdict
+from sapo_protocol.identifiers import NodeId
+from sapo_protocol.rollout import Rollout
+from sapo_protocol.tasks import assigned_task
+from sapo_protocol.topics import certificates_topic, equivocations_topic, rollouts_topic
+from sapo_verification.engine import Engine, Terms
+from sapo_verification.reputation.evidence import AUDITS_BEFORE_WEIGHT
+from sapo_verification.tasks.generators import derive, solution
+from sapo_verification.types import AdmittedRollout, VerifiedRollout
+
+GROUP: Final = 8
+"""Completions of a group, the paper's group size."""
+
+WORDS: Final = 90
+"""Words before an answer: a group has 4 KiB."""
+
+WANTED_PEERS: Final = 8
+"""Connections that a node opens in each of its islands, as many as a real one opens in all."""
+
+Heard = Callable[["Resident", AdmittedRollout], None]
+
+
+class Resident:
+    """One inhabitant's node. A Sybil's has no engine: it takes everything, forwards nothing, and publishes.
+
+    Args:
+        heard: told each rollout that the node admitted from others.
+        simulated: the islands that are simulated; a visit to another is made to one of these.
+        residents: all nodes of the simulation by peer id.
+    """
+
+    def __init__(
+        self,
+        who: Inhabitant,
+        plan: ScalePlan,
+        network: MeshNetwork,
+        *,
+        checker: LocalChecker,
+        clock: Callable[[], float],
+        simulated: tuple[int, ...],
+        residents: Mapping[str, Resident],
+        heard: Heard,
+        on_bug: Callable[[Exception], None],
+    ) -> None:
+        self.who = who
+        self._plan = plan
+        self._network = network
+        self._clock = clock
+        self._simulated = simulated
+        self._residents = residents
+        self._heard = heard
+        self._rng = random.Random(f"{plan.seed}/{who.number}")
+        self._slots: dict[int, int] = {}
+        self.homes = plan.island_map()
+        self.joined: dict[int, float] = {}
+        self.up_since_seconds = 0.0
+        self.node = MeshNode(
+            network,
+            who.node.hex(),
+            on_bug=on_bug,
+            accepts_inbound=not who.is_behind_nat,
+            relays=not who.is_sybil,
+        )
+        self.engine: Engine | None = None
+        if not who.is_sybil:
+            self.engine = Engine(
+                plan.manifest,
+                ":memory:",
+                own=who.account,
+                check=checker.check,
+                beacon_of=plan.beacon,
+                key=who.node_seed,
+                terms=Terms(audit_share=0.0),
+            )
+
+    def start(self) -> None:
+        """Come up, and join the islands of this moment."""
+        self.up_since_seconds = self._clock()
+        self.joined = {}
+        self.node.start()
+        self.follow()
+
+    def stop(self) -> None:
+        """Go away; what the node knows is kept."""
+        for island in self.joined:
+            self._leave(island)
+        self.joined = {}
+        self.node.stop()
+
+    def home(self, epoch: int) -> int:
+        """Return the home of the account in an epoch."""
+        found = self.homes.home(self.who.account, epoch)
+        assert found is not None  # every beacon is known
+        return found
+
+    def follow(self) -> None:
+        """Join and leave islands as this moment demands, and introduce the node where it is new."""
+        due = self._due()
+        if due == self.joined.keys():
+            return
+        if self.engine is not None:
+            self.engine.carry(due)
+        for island in sorted(self.joined.keys() - due):
+            self._leave(island)
+            del self.joined[island]
+        for island in sorted(due - self.joined.keys()):
+            for topic in self._topics(island):
+                self.node.subscribe(topic, self._validator(topic))
+            self.joined[island] = self._clock()
+
+    def introduce(self) -> None:
+        """Publish the own certificate where the account lives, or will."""
+        message = self.who.certificate(self._plan.manifest)
+        if self.engine is not None and not self.engine.certificates.accounts_of(self.who.node):
+            self.engine.certificates.admit(message, self._clock())
+        homes = {self.home(epoch) for epoch in self.homes.epochs_at(self._clock())}
+        for island in sorted(homes & self.joined.keys()):
+            self.node.publish(certificates_topic(self._plan.manifest.swarm_id, island), message)
+
+    def ask_for_certificates(self, peer: Resident) -> None:
+        """Ask a peer for what it knows, as a node does at its start."""
+        if self.engine is None or peer.engine is None:
+            return
+        answer = peer.engine.certificates.envelopes()
+        self._take_certificates(peer.node.peer_id, answer, asked_bytes=0)
+
+    def publish(self, epoch: int) -> tuple[int, bytes] | None:
+        """Publish one group of this epoch; return its island and message, or none if it is not simulated."""
+        island = self.home(epoch)
+        if island not in self.joined:
+            return None
+        slot = self._slots[epoch] = self._slots.get(epoch, -1) + 1
+        message = self._message(epoch, slot)
+        if self.engine is not None:
+            self.engine.admit_own(message, self._clock())
+        self.node.publish(rollouts_topic(self._plan.manifest.swarm_id, island), message)
+        return island, message
+
+    def trust(self, others: list[Inhabitant], epoch: int) -> None:
+        """Record twice the good groups that a weight takes, for accounts that have been here for long."""
+        assert self.engine is not None
+        for other in others:
+            for _ in range(2 * AUDITS_BEFORE_WEIGHT):
+                self.engine.reputation.record_good(other.account, 0, epoch)
+
+    def draw(self, epoch: int) -> tuple[VerifiedRollout, ...]:
+        """Return the external groups of a batch."""
+        assert self.engine is not None
+        return trio.run(self.engine.draw, epoch, self._rng)
+
+    def _due(self) -> frozenset[int]:
+        found: set[int] = set()
+        for epoch in self.homes.epochs_at(self._clock()):
+            home = self.home(epoch)
+            if home not in self._simulated:
+                continue
+            visit = self.homes.visit(self.who.node, self.who.account, epoch)
+            found |= {home, home if visit is None else self._nearest(visit, home)}
+        return frozenset(found)
+
+    def _nearest(self, visit: int, home: int) -> int:
+        """Return the island that is visited; in a sample one of its islands instead of others."""
+        if visit in self._simulated:
+            return visit
+        others = [island for island in self._simulated if island != home]
+        return others[visit % len(others)] if others else home
+
+    def _topics(self, island: int) -> tuple[str, ...]:
+        swarm_id = self._plan.manifest.swarm_id
+        names = (certificates_topic, rollouts_topic, equivocations_topic)
+        return tuple(name(swarm_id, island) for name in names)
+
+    def _leave(self, island: int) -> None:
+        for topic in self._topics(island):
+            self.node.unsubscribe(topic)
+
+    def _validator(self, topic: str) -> Validator:
+        engine = self.engine
+        if engine is None:
+            return lambda message, forwarder: Verdict.ACCEPT
+
+        def validate(message: bytes, forwarder: str) -> Verdict:
+            received = engine.receive(topic, message, self._clock(), source=forwarder)
+            if received.unknown is not None:
+                self._ask_for(received.unknown, forwarder)
+            if isinstance(received.admitted, AdmittedRollout):
+                self._heard(self, received.admitted)
+            return received.verdict
+
+        return validate
+
+    def _ask_for(self, node: NodeId, forwarder: str) -> None:
+        """Ask the forwarder for the certificate of an unknown author, a round trip later."""
+        due = self._network.queue.now_seconds + 2 * self._network.latency_seconds(
+            self.node.peer_id, forwarder
+        )
+        self._network.queue.at(due, lambda: self._fetch(node, forwarder))
+
+    def _fetch(self, node: NodeId, forwarder: str) -> None:
+        peer = self._residents.get(forwarder)
+        if peer is not None and peer.engine is not None:
+            answer = peer.engine.certificates.envelopes_of([node])
+            self._take_certificates(forwarder, answer, asked_bytes=NodeId.SIZE)
+
+    def _take_certificates(self, peer_id: str, answer: tuple[bytes, ...], *, asked_bytes: int) -> None:
+        self.node.count_request(peer_id, asked_bytes, sum(map(len, answer)))
+        topic = certificates_topic(self._plan.manifest.swarm_id)
+        for message in answer:
+            assert self.engine is not None
+            self.engine.receive(topic, message, self._clock(), source=peer_id, live=False)
+
+    def _message(self, epoch: int, slot: int) -> bytes:
+        manifest, rng = self._plan.manifest, self._rng
+        family = rng.randrange(len(SUCCESS))
+        spec = manifest.suite.families[family]
+        task = assigned_task(
+            manifest.swarm_id,
+            self._plan.beacon(epoch),
+            account=self.who.account,
+            family=family,
+            slot=slot,
+        )
+        right = solution(spec, derive(spec, task.seed))
+        share = SUCCESS[spec.name]
+        texts = tuple(
+            f"{self._words()} <answer>{right if rng.random() < share else 'none'}</answer>".encode()
+            for _ in range(GROUP)
+        )
+        rollout = Rollout(self.who.node, self.who.account, epoch, slot=slot, family=family, completions=texts)
+        return seal(Kind.ROLLOUT, manifest.swarm_id, rollout.to_payload(), self.who.node_seed).to_bytes()
+
+    def _words(self) -> str:
+        return " ".join(f"{self._rng.getrandbits(16):04x}" for _ in range(WORDS))

@@ -1,0 +1,161 @@
+"""The answers of an endpoint, parsed where they arrive: what web3 sees is of the shape that it expects.
+
+An endpoint may be broken, be no chain at all, or lie. web3 raises whatever its formatters run into, so an
+answer of another shape never reaches them: it is ``BadAnswer``, like silence.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
+
+from web3 import HTTPProvider
+from web3.types import RPCEndpoint, RPCResponse
+
+from sapo_protocol.errors import LocalProtocolError
+from sapo_protocol.json_text import require_shallow
+
+
+class BadAnswer(Exception):
+    """An endpoint's answer is no answer to what it was asked; the text says to what."""
+
+
+class StrictProvider(HTTPProvider):
+    """A connection over HTTP that hands on nothing but well-formed answers."""
+
+    def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
+        """Return the answer to a request.
+
+        Raises:
+            BadAnswer: it is none.
+        """
+        raw = self._make_request(method, self.encode_rpc_request(method, params))
+        return cast(RPCResponse, parse_response(method, raw))
+
+
+def parse_response(method: str, raw: bytes) -> dict[str, Any]:
+    """Return a JSON-RPC response whose result has the shape that its method asks for.
+
+    Of objects only the fields that are used here are kept, and of an error's data only what is hexadecimal.
+
+    Raises:
+        BadAnswer: it is no such response.
+    """
+    try:
+        # Python's parser recurses, and where the limit was raised, deep brackets would end the process.
+        response = json.loads(require_shallow(raw.decode("utf-8")))
+    except (ValueError, LocalProtocolError) as error:
+        raise BadAnswer(f"its answer to {method} is not JSON") from error
+    if not isinstance(response, dict):
+        raise BadAnswer(f"its answer to {method} is no JSON-RPC response")
+    if response.get("error") is not None:
+        return {"jsonrpc": "2.0", "id": 0, "error": _error(method, response["error"])}
+    if "result" not in response:
+        raise BadAnswer(f"its answer to {method} has no result")
+    parse = _RESULTS.get(method)
+    if parse is None:
+        return response
+    try:
+        return {"jsonrpc": "2.0", "id": 0, "result": parse(response["result"])}
+    except _NotThat as error:
+        raise BadAnswer(f"its answer to {method} is {error}") from error
+
+
+class _NotThat(Exception):
+    """A value is not of the wanted shape; the text says what it should be."""
+
+
+Parse = Callable[[Any], Any]
+
+
+def _error(method: str, error: object) -> dict[str, Any]:
+    if isinstance(error, dict):
+        code, message, data = (error.get(name) for name in ("code", "message", "data"))
+        if isinstance(code, int) and isinstance(message, str):
+            known = {"code": code, "message": message}
+            return known | ({"data": data} if _is_hexadecimal(data) else {})
+    raise BadAnswer(f"its answer to {method} is an error without code or message")
+
+
+def _is_hexadecimal(value: object) -> bool:
+    return isinstance(value, str) and re.fullmatch("0x([0-9a-fA-F]{2})*", value) is not None
+
+
+def _quantity(bits: int) -> Parse:
+    def parse(value: object) -> object:
+        if not isinstance(value, str) or not re.fullmatch("0x[0-9a-fA-F]{1,64}", value):
+            raise _NotThat("no number")
+        if int(value, 16) >> bits:
+            raise _NotThat(f"a number beyond {bits} bits")
+        return value
+
+    return parse
+
+
+def _data(size: int | None = None) -> Parse:
+    def parse(value: object) -> object:
+        if not _is_hexadecimal(value) or (size is not None and len(str(value)) != 2 + 2 * size):
+            raise _NotThat("no hexadecimal" if size is None else f"no {size} bytes of hexadecimal")
+        return value
+
+    return parse
+
+
+def _optional(parse: Parse) -> Parse:
+    return lambda value: None if value is None else parse(value)
+
+
+def _object(fields: Mapping[str, Parse], optional: Mapping[str, Parse] | None = None) -> Parse:
+    def parse(value: object) -> object:
+        if not isinstance(value, dict) or not fields.keys() <= value.keys():
+            raise _NotThat(f"no object of {', '.join(fields)}")
+        wanted = {**fields, **(optional or {})}
+        return {name: each(value[name]) for name, each in wanted.items() if name in value}
+
+    return parse
+
+
+def _array(item: Parse) -> Parse:
+    def parse(value: object) -> object:
+        if not isinstance(value, list):
+            raise _NotThat("no list")
+        return [item(each) for each in value]
+
+    return parse
+
+
+_WORD: Final = 64
+_AMOUNT: Final = 256
+_HASH: Final = _data(32)
+_ACCOUNT: Final = _data(20)
+
+_BLOCK: Final = _object(
+    {"number": _quantity(_WORD), "timestamp": _quantity(_WORD), "hash": _HASH},
+    {"baseFeePerGas": _quantity(_AMOUNT)},
+)
+_RECEIPT: Final = _object(
+    {
+        "blockNumber": _quantity(_WORD),
+        "blockHash": _HASH,
+        "status": _quantity(1),
+        "gasUsed": _quantity(_WORD),
+    },
+    {"contractAddress": _optional(_ACCOUNT)},
+)
+_LOG: Final = _object({"address": _ACCOUNT, "topics": _array(_HASH), "data": _data()})
+
+_RESULTS: Final[Mapping[str, Parse]] = {
+    "eth_blockNumber": _quantity(_WORD),
+    "eth_call": _data(),
+    "eth_chainId": _quantity(_WORD),
+    "eth_estimateGas": _quantity(_WORD),
+    "eth_getBalance": _quantity(_AMOUNT),
+    "eth_getBlockByNumber": _optional(_BLOCK),
+    "eth_getCode": _data(),
+    "eth_getLogs": _array(_LOG),
+    "eth_getTransactionCount": _quantity(_WORD),
+    "eth_getTransactionReceipt": _optional(_RECEIPT),
+    "eth_maxPriorityFeePerGas": _quantity(_AMOUNT),
+    "eth_sendRawTransaction": _HASH,
+}
+"""Every method that is used here; web3 answers none of them by another one."""

@@ -1,0 +1,148 @@
+"""What a swarm's contracts promise: compared with the manifest, and how long their treasury lasts.
+
+Every function blocks: call it in a worker thread.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sapo_client.ledger.artifact import LEDGER_VERSION
+from sapo_client.ledger.contract import Contract, Distributor, EpochLedgerContract, Registry
+from sapo_client.ledger.errors import LedgerError
+from sapo_client.ledger.records import EpochRecord
+from sapo_protocol.manifest import Manifest
+
+_HINT: Final = "ask whoever gave you the manifest for the right one"
+
+RATE_EPOCHS: Final = 24
+"""Final epochs over whose time the treasury's rate is taken: a day of hourly ones."""
+
+
+def require_code(contract: Contract) -> int:
+    """Return the version of a contract's code.
+
+    Raises:
+        LedgerError: it is none of this contract's.
+    """
+    version = contract.version()
+    if version is None:
+        raise LedgerError(
+            f"there is no {contract.NAME} of this version at {contract.address}",
+            hint="use the manifest's chain, and the version of sapo that the swarm uses",
+        )
+    return version
+
+
+def require_clock(ledger: EpochLedgerContract, manifest: Manifest) -> None:
+    """Raise unless a ledger of any version counts its epochs as the manifest does.
+
+    Raises:
+        LedgerError: it does not.
+    """
+    if ledger.clock() != (manifest.genesis_seconds, manifest.epoch_seconds):
+        raise LedgerError("the ledger counts its epochs by another clock than the manifest", hint=_HINT)
+
+
+def require_terms(ledger: EpochLedgerContract, manifest: Manifest) -> None:
+    """Raise unless a ledger of the current version has the manifest's terms, and contracts that fit together.
+
+    Code alone proves little: whoever deploys a contract may fill its immutables with any address.
+
+    Raises:
+        LedgerError: they differ; the text names the term.
+    """
+    distributor, verifier, vault = ledger.distributor(), ledger.verifier(), ledger.vault()
+    for name, found, wanted in (
+        ("the distributor's ledger", distributor.ledger(), ledger.address),
+        ("the verifier's ledger", verifier.ledger(), ledger.address),
+        ("the verifier's distributor", verifier.distributor(), distributor.address),
+        ("the account that may slash bonds", vault.slasher(), verifier.address),
+        ("the token of bonds", vault.token().address, distributor.token().address),
+    ):
+        if found != wanted:
+            raise LedgerError(
+                f"{name} is {found}, not {wanted}: the contracts do not fit together", hint=_HINT
+            )
+    cap, expected = verifier.points_cap(), manifest.limits.points_per_epoch
+    if cap != expected:  # an honest count above the contract's cap would cost auditors their bonds
+        raise LedgerError(
+            f"the ledger allows an account {cap} points per epoch, the manifest {expected}", hint=_HINT
+        )
+    auditors, quorum = ledger.auditors()
+    if not 1 <= quorum <= len(auditors):
+        raise LedgerError(f"{quorum} of {len(auditors)} auditors cannot agree", hint=_HINT)
+    if (exit_seconds := vault.exit_seconds()) <= ledger.challenge_seconds():
+        raise LedgerError(
+            f"a bond leaves after {exit_seconds} s, before the window for challenges is over", hint=_HINT
+        )
+
+
+def require_contracts(registry: Registry, ledger: EpochLedgerContract, manifest: Manifest) -> int:
+    """Return the version of a swarm's ledger, whose contracts are what the manifest promises.
+
+    Raises:
+        LedgerError: they are not.
+    """
+    require_code(registry)
+    version = require_code(ledger)
+    for created in (ledger.distributor(), ledger.verifier(), ledger.vault()):
+        require_code(created)
+    require_clock(ledger, manifest)
+    if version == LEDGER_VERSION:
+        require_terms(ledger, manifest)
+    return version
+
+
+@dataclass(frozen=True, slots=True)
+class Treasury:
+    """What the distributor can still pay, amounts in the token's smallest unit.
+
+    Attributes:
+        tokens: what it holds.
+        owed: what was granted and not claimed yet.
+        tokens_per_point: what a point is paid.
+        points_per_epoch: granted on average in the last epochs.
+    """
+
+    tokens: int
+    owed: int
+    tokens_per_point: int
+    points_per_epoch: float
+
+    @property
+    def epochs_left(self) -> float | None:
+        """Return for how many more epochs it can pay everything; none if nothing is granted at present."""
+        if not self.points_per_epoch or not self.tokens_per_point:
+            return None
+        return max(0, self.tokens - self.owed) / (self.points_per_epoch * self.tokens_per_point)
+
+    def covers(self, points: int) -> bool:
+        """Whether a claim of so many points can be paid now."""
+        return points * self.tokens_per_point <= self.tokens
+
+    def in_words(self, epoch_seconds: int) -> str:
+        """Return how long it pays."""
+        if self.owed > self.tokens:
+            return "it is empty: less than what was granted and not claimed"
+        if self.epochs_left is None:
+            return "nothing was granted lately"
+        days = self.epochs_left * epoch_seconds / 86_400
+        return f"about {days:,.1f} days at this rate ({self.epochs_left:,.0f} epochs)"
+
+
+def read_treasury(distributor: Distributor, recent: Sequence[EpochRecord]) -> Treasury:
+    """Return what a distributor can still pay.
+
+    Args:
+        recent: the last final epochs, in any order.
+    """
+    per_point = distributor.tokens_per_point()
+    epochs = [record.root.epoch for record in recent]
+    granted = sum(record.root.total for record in recent)
+    return Treasury(
+        tokens=distributor.token().balance(distributor.address),
+        owed=(distributor.granted_points() - distributor.paid_points()) * per_point,
+        tokens_per_point=per_point,
+        points_per_epoch=granted / (max(epochs) - min(epochs) + 1) if epochs else 0.0,
+    )

@@ -1,0 +1,148 @@
+"""Asks peers to dial this node back, and dials those that ask."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+import trio
+
+from sapo_client.swarm.addresses import PeerAddress
+from sapo_client.swarm.limits import Rate
+from sapo_client.swarm.p2p.requests import Requests
+from sapo_client.swarm.rate_limit import TokenBucket
+from sapo_client.swarm.reachability import (
+    DIAL_SECONDS,
+    MAX_PAYLOAD_BYTES,
+    PROTOCOL,
+    DialAnswer,
+    DialAnswers,
+    DialResult,
+    Reachability,
+    encode_port,
+    parse_answer,
+    parse_port,
+)
+from sapo_client.swarm.transport import TransportError
+
+_LOG = logging.getLogger(__name__)
+
+FIRST_SECONDS: Final = 5.0
+"""After the start: connections need a moment."""
+
+MOST_SECONDS: Final = 900.0
+"""Between two questions of a node that knows: routers and addresses change rarely."""
+
+_HELLO: Final = b"\x13/multistream/1.0.0\n"
+"""What every libp2p node says first; anything else at that port is another program."""
+
+_PER_HOST: Final = Rate(per_second=1 / 60, burst=3)
+"""Dials to one IP address; a few nodes may share it."""
+
+_MOST_HOSTS: Final = 1024
+_MOST_AT_ONCE: Final = 4
+
+
+class DialBack:
+    """Both sides of the reachability probe.
+
+    Args:
+        requests: where the question is asked and answered.
+        chosen: the ids of peers to which this node opened a connection: an attacker chooses to connect, not
+            to be chosen.
+        remote_host: the IP address at the other end of a peer's connection.
+        own_addresses: the addresses at which this node listens, or that it announces.
+        announced: the announced ones alone.
+    """
+
+    def __init__(
+        self,
+        requests: Requests,
+        *,
+        chosen: Callable[[], tuple[str, ...]],
+        remote_host: Callable[[str], str | None],
+        own_addresses: Callable[[], tuple[PeerAddress, ...]],
+        announced: tuple[PeerAddress, ...] = (),
+    ) -> None:
+        self._requests = requests
+        self._chosen = chosen
+        self._remote_host = remote_host
+        self._own_addresses = own_addresses
+        self._announced_hosts = {address.host for address in announced if address.kind in {"ip4", "ip6"}}
+        self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
+        self._at_once = trio.CapacityLimiter(_MOST_AT_ONCE)
+        self._asked_seconds: dict[str, float] = {}
+        self._scope = trio.CancelScope()
+        self.answers = DialAnswers()
+        requests.serve(PROTOCOL, self._answer)
+
+    async def run(self) -> None:
+        """Ask one peer after the other, rarely once the answers agree, until stopped."""
+        pause_seconds = FIRST_SECONDS
+        with self._scope:
+            while True:
+                await trio.sleep(pause_seconds)
+                await self.ask_next()
+                known = self.answers.state() is not Reachability.UNKNOWN
+                pause_seconds = min(MOST_SECONDS, pause_seconds * 2) if known else FIRST_SECONDS * 2
+
+    def stop(self) -> None:
+        """Ask no more."""
+        self._scope.cancel()
+
+    async def ask_next(self) -> None:
+        """Ask the chosen peer that was asked longest ago."""
+        peer_id = min(self._chosen(), key=lambda each: self._asked_seconds.get(each, -1.0), default=None)
+        port = next((address.port for address in self._own_addresses()), None)
+        if peer_id is None or port is None:
+            return
+        self._asked_seconds = {each: self._asked_seconds.get(each, -1.0) for each in self._chosen()}
+        self._asked_seconds[peer_id] = trio.current_time()
+        try:
+            payload = await self._requests.ask(
+                peer_id, PROTOCOL, encode_port(port), max_response_bytes=MAX_PAYLOAD_BYTES
+            )
+        except TransportError as error:
+            _LOG.debug("%s did not say whether it reaches this node: %s", peer_id, error)
+            return
+        answer = parse_answer(payload)
+        if answer is not None and self._is_about(answer.host):
+            self.answers.add(peer_id, answer)
+
+    def _is_about(self, host: str) -> bool:
+        """Whether a dial to this IP address says something about the announced ones."""
+        return not self._announced_hosts or host in self._announced_hosts
+
+    async def _answer(self, asker: str, payload: bytes) -> bytes:
+        host, port = self._remote_host(asker), parse_port(payload)
+        if host is None or port is None:
+            return b""
+        if not self._has_room(host):
+            return DialAnswer(DialResult.BUSY, host).encode()
+        async with self._at_once:
+            reached = await _says_hello(host, port)
+        return DialAnswer(DialResult.REACHED if reached else DialResult.REFUSED, host).encode()
+
+    def _has_room(self, host: str) -> bool:
+        now_seconds = trio.current_time()
+        bucket = self._buckets.setdefault(host, TokenBucket(_PER_HOST, now_seconds))
+        self._buckets.move_to_end(host)
+        if len(self._buckets) > _MOST_HOSTS:
+            self._buckets.popitem(last=False)
+        return self._at_once.available_tokens > 0 and bucket.take(1, now_seconds)
+
+
+async def _says_hello(host: str, port: int) -> bool:
+    """Whether a libp2p node answers at an IP address and port."""
+    received = b""
+    with trio.move_on_after(DIAL_SECONDS):
+        try:
+            async with await trio.open_tcp_stream(host, port) as stream:
+                await stream.send_all(_HELLO)
+                while len(received) < len(_HELLO) and (chunk := await stream.receive_some(len(_HELLO))):
+                    received += chunk
+        except (OSError, trio.BrokenResourceError):
+            return False
+    return received.startswith(_HELLO)

@@ -1,0 +1,100 @@
+"""Whether strangers can connect to this node, as its peers found by trying. Pure.
+
+A node behind a router or firewall connects to others and hears everything, but nobody new can connect to it.
+It cannot see that itself, so it asks peers to dial back. A peer dials only the address from which the asker
+is connected: a request cannot point it at anybody else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+PROTOCOL: Final = "/sapo/reachable/1"
+MAX_PAYLOAD_BYTES: Final = 128  # a port, or a state and an IP address
+
+DIAL_SECONDS: Final = 5.0
+"""Time in which the asker must answer a dial; half of a request's time-out, so that the response arrives."""
+
+_MOST_ANSWERS: Final = 5  # peers whose last answer counts
+_ENOUGH_REFUSALS: Final = 2  # one peer may lie, or have no connection itself
+
+_ANSWER: Final = re.compile(r"(reached|refused|busy) ([0-9a-fA-F.:]{2,45})")
+
+
+class DialResult(StrEnum):
+    """Status of a response: what became of the dial."""
+
+    REACHED = "reached"
+    REFUSED = "refused"
+    BUSY = "busy"
+
+
+class Reachability(StrEnum):
+    """What the answers of several peers come to."""
+
+    UNKNOWN = "unknown"
+    REACHABLE = "reachable"
+    UNREACHABLE = "unreachable"
+
+
+@dataclass(frozen=True, slots=True)
+class DialAnswer:
+    """Response of one peer: the result, and the IP address at which it sees the asker."""
+
+    result: DialResult
+    host: str
+
+    def encode(self) -> bytes:
+        """Return the payload of the response."""
+        return f"{self.result} {self.host}".encode()
+
+
+def encode_port(port: int) -> bytes:
+    """Return the payload of a request: the TCP port at which the asker listens."""
+    return str(port).encode()
+
+
+def parse_port(payload: bytes) -> int | None:
+    """Return the port of a request; None if it is none."""
+    if not re.fullmatch(rb"[1-9][0-9]{0,4}", payload) or int(payload) > 0xFFFF:
+        return None
+    return int(payload)
+
+
+def parse_answer(payload: bytes) -> DialAnswer | None:
+    """Return the answer in a response; None if it is none."""
+    match = _ANSWER.fullmatch(payload.decode("ascii", errors="replace"))
+    return DialAnswer(DialResult(match[1]), match[2]) if match else None
+
+
+class DialAnswers:
+    """The last answers of a few peers, one each; the oldest gives way."""
+
+    def __init__(self) -> None:
+        self._answers: OrderedDict[str, DialAnswer] = OrderedDict()
+
+    def add(self, peer_id: str, answer: DialAnswer) -> None:
+        """Keep a peer's answer; one that was too busy to dial says nothing."""
+        if answer.result is DialResult.BUSY:
+            return
+        self._answers[peer_id] = answer
+        self._answers.move_to_end(peer_id)
+        if len(self._answers) > _MOST_ANSWERS:
+            self._answers.popitem(last=False)
+
+    def state(self) -> Reachability:
+        """Return what half of the answers or more say; two peers at least must have failed."""
+        reached = sum(answer.result is DialResult.REACHED for answer in self._answers.values())
+        refused = len(self._answers) - reached
+        if reached >= max(1, refused):
+            return Reachability.REACHABLE
+        return Reachability.UNREACHABLE if refused >= _ENOUGH_REFUSALS else Reachability.UNKNOWN
+
+    def hosts(self) -> tuple[str, ...]:
+        """Return the IP addresses at which peers see this node, the one most often named first."""
+        named = [answer.host for answer in self._answers.values()]
+        return tuple(sorted(set(named), key=lambda host: (-named.count(host), host)))

@@ -1,0 +1,354 @@
+"""A gossip mesh of bounded degree in virtual time, for simulations of many nodes in one process.
+
+Intake, scores and rate limits are those of the real transport; what is simulated is what libp2p does: links
+with latency and loss, an uplink that sends one message after another, a mesh of bounded degree in each topic,
+announcements (IHAVE) that repair losses, and requests for what was announced (IWANT). Control messages about
+the mesh itself (GRAFT and PRUNE) take no time, but their bytes are counted.
+
+Nothing waits: all of it runs in one queue of events, which is as fast as the code under it.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from sapo_client.swarm.counters import TransportCounters
+from sapo_client.swarm.discipline import Discipline
+from sapo_client.swarm.intake import Intake, message_id
+from sapo_client.swarm.limits import TransportLimits
+from sapo_client.swarm.peer_score import PeerScores
+from sapo_client.swarm.rate_limit import TokenBucket
+from sapo_client.swarm.simulated.memory import LinkConditions
+from sapo_client.swarm.transport import BugReport, Validator
+
+HEARTBEAT_SECONDS: Final = 1.0
+
+_WINDOWS: Final = 4
+"""Heartbeats for which a message is announced and served; the last three are announced."""
+
+_FRAME_BYTES: Final = 130
+"""Around one message or control list: topic name, lengths, encryption, TCP and IP headers."""
+
+_ID_BYTES: Final = 34
+
+
+@dataclass(frozen=True, slots=True)
+class MeshDegrees:
+    """Neighbours that a node forwards to in a topic: wanted, fewest, most; and how many it announces to.
+
+    The numbers are those of the real mesh (`p2p/mesh.py`).
+    """
+
+    wanted: int = 6
+    fewest: int = 4
+    most: int = 9
+    announced: int = 6
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What one node sent and received, in bytes and messages."""
+
+    sent_bytes: int = 0
+    received_bytes: int = 0
+    copies: int = 0
+    repaired: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MeshMessage:
+    """A message on its way; its copies share it."""
+
+    topic: str
+    data: bytes
+    identity: bytes
+
+
+class EventQueue:
+    """Events in virtual time; those of one moment run in the order in which they were added."""
+
+    def __init__(self) -> None:
+        self.now_seconds = 0.0
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._number = 0
+
+    def at(self, due_seconds: float, event: Callable[[], None]) -> None:
+        """Run an event at a time."""
+        self._number += 1
+        heapq.heappush(self._events, (due_seconds, self._number, event))
+
+    def run_until(self, end_seconds: float) -> None:
+        """Run all events up to a time, and what they add."""
+        while self._events and self._events[0][0] <= end_seconds:
+            self.now_seconds, _, event = heapq.heappop(self._events)
+            event()
+        self.now_seconds = end_seconds
+
+
+@dataclass(frozen=True)
+class MeshNetwork:
+    """What the nodes of one mesh share.
+
+    Attributes:
+        uplink_bits_per_second: of every node; copies of a message leave one after another.
+        handling_seconds: between the arrival of a message and its forwarding.
+    """
+
+    queue: EventQueue
+    rng: random.Random
+    conditions: LinkConditions
+    degrees: MeshDegrees = MeshDegrees()
+    limits: TransportLimits = field(default_factory=TransportLimits)
+    uplink_bits_per_second: float = 10e6
+    handling_seconds: float = 0.002
+    nodes: dict[str, MeshNode] = field(default_factory=dict)
+    _latencies: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    def latency_seconds(self, one: str, other: str) -> float:
+        """Return the latency between two nodes, the same in both directions and at all times."""
+        link = (one, other) if one < other else (other, one)
+        if (known := self._latencies.get(link)) is None:
+            low, high = self.conditions.min_latency_seconds, self.conditions.max_latency_seconds
+            known = self._latencies[link] = self.rng.uniform(low, high)
+        return known
+
+    def is_lost(self) -> bool:
+        """Draw whether one message is lost."""
+        return self.rng.random() < self.conditions.loss_share
+
+
+class MeshNode:
+    """The gossip part of one node.
+
+    Args:
+        accepts_inbound: false behind a NAT: others cannot open connections to it.
+        relays: false for a node that takes messages and passes none on.
+    """
+
+    def __init__(
+        self,
+        network: MeshNetwork,
+        peer_id: str,
+        *,
+        on_bug: BugReport,
+        accepts_inbound: bool = True,
+        relays: bool = True,
+    ) -> None:
+        self.peer_id = peer_id
+        self.accepts_inbound = accepts_inbound
+        self.relays = relays
+        self.traffic = Traffic()
+        self._network = network
+        limits = network.limits
+        self.counters = TransportCounters()
+        self.discipline = Discipline(PeerScores(limits.score), self.counters, self.disconnect, limits.score)
+        self._intake = Intake(limits, self.discipline, self.counters, on_bug)
+        self._peers: dict[str, TokenBucket] = {}
+        self._mesh: dict[str, dict[str, None]] = {}
+        self._windows: deque[dict[bytes, MeshMessage]] = deque([{}], maxlen=_WINDOWS)
+        self._uplink_free_seconds = 0.0
+        self._is_up = False
+        self._life = 0
+
+    @property
+    def peers(self) -> tuple[str, ...]:
+        """Return the ids of the connected peers."""
+        return tuple(self._peers)
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the node runs."""
+        return self._is_up
+
+    def start(self) -> None:
+        """Run until stopped; heartbeats begin within a second."""
+        self._network.nodes[self.peer_id] = self
+        self._is_up = True
+        self._life += 1
+        self._schedule_heartbeat(self._network.rng.uniform(0, HEARTBEAT_SECONDS), self._life)
+
+    def stop(self) -> None:
+        """End all connections."""
+        self._is_up = False
+        for peer_id in self.peers:
+            self.disconnect(peer_id)
+        self._network.nodes.pop(self.peer_id, None)
+
+    def connect(self, peer_id: str) -> bool:
+        """Open a connection; return whether both want it and the other side can be reached."""
+        other = self._network.nodes.get(peer_id)
+        if other is None or not other.accepts_inbound or peer_id in self._peers or peer_id == self.peer_id:
+            return False
+        if not (self._may_add(peer_id) and other._may_add(self.peer_id)):
+            return False
+        for node, name in ((self, peer_id), (other, self.peer_id)):
+            node._peers[name] = TokenBucket(self._network.limits.messages, self._network.queue.now_seconds)
+        return True
+
+    def disconnect(self, peer_id: str) -> None:
+        """End a connection on both sides."""
+        other = self._network.nodes.get(peer_id)
+        self._drop(peer_id)
+        if other is not None:
+            other._drop(self.peer_id)
+
+    def subscribe(self, topic: str, validator: Validator) -> None:
+        """Join a topic; its mesh forms at the next heartbeat."""
+        self._intake.subscribe(topic, validator)
+        self._mesh[topic] = {}
+
+    def unsubscribe(self, topic: str) -> None:
+        """Leave a topic."""
+        self._intake.unsubscribe(topic)
+        for peer_id in self._mesh.pop(topic, {}):
+            if (other := self._network.nodes.get(peer_id)) is not None:
+                other._prune(self.peer_id, topic)
+
+    def has_joined(self, topic: str) -> bool:
+        """Whether this node hears a topic, as its peers know."""
+        return topic in self._mesh
+
+    def publish(self, topic: str, data: bytes) -> int:
+        """Send an own message to every connected peer that joined its topic; return their number."""
+        message = MeshMessage(topic, data, message_id(topic, data))
+        self.counters.published += 1
+        self._intake.remember_own(topic, data, self._network.queue.now_seconds)
+        self._windows[0][message.identity] = message
+        receivers = [peer_id for peer_id in self._peers if self._joined(peer_id, topic)]
+        for peer_id in receivers:
+            self._send(peer_id, message)
+        return len(receivers)
+
+    def count_request(self, peer_id: str, sent_bytes: int, received_bytes: int) -> None:
+        """Count a request to a peer and its answer on both sides."""
+        for node, sent, received in (
+            (self, sent_bytes, received_bytes),
+            (self._network.nodes.get(peer_id), received_bytes, sent_bytes),
+        ):
+            if node is not None:
+                node.traffic.sent_bytes += sent + _FRAME_BYTES
+                node.traffic.received_bytes += received + _FRAME_BYTES
+
+    # Messages
+
+    def _send(self, peer_id: str, message: MeshMessage, delay_seconds: float = 0.0) -> None:
+        size = len(message.data) + _FRAME_BYTES
+        self.traffic.sent_bytes += size
+        queue = self._network.queue
+        begin = max(queue.now_seconds + delay_seconds, self._uplink_free_seconds)
+        self._uplink_free_seconds = begin + size * 8 / self._network.uplink_bits_per_second
+        if self._network.is_lost():
+            return
+        due = self._uplink_free_seconds + self._network.latency_seconds(self.peer_id, peer_id)
+        queue.at(due, lambda: self._arrive(peer_id, message))
+
+    def _arrive(self, peer_id: str, message: MeshMessage) -> None:
+        if (receiver := self._network.nodes.get(peer_id)) is not None:
+            receiver._receive(self.peer_id, message)
+
+    def _receive(self, sender: str, message: MeshMessage) -> None:
+        if (bucket := self._peers.get(sender)) is None:
+            return
+        now_seconds = self._network.queue.now_seconds
+        self.traffic.received_bytes += len(message.data) + _FRAME_BYTES
+        self.traffic.copies += 1
+        if not bucket.take(1, now_seconds):
+            self.discipline.note_flood(sender, now_seconds)
+        elif self._intake.process(message.topic, message.data, sender, now_seconds) and self.relays:
+            self._windows[0][message.identity] = message
+            for peer_id in self._mesh.get(message.topic, ()):
+                if peer_id != sender:
+                    self._send(peer_id, message, self._network.handling_seconds)
+
+    # Mesh
+
+    def _schedule_heartbeat(self, wait_seconds: float, life: int) -> None:
+        due = self._network.queue.now_seconds + wait_seconds
+        self._network.queue.at(due, lambda: self._heartbeat(life))
+
+    def _heartbeat(self, life: int) -> None:
+        if not self._is_up or life != self._life:
+            return
+        degrees = self._network.degrees
+        for topic, mesh in self._mesh.items():
+            candidates = [one for one in self._peers if one not in mesh and self._joined(one, topic)]
+            self._network.rng.shuffle(candidates)
+            while len(mesh) < degrees.fewest and candidates:
+                self._graft(candidates, topic, degrees)
+            if self.relays:
+                self._announce(topic, candidates[: degrees.announced])
+        self._windows.appendleft({})
+        self._schedule_heartbeat(HEARTBEAT_SECONDS, life)
+
+    def _graft(self, candidates: list[str], topic: str, degrees: MeshDegrees) -> None:
+        """Fill up the mesh of a topic from the candidates, as far as they have room."""
+        mesh = self._mesh[topic]
+        while len(mesh) < degrees.wanted and candidates:
+            peer_id = candidates.pop()
+            self._count_control(peer_id, 0)
+            other = self._network.nodes[peer_id]
+            if len(other._mesh[topic]) < degrees.most:
+                mesh[peer_id] = other._mesh[topic][self.peer_id] = None
+            else:
+                other._count_control(self.peer_id, 0)
+
+    def _announce(self, topic: str, peers: Iterable[str]) -> None:
+        """Announce the messages of the last heartbeats to peers beside the mesh (IHAVE)."""
+        windows = list(self._windows)[:-1] if len(self._windows) == _WINDOWS else list(self._windows)
+        identities = [one for window in windows for one, message in window.items() if message.topic == topic]
+        if not identities:
+            return
+        for peer_id in peers:
+            self._count_control(peer_id, len(identities))
+            if not self._network.is_lost():
+                due = self._network.queue.now_seconds + self._network.latency_seconds(self.peer_id, peer_id)
+                self._network.queue.at(due, partial(self._be_asked, peer_id, identities))
+
+    def _be_asked(self, peer_id: str, identities: list[bytes]) -> None:
+        """Let a peer ask for what it lacks (IWANT), and send that a round trip after the announcement."""
+        other = self._network.nodes.get(peer_id)
+        if other is None or self.peer_id not in other._peers:
+            return
+        wanted = [one for one in identities if not other._intake.knows(one, self._network.queue.now_seconds)]
+        if not wanted:
+            return
+        other._count_control(self.peer_id, len(wanted))
+        back = self._network.latency_seconds(self.peer_id, peer_id)
+        for window in self._windows:
+            for identity in [one for one in wanted if one in window]:
+                other.traffic.repaired += 1
+                self._send(peer_id, window[identity], back)
+
+    def _count_control(self, peer_id: str, identities: int) -> None:
+        size = _FRAME_BYTES + identities * _ID_BYTES
+        self.traffic.sent_bytes += size
+        if (other := self._network.nodes.get(peer_id)) is not None:
+            other.traffic.received_bytes += size
+
+    def _joined(self, peer_id: str, topic: str) -> bool:
+        other = self._network.nodes.get(peer_id)
+        return other is not None and topic in other._mesh
+
+    def _may_add(self, peer_id: str) -> bool:
+        has_room = len(self._peers) < self._network.limits.max_connections
+        return has_room and self.discipline.allows(peer_id, self._network.queue.now_seconds)
+
+    def _prune(self, peer_id: str, topic: str) -> None:
+        self._mesh.get(topic, {}).pop(peer_id, None)
+
+    def _drop(self, peer_id: str) -> None:
+        self._peers.pop(peer_id, None)
+        self._intake.forget_peer(peer_id)
+        for mesh in self._mesh.values():
+            mesh.pop(peer_id, None)
+
+
+def mesh_sizes(nodes: Iterable[MeshNode]) -> Counter[int]:
+    """Return how many nodes have how many neighbours in a topic, over all topics."""
+    return Counter(len(mesh) for node in nodes for mesh in node._mesh.values())

@@ -1,0 +1,218 @@
+"""Difficulty that follows the swarm: ladders of levels, the record of an epoch, and the mix of levels.
+
+A ladder is a list of families of the suite, easiest first, which are one family at several levels. Auditors
+count how many groups of each were all right, mixed and all wrong. The record of an epoch is a pure function
+of these counts and of the last final record; it says how much of each ladder's slots is of which level.
+Integers only, so that every node has the same.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from statistics import median_low
+from typing import Final, NamedTuple
+
+from sapo_protocol.constants import MAX_COMPLETIONS
+from sapo_protocol.decoding import Value
+from sapo_protocol.errors import LocalProtocolError
+
+WHOLE: Final = 1000
+"""The weight of a level that is a ladder's only one; also the distance between two levels of a position."""
+
+LEAST_GROUPS: Final = 8
+"""Fewer groups than these say nothing about a level or a ladder."""
+
+MOST_COUNTED: Final = 2**32 - 1
+"""Most groups of one kind that a tally's count is taken for: sums stay below 64 bits for ever."""
+
+VALUES_OF_A_POINT: Final = 4
+"""A right group of a level that is hard for the swarm is worth a point, any other one a part of it."""
+
+_LOT_BITS: Final = 32
+
+
+class Outcomes(NamedTuple):
+    """How many counted groups of a family were all right, mixed (both right and wrong) and all wrong."""
+
+    right: int = 0
+    mixed: int = 0
+    wrong: int = 0
+
+
+class LevelRecord(NamedTuple):
+    """What the record of an epoch says of one family of the suite.
+
+    Attributes:
+        right: groups that were all right; older epochs count half as much with each epoch that follows.
+        mixed: groups with right and wrong answers, counted so.
+        wrong: groups that were all wrong, counted so.
+        weight: in thousandths; those of a ladder's levels add up to 1,000, a family of no ladder has 1,000.
+    """
+
+    right: int
+    mixed: int
+    wrong: int
+    weight: int
+
+    @property
+    def groups(self) -> int:
+        """All groups behind the row."""
+        return self.right + self.mixed + self.wrong
+
+    @property
+    def value(self) -> int:
+        """Pay of a group with a right answer, in quarters of a point: 4, 3 or 2.
+
+        A whole point while less than half of the swarm's groups are all right, half of one from three
+        quarters on. It does not depend on the group itself, so no answer is paid less for being right.
+        """
+        if self.groups < LEAST_GROUPS or 2 * self.right < self.groups:
+            return VALUES_OF_A_POINT
+        return 3 if 4 * self.right < 3 * self.groups else 2
+
+
+Record = tuple[LevelRecord, ...]
+"""The record of an epoch: a row per family of the suite."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difficulty:
+    """The ladders of a swarm, and the constants of the rule that moves it along them.
+
+    Attributes:
+        ladders: indices into the suite's families, easiest level first; a family is in one ladder at most.
+        step: how far a ladder moves in one epoch at most, in thousandths of the way between two levels.
+        floor: least weight of a level that is in use or next to one.
+        groups: most groups that one account is counted with in one family and epoch.
+        completions: fewest completions of a group that counts.
+    """
+
+    ladders: tuple[tuple[int, ...], ...]
+    step: int = 750
+    floor: int = 125
+    groups: int = 32
+    completions: int = 4
+
+    def __post_init__(self) -> None:
+        named = [*chain(*self.ladders)]
+        if not self.ladders or any(len(ladder) < 2 for ladder in self.ladders):
+            raise LocalProtocolError("difficulty has at least one ladder, and a ladder two levels or more")
+        if len(set(named)) < len(named):
+            raise LocalProtocolError("a family is at most once in the ladders")
+        if not (1 <= self.step <= WHOLE and 0 <= self.floor <= WHOLE and self.groups >= 1):
+            raise LocalProtocolError("a ladder's step is 1 to 1000, its floor 0 to 1000, groups at least 1")
+        if not 1 <= self.completions <= MAX_COMPLETIONS:
+            raise LocalProtocolError(f"a group that counts has 1 to {MAX_COMPLETIONS} completions at least")
+
+    def require_families(self, families: int, max_completions: int) -> None:
+        """Raise unless a suite of so many families has all levels, and a group of the swarm can count."""
+        if max(chain(*self.ladders)) >= families:
+            raise LocalProtocolError(f"a ladder names a family beyond the suite's {families}")
+        if self.completions > max_completions:
+            raise LocalProtocolError(
+                f"groups have at most {max_completions} completions, so none would count"
+            )
+
+    def to_value(self) -> Value:
+        """Return the term inside an encoded manifest."""
+        return {0: self.ladders, 1: self.step, 2: self.floor, 3: self.groups, 4: self.completions}
+
+    def start(self, families: int) -> Record:
+        """Return the record in force before any epoch is final: every ladder at its lowest level."""
+        higher = {family for ladder in self.ladders for family in ladder[1:]}
+        return tuple(LevelRecord(0, 0, 0, 0 if family in higher else WHOLE) for family in range(families))
+
+    def follow(self, before: Record, outcomes: Sequence[Outcomes]) -> Record:
+        """Return the record of an epoch from the last final one and the epoch's counts, a row per family.
+
+        Each ladder moves up by ``step`` times the part of its groups that were all right, and down by the
+        part that were all wrong: where both are as many, most groups that can be mixed are.
+        """
+        weights = dict.fromkeys(range(len(before)), WHOLE)
+        for ladder in self.ladders:
+            position = sum(place * before[family].weight for place, family in enumerate(ladder))
+            total = Outcomes(*map(sum, zip(*(outcomes[family] for family in ladder), strict=True)))
+            moved = min(max(0, position + self._move(total)), WHOLE * (len(ladder) - 1))
+            weights |= _weights(ladder, moved)
+        return tuple(
+            LevelRecord(
+                row.right // 2 + count.right,
+                row.mixed // 2 + count.mixed,
+                row.wrong // 2 + count.wrong,
+                weights[family],
+            )
+            for family, (row, count) in enumerate(zip(before, outcomes, strict=True))
+        )
+
+    def is_sound(self, record: Record) -> bool:
+        """Whether the weights of every ladder's levels add up to a thousand, and others have a thousand."""
+        parts = [*self.ladders, *((family,) for family in self._free(len(record)))]
+        return all(sum(record[family].weight for family in part) == WHOLE for part in parts)
+
+    def mix(self, record: Record) -> tuple[int, ...]:
+        """Return the weight of every family, floors included; 0 where no slot has the level."""
+        mix = [row.weight for row in record]
+        for ladder in self.ladders:
+            for place, family in enumerate(ladder):
+                if any(record[near].weight for near in ladder[max(0, place - 1) : place + 2]):
+                    mix[family] = max(mix[family], self.floor)
+        return tuple(mix)
+
+    def families_of(self, record: Record, lot: int) -> tuple[int, ...]:
+        """Return the families that a slot's lot allows, ascending: one level per ladder, and all others.
+
+        Args:
+            lot: of the slot, below 2^32.
+        """
+        mix = self.mix(record)
+        levels = {_level(ladder, mix, lot) for ladder in self.ladders}
+        return tuple(sorted(self._free(len(record)) | levels))
+
+    def _free(self, families: int) -> set[int]:
+        """Return the families of no ladder."""
+        return set(range(families)).difference(*self.ladders)
+
+    def _move(self, total: Outcomes) -> int:
+        groups = sum(total)
+        if groups < LEAST_GROUPS:
+            return 0
+        distance = self.step * abs(total.right - total.wrong) // groups
+        return distance if total.right > total.wrong else -distance
+
+
+def median_outcomes(tallies: Sequence[Sequence[Outcomes]]) -> tuple[Outcomes, ...]:
+    """Return the lower median over tallies of every count of every family."""
+    return tuple(
+        Outcomes(*(min(MOST_COUNTED, median_low(counts)) for counts in zip(*rows, strict=True)))
+        for rows in zip(*tallies, strict=True)
+    )
+
+
+def points_of(groups: Mapping[int, int], record: Record) -> int:
+    """Return the points for so many groups with a right answer of each family, rounded down.
+
+    Args:
+        groups: how many, by family.
+        record: that in force in their epoch.
+    """
+    return sum(count * record[family].value for family, count in groups.items()) // VALUES_OF_A_POINT
+
+
+def _weights(ladder: Sequence[int], position: int) -> dict[int, int]:
+    """Return the weights of a ladder's levels at a position: those of the two levels beside it."""
+    lower, beyond = divmod(position, WHOLE)
+    weights = dict.fromkeys(ladder, 0)
+    weights[ladder[lower]] = WHOLE - beyond
+    if beyond:
+        weights[ladder[lower + 1]] = beyond
+    return weights
+
+
+def _level(ladder: Sequence[int], mix: Sequence[int], lot: int) -> int:
+    """Return the level of a ladder whose part of the weights a lot falls into."""
+    place = lot * sum(mix[family] for family in ladder) >> _LOT_BITS
+    for family in ladder:
+        if place < mix[family]:
+            return family
+        place -= mix[family]
+    raise AssertionError("a lot is below 2^32")

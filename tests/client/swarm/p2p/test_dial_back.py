@@ -1,0 +1,57 @@
+"""Real nodes find out whether others can connect to them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+
+from sapo_client.swarm.reachability import PROTOCOL, DialAnswer, DialResult, Reachability, parse_answer
+
+
+async def test_a_node_that_listens_is_reachable(swarm: Any, tools: Any) -> None:
+    members = await swarm.start_members(2)
+    await swarm.wait_until_connected(members)
+    _, asker = members
+    assert asker.transport.reachability() is Reachability.UNKNOWN
+    await asker.transport._dial_back.ask_next()
+    assert asker.transport.reachability() is Reachability.REACHABLE
+    assert asker.transport._dial_back.answers.hosts() == ("127.0.0.1",)
+
+
+async def test_a_node_whose_port_is_closed_or_anothers_is_not(swarm: Any, tools: Any) -> None:
+    members = await swarm.start_members(3)
+    await swarm.wait_until_connected(members)
+    boot, other, asker = (member.transport for member in members)
+    listener = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
+    silent = listener.socket.getsockname()[1]
+    await listener.aclose()
+
+    async def greet(stream: trio.SocketStream) -> None:
+        await stream.send_all(b"220 mail.example.org ESMTP service ready\r\n")
+        await stream.aclose()
+
+    async with trio.open_nursery() as nursery:
+        stranger = (await nursery.start(trio.serve_tcp, greet, 0))[0].socket.getsockname()[1]
+        for port, peer in ((silent, boot), (stranger, other)):
+            payload = await asker.request(peer.peer_id, PROTOCOL, str(port).encode(), max_response_bytes=128)
+            assert parse_answer(payload) == DialAnswer(DialResult.REFUSED, "127.0.0.1")
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_question_without_a_port_gets_no_answer_and_a_flood_of_them_is_cut(
+    swarm: Any, tools: Any
+) -> None:
+    members = await swarm.start_members(2)
+    await swarm.wait_until_connected(members)
+    boot, asker = (member.transport for member in members)
+    port = asker.addresses[0].split("/")[4].encode()
+
+    async def ask(payload: bytes) -> DialAnswer | None:
+        return parse_answer(await asker.request(boot.peer_id, PROTOCOL, payload, max_response_bytes=128))
+
+    assert await ask(b"65536") is None
+    results = [await ask(port) for _ in range(4)]
+    reached, busy = (DialAnswer(each, "127.0.0.1") for each in (DialResult.REACHED, DialResult.BUSY))
+    assert results == [reached, reached, reached, busy]
+    assert swarm.bugs == []

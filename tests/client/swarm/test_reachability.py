@@ -1,0 +1,76 @@
+"""What the answers of peers to "can you reach me?" come to."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sapo_client.swarm.reachability import (
+    DialAnswer,
+    DialAnswers,
+    DialResult,
+    Reachability,
+    encode_port,
+    parse_answer,
+    parse_port,
+)
+
+HOST = "203.0.113.7"
+
+
+def answers(*results: DialResult) -> DialAnswers:
+    found = DialAnswers()
+    for number, result in enumerate(results):
+        found.add(f"peer {number}", DialAnswer(result, HOST))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("results", "state"),
+    [
+        ("", Reachability.UNKNOWN),
+        ("b", Reachability.UNKNOWN),
+        ("n", Reachability.UNKNOWN),
+        ("y", Reachability.REACHABLE),
+        ("nn", Reachability.UNREACHABLE),
+        ("ny", Reachability.REACHABLE),
+        ("nnybb", Reachability.UNREACHABLE),
+        ("nnyy", Reachability.REACHABLE),
+        ("nnnnn" + "yyyyy", Reachability.REACHABLE),
+    ],
+)
+def test_half_of_the_last_answers_decide(results: str, state: Reachability) -> None:
+    by_letter = {"y": DialResult.REACHED, "n": DialResult.REFUSED, "b": DialResult.BUSY}
+    assert answers(*(by_letter[letter] for letter in results)).state() is state
+
+
+def test_one_peer_counts_once() -> None:
+    found = DialAnswers()
+    for _ in range(5):
+        found.add("a liar", DialAnswer(DialResult.REFUSED, HOST))
+    assert found.state() is Reachability.UNKNOWN
+
+
+def test_hosts_are_named_by_frequency() -> None:
+    found = answers(DialResult.REACHED, DialResult.REFUSED)
+    found.add("a liar", DialAnswer(DialResult.REACHED, "192.0.2.1"))
+    assert found.hosts() == (HOST, "192.0.2.1")
+
+
+@given(st.integers(1, 0xFFFF), st.sampled_from(DialResult), st.ip_addresses().map(str))
+def test_what_is_encoded_is_parsed(port: int, result: DialResult, host: str) -> None:
+    answer = DialAnswer(result, host)
+    assert (parse_port(encode_port(port)), parse_answer(answer.encode())) == (port, answer)
+
+
+@given(st.binary(max_size=64))
+def test_anything_else_is_no_question_and_no_answer(payload: bytes) -> None:
+    port, answer = parse_port(payload), parse_answer(payload)
+    assert port is None or encode_port(port) == payload
+    assert answer is None or answer.encode() == payload
+
+
+@pytest.mark.parametrize("payload", [b"", b"0", b"65536", b"-1", b"80 ", b"4001\n", "٤".encode()])
+def test_ports_that_are_none(payload: bytes) -> None:
+    assert parse_port(payload) is None

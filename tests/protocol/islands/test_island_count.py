@@ -1,0 +1,63 @@
+"""The number of islands: doubling, halving, hysteresis, and what is forgotten."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sapo_protocol.islands.count import PAID_EPOCHS, island_count
+from sapo_protocol.terms.islands import IslandTerms
+
+TERMS = IslandTerms(most_accounts=64, least_accounts=24, period_epochs=144, most_islands=64)
+
+paid_accounts = st.lists(st.integers(0, 10**6), max_size=40)
+
+
+@pytest.mark.parametrize(
+    ("paid", "count"),
+    [
+        ([], 1),
+        ([64], 1),
+        ([65], 2),
+        ([64, 129], 4),
+        ([65, 48], 2),
+        ([65, 47], 1),
+        ([65, 47, 64], 1),
+        ([10**9], 64),
+        ([10**9, 0], 1),
+    ],
+)
+def test_it_doubles_above_and_halves_below(paid: list[int], count: int) -> None:
+    assert island_count(TERMS, paid) == count
+
+
+def test_without_terms_or_with_a_constant_nothing_is_counted() -> None:
+    assert island_count(None, [10**6]) == 1
+    assert island_count(replace(TERMS, count=8), [10**6]) == island_count(replace(TERMS, count=8), []) == 8
+
+
+@given(paid_accounts)
+def test_it_is_a_power_of_two_within_bounds_and_of_the_last_epochs_alone(paid: list[int]) -> None:
+    count = island_count(TERMS, paid)
+    assert count in {2**n for n in range(7)}
+    assert count == island_count(TERMS, paid[-PAID_EPOCHS:])
+
+
+@given(paid_accounts.filter(bool))
+def test_islands_are_neither_overfull_nor_deserted_after_the_newest_epoch(paid: list[int]) -> None:
+    count, newest = island_count(TERMS, paid), paid[-1]
+    assert newest <= TERMS.most_accounts * count or count == TERMS.most_islands
+    one_epoch = len(paid) == 1
+    assert newest >= TERMS.least_accounts * count or count == 1 or one_epoch
+
+
+@given(st.integers(65, 128), st.lists(st.integers(48, 128), max_size=PAID_EPOCHS - 1))
+def test_what_wavers_between_the_bounds_changes_nothing(first: int, later: list[int]) -> None:
+    assert island_count(TERMS, [first, *later]) == 2
+
+
+@given(st.integers(0, 10**5))
+def test_a_steady_number_has_the_fewest_islands_that_hold_it(accounts: int) -> None:
+    count = island_count(TERMS, [accounts] * PAID_EPOCHS)
+    assert count == min(64, next(2**n for n in range(20) if accounts <= 64 * 2**n))

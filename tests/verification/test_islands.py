@@ -1,0 +1,283 @@
+"""Islands at one node: what counts where, what is remembered, and what a change of their number does."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.swarm import EPOCH, Identity, make_manifest, moment
+from support.verification_harness import score_in_process
+
+from sapo_protocol.epochs import beacon, epoch_start_seconds
+from sapo_protocol.errors import Verdict
+from sapo_protocol.identifiers import Account, ContentId, Digest
+from sapo_protocol.islands.homes import drawing_epoch
+from sapo_protocol.manifest import Manifest
+from sapo_protocol.rules import Rule
+from sapo_protocol.terms.islands import IslandTerms
+from sapo_protocol.topics import certificates_topic, equivocations_topic, rollouts_topic
+from sapo_verification.engine import Engine, Received
+from sapo_verification.islands import IslandMap
+from sapo_verification.types import AdmittedRollout
+
+TERMS = IslandTerms(most_accounts=64, least_accounts=24, period_epochs=4, most_islands=16, count=4)
+MANIFEST = make_manifest(version=2, islands=TERMS)
+NOW = moment(MANIFEST)
+PEOPLE = [Identity(number) for number in range(1, 60)]
+OWN = Identity(900)
+
+
+def known_beacon(epoch: int) -> Digest:
+    """Return the beacon of a swarm without a chain."""
+    return beacon(MANIFEST.swarm_id, epoch, b"")
+
+
+@dataclass
+class World:
+    """One node's engine in a swarm of islands, whose number follows what was paid, and its decisions."""
+
+    manifest: Manifest = MANIFEST
+    paid: Sequence[int] | None = ()
+    knows_beacons: bool = True
+    paid_by_epoch: dict[int, Sequence[int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.engine = Engine(
+            self.manifest,
+            ":memory:",
+            own=OWN.account,
+            check=score_in_process(self.manifest),
+            beacon_of=self._beacon_of,
+            key=b"key",
+            paid_of=lambda epoch: self.paid_by_epoch.get(epoch, self.paid),
+        )
+        self.islands = self.engine.islands
+        self.engine.carry(self.islands.all_at(NOW))
+
+    def _beacon_of(self, epoch: int) -> Digest | None:
+        return beacon(self.manifest.swarm_id, epoch, b"") if self.knows_beacons else None
+
+    def home(self, who: Identity, epoch: int = EPOCH) -> int:
+        """Return a home that must be known."""
+        home = self.islands.home(who.account, epoch)
+        assert home is not None
+        return home
+
+    def introduce(self, *people: Identity, now: float = NOW) -> None:
+        """Let the node hear certificates where their accounts live."""
+        for who in people:
+            topic = certificates_topic(self.manifest.swarm_id, self.home(who))
+            message = who.certificate(self.manifest).to_bytes()
+            assert self.engine.receive(topic, message, now).verdict is Verdict.ACCEPT
+
+    def hear(self, who: Identity, island: int, now: float = NOW, **changes: object) -> Received:
+        """Return the decision on a rollout of somebody over an island's topic."""
+        topic = rollouts_topic(self.manifest.swarm_id, island)
+        return self.engine.receive(topic, who.message(self.manifest, **changes), now)
+
+    def at_home(self, island: int, epoch: int = EPOCH) -> list[Identity]:
+        """Return the people who live on an island."""
+        return [who for who in PEOPLE if self.home(who, epoch) == island]
+
+
+def mover(world: World, epoch: int = EPOCH) -> Identity:
+    """Return somebody whose home changes with an epoch."""
+    return next(who for who in PEOPLE if world.home(who, epoch - 1) != world.home(who, epoch))
+
+
+def test_a_rollout_counts_on_the_home_of_its_epoch_alone() -> None:
+    world = World()
+    who = mover(world)
+    world.introduce(who)
+    for epoch in (EPOCH - 1, EPOCH):
+        for island in range(4):
+            received = world.hear(who, island, epoch=epoch, slot=island)
+            lives = island == world.home(who, epoch)
+            assert received.rule is (None if lives else Rule.ROLLOUT_ISLAND)
+            assert received.verdict is (Verdict.ACCEPT if lives else Verdict.IGNORE)
+    assert len(world.engine.pool) == 2
+
+
+def test_an_unknown_beacon_blames_nobody() -> None:
+    world = World()
+    who = PEOPLE[0]
+    world.introduce(who)
+    stranger = World(knows_beacons=False)
+    received = stranger.hear(who, 0)
+    assert (received.verdict, received.rule) == (Verdict.IGNORE, Rule.ROLLOUT_ISLAND)
+
+
+def test_a_number_of_islands_that_is_not_known_blames_nobody() -> None:
+    world = World(manifest=replace(MANIFEST, islands=replace(TERMS, count=4)), paid=None)
+    assert world.hear(PEOPLE[0], 0).verdict is Verdict.IGNORE
+
+
+@pytest.mark.parametrize("manifest", [make_manifest(), make_manifest(version=2)], ids=["1", "2"])
+def test_a_swarm_without_islands_needs_no_beacon(manifest: Manifest) -> None:
+    world = World(manifest, knows_beacons=False)
+    world.introduce(PEOPLE[0])
+    assert world.hear(PEOPLE[0], 0).verdict is Verdict.ACCEPT
+    assert world.islands.due(OWN.node, OWN.account, NOW) == world.islands.all_at(NOW) == {0}
+
+
+def test_on_one_island_nothing_needs_a_beacon_either() -> None:
+    one = World(make_manifest(version=2, islands=replace(TERMS, count=1)), knows_beacons=False)
+    one.introduce(PEOPLE[0])
+    assert one.hear(PEOPLE[0], 0).verdict is Verdict.ACCEPT
+
+
+def test_certificates_count_where_their_account_lives_about_now() -> None:
+    world = World()
+    for who in PEOPLE[:12]:
+        near = {world.home(who, epoch) for epoch in (EPOCH - 1, EPOCH, EPOCH + 1)}
+        for island in range(4):
+            topic = certificates_topic(MANIFEST.swarm_id, island)
+            received = world.engine.receive(topic, who.certificate(MANIFEST).to_bytes(), NOW)
+            expected = {None, Rule.CERTIFICATE_NEW} if island in near else {Rule.CERTIFICATE_ISLAND}
+            assert received.rule in expected
+
+
+def test_an_auditors_certificate_counts_everywhere() -> None:
+    world = World()
+    who = PEOPLE[0]
+    world.engine.set_auditors([who.account])
+    elsewhere = (world.home(who) + 1) % 4
+    topic = certificates_topic(MANIFEST.swarm_id, elsewhere)
+    message = who.certificate(MANIFEST).to_bytes()
+    assert world.engine.receive(topic, message, NOW).verdict is Verdict.ACCEPT
+
+
+def test_a_proof_names_the_islands_on_which_it_is_published() -> None:
+    world = World()
+    who = mover(world)
+    world.introduce(who)
+    old, new = world.home(who, EPOCH - 1), world.home(who, EPOCH)
+    world.hear(who, old, epoch=EPOCH - 1)
+    received = world.hear(who, old, epoch=EPOCH - 1, completions=(b"9",))
+    assert received.rule is Rule.ONE_CONTENT
+    assert set(received.islands) == {old, new}
+    assert received.proof is not None
+    other = World()
+    other.introduce(who)
+    wrong = next(iter({0, 1, 2, 3} - {old, new, world.home(who, EPOCH + 1)}))
+    verdicts = {
+        island: other.engine.receive(equivocations_topic(MANIFEST.swarm_id, island), received.proof, NOW).rule
+        for island in (wrong, new)
+    }
+    assert verdicts == {wrong: Rule.PROOF_ISLAND, new: None}
+
+
+def test_what_is_sent_on_request_counts_on_carried_islands_alone() -> None:
+    world = World()
+    who = PEOPLE[0]
+    world.introduce(who)
+    topic = rollouts_topic(MANIFEST.swarm_id)
+    home = world.home(who)
+    world.engine.carry({(home + 1) % 4})
+    first = world.engine.receive(topic, who.message(MANIFEST), NOW, live=False)
+    world.engine.carry({home})
+    second = world.engine.receive(topic, who.message(MANIFEST), NOW, live=False)
+    assert (first.rule, second.rule) == (Rule.ROLLOUT_ISLAND, None)
+
+
+def test_certificates_of_other_islands_are_forgotten() -> None:
+    world = World()
+    world.introduce(*PEOPLE)
+    world.engine.certificates.admit(OWN.certificate(MANIFEST).to_bytes(), NOW)
+    auditor = PEOPLE[0]
+    world.engine.set_auditors([auditor.account])
+    world.engine.carry({2})
+    world.engine.forget(EPOCH)
+    start = epoch_start_seconds(MANIFEST, EPOCH)
+    near = {who.account for who in PEOPLE if world.islands.is_near(who.account, start)}
+    kept = {who.account for who in (*PEOPLE, OWN) if world.engine.certificates.accounts_of(who.node)}
+    assert kept == near | {OWN.account}
+    assert auditor.account in kept
+    assert 0 < len(near) < len(PEOPLE)
+
+
+def test_an_author_without_a_certificate_is_named() -> None:
+    world = World()
+    received = world.hear(PEOPLE[0], world.home(PEOPLE[0]))
+    expected = Received(Verdict.IGNORE, Rule.AUTHOR_INTRODUCED, unknown=PEOPLE[0].node)
+    assert received == expected
+
+
+def test_a_node_carries_home_and_visit_and_those_of_its_neighbouring_epochs() -> None:
+    islands = World().islands
+    for epoch in range(1, 40):
+        start = epoch_start_seconds(MANIFEST, epoch)
+        due = islands.due(OWN.node, OWN.account, start + 30)
+        assert due == {
+            island
+            for one in (epoch - 1, epoch, epoch + 1)
+            for island in (islands.home(OWN.account, one), islands.visit(OWN.node, OWN.account, one))
+        }
+        assert islands.home(OWN.account, epoch - 2) in islands.due(OWN.node, OWN.account, start + 0.4) or (
+            epoch == 1
+        )
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.sampled_from([1, 2, 4]), min_size=4, max_size=8), st.integers(0, 1000))
+def test_every_rollout_counts_once_while_the_number_of_islands_changes(numbers: list[int], seed: int) -> None:
+    """K changes from epoch to epoch, up and down: each rollout has one island, and it is carried."""
+    terms = replace(TERMS, count=None, most_accounts=2, least_accounts=1)
+    chain = {"chain_id": 5, "registry": Account(bytes(20)), "ledger": Account(bytes(20))}
+    manifest = make_manifest(version=2, islands=terms, **chain)
+    paid = {epoch: [2 * number] for epoch, number in enumerate(numbers)}
+    island_map = IslandMap(manifest, known_beacon, lambda epoch: paid.get(epoch, paid[len(numbers) - 1]))
+    for epoch, number in enumerate(numbers):
+        assert island_map.count(epoch) == number
+        for who in PEOPLE[seed % 20 : seed % 20 + 3]:
+            home = island_map.home(who.account, epoch)
+            assert home is not None
+            assert 0 <= home < number
+            start = epoch_start_seconds(manifest, epoch)
+            for since_start in (-0.5, 0.0, 59.9, 60.0, 119.9, 120.4):  # all of the time that it is timely
+                assert home in island_map.due(who.node, who.account, max(0.0, start + since_start))
+
+
+def test_homes_are_drawn_at_least_an_epoch_ahead() -> None:
+    for who in PEOPLE:
+        for epoch in range(1, 30):
+            drawn = drawing_epoch(MANIFEST.swarm_id, who.account, epoch, TERMS.period_epochs)
+            assert drawn < epoch
+
+
+def test_one_to_two_to_one_under_load_loses_and_doubles_nothing() -> None:
+    """Every rollout of three epochs is heard by a node that carries all: admitted once, none refused."""
+    world = World(make_manifest(version=2, islands=replace(TERMS, count=None), **_chain()), paid=[1])
+    world.paid_by_epoch = {EPOCH: [100], EPOCH + 1: [1]}
+    manifest = world.manifest
+    authors = PEOPLE[:12]
+    admitted: list[ContentId] = []
+    refused: list[Rule] = []
+    for epoch in (EPOCH - 1, EPOCH, EPOCH + 1):
+        now = moment(manifest, epoch)
+        world.engine.carry(world.islands.all_at(now))
+        for who in authors:
+            message = who.certificate(manifest).to_bytes()
+            topic = certificates_topic(manifest.swarm_id, world.home(who, epoch))
+            world.engine.receive(topic, message, now)
+            late = epoch - 1 if epoch >= EPOCH else epoch
+            for one, slot in ((late, 2 + epoch), (epoch, 0), (epoch, 1)):  # one comes an epoch late
+                for island in (0, 1):
+                    topic = rollouts_topic(manifest.swarm_id, island)
+                    if island not in world.islands.carried:
+                        continue
+                    message = who.message(manifest, epoch=one, slot=slot)
+                    received = world.engine.receive(topic, message, now)
+                    if received.verdict is Verdict.ACCEPT:
+                        assert isinstance(received.admitted, AdmittedRollout)
+                        admitted.append(received.admitted.content_id)
+                    else:
+                        assert received.rule is not None
+                        refused.append(received.rule)
+    assert len(admitted) == len(set(admitted)) == len(authors) * 9
+    assert set(refused) <= {Rule.ROLLOUT_ISLAND, Rule.ROLLOUT_NEW}
+
+
+def _chain() -> dict[str, object]:
+    return {"chain_id": 5, "registry": Account(bytes(20)), "ledger": Account(bytes(20))}

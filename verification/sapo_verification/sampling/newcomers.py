@@ -1,0 +1,70 @@
+"""Lots by which newcomers get places when they want more than there are.
+
+First come, first served gives all places to whoever sends most, and an account costs little. Equal parts for
+all give nobody enough audits to become known. So a few newcomers at a time get places, drawn by lot for some
+epochs: long enough to be audited as often as it takes, then the places are free for others. A flood of a
+thousand accounts then delays honest newcomers by as long as it takes to come to know the flood, and shuts
+nobody out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from hashlib import blake2b
+from typing import Final
+
+from sapo_protocol.identifiers import Account
+
+LOT_EPOCHS: Final = 4
+"""Epochs for which a lot is valid: an account with eight groups an epoch is audited twenty times in three."""
+
+ENOUGH: Final = 8
+"""Places of an account beyond which its next rollout takes the place of its oldest one."""
+
+USUAL_WEIGHT: Final = 1.0
+
+MOST_WEIGHED: Final = 65_536
+"""Accounts whose weight is kept; the one set longest ago is dropped."""
+
+
+class NewcomerLots:
+    """Order of newcomers, drawn anew every few epochs.
+
+    The probability of being before another account is proportional to the weight (Efraimidis and Spirakis,
+    2006), so an account that costs twice as much may weigh twice as much, and the sum of weights is what a
+    flood has to pay for.
+
+    Args:
+        key: random bytes of this start, so that no attacker can look for accounts with good lots.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._key = blake2b(key, person=b"newcomers' lots").digest()
+        self._weights: OrderedDict[Account, float] = OrderedDict()
+        self._period = 0
+        self._lots: dict[Account, float] = {}
+
+    def weigh(self, account: Account, weight: float) -> None:
+        """Set an account's weight, 1 by default; with 0 it yields to all others."""
+        self._weights[account] = weight
+        self._weights.move_to_end(account)
+        self._lots.pop(account, None)
+        if len(self._weights) > MOST_WEIGHED:
+            self._weights.popitem(last=False)
+
+    def lot(self, account: Account, epoch: int) -> float:
+        """Return an account's lot in an epoch: the smaller, the sooner it gets places."""
+        if epoch // LOT_EPOCHS != self._period:
+            self._period, self._lots = epoch // LOT_EPOCHS, {}
+        if account not in self._lots:
+            self._lots[account] = self._drawn(account)
+        return self._lots[account]
+
+    def _drawn(self, account: Account) -> float:
+        weight = self._weights.get(account, USUAL_WEIGHT)
+        if weight <= 0.0:
+            return math.inf
+        message = self._period.to_bytes(8, "big", signed=True) + bytes(account)
+        number = int.from_bytes(blake2b(message, key=self._key, digest_size=7).digest(), "big")
+        return -math.log((number + 1) / 256**7) / weight
