@@ -151,7 +151,9 @@ class CheckpointStore:
             meta = _verified_meta(folder)
             if meta is not None:
                 return meta, load_file(folder / "state.safetensors")
-            folder.rename(folder.with_name(f"{DAMAGED}{folder.name}"))
+            damaged = folder.with_name(f"{DAMAGED}{folder.name}")
+            shutil.rmtree(damaged, ignore_errors=True)  # after a first damage the learner came to this step again
+            folder.rename(damaged)
         return None, {}
 
     def set_aside(self) -> None:

@@ -248,7 +248,7 @@ class Learner:
                     pass  # the reader sets `ended` at the end of the pipe
                 else:
                     _LOG.info("the learner is ready: %s", self._about)
-                    self.set_aside = tuple(sorted(self._damaged() - damaged))
+                    self.set_aside = tuple(sorted(name for name, _ in self._damaged() - damaged))
                     self._ready.set()
                     task_status.started()
                 await ended.wait()
@@ -352,9 +352,12 @@ class Learner:
     def _log_path(self) -> Path:
         return self._settings.directory / "learner.log"
 
-    def _damaged(self) -> set[str]:
-        """Return the names of the damaged checkpoints."""
-        return {folder.name.removeprefix(DAMAGED) for folder in self._checkpoints.glob(f"{DAMAGED}*")}
+    def _damaged(self) -> set[tuple[str, int]]:
+        """Return names and inodes of the damaged checkpoints; one name may be damaged again."""
+        return {
+            (folder.name.removeprefix(DAMAGED), folder.stat().st_ino)
+            for folder in self._checkpoints.glob(f"{DAMAGED}*")
+        }
 
     @property
     def _checkpoints(self) -> Path:

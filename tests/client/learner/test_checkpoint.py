@@ -188,6 +188,17 @@ def test_a_damaged_checkpoint_is_passed_over(settings: LearnerSettings, damage: 
     assert Service(settings).about()["step"] == 2
 
 
+def test_a_checkpoint_of_one_step_may_be_damaged_twice(settings: LearnerSettings) -> None:
+    saved(settings, 2)
+    for _ in range(2):
+        (checkpoints(settings)[-1] / "meta.json").unlink()
+        resumed = Service(settings)
+        assert resumed.about()["step"] == 1
+        rounds(resumed, 1)
+        resumed.call("checkpoint", {})
+    assert [path.name for path in checkpoints(settings)] == ["step-0000000001", "step-0000000002"]
+
+
 def test_a_crash_while_writing_leaves_the_old_checkpoint(settings: LearnerSettings) -> None:
     saved(settings, 1)
     unfinished = settings.directory / "checkpoints" / ".writing-step-0000000002"
