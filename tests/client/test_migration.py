@@ -182,7 +182,7 @@ def test_it_resumes(swarm: OldSwarm, monkeypatch: pytest.MonkeyPatch) -> None:
         "certificates": 1,
         "contributions": 3,
         "envelopes": 1,
-        "epoch_count": 1,
+        "epoch_count": 2,
         "equivocations": 1,
         "origins": 1,
         "pool": 1,

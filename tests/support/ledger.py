@@ -1,5 +1,6 @@
 """A ledger for tests: the real embedded chain in this process, real accounts, real contracts."""
 
+import json
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -9,11 +10,11 @@ from functools import cache, cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
+from urllib.request import ProxyHandler, Request, build_opener
 
 from eth_account import Account as Keys
 from eth_account.signers.local import LocalAccount
 from support.swarm import make_manifest
-from web3.types import RPCEndpoint
 
 from sapo_client.founding.contracts import Deployment, LedgerTerms, deploy
 from sapo_client.ledger import transactions as tx
@@ -128,8 +129,11 @@ class ServedChain:
         return Rpc([self.url], connect=partial(connect, timeout_seconds=PATIENCE_SECONDS))
 
     def request(self, method: str, *params: object) -> Any:
-        """Return a raw request's result."""
-        return self.rpc.ask(lambda web3: web3.provider.make_request(RPCEndpoint(method), params))
+        """Return the whole answer to a request, of which the client keeps only what it needs."""
+        question = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        request = Request(self.url, json.dumps(question).encode(), {"Content-Type": "application/json"})
+        with build_opener(ProxyHandler({})).open(request) as answer:
+            return json.load(answer)
 
     def swap(self, other: "ServedChain") -> None:
         """Let each of two addresses serve the other's chain."""

@@ -29,7 +29,7 @@ AUDITORS: Final = 4
 QUORUM: Final = 3
 
 SWARMS: Final = ((16, 1), (16, 512), (1024, 1), (1024, 512))
-"""Accounts, and points of each, epoch by epoch: claims among the first 16 have a proof of 4, then of 10."""
+"""Accounts, and points of each, epoch by epoch."""
 
 BIND_TARGET, EPOCH_TARGET, CLAIM_TARGET = 120_000, 150_000, 100_000
 
@@ -90,10 +90,10 @@ def _epochs(chain: _LedgerChain) -> Iterator[EpochGas]:
             node=NodeId(bytes(32)), account=Account(bytes(20)), epoch=epoch, tallies=(), shares=shares
         ).root(_id(epoch))
         post, finalise = chain.settle(root)
-        claimant = epoch // 2  # one account claims among few, twice, and another one among many
-        proof = merkle.sum_place(cumulative_entries(shares), shares[claimant].account).proof
+        claimant = _account(epoch // 2)  # one account claims among few, twice, and another one among many
+        [share] = [share for share in shares if share.account == claimant]
+        proof = merkle.sum_place(cumulative_entries(shares), claimant).proof
         distributor = Distributor(chain.rpc, chain.deployment.distributor)
-        share = shares[claimant]
         claim = distributor.claim(share.account, share.cumulative, proof)
         yield EpochGas(
             accounts=accounts,
@@ -109,8 +109,7 @@ def _epochs(chain: _LedgerChain) -> Iterator[EpochGas]:
 
 def _shares(epoch: int, accounts: int, points: int, previous: Mapping[Account, int]) -> tuple[Share, ...]:
     """Return the settlement of three auditors with equal tallies."""
-    # Ascending accounts: an account that claims among few keeps its index among many.
-    names = [Account(number.to_bytes(4, "big") + bytes(15) + b"\x01") for number in range(accounts)]
+    names = sorted(_account(number) for number in range(accounts))
     counted = tuple((name, points) for name in names)
     tallies = [
         Tally(
@@ -177,6 +176,11 @@ def _keys(name: str) -> LocalAccount:
 
 def _address(keys: LocalAccount) -> Account:
     return Account.from_hex(keys.address)
+
+
+def _account(number: int) -> Account:
+    """Return an account whose address is spread evenly, as addresses are: the length of a proof shows it."""
+    return Account(_digest(f"account {number}")[:20])
 
 
 def _digest(name: str) -> Digest:

@@ -174,6 +174,7 @@ def test_the_status_shows_keys_endpoints_and_queued_transactions(
     facts = ledger_commands.status(Config(identity=str(old.path), data_dir=data.root, ledger=ledger))
     no_answer = "no answer (ConnectionError)"
     balance = int(world.chain.request("eth_getBalance", str(HERE), "latest")["result"], 16)
+    treasury = world.contracts.token.balance(world.contracts.distributor.address)
     assert facts == {
         "account": str(HERE),
         "chain": world.manifest.chain_id,
@@ -186,6 +187,11 @@ def test_the_status_shows_keys_endpoints_and_queued_transactions(
         "points claimed": 0,
         "claimable": 0,
         "tokens": 0.0,
+        "treasury": treasury / 10**18,
+        "granted and not claimed": 0.0,
+        "points per epoch": 0.0,
+        "treasury pays until": None,
+        "treasury pays": "nothing was granted lately",
         "auditor": False,
         "tokens bonded": 0.0,
         "bond needed": None,

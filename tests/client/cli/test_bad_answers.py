@@ -104,10 +104,10 @@ class Home:
 
     root: Path
 
-    def arguments(self, command: str, url: str) -> list[str]:
-        """Return the arguments of a command, with everything that it needs."""
-        places = {"folder": "new swarm", "founded": "founded", "key": "key.json"}
-        places = {name: str(self.root / place) for name, place in places.items()}
+    def arguments(self, command: str, url: str, folder: Path) -> list[str]:
+        """Return the arguments of a command, with everything that it needs; a swarm is founded in a folder."""
+        places = {"founded": "founded", "key": "key.json"}
+        places = {name: str(self.root / place) for name, place in places.items()} | {"folder": str(folder)}
         words = [word.format_map(places) for word in COMMANDS[command]]
         words += ["--rpc", url, "--data-dir", str(self.root / "data")]
         if words[0] not in OWN_OPTIONS and words[1] != "audit":
@@ -164,13 +164,13 @@ def test_a_bad_answer_is_a_clear_error_and_loses_nothing(
     home: Home, url: str, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    done = CliRunner().invoke(app, home.arguments(command, url))
+    deployed = tmp_path / "new swarm"
+    done = CliRunner().invoke(app, home.arguments(command, url, deployed))
     assert isinstance(done.exception, SapoError), (done.output, done.exception)
     assert done.exception.exit_code == ExitCode.LEDGER
     assert done.exception.text
     assert done.exception.hint
     assert home.queued() == [(EntryState.QUEUED, QUEUED)]
-    deployed = home.root / "new swarm"
     assert not (deployed / "deployment.json").exists()
     assert not (deployed / "manifest.json").exists()
 

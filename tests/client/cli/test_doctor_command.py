@@ -73,7 +73,7 @@ def test_the_chain_is_asked_for_its_id_and_the_contracts(chain: ServedChain) -> 
     [about_id, _] = check_chain(config, other_chain)
     [about_code, _] = check_chain(config, no_contracts)
     assert (about_id.state, "serves chain" in about_id.detail) == ("fail", True)
-    assert (about_code.state, "no contract at" in about_code.detail) == ("fail", True)
+    assert (about_code.state, "there is no NodeRegistry" in about_code.detail) == ("fail", True)
 
 
 def test_a_chain_that_does_not_answer_is_a_failure_and_none_is_a_warning() -> None:

@@ -84,14 +84,12 @@ OPEN: Final = frozenset(
     f"sapo {name}"
     for name in (
         "bench endurance", "bench ledger", "bench sample", "bench train", "bench verify", "config schema",
-        "dashboard", "env",
-        "keys restore", "keys rotate",
-        "keys signing export", "keys signing import", "lab attack", "lab economy", "lab judge", "lab page",
-        "lab pretrain", "lab report", "lab run", "ledger audit", "ledger bond", "ledger challenge",
-        "ledger claim",
-        "ledger exit", "ledger export", "ledger payout", "ledger register", "ledger revoke", "ledger status",
-        "ledger verify", "ledger withdraw", "logs", "service logs", "testnet page",
-        "testnet up", "watch",
+        "dashboard", "env", "keys restore", "keys rotate", "keys signing export", "keys signing import",
+        "lab attack", "lab difficulty", "lab economy", "lab judge", "lab page", "lab pretrain", "lab report",
+        "lab run", "lab simulate", "ledger audit", "ledger bond", "ledger challenge", "ledger claim",
+        "ledger exit", "ledger export", "ledger finalise", "ledger payout", "ledger register",
+        "ledger revoke", "ledger status", "ledger verify", "ledger withdraw", "logs", "service logs",
+        "testnet page", "testnet up", "watch",
     )
 )  # fmt: skip
 """Commands without a schema: tables of facts for people, records of experiments, and what others define."""
