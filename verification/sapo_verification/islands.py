@@ -36,6 +36,7 @@ class IslandMap:
     """Homes of accounts and visits of nodes; remembers which islands the node carries.
 
     Attributes:
+        is_divided: whether the swarm may have more islands than one.
         carried: the islands whose messages the node hears now.
         everywhere: accounts whose certificates count on every island: the auditors'.
     """
@@ -48,6 +49,7 @@ class IslandMap:
     ) -> None:
         self._manifest = manifest
         self._terms = manifest.islands
+        self.is_divided: Final = manifest.islands is not None
         self._beacon_of = beacon_of
         self._paid_of = paid_of
         self._homes: dict[tuple[Account, int], int] = {}

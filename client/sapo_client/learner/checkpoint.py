@@ -152,7 +152,9 @@ class CheckpointStore:
             if meta is not None:
                 return meta, load_file(folder / "state.safetensors")
             damaged = folder.with_name(f"{DAMAGED}{folder.name}")
-            shutil.rmtree(damaged, ignore_errors=True)  # after a first damage the learner came to this step again
+            shutil.rmtree(
+                damaged, ignore_errors=True
+            )  # after a first damage the learner came to this step again
             folder.rename(damaged)
         return None, {}
 

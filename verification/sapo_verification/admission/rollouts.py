@@ -70,7 +70,8 @@ class Admission:
         require_current(self._manifest, rollout.epoch, now_seconds)
         if envelope.content_id in self._seen:
             raise RemoteProtocolError(Rule.ROLLOUT_NEW, "the rollout is known")
-        self._islands.require_rollout(rollout.account, rollout.epoch, heard)
+        if self._islands.is_divided:
+            self._islands.require_rollout(rollout.account, rollout.epoch, heard)
         self._certificates.require(rollout.node, rollout.account, now_seconds)
         self._require_assignable(rollout)
         if not envelope.is_signed_by(rollout.node):
