@@ -222,15 +222,17 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         uint256 finalAt = uint256(posting.postedAt) + challengeSeconds;
         if (block.timestamp < finalAt) revert StillChallengeable(finalAt);
         if (posting.open != 0) revert QuestionsOpen(posting.open);
-        EpochRoot memory root = _rootOf(posting);
-        bytes32 previous = _history;
-        // The event's data, byte by byte.
-        _history = keccak256(abi.encode(root, posting.signers, posting.postedAt, previous, posting.finalBlock));
         _live.postedAt = 0;
         _live.nextEpoch = posting.epoch + 1;
         _live.finalBlock = block.number.toUint40();
+        // The distributor calls nobody. It is asked once, for its root before is also the base of this one.
+        // slither-disable-next-line reentrancy-benign,reentrancy-events
+        bytes32 base = distributor.grant(posting.cumulativeRoot, posting.total, posting.epoch + 1);
+        EpochRoot memory root = _rootOf(posting, base);
+        bytes32 previous = _history;
+        // The event's data, byte by byte.
+        _history = keccak256(abi.encode(root, posting.signers, posting.postedAt, previous, posting.finalBlock));
         emit EpochFinal(root.epoch, root, posting.signers, posting.postedAt, previous, posting.finalBlock);
-        distributor.grant(posting.cumulativeRoot, posting.total, posting.epoch + 1);
     }
 
     /// @inheritdoc IDisputedLedger
@@ -380,9 +382,13 @@ contract EpochLedger is IDisputedLedger, EIP712 {
 
     /// @dev Nothing becomes final while a posting is live: what it was to add to is still the base.
     function _rootOf(Posting memory posting) private view returns (EpochRoot memory) {
+        return _rootOf(posting, distributor.cumulativeRoot());
+    }
+
+    function _rootOf(Posting memory posting, bytes32 base) private pure returns (EpochRoot memory) {
         return EpochRoot(
             posting.epoch,
-            distributor.cumulativeRoot(),
+            base,
             posting.contributionRoot,
             posting.cumulativeRoot,
             posting.total,

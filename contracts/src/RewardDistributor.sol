@@ -79,8 +79,10 @@ contract RewardDistributor {
     /// @notice Take over the root of an epoch that has become final, and the points that it adds.
     /// @dev Without an event of its own: the ledger's `EpochFinal` tells both.
     /// @param epochs The epoch plus 1.
-    function grant(bytes32 root, uint256 points, uint32 epochs) external {
+    /// @return base The root that it takes the place of.
+    function grant(bytes32 root, uint256 points, uint32 epochs) external returns (bytes32 base) {
         if (msg.sender != ledger) revert OnlyLedger(msg.sender);
+        base = cumulativeRoot();
         _cumulativeRoot = root;
         grantedPoints += points.toUint96();
         grantedEpochs = epochs;
@@ -132,7 +134,7 @@ contract RewardDistributor {
     }
 
     /// @notice The cumulative root of the last final epoch; zero before the first, as that of no leaves.
-    function cumulativeRoot() external view returns (bytes32) {
+    function cumulativeRoot() public view returns (bytes32) {
         return _cumulativeRoot == NO_ROOT ? bytes32(0) : _cumulativeRoot;
     }
 

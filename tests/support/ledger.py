@@ -307,8 +307,8 @@ def sum_of(root: Digest) -> int:
 
 
 def with_sum(digest: Digest, sum_: int) -> Digest:
-    """Return a root that ends with a sum."""
-    return Digest(digest[:24] + sum_.to_bytes(8, "big"))
+    """Return a root that ends with a sum, in 64 bits as in a tree."""
+    return Digest(digest[:24] + (sum_ % 2**64).to_bytes(8, "big"))
 
 
 def make_plan(**changes: Any) -> LedgerTerms:

@@ -12,10 +12,10 @@ def test_an_epoch_costs_the_same_in_every_swarm() -> None:
     gas = ledger_gas()
     assert [(epoch.accounts, epoch.rollouts) for epoch in gas.epochs] == [(a, a * p) for a, p in SWARMS]
     assert [(epoch.proof, epoch.first_claim) for epoch in gas.epochs] == [
-        (4, True),
-        (4, False),
-        (10, True),
-        (10, False),
+        (7, True),
+        (7, False),
+        (13, True),
+        (13, False),
     ]
     posts = [epoch.post for epoch in gas.epochs]
     endings = [epoch.finalise for epoch in gas.epochs]
