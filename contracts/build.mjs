@@ -13,7 +13,7 @@ const output = process.argv[2] ?? join(here, "..", "client", "sapo_client", "led
 const settings = {
   // The lowest target that the OpenZeppelin release compiles for, and the highest that every chain we know runs.
   evmVersion: "cancun",
-  optimizer: { enabled: true, runs: 1000 },
+  optimizer: { enabled: true, runs: 200 },
   // Without metadata a comment edit leaves the bytecode as it is, and any machine compiles the same bytes.
   metadata: { bytecodeHash: "none", appendCBOR: false },
   outputSelection: {

@@ -188,11 +188,15 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         if (block.timestamp < endsAt) revert EpochNotOver(root.epoch, endsAt);
         if (_live.postedAt != 0) _dropExpired();
         // The detector takes this root for a time, beside which it is stored.
+        bytes32 base = _live.cumulativeRoot;
         // slither-disable-next-line incorrect-equality
-        bytes32 base = _live.cumulativeRoot == NO_ROOT ? bytes32(0) : _live.cumulativeRoot;
+        if (base == NO_ROOT) base = 0;
         if (root.baseRoot != base) revert StaleBase(root.baseRoot, base);
         if (root.total > epochBudget) revert OverBudget(root.total, epochBudget);
-        uint256 granted = SumTree.sumOf(base) + root.total;
+        uint256 granted;
+        unchecked {
+            granted = SumTree.sumOf(base) + root.total; // 64 and 32 bits
+        }
         if (SumTree.sumOf(root.contributionRoot) != root.total || SumTree.sumOf(root.cumulativeRoot) != granted) {
             revert WrongSum();
         }
@@ -327,9 +331,9 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         return _hashTypedDataV4(keccak256(abi.encode(EPOCH_APPROVAL_TYPEHASH, turn, hashed)));
     }
 
-    function _requireLive() private view returns (Posting memory) {
-        if (_live.postedAt != 0) return _live;
-        revert NothingLive();
+    function _requireLive() private view returns (Posting memory posting) {
+        posting = _live;
+        if (posting.postedAt == 0) revert NothingLive();
     }
 
     /// @dev Ascending signers make a repeated one impossible without any bookkeeping.

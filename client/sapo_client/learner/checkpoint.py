@@ -152,9 +152,7 @@ class CheckpointStore:
             if meta is not None:
                 return meta, load_file(folder / "state.safetensors")
             damaged = folder.with_name(f"{DAMAGED}{folder.name}")
-            shutil.rmtree(
-                damaged, ignore_errors=True
-            )  # after a first damage the learner came to this step again
+            shutil.rmtree(damaged, ignore_errors=True)  # a learner may come to one step twice
             folder.rename(damaged)
         return None, {}
 

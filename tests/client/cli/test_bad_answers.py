@@ -105,7 +105,7 @@ class Home:
     root: Path
 
     def arguments(self, command: str, url: str, folder: Path) -> list[str]:
-        """Return the arguments of a command, with everything that it needs; a swarm is founded in a folder."""
+        """Return a command's arguments, with everything that it needs; swarms are founded in the folder."""
         places = {"founded": "founded", "key": "key.json"}
         places = {name: str(self.root / place) for name, place in places.items()} | {"folder": str(folder)}
         words = [word.format_map(places) for word in COMMANDS[command]]
