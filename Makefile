@@ -13,7 +13,7 @@ FAULT_SCHEDULES ?= 1000
 .PHONY: help demo test test-long test-portable gpu coverage lint lock architecture docs wheel wheel-check container fuzz fuzz-nightly faults-nightly contracts contracts-test contracts-nightly contracts-mutants contracts-lint clean
 
 help:
-	@echo "make demo       a whole swarm on this machine: chain, nodes, an attacker, a report (about three minutes)"
+	@echo "make demo       a whole swarm on this machine: chain, nodes, an attacker, a report (about eight minutes)"
 	@echo "make test       the test suite, by three workers on two cores (JOBS=N for another number)"
 	@echo "make test-long  the few tests that take long: a founding followed step by step, killed experiments, lying auditors"
 	@echo "make test-portable  the tests that need no Linux: what macOS runs in CI"
@@ -37,7 +37,8 @@ help:
 	@echo "make clean      remove the virtual environment and what the other targets made"
 
 demo: $(VENV)/.core
-	$(BIN)/sapo testnet up --nodes 4 --liars 1 --attackers 1 --epochs 3 --page --report $(REPORT)
+	$(BIN)/sapo testnet up --nodes 4 --model specialist-a,specialist-b --level worked --liars 1 --attackers 1 \
+	  --attack-epoch 4 --epochs 8 --page --report $(REPORT)
 
 test: $(VENV)/.dev contracts/node_modules/.installed tests/chain/node_modules/.installed tests/client/dashboard/node_modules/.installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not long" --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder

@@ -120,16 +120,19 @@ class ManyNodes:
         return None if history is None else to_json(curves_document(history, request))
 
     def _swarm(self, request: WebRequest) -> JSON:
-        """Return the mean over the nodes of each role, and every node's own curve."""
+        """Return the mean over the nodes of each role, every node's own curve, and its curves by family."""
         window: CurvesDocument = {"since": 0.0, "now": time.time(), "seconds": 10, "figures": {}}
         figures: dict[str, JSON] = {}
         means: dict[str, dict[int, Moments]] = defaultdict(lambda: defaultdict(Moments))
         for each in self._nodes():
             if (history := self._history(each)) is None:
                 continue
-            window = curves_document(history, request, only=("own",))
-            points = window["figures"].get("own", ())
+            own = [name for name in history.figures() if name == "own" or name.startswith("own/")]
+            window = curves_document(history, request, only=own)
+            points = window["figures"].pop("own", ())
             figures[f"node/{each.name}"] = to_json(points)
+            for name, of_family in window["figures"].items():
+                figures[f"family/{name.removeprefix('own/')}/{each.name}"] = to_json(of_family)
             for start, mean, *_ in points:
                 means[each.role][start].add(mean)
         for role, by_start in means.items():

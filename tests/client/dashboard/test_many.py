@@ -25,19 +25,20 @@ def request(query: str = "hours=2") -> WebRequest:
     return WebRequest("GET", "/", query, {}, b"", has_token=True)
 
 
-def node(root: Path, *rewards: float) -> tuple[DataDir, int]:
+def node(root: Path, *rewards: float, family: str | None = None) -> tuple[DataDir, int]:
     """Return the directory of a node that recorded some rewards, and the start of their interval."""
     data = DataDir(root).create()
     start = int(time.time()) // 60 * 60 - 600
     history: FigureHistory = open_history(data.history)
-    history.add(Sample("own", start, reward) for reward in rewards)
+    names = ["own"] if family is None else ["own", f"own/{family}"]
+    history.add(Sample(name, start, reward) for name in names for reward in rewards)
     history.close()
     return data, start // 20 * 20
 
 
 async def test_the_mean_over_nodes_stands_beside_the_one_that_is_alone(tmp_path: Path) -> None:
     first, start = node(tmp_path / "ada", 0.25, 0.75)
-    second, _ = node(tmp_path / "bo", 1.0)
+    second, _ = node(tmp_path / "bo", 1.0, family="sums")
     alone, _ = node(tmp_path / "alone", 0.25)
     shown = [ShownNode("ada", first), ShownNode("bo", second), ShownNode("alone", alone, "control")]
     marks = [AttackMark(start + 5.0, "mallory: replay")]
@@ -49,6 +50,7 @@ async def test_the_mean_over_nodes_stands_beside_the_one_that_is_alone(tmp_path:
         "node/ada": [[start, 0.5, pytest.approx(12.706 * 0.25), 2, 1.0]],
         "node/bo": [[start, 1.0, None, 1, 1.0]],
         "node/alone": [[start, 0.25, None, 1, 0.25]],
+        "family/sums/bo": [[start, 1.0, None, 1, 1.0]],
         "node": [[start, 0.75, pytest.approx(spread), 2]],
         "control": [[start, 0.25, None, 1]],
     }

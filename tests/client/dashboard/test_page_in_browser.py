@@ -280,7 +280,8 @@ def test_a_swarm_is_drawn_with_its_attacks_and_the_one_that_is_alone(tmp_path: P
     layout.manifest.write_text(json.dumps({"name": "three"}), encoding="utf-8")
     for name, reward in (("ada", 0.5), ("bo", 1.0), (CONTROL_NAME, 0.25)):
         history = open_history(layout.node(name).data.create().history)
-        history.add(Sample("own", start + 20.0 * number, reward) for number in range(10))
+        names = ("own", "own/sums") if name != CONTROL_NAME else ("own",)
+        history.add(Sample(one, start + 20.0 * number, reward) for one in names for number in range(10))
         history.close()
     log = layout.attacker("mallory").attacks
     log.parent.mkdir(parents=True)
@@ -303,7 +304,11 @@ def test_a_swarm_is_drawn_with_its_attacks_and_the_one_that_is_alone(tmp_path: P
         assert "a node that trains alone 0.25" in label
         marks = f"[...{whole}.querySelectorAll('g > .mark + title')].map((each) => each.textContent)"
         assert chrome.execute_script(f"return {marks}") == ["mallory: bad signature", "mallory: flood"]
-        assert wait(chrome, "document.querySelectorAll('main .grid .chart').length === 3")
+        assert wait(chrome, "document.querySelectorAll('main .grid .chart').length === 4")
+        labels = "[...document.querySelectorAll('main .grid .chart svg')].map((each) => each.ariaLabel)"
+        by_family = chrome.execute_script(f"return {labels}")[0]
+        assert by_family.startswith("Mean reward in the family sums. Latest: ada 0.50")
+        assert "; bo 1.00" in by_family
         text = chrome.execute_script("return document.querySelector('main').innerText")
         assert "Red lines: 2 moments at which attackers sent something" in text
         # none of the three nodes runs, and the browser notes each answer that says so
