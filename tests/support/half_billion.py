@@ -182,7 +182,7 @@ async def _run(homes: list[Home], steps: int, patience: float, peaks: dict[str, 
 
 
 async def _watch(homes: list[Home], peaks: dict[str, int]) -> None:
-    """Read the memory of all processes until cancelled, without the pages of files that the kernel may drop."""
+    """Read the memory of all processes until cancelled, without pages of files, which the kernel may drop."""
     while True:
         _note(peaks, "both nodes, one process", os.getpid())
         for home in homes:
