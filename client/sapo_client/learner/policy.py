@@ -12,7 +12,7 @@ import torch
 
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.adapters import add_adapters, merge_adapters
-from sapo_client.learner.cpu.allocator import keep_freed_memory
+from sapo_client.learner.cpu.allocator import tune_malloc
 from sapo_client.learner.cpu.linear import use_fast_linear
 from sapo_client.learner.sizing.kernels import require_kernels
 from sapo_client.learner.sizing.precision import loading_options
@@ -180,7 +180,7 @@ def _load(name: str, device: torch.device, base: BaseName, *, on_host: bool) -> 
     _disable_dropout(model)
     if device.type == "cpu":
         use_fast_linear(model)
-        keep_freed_memory()
+        tune_malloc(sum(each.nbytes for each in model.parameters()))
     pad = tokenizer.pad_token_id
     end = int(tokenizer.eos_token_id)
     return Policy(

@@ -7,11 +7,13 @@ import textwrap
 
 import pytest
 
+from sapo_client.learner.cpu.allocator import SMALL_MODEL_BYTES
+
 SCRIPT = """
     import resource
     import sys
     import torch
-    from sapo_client.learner.cpu.allocator import keep_freed_memory
+    from sapo_client.learner.cpu.allocator import tune_malloc
 
     def new_pages(elements):
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -19,7 +21,7 @@ SCRIPT = """
         return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
     if sys.argv[1] == "kept":
-        keep_freed_memory()
+        tune_malloc(2**20)
     new_pages(2**26 + 2**16)  # a little larger: glibc reuses a block only if alignment fits into it as well
     print(new_pages(2**26))
 """
@@ -34,3 +36,33 @@ def test_freed_memory_is_reused() -> None:
         return int(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
 
     assert pages("kept") < 100 < pages("default")
+
+
+LAYERS = """
+    import sys
+    import torch
+    from sapo_client.learner.cpu.allocator import tune_malloc
+
+    def resident():
+        lines = open("/proc/self/status").read().splitlines()
+        return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("RssAnon:"))
+
+    tune_malloc(int(sys.argv[1]))
+    torch.ones(2**23)
+    before, kept = resident(), []
+    for _ in range(40):
+        torch.ones(2**23)
+        kept.append(torch.ones(2**18))
+    print(resident() - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the settings are glibc's")
+def test_the_layers_of_a_large_model_take_the_memory_of_one() -> None:
+    """Forty blocks of 32 MiB, each freed before the next, and one MiB that stays after each."""
+
+    def grown_mib(weight_bytes: int) -> int:
+        command = [sys.executable, "-c", textwrap.dedent(LAYERS), str(weight_bytes)]
+        return int(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
+
+    assert grown_mib(SMALL_MODEL_BYTES) < 100 < grown_mib(SMALL_MODEL_BYTES - 1)
