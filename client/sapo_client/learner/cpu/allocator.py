@@ -28,7 +28,7 @@ def tune_malloc(weight_bytes: int) -> None:
     tenth of a small model's training step, so for one all are kept for the next step.
 
     But what a layer leaves for the backward pass is cut out of the large blocks that it has freed, so that
-    those of the next layer do not fit there and take new memory: in a step of Qwen2.5-0.5B with adapters 4 GiB
+    those of the next layer do not fit there and take new memory: in a step of Qwen2.5-0.5B with LoRA, 4 GiB
     lay free beside 0.7 GiB in use. A large model's blocks are therefore given back, which costs it little.
 
     Args:
