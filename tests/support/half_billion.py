@@ -5,8 +5,8 @@
 Real checkers, real databases, two real learner processes; messages go through an in-memory transport. The
 weights are random but for a few rows and a bias, which make the model write some words, then one of a few
 answers, then the end: guesses, right now and then. So groups have an advantage, which a group must have to be
-drawn by another node. Prints, as JSON, the plan from the configuration, the peak of each learner's and of the
-nodes' resident memory (pages of files not counted), and every step with its seconds of wall time.
+drawn by another node. Prints, as JSON, the plan from the configuration, each learner's and the nodes' peak of
+resident memory, and every step with its seconds of wall time.
 """
 
 from __future__ import annotations
@@ -182,13 +182,13 @@ async def _run(homes: list[Home], steps: int, patience: float, peaks: dict[str, 
 
 
 async def _watch(homes: list[Home], peaks: dict[str, int]) -> None:
-    """Read the memory of all processes until cancelled, without pages of files, which the kernel may drop."""
+    """Read the high-water marks of resident memory until cancelled; the kernel keeps them."""
     while True:
         _note(peaks, "both nodes, one process", os.getpid())
         for home in homes:
             for process in _learners(home):
                 _note(peaks, f"learner {home.number}", process)
-        await trio.sleep(0.1)
+        await trio.sleep(0.5)
 
 
 def _learners(home: Home) -> list[int]:
@@ -208,7 +208,7 @@ def _note(peaks: dict[str, int], name: str, process: int) -> None:
     except OSError:
         return
     for line in lines:
-        if line.startswith("RssAnon:"):
+        if line.startswith("VmHWM:"):
             peaks[name] = max(peaks.get(name, 0), int(line.split()[1]) // 1024)
 
 
