@@ -47,6 +47,8 @@ def parse_address(text: str) -> PeerAddress | None:
     found = _FORM.fullmatch(text) if len(text) <= _MAX_ADDRESS_CHARACTERS else None
     if found is None or not 0 < int(found["port"]) < 2**16 or key_from_peer_id(found["peer_id"]) is None:
         return None
+    if found["kind"] in {"ip4", "ip6"} and _ip_version(found["host"]) != int(found["kind"][2]):
+        return None
     return PeerAddress(found["kind"], found["host"], int(found["port"]), found["peer_id"])
 
 
@@ -63,8 +65,14 @@ def parse_listen_address(text: str) -> ListenAddress | None:
     found = _LISTEN_FORM.fullmatch(text)
     if found is None or int(found["port"]) >= 2**16:
         return None
+    if _ip_version(found["host"]) != int(found["kind"][2]):
+        return None
+    return ListenAddress(str(ipaddress.ip_address(found["host"])), int(found["port"]))
+
+
+def _ip_version(host: str) -> int | None:
+    """Return the version of an IP address in its text form, or None if it is none."""
     try:
-        host = ipaddress.ip_address(found["host"])
+        return ipaddress.ip_address(host).version
     except ValueError:
         return None
-    return ListenAddress(str(host), int(found["port"])) if host.version == int(found["kind"][2]) else None

@@ -16,6 +16,7 @@ from libp2p.network.exceptions import SwarmException
 from libp2p.network.stream.exceptions import StreamError
 from libp2p.pubsub.pb import rpc_pb2
 
+from sapo_client.swarm import peer_exchange
 from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.p2p.frames import frame
 from sapo_client.swarm.peer_id import peer_id_from_key
@@ -151,6 +152,32 @@ async def test_malformed_requests_leave_the_node_serving(swarm: Any, tools: Any,
             await stream.write(data)
             await stream.close_write()
         await _still_serves(swarm, tools, victim, honest, b"after request " + data[:20])
+
+
+UNDIALABLE = (
+    "/dns/xn--a",
+    "/ip4/999.1.1.1",
+    "/ip4/example.org",
+    "/ip6/1::2::3",
+    "/dns/..",
+    "/dns4/-",
+    "/dns6/a:b",
+)
+
+
+async def test_addresses_that_cannot_be_dialled_leave_the_node_serving(swarm: Any, tools: Any) -> None:
+    victim, attacker = await swarm.start_members(2)
+    peer_ids = [peer_id_from_key(public_key(bytes([100 + number]) * 32)) for number in range(9)]
+    told = [f"{host}/tcp/4001/p2p/{peer}" for host, peer in zip(UNDIALABLE, peer_ids, strict=False)]
+
+    async def answer(_peer_id: str, _request: bytes) -> bytes:
+        await trio.lowlevel.checkpoint()
+        return "\n".join(told).encode()
+
+    attacker.transport.serve(peer_exchange.PROTOCOL, answer)
+    await tools.eventually(lambda: victim.transport.counters()["dials_failed"] > 0)
+    honest = await swarm.start(3, bootstrap=victim.transport.addresses)
+    await _still_serves(swarm, tools, victim, honest, b"after the addresses")
 
 
 def _random_bytes(connection: socket.socket) -> None:
