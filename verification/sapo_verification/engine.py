@@ -210,7 +210,7 @@ class Engine:
         )
         self._recent: deque[bytes] = deque(maxlen=RECENT_ENVELOPES)
         self._handlers: dict[str, tuple[_Handler, int]] = {}
-        self.carry({0})
+        self._hear(self.islands.carried)
 
     def observe(self, observer: Observer) -> None:
         """Report every later decision to one more observer."""
@@ -263,7 +263,10 @@ class Engine:
 
     def carry(self, islands: Collection[int]) -> None:
         """Hear the topics of these islands, and take what other nodes send on request if it is of these."""
-        self.islands.carried = frozenset(islands)
+        self.islands.carried, self.islands.has_joined = frozenset(islands), True
+        self._hear(islands)
+
+    def _hear(self, islands: Collection[int]) -> None:
         for island in islands:
             self._handlers |= {topic: (handler, island) for topic, handler in self._topics(island).items()}
 

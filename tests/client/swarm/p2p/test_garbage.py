@@ -154,21 +154,13 @@ async def test_malformed_requests_leave_the_node_serving(swarm: Any, tools: Any,
         await _still_serves(swarm, tools, victim, honest, b"after request " + data[:20])
 
 
-UNDIALABLE = (
-    "/dns/xn--a",
-    "/ip4/999.1.1.1",
-    "/ip4/example.org",
-    "/ip6/1::2::3",
-    "/dns/..",
-    "/dns4/-",
-    "/dns6/a:b",
-)
+UNDIALABLE = ("/dns/xn--a", "/ip4/999.1.1.1", "/ip4/example.org", "/ip6/1::2::3", "/dns/..", "/dns4/-")
 
 
 async def test_addresses_that_cannot_be_dialled_leave_the_node_serving(swarm: Any, tools: Any) -> None:
     victim, attacker = await swarm.start_members(2)
-    peer_ids = [peer_id_from_key(public_key(bytes([100 + number]) * 32)) for number in range(9)]
-    told = [f"{host}/tcp/4001/p2p/{peer}" for host, peer in zip(UNDIALABLE, peer_ids, strict=False)]
+    peer_ids = [peer_id_from_key(public_key(bytes([100 + number]) * 32)) for number in range(len(UNDIALABLE))]
+    told = [f"{host}/tcp/4001/p2p/{peer}" for host, peer in zip(UNDIALABLE, peer_ids, strict=True)]
 
     async def answer(_peer_id: str, _request: bytes) -> bytes:
         await trio.lowlevel.checkpoint()
