@@ -35,6 +35,13 @@ class PeerAddress:
         """Whether the host part means "all interfaces", which cannot be dialled."""
         return self.host in _UNSPECIFIED
 
+    @property
+    def network(self) -> str:
+        """Return what belongs to one owner: an IPv4 address, 64 bits of IPv6, a domain with all its names."""
+        if self.kind == "ip6":
+            return str(ipaddress.ip_network((self.host, 64), strict=False))
+        return self.host if self.kind == "ip4" else ".".join(self.host.lower().rstrip(".").split(".")[-2:])
+
     def seen_from(self, host: str) -> PeerAddress:
         """Return the address with an unspecified host replaced by the IP that the peer connected from."""
         if not self.unspecified:
