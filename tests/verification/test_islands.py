@@ -40,6 +40,7 @@ class World:
     manifest: Manifest = MANIFEST
     paid: Sequence[int] | None = ()
     knows_beacons: bool = True
+    joins: bool = True
     paid_by_epoch: dict[int, Sequence[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -53,7 +54,8 @@ class World:
             paid_of=lambda epoch: self.paid_by_epoch.get(epoch, self.paid),
         )
         self.islands = self.engine.islands
-        self.engine.carry(self.islands.all_at(NOW))
+        if self.joins:
+            self.engine.carry(self.islands.all_at(NOW))
 
     def _beacon_of(self, epoch: int) -> Digest | None:
         return beacon(self.manifest.swarm_id, epoch, b"") if self.knows_beacons else None
@@ -195,6 +197,24 @@ def test_certificates_of_other_islands_are_forgotten() -> None:
     assert kept == near | {OWN.account}
     assert auditor.account in kept
     assert 0 < len(near) < len(PEOPLE)
+
+
+def test_no_certificate_is_forgotten_while_homes_are_unknown() -> None:
+    """After a restart: the chain is away, or the beacons of the homes' periods are still being recalled."""
+    world = World()
+    world.introduce(*PEOPLE)
+    world.knows_beacons = False
+    world.islands._homes.clear()
+    world.engine.forget(EPOCH)
+    assert len(world.engine.certificates) == len(PEOPLE)
+
+
+def test_no_certificate_is_forgotten_before_the_node_has_joined_its_islands() -> None:
+    world = World(joins=False)
+    for who in PEOPLE:
+        world.engine.certificates.admit(who.certificate(MANIFEST).to_bytes(), NOW)
+    world.engine.forget(EPOCH)
+    assert len(world.engine.certificates) == len(PEOPLE)
 
 
 def test_an_author_without_a_certificate_is_named() -> None:

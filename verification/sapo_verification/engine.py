@@ -209,8 +209,7 @@ class Engine:
             self.pool, self.reputation, self._verifier, terms.sampling, self.origins.network_of
         )
         self._recent: deque[bytes] = deque(maxlen=RECENT_ENVELOPES)
-        self._handlers: dict[str, tuple[_Handler, int]] = {}
-        self.carry({0})
+        self._handlers: dict[str, tuple[_Handler, int]] = {t: (one, 0) for t, one in self._topics(0).items()}
 
     def observe(self, observer: Observer) -> None:
         """Report every later decision to one more observer."""
@@ -263,7 +262,7 @@ class Engine:
 
     def carry(self, islands: Collection[int]) -> None:
         """Hear the topics of these islands, and take what other nodes send on request if it is of these."""
-        self.islands.carried = frozenset(islands)
+        self.islands.carried, self.islands.has_joined = frozenset(islands), True
         for island in islands:
             self._handlers |= {topic: (handler, island) for topic, handler in self._topics(island).items()}
 
@@ -323,11 +322,11 @@ class Engine:
     def judge_steps(self, epoch: int, values: Iterable[tuple[Account, int, StepValue]]) -> None:
         """Record what the steps of a round's demonstrations are worth, each with its account and family.
 
-        In a family's standard accounts weigh as much as they do in a batch, so newcomers weigh little.
+        Accounts weigh what they would in a batch with all others, so all newcomers together weigh little.
         """
-        values = list(values)
-        shares = self.sampler.shares({account for account, _, _ in values}, epoch)
-        self.sampler.step_values.learn(values, shares)
+        values, judged = list(values), self.sampler.step_values
+        heard = {account for account, _, _ in values}
+        judged.learn(values, self.sampler.shares(judged.accounts() | heard, epoch))
 
     def assemble(
         self,

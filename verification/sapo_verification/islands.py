@@ -37,7 +37,8 @@ class IslandMap:
 
     Attributes:
         is_divided: whether the swarm may have more islands than one.
-        carried: the islands whose messages the node hears now.
+        carried: the islands whose messages the node hears now; the first one until it has joined some.
+        has_joined: whether it has.
         everywhere: accounts whose certificates count on every island: the auditors'.
     """
 
@@ -54,6 +55,7 @@ class IslandMap:
         self._paid_of = paid_of
         self._homes: dict[tuple[Account, int], int] = {}
         self.carried: frozenset[int] = frozenset({0})
+        self.has_joined = False
         self.everywhere: frozenset[Account] = frozenset()
 
     def count(self, epoch: int) -> int | None:
@@ -103,10 +105,11 @@ class IslandMap:
         return frozenset(range(max(counts)))
 
     def is_near(self, account: Account, now_seconds: float) -> bool:
-        """Whether an account lives on an island that the node carries, or will in the next epoch."""
-        if self._terms is None or account in self.everywhere:
+        """Whether an account lives on an island that the node carries, may live there, or will soon."""
+        if self._terms is None or account in self.everywhere or not self.has_joined:
             return True
-        return any(self.home(account, epoch) in self.carried for epoch in self.epochs_at(now_seconds))
+        homes = [self.home(account, epoch) for epoch in self.epochs_at(now_seconds)]
+        return any(home is None or home in self.carried for home in homes)
 
     def require_rollout(self, account: Account, epoch: int, heard: Heard) -> None:
         """Raise unless a rollout of an epoch counts where it was heard.

@@ -16,10 +16,17 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from sapo_client.swarm.addresses import PeerAddress
-from sapo_client.swarm.limits import DialLimits
+from sapo_client.swarm.limits import DialLimits, Rate
+from sapo_client.swarm.rate_limit import TokenBucket
 from sapo_client.swarm.vouched import VouchedPeers
+
+STRANGERS_AT_ONE_HOST: Final = Rate(per_second=0.2, burst=32)
+"""Dials of strangers at one host: peer ids are free, and anybody may say that they are at a victim's."""
+
+_MOST_HOSTS: Final = 4096  # as many as a full book of default limits can name
 
 
 @dataclass(slots=True)
@@ -60,6 +67,7 @@ class AddressBook:
         self._limits = limits
         self._rng = rng
         self._entries: dict[str, _Entry] = {}
+        self._buckets: dict[str, TokenBucket] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -131,7 +139,22 @@ class AddressBook:
         rest = trusted[len(first) :] + strangers
         self._rng.shuffle(rest)
         wanted = max(0, self._limits.target_peers - len(chosen) - len(lost) - len(first))
-        return tuple(lost + first + rest[:wanted])
+        return tuple(lost + first + self._spared(rest, wanted, now_seconds))
+
+    def _spared(self, addresses: Iterable[PeerAddress], most: int, now_seconds: float) -> list[PeerAddress]:
+        """Return the first ones of which the host was not dialled too often."""
+        found: list[PeerAddress] = []
+        for address in addresses:
+            if len(found) == most:
+                break
+            bucket = self._buckets.setdefault(
+                address.network, TokenBucket(STRANGERS_AT_ONE_HOST, now_seconds)
+            )
+            if bucket.take(1, now_seconds):
+                found.append(address)
+            if len(self._buckets) > _MOST_HOSTS:
+                del self._buckets[next(iter(self._buckets))]
+        return found
 
     def dialling(self, peer_id: str, now_seconds: float) -> None:
         """Record that a dial starts: no other for this peer until it ended."""

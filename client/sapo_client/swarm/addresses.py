@@ -35,6 +35,13 @@ class PeerAddress:
         """Whether the host part means "all interfaces", which cannot be dialled."""
         return self.host in _UNSPECIFIED
 
+    @property
+    def network(self) -> str:
+        """Return what belongs to one owner: an IPv4 address, 64 bits of IPv6, a domain with all its names."""
+        if self.kind == "ip6":
+            return str(ipaddress.ip_network((self.host, 64), strict=False))
+        return self.host if self.kind == "ip4" else ".".join(self.host.lower().rstrip(".").split(".")[-2:])
+
     def seen_from(self, host: str) -> PeerAddress:
         """Return the address with an unspecified host replaced by the IP that the peer connected from."""
         if not self.unspecified:
@@ -46,6 +53,8 @@ def parse_address(text: str) -> PeerAddress | None:
     """Return the address in a full TCP multiaddr that ends in an Ed25519 peer id, or None."""
     found = _FORM.fullmatch(text) if len(text) <= _MAX_ADDRESS_CHARACTERS else None
     if found is None or not 0 < int(found["port"]) < 2**16 or key_from_peer_id(found["peer_id"]) is None:
+        return None
+    if found["kind"] in {"ip4", "ip6"} and _ip_version(found["host"]) != int(found["kind"][2]):
         return None
     return PeerAddress(found["kind"], found["host"], int(found["port"]), found["peer_id"])
 
@@ -63,8 +72,14 @@ def parse_listen_address(text: str) -> ListenAddress | None:
     found = _LISTEN_FORM.fullmatch(text)
     if found is None or int(found["port"]) >= 2**16:
         return None
+    if _ip_version(found["host"]) != int(found["kind"][2]):
+        return None
+    return ListenAddress(str(ipaddress.ip_address(found["host"])), int(found["port"]))
+
+
+def _ip_version(host: str) -> int | None:
+    """Return the version of an IP address in its text form, or None if it is none."""
     try:
-        host = ipaddress.ip_address(found["host"])
+        return ipaddress.ip_address(host).version
     except ValueError:
         return None
-    return ListenAddress(str(host), int(found["port"])) if host.version == int(found["kind"][2]) else None

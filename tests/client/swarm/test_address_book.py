@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapo_client.swarm.address_book import AddressBook
+from sapo_client.swarm.address_book import STRANGERS_AT_ONE_HOST, AddressBook
 from sapo_client.swarm.addresses import PeerAddress
 from sapo_client.swarm.limits import DialLimits
 from sapo_client.swarm.peer_id import peer_id_from_key
@@ -78,6 +79,25 @@ def test_only_as_many_are_dialled_as_are_wanted() -> None:
     due = book.due(connected, connected, 0.0)
     assert len(due) == LIMITS.target_peers - 2
     assert not {address.peer_id for address in due} & set(connected)
+
+
+def test_strangers_cannot_make_a_node_dial_one_host_again_and_again() -> None:
+    """Thousands of invented peers at one victim's hosts; each is told again after its failures."""
+    book = _book()
+    hosts = ("/ip4/198.51.100.7", "/ip6/2001:db8:1:2::{0}", "/dns/n{0}.victim.example.org")
+    dials: Counter[str] = Counter()
+    now = 0.0
+    for number in range(600):
+        kind, host = hosts[number % 3][1:].split("/")
+        peer_id = peer_id_from_key(number.to_bytes(32, "big"))
+        book.learn([PeerAddress(kind, host.format(number + 1), 1 + number, peer_id)])
+        for address in book.due((), (), now):
+            dials[address.kind] += 1
+            book.dialling(address.peer_id, now)
+            book.failed(address.peer_id, now)
+        now += 0.5
+    rate = STRANGERS_AT_ONE_HOST
+    assert 0 < max(dials.values()) <= rate.burst + now * rate.per_second
 
 
 def test_a_lost_bootstrap_peer_is_dialled_even_with_enough_peers() -> None:

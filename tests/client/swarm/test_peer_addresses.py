@@ -37,6 +37,12 @@ def test_round_trip(address: PeerAddress) -> None:
         f"/ip4/127.0.0.1/tcp/4001/p2p/{PEER}/p2p-circuit",
         f"/ip4/127.0.0.1/tcp/4001/p2p/{PEER}\n",
         f"/dns/{'a' * 300}/tcp/4001/p2p/{PEER}",
+        f"/ip4/999.1.1.1/tcp/4001/p2p/{PEER}",
+        f"/ip4/127.0.0.01/tcp/4001/p2p/{PEER}",
+        f"/ip4/example.org/tcp/4001/p2p/{PEER}",
+        f"/ip4/::1/tcp/4001/p2p/{PEER}",
+        f"/ip6/127.0.0.1/tcp/4001/p2p/{PEER}",
+        f"/ip6/1::2::3/tcp/4001/p2p/{PEER}",
     ],
 )
 def test_refuses_what_it_cannot_dial(text: str) -> None:

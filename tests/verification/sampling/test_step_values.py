@@ -7,7 +7,10 @@ from statistics import median
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.swarm import EPOCH, Identity
+from support.verification_harness import VerificationHarness
 
+from sapo_protocol.errors import Reason
 from sapo_protocol.identifiers import Account
 from sapo_verification.sampling import step_values
 from sapo_verification.sampling.step_values import (
@@ -123,6 +126,38 @@ def test_a_flood_of_newcomers_does_not_set_the_standard() -> None:
         values.learn([(account(n), FAMILY, StepValue(value)) for n, value in shown.items()], weights)
     assert values.standards(FAMILY)[0] == pytest.approx(HONEST)
     assert values.misleading() == {(account(number), FAMILY) for number in flood}
+
+
+def test_newcomers_one_after_the_other_do_not_set_the_standard() -> None:
+    """Each is alone in its round, where it weighs most; all that came before it weigh a tenth together."""
+    honest, generations = [Identity(number) for number in range(1, 9)], [Identity(n) for n in range(100, 140)]
+    harness = VerificationHarness(tuple(honest))
+    harness.trust(*honest)
+
+    def judge(who: Identity, value: float) -> None:
+        for _ in range(2 * LEAST_TEXTS):
+            harness.engine.judge_steps(EPOCH, [(who.account, FAMILY, StepValue(value))])
+
+    for who in honest:
+        judge(who, HONEST)
+    for who in generations:
+        judge(who, NONSENSE)
+    assert harness.sampler.step_values.standards(FAMILY)[0] == pytest.approx(HONEST)
+    assert harness.sampler.step_values.misleading() == {(who.account, FAMILY) for who in generations}
+
+
+def test_banned_accounts_weigh_nothing_in_a_standard() -> None:
+    honest, banned = [Identity(number) for number in range(1, 4)], [Identity(n) for n in range(100, 108)]
+    harness = VerificationHarness((*honest, *banned))
+    harness.trust(*honest, *banned)
+    shown = [(who.account, HONEST) for who in honest] + [(who.account, NONSENSE) for who in banned]
+    values = [(account, FAMILY, StepValue(value)) for account, value in shown]
+    for _ in range(2 * LEAST_TEXTS):
+        harness.engine.judge_steps(EPOCH, values)
+    for who in banned:
+        harness.reputation.record_fault(who.account, 0, EPOCH, Reason.EQUIVOCATION)
+    harness.engine.judge_steps(EPOCH, [])
+    assert harness.sampler.step_values.standards(FAMILY)[0] == pytest.approx(HONEST)
 
 
 @given(st.lists(st.floats(0.3, 1.0), min_size=LEAST_ACCOUNTS, max_size=9))

@@ -151,17 +151,12 @@ class Mean:
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """Means of an account in a family by figure: as they are, and as parts of the standard of their time.
-
-    Attributes:
-        weight: of the account when it was last heard.
-    """
+    """Means of an account in a family by figure: as they are, and as parts of the standard of their time."""
 
     means: tuple[Mean, ...] = (Mean(),) * len(FIGURES)
     shares: tuple[Mean, ...] = (Mean(),) * len(FIGURES)
-    weight: float = 1.0
 
-    def with_value(self, value: StepValue, standards: tuple[float | None, ...], weight: float) -> _Record:
+    def with_value(self, value: StepValue, standards: tuple[float | None, ...]) -> _Record:
         """Return the record with one more text, compared with the standards of its time."""
         means, shares = list(self.means), list(self.shares)
         for place, (found, standard) in enumerate(zip(value.figures, standards, strict=True)):
@@ -169,7 +164,7 @@ class _Record:
                 means[place] = means[place].with_value(found, TEXTS_IN_MEAN)
                 if standard is not None:
                     shares[place] = shares[place].with_value(_bounded(found / standard), TEXTS_COMPARED)
-        return _Record(tuple(means), tuple(shares), weight)
+        return _Record(tuple(means), tuple(shares))
 
 
 class StepValues:
@@ -177,6 +172,11 @@ class StepValues:
 
     def __init__(self) -> None:
         self._records: OrderedDict[Pair, _Record] = OrderedDict()
+        self._weights: Mapping[Account, float] | None = None
+
+    def accounts(self) -> frozenset[Account]:
+        """Return the accounts of which a standard may consist."""
+        return frozenset(account for account, _ in self._records)
 
     def learn(
         self,
@@ -189,28 +189,35 @@ class StepValues:
         is compared with the standard of its own time.
 
         Args:
-            weights: of the accounts in a standard, in any unit; without them all are equal. An account that
-                is missing has none.
+            weights: of all accounts in a standard from now on, in any unit; without them all are equal. An
+                account that is missing has none.
         """
+        self._weights = weights
         standards = {family: self.standards(family) for family in {family for _, family in self._records}}
         for account, family, value in values:
             record = self._records.pop((account, family), _Record())
             known = standards.get(family, (None,) * len(FIGURES))
-            weight = 1.0 if weights is None else weights.get(account, 0.0)
-            self._records[account, family] = record.with_value(value, known, weight)
+            self._records[account, family] = record.with_value(value, known)
             if len(self._records) > MAX_PAIRS:
                 self._records.popitem(last=False)
 
     def standards(self, family: int) -> tuple[float | None, ...]:
         """Return the median account's mean by figure; None where there is none yet, or it is too small."""
-        records = [record for (_, each), record in self._records.items() if each == family]
+        records = [
+            (record, self._weight(account))
+            for (account, each), record in self._records.items()
+            if each == family
+        ]
         found = [
-            _median((each.means[place], each.weight) for each in records) for place in range(len(FIGURES))
+            _median((each.means[place], weight) for each, weight in records) for place in range(len(FIGURES))
         ]
         return tuple(
             value if value >= figure.least_standard else None
             for value, figure in zip(found, FIGURES, strict=True)
         )
+
+    def _weight(self, account: Account) -> float:
+        return 1.0 if self._weights is None else self._weights.get(account, 0.0)
 
     def misleading(self) -> frozenset[Pair]:
         """Return the accounts, with the families, whose steps are worth far less than the median's.

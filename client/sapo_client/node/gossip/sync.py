@@ -60,6 +60,7 @@ class PeerSync:
         self._first = next(iter(self._validators))
         self._requests: dict[str, dict[str, _Request]] = {}
         self._wanted: dict[str, dict[NodeId, None]] = {}
+        self._busy: set[str] = set()
 
     def add(self, protocol: str, validator: Validator) -> None:
         """Ask every peer, also those already connected, on an additional protocol."""
@@ -83,14 +84,22 @@ class PeerSync:
 
     async def run(self) -> None:
         """Ask new peers until cancelled; may be run again after that."""
-        while True:
-            present = {peer.peer_id for peer in self._transport.peers()}
-            self._note_changes(present)
-            wanted, self._wanted = self._wanted, {}
-            async with trio.open_nursery() as nursery:  # a peer that does not answer delays no other one
-                for peer_id in sorted(present):
-                    nursery.start_soon(self._ask, peer_id, tuple(wanted.get(peer_id, ())))
-            await trio.sleep(_LOOK_SECONDS)
+        async with trio.open_nursery() as nursery:  # a peer that does not answer delays no other one
+            while True:
+                present = {peer.peer_id for peer in self._transport.peers()}
+                self._note_changes(present)
+                for peer_id in sorted(present - self._busy):
+                    nursery.start_soon(self._ask_alone, peer_id, tuple(self._wanted.pop(peer_id, ())))
+                self._wanted = {each: wanted for each, wanted in self._wanted.items() if each in present}
+                await trio.sleep(_LOOK_SECONDS)
+
+    async def _ask_alone(self, peer_id: str, wanted: Sequence[NodeId]) -> None:
+        """Ask a peer, which is not asked a second time meanwhile."""
+        self._busy.add(peer_id)
+        try:
+            await self._ask(peer_id, wanted)
+        finally:
+            self._busy.discard(peer_id)
 
     def _note_changes(self, present: set[str]) -> None:
         for peer_id in sorted(self._requests.keys() - present):

@@ -63,6 +63,8 @@ class Beacons:
         self._block_hash_before = block_hash_before
         self._events = events
         self._known: dict[int, Digest] = {}
+        self._begun: set[int] = set()
+        """Epochs that are written down as events: those whose beacon was obtained, not only recalled."""
         self._recalled: int | None = None
         self._kept = _KEPT_EPOCHS
         if manifest.islands is not None:
@@ -85,7 +87,8 @@ class Beacons:
         Wait while the chain is unreachable or has no block for it yet, and while the record's proposal is
         asked for.
         """
-        if (known := self.known(epoch)) is not None and self.records.known(epoch) is not None:
+        known = self.known(epoch)
+        if known is not None and epoch in self._begun and self.records.known(epoch) is not None:
             return known
         async with self._lock:
             while epoch not in self._known:
@@ -93,18 +96,26 @@ class Beacons:
                     await trio.sleep(_RETRY_SECONDS)
                     continue
                 self._known[epoch] = beacon(self._manifest.swarm_id, epoch, block_hash)
-                self._events.write("epoch", epoch=epoch, beacon=self._known[epoch])
-                for old in [known for known in self._known if known <= epoch - self._kept]:
-                    del self._known[old]
+            self._note_begun(epoch)
             while self.records.known(epoch) is None:
                 self._report(f"no record for epoch {epoch} yet: its proposal is asked for")
                 await trio.sleep(_RETRY_SECONDS)
             return self._known[epoch]
 
+    def _note_begun(self, epoch: int) -> None:
+        """Write down an epoch once, and forget what is too old in it."""
+        if epoch in self._begun:
+            return
+        self._begun.add(epoch)
+        self._events.write("epoch", epoch=epoch, beacon=self._known[epoch])
+        self._begun = {begun for begun in self._begun if begun > epoch - self._kept}
+        for old in [known for known in self._known if known <= epoch - self._kept]:
+            del self._known[old]
+
     async def recall(self, epoch: int) -> None:
         """Obtain the beacons of islands in an epoch: of those before it, newest first, that may decide them.
 
-        They are not written down as events: only the last one is of an epoch that begins.
+        They are not written down as events: of an epoch that begins, ``obtain`` does that.
         """
         if self._recalled == epoch:
             return

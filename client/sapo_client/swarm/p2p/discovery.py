@@ -123,12 +123,12 @@ class Discovery:
     async def dial(self, address: PeerAddress) -> None:
         """Connect, or raise `TransportError`."""
         self._counters.dials += 1
-        peer = info_from_p2p_addr(multiaddr(str(address)))
         swarm = self._host.swarm
         swarm._negative_peer_cache.evict(address.peer_id)  # stock refuses a failed peer for a minute
-        swarm.peerstore.clear_addrs(peer.peer_id)
         errors: list[Exception] = []
         with ContainExceptions(errors.append), trio.fail_after(self._limits.dial_timeout_seconds):
+            peer = info_from_p2p_addr(multiaddr(str(address)))  # the library refuses some DNS names
+            swarm.peerstore.clear_addrs(peer.peer_id)
             await self._host.connect(peer)
         if errors:
             self._counters.dials_failed += 1

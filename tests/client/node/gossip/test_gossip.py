@@ -353,6 +353,31 @@ async def test_a_hostile_answer_is_written_down_and_harms_nobody(
     assert len(alice.events("refused")) <= len(failures)  # the first bad message ends an answer
 
 
+async def test_a_silent_peer_delays_no_question_to_others(start: Start, autojump_clock: MockClock) -> None:
+    alice, bob, carol = map(start, (ALICE, BOB, CAROL))
+    mallory = MemoryTransport(alice.hub, "mallory", on_bug=_raise)
+    asked = trio.Event()
+
+    async def silent(_peer_id: str, _request: bytes) -> bytes:
+        asked.set()
+        await trio.sleep_forever()
+
+    mallory.serve(certificates_protocol(MANIFEST.swarm_id), silent)
+    async with running(alice, bob) as nursery:
+        await nursery.start(carol.transport.run)
+        nursery.start_soon(carol.run)
+        await trio.testing.wait_all_tasks_blocked()  # carol's first certificate reaches no peer
+        await carol.transport.connect(bob.address)
+        await until(lambda: bob.knows(carol))
+        await nursery.start(mallory.run)
+        await mallory.connect(alice.address)
+        await asked.wait()
+        started = trio.current_time()
+        await carol.publish()
+        await until(lambda: alice.knows(carol))
+        assert trio.current_time() - started < 5
+
+
 def _raise(error: Exception) -> None:
     raise error
 

@@ -166,3 +166,18 @@ async def test_a_recall_stops_while_the_chain_is_away_and_goes_on_later(events: 
     assert (len(chain.questions), beacons.known(2)) == (1, None)
     await beacons.recall(3)
     assert [epoch for epoch in range(4) if beacons.known(epoch) is not None] == [0, 1, 2]
+
+
+async def test_an_epoch_whose_beacon_was_recalled_is_written_down_when_it_is_obtained(
+    events: EventLog, path: Path
+) -> None:
+    terms = IslandTerms(most_accounts=64, least_accounts=24, period_epochs=2, most_islands=16, count=4)
+    beacons = Beacons(make_chain_manifest(version=2, islands=terms), Chain().block_hash_before, events)
+    kept = 0
+    for epoch in range(40):
+        await beacons.recall(epoch + 1)
+        await beacons.obtain(epoch)
+        await beacons.obtain(epoch)
+        kept = max(kept, sum(beacons.known(one) is not None for one in range(epoch + 1)))
+    assert [event["epoch"] for event in read_events(path) if event["event"] == "epoch"] == list(range(40))
+    assert kept < 25

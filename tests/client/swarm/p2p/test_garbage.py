@@ -16,6 +16,7 @@ from libp2p.network.exceptions import SwarmException
 from libp2p.network.stream.exceptions import StreamError
 from libp2p.pubsub.pb import rpc_pb2
 
+from sapo_client.swarm import peer_exchange
 from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.p2p.frames import frame
 from sapo_client.swarm.peer_id import peer_id_from_key
@@ -121,9 +122,11 @@ async def test_malformed_frames_leave_the_node_serving(swarm: Any, tools: Any, h
     victim, honest = await swarm.start_members(2)
     blamed: set[str] = set()
     for name, data in FRAMES.items():
+        # The victim's hang-up over the last frame must not end the connection of this one.
+        await hostile.disconnect(victim.peer_id)
+        await tools.eventually(lambda: hostile.peer_id not in victim.peer_ids())
         victim.transport._discipline.scores._records.clear()  # each frame counts by itself
-        if hostile.peer_id not in victim.peer_ids() or blamed:
-            await hostile.connect(victim.transport.addresses[0])
+        await hostile.connect(victim.transport.addresses[0])
         stream = await _open(hostile, victim, tools.PATIENCE_SECONDS)
         with contextlib.suppress(StreamError):  # the victim may hang up before it has read everything
             await stream.write(data)
@@ -151,6 +154,24 @@ async def test_malformed_requests_leave_the_node_serving(swarm: Any, tools: Any,
             await stream.write(data)
             await stream.close_write()
         await _still_serves(swarm, tools, victim, honest, b"after request " + data[:20])
+
+
+UNDIALABLE = ("/dns/xn--a", "/ip4/999.1.1.1", "/ip4/example.org", "/ip6/1::2::3", "/dns/..", "/dns4/-")
+
+
+async def test_addresses_that_cannot_be_dialled_leave_the_node_serving(swarm: Any, tools: Any) -> None:
+    victim, attacker = await swarm.start_members(2)
+    peer_ids = [peer_id_from_key(public_key(bytes([100 + number]) * 32)) for number in range(len(UNDIALABLE))]
+    told = [f"{host}/tcp/4001/p2p/{peer}" for host, peer in zip(UNDIALABLE, peer_ids, strict=True)]
+
+    async def answer(_peer_id: str, _request: bytes) -> bytes:
+        await trio.lowlevel.checkpoint()
+        return "\n".join(told).encode()
+
+    attacker.transport.serve(peer_exchange.PROTOCOL, answer)
+    await tools.eventually(lambda: victim.transport.counters()["dials_failed"] > 0)
+    honest = await swarm.start(3, bootstrap=victim.transport.addresses)
+    await _still_serves(swarm, tools, victim, honest, b"after the addresses")
 
 
 def _random_bytes(connection: socket.socket) -> None:
