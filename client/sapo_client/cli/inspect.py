@@ -187,19 +187,28 @@ def _status_rows(report: StatusReport) -> list[tuple[str, Any]]:
         ("node id", report.node_id),
         ("peer id", report.peer_id),
         ("account", report.account),
-        ("addresses", report.addresses),
+        *([] if report.alone else [("addresses", report.addresses)]),
         ("model", f"{report.model} on {report.device}"),
         ("round", f"{report.round} (epoch {report.epoch}, step {report.step})"),
         ("reward", f"{cell_reward(report.reward)} now, {cell_reward(report.reward_start)} at the start"),
-        ("peers", report.peers),
-        ("reachable", REACHABLE_TEXTS[report.reachable]),
-        ("pool", report.pool),
-        ("rollouts", f"{report.shared} shared, {report.accepted} accepted"),
+        *_exchange_rows(report),
         ("sampled", f"{report.sampled_own} own, {report.sampled_external} of others"),
         ("refused", refused),
         ("ledger", _ledger_text(report) if ledger.enabled else "off"),
         ("ledger error", ledger.last_error),
         ("endpoints", [_endpoint_text(endpoint) for endpoint in ledger.endpoints]),
+    ]
+
+
+def _exchange_rows(report: StatusReport) -> list[tuple[str, Any]]:
+    """Return what the node exchanges with others."""
+    if report.alone:
+        return [("rollouts", f"{report.shared} made, none shared: this node trains alone")]
+    return [
+        ("peers", report.peers),
+        ("reachable", REACHABLE_TEXTS[report.reachable]),
+        ("pool", report.pool),
+        ("rollouts", f"{report.shared} shared, {report.accepted} accepted"),
     ]
 
 

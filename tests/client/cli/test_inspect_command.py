@@ -90,6 +90,16 @@ async def test_status_of_a_running_node(home: dict[str, str], data: DataDir) -> 
     assert "ledger error  connection refused" in shown
 
 
+async def test_status_of_a_node_that_trains_alone_does_not_claim_to_share(
+    home: dict[str, str], data: DataDir
+) -> None:
+    keep_status(data.status, STATUS.model_copy(update={"alone": True, "accepted": 0}))
+    shown = (await ask(home, data, "status")).stdout.decode().splitlines()
+    names = [line.split("  ")[0] for line in shown]
+    assert "rollouts      8 made, none shared: this node trains alone" in shown
+    assert not {"addresses", "peers", "reachable", "pool"} & set(names)
+
+
 async def test_status_of_a_node_that_is_down_is_its_last_known_status(
     home: dict[str, str], data: DataDir
 ) -> None:
