@@ -136,10 +136,13 @@ def _ask(data: DataDir, name: str, kind: type[Report]) -> Report:
 
 def _show_health(common: Common, data: DataDir) -> None:
     """Print the findings and end the process with the exit code of the node's health."""
-    from sapo_client.errors import ExitCode
+    from sapo_client.errors import ExitCode, SapoError
     from sapo_client.observe.control_client import ControlClient
 
-    report = ControlClient(data).health()
+    try:
+        report = ControlClient(data).health()
+    except SapoError as error:
+        raise _or_starting(data, error) from error
     if common.as_json:
         common.output.emit(report.model_dump(mode="json"))
     elif not common.quiet:
@@ -158,9 +161,23 @@ def _status(common: Common, data: DataDir) -> StatusReport:
     except SapoError as error:
         kept = kept_status(data.status)
         if kept is None:
-            raise
+            raise _or_starting(data, error) from error
         common.output.note(f"{_why_down(data, error, kept)}; this is its status of {kept.updated}")
         return kept
+
+
+def _or_starting(data: DataDir, error: SapoError) -> SapoError:
+    """Return the error of a node that does not answer, or that it is starting."""
+    from sapo_client import locks
+    from sapo_client.errors import SapoError
+
+    if (holder := locks.holder(data.lock)) is None:
+        return error
+    return SapoError(
+        f"a node is starting in {data.root}, or hangs ({holder}): it does not answer yet",
+        hint=f"ask again in a minute; if it still does not answer, see {data.log}",
+        exit_code=error.exit_code,
+    )
 
 
 def _why_down(data: DataDir, error: SapoError, kept: StatusReport) -> str:

@@ -14,6 +14,7 @@ import trio
 from pydantic import BaseModel
 from support.sapo_process import SAPO
 
+from sapo_client.locks import lock
 from sapo_client.observe import control
 from sapo_client.observe.events import EventLog
 from sapo_client.observe.reports import (
@@ -109,6 +110,16 @@ async def test_status_of_a_node_that_is_down_is_its_last_known_status(
     assert StatusReport.model_validate_json(done.stdout) == STATUS.model_copy(update={"state": "killed"})
     assert b"no node is running" in done.stderr
     assert (await ask(home, data, "status", "--healthy")).returncode == 5
+
+
+async def test_a_node_that_does_not_answer_yet_is_said_to_start(home: dict[str, str], data: DataDir) -> None:
+    """Its first start: the lock is taken, and no status was ever written."""
+    with lock(data.lock, what="the data directory"):
+        answers = [await ask(home, data, "status"), await ask(home, data, "status", "--healthy")]
+    for done in answers:
+        assert done.returncode == 5
+        assert b"a node is starting in" in done.stderr
+        assert b"ask again in a minute" in done.stderr
 
 
 async def test_peers_and_rollouts(home: dict[str, str], data: DataDir) -> None:
