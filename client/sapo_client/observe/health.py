@@ -359,8 +359,8 @@ def _peers(peers: PeerFacts) -> Iterator[HealthFinding]:
     if not peers.connected and peers.alone_seconds > QUIET_SECONDS:
         known = "no bootstrap address is known"
         hint = (
-            "others connect to the address that `sapo status` shows, with an IP address of this machine in it;"
-            " or name one of theirs with --bootstrap"
+            "others connect to the address that `sapo status` shows, with an IP address of this machine in"
+            " it; or name one of theirs with --bootstrap"
         )
         if peers.bootstrap:
             hint = "`sapo doctor` tries the bootstrap addresses; name another one with --bootstrap"
