@@ -163,7 +163,7 @@ def open_session(
         sends: whether this session sends what it queues; unset: if the caller holds the lock or nobody does.
 
     Raises:
-        SapoError: no identity, no endpoint or no required archive is named.
+        SapoError: the swarm has no chain, or no identity, endpoint or required archive is named.
     """
     data = DataDir(config.data_dir)
     if needs_archive and not data.database.exists():
@@ -173,9 +173,15 @@ def open_session(
             exit_code=ExitCode.DATA,
         )
     manifest = settle_manifest(config.swarm.manifest, data)
+    if not manifest.has_chain:
+        raise SapoError(
+            f"the swarm {manifest.name} has no chain, so nothing is counted or paid in it",
+            hint="`sapo rollouts` shows what was accepted; `sapo swarm deploy` founds a swarm with a chain",
+            exit_code=ExitCode.CONFIG,
+        )
     identity = opened or _identity(config)
     if not config.ledger.rpc_urls:
-        raise _lacking()
+        raise _lacking("an RPC endpoint of the swarm's chain", "--rpc URL")
     from eth_account import Account as EthAccount
 
     ledger = LedgerClient(
@@ -205,13 +211,13 @@ def open_session(
 
 def _identity(config: Config) -> Identity:
     if config.identity is None:
-        raise _lacking()
+        raise _lacking("an identity", "--identity KEY")
     return keystore.load(keystore.locate(config.identity), PassphraseSource(config.passphrase_file))
 
 
-def _lacking() -> SapoError:
+def _lacking(what: str, option: str) -> SapoError:
     return SapoError(
-        "an identity and an RPC endpoint are needed for the ledger",
-        hint="sapo ledger ... --identity KEY --rpc URL, or the same in the configuration file",
+        f"{what} is needed for the ledger",
+        hint=f"name it with {option}, or in the configuration file",
         exit_code=ExitCode.CONFIG,
     )

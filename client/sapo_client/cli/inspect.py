@@ -136,10 +136,13 @@ def _ask(data: DataDir, name: str, kind: type[Report]) -> Report:
 
 def _show_health(common: Common, data: DataDir) -> None:
     """Print the findings and end the process with the exit code of the node's health."""
-    from sapo_client.errors import ExitCode
+    from sapo_client.errors import ExitCode, SapoError
     from sapo_client.observe.control_client import ControlClient
 
-    report = ControlClient(data).health()
+    try:
+        report = ControlClient(data).health()
+    except SapoError as error:
+        raise _or_starting(data, error) from error
     if common.as_json:
         common.output.emit(report.model_dump(mode="json"))
     elif not common.quiet:
@@ -158,9 +161,23 @@ def _status(common: Common, data: DataDir) -> StatusReport:
     except SapoError as error:
         kept = kept_status(data.status)
         if kept is None:
-            raise
+            raise _or_starting(data, error) from error
         common.output.note(f"{_why_down(data, error, kept)}; this is its status of {kept.updated}")
         return kept
+
+
+def _or_starting(data: DataDir, error: SapoError) -> SapoError:
+    """Return the error of a node that does not answer, or that it is starting."""
+    from sapo_client import locks
+    from sapo_client.errors import SapoError
+
+    if (holder := locks.holder(data.lock)) is None:
+        return error
+    return SapoError(
+        f"a node is starting in {data.root}, or hangs ({holder}): it does not answer yet",
+        hint=f"ask again in a minute; if it still does not answer, see {data.log}",
+        exit_code=error.exit_code,
+    )
 
 
 def _why_down(data: DataDir, error: SapoError, kept: StatusReport) -> str:
@@ -187,19 +204,28 @@ def _status_rows(report: StatusReport) -> list[tuple[str, Any]]:
         ("node id", report.node_id),
         ("peer id", report.peer_id),
         ("account", report.account),
-        ("addresses", report.addresses),
+        *([] if report.alone else [("addresses", report.addresses)]),
         ("model", f"{report.model} on {report.device}"),
         ("round", f"{report.round} (epoch {report.epoch}, step {report.step})"),
         ("reward", f"{cell_reward(report.reward)} now, {cell_reward(report.reward_start)} at the start"),
-        ("peers", report.peers),
-        ("reachable", REACHABLE_TEXTS[report.reachable]),
-        ("pool", report.pool),
-        ("rollouts", f"{report.shared} shared, {report.accepted} accepted"),
+        *_exchange_rows(report),
         ("sampled", f"{report.sampled_own} own, {report.sampled_external} of others"),
         ("refused", refused),
         ("ledger", _ledger_text(report) if ledger.enabled else "off"),
         ("ledger error", ledger.last_error),
         ("endpoints", [_endpoint_text(endpoint) for endpoint in ledger.endpoints]),
+    ]
+
+
+def _exchange_rows(report: StatusReport) -> list[tuple[str, Any]]:
+    """Return what the node exchanges with others."""
+    if report.alone:
+        return [("rollouts", f"{report.shared} made, none shared: this node trains alone")]
+    return [
+        ("peers", report.peers),
+        ("reachable", REACHABLE_TEXTS[report.reachable]),
+        ("pool", report.pool),
+        ("rollouts", f"{report.shared} shared, {report.accepted} accepted"),
     ]
 
 

@@ -104,6 +104,8 @@ def join(
         "ledger.audit": audit or None,
         "ledger.rpc_urls": rpc,
     }
+    if alone:
+        _require_no_swarm(manifest=manifest, bootstrap=bootstrap, listen=listen, rpc=rpc, audit=audit)
     resolved = common.resolve(flags)
     config = resolved.config
     path = _identity_file(config.identity, invitation)
@@ -144,6 +146,19 @@ def _require_joinable(config: Config) -> None:
     from sapo_client.node.bootstrap import require_joinable
 
     require_joinable(config)
+
+
+def _require_no_swarm(**options: object) -> None:
+    """Raise if an option that has no effect on a node that trains alone is given beside --alone."""
+    from sapo_client.errors import ExitCode, SapoError
+
+    for name, value in options.items():
+        if value:
+            raise SapoError(
+                f"--{name} and --alone are given, but a node that trains alone has no swarm",
+                hint=f"leave out --{name} to train alone, or --alone to join a swarm",
+                exit_code=ExitCode.USAGE,
+            )
 
 
 def _settle_alone(config: Config) -> None:

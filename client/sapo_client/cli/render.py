@@ -87,7 +87,7 @@ def cell(value: Any) -> str:
         case bool():
             return "yes" if value else "no"
         case float():
-            return f"{value:.4g}"
+            return f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"
         case list() | tuple():
             return ", ".join(cell(item) for item in value) or "-"
         case _:

@@ -149,7 +149,7 @@ def send(rpc: Rpc, signed: Signed) -> None:
     if any(_says(refusal, _NONCE_USED) for refusal in refusals):
         raise NonceUsed from refusals[0]
     raise LedgerError(
-        f"the chain refuses the transaction: {refusals[0]}", hint="check the account's coins"
+        f"the chain refuses the transaction: {_words(refusals[0])}", hint="check the account's coins"
     ) from refusals[0]
 
 
@@ -237,6 +237,12 @@ def _fields(sender: Account, call: Call) -> Any:
         "data": "0x" + call.data.hex(),
     }
     return fields if call.to is None else {**fields, "to": to_checksum_address(call.to)}
+
+
+def _words(refusal: Web3RPCError) -> str:
+    """Return an endpoint's sentence about a refusal, without the object around it if it has one."""
+    error = (refusal.rpc_response or {}).get("error")
+    return str(error["message"]) if isinstance(error, dict) and error.get("message") else str(refusal)
 
 
 def _says(refusal: Web3RPCError, phrases: Sequence[str]) -> bool:

@@ -67,6 +67,7 @@ class Reports:
             version=_version(),
             swarm_name=context.manifest.name,
             swarm_id=context.manifest.swarm_id.hex(),
+            alone=context.config.swarm.alone,
             node_id=context.author.node.hex(),
             peer_id=context.transport.peer_id,
             account=str(context.author.account),

@@ -358,12 +358,16 @@ def _disk(disk: DiskFacts) -> Iterator[HealthFinding]:
 def _peers(peers: PeerFacts) -> Iterator[HealthFinding]:
     if not peers.connected and peers.alone_seconds > QUIET_SECONDS:
         known = "no bootstrap address is known"
+        hint = (
+            "others connect to the address that `sapo status` shows, with an IP address of this machine in"
+            " it; or name one of theirs with --bootstrap"
+        )
         if peers.bootstrap:
+            hint = "`sapo doctor` tries the bootstrap addresses; name another one with --bootstrap"
             known = "the bootstrap address leads to none"
         if peers.bootstrap > 1:
             known = f"none of the {peers.bootstrap} bootstrap addresses leads to one"
         text = f"no peer has been connected for {_time(peers.alone_seconds)}; {known}"
-        hint = "`sapo doctor` tries the bootstrap addresses; name another one with --bootstrap"
         yield HealthFinding(FindingCode.NO_PEERS, FindingLevel.WARNING, text, hint)
     if peers.connected and peers.unheard >= UNHEARD_ROLLOUTS:
         text = f"the last {peers.unheard} rollouts reached none of the {peers.connected} connected peers"

@@ -48,6 +48,7 @@ class StatusReport(_Report):
     version: str
     swarm_name: str
     swarm_id: str
+    alone: bool = False  # it trains without a swarm: what it makes is not shared
     node_id: str
     peer_id: str
     account: str

@@ -14,6 +14,7 @@ import trio
 from pydantic import BaseModel
 from support.sapo_process import SAPO
 
+from sapo_client.locks import lock
 from sapo_client.observe import control
 from sapo_client.observe.events import EventLog
 from sapo_client.observe.reports import (
@@ -90,6 +91,16 @@ async def test_status_of_a_running_node(home: dict[str, str], data: DataDir) -> 
     assert "ledger error  connection refused" in shown
 
 
+async def test_status_of_a_node_that_trains_alone_does_not_claim_to_share(
+    home: dict[str, str], data: DataDir
+) -> None:
+    keep_status(data.status, STATUS.model_copy(update={"alone": True, "accepted": 0}))
+    shown = (await ask(home, data, "status")).stdout.decode().splitlines()
+    names = [line.split("  ")[0] for line in shown]
+    assert "rollouts      8 made, none shared: this node trains alone" in shown
+    assert not {"addresses", "peers", "reachable", "pool"} & set(names)
+
+
 async def test_status_of_a_node_that_is_down_is_its_last_known_status(
     home: dict[str, str], data: DataDir
 ) -> None:
@@ -99,6 +110,16 @@ async def test_status_of_a_node_that_is_down_is_its_last_known_status(
     assert StatusReport.model_validate_json(done.stdout) == STATUS.model_copy(update={"state": "killed"})
     assert b"no node is running" in done.stderr
     assert (await ask(home, data, "status", "--healthy")).returncode == 5
+
+
+async def test_a_node_that_does_not_answer_yet_is_said_to_start(home: dict[str, str], data: DataDir) -> None:
+    """Its first start: the lock is taken, and no status was ever written."""
+    with lock(data.lock, what="the data directory"):
+        answers = [await ask(home, data, "status"), await ask(home, data, "status", "--healthy")]
+    for done in answers:
+        assert done.returncode == 5
+        assert b"a node is starting in" in done.stderr
+        assert b"ask again in a minute" in done.stderr
 
 
 async def test_peers_and_rollouts(home: dict[str, str], data: DataDir) -> None:

@@ -58,3 +58,20 @@ def test_a_bond_needs_a_valid_amount_and_an_auditor(sapo: Run, account: list[obj
     stranger = sapo("ledger", "bond", "2.5", *account, "--yes")
     assert (stranger.returncode, "is no auditor of this swarm" in stranger.stderr) == (6, True)
     assert "hint:" in stranger.stderr
+
+
+def test_a_swarm_without_a_chain_is_named_as_the_reason(sapo: Run, tmp_path: Path) -> None:
+    """No identity and no endpoint would help there, so none is asked for."""
+    folder = tmp_path / "chainless"
+    assert sapo("swarm", "new", folder).returncode == 0
+    names = ("--manifest", folder / "manifest.json", "--data-dir", tmp_path / "other")
+    done = sapo("ledger", "register", *names)
+    assert (done.returncode, "has no chain, so nothing is counted or paid" in done.stderr) == (3, True)
+
+
+def test_what_the_ledger_needs_is_named(sapo: Run, account: list[object]) -> None:
+    words = [str(word) for word in account]
+    without_key = sapo("ledger", "register", *words[2:])
+    without_endpoint = sapo("ledger", "register", *words[:4], *words[6:])
+    assert (without_key.returncode, "--identity KEY" in without_key.stderr) == (3, True)
+    assert (without_endpoint.returncode, "--rpc URL" in without_endpoint.stderr) == (3, True)

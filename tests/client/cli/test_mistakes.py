@@ -177,6 +177,26 @@ def test_the_manifest_is_looked_for_before_the_passphrase(sapo: Run, data: DataD
     assert_told(done, 3, "no swarm to join", "--alone")
 
 
+@pytest.mark.parametrize(
+    "option",
+    [
+        ("--listen", "127.0.0.1:4001"),
+        ("--bootstrap", "/ip4/127.0.0.1/tcp/4001"),
+        ("--manifest", "swarm.json"),
+        ("--rpc", "http://127.0.0.1:9"),
+        ("--audit",),
+    ],
+    ids=lambda option: option[0],
+)
+def test_an_option_of_a_swarm_is_not_passed_over_when_training_alone(
+    sapo: Run, data: DataDir, option: tuple[str, ...]
+) -> None:
+    """Without the refusal the node would train, and its operator would take it for a node of the swarm."""
+    sapo("keys", "new", "key", "--no-passphrase")
+    done = sapo("join", "--identity", "key", "--alone", *option, "--data-dir", str(data.root), "--steps", "1")
+    assert_told(done, 2, f"{option[0]} and --alone are given", "leave out")
+
+
 def test_nothing_to_repair_is_an_error(sapo: Run, tmp_path: Path) -> None:
     assert_told(sapo("repair", "--data-dir", str(tmp_path / "nowhere")), 8, "there is no data directory")
 

@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from sapo_client.cli.render import cell
+
 SCRIPT = """
 from sapo_client.cli.render import Grid, Output
 row = ("12D3KooW" + "x" * 44, "0x" + "a" * 40, 0.5, 12, "/ip4/203.0.113.7/tcp/4001")
@@ -43,6 +45,10 @@ def test_a_narrow_terminal_gets_a_line_per_value(columns: int) -> None:
     assert [line.split()[0] for line in first] == ["peer", "account", "score", "accepted", "address"]
     assert max(map(len, lines)) <= 62
     assert "0x" + "a" * 40 in first[1]
+
+
+def test_large_amounts_are_written_in_full() -> None:
+    assert [cell(value) for value in (0.25, 999.96, 1000.0, 1e8)] == ["0.25", "1000", "1000", "100000000"]
 
 
 def test_a_wide_terminal_gets_a_table() -> None:

@@ -238,6 +238,7 @@ def test_an_account_without_coins_waits_for_them(contracts: Contracts, tmp_path:
     desk.want(desk.register(1))
     assert desk.sender.step()
     assert desk.sender.last_error is not None
+    assert "the chain refuses the transaction: the sender has not enough balance" in desk.sender.last_error
     send_coins([contracts.chain.url], BOB, address(STRANGER), 10**18)
     desk.clock.seconds += 10
     desk.steps()
