@@ -18,8 +18,8 @@ _SMALL_MMAP_BYTES: Final = 2**30
 """Larger than any tensor of a small model's training step."""
 
 _LARGE_MMAP_BYTES: Final = 2**18
-"""Smaller than the activations of a large model's layer, larger than what is allocated often. With 4 MiB a step
-of Qwen2.5-0.5B still had 1.3 GiB in free blocks."""
+"""Smaller than the activations of a large model's layer, larger than what is allocated often. With 4 MiB a
+step of Qwen2.5-0.5B still had 1.3 GiB in free blocks."""
 
 
 def tune_malloc(weight_bytes: int) -> None:
