@@ -20,7 +20,7 @@ from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
 from sapo_client.swarm.transport import Handler
 from sapo_protocol import merkle
-from sapo_protocol.contributions import page_digest, to_pages
+from sapo_protocol.contributions import Proposal, page_digest, to_pages
 from sapo_protocol.encoding import encode
 from sapo_protocol.envelope import Kind, SignedEnvelope, parse_envelope, seal
 from sapo_protocol.epochs import epoch_start_seconds
@@ -48,8 +48,8 @@ def crowd(first: int, count: int) -> dict[Account, int]:
 class AuditorOfMany:
     """One auditor's agreement and store; what others send arrives when the test says so."""
 
-    def __init__(self, identity: Identity) -> None:
-        self.contributions = ContributionStore(":memory:", MANIFEST.swarm_id)
+    def __init__(self, identity: Identity, contributions: ContributionStore | None = None) -> None:
+        self.contributions = contributions or ContributionStore(":memory:", MANIFEST.swarm_id)
         self.identity = identity
         self.agreement = Agreement(
             author=Author(identity.seed, identity.node, identity.account),
@@ -267,6 +267,32 @@ def test_pages_that_are_here_change_nothing_for_whoever_looks() -> None:
     revision = reader.contributions.revision
     reader.contributions.add_pages(pages)
     assert reader.contributions.revision == revision
+
+
+def test_a_proposal_of_other_pages_is_settled_once_and_not_at_every_look() -> None:
+    offered = []
+
+    class CountingStore(ContributionStore):
+        def add_pages(self, pages: Iterable[bytes], *, received_seconds: float = 0.0) -> None:
+            offered.append(pages)
+            super().add_pages(pages, received_seconds=received_seconds)
+
+    liar = AUDITORS[2]
+    reader = AuditorOfMany(AUDITORS[0], CountingStore(":memory:", MANIFEST.swarm_id))
+    told = [tally_of(one, 0, crowd(0, 3)) for one in AUDITORS[:3]]
+    sent = [
+        seal(Kind.TALLY, MANIFEST.swarm_id, tally.to_payload(), one.seed)
+        for one, tally in zip(AUDITORS, told, strict=False)
+    ]
+    tallies = tuple(sorted(envelope.content_id for envelope in sent))
+    false = Proposal(liar.node, liar.account, 0, tallies, (), turn=2, pages=(page_digest(b"false"),))
+    sent.append(seal(Kind.PROPOSAL, MANIFEST.swarm_id, false.to_payload(), liar.seed))
+    end, grace = epoch_start_seconds(MANIFEST, 1), min(30.0, 0.1 * MANIFEST.epoch_seconds)
+    reader.receive(sent, end + grace)
+    for look in range(3):
+        step = reader.agreement.step(end + 4.8 * grace + look, ChainState(None, None, 0, frozenset()))
+        assert step.messages == ()
+    assert len(offered) == 1
 
 
 def test_old_pages_are_forgotten_but_for_those_behind_the_newest_postings() -> None:
