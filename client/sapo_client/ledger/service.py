@@ -335,9 +335,10 @@ class LedgerClient:
         await self._enqueue("question", key, Call(at.verifier, verifier.ask(account)))
         return True
 
-    async def answer(self, live: EpochRecord, places: AccountPlaces) -> None:
-        """Queue what shows an account's leaves in the live posting."""
-        at, key = await self._in_thread(self._ledger.verifier), f"{places.account}:{live.posted_at_seconds}"
+    async def answer(self, live: EpochRecord, places: AccountPlaces, question: LeafQuestion) -> None:
+        """Queue what shows an account's leaves in the live posting, once for each question about them."""
+        at = await self._in_thread(self._ledger.verifier)
+        key = f"{places.account}:{live.posted_at_seconds}:{question.deadline_seconds}"
         await self._enqueue("answer", key, Call(at.address, at.answer(places)))
 
     async def reject_hidden(self, live: EpochRecord, account: Account) -> None:

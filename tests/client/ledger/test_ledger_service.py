@@ -15,6 +15,7 @@ from support.ledger import (
     AUDITOR_BOND,
     AUDITORS,
     BOB,
+    DEPLOYER,
     EPOCH_SECONDS,
     GENESIS_SECONDS,
     QUORUM,
@@ -32,7 +33,7 @@ from support.swarm import make_manifest
 
 from sapo_client.ledger.endpoints import EndpointStatus
 from sapo_client.ledger.errors import LedgerError, LedgerUnavailable
-from sapo_client.ledger.fraud import Equivocation, OverCap
+from sapo_client.ledger.fraud import AccountPlaces, Equivocation, OverCap
 from sapo_client.ledger.records import LedgerStatus, Stake
 from sapo_client.ledger.service import LedgerClient
 from sapo_protocol.eip712 import EpochApproval
@@ -277,3 +278,30 @@ async def test_another_chain_at_the_same_address_is_waited_out(
     assert contracts.registry.live_nodes(Account(A)) == (node_key(1),)
     assert ledger.status().endpoints[0].trouble is None
     other.close()
+
+
+async def test_a_question_that_is_asked_again_is_answered_again(
+    contracts: Contracts, ledger: LedgerClient
+) -> None:
+    tree, none = Tree({A: 2}), Tree({})
+    root = make_root(0, total=2)
+    root = replace(root, contribution_root=tree.root, cumulative_root=tree.root)
+    contracts.post(root, sign(root, contracts.domain))
+    live = await ledger.live_record()
+    assert live is not None
+    places = AccountPlaces(A, none.place(A), tree.place(A), tree.place(A))
+    chain, token, verifier = contracts.chain, contracts.token, contracts.verifier
+    before, deadlines = token.balance(A), []
+    async with _running(ledger):
+        for _ in range(2):
+            chain.send(DEPLOYER, token.address, token.approve(verifier.address, verifier.question_bond()))
+            chain.send(DEPLOYER, verifier.address, verifier.ask(A))
+            [question] = (await ledger.questions(live)).values()
+            deadlines.append(question.deadline_seconds)
+            for _ in range(2):  # it is looked at again before the answer is there
+                await ledger.answer(live, places, question)
+            await _until_idle(ledger)
+            assert await ledger.questions(live) == {}
+            chain.now_seconds = chain.engine.head.timestamp + 1
+    assert deadlines[0] < deadlines[1]
+    assert token.balance(A) - before == 2 * verifier.question_bond()

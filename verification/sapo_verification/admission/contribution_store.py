@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar
 
-from sapo_protocol.constants import CONTRIBUTIONS_PER_TURN
+from sapo_protocol.constants import CONTRIBUTIONS_PER_TURN, MAX_PAGE_ROWS
 from sapo_protocol.contributions import Approval, Proposal, Tally, entries_on, page_digest, shares_on
 from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.envelope import Kind, parse_envelope
@@ -64,6 +64,9 @@ _KINDS: Final[Mapping[type[Contribution], Kind]] = {
 M = TypeVar("M", Tally, Proposal, Approval)
 
 _ROOTS: Final = 256
+
+_MAX_PAGE_BYTES: Final = 3 + 40 * MAX_PAGE_ROWS
+"""A full page of shares with the largest numbers; whatever is longer lists nothing."""
 
 _KEPT_PAGES: Final = 3
 """Newest postings whose pages outlast their epoch: the last final one proves all shares, one may be live."""
@@ -123,6 +126,8 @@ class ContributionStore:
             received_seconds: the time; a message that lacked one of them counts as received only now.
         """
         for page in pages:
+            if len(page) > _MAX_PAGE_BYTES:
+                continue
             digest = page_digest(page)
             naming = self._connection.execute("SELECT content_id FROM named_page WHERE digest = ?", (digest,))
             completed = naming.fetchall()
@@ -135,7 +140,7 @@ class ContributionStore:
                         "UPDATE contribution SET received_seconds = ? WHERE content_id = ?",
                         [(received_seconds, content_id) for (content_id,) in completed],
                     )
-            self.revision += 1
+                    self.revision += 1
 
     def pages(self, digests: Sequence[Digest]) -> tuple[bytes, ...]:
         """Return the stored ones of some pages."""
@@ -144,16 +149,18 @@ class ContributionStore:
         return tuple(row[0] for row in found if row is not None)
 
     def missing_pages(self, most: int) -> tuple[Digest, ...]:
-        """Return pages to be asked for, those of the newest epochs first.
+        """Return pages to be asked for: the first ones that each message lacks, of the newest epochs first.
 
         They are of tallies, and of the proposals that the chain names: what else is proposed follows from
-        tallies, or is worth nothing.
+        tallies, or is worth nothing. Pages that nobody has take no more than their messages' part.
         """
         rows = self._connection.execute(
-            "SELECT named_page.digest FROM named_page JOIN contribution USING (content_id)"
+            "SELECT digest FROM (SELECT named_page.digest AS digest, epoch,"
+            " ROW_NUMBER() OVER (PARTITION BY content_id ORDER BY place) AS number"
+            " FROM named_page JOIN contribution USING (content_id)"
             " LEFT JOIN page ON page.digest = named_page.digest WHERE page.digest IS NULL"
-            " AND (kind = ? OR content_id IN (SELECT content_id FROM posted_proposal))"
-            " GROUP BY named_page.digest ORDER BY MAX(epoch) DESC, named_page.digest LIMIT ?",
+            " AND (kind = ? OR content_id IN (SELECT content_id FROM posted_proposal)))"
+            " GROUP BY digest ORDER BY MIN(number), MAX(epoch) DESC, digest LIMIT ?",
             (int(Kind.TALLY), most),
         )
         return tuple(Digest(row[0]) for row in rows)
@@ -348,4 +355,11 @@ class ContributionStore:
             if isinstance(message, Tally):
                 return replace(message, points=entries_on(pages))
             return replace(message, shares=shares_on(pages))
+        self._drop_pages(content_id)
         return None
+
+    def _drop_pages(self, content_id: ContentId) -> None:
+        """Drop a message's pages, which list something else: they are never read nor asked for again."""
+        with transaction(self._connection):
+            self._connection.execute("DELETE FROM named_page WHERE content_id = ?", (content_id,))
+            self._connection.execute("DELETE FROM page WHERE digest NOT IN (SELECT digest FROM named_page)")

@@ -154,6 +154,7 @@ class Agreement:
         self._signing = signing
         self._settled: dict[tuple[tuple[ContentId, ...], Digest], _Settled] = {}
         self._verdicts: dict[ContentId, tuple[_Ground, bool]] = {}
+        self._completed: set[tuple[ContentId, Digest]] = set()
 
     def unsettled(self, now_seconds: float, last: EpochRoot | None) -> range:
         """Return the epochs that have ended, are not final and can still be settled, oldest first."""
@@ -229,13 +230,18 @@ class Agreement:
 
     def _complete(self, epoch: int, state: ChainState, now_seconds: float) -> None:
         """Work out the pages of those proposals that are the settlement of their tallies."""
-        for proposal in self._contributions.incomplete_proposals(epoch).values():
+        for content_id, proposal in self._contributions.incomplete_proposals(epoch).items():
+            if (content_id, state.base_root) in self._completed:
+                continue  # its pages list something else than the settlement
             named = ((id_, self._contributions.tally(id_)) for id_ in proposal.tallies)
             tallies = {id_: tally for id_, tally in named if tally is not None and tally.epoch == epoch}
             previous = cumulative_points(self._contributions, state.last)
             if previous is not None and len(tallies) == len(proposal.tallies) >= self._terms.quorum:
                 pages = self._settlement(tallies, state.base_root, previous).pages
                 self._contributions.add_pages(pages, received_seconds=now_seconds)  # those that it names
+                if len(self._completed) >= _KEPT_VERDICTS:
+                    self._completed.clear()
+                self._completed.add((content_id, state.base_root))
 
     def _propose(
         self, epoch: int, turn: int, state: ChainState, now_seconds: float

@@ -148,7 +148,7 @@ class LedgerWatchtower:
         for account, question in questions.items():
             places = opinion.trees.places(account) if opinion.trees else None
             if places is not None and parts.clock() >= question.deadline_seconds - half_seconds:
-                await parts.ledger.answer(live, places)
+                await parts.ledger.answer(live, places, question)
                 self._report("leaf_shown", live.root, account=account)
         return bool(questions)
 

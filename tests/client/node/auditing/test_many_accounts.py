@@ -20,11 +20,11 @@ from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
 from sapo_client.swarm.transport import Handler
 from sapo_protocol import merkle
-from sapo_protocol.contributions import page_digest
+from sapo_protocol.contributions import Proposal, page_digest, to_pages
 from sapo_protocol.encoding import encode
 from sapo_protocol.envelope import Kind, SignedEnvelope, parse_envelope, seal
 from sapo_protocol.epochs import epoch_start_seconds
-from sapo_protocol.identifiers import Account, ContentId
+from sapo_protocol.identifiers import Account, ContentId, Digest
 from sapo_protocol.requests import to_response
 from sapo_protocol.topics import pages_protocol
 from sapo_verification.admission.contribution_store import ContributionStore
@@ -48,8 +48,8 @@ def crowd(first: int, count: int) -> dict[Account, int]:
 class AuditorOfMany:
     """One auditor's agreement and store; what others send arrives when the test says so."""
 
-    def __init__(self, identity: Identity) -> None:
-        self.contributions = ContributionStore(":memory:", MANIFEST.swarm_id)
+    def __init__(self, identity: Identity, contributions: ContributionStore | None = None) -> None:
+        self.contributions = contributions or ContributionStore(":memory:", MANIFEST.swarm_id)
         self.identity = identity
         self.agreement = Agreement(
             author=Author(identity.seed, identity.node, identity.account),
@@ -205,6 +205,94 @@ def test_pages_that_list_anything_else_never_make_a_tally(pages: list[bytes]) ->
     reader.add_pages(pages)
     assert reader.missing_pages(10) == ()
     assert (reader.tallies(4), reader.tally(sent.content_id)) == ({}, None)
+
+
+def told_pages(author: Identity, pages: Sequence[bytes], epoch: int = 4) -> SignedEnvelope:
+    """A tally that names some pages, whatever they hold."""
+    told = replace(tally_of(author, epoch, {}), pages=tuple(map(page_digest, pages)))
+    return seal(Kind.TALLY, MANIFEST.swarm_id, told.to_payload(), author.seed)
+
+
+def test_pages_that_are_no_list_are_read_once_and_dropped() -> None:
+    reader, author = AuditorOfMany(AUDITORS[0]), AUDITORS[1]
+    entries = tuple(sorted(crowd(0, 3 * PER_MESSAGE).items()))
+    honest, pages = reader.agreement.tally(4, entries, merkle.EMPTY_ROOT, 1.0), to_pages(entries)
+    wrong = [pages[0], pages[2], pages[1]]  # they do not ascend, as only the end of the list shows
+    later = encode(((b"\x00" * 20, 1),))
+    reader.receive([told_pages(author, wrong), told_pages(author, [pages[0], later])], 1.0)
+    reader.contributions.add_pages([later])
+    assert reader.contributions.missing_pages(10) == ()
+    assert list(reader.contributions.tallies(4)) == [honest.content_id]
+    digests = [page_digest(page) for page in (*pages, later)]
+    assert reader.contributions.pages(digests) == pages, "none but those that another tally names"
+    assert reader.contributions.missing_pages(10) == ()
+    assert reader.contributions.tallies(4)[honest.content_id].points == entries
+
+
+def test_a_page_longer_than_any_list_is_not_stored() -> None:
+    reader, author = AuditorOfMany(AUDITORS[0]), AUDITORS[1]
+    largest = encode(tuple((b"%020d" % number, 2**64 - 1, 2**64 - 1) for number in range(PER_MESSAGE)))
+    longer = largest + b"\x00"
+    reader.receive([told_pages(author, [largest, longer])], 1.0)
+    reader.contributions.add_pages([largest, longer])
+    assert reader.contributions.pages([page_digest(largest), page_digest(longer)]) == (largest,)
+
+
+def test_pages_that_nobody_has_delay_no_message() -> None:
+    """Two liars of seven auditors name pages that are asked for first, in every epoch that is remembered."""
+    reader, honest = AuditorOfMany(AUDITORS[0]), AuditorOfMany(AUDITORS[1])
+    liars = [Identity(number) for number in range(60, 62)]
+    for epoch in range(2, 6):
+        for number, liar in enumerate(liars):
+            for place in range(2):
+                names = ((b"%d %d %d %d" % (epoch, number, place, page)) for page in range(256))
+                digests = tuple(Digest(bytes(8) + sha256(name).digest()[8:]) for name in names)
+                told = replace(tally_of(liar, epoch, {}), pages=digests)
+                reader.receive([seal(Kind.TALLY, MANIFEST.swarm_id, told.to_payload(), liar.seed)], 1.0)
+    entries = tuple(sorted(crowd(0, 40 * PER_MESSAGE).items()))
+    sent = honest.agreement.tally(4, entries, merkle.EMPTY_ROOT, 0.0)
+    reader.receive([sent], 1.0)
+    for _ in range(2):  # rounds of as many as a node asks for in a second
+        missing = reader.contributions.missing_pages(1024)
+        reader.contributions.add_pages(honest.contributions.pages(missing))
+    assert reader.contributions.tallies(4)[sent.content_id].points == entries
+
+
+def test_pages_that_are_here_change_nothing_for_whoever_looks() -> None:
+    author, reader = AuditorOfMany(AUDITORS[0]), AuditorOfMany(AUDITORS[1])
+    sent = author.agreement.tally(4, tuple(sorted(crowd(0, 1500).items())), merkle.EMPTY_ROOT, 0.0)
+    reader.receive([sent], 1.0)
+    pages = author.contributions.pages(reader.contributions.missing_pages(10))
+    reader.contributions.add_pages(pages)
+    revision = reader.contributions.revision
+    reader.contributions.add_pages(pages)
+    assert reader.contributions.revision == revision
+
+
+def test_a_proposal_of_other_pages_is_settled_once_and_not_at_every_look() -> None:
+    offered = []
+
+    class CountingStore(ContributionStore):
+        def add_pages(self, pages: Iterable[bytes], *, received_seconds: float = 0.0) -> None:
+            offered.append(pages)
+            super().add_pages(pages, received_seconds=received_seconds)
+
+    liar = AUDITORS[2]
+    reader = AuditorOfMany(AUDITORS[0], CountingStore(":memory:", MANIFEST.swarm_id))
+    told = [tally_of(one, 0, crowd(0, 3)) for one in AUDITORS[:3]]
+    sent = [
+        seal(Kind.TALLY, MANIFEST.swarm_id, tally.to_payload(), one.seed)
+        for one, tally in zip(AUDITORS, told, strict=False)
+    ]
+    tallies = tuple(sorted(envelope.content_id for envelope in sent))
+    false = Proposal(liar.node, liar.account, 0, tallies, (), turn=2, pages=(page_digest(b"false"),))
+    sent.append(seal(Kind.PROPOSAL, MANIFEST.swarm_id, false.to_payload(), liar.seed))
+    end, grace = epoch_start_seconds(MANIFEST, 1), min(30.0, 0.1 * MANIFEST.epoch_seconds)
+    reader.receive(sent, end + grace)
+    for look in range(3):
+        step = reader.agreement.step(end + 4.8 * grace + look, ChainState(None, None, 0, frozenset()))
+        assert step.messages == ()
+    assert len(offered) == 1
 
 
 def test_old_pages_are_forgotten_but_for_those_behind_the_newest_postings() -> None:
