@@ -70,6 +70,7 @@ contract FraudVerifier {
     error WithinCap(uint256 points, uint256 cap);
     error WrongLeaves();
     error Balanced(uint256 cumulative);
+    error TooEarlyToAsk(uint256 postedAt);
     error TooLateToAsk(uint256 since);
     error AlreadyAsked(address account);
     error NotAsked(address account);
@@ -131,8 +132,10 @@ contract FraudVerifier {
     }
 
     /// @notice Ask for an account's leaves in the live posting, for a bond that the sender approved before.
+    /// @dev Not in the second of the posting: if it is struck and posted again within it, both have one name.
     function ask(address account) external {
         (EpochRoot memory root, uint64 postedAt, bytes32 posting) = _live();
+        if (block.timestamp <= postedAt) revert TooEarlyToAsk(postedAt);
         uint256 since = uint256(postedAt) + ledger.challengeSeconds();
         if (block.timestamp >= since) revert TooLateToAsk(since);
         if (_questions[posting][account].asker != address(0)) revert AlreadyAsked(account);

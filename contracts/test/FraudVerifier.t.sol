@@ -140,8 +140,8 @@ contract FraudVerifierTest is Swarm {
         i = bound(i, 0, COUNT - 1);
         EpochRoot memory root = statement(0, [uint256(7), 3, 1, 0], none);
         _post(root);
-        uint256 askedAt = block.timestamp + bound(late, 0, WINDOW - 1);
-        vm.warp(askedAt);
+        uint256 askedAt = block.timestamp + bound(late, 1, WINDOW - 1);
+        vm.warp(askedAt - 1); // it is asked in the next second
         uint256 had = token.balanceOf(address(this));
         _ask(i);
         same(had - token.balanceOf(address(this)), CAP * RATE, "the bond");
@@ -215,6 +215,25 @@ contract FraudVerifierTest is Swarm {
         verifier.ask(accounts[0]);
     }
 
+    /// A posting's name holds its second: one that is dropped and posted again within it would inherit the question.
+    function test_nobody_asks_in_the_second_of_the_posting() external {
+        EpochRoot memory root = statement(0, [uint256(7), 3, 1, 0], none);
+        uint256 postedAt = _post(root);
+        token.approve(address(verifier), type(uint256).max);
+        vm.expectPartialRevert(FraudVerifier.TooEarlyToAsk.selector);
+        verifier.ask(accounts[0]);
+        for (uint256 i = 0; i < QUORUM; ++i) {
+            vm.prank(address(verifier));
+            ledger.strike(auditors[i], 0);
+        }
+        same(_post(root), postedAt, "posted again");
+        vm.warp(postedAt + WINDOW);
+        vm.expectPartialRevert(FraudVerifier.NotAsked.selector);
+        verifier.proveHidden(accounts[0]);
+        ledger.finalise();
+        same(ledger.nextEpoch(), 1, "final");
+    }
+
     /// Two questions hold a posting until both are answered; one that came to nothing otherwise costs no bond.
     function test_each_question_is_settled_by_itself() external {
         uint256[COUNT] memory points = [uint256(7), 3, 1, 0];
@@ -227,7 +246,7 @@ contract FraudVerifierTest is Swarm {
         same(verifier.asked(posting).length, 2, "asked");
         verifier.answer(accounts[0], _nobody(), placeOf(points, 0), placeOf(points, 0));
         same(verifier.questionOf(posting, accounts[0]).deadline, 0, "answered");
-        same(verifier.questionOf(posting, accounts[1]).deadline, postedAt + WINDOW, "not answered");
+        same(verifier.questionOf(posting, accounts[1]).deadline, postedAt + 2 + WINDOW, "not answered");
         vm.expectPartialRevert(FraudVerifier.NoAnswer.selector);
         verifier.refund(posting, accounts[1]);
         for (uint256 i = 0; i < QUORUM; ++i) {
@@ -320,6 +339,7 @@ contract FraudVerifierTest is Swarm {
 
     function _ask(uint256 i) private {
         token.approve(address(verifier), type(uint256).max);
+        vm.warp(block.timestamp + 1);
         verifier.ask(accounts[i]);
     }
 

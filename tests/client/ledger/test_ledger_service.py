@@ -294,6 +294,7 @@ async def test_a_question_that_is_asked_again_is_answered_again(
     before, deadlines = token.balance(A), []
     async with _running(ledger):
         for _ in range(2):
+            chain.now_seconds = chain.engine.head.timestamp + 1
             chain.send(DEPLOYER, token.address, token.approve(verifier.address, verifier.question_bond()))
             chain.send(DEPLOYER, verifier.address, verifier.ask(A))
             [question] = (await ledger.questions(live)).values()
@@ -302,6 +303,5 @@ async def test_a_question_that_is_asked_again_is_answered_again(
                 await ledger.answer(live, places, question)
             await _until_idle(ledger)
             assert await ledger.questions(live) == {}
-            chain.now_seconds = chain.engine.head.timestamp + 1
     assert deadlines[0] < deadlines[1]
     assert token.balance(A) - before == 2 * verifier.question_bond()

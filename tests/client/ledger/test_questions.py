@@ -45,8 +45,9 @@ def posted(
 
 
 def ask(contracts: Contracts, account: Account) -> int:
-    """Ask with the deployer's tokens; return the question's deadline."""
+    """Ask with the deployer's tokens in the next second; return the question's deadline."""
     chain, token, verifier = contracts.chain, contracts.token, contracts.verifier
+    chain.now_seconds = chain.engine.head.timestamp + 1
     chain.send(DEPLOYER, token.address, token.approve(verifier.address, verifier.question_bond()))
     chain.send(DEPLOYER, verifier.address, verifier.ask(account))
     return chain.engine.head.timestamp + verifier.answer_seconds()
