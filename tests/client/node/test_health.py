@@ -288,6 +288,8 @@ async def test_a_registration_that_no_fee_allows(
         await trial.start(nursery)
         await trial.rounds(1)
         trial.pass_by(40)
+        await trial.until_status(lambda status: status["ledger"]["last_error"] is not None)
+        trial.pass_by(40)  # the node is assessed while it knows why
         await trial.rounds(1)
         trial.pass_by(200)
         await expect(trial, "not_registered")
