@@ -40,6 +40,10 @@ class Ahead:
         taken, self._unanswered = self._unanswered, []
         return taken
 
+    def lose(self, slots: Sequence[Slot]) -> None:
+        """Record slots whose answers a crash of the learner lost before anybody saw them."""
+        self._unanswered = list(slots)
+
     async def train(
         self, batch: SampledBatch, handles: Mapping[ContentId, int], posed: Sequence[tuple[Slot, str]]
     ) -> StepReport:

@@ -113,7 +113,7 @@ class Rounds:
         drawn = await parts.engine.draw(epoch, parts.rng) if use.reinforces or use.practises else ()
         wanted = parts.policy.local_groups + parts.policy.external_groups - len(drawn)
         slots += self._take_slots(epoch, wanted - len(answered) - len(slots))
-        answered += await self._answers(await self._posed(slots))
+        answered = await self._answer(answered, slots)
         local, handles = await self._redrawn(epoch, *await self._published(answered))
         practised, more = await self._practise(drawn) if use.practises else ((), {})
         batch = parts.engine.assemble(
@@ -239,6 +239,17 @@ class Rounds:
             return await learner.train(batch, handles)
         posed = await self._posed(self._take_slots(self._epoch, next_slots))
         return await self._ahead.train(batch, handles, posed)
+
+    async def _answer(
+        self, answered: list[tuple[Slot, Generation]], slots: Sequence[Slot]
+    ) -> list[tuple[Slot, Generation]]:
+        """Answer slots beside those that were answered ahead; a crash loses all of them to the next round."""
+        try:
+            return answered + await self._answers(await self._posed(slots))
+        except LearnerCrashed:
+            if self._ahead is not None:
+                self._ahead.lose([*(slot for slot, _ in answered), *slots])
+            raise
 
     async def _posed(self, slots: Sequence[Slot]) -> list[tuple[Slot, str]]:
         """Return the slots that have a prompt, with it."""
