@@ -34,6 +34,9 @@ from sapo_protocol.identifiers import Account, NodeId
 from sapo_protocol.secp256k1 import account_of
 
 SUFFIX = ".json"
+DEFAULT_NAME = "key"
+"""Name of the identity where none is given, as in `sapo keys new key`."""
+
 MAX_FILE_BYTES = 64 * 1024  # a hundred times a real identity; anything larger is another file
 
 
@@ -116,8 +119,9 @@ class IdentityFile(_Model):
         return self.account_key.keystore if isinstance(self.account_key, _KeystoreV3) else None
 
 
-def locate(identity: str) -> Path:
-    """Return the file that `--identity` names: a name in the key folder, or a path."""
+def locate(identity: str | None) -> Path:
+    """Return the file that `--identity` names, by a path or by a name in the key folder: `key` if unset."""
+    identity = identity or DEFAULT_NAME
     if os.sep in identity or identity.endswith(SUFFIX):
         return Path(identity).expanduser()
     named = keys_folder() / f"{identity}{SUFFIX}"

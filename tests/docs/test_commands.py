@@ -24,8 +24,11 @@ PAGES = sorted(
     if "node_modules" not in path.parts and "upstream" not in path.parts
 )
 RUN = {
-    "docs/testnet.md": "tests/docs/test_testnet.py",
-    "README.md": "tests/client/cli/test_first_minute.py",
+    "docs/testnet.md": "tests/docs/test_pages_run.py",
+    "docs/operator.md": "tests/docs/test_pages_run.py",
+    "docs/roles/auditor.md": "tests/docs/test_pages_run.py",
+    "docs/roles/newcomer.md": "tests/docs/test_pages_run.py",
+    "README.md": "tests/docs/test_pages_run.py",
 }
 """Pages whose blocks are run, all of them or the part that the test names."""
 

@@ -274,7 +274,7 @@ class AgreementWorld:
     def _obtain(self, auditor: HonestAuditor, root: EpochRoot) -> None:
         """Fetch the proposal behind a posting, and the tallies that it names, from whoever has them."""
         proposal = ContentId(root.archive_digest)
-        auditor.contributions.note_posted(root.epoch, proposal)
+        auditor.contributions.note_posted(root.epoch, proposal, is_final=True)
         if auditor.contributions.has(proposal):
             return
         for other in self.honest:

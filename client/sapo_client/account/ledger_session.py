@@ -210,8 +210,6 @@ def open_session(
 
 
 def _identity(config: Config) -> Identity:
-    if config.identity is None:
-        raise _lacking("an identity", "--identity KEY")
     return keystore.load(keystore.locate(config.identity), PassphraseSource(config.passphrase_file))
 
 

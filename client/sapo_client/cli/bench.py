@@ -163,13 +163,18 @@ def endurance(
     speed: Annotated[
         float, typer.Option("--speed", min=1, help="Seconds that the nodes' clock shows in a second.")
     ] = 1.0,
+    model: Annotated[
+        str, typer.Option("--model", help="The nodes' policy; a tiny one makes many steps.")
+    ] = "bundled",
 ) -> None:
     """Run a small swarm for long; show how memory, files and disk of its nodes go on in the second half."""
     from dataclasses import asdict
 
     from sapo_client.bench.endurance import EnduranceTerms, endure, trends
 
-    terms = EnduranceTerms(nodes=nodes, seconds=60 * minutes, speed=speed, epoch_seconds=epoch_seconds)
+    terms = EnduranceTerms(
+        nodes=nodes, seconds=60 * minutes, speed=speed, epoch_seconds=epoch_seconds, model=model
+    )
     samples = endure(folder, terms, lambda _: None)
     found = trends(samples)
     columns = ("node", "figure", "first", "last", "per hour", "per 1,000 steps")

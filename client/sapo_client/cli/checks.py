@@ -60,17 +60,18 @@ def check_identity(identity: str | None) -> Check:
     """Check the identity file and its mode, without decrypting it."""
     from sapo_client import keystore
 
-    if identity is None:
+    path, name = keystore.locate(identity), identity or keystore.DEFAULT_NAME
+    if identity is None and not path.exists():
         return Check("identity", "warn", "none is configured", "make one: sapo keys new key")
     try:
-        file = keystore.read(keystore.locate(identity))
+        file = keystore.read(path)
     except SapoError as error:
         return Check("identity", "fail", error.text, error.hint)
     if not file.encrypted:
         return Check(
-            "identity", "warn", f"{identity} is stored without a passphrase", "acceptable on a testnet only"
+            "identity", "warn", f"{name} is stored without a passphrase", "acceptable on a testnet only"
         )
-    return Check("identity", "ok", f"{identity}, account {file.account}, encrypted")
+    return Check("identity", "ok", f"{name}, account {file.account}, encrypted")
 
 
 def check_torch(device: str) -> Check:

@@ -181,8 +181,6 @@ def _check_account(identity: str | None, manifest: Manifest, ask: Ask) -> Iterat
     """Check that the identity's account can pay for its registration."""
     from sapo_client import keystore
 
-    if identity is None:
-        return
     try:
         account = keystore.read(keystore.locate(identity)).account
     except SapoError:

@@ -109,7 +109,7 @@ def id_(
     identity: IdentityOption = None,
 ) -> None:
     """Show this node's identity: node id, peer id and account."""
-    name = common.resolve({"identity": identity}).config.identity or "key"
+    name = common.resolve({"identity": identity}).config.identity
     show_identity(common, name)
 
 

@@ -191,17 +191,16 @@ def _accept(common: Common, invitation: str, config: Config) -> None:
 
 
 def _identity_file(identity: str | None, invitation: str | None) -> Path:
-    """Return the file of the identity; for a link and no choice it is that of `sapo keys new key`."""
+    """Return the file of the identity; without a choice it is that of `sapo keys new key`."""
     from sapo_client.errors import ExitCode, SapoError
     from sapo_client.keystore import locate
 
-    if identity is None and invitation is not None and locate("key").exists():
-        return locate("key")
-    if identity is None:
+    path = locate(identity)
+    if identity is None and not path.exists():
         again = "run the same command again" if invitation else "then: sapo join --identity key"
         raise SapoError(
             "no identity is given",
             hint=f"make one with `sapo keys new key`, {again}",
             exit_code=ExitCode.KEYSTORE,
         )
-    return locate(identity)
+    return path

@@ -193,7 +193,7 @@ def show_next(common: Common, name: str) -> None:
     common.output.note(f"or with the manifest of a swarm: sapo join --identity {name} --manifest FILE")
 
 
-def show_identity(common: Common, identity: str) -> None:
+def show_identity(common: Common, identity: str | None) -> None:
     """Print the public part of an identity."""
     from sapo_client import keystore
 

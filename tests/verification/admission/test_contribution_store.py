@@ -9,7 +9,8 @@ import pytest
 from support.swarm import Identity, make_chain_manifest
 
 from sapo_protocol import merkle
-from sapo_protocol.contributions import Approval, Proposal, Share, Tally
+from sapo_protocol.contributions import Approval, Proposal, Share, Tally, page_digest
+from sapo_protocol.encoding import encode
 from sapo_protocol.envelope import Kind, seal
 from sapo_protocol.identifiers import ContentId
 from sapo_verification.admission.contribution_store import ContributionStore
@@ -119,7 +120,7 @@ def test_an_author_has_two_places_per_kind_epoch_and_turn(contributions: Contrib
     third = replace(proposal(ALICE), turn=4)
     assert not contributions.has_room(ContentId(b"\x03" * 32), Kind.PROPOSAL, third)
     assert contributions.has_room(ContentId(b"\x03" * 32), Kind.PROPOSAL, replace(third, turn=5))
-    contributions.note_posted(4, ContentId(b"\x03" * 32))  # whoever wants its points needs it
+    contributions.note_posted(4, ContentId(b"\x03" * 32), is_final=True)  # whoever wants its points needs it
     assert contributions.has_room(ContentId(b"\x03" * 32), Kind.PROPOSAL, third)
 
 
@@ -150,7 +151,7 @@ def test_old_epochs_are_forgotten_but_for_what_the_chain_rests_on(contributions:
         keep(contributions, BOB, approval(BOB, taken, epoch))
         keep(contributions, CAROL, approval(CAROL, ContentId(bytes(32)), epoch))
         if epoch != 5:
-            contributions.note_posted(epoch, taken)
+            contributions.note_posted(epoch, taken, is_final=True)
     contributions.forget(before_epoch=6)
     left = [(len(contributions.tallies(e)), len(contributions.proposals(e))) for e in (4, 5, 6)]
     assert left == [(1, 1), (0, 0), (2, 2)]
@@ -161,6 +162,26 @@ def test_old_epochs_are_forgotten_but_for_what_the_chain_rests_on(contributions:
     contributions.forget(before_epoch=4 + 1025)
     assert contributions.proposals(4) == {}
     assert len(contributions.proposals(6)) == 1  # the last final epoch proves everybody's points
+
+
+def test_pages_of_the_last_final_posting_outlast_postings_that_come_to_nothing(
+    contributions: ContributionStore,
+) -> None:
+    """They prove everybody's points, however many later postings are challenged away."""
+    pages = {epoch: encode(((CAROL.account, 5, epoch),)) for epoch in range(4, 40)}
+    for epoch, page in pages.items():
+        told = replace(
+            proposal(ALICE, ContentId(bytes(32)), epoch=epoch), shares=(), pages=(page_digest(page),)
+        )
+        named = keep(contributions, ALICE, told)[0]
+        contributions.add_pages([page])
+        contributions.note_posted(epoch, named, is_final=epoch == 5)
+    contributions.forget(before_epoch=40)
+    kept = contributions.pages([page_digest(page) for page in pages.values()])
+    assert kept == (pages[5], pages[38], pages[39])
+    contributions.forget(before_epoch=2_000)
+    assert contributions.pages([page_digest(pages[5])]) == (pages[5],)
+    assert len(contributions.proposals(5)) == 1
 
 
 def test_newcomers_are_told_of_recent_epochs_in_order(contributions: ContributionStore) -> None:

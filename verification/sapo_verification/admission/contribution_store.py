@@ -50,6 +50,7 @@ _SCHEMA = StoreSchema(
     ) WITHOUT ROWID;
     CREATE INDEX named_page_digest ON named_page (digest);
     """,
+    "ALTER TABLE posted_proposal ADD COLUMN is_final INTEGER NOT NULL DEFAULT 0;",
 )
 
 _PARSED: Final = 256
@@ -68,8 +69,8 @@ _ROOTS: Final = 256
 _MAX_PAGE_BYTES: Final = 3 + 40 * MAX_PAGE_ROWS
 """A full page of shares with the largest numbers; whatever is longer lists nothing."""
 
-_KEPT_PAGES: Final = 3
-"""Newest postings whose pages outlast their epoch: the last final one proves all shares, one may be live."""
+_KEPT_PAGES: Final = 2
+"""Newest postings whose pages outlast their epoch, beside the last final one, which proves all shares."""
 
 _KEPT_FINAL_EPOCHS: Final = 1024
 """How long the messages behind a final root are kept: the chain bounds their number, not their authors."""
@@ -215,9 +216,12 @@ class ContributionStore:
         ).fetchone()[0]
         return stored < CONTRIBUTIONS_PER_TURN or self.is_posted(content_id)
 
-    def note_posted(self, epoch: int, proposal: ContentId) -> None:
+    def note_posted(self, epoch: int, proposal: ContentId, *, is_final: bool) -> None:
         """Record the proposal that the chain's posting of an epoch names; it may not have arrived yet."""
-        self._connection.execute("INSERT OR REPLACE INTO posted_proposal VALUES (?, ?)", (epoch, proposal))
+        self._connection.execute(
+            "INSERT OR REPLACE INTO posted_proposal (epoch, content_id, is_final) VALUES (?, ?, ?)",
+            (epoch, proposal, is_final),
+        )
 
     def forget(self, before_epoch: int) -> None:
         """Drop the messages of older epochs, but for a longer time not those behind a final root."""
@@ -229,7 +233,7 @@ class ContributionStore:
         for (epoch,) in rows:
             self._prune(epoch)
         self._forget_pages(before_epoch)
-        last = self._connection.execute("SELECT MAX(epoch) FROM posted_proposal").fetchone()[0]
+        last = self._connection.execute("SELECT MAX(epoch) FROM posted_proposal WHERE is_final").fetchone()[0]
         if last is not None:
             horizon = min(before_epoch - _KEPT_FINAL_EPOCHS, last)  # the last final epoch proves all shares
             self._parsed.clear()
@@ -238,12 +242,13 @@ class ContributionStore:
             self._connection.execute("DELETE FROM pruned_epoch WHERE epoch < ?", (horizon,))
 
     def _forget_pages(self, before_epoch: int) -> None:
-        """Drop the pages of older epochs, but for those behind the newest postings."""
+        """Drop the pages of older epochs, but for those behind the newest postings and the last final one."""
         with transaction(self._connection):
             self._connection.execute(
                 "DELETE FROM named_page WHERE content_id NOT IN"
                 " (SELECT content_id FROM contribution WHERE epoch >= ?) AND content_id NOT IN"
-                " (SELECT content_id FROM posted_proposal ORDER BY epoch DESC LIMIT ?)",
+                " (SELECT content_id FROM posted_proposal ORDER BY epoch DESC LIMIT ?) AND content_id NOT IN"
+                " (SELECT content_id FROM posted_proposal WHERE is_final ORDER BY epoch DESC LIMIT 1)",
                 (before_epoch, _KEPT_PAGES),
             )
             self._connection.execute("DELETE FROM page WHERE digest NOT IN (SELECT digest FROM named_page)")

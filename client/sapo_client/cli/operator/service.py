@@ -124,7 +124,7 @@ def _terms(common: Common, config: Config, name: str, user: str | None) -> Servi
     from sapo_client.node.bootstrap import require_joinable
     from sapo_client.services.units import ServiceTerms
 
-    path = keystore.locate(config.identity or "key").absolute()
+    path = keystore.locate(config.identity).absolute()
     protection = keystore.read(path).node_key.protection
     if protection != "none" and config.passphrase_file is None:
         raise SapoError(

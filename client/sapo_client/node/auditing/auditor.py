@@ -161,8 +161,9 @@ class Auditor:
             if record is not None and record.root.epoch > self._followed:
                 self._followed = record.root.epoch
                 self._report_final(record.root)
-            for root in (found.root for found in (record, live) if found is not None):
-                self._obtain(root)
+            for found in (live, record):
+                if found is not None:
+                    self._obtain(found.root, is_final=found is record)
             if record is not None and record.root.epoch > self._scrutinised:
                 self._scrutinise(record.root)
             if record is not None:  # every time: its proposal may arrive long after it
@@ -170,10 +171,10 @@ class Auditor:
                 self.points = shares.get(parts.author.account, self.points)
             await trio.sleep(_FOLLOW_SECONDS)
 
-    def _obtain(self, root: EpochRoot) -> None:
+    def _obtain(self, root: EpochRoot, *, is_final: bool) -> None:
         """Ask the peers for the proposal behind a posting if it is missing, but not all the time."""
         proposal = ContentId(root.archive_digest)
-        self._parts.contributions.note_posted(root.epoch, proposal)
+        self._parts.contributions.note_posted(root.epoch, proposal, is_final=is_final)
         pause_seconds = grace_seconds(self._parts.manifest)
         is_due = trio.current_time() >= self._asked_seconds + pause_seconds
         if is_due and not self._parts.contributions.has(proposal):

@@ -114,7 +114,7 @@ def posted(everybody: Sequence[AuditorOfMany], epoch: int, state: ChainState) ->
     assert all(len(posting.signatures) >= TERMS.quorum for posting in postings)
     root = roots.pop()
     for one in everybody:
-        one.contributions.note_posted(epoch, ContentId(root.archive_digest))
+        one.contributions.note_posted(epoch, ContentId(root.archive_digest), is_final=True)
     return ChainState(root, None, state.granted_points + root.total, frozenset(TERMS.auditors))
 
 
@@ -146,7 +146,7 @@ def test_settlement_goes_on_when_more_accounts_earn_in_one_epoch(count: int) -> 
     late = AuditorOfMany(Identity(99))
     assert state.last is not None
     proposal = ContentId(state.last.archive_digest)
-    late.contributions.note_posted(0, proposal)
+    late.contributions.note_posted(0, proposal, is_final=True)
     late.receive([message_of(everybody[0], proposal)], 0.0)
     assert cumulative_points(late.contributions, state.last) is None
     late.fetch_pages(everybody, 0.0)

@@ -1,0 +1,231 @@
+"""The commands of the documentation, in order, as a reader types them, on a chain that sapo does not run.
+
+docs/testnet.md comes first: it founds a swarm, and its nodes earn and claim. The other pages are read with
+what it left, each in a shell of its own. ``Swarm.reading`` says what this machine has in place of a page's
+names and addresses; ``NOT_RUN`` are the lines that are not run here, with what runs them.
+"""
+
+import json
+import re
+import shutil
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+from support.anvil import Anvil, running_anvil
+from support.docs_reader import PATIENCE_SECONDS, Reader, page_lines
+from support.policies import make_policy_folder
+
+from sapo_client.testnet.processes import wait_until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(1500)]
+
+TESTNET: Final = "docs/testnet.md"
+
+NOT_RUN: Final = {
+    "make demo": "takes eight minutes: the demo job of continuous integration",
+    "make test": "this suite",
+    "make test-long": "this suite",
+    "make lint": "tests/test_static.py and tests/test_architecture.py",
+    "make coverage": "this suite, with another runner",
+    "make fuzz": "`make fuzz-nightly`, a job of every night",
+    "make faults-nightly": "a job of every night",
+    "make contracts-test": "tests/client/ledger/test_foundry.py",
+    "make contracts-mutants": "a job of every night",
+    "sapo testnet up": "tests/client/testnet/test_testnet_e2e.py, with fewer epochs",
+    "sapo lab run": "hours; tests/client/lab/test_lab_command.py, with a small preset",
+    "sapo lab report": "tests/client/lab/test_lab_command.py",
+    "sapo lab attack": "hours; tests/client/lab/test_attack_campaign.py",
+    "sapo service": "changes the services of this machine; tests/client/cli/test_service_command.py",
+    "cd client/deploy/docker": "needs Docker: client/deploy/docker/check.sh, a job of continuous integration",
+    "docker compose": "needs Docker: client/deploy/docker/check.sh, a job of continuous integration",
+    "pip install": "needs a package index; tests/client/test_plugins.py, tests/project/test_packages.py",
+    "SAPO_SAMPLER__TASK_SAMPLER=weakest": "needs the plug-in's package; tests/client/test_plugins.py",
+    "sapo join --identity key --alone --config tracked.toml": "needs trackio; observe/test_tracker.py",
+    "sapo swarm deploy swarm --rpc https": "as in docs/testnet.md, with another level: test_tasks_options.py",
+}
+"""First words of a line, and why it is not run here."""
+
+
+@dataclass(frozen=True)
+class Swarm:
+    """What docs/testnet.md leaves: a swarm of two nodes, whose newcomer was paid."""
+
+    anvil: Anvil
+    reader: Reader
+    epoch: int
+    operator_address: str
+    policy: Path
+
+    def reading(self, name: str, **environment: str) -> Reader:
+        """Return a reader in a folder of its own, for whom the pages' names mean this swarm."""
+        folder = self.reader.folder / name
+        folder.mkdir()
+        shutil.copy(self.reader.folder / "swarm" / "manifest.json", folder / "swarm.json")
+        link = f"sapo swarm link swarm.json --rpc {self.anvil.url} --bootstrap {self.operator_address} --json"
+        reader = Reader(folder, {}, **environment)
+        reader.here = {
+            "'sapo://...'": f"'{json.loads(reader.run(link))['link']}'",
+            "https://rpc.example.org": self.anvil.url,
+            "/ip4/203.0.113.7/tcp/4001/p2p/12D3Koo...": self.operator_address,
+            "Qwen/Qwen2.5-0.5B-Instruct": str(self.policy),
+            "sapo keys new key": "sapo keys new key --no-passphrase",  # there is no terminal to type one
+            "explain 3": f"explain {self.epoch}",
+            "challenge 3": f"challenge {self.epoch}",
+        }
+        return reader
+
+
+@pytest.fixture(scope="module")
+def swarm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Swarm]:
+    """Follow docs/testnet.md to a claimed reward; the nodes go on."""
+    folder = tmp_path_factory.mktemp("pages")
+    with running_anvil(folder) as anvil:
+        port = _free_port()
+        here = {
+            "http://127.0.0.1:8545": anvil.url,
+            "/tcp/4001": f"/tcp/{port}",
+            "--epoch-seconds 60": "--epoch-seconds 30",
+        }
+        reader = Reader(folder, here)
+        with reader.at_work():
+            for line in page_lines(TESTNET):
+                if line == "export EPOCH=1":
+                    reader.type(f"export EPOCH={_status(reader)['last epoch']}")
+                elif line.startswith("sapo ledger status "):
+                    asked = reader.meant(line)
+                    assert wait_until(
+                        lambda asked=asked: int(reader.json(asked).get("claimable", 0)) > 0,  # type: ignore[misc]
+                        PATIENCE_SECONDS,
+                    ), reader.log_tail()
+                else:
+                    reader.type(line)
+                if line.startswith("sapo keys new operator"):
+                    anvil.give(reader.json("sapo keys show operator")["account"], 10**17)
+            peer = reader.json("sapo keys show operator")["peer_id"]
+            yield Swarm(
+                anvil,
+                reader,
+                int(reader.environment["EPOCH"]),
+                f"/ip4/127.0.0.1/tcp/{port}/p2p/{peer}",
+                make_policy_folder(folder / "policy", chat=True),
+            )
+
+
+def _status(reader: Reader) -> dict[str, int]:
+    return reader.json("sapo ledger status --identity newcomer --rpc $RPC --data-dir newcomer-node")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def run_lines(page: str) -> list[str]:
+    """Return the lines of a page that are run here."""
+    return [line for line in page_lines(page) if not line.startswith(tuple(NOT_RUN))]
+
+
+def test_a_newcomer_follows_the_page_on_test_networks_to_a_claimed_reward(swarm: Swarm) -> None:
+    status = _status(swarm.reader)
+    assert status["points claimed"] > 0
+    assert status["tokens"] > 100  # the faucet gave a hundred
+
+
+def test_the_readme(swarm: Swarm) -> None:
+    """Up to its table of commands on rollouts and points, which the newcomer of the page above types."""
+    lines = run_lines("README.md")
+    first_export = lines.index("sapo export rollouts received/")
+    with swarm.reading("readme").at_work() as reader:
+        for line in lines[:first_export]:
+            if "--model" in line:
+                reader.environment |= {  # a policy of another shape needs a data directory of its own
+                    "SAPO_DATA_DIR": "another",
+                    "SAPO_SWARM__MANIFEST": "swarm.json",
+                    "SAPO_LEDGER__RPC_URLS": json.dumps([swarm.anvil.url]),
+                }
+            reader.type(line)
+            if line.startswith("sapo join"):
+                reader.wait_for_rounds()
+                reader.stop_node()
+    own = {"SAPO_IDENTITY": "../newcomer", "SAPO_DATA_DIR": "../newcomer-node"}
+    reader = swarm.reading("readme-export", **own, SAPO_LEDGER__RPC_URLS=json.dumps([swarm.anvil.url]))
+    for line in lines[first_export:]:
+        _account_line(reader, line)
+
+
+def test_the_page_of_a_newcomer(swarm: Swarm) -> None:
+    with swarm.reading("newcomer").at_work() as reader:
+        for line in run_lines("docs/roles/newcomer.md"):
+            if line.startswith("sapo join") and reader.nodes:
+                reader.stop_node()
+            reader.type(line)
+            if line.startswith("sapo join"):
+                reader.wait_for_rounds()
+
+
+def test_the_page_on_operating_a_node(swarm: Swarm) -> None:
+    with swarm.reading("operating").at_work() as reader:
+        for line in run_lines("docs/operator.md"):
+            if line == "sapo logs --follow":
+                line = f"timeout 3 {line} || [ $? = 124 ]"  # Ctrl-C
+            reader.type(line)
+            if line.startswith("sapo join"):
+                reader.wait_for_rounds()
+        assert {path.name for path in (reader.folder / "report").iterdir()} >= {"report.md", "report.html"}
+
+
+def test_the_page_of_an_auditor(swarm: Swarm) -> None:
+    """The swarm's auditor itself, so its node of the first page ends before."""
+    [operator] = [node for node in swarm.reader.nodes if " operator " in node.name]
+    swarm.reader.nodes.remove(operator)
+    swarm.reader.nodes.append(operator)
+    swarm.reader.stop_node()
+    with swarm.reading("auditor").at_work() as reader:
+        keys = Path(".config") / "sapo" / "keys"
+        (reader.folder / keys).mkdir(parents=True)
+        for file in (swarm.reader.folder / keys).glob("operator*"):
+            shutil.copy(file, reader.folder / keys / file.name.replace("operator", "auditor"))
+        shutil.copytree(
+            swarm.reader.folder / "operator-node", reader.folder / ".local" / "share" / "sapo" / "node"
+        )
+        for line in run_lines("docs/roles/auditor.md"):
+            _account_line(reader, line)
+            if line.startswith("sapo join"):
+                reader.wait_for_rounds()
+
+
+def _account_line(reader: Reader, line: str) -> None:
+    if "CONTENT_ID" in line:
+        reader.run("sapo export rollouts received/")
+        name = sorted((reader.folder / "received").iterdir())[0].name
+        line = line.replace("CONTENT_ID.envelope", name)
+    if "0x..." in line:
+        reader.run("sapo keys new other --no-passphrase")
+        line = line.replace("0x...", reader.json("sapo keys show other")["account"]) + " --yes"
+    if re.match("sapo ledger (claim|bond|challenge)", line):
+        line += " --yes"  # there is no terminal to be asked at
+    reader.type(line)
+
+
+def test_every_line_of_every_page_is_run_or_has_a_reason() -> None:
+    """A page that is not read above has no line that could be run."""
+    read = {
+        TESTNET,
+        "README.md",
+        "docs/operator.md",
+        "docs/roles/newcomer.md",
+        "docs/roles/auditor.md",
+    }
+    root = Path(__file__).parents[2]
+    pages = {
+        path.relative_to(root).as_posix()
+        for pattern in ("*.md", "docs/**/*.md", "protocol/**/*.md", "verification/**/*.md", "client/**/*.md")
+        for path in root.glob(pattern)
+        if "upstream" not in path.parts and "node_modules" not in path.parts
+    }
+    assert {page: run_lines(page) for page in pages - read if run_lines(page)} == {}

@@ -1,0 +1,137 @@
+"""A reader who types the commands of documentation pages into a shell, in a folder of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from support.sapo_process import SAPO
+
+from sapo_client.testnet.processes import ChildProcess, spawn, stop, wait_until
+
+ROOT: Final = Path(__file__).parents[2]
+PATIENCE_SECONDS: Final = 300.0
+"""A few epochs of half a minute, on a busy machine."""
+
+
+def page_lines(page: str) -> list[str]:
+    """Return the lines of a page's shell blocks, without comments; continued lines are joined.
+
+    Args:
+        page: its path from the root of the project.
+    """
+    text = (ROOT / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"(?ms)^```(?:sh|bash|console)\n(.*?)^```$", text)
+    lines = [line for block in blocks for line in re.sub(r"\\\n\s*", "", block).splitlines()]
+    return [line for line in (re.sub(r"\s+#.*$", "", line).strip() for line in lines) if line]
+
+
+class Reader:
+    """Runs lines of pages in a shell, in a folder of its own; `sapo join` goes on in the background.
+
+    Attributes:
+        folder: the working directory.
+        here: what a page writes, and what stands for it on this machine.
+        environment: the shell's variables.
+    """
+
+    def __init__(self, folder: Path, here: Mapping[str, str], **environment: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.here = dict(here)
+        self.environment = {
+            "HOME": str(folder),
+            "PATH": f"{Path(SAPO).parent}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "SAPO_LOCKS_DIR": str(folder / "locks"),
+            "OMP_NUM_THREADS": "1",
+            **environment,
+        }
+        self.nodes: list[ChildProcess] = []
+        self._logs: list[Path] = []
+
+    def type(self, line: str) -> str:
+        """Run a line as it stands on the page; return what it printed on standard output."""
+        line = self.meant(line)
+        if line.startswith("export "):
+            name, _, value = line.removeprefix("export ").partition("=")
+            self.environment[name] = value
+            return ""
+        if re.match(r"([A-Z_0-9]+=\S+ )*sapo join ", line):
+            self._start(line)
+            return ""
+        return self.run(line)
+
+    def meant(self, line: str) -> str:
+        """Return a line with this machine's addresses, endpoints and names in place of the page's."""
+        for written, meant in self.here.items():
+            line = line.replace(written, meant)
+        return line
+
+    def run(self, line: str, exit_code: int = 0) -> str:
+        """Run a line; return its standard output, with standard error behind it if it is to fail."""
+        done = self._done(line)
+        assert done.returncode == exit_code, f"{line}\n{done.stdout}{done.stderr}{self.log_tail()}"
+        return done.stdout + (done.stderr if exit_code else "")
+
+    def json(self, line: str) -> dict[str, Any]:
+        """Run a line with `--json`; return the object that it prints, empty if it fails."""
+        assert all(node.exit_code() is None for node in self.nodes), self.log_tail()
+        done = self._done(f"{line} --json")
+        found: dict[str, Any] = json.loads(done.stdout) if done.returncode == 0 else {}
+        return found
+
+    def _done(self, line: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["bash", "-c", line],
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE_SECONDS,
+        )
+
+    def _start(self, line: str) -> None:
+        settings = [f"{name}={value}" for name, value in self.environment.items()]
+        argv = ["env", "-i", *settings, "bash", "-c", f"exec env {line}"]
+        self._logs.append(self.folder / f"node-{len(self._logs)}.txt")
+        self.nodes.append(spawn(line, argv, folder=self.folder, log=self._logs[-1]))
+
+    def wait_for_rounds(self, rounds: int = 1) -> None:
+        """Wait until the node that was started last has shown so many rounds."""
+        log, node = self._logs[-1], self.nodes[-1]
+
+        def shown() -> bool:
+            text = log.read_text(encoding="utf-8", errors="replace")
+            return node.exit_code() is not None or len(re.findall(r"(?m)^round ", text)) >= rounds
+
+        assert wait_until(shown, PATIENCE_SECONDS), self.log_tail()
+        assert node.exit_code() is None, self.log_tail()
+
+    def stop_node(self) -> None:
+        """Press Ctrl-C in the terminal of the node that was started last, and wait for its end."""
+        node = self.nodes.pop()
+        os.kill(node.pid, signal.SIGINT)
+        assert wait_until(lambda: node.exit_code() is not None, PATIENCE_SECONDS), node.log_tail()
+        assert node.exit_code() == 130, node.log_tail()
+
+    def log_tail(self) -> str:
+        """Return the last lines of all nodes."""
+        return "\n".join(f"{node.name}:\n{node.log_tail()}" for node in self.nodes)
+
+    @contextmanager
+    def at_work(self) -> Iterator[Reader]:
+        """Stop the started nodes on every exit."""
+        try:
+            yield self
+        finally:
+            stop(self.nodes, PATIENCE_SECONDS)
