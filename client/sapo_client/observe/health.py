@@ -342,7 +342,7 @@ def _account(account: AccountFacts) -> Iterator[HealthFinding]:
         count = "1 transaction has" if account.stuck == 1 else f"{account.stuck} transactions have"
         hint = "raise ledger.max_fee_gwei if fees have risen; see `sapo ledger status`"
         if account.coins_wei == 0:
-            hint = "nothing else: what waits is sent by itself once the account holds coins"
+            hint = "have coins sent to the account: what waits is then sent by itself"
         yield HealthFinding(
             FindingCode.TRANSACTION_STUCK, FindingLevel.WARNING, f"{count} waited too long for a block", hint
         )
