@@ -80,15 +80,14 @@ def check_torch(device: str) -> Check:
         import torch
     except (ImportError, OSError) as error:
         return Check("torch", "fail", str(error), "reinstall sapo-swarm: pip install --force-reinstall torch")
+    from sapo_client.learner.sizing.kernels import missing_gpu, require_kernels
+
     cuda = torch.cuda.is_available()
     if device == "cuda" and not cuda:
-        return Check(
-            "torch", "fail", f"{torch.__version__} sees no CUDA device", "set learner.device to auto"
-        )
+        refusal = missing_gpu()
+        return Check("torch", "fail", refusal.text, refusal.hint)
     if not cuda or device == "cpu":
         return Check("torch", "ok", f"{torch.__version__} on CPU, {os.cpu_count()} cores")
-    from sapo_client.learner.sizing.kernels import require_kernels
-
     try:
         require_kernels()
     except SapoError as error:

@@ -14,7 +14,7 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.adapters import add_adapters, merge_adapters
 from sapo_client.learner.cpu.allocator import tune_malloc
 from sapo_client.learner.cpu.linear import use_fast_linear
-from sapo_client.learner.sizing.kernels import require_kernels
+from sapo_client.learner.sizing.kernels import missing_gpu, require_kernels
 from sapo_client.learner.sizing.precision import loading_options
 
 if TYPE_CHECKING:
@@ -239,11 +239,7 @@ def chosen_device(choice: DeviceChoice) -> torch.device:
     """
     has_cuda = torch.cuda.is_available()
     if choice == "cuda" and not has_cuda:
-        raise SapoError(
-            "no CUDA device here",
-            hint='set learner.device = "auto" (lab: --device auto), or mend the driver',
-            exit_code=ExitCode.CONFIG,
-        )
+        raise missing_gpu()
     if choice == "cpu" or not has_cuda:
         return torch.device("cpu")
     require_kernels()

@@ -106,8 +106,8 @@ class HealthWatch:
         self._connected: float | None = None
         self._unheard = 0
         self._answered: float | None = None
-        self._unregistered: float | None = None
-        self._registered = False
+        self._looked: float | None = None
+        self._unregistered_seconds: float | None = None
         self._refusal: str | None = None
         self._view = ChainLook()
         self._trouble: str | None = None
@@ -151,12 +151,22 @@ class HealthWatch:
         try:
             self._view = await self._chain.look(self._context.clock, claims=self._uses_ledger)
         except LedgerError as error:
-            self._trouble = str(error)
+            self._trouble, self._looked = str(error), None
         else:
             self._trouble, self._answered = None, trio.current_time()
-            author = self._context.author
-            # balance and registration must be of one moment: a registration costs coins
-            self._registered = (author.account, author.node) in self._chain.status().claims
+            self._count_unregistered(self._answered)
+
+    def _count_unregistered(self, now: float) -> None:
+        """Add the time between two looks that the chain answered; what it cannot be asked stays as it was."""
+        author = self._context.author
+        # balance and registration must be of one moment: a registration costs coins
+        is_registered = (author.account, author.node) in self._chain.status().claims
+        if self._view.coins_wei is None or is_registered:
+            self._unregistered_seconds = None
+        else:
+            since = 0.0 if self._looked is None else now - self._looked
+            self._unregistered_seconds = (self._unregistered_seconds or 0.0) + since
+        self._looked = now
 
     def assess(self) -> tuple[HealthFinding, ...]:
         """Assess the node, tell terminal and metrics, and return the findings."""
@@ -253,16 +263,15 @@ class HealthWatch:
         )
 
     def _account_facts(self) -> AccountFacts:
-        now, author, status = trio.current_time(), self._context.author, self._chain.status()
-        if self._trouble or self._view.coins_wei is None or self._registered:
-            self._unregistered = self._refusal = None  # it is registered, or nobody knows
-        elif self._unregistered is None:
-            self._unregistered = now
-        self._refusal = status.last_error or self._refusal  # each new try clears the last error
+        status = self._chain.status()
+        if self._unregistered_seconds is None:
+            self._refusal = None
+        if self._trouble is None:  # else the last error is the chain's absence
+            self._refusal = status.last_error or self._refusal  # each new try clears the last error
         return AccountFacts(
-            account=str(author.account),
-            coins_wei=None if self._trouble else self._view.coins_wei,
-            unregistered_seconds=None if self._unregistered is None else now - self._unregistered,
+            account=str(self._context.author.account),
+            coins_wei=self._view.coins_wei,
+            unregistered_seconds=self._unregistered_seconds,
             stuck=status.stuck,
             trouble=self._refusal,
         )

@@ -176,8 +176,9 @@ class AccountFacts:
     """The node's account on the chain.
 
     Attributes:
-        coins_wei: balance for transaction fees; none before it was read.
-        unregistered_seconds: since the claim on the node key was first found missing; none if it is there.
+        coins_wei: balance for transaction fees when it was last read; none before.
+        unregistered_seconds: how long the claim on the node key has been missing while the chain answered;
+            none if it was there at the last look.
         stuck: transactions that wait for a block longer than their fees are good for.
         trouble: why the last transaction was not sent.
     """
@@ -340,6 +341,8 @@ def _account(account: AccountFacts) -> Iterator[HealthFinding]:
     if account.stuck:
         count = "1 transaction has" if account.stuck == 1 else f"{account.stuck} transactions have"
         hint = "raise ledger.max_fee_gwei if fees have risen; see `sapo ledger status`"
+        if account.coins_wei == 0:
+            hint = "have coins sent to the account: what waits is then sent by itself"
         yield HealthFinding(
             FindingCode.TRANSACTION_STUCK, FindingLevel.WARNING, f"{count} waited too long for a block", hint
         )

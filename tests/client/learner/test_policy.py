@@ -7,6 +7,7 @@ import torch
 from support.policies import make_policy_folder
 from transformers import AutoTokenizer
 
+from sapo_client.cli.checks import Check, check_torch
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.learner.policy import load_policy
 from sapo_client.learner.service import Service
@@ -82,10 +83,16 @@ def test_a_tokenizer_without_an_end_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
-def test_a_missing_device_is_reported(tmp_path: Path) -> None:
+def test_a_missing_device_is_reported_alike_by_the_learner_and_the_doctor(tmp_path: Path) -> None:
     with pytest.raises(SapoError, match="no CUDA device here") as caught:
         load_policy(str(make_policy_folder(tmp_path)), "cuda")
+    why, do = "finds no GPU", "mend the driver"
+    if torch.version.cuda is None and torch.version.hip is None:
+        why, do = "is built without CUDA", "install a build with CUDA"
+    assert caught.value.text == f"no CUDA device here: PyTorch {torch.__version__} {why}"
+    assert caught.value.hint.startswith(do)
     assert 'learner.device = "auto"' in caught.value.hint
+    assert check_torch("cuda") == Check("torch", "fail", caught.value.text, caught.value.hint)
 
 
 @pytest.mark.gpu

@@ -295,3 +295,28 @@ async def test_a_registration_that_no_fee_allows(
         await expect(trial, "not_registered")
         await trial.stop()
     on_chain.chain.close()
+
+
+async def test_what_a_silent_chain_cannot_tell_is_not_over(
+    mock_clock: MockClock, begin: Begin, weekdays: Suite, tmp_path: Path
+) -> None:
+    """An account without coins stays one while the chain is away, and the time away counts for nothing."""
+    on_chain = begin_with_chain(begin, weekdays, tmp_path)
+    trial = on_chain.trial
+    async with trio.open_nursery() as nursery:
+        await trial.start(nursery)
+        await trial.until_told("no_coins")
+        port = await trio.to_thread.run_sync(on_chain.chain.vanish)
+        trial.pass_by(300)
+        told = await trial.until_told("chain_silent")
+        assert all(told.everywhere.values()), told
+        assert "no_coins" in await trial.codes()
+        assert "over: " not in trial.terminal
+
+        on_chain.chain.serve_again(port)
+        await on_chain.send_coins(trial.home.identity.account)
+        trial.pass_by(40)
+        await trial.until_over("no_coins")
+        assert "not_registered" not in trial.terminal
+        await trial.stop()
+    on_chain.chain.close()

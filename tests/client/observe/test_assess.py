@@ -123,5 +123,12 @@ def test_the_page_has_the_sentences_of_cases_that_no_node_here_comes_into() -> N
         events=(rolled_back, mismatch),
         log="/a/logs/sapo.log",
     )
-    for finding in assess(facts):
+    with_coins = HealthFacts(account=replace(ACCOUNT, stuck=2))
+    for finding in (*assess(facts), *assess(with_coins)):
         require_row(row(finding))
+
+
+def test_fees_are_not_blamed_for_what_waits_for_coins() -> None:
+    waits = [assess(HealthFacts(account=replace(ACCOUNT, stuck=1, coins_wei=coins))) for coins in (0, 1)]
+    hints = [found[-1].hint for found in waits]
+    assert ["ledger.max_fee_gwei" in hint for hint in hints] == [False, True]

@@ -1,4 +1,4 @@
-"""Whether the installed PyTorch has kernels for this machine's GPU; a newer GPU than the build has none."""
+"""Whether the installed PyTorch sees this machine's GPU and has kernels for it: a new GPU may lack them."""
 
 from __future__ import annotations
 
@@ -30,6 +30,18 @@ def has_kernels(capability: tuple[int, int], built_for: Sequence[str]) -> bool:
         if version <= capability and (kind == "compute" or version[0] == capability[0]):
             return True
     return False
+
+
+def missing_gpu() -> SapoError:
+    """Return the refusal of a setting that needs a GPU where PyTorch sees none: its build or the driver."""
+    auto = 'set learner.device = "auto" (lab: --device auto)'
+    if torch.version.cuda is None and torch.version.hip is None:
+        why, hint = "is built without CUDA", f"install a build with CUDA (pytorch.org), or {auto}"
+    else:
+        why, hint = "finds no GPU", f"mend the driver (`nvidia-smi` tests it), or {auto}"
+    return SapoError(
+        f"no CUDA device here: PyTorch {torch.__version__} {why}", hint=hint, exit_code=ExitCode.CONFIG
+    )
 
 
 def require_kernels() -> None:
