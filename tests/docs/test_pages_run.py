@@ -78,6 +78,13 @@ class Swarm:
         }
         return reader
 
+    def lend(self, identity: str, reader: Reader, name: str) -> None:
+        """Give an identity of docs/testnet.md to another reader, under another name."""
+        keys = Path(".config") / "sapo" / "keys"
+        (reader.folder / keys).mkdir(parents=True)
+        for file in (self.reader.folder / keys).glob(f"{identity}*"):
+            shutil.copy(file, reader.folder / keys / file.name.replace(identity, name))
+
 
 @pytest.fixture(scope="module")
 def swarm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Swarm]:
@@ -152,8 +159,9 @@ def test_the_readme(swarm: Swarm) -> None:
             if line.startswith("sapo join"):
                 reader.wait_for_rounds()
                 reader.stop_node()
-    own = {"SAPO_IDENTITY": "../newcomer", "SAPO_DATA_DIR": "../newcomer-node"}
-    reader = swarm.reading("readme-export", **own, SAPO_LEDGER__RPC_URLS=json.dumps([swarm.anvil.url]))
+    own = {"SAPO_DATA_DIR": "../newcomer-node", "SAPO_LEDGER__RPC_URLS": json.dumps([swarm.anvil.url])}
+    reader = swarm.reading("readme-export", **own)
+    swarm.lend("newcomer", reader, "key")
     for line in lines[first_export:]:
         _account_line(reader, line)
 
@@ -186,10 +194,7 @@ def test_the_page_of_an_auditor(swarm: Swarm) -> None:
     swarm.reader.nodes.append(operator)
     swarm.reader.stop_node()
     with swarm.reading("auditor").at_work() as reader:
-        keys = Path(".config") / "sapo" / "keys"
-        (reader.folder / keys).mkdir(parents=True)
-        for file in (swarm.reader.folder / keys).glob("operator*"):
-            shutil.copy(file, reader.folder / keys / file.name.replace("operator", "auditor"))
+        swarm.lend("operator", reader, "auditor")
         shutil.copytree(
             swarm.reader.folder / "operator-node", reader.folder / ".local" / "share" / "sapo" / "node"
         )

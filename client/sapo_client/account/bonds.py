@@ -28,10 +28,10 @@ def bond(config: Config, amount: int | None, consent: Consent) -> dict[str, Any]
     """Bond tokens of the account, and wait until the chain has it.
 
     Args:
-        amount: in the token's smallest unit; none for the missing part of the bond.
+        amount: in the token's smallest unit; none for the missing part of the bond, if there is one.
 
     Raises:
-        SapoError: the account is no auditor, holds too few tokens, needs no more, or its owner refuses.
+        SapoError: the account is no auditor or holds too few tokens, or its owner refuses.
     """
     DataDir(config.data_dir).create()
     with open_session(config, needs_archive=False) as session:
@@ -89,10 +89,7 @@ async def _bond(session: LedgerSession, amount: int | None, consent: Consent) ->
         )
     stake, needed = await ledger.stake(), await ledger.auditor_bond()
     if amount is None and stake.bonded >= needed:
-        raise _refusal(
-            f"{show_tokens(stake.bonded)} tokens are bonded, and {show_tokens(needed)} suffice",
-            "give an AMOUNT to bond more",
-        )
+        return await _result(session, "nothing, for the bond suffices")
     wanted = needed - stake.bonded if amount is None else amount
     held = await ledger.balance()
     if held < wanted:

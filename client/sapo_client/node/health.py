@@ -36,6 +36,7 @@ from sapo_client.observe.health import (
 from sapo_client.observe.service_manager import service_manager
 from sapo_client.observe.webhook import Notification, Webhook
 from sapo_protocol.epochs import epoch_start_seconds
+from sapo_protocol.rules import Reason
 
 if TYPE_CHECKING:
     from sapo_client.learner.backend import Backend
@@ -103,6 +104,7 @@ class HealthWatch:
         self._progressed: float | None = None
         self._resumes_epoch: int | None = None
         self._paused = False
+        self._began = trio.current_time()
         self._connected: float | None = None
         self._unheard = 0
         self._answered: float | None = None
@@ -283,13 +285,16 @@ class HealthWatch:
             self._connected = now
         first, last = self._count_messages(now)
         reasons = last.reasons - first.reasons
+        arrived = last.accepted + last.refused - first.accepted - first.refused
+        # one who has just joined hears authors before their certificates: that is nobody's failure
+        early = reasons.pop(str(Reason.CERTIFICATE_UNKNOWN), 0) if now - self._began <= _WINDOW_SECONDS else 0
         return PeerFacts(
             connected=connected,
             alone_seconds=now - self._connected,
             bootstrap=len({*context.config.swarm.bootstrap, *context.manifest.bootstrap}),
             unheard=self._unheard,
-            arrived=last.accepted + last.refused - first.accepted - first.refused,
-            refused=last.refused - first.refused,
+            arrived=arrived - early,
+            refused=last.refused - first.refused - early,
             reason=reasons.most_common(1)[0][0] if reasons else None,
         )
 

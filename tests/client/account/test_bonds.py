@@ -127,7 +127,6 @@ def test_exiting_tokens_are_not_withdrawn_too_early(world: World, harness: Audit
 
 
 REFUSED: dict[str, Callable[[Config], dict[str, Any]]] = {
-    "0.000000000000000101 suffice": lambda config: bond(config, None, refuse),
     "holds 0 tokens, and 0.000000000000000005 are to be": lambda config: bond(config, 5, refuse),
     "has 0.000000000000000101 tokens bonded": lambda config: leave(config, AUDITOR_BOND + 1, refuse),
     "no tokens are exiting": lambda config: withdraw(config, refuse),
@@ -142,6 +141,13 @@ def test_an_impossible_request_is_refused_and_queues_nothing(world: World, harne
             command(harness.config())
         assert refusal.value.hint
     assert trio.run(harness.ledger.pending) == 0
+    assert tx.next_nonce(world.chain.rpc, AUDITOR.account) == nonce
+
+
+def test_a_bond_that_suffices_is_left_as_it_is(world: World, harness: AuditorHarness) -> None:
+    nonce = tx.next_nonce(world.chain.rpc, AUDITOR.account)
+    kept = done("nothing, for the bond suffices", tokens=0, bonded=AUDITOR_BOND)
+    assert bond(harness.config(), None, refuse) == kept
     assert tx.next_nonce(world.chain.rpc, AUDITOR.account) == nonce
 
 

@@ -86,7 +86,10 @@ async def test_a_node_without_a_chain(mock_clock: MockClock, begin: Begin, weekd
             peer = await bystander(trial, others, "noise")
             await trial.rounds(6)
             assert await trial.codes() == []
-            await _send_noise(trial, peer)
+            await _send_noise(trial, peer, epoch=0)  # of an author whose certificate nobody has sent yet
+            await trial.rounds(1)
+            assert await trial.codes() == []
+            await _send_noise(trial, peer, epoch=50)  # far in the future
             await expect(trial, "refusal_rate")
             trial.hub.partition(["noise"])
             await trial.rounds(3)
@@ -119,12 +122,13 @@ async def test_a_dead_bootstrap_address(mock_clock: MockClock, begin: Begin, wee
         await trial.stop()
 
 
-async def _send_noise(trial: HealthTrial, peer: MemoryTransport) -> None:
-    """Send messages of an epoch far in the future."""
+async def _send_noise(trial: HealthTrial, peer: MemoryTransport, *, epoch: int) -> None:
+    """Send a stranger's messages of an epoch, until 20 are refused for one reason."""
     topic = rollouts_topic(trial.home.manifest.swarm_id)
+    known = (await trial.home.get("status"))["refused"]
     for slot in range(30):
-        await peer.publish(topic, STRANGER.message(trial.home.manifest, epoch=50, slot=slot))
-    await trial.until_status(lambda status: sum(status["refused"].values()) >= 20)
+        await peer.publish(topic, STRANGER.message(trial.home.manifest, epoch=epoch, slot=slot))
+    await trial.until_status(lambda status: sum(status["refused"].values()) >= sum(known.values()) + 20)
 
 
 async def test_damaged_checkpoints_and_a_full_disk(
