@@ -32,6 +32,13 @@ def _share(text: str) -> str:
     return text
 
 
+def _web_address(text: str) -> str:
+    """Return the text if it can be the address of a web server."""
+    if not re.match(r"https?://[^/\s]", text):
+        raise ValueError("an address begins with http:// or https:// and names a host")
+    return text
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
@@ -338,9 +345,10 @@ class LedgerConfig(_Section):
     """The chain on which contributions are recorded."""
 
     enabled: bool = Field(default=True, description="take part in the ledger, if the manifest names one")
-    rpc_urls: tuple[str, ...] = Field(
+    rpc_urls: tuple[Annotated[str, AfterValidator(_web_address)], ...] = Field(
         default=(),
-        description="JSON-RPC endpoints of the chain; important answers need a majority of them",
+        description="http(s) addresses of the chain's JSON-RPC endpoints; important answers need a majority"
+        " of them",
     )
     faucet: str | None = Field(
         default=None,

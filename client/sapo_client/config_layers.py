@@ -209,8 +209,9 @@ def _validate(values: Flat, origins: Mapping[str, str]) -> Config:
     except ValidationError as error:
         problem = error.errors()[0]
         name = ".".join(str(part) for part in problem["loc"][:2])
+        reason = problem["msg"].removeprefix("Value error, ")  # what our own validators say
         raise _refuse(
-            f"{name} = {problem['input']!r} from {origins.get(name, 'flag')} is refused: {problem['msg']}",
+            f"{name} = {problem['input']!r} from {origins.get(name, 'flag')} is refused: {reason}",
             f"correct it there; `sapo config schema` shows the allowed values of {name}",
         ) from error
 

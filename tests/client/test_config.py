@@ -183,3 +183,12 @@ def test_the_template_holds_every_setting_with_its_default(tmp_path: Path) -> No
 
 def test_every_setting_is_described() -> None:
     assert [name for name, info in fields().items() if not info.description] == []
+
+
+@pytest.mark.parametrize("text", ["localhost:8545", '["http://127.0.0.1:8545"]', "http:///", "ws://a"])
+def test_an_endpoint_that_is_no_web_address_is_refused(text: str) -> None:
+    refused = refusal(environment={"SAPO_LEDGER__RPC_URLS": text})
+    assert refused.text == (
+        f"ledger.rpc_urls = {text!r} from environment SAPO_LEDGER__RPC_URLS is refused:"
+        " an address begins with http:// or https:// and names a host"
+    )

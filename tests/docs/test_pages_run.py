@@ -153,13 +153,13 @@ def test_the_readme(swarm: Swarm) -> None:
                 reader.environment |= {  # a policy of another shape needs a data directory of its own
                     "SAPO_DATA_DIR": "another",
                     "SAPO_SWARM__MANIFEST": "swarm.json",
-                    "SAPO_LEDGER__RPC_URLS": json.dumps([swarm.anvil.url]),
+                    "SAPO_LEDGER__RPC_URLS": swarm.anvil.url,
                 }
             reader.type(line)
             if line.startswith("sapo join"):
                 reader.wait_for_rounds()
                 reader.stop_node()
-    own = {"SAPO_DATA_DIR": "../newcomer-node", "SAPO_LEDGER__RPC_URLS": json.dumps([swarm.anvil.url])}
+    own = {"SAPO_DATA_DIR": "../newcomer-node", "SAPO_LEDGER__RPC_URLS": swarm.anvil.url}
     reader = swarm.reading("readme-export", **own)
     swarm.lend("newcomer", reader, "key")
     for line in lines[first_export:]:
