@@ -104,7 +104,7 @@ class HealthWatch:
         self._progressed: float | None = None
         self._resumes_epoch: int | None = None
         self._paused = False
-        self._began = trio.current_time()
+        self._joined: float | None = None
         self._connected: float | None = None
         self._unheard = 0
         self._answered: float | None = None
@@ -286,8 +286,11 @@ class HealthWatch:
         first, last = self._count_messages(now)
         reasons = last.reasons - first.reasons
         arrived = last.accepted + last.refused - first.accepted - first.refused
+        self._joined = now if self._joined is None else self._joined
         # one who has just joined hears authors before their certificates: that is nobody's failure
-        early = reasons.pop(str(Reason.CERTIFICATE_UNKNOWN), 0) if now - self._began <= _WINDOW_SECONDS else 0
+        early = (
+            reasons.pop(str(Reason.CERTIFICATE_UNKNOWN), 0) if now - self._joined <= _WINDOW_SECONDS else 0
+        )
         return PeerFacts(
             connected=connected,
             alone_seconds=now - self._connected,
