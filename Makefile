@@ -14,7 +14,7 @@ FAULT_SCHEDULES ?= 1000
 
 help:
 	@echo "make demo       a whole swarm on this machine: chain, nodes, an attacker, a report (about eight minutes)"
-	@echo "make demo-attacks  only the refusal of attacks: a smaller swarm, attacked from the start (about two minutes)"
+	@echo "make demo-attacks  only the refusal of attacks: a smaller swarm, attacked from the start (two to three minutes)"
 	@echo "make test       the test suite, by three workers on two cores (JOBS=N for another number)"
 	@echo "make test-long  the few tests that take long: a founding followed step by step, killed experiments, lying auditors"
 	@echo "make test-portable  the tests that need no Linux: what macOS runs in CI"
