@@ -10,10 +10,11 @@ FUZZ_SECONDS ?= 120
 FUZZ_ENVELOPES ?= 1000000
 FAULT_SCHEDULES ?= 1000
 
-.PHONY: help demo test test-long test-portable gpu coverage lint lock architecture docs wheel wheel-check container fuzz fuzz-nightly faults-nightly contracts contracts-test contracts-nightly contracts-mutants contracts-lint clean
+.PHONY: help demo demo-attacks test test-long test-portable gpu coverage lint lock architecture docs wheel wheel-check container fuzz fuzz-nightly faults-nightly contracts contracts-test contracts-nightly contracts-mutants contracts-lint clean
 
 help:
 	@echo "make demo       a whole swarm on this machine: chain, nodes, an attacker, a report (about eight minutes)"
+	@echo "make demo-attacks  only the refusal of attacks: a smaller swarm, attacked from the start (two to three minutes)"
 	@echo "make test       the test suite, by three workers on two cores (JOBS=N for another number)"
 	@echo "make test-long  the few tests that take long: a founding followed step by step, killed experiments, lying auditors"
 	@echo "make test-portable  the tests that need no Linux: what macOS runs in CI"
@@ -39,6 +40,10 @@ help:
 demo: $(VENV)/.core
 	$(BIN)/sapo testnet up --nodes 4 --model specialist-a,specialist-b --level worked --liars 1 --attackers 1 \
 	  --attack-epoch 4 --epochs 8 --page --report $(REPORT)
+
+# The attacker is there from the start, and two short epochs are enough; nobody learns much in that time.
+demo-attacks: $(VENV)/.core
+	$(BIN)/sapo testnet up --nodes 3 --attackers 1 --epochs 2 --epoch-seconds 40 --report $(REPORT)
 
 test: $(VENV)/.dev contracts/node_modules/.installed tests/chain/node_modules/.installed tests/client/dashboard/node_modules/.installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not long" --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder

@@ -57,6 +57,16 @@ class AttackRow:
         return not self.trained or BY_NAME[self.kind].may_be_right
 
 
+def may_attack(epoch: int, first_epoch: int, records: Sequence[NodeRecord]) -> bool:
+    """Whether attackers may begin: in their epoch, and when every node is there to refuse what they send.
+
+    Args:
+        epoch: the current one, negative before genesis.
+        first_epoch: in which the attackers start; in 0 they need not wait for genesis.
+    """
+    return (not first_epoch or epoch >= first_epoch) and all(record.starts for record in records)
+
+
 def read_sent(path: Path) -> list[SentMessage]:
     """Return the messages in an attacker's log file; an incomplete last line is left out."""
     if not path.exists():

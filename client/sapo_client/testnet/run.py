@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.testnet import bringup, page, plan, report, state
-from sapo_client.testnet.attack_results import attack_rows, created_files, read_sent
+from sapo_client.testnet.attack_results import attack_rows, created_files, may_attack, read_sent
 from sapo_client.testnet.attacks import ATTACKS, marker
 from sapo_client.testnet.ledger_view import ChainView, Claim, EpochRow, points_of
 from sapo_client.testnet.node_record import NodeRecord
@@ -158,9 +158,9 @@ class Testnet:
         self._say(stage)
 
     def _start_attackers(self, now: float) -> None:
-        """Start the attackers once their epoch has begun."""
+        """Start the attackers once their epoch has begun and every node has started."""
         epoch = self._settings.attack_epoch
-        if not self._waiting_attackers or (epoch and self._epoch(now) < epoch):
+        if not self._waiting_attackers or not may_attack(self._epoch(now), epoch, self._records):
             return
         for name, number in self._waiting_attackers:
             self._attackers.append(self._start_attacker(name, number))

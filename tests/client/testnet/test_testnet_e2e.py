@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -36,10 +37,7 @@ def _own_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_short_swarm_learns_pays_and_refuses(tmp_path: Path) -> None:
-    argv = sapo(
-        "testnet", "up", "--nodes", "3", "--attackers", "1", "--epochs", "2", "--epoch-seconds", "40",
-        "--report", str(tmp_path / "report"), "--data-dir", str(tmp_path / "net"),
-    )  # fmt: skip
+    argv = sapo(*_demo_of_attacks(), str(tmp_path / "report"), "--data-dir", str(tmp_path / "net"))
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     report = json.loads((tmp_path / "report" / "report.json").read_text())
@@ -54,6 +52,13 @@ def test_a_short_swarm_learns_pays_and_refuses(tmp_path: Path) -> None:
     ]
     _check_proof(Layout(tmp_path / "net"), report)
     assert not any(entry.runs for entry in state.read(Layout(tmp_path / "net")).entries)
+
+
+def _demo_of_attacks() -> list[str]:
+    """Return the words of `make demo-attacks` after `sapo`, up to the report's folder."""
+    makefile = (Path(__file__).parents[3] / "Makefile").read_text(encoding="utf-8")
+    [words] = re.findall(r"(?m)^demo-attacks: .*\n\t\$\(BIN\)/sapo (.+) \$\(REPORT\)$", makefile)
+    return str(words).split()
 
 
 def _check_proof(layout: Layout, report: dict[str, Any]) -> None:
