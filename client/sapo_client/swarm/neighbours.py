@@ -90,9 +90,8 @@ class Neighbours:
         """Announce and listen until stopped; begin anew when the addresses of this machine change."""
         with self._scope:
             while True:
-                own = for_neighbours(self._listening())
                 try:
-                    if own:
+                    if own := for_neighbours(self._listening()):
                         await self._take_part(own)
                 except (OSError, Error) as error:
                     if self._problem != (problem := str(error) or repr(error)):
