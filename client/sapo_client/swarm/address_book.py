@@ -36,7 +36,7 @@ _MOST_HOSTS: Final = 4096  # as many as a full book of default limits can name
 class _Entry:
     bootstrap: bool
     source: str
-    """The network that it came from: that of who told, or for a first-hand one its own."""
+    """The network that it came from: that of who told, or its own where it was reached."""
     first_hand: list[PeerAddress] = field(default_factory=list)
     hearsay: list[PeerAddress] = field(default_factory=list)
     failures: int = 0
@@ -95,12 +95,16 @@ class AddressBook:
             if entry is not None:
                 entry.add(address, self._limits.max_addresses_per_peer, first_hand=False)
 
-    def learn_first_hand(self, addresses: Iterable[PeerAddress]) -> None:
-        """Add addresses that their own peers sent over a connection that proves who they are."""
+    def learn_first_hand(self, addresses: Iterable[PeerAddress], teller: str | None = None) -> None:
+        """Add addresses that their own peers sent over a connection that proves who they are.
+
+        Args:
+            teller: the IP address at which the peer is connected; unset for one that was reached at its own.
+        """
         for address in filter(self._is_of_use, addresses):
             entry = self._entries.get(address.peer_id)
             if entry is None or not (entry.first_hand or self._is_kept(address.peer_id, entry)):
-                entry = self._room(address, address.host, first_hand=True)
+                entry = self._room(address, teller or address.host, first_hand=True)
             if entry is not None:
                 entry.add(address, self._limits.max_addresses_per_peer, first_hand=True)
 

@@ -169,7 +169,7 @@ class Discovery:
             return  # it does not serve this protocol, or just left
         else:
             told = self._for(host, peer_exchange.decode(payload))
-            self._book.learn_first_hand(address for address in told if address.peer_id == peer_id)
+            self._book.learn_first_hand((address for address in told if address.peer_id == peer_id), host)
             self._book.learn((address for address in told if address.peer_id != peer_id), host)
 
     async def _answer(self, asker: str, payload: bytes) -> bytes:
@@ -178,7 +178,8 @@ class Discovery:
         if host is None:
             return b""
         told = self._for(host, peer_exchange.decode(payload))
-        self._book.learn_first_hand(address.seen_from(host) for address in told if address.peer_id == asker)
+        own = (address.seen_from(host) for address in told if address.peer_id == asker)
+        self._book.learn_first_hand(own, host)
         others = [address for address in self._known_addresses() if address.peer_id != asker]
         return peer_exchange.encode(self._for(host, [*self.own_addresses(), *others]))
 
