@@ -98,7 +98,7 @@ def check_local_network(config: Config, manifest: Manifest) -> Check:
         hint = (
             "allow UDP port 5353 in the firewall, or switch it off with swarm.mdns; --bootstrap works without"
         )
-        return Check("local network", "warn", f"no nodes can be looked for there: {error}", hint)
+        return Check("local network", "warn", f"no nodes of this swarm can be looked for: {error}", hint)
     return Check("local network", "ok", neighbours_text(len(found)))
 
 
