@@ -54,6 +54,11 @@ class SwarmConfig(_Section):
     bootstrap: tuple[str, ...] = Field(
         default=(), description="multiaddresses of nodes to connect to first, besides those of the manifest"
     )
+    mdns: bool = Field(
+        default=True,
+        description="find nodes of the swarm in the local network (mDNS), and be found there; not if the node"
+        " listens on loopback alone",
+    )
     alone: bool = Field(
         default=False, description="train without a swarm and without a chain; nothing is shared"
     )

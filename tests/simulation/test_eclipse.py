@@ -30,10 +30,11 @@ TICK_SECONDS = 2.0
 TICKS_PER_LOOK = 10
 RESTART_EVERY_TICKS = 10
 TEN_MINUTES_TICKS = 300
+HOST = "192.0.2.1"
 
 
 def address(name: str) -> PeerAddress:
-    return PeerAddress("ip4", "192.0.2.1", 4001, peer_id_from_key(sha256(name.encode()).digest()))
+    return PeerAddress("ip4", HOST, 4001, peer_id_from_key(sha256(name.encode()).digest()))
 
 
 CROWD = [address(f"attacker {number}") for number in range(ATTACKERS)]
@@ -72,7 +73,7 @@ class EclipseSimulation:
         self.now = 0.0
         self.alone = self.looks = 0
         for node in self.nodes.values():
-            node.book.learn(names)
+            node.book.learn(names, HOST)
         self.run(60, attacked=False, restarts=False)
         self.alone = self.looks = 0
 
@@ -130,12 +131,12 @@ class EclipseSimulation:
                 continue
             asked = self.nodes.get(self.rng.choice(sorted(node.connected)))
             if asked is None:
-                node.book.learn(self.rng.sample(CROWD, MAX_ADDRESSES // 2))
-                node.book.learn(self._false_addresses(MAX_ADDRESSES // 2))
+                node.book.learn(self.rng.sample(CROWD, MAX_ADDRESSES // 2), HOST)
+                node.book.learn(self._false_addresses(MAX_ADDRESSES // 2), HOST)
                 continue
             node.book.learn_first_hand([asked.name])
             given = [known for peer in sorted(asked.connected) for known in asked.book.addresses_of(peer)[:1]]
-            node.book.learn(given[:MAX_ADDRESSES])
+            node.book.learn(given[:MAX_ADDRESSES], HOST)
             asked.book.learn_first_hand([node.name])
 
     def _false_addresses(self, number: int) -> list[PeerAddress]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 CLOCK_WARN_SECONDS = 5.0  # half of the slack that peers allow at an epoch's edge
 CLOCK_FAIL_SECONDS = 60.0  # beyond it messages fall into the wrong epoch
 NETWORK_TIMEOUT_SECONDS = 5.0
+LOOK_AROUND_SECONDS = 2.0  # neighbours answer within half a second
 MOST_BYTES = 1 << 20  # of an answer; a block without its transactions has a few kilobytes
 
 
@@ -79,6 +80,26 @@ def check_bootstrap(addresses: tuple[str, ...]) -> Iterator[Check]:
             yield Check("bootstrap", "fail", f"{address} does not answer: {error}", hint)
         else:
             yield Check("bootstrap", "ok", f"{address} answers")
+
+
+def check_local_network(config: Config, manifest: Manifest) -> Check:
+    """Look for nodes of the swarm in the local network, for two seconds."""
+    from zeroconf import Error
+
+    from sapo_client.cli.inspect import neighbours_text
+    from sapo_client.swarm.addresses import listens_beyond_loopback
+    from sapo_client.swarm.neighbours import look_around
+
+    if not (config.swarm.mdns and listens_beyond_loopback(config.swarm.listen)):
+        return Check("local network", "ok", neighbours_text(None))
+    try:
+        found = look_around(manifest.swarm_id.hex(), LOOK_AROUND_SECONDS)
+    except (OSError, Error) as error:
+        hint = (
+            "allow UDP port 5353 in the firewall, or switch it off with swarm.mdns; --bootstrap works without"
+        )
+        return Check("local network", "warn", f"no nodes of this swarm can be looked for: {error}", hint)
+    return Check("local network", "ok", neighbours_text(len(found)))
 
 
 def check_reachable(data: DataDir) -> Iterator[Check]:

@@ -224,9 +224,17 @@ def _exchange_rows(report: StatusReport) -> list[tuple[str, Any]]:
     return [
         ("peers", report.peers),
         ("reachable", REACHABLE_TEXTS[report.reachable]),
+        ("neighbours", neighbours_text(report.neighbours)),
         ("pool", report.pool),
         ("rollouts", f"{report.shared} shared, {report.accepted} accepted"),
     ]
+
+
+def neighbours_text(found: int | None) -> str:
+    """Return what `neighbours` of a node's status means, in words."""
+    if found is None:
+        return "none are looked for in the local network (swarm.mdns, swarm.listen)"
+    return f"{found} {'node' if found == 1 else 'nodes'} of this swarm in the local network"
 
 
 def _health_rows(report: StatusReport) -> list[tuple[str, Any]]:

@@ -86,6 +86,7 @@ class Reports:
             ranks=None if last is None else last.ranks,
             peers=len(context.transport.peers()),
             reachable=context.transport.reachability().value,
+            neighbours=context.transport.neighbours(),
             shared=telemetry.shared,
             accepted=telemetry.accepted,
             sampled_own=telemetry.sampled_own,

@@ -69,6 +69,7 @@ class StatusReport(_Report):
     ranks: int | None = None  # processes that made the last step
     peers: int
     reachable: Literal["unknown", "reachable", "unreachable"] = "unknown"  # whether peers can connect to it
+    neighbours: int | None = None  # nodes found in the local network; none: not looked for
     shared: int
     accepted: int
     sampled_own: int

@@ -6,6 +6,8 @@ for: a partition of some minutes must not make trusted peers strangers.
 
 What a peer says of itself over its own connection, and an address at which it was reached, are *first-hand*.
 What others say of it is unverified: it never replaces a first-hand address, and is tried after it.
+Peers that are known by hearsay alone have at most half of the book, other strangers the rest. Where a part is
+full, the network that most of it came from loses the oldest: who talks most displaces nobody else.
 
 Only connections that this node opened count towards the wanted number: peers that connect by themselves
 could otherwise keep it from choosing any. Half of that number is wanted of vouched peers in any case.
@@ -14,11 +16,12 @@ could otherwise keep it from choosing any. Half of that number is wanted of vouc
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from sapo_client.swarm.addresses import PeerAddress
+from sapo_client.swarm.addresses import PeerAddress, network_of
 from sapo_client.swarm.limits import DialLimits, Rate
 from sapo_client.swarm.rate_limit import TokenBucket
 from sapo_client.swarm.vouched import VouchedPeers
@@ -32,6 +35,8 @@ _MOST_HOSTS: Final = 4096  # as many as a full book of default limits can name
 @dataclass(slots=True)
 class _Entry:
     bootstrap: bool
+    source: str
+    """The network that it came from: that of who told, or its own where it was reached."""
     first_hand: list[PeerAddress] = field(default_factory=list)
     hearsay: list[PeerAddress] = field(default_factory=list)
     failures: int = 0
@@ -74,34 +79,86 @@ class AddressBook:
 
     def add_bootstrap(self, address: PeerAddress) -> None:
         """Add a peer that is never dropped."""
-        self._add(address, bootstrap=True)
+        if self._is_of_use(address):
+            entry = self._entries.setdefault(address.peer_id, _Entry(bootstrap=True, source=address.network))
+            entry.bootstrap = True
+            entry.add(address, self._limits.max_addresses_per_peer, first_hand=True)
 
-    def learn(self, addresses: Iterable[PeerAddress]) -> None:
-        """Add addresses that a peer sent; the newest address of a peer is tried first."""
-        for address in addresses:
-            self._add(address, bootstrap=False)
+    def learn(self, addresses: Iterable[PeerAddress], teller: str) -> None:
+        """Add addresses that a peer sent; the newest address of a peer is tried first.
 
-    def learn_first_hand(self, addresses: Iterable[PeerAddress]) -> None:
-        """Add addresses that their own peers sent over a connection that proves who they are."""
-        for address in addresses:
-            self._add(address, bootstrap=False, first_hand=True)
+        Args:
+            teller: the IP address at which that peer is connected.
+        """
+        for address in filter(self._is_of_use, addresses):
+            entry = self._entries.get(address.peer_id) or self._room(address, teller, first_hand=False)
+            if entry is not None:
+                entry.add(address, self._limits.max_addresses_per_peer, first_hand=False)
 
-    def _add(self, address: PeerAddress, *, bootstrap: bool, first_hand: bool = False) -> None:
-        if address.peer_id == self._own_peer_id or address.unspecified:
-            return
-        entry = self._entries.get(address.peer_id)
-        if entry is None:
-            full = len(self._entries) >= self._limits.max_known_peers
-            if full and not bootstrap and not (address.peer_id in self._vouched and self._drop_stranger()):
-                return
-            entry = self._entries[address.peer_id] = _Entry(bootstrap)
-        entry.bootstrap = entry.bootstrap or bootstrap
-        entry.add(address, self._limits.max_addresses_per_peer, first_hand=first_hand or bootstrap)
+    def learn_first_hand(self, addresses: Iterable[PeerAddress], teller: str | None = None) -> None:
+        """Add addresses that their own peers sent over a connection that proves who they are.
 
-    def _drop_stranger(self) -> bool:
-        """Forget one learned peer that is not vouched for; whether there was one."""
-        for peer_id, entry in self._entries.items():
-            if not entry.bootstrap and peer_id not in self._vouched:
+        Args:
+            teller: the IP address at which the peer is connected; unset for one that was reached at its own.
+        """
+        for address in filter(self._is_of_use, addresses):
+            entry = self._entries.get(address.peer_id)
+            if entry is None or not (entry.first_hand or self._is_kept(address.peer_id, entry)):
+                entry = self._room(address, teller or address.host, first_hand=True)
+            if entry is not None:
+                entry.add(address, self._limits.max_addresses_per_peer, first_hand=True)
+
+    def _is_of_use(self, address: PeerAddress) -> bool:
+        return address.peer_id != self._own_peer_id and not address.unspecified
+
+    def _is_kept(self, peer_id: str, entry: _Entry) -> bool:
+        return entry.bootstrap or peer_id in self._vouched
+
+    def _room(self, address: PeerAddress, host: str, *, first_hand: bool) -> _Entry | None:
+        """Return the new entry of a peer, or None if the book has no room for it.
+
+        One that was known by hearsay alone goes over to the first-hand part, its addresses with it.
+        """
+        known, source = self._entries.pop(address.peer_id, None), network_of(host)
+        if not self._make_room(address.peer_id, source, first_hand=first_hand):
+            return None
+        entry = self._entries[address.peer_id] = known or _Entry(bootstrap=False, source=source)
+        entry.source = source
+        return entry
+
+    def _make_room(self, peer_id: str, source: str, *, first_hand: bool) -> bool:
+        """Forget a stranger where the book, or the part of it for this kind of stranger, is full."""
+        most_heard = self._limits.max_known_peers // 2
+        if len(self._entries) < most_heard:
+            return True
+        full = len(self._entries) >= self._limits.max_known_peers
+        heard, met = self._strangers(first_hand=False), self._strangers(first_hand=True)
+        if peer_id in self._vouched:
+            return not full or self._forget_one_of(heard or met, source)
+        if not first_hand:
+            return not (full or len(heard) >= most_heard) or self._forget_one_of(heard, source)
+        if len(met) >= self._limits.max_known_peers - most_heard:
+            return self._forget_one_of(met, source)
+        return not full or self._forget_one_of(heard or met, source)
+
+    def _strangers(self, *, first_hand: bool) -> list[tuple[str, _Entry]]:
+        """Return the peers that are not kept in any case, met or known by hearsay, oldest first."""
+        return [
+            (peer_id, entry)
+            for peer_id, entry in self._entries.items()
+            if bool(entry.first_hand) is first_hand and not self._is_kept(peer_id, entry)
+        ]
+
+    def _forget_one_of(self, strangers: list[tuple[str, _Entry]], source: str) -> bool:
+        """Forget the oldest of the network that most of them would come from; whether there was one.
+
+        Args:
+            source: the network of the one that comes.
+        """
+        by_source = Counter([source, *(entry.source for _, entry in strangers)])
+        most = max(by_source.values(), default=0)
+        for peer_id, entry in strangers:
+            if by_source[entry.source] == most:
                 del self._entries[peer_id]
                 return True
         return False
@@ -183,8 +240,7 @@ class AddressBook:
         if entry is None:
             return
         entry.failures += 1
-        kept = entry.bootstrap or peer_id in self._vouched
-        if not kept and entry.failures >= self._limits.max_failures:
+        if not self._is_kept(peer_id, entry) and entry.failures >= self._limits.max_failures:
             del self._entries[peer_id]
             return
         entry.next_dial_seconds = now_seconds + self._backoff_seconds(entry.failures)

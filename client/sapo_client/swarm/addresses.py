@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Final
 
 from sapo_client.swarm.peer_id import key_from_peer_id
@@ -16,6 +18,59 @@ _FORM: Final = re.compile(
 )
 _LISTEN_FORM: Final = re.compile(r"/(?P<kind>ip4|ip6)/(?P<host>[0-9A-Fa-f.:]{2,45})/tcp/(?P<port>[0-9]{1,5})")
 _UNSPECIFIED: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104  compared, never bound
+_THIS_MACHINE: Final = tuple(map(ipaddress.ip_network, ("127.0.0.0/8", "0.0.0.0/8", "::1/128", "::/128")))
+_LOCAL_NETWORKS: Final = tuple(
+    map(
+        ipaddress.ip_network,
+        (
+            "10.0.0.0/8",
+            "172.16.0.0/12",
+            "192.168.0.0/16",
+            "169.254.0.0/16",
+            "100.64.0.0/10",
+            "fc00::/7",
+            "fe80::/10",
+        ),
+    )
+)
+_LOCAL_NAMES: Final = re.compile(r"(.+\.)?(local|lan|internal|home\.arpa|localdomain)|[^.]+")
+
+
+class Scope(IntEnum):
+    """Where an address means the same host; a smaller scope lies within the larger ones."""
+
+    MACHINE = 0
+    NETWORK = 1
+    INTERNET = 2
+
+
+def scope_of(host: str) -> Scope:
+    """Return the scope of an IP address or a DNS name; a name that is no local one is the internet's."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        name = host.lower().rstrip(".")
+        if name == "localhost" or name.endswith(".localhost"):
+            return Scope.MACHINE
+        return Scope.NETWORK if _LOCAL_NAMES.fullmatch(name) else Scope.INTERNET
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    if any(address in network for network in _THIS_MACHINE):
+        return Scope.MACHINE
+    return Scope.NETWORK if any(address in network for network in _LOCAL_NETWORKS) else Scope.INTERNET
+
+
+def network_of(host: str) -> str:
+    """Return what belongs to one owner: an IPv4 address, 64 bits of IPv6, a domain with all its names."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return ".".join(host.lower().rstrip(".").split(".")[-2:])
+    if isinstance(address, ipaddress.IPv4Address):
+        return host
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.ip_network((int(address), 64), strict=False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +92,16 @@ class PeerAddress:
 
     @property
     def network(self) -> str:
-        """Return what belongs to one owner: an IPv4 address, 64 bits of IPv6, a domain with all its names."""
-        if self.kind == "ip6":
-            return str(ipaddress.ip_network((self.host, 64), strict=False))
-        return self.host if self.kind == "ip4" else ".".join(self.host.lower().rstrip(".").split(".")[-2:])
+        """Return what belongs to one owner, as `network_of` does."""
+        return network_of(self.host)
+
+    def means_the_same(self, host: str) -> bool:
+        """Whether both ends of a connection to `host` mean the same by this address.
+
+        An address of this machine or of a local network means another host elsewhere. So it is taken from,
+        and said to, those alone who are connected within that machine or network.
+        """
+        return self.unspecified or scope_of(self.host) >= scope_of(host)
 
     def seen_from(self, host: str) -> PeerAddress:
         """Return the address with an unspecified host replaced by the IP that the peer connected from."""
@@ -75,6 +136,12 @@ def parse_listen_address(text: str) -> ListenAddress | None:
     if _ip_version(found["host"]) != int(found["kind"][2]):
         return None
     return ListenAddress(str(ipaddress.ip_address(found["host"])), int(found["port"]))
+
+
+def listens_beyond_loopback(listen: Iterable[str]) -> bool:
+    """Whether one of the TCP multiaddrs without a peer id is more than this machine's own."""
+    parsed = filter(None, map(parse_listen_address, listen))
+    return any(address.host in _UNSPECIFIED or scope_of(address.host) > Scope.MACHINE for address in parsed)
 
 
 def _ip_version(host: str) -> int | None:

@@ -97,6 +97,9 @@ class Transport(Protocol):
     def reachability(self) -> Reachability:
         """Return whether strangers can connect to this node, as peers found that it asked."""
 
+    def neighbours(self) -> int | None:
+        """Return how many nodes are found in the local network; None if none are looked for."""
+
     def take_floods(self) -> Mapping[str, int]:
         """Return how often each peer exceeded its rate since the last call, by peer id."""
 

@@ -198,6 +198,7 @@ def write_settings(settings: Settings, layout: Layout, setup: SwarmSetup) -> Non
                     "swarm": {
                         "manifest": str(layout.manifest),
                         "listen": [member.listen],
+                        "mdns": False,
                         "listen_before_signing_seconds": LISTEN_SECONDS,
                     },
                     "learner": {

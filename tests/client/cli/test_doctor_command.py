@@ -14,8 +14,14 @@ from support.sapo_process import Run
 from support.swarm import make_chain_manifest, make_manifest
 
 from sapo_client.cli.checks import Check
-from sapo_client.cli.checks_network import check_bootstrap, check_chain, check_genesis, clock_check
-from sapo_client.config import Config
+from sapo_client.cli.checks_network import (
+    check_bootstrap,
+    check_chain,
+    check_genesis,
+    check_local_network,
+    clock_check,
+)
+from sapo_client.config import Config, SwarmConfig
 from sapo_client.config_layers import resolve
 from sapo_protocol.manifest_file import manifest_to_json
 
@@ -53,6 +59,22 @@ def test_a_bootstrap_node_that_answers_and_one_that_does_not() -> None:
         assert states(check_bootstrap((alive, "/unix/x"))) == [("bootstrap", "ok"), ("bootstrap", "warn")]
     assert states(check_bootstrap((alive,))) == [("bootstrap", "fail")]
     assert states(check_bootstrap(())) == [("bootstrap", "warn")]
+
+
+@pytest.mark.parametrize("swarm", [SwarmConfig(mdns=False), SwarmConfig(listen=("/ip4/127.0.0.1/tcp/0",))])
+def test_who_looks_for_no_neighbours_is_told(swarm: SwarmConfig) -> None:
+    found = check_local_network(Config(swarm=swarm), make_manifest())
+    text = "none are looked for in the local network (swarm.mdns, swarm.listen)"
+    assert found == Check("local network", "ok", text)
+
+
+def test_the_local_network_is_looked_at_or_said_not_to_carry_multicast() -> None:
+    found = check_local_network(Config(), make_manifest(genesis_seconds=time.time_ns() >> 32))
+    if found.state == "ok":  # nobody else has this swarm
+        assert found.detail == "0 nodes of this swarm in the local network"
+    else:
+        assert found.detail.startswith("no nodes of this swarm can be looked for: ")
+        assert "swarm.mdns" in found.hint
 
 
 @pytest.fixture

@@ -86,6 +86,7 @@ async def test_status_of_a_running_node(home: dict[str, str], data: DataDir) -> 
     assert StatusReport.model_validate_json(done.stdout) == STATUS
     assert (done.returncode, done.stderr, healthy.returncode) == (0, b"", 0)
     shown = text.stdout.decode()
+    assert "neighbours    none are looked for in the local network (swarm.mdns, swarm.listen)" in shown
     assert "reward        0.25 now, 0.12 at the start" in shown
     assert "registered, 0 points, 3 waiting, last receipt none yet" in shown
     assert "ledger error  connection refused" in shown
@@ -98,7 +99,20 @@ async def test_status_of_a_node_that_trains_alone_does_not_claim_to_share(
     shown = (await ask(home, data, "status")).stdout.decode().splitlines()
     names = [line.split("  ")[0] for line in shown]
     assert "rollouts      8 made, none shared: this node trains alone" in shown
-    assert not {"addresses", "peers", "reachable", "pool"} & set(names)
+    assert not {"addresses", "peers", "reachable", "neighbours", "pool"} & set(names)
+
+
+async def test_status_names_the_nodes_of_the_local_network(home: dict[str, str], data: DataDir) -> None:
+    shown = []
+    for number in (0, 1, 2):
+        keep_status(data.status, STATUS.model_copy(update={"neighbours": number}))
+        lines = (await ask(home, data, "status")).stdout.decode().splitlines()
+        shown += [line for line in lines if line.startswith("neighbours")]
+    assert shown == [
+        "neighbours    0 nodes of this swarm in the local network",
+        "neighbours    1 node of this swarm in the local network",
+        "neighbours    2 nodes of this swarm in the local network",
+    ]
 
 
 async def test_status_of_a_node_that_is_down_is_its_last_known_status(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import trio
 
+from sapo_client.swarm.addresses import Scope, scope_of
 from sapo_client.swarm.limits import DialLimits, TransportLimits
 from sapo_client.swarm.transport import Validator
 from sapo_client.swarm.vouched import VouchedPeers
@@ -127,6 +128,17 @@ def subscribed_peers(member: Member) -> int:
     return len(gossip.peer_topics.get(TOPIC, set()) & set(gossip.peers))
 
 
+def host_of_this_machine() -> str:
+    """Return an IPv4 address of this machine in a network, or skip the test."""
+    from ifaddr import get_adapters
+
+    hosts = [ip.ip for adapter in get_adapters() for ip in adapter.ips if ip.is_IPv4]
+    for host in hosts:
+        if isinstance(host, str) and scope_of(host) is not Scope.MACHINE:
+            return host
+    pytest.skip("this machine has no address but loopback")
+
+
 async def _run(member: Member, task_status: Any = trio.TASK_STATUS_IGNORED) -> None:
     with member.scope:
         await member.transport.run(task_status=task_status)
@@ -213,5 +225,6 @@ class Tools:
     QUICK_DIAL = QUICK_DIAL
     eventually: Callable[[Callable[[], bool]], Awaitable[None]] = staticmethod(eventually)
     subscribed_peers = staticmethod(subscribed_peers)
+    host_of_this_machine = staticmethod(host_of_this_machine)
     validate = staticmethod(validate_by_first_byte)
     replace = staticmethod(replace)

@@ -15,6 +15,7 @@ from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.vouched import VouchedPeers
 
 LIMITS = DialLimits(target_peers=4, vouched_peers=2)
+TELLER = "198.51.100.1"
 
 
 def _address(number: int, port: int = 4001) -> PeerAddress:
@@ -66,7 +67,7 @@ def test_a_settled_peer_that_is_lost_is_dialled_soon() -> None:
 
 def test_a_learned_peer_is_dropped_after_some_failures() -> None:
     book = _book()
-    book.learn([_address(2)])
+    book.learn([_address(2)], TELLER)
     for _ in range(LIMITS.max_failures):
         book.failed(_address(2).peer_id, 0.0)
     assert (len(book), book.due((), (), 1e9)) == (0, ())
@@ -74,7 +75,7 @@ def test_a_learned_peer_is_dropped_after_some_failures() -> None:
 
 def test_only_as_many_are_dialled_as_are_wanted() -> None:
     book = _book()
-    book.learn([_address(number) for number in range(1, 10)])
+    book.learn([_address(number) for number in range(1, 10)], TELLER)
     connected = [_address(number).peer_id for number in (1, 2)]
     due = book.due(connected, connected, 0.0)
     assert len(due) == LIMITS.target_peers - 2
@@ -90,7 +91,7 @@ def test_strangers_cannot_make_a_node_dial_one_host_again_and_again() -> None:
     for number in range(600):
         kind, host = hosts[number % 3][1:].split("/")
         peer_id = peer_id_from_key(number.to_bytes(32, "big"))
-        book.learn([PeerAddress(kind, host.format(number + 1), 1 + number, peer_id)])
+        book.learn([PeerAddress(kind, host.format(number + 1), 1 + number, peer_id)], TELLER)
         for address in book.due((), (), now):
             dials[address.kind] += 1
             book.dialling(address.peer_id, now)
@@ -103,14 +104,14 @@ def test_strangers_cannot_make_a_node_dial_one_host_again_and_again() -> None:
 def test_a_lost_bootstrap_peer_is_dialled_even_with_enough_peers() -> None:
     book = _book()
     book.add_bootstrap(_address(1))
-    book.learn([_address(number) for number in range(2, 10)])
+    book.learn([_address(number) for number in range(2, 10)], TELLER)
     connected = [_address(number).peer_id for number in range(2, 8)]
     assert book.due(connected, connected, 0.0) == (_address(1),)
 
 
 def test_peers_that_connect_by_themselves_leave_all_places_to_be_chosen() -> None:
     book = _book()
-    book.learn([_address(number) for number in range(1, 20)])
+    book.learn([_address(number) for number in range(1, 20)], TELLER)
     crowd = [_address(number).peer_id for number in range(1, 10)]
     due = book.due(crowd, (), 0.0)
     assert len(due) == LIMITS.target_peers
@@ -120,7 +121,7 @@ def test_peers_that_connect_by_themselves_leave_all_places_to_be_chosen() -> Non
 def test_vouched_peers_are_dialled_first_and_beyond_the_target() -> None:
     vouched = VouchedPeers()
     book = _book(vouched=vouched)
-    book.learn([_address(number) for number in range(1, 20)])
+    book.learn([_address(number) for number in range(1, 20)], TELLER)
     vouched.replace(_address(number).peer_id for number in (17, 18, 19))
     strangers = [_address(number).peer_id for number in range(1, 5)]
     assert set(book.due(strangers, strangers, 0.0)) <= {_address(number) for number in (17, 18, 19)}
@@ -133,15 +134,52 @@ def test_a_full_book_forgets_a_stranger_for_a_vouched_peer() -> None:
     vouched = VouchedPeers()
     book = _book(DialLimits(max_known_peers=3), vouched)
     vouched.replace(_address(number).peer_id for number in (2, 8, 9))
-    book.learn([_address(number) for number in (1, 2, 3, 7, 8)])
-    assert set(book.addresses()) == {_address(2), _address(3), _address(8)}
-    book.learn([_address(9), _address(4)])
+    book.learn([_address(number) for number in (1, 2, 3, 7, 8)], TELLER)
+    assert set(book.addresses()) == {_address(2), _address(7), _address(8)}
+    book.learn([_address(9), _address(4)], TELLER)
     assert set(book.addresses()) == {_address(2), _address(8), _address(9)}
+
+
+def test_hearsay_leaves_half_of_the_book_to_those_who_speak_for_themselves() -> None:
+    book = _book(DialLimits(max_known_peers=8))
+    book.learn([_address(number) for number in range(100, 200)], TELLER)
+    assert len(book) == 4
+    met = [_address(number) for number in range(1, 5)]
+    book.learn_first_hand(met)
+    heard = {_address(number) for number in range(196, 200)}
+    assert set(book.addresses()) == {*met, *heard}
+    book.learn([_address(number) for number in range(100, 200)], TELLER)
+    assert set(book.addresses()) == {*met, *heard}
+    book.learn_first_hand([_address(199)])
+    assert set(book.addresses()) == {*met[1:], *heard}, "met by now, in the place of another one met"
+
+
+def test_who_tells_most_displaces_nobody_elses_word() -> None:
+    """Keys are free, networks are not: a crowd at one host counts as one."""
+    book = _book(DialLimits(max_known_peers=8))
+    book.learn([_address(1), _address(2)], "203.0.113.7")
+    book.learn([_address(number) for number in range(100, 200)], TELLER)
+    assert set(book.addresses()) == {_address(1), _address(2), _address(198), _address(199)}
+    book.learn_first_hand([_address(3), _address(4)])
+    for number in range(50, 100):
+        book.learn_first_hand([_address(number)], TELLER)  # whatever addresses the keys at one host claim
+    assert set(book.addresses()) >= {_address(number) for number in range(1, 5)}
+
+
+def test_hearsay_does_not_displace_who_was_met() -> None:
+    vouched = VouchedPeers()
+    vouched.replace(_address(number).peer_id for number in range(10, 16))
+    book = _book(DialLimits(max_known_peers=8), vouched)
+    book.learn_first_hand([_address(number) for number in (1, 2, *range(10, 16))])
+    book.learn([_address(3)], TELLER)
+    assert set(book.addresses()) == {_address(number) for number in (1, 2, *range(10, 16))}
+    book.learn_first_hand([_address(3)])
+    assert set(book.addresses()) == {_address(number) for number in (2, 3, *range(10, 16))}
 
 
 def test_next_address_is_tried_after_a_failure() -> None:
     book = _book()
-    book.learn([_address(1, 1), _address(1, 2)])
+    book.learn([_address(1, 1), _address(1, 2)], TELLER)
     peer_id = _address(1).peer_id
     assert book.addresses_of(peer_id) == (_address(1, 2), _address(1, 1))
     book.failed(peer_id, 0.0)
@@ -151,12 +189,12 @@ def test_next_address_is_tried_after_a_failure() -> None:
 def test_hearsay_never_replaces_what_a_peer_says_of_itself() -> None:
     book = _book()
     true, moved = _address(1, 1), _address(1, 2)
-    book.learn([_address(1, port) for port in range(100, 110)])
+    book.learn([_address(1, port) for port in range(100, 110)], TELLER)
     book.learn_first_hand([true])
-    book.learn([_address(1, port) for port in range(200, 210)])
+    book.learn([_address(1, port) for port in range(200, 210)], TELLER)
     assert book.addresses_of(true.peer_id)[0] == true
     assert len(book.addresses_of(true.peer_id)) == LIMITS.max_addresses_per_peer
-    book.learn([moved])
+    book.learn([moved], TELLER)
     book.failed(true.peer_id, 0.0)
     assert book.addresses_of(true.peer_id)[0] == moved, "the peer may have moved"
     book.learn_first_hand([moved])
@@ -167,7 +205,7 @@ def test_hearsay_never_replaces_what_a_peer_says_of_itself() -> None:
 def test_a_vouched_peer_is_not_forgotten_while_it_is_away() -> None:
     vouched = VouchedPeers()
     book = _book(vouched=vouched)
-    book.learn([_address(2)])
+    book.learn([_address(2)], TELLER)
     vouched.replace([_address(2).peer_id])
     for _ in range(5 * LIMITS.max_failures):
         book.failed(_address(2).peer_id, 0.0)
@@ -178,7 +216,7 @@ def test_a_vouched_peer_is_not_forgotten_while_it_is_away() -> None:
 def test_the_book_is_bounded_and_never_holds_the_own_peer(learned: list[tuple[int, int]]) -> None:
     limits = DialLimits(max_known_peers=16, target_peers=1000)
     book = _book(limits)
-    book.learn(_address(number, port) for number, port in learned)
+    book.learn((_address(number, port) for number, port in learned), TELLER)
     assert len(book) <= 16
     due = book.due((), (), 0.0)
     assert OWN.peer_id not in {address.peer_id for address in due}

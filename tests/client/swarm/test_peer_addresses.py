@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sapo_client.swarm import peer_cache, peer_exchange
-from sapo_client.swarm.addresses import PeerAddress, parse_address
+from sapo_client.swarm.addresses import PeerAddress, Scope, network_of, parse_address, scope_of
 from sapo_client.swarm.peer_id import peer_id_from_key
 
 PEER = peer_id_from_key(bytes(range(32)))
@@ -68,6 +68,59 @@ def test_unspecified_hosts_become_the_host_that_we_saw() -> None:
     assert everywhere.seen_from("2001:db8::7") == PeerAddress("ip6", "2001:db8::7", 4001, PEER)
     named = PeerAddress("dns4", "swarm.example", 4001, PEER)
     assert named.seen_from("203.0.113.7") == named
+
+
+@pytest.mark.parametrize(
+    ("host", "scope"),
+    [
+        ("127.0.0.1", Scope.MACHINE),
+        ("::1", Scope.MACHINE),
+        ("::ffff:127.0.0.1", Scope.MACHINE),
+        ("0.0.0.7", Scope.MACHINE),
+        ("localhost", Scope.MACHINE),
+        ("any.LOCALHOST.", Scope.MACHINE),
+        ("10.1.2.3", Scope.NETWORK),
+        ("172.31.255.255", Scope.NETWORK),
+        ("192.168.0.1", Scope.NETWORK),
+        ("169.254.169.254", Scope.NETWORK),
+        ("100.64.0.1", Scope.NETWORK),
+        ("::ffff:192.168.0.1", Scope.NETWORK),
+        ("fd00::1", Scope.NETWORK),
+        ("fe80::1", Scope.NETWORK),
+        ("router", Scope.NETWORK),
+        ("Printer.local.", Scope.NETWORK),
+        ("nas.home.arpa", Scope.NETWORK),
+        ("172.32.0.1", Scope.INTERNET),
+        ("100.128.0.1", Scope.INTERNET),
+        ("203.0.113.7", Scope.INTERNET),
+        ("2001:db8::7", Scope.INTERNET),
+        ("swarm.example.org", Scope.INTERNET),
+        ("notlocal.example", Scope.INTERNET),
+    ],
+)
+def test_scopes(host: str, scope: Scope) -> None:
+    assert scope_of(host) is scope
+
+
+def test_an_address_is_for_those_to_whom_it_means_the_same() -> None:
+    hosts = ("127.0.0.1", "192.168.0.1", "203.0.113.7")
+    addresses = [PeerAddress("ip4", host, 4001, PEER) for host in hosts]
+    assert [[address.means_the_same(host) for address in addresses] for host in hosts] == [
+        [True, True, True],
+        [False, True, True],
+        [False, False, True],
+    ]
+    assert PeerAddress("ip4", "0.0.0.0", 4001, PEER).means_the_same("203.0.113.7")
+
+
+def test_networks_of_one_owner() -> None:
+    hosts = ("192.0.2.1", "2001:db8:1:2:3::4", "::ffff:192.0.2.1", "n1.Swarm.example.org.")
+    assert [network_of(host) for host in hosts] == [
+        "192.0.2.1",
+        "2001:db8:1:2::/64",
+        "192.0.2.1",
+        "example.org",
+    ]
 
 
 def test_cache_round_trip_and_absence(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ of its kind as if it came over one of the islands that this node carries.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Final
 
@@ -21,6 +21,8 @@ from sapo_client.node.runtime.clock import Clock
 from sapo_client.node.runtime.telemetry import Telemetry
 from sapo_client.swarm.peer_id import key_from_peer_id, peer_id_from_key
 from sapo_client.swarm.transport import Transport, Validator
+from sapo_protocol.certificate import parse_certificate
+from sapo_protocol.envelope import Kind, open_payload, parse_envelope
 from sapo_protocol.errors import RemoteProtocolError, Verdict
 from sapo_protocol.identifiers import Account, NodeId
 from sapo_protocol.requests import parse_request
@@ -79,6 +81,7 @@ class GossipHandlers:
                 catch_up_protocol(swarm_id): self.validate_past_rollout,
                 equivocations_protocol(swarm_id): self.validate_proof,
             },
+            is_of=self._is_of,
         )
         self._moved = trio.Event()
         self._islands = IslandKeeper(
@@ -136,6 +139,14 @@ class GossipHandlers:
     def validate_certificate(self, message: bytes, forwarder: str) -> Verdict:
         """Return the verdict on a certificate that a peer sent on request."""
         return self._receive(self._certificates, message, forwarder, live=False).verdict
+
+    def _is_of(self, message: bytes, nodes: Collection[NodeId]) -> bool:
+        """Whether a message is a certificate of one of the nodes; what is none is left to be refused."""
+        try:
+            envelope = parse_envelope(message, self._swarm_id)
+            return parse_certificate(open_payload(envelope, Kind.CERTIFICATE)).node in nodes
+        except RemoteProtocolError:
+            return True
 
     def validate_proof(self, message: bytes, forwarder: str) -> Verdict:
         """Return the verdict on a proof of equivocation that a peer sent on request."""

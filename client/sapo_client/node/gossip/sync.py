@@ -7,7 +7,7 @@ that does not answer, or not correctly, is asked again after a growing pause; it
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -49,11 +49,18 @@ class PeerSync:
 
     Args:
         validators: by protocol, in the order in which they are asked; each takes the messages of an answer.
+        is_of: whether a message of the first protocol is a certificate of one of some nodes, or none at all.
     """
 
     def __init__(
-        self, *, transport: Transport, telemetry: Telemetry, validators: Mapping[str, Validator]
+        self,
+        *,
+        transport: Transport,
+        telemetry: Telemetry,
+        validators: Mapping[str, Validator],
+        is_of: Callable[[bytes, Collection[NodeId]], bool],
     ) -> None:
+        self._is_of = is_of
         self._transport = transport
         self._telemetry = telemetry
         self._validators = dict(validators)
@@ -119,7 +126,7 @@ class PeerSync:
             if trio.current_time() < request.due_seconds and not must_ask:
                 return
             try:
-                await self._fetch(peer_id, protocol, to_request(wanted) if request.answered else b"")
+                await self._fetch(peer_id, protocol, wanted if request.answered else ())
             except (TransportError, RemoteProtocolError) as error:
                 request.postpone()
                 self._telemetry.events.write("introduction_failed", peer_id=peer_id, detail=str(error))
@@ -128,15 +135,20 @@ class PeerSync:
                 self._telemetry.events.write("peer_connected", peer_id=peer_id)
             request.answered = True
 
-    async def _fetch(self, peer_id: str, protocol: str, asked: bytes) -> None:
+    async def _fetch(self, peer_id: str, protocol: str, wanted: Sequence[NodeId]) -> None:
         """Request a peer's messages and validate them, up to the first one that no honest node forwards.
+
+        Of an answer to a request for the certificates of some nodes, those of other nodes are dropped unread.
 
         Raises:
             TransportError: it does not answer, or forwards such a message.
             RemoteProtocolError: its answer is not well formed.
         """
+        asked = to_request(wanted) if wanted else b""
         answer = await self._transport.request(peer_id, protocol, asked, max_response_bytes=MAX_ANSWER_BYTES)
         for message in parse_response(answer):
+            if wanted and not self._is_of(message, wanted):
+                continue
             if self._validators[protocol](message, peer_id) is Verdict.REJECT:
                 raise TransportError("it forwards a message that every node refuses")
             await trio.lowlevel.checkpoint()  # validating a full answer takes a second or more

@@ -77,6 +77,7 @@ def open_transport(config: Config, identity: Identity, manifest: Manifest, on_bu
             listen=swarm.listen,
             bootstrap=(*swarm.bootstrap, *manifest.bootstrap),
             peer_cache=config.data_dir / "peers.txt",
+            mdns_swarm=manifest.swarm_id.hex() if swarm.mdns else None,
         )
     except (ValueError, TransportError) as error:
         raise SapoError(

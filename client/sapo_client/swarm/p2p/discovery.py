@@ -152,11 +152,14 @@ class Discovery:
 
     async def _ask(self, peer_id: str) -> None:
         self._asked_seconds[peer_id] = trio.current_time()
+        host = self.remote_host(peer_id)
+        if host is None:
+            return  # it just left
         try:
             payload = await self._requests.ask(
                 peer_id,
                 peer_exchange.PROTOCOL,
-                peer_exchange.encode(self.own_addresses()),
+                peer_exchange.encode(self._for(host, self.own_addresses())),
                 max_response_bytes=peer_exchange.MAX_PAYLOAD_BYTES,
             )
         except PeerTooSlowError:
@@ -165,22 +168,35 @@ class Discovery:
         except TransportError:
             return  # it does not serve this protocol, or just left
         else:
-            told = peer_exchange.decode(payload)
-            self._book.learn_first_hand(address for address in told if address.peer_id == peer_id)
-            self._book.learn(address for address in told if address.peer_id != peer_id)
+            told = self._for(host, peer_exchange.decode(payload))
+            self._book.learn_first_hand((address for address in told if address.peer_id == peer_id), host)
+            self._book.learn((address for address in told if address.peer_id != peer_id), host)
 
     async def _answer(self, asker: str, payload: bytes) -> bytes:
         await trio.lowlevel.checkpoint()
-        own = [address for address in peer_exchange.decode(payload) if address.peer_id == asker]
-        seen_from = self.remote_host(asker)
-        self._book.learn_first_hand(address.seen_from(seen_from) for address in own if seen_from is not None)
+        host = self.remote_host(asker)
+        if host is None:
+            return b""
+        told = self._for(host, peer_exchange.decode(payload))
+        own = (address.seen_from(host) for address in told if address.peer_id == asker)
+        self._book.learn_first_hand(own, host)
         others = [address for address in self._known_addresses() if address.peer_id != asker]
-        return peer_exchange.encode([*self.own_addresses(), *others])
+        return peer_exchange.encode(self._for(host, [*self.own_addresses(), *others]))
+
+    def _for(self, host: str, addresses: Iterable[PeerAddress]) -> list[PeerAddress]:
+        """Return the addresses that mean the same host to this node and to a peer at `host`."""
+        return [address for address in addresses if address.means_the_same(host)]
+
+    def learn_of_neighbours(self, addresses: Iterable[PeerAddress], source: str) -> None:
+        """Take addresses that were found in the local network as hearsay."""
+        self._book.learn(addresses, source)
 
     def own_addresses(self) -> tuple[PeerAddress, ...]:
         """Return the announced addresses, or those at which this node listens."""
-        if self._announced:
-            return self._announced
+        return self._announced or self.listening()
+
+    def listening(self) -> tuple[PeerAddress, ...]:
+        """Return the addresses at which this node listens."""
         parsed = (parse_address(str(address)) for address in self._host.get_addrs())
         return tuple(address for address in parsed if address is not None)
 

@@ -15,12 +15,13 @@ from libp2p.peer.id import ID
 from libp2p.tools.anyio_service import background_trio_service
 
 from sapo_client.swarm.address_book import AddressBook
-from sapo_client.swarm.addresses import PeerAddress, parse_address
+from sapo_client.swarm.addresses import PeerAddress, listens_beyond_loopback, parse_address
 from sapo_client.swarm.counters import TransportCounters
 from sapo_client.swarm.discipline import Discipline
 from sapo_client.swarm.guard import ContainExceptions
 from sapo_client.swarm.intake import Intake
 from sapo_client.swarm.limits import DialLimits, TransportLimits
+from sapo_client.swarm.neighbours import Neighbours
 from sapo_client.swarm.p2p.dial_back import DialBack
 from sapo_client.swarm.p2p.discovery import Discovery
 from sapo_client.swarm.p2p.gossip import GossipService
@@ -52,8 +53,9 @@ class Libp2pTransport:
     """Connection of one node to a libp2p swarm.
 
     `seed` is the 32-byte Ed25519 seed of the node key. `listen` are multiaddrs without peer id;
-    `announce` and `bootstrap` are full ones. Subscribe and serve before `run` where possible: peers
-    then learn of all topics and protocols at once.
+    `announce` and `bootstrap` are full ones. With `mdns_swarm`, a swarm's id in hexadecimal digits, nodes of
+    that swarm are found in the local network, unless this one listens on loopback alone. Subscribe and serve
+    before `run` where possible: peers then learn of all topics and protocols at once.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Libp2pTransport:
         announce: tuple[str, ...] = (),
         bootstrap: tuple[str, ...] = (),
         peer_cache: Path | None = None,
+        mdns_swarm: str | None = None,
         limits: TransportLimits | None = None,
         dial: DialLimits | None = None,
         rng: random.Random | None = None,
@@ -105,6 +108,11 @@ class Libp2pTransport:
             own_addresses=self._discovery.own_addresses,
             announced=self._announce,
         )
+        self._neighbours: Neighbours | None = None
+        if mdns_swarm is not None and listens_beyond_loopback(listen):
+            self._neighbours = Neighbours(
+                mdns_swarm, self._discovery.listening, self._discovery.learn_of_neighbours
+            )
         self._host.swarm.register_notifee(ConnectionNotifee(self._discovery.arrived, self._left))
         self._listening = True
         self._nursery: trio.Nursery | None = None
@@ -183,6 +191,8 @@ class Libp2pTransport:
                 await self._gossip.subscribe(topic)
             self._nursery.start_soon(self._discovery.run)
             self._nursery.start_soon(self._dial_back.run)
+            if self._neighbours is not None:
+                self._nursery.start_soon(self._neighbours.run)
             task_status.started()
 
     async def _hang_up(self) -> None:
@@ -190,6 +200,8 @@ class Libp2pTransport:
         with trio.CancelScope(shield=True), trio.move_on_after(_HANG_UP_SECONDS):
             self._discovery.stop()
             self._dial_back.stop()
+            if self._neighbours is not None:
+                self._neighbours.stop()
             async with trio.open_nursery() as nursery:
                 for peer_id in self._discovery.connected():
                     nursery.start_soon(self._disconnect, peer_id)
@@ -242,6 +254,10 @@ class Libp2pTransport:
     def reachability(self) -> Reachability:
         """Return what the last answers of peers come to."""
         return self._dial_back.answers.state()
+
+    def neighbours(self) -> int | None:
+        """Return how many nodes are found in the local network; None if none are looked for."""
+        return None if self._neighbours is None else len(self._neighbours.found)
 
     def take_floods(self) -> Mapping[str, int]:
         """Return the number of floods since the last call, by peer id."""

@@ -234,6 +234,9 @@ class MemoryTransport:
     def vouch(self, peer_ids: Iterable[str]) -> None:
         """Do nothing: the links of this swarm are those that `connect` opened, without a limit."""
 
+    def neighbours(self) -> None:
+        """Return that no nodes are looked for: there is no local network."""
+
     def reachability(self) -> Reachability:
         """Return unknown: nobody dials here."""
         return Reachability.UNKNOWN

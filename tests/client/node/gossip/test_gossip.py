@@ -24,6 +24,7 @@ from sapo_protocol.constants import MAX_ENVELOPE_BYTES
 from sapo_protocol.decoding import Value
 from sapo_protocol.encoding import encode
 from sapo_protocol.errors import Reason, Verdict
+from sapo_protocol.requests import to_request
 from sapo_protocol.rules import Rule
 from sapo_protocol.topics import (
     catch_up_protocol,
@@ -351,6 +352,33 @@ async def test_a_hostile_answer_is_written_down_and_harms_nobody(
     assert {event["peer_id"] for event in failures} == {"mallory"}
     assert 15 <= len(failures) <= 26  # ten minutes, in the end twice a minute
     assert len(alice.events("refused")) <= len(failures)  # the first bad message ends an answer
+
+
+async def test_certificates_that_were_not_asked_for_are_dropped(
+    start: Start, autojump_clock: MockClock
+) -> None:
+    alice = start(ALICE)
+    mallory = MemoryTransport(alice.hub, "mallory", on_bug=_raise)
+    answers: list[bytes] = []
+    asked: list[bytes] = []
+
+    async def certificates(_peer_id: str, request: bytes) -> bytes:
+        asked.append(request)
+        return encode(tuple(answers))
+
+    mallory.serve(certificates_protocol(MANIFEST.swarm_id), certificates)
+    for protocol in (catch_up_protocol, equivocations_protocol):
+        mallory.serve(protocol(MANIFEST.swarm_id), answering(()))
+    async with running(alice) as nursery:
+        await nursery.start(mallory.run)
+        await mallory.connect(alice.address)
+        await until(lambda: alice.events("peer_connected"))
+        answers += [each.certificate(MANIFEST).to_bytes() for each in (CAROL, BOB, MALLORY)]
+        await mallory.publish(rollouts_topic(MANIFEST.swarm_id), BOB.message(MANIFEST))
+        await until(lambda: alice.knows(BOB))
+    assert asked == [b"", to_request([BOB.node])]
+    assert [alice.knows(each) for each in (BOB, CAROL, MALLORY)] == [True, False, False]
+    assert alice.events("introduction_failed") == []
 
 
 async def test_a_silent_peer_delays_no_question_to_others(start: Start, autojump_clock: MockClock) -> None:

@@ -11,7 +11,9 @@ import trio
 
 from sapo_client.swarm.limits import Rate, TransportLimits
 from sapo_client.swarm.peer_exchange import PROTOCOL as PEERS
+from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.transport import TransportError
+from sapo_protocol.ed25519 import public_key
 from sapo_protocol.errors import RemoteProtocolError
 from sapo_protocol.rules import Rule
 
@@ -109,6 +111,30 @@ async def test_others_return_to_a_restarted_bootstrap_node(swarm: Any, tools: An
     await tools.eventually(lambda: tools.subscribed_peers(boot) == 2)
     await boot.publish(b"I am back")
     await tools.eventually(lambda: all(other.accepted[-1:] == [b"I am back"] for other in others))
+
+
+async def test_addresses_of_this_machine_are_taken_from_this_machine_alone(swarm: Any, tools: Any) -> None:
+    """Who connects over a network cannot point a node at services of its own machine."""
+    host = tools.host_of_this_machine()
+    own, third = (peer_id_from_key(public_key(bytes([number]) * 32)) for number in (2, 100))
+    announced = (f"/ip4/127.0.0.1/tcp/22/p2p/{own}", f"/ip4/{host}/tcp/1/p2p/{own}")
+    told = (f"/ip4/127.0.0.1/tcp/22/p2p/{third}", f"/ip4/{host}/tcp/1/p2p/{third}")
+    asked: list[str] = []
+
+    async def answer(_peer_id: str, request: bytes) -> bytes:
+        await trio.lowlevel.checkpoint()
+        asked.append(request.decode())
+        return "\n".join(told).encode()
+
+    victim = await swarm.start(1, listen=(f"/ip4/{host}/tcp/0", "/ip4/127.0.0.1/tcp/0"))
+    [reached] = [address for address in victim.transport.addresses if f"/{host}/" in address]
+    other = await swarm.start(2, bootstrap=(reached,), announce=announced)
+    other.transport.serve(PEERS, answer)
+    await tools.eventually(lambda: victim.transport._discovery.addresses_of(third) and asked)
+    assert victim.transport._discovery.addresses_of(third) == told[1:]
+    assert asked[0] == reached, "it does not say its own address of this machine either"
+    await tools.eventually(lambda: victim.transport._discovery.addresses_of(own))
+    assert victim.transport._discovery.addresses_of(own) == announced[1:]
 
 
 async def test_peers_are_found_again_without_the_bootstrap_node(

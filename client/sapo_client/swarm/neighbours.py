@@ -1,0 +1,233 @@
+"""Finds nodes of the swarm in the local network, and lets them find this one, by zeroconf.
+
+zeroconf runs in threads of its own; they only hand over names, which a task here looks up one at a time.
+libp2p's own discovery by mDNS is not used: it writes into the peer store from these threads, keeps whatever
+is announced, and finds the machine's address by way of a public one.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import Final
+
+import trio
+from ifaddr import get_adapters
+from zeroconf import Error, IPVersion, ServiceInfo, ServiceListener, Zeroconf
+
+from sapo_client.swarm.addresses import PeerAddress, Scope, scope_of
+from sapo_client.swarm.nearby import parse_text, service_type, to_text
+
+_LOG = logging.getLogger(__name__)
+
+SOURCE: Final = "mdns"
+"""In place of a teller's IP address: nothing proves where an answer came from."""
+
+LOOK_SECONDS: Final = 30.0
+"""Between two looks at this machine's addresses; what was found is told again, for it may be forgotten."""
+
+_MOST_FOUND: Final = 256
+_LOOKUP_MILLISECONDS: Final = 1000
+
+
+def hosts_of_this_machine() -> tuple[str, ...]:
+    """Return the IP addresses of this machine in networks, sorted; link-local ones of IPv6 are left out."""
+    hosts = [str(ip.ip if ip.is_IPv4 else ip.ip[0]) for adapter in get_adapters() for ip in adapter.ips]
+    return tuple(
+        sorted(
+            {host for host in hosts if scope_of(host) is not Scope.MACHINE and not host.startswith("fe80")}
+        )
+    )
+
+
+def for_neighbours(listening: Iterable[PeerAddress]) -> tuple[PeerAddress, ...]:
+    """Return the addresses at which neighbours can connect: "all interfaces" becomes each one's address."""
+    return tuple(
+        PeerAddress(address.kind, host, address.port, address.peer_id)
+        for address in listening
+        for host in (hosts_of_this_machine() if address.unspecified else (address.host,))
+        if scope_of(host) is not Scope.MACHINE and (":" in host) == (address.kind == "ip6")
+    )
+
+
+class Neighbours:
+    """Service that announces this node in the local network and tells of others.
+
+    Args:
+        swarm_id: in hexadecimal digits.
+        listening: returns the addresses at which this node listens.
+        tell: gets the addresses of a node that was found, and where they came from.
+    """
+
+    def __init__(
+        self,
+        swarm_id: str,
+        listening: Callable[[], Iterable[PeerAddress]],
+        tell: Callable[[Iterable[PeerAddress], str], None],
+    ) -> None:
+        self._swarm_id = swarm_id
+        self._type = service_type(swarm_id)
+        self._name = f"{secrets.token_hex(16)}.{self._type}"  # random: nobody can take it first
+        self._listening = listening
+        self._tell = tell
+        self._found: OrderedDict[str, tuple[PeerAddress, ...]] = OrderedDict()
+        self._heard: OrderedDict[str, bool] = OrderedDict()
+        self._wake = trio.Event()
+        self._problem = ""
+        self._scope = trio.CancelScope()
+
+    @property
+    def found(self) -> frozenset[str]:
+        """The ids of the peers that are announced in the local network now."""
+        return frozenset(address.peer_id for addresses in self._found.values() for address in addresses)
+
+    async def run(self) -> None:
+        """Announce and listen until stopped; begin anew when the addresses of this machine change."""
+        with self._scope:
+            while True:
+                try:
+                    if own := for_neighbours(self._listening()):
+                        await self._take_part(own)
+                except (OSError, Error) as error:
+                    if self._problem != (problem := str(error) or repr(error)):
+                        _LOG.warning("no nodes can be found in the local network: %s", problem)
+                    self._problem = problem
+                self._found.clear()
+                await trio.sleep(LOOK_SECONDS)
+
+    def stop(self) -> None:
+        """Announce no more."""
+        self._scope.cancel()
+
+    async def _take_part(self, own: tuple[PeerAddress, ...]) -> None:
+        """Announce these addresses, and look up what others announce, until this machine has others.
+
+        Raises:
+            OSError: multicast is not possible here.
+            zeroconf.Error: the service cannot be announced.
+        """
+        token = trio.lowlevel.current_trio_token()
+
+        def hear(name: str, present: bool) -> None:
+            with suppress(trio.RunFinishedError):
+                token.run_sync_soon(self._hear, name, present)
+
+        network = await trio.to_thread.run_sync(_open, [address.host for address in own])
+        try:
+            await trio.to_thread.run_sync(self._announce, network, own)
+            await trio.to_thread.run_sync(_browse, network, self._type, hear)
+            self._problem = ""
+            while for_neighbours(self._listening()) == own:
+                await self._look_up(network, own[0].peer_id)
+                for addresses in self._found.values():
+                    self._tell(addresses, SOURCE)
+                with trio.move_on_after(LOOK_SECONDS):
+                    await self._wake.wait()
+        finally:
+            with trio.CancelScope(shield=True):  # it says good-bye, which takes less than a second
+                await trio.to_thread.run_sync(network.close)
+
+    def _announce(self, network: Zeroconf, own: tuple[PeerAddress, ...]) -> None:
+        info = ServiceInfo(
+            self._type,
+            self._name,
+            port=own[0].port,
+            parsed_addresses=sorted({address.host for address in own}),
+            properties=to_text(self._swarm_id, own),
+            server=f"{self._name.partition('.')[0]}.local.",
+        )
+        network.register_service(info, cooperating_responders=True)  # the name is nobody else's
+
+    def _hear(self, name: str, present: bool) -> None:
+        """Note that a name came, changed or went; the oldest of too many gives way."""
+        if name == self._name:
+            return
+        self._heard[name] = present
+        self._heard.move_to_end(name)
+        if len(self._heard) > _MOST_FOUND:
+            self._heard.popitem(last=False)
+        self._wake.set()
+
+    async def _look_up(self, network: Zeroconf, own_peer_id: str) -> None:
+        """Ask for the addresses behind the names that were heard."""
+        self._wake = trio.Event()
+        while self._heard:
+            name, present = self._heard.popitem(last=False)
+            self._found.pop(name, None)
+            if not present:
+                continue
+            addresses = await trio.to_thread.run_sync(_addresses_of, network, self._swarm_id, name)
+            if addresses and addresses[0].peer_id != own_peer_id:
+                self._found[name] = addresses
+            if len(self._found) > _MOST_FOUND:
+                self._found.popitem(last=False)
+
+
+def look_around(swarm_id: str, seconds: float) -> frozenset[str]:
+    """Return the ids of the peers of a swarm that are announced in the local network; takes that long.
+
+    Raises:
+        OSError: multicast is not possible here.
+        zeroconf.Error: zeroconf does not work here.
+    """
+    network = _open(hosts_of_this_machine())
+    names: SimpleQueue[str] = SimpleQueue()
+    found: set[str] = set()
+    try:
+        _browse(network, service_type(swarm_id), lambda name, _present: names.put(name))
+        end_seconds = time.monotonic() + seconds
+        while (left := end_seconds - time.monotonic()) > 0:
+            with suppress(Empty):
+                addresses = _addresses_of(network, swarm_id, names.get(timeout=left))
+                found.update(address.peer_id for address in addresses)
+    finally:
+        network.close()
+    return frozenset(found)
+
+
+def _open(hosts: Iterable[str]) -> Zeroconf:
+    """Return zeroconf on the interfaces of these IP addresses; its own packets are IPv4's."""
+    interfaces = [host for host in hosts if ":" not in host]
+    if not interfaces:
+        raise OSError("this machine has no IPv4 address in a network")
+    return Zeroconf(interfaces=interfaces, ip_version=IPVersion.V4Only)
+
+
+def _browse(network: Zeroconf, kind: str, hear: Callable[[str, bool], None]) -> None:
+    """Pass every name of a type of service that comes or changes (True) or goes (False); in a thread."""
+    network.add_service_listener(kind, _Listener(hear))
+
+
+class _Listener(ServiceListener):
+    """Passes names on."""
+
+    def __init__(self, hear: Callable[[str, bool], None]) -> None:
+        self._hear = hear
+
+    def add_service(self, zc: Zeroconf, type_: str, name: str) -> None:
+        """Pass a new name."""
+        self._hear(name, True)
+
+    def update_service(self, zc: Zeroconf, type_: str, name: str) -> None:
+        """Pass a name whose record changed."""
+        self._hear(name, True)
+
+    def remove_service(self, zc: Zeroconf, type_: str, name: str) -> None:
+        """Pass a name that went."""
+        self._hear(name, False)
+
+
+def _addresses_of(network: Zeroconf, swarm_id: str, name: str) -> tuple[PeerAddress, ...]:
+    """Return the addresses that a node announces under a name; none if it does not answer in time."""
+    try:
+        info = ServiceInfo(service_type(swarm_id), name)
+        answered = info.request(network, _LOOKUP_MILLISECONDS)
+    except Error as error:
+        _LOG.debug("%s cannot be looked up: %r", name, error)
+        return ()
+    return parse_text(swarm_id, info.properties) if answered else ()
