@@ -159,11 +159,14 @@ def test_the_readme(swarm: Swarm) -> None:
             if line.startswith("sapo join"):
                 reader.wait_for_rounds()
                 reader.stop_node()
-    own = {"SAPO_DATA_DIR": "../newcomer-node", "SAPO_LEDGER__RPC_URLS": swarm.anvil.url}
-    reader = swarm.reading("readme-export", **own)
-    swarm.lend("newcomer", reader, "key")
+    readers = {}
+    for name in ("newcomer", "operator"):
+        own = {"SAPO_DATA_DIR": f"../{name}-node", "SAPO_LEDGER__RPC_URLS": swarm.anvil.url}
+        readers[name] = swarm.reading(f"readme-{name}", **own)
+        swarm.lend(name, readers[name], "key")
     for line in lines[first_export:]:
-        _account_line(reader, line)
+        is_auditors = line.startswith(("sapo ledger bond", "sapo ledger challenge"))
+        _account_line(readers["operator" if is_auditors else "newcomer"], line)
 
 
 def test_the_page_of_a_newcomer(swarm: Swarm) -> None:
