@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 EPOCH_SECONDS: Final = 3600
 LIMITS: Final = Limits(slots_per_epoch=100_000_000, max_completions=16, points_per_epoch=1)
-"""Nobody else needs to be protected from this node: more slots than it can use in an epoch."""
 """Slots that no policy uses up in an hour: nobody else checks them, and nobody is paid for them."""
 
 
