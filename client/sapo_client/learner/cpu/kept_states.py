@@ -79,9 +79,12 @@ class LayerStates:
 
     def gather(self, rows: Tensor) -> KnownLayer:
         """Return the results of some tokens: (n,) to tables of n rows; gate and up stay where they are."""
+        qkv, attended, middle = (
+            None if table is None else table.index_select(0, rows)
+            for table in (self.qkv, self.attended, self.middle)
+        )
         return KnownLayer(
-            *(None if table is None else table.index_select(0, rows) for table in self._tables()[:3]),
-            mlp=KnownMlp(self.gate_up, rows, self.hidden.index_select(0, rows)),
+            qkv, attended, middle, KnownMlp(self.gate_up, rows, self.hidden.index_select(0, rows))
         )
 
     def _tables(self) -> tuple[Tensor | None, ...]:
@@ -202,12 +205,9 @@ def packed_rows(
 
 
 def _empty_layer(config: Any, count: int) -> LayerStates:
-    *narrow, gate_up, hidden = _widths(config)
-    return LayerStates(
-        *(torch.empty((count, width)) if width else None for width in narrow),
-        gate_up=torch.empty((count, gate_up)),
-        hidden=torch.empty((count, hidden)),
-    )
+    *optional, gate_up, hidden = _widths(config)
+    qkv, attended, middle = (torch.empty((count, width)) if width else None for width in optional)
+    return LayerStates(qkv, attended, middle, torch.empty((count, gate_up)), torch.empty((count, hidden)))
 
 
 def _widths(config: Any) -> tuple[int, int, int, int, int]:

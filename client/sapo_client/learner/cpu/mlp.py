@@ -67,7 +67,9 @@ class _Mlp(torch.autograd.Function):
         down_bias: Tensor | None,
         known: KnownMlp | None,
     ) -> Tensor:
-        ctx.epsilon, ctx.known = epsilon, known
+        ctx.epsilon = epsilon
+        # not `known` itself: its `hidden` becomes the output and would hold itself through its own node
+        ctx.table, ctx.rows = (None, None) if known is None else (known.gate_up, known.rows)
         blocks: list[Tensor] = []
         if known is not None:
             result = known.hidden
@@ -94,7 +96,7 @@ class _Mlp(torch.autograd.Function):
         for number, part in enumerate(_parts(len(middle))):
             grad = grad_output[part]
             normed, scale = _rms_norm(middle[part], ctx.epsilon)
-            gate_up = blocks[number] if blocks else ctx.known.gate_up.index_select(0, ctx.known.rows[part])
+            gate_up = blocks[number] if blocks else ctx.table.index_select(0, ctx.rows[part])
             gate, up = gate_up.chunk(2, -1)
             activated, grad_gated = silu(gate), from_down(grad)
             grad_gate_up = torch.empty_like(gate_up)
