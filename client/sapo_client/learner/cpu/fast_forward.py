@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.linalg import vector_norm
-from torch.nn.functional import embedding, silu
+from torch.nn.functional import embedding
 
 from sapo_client.learner.cpu.fused_layers import (
     Affine,
@@ -29,8 +29,9 @@ from sapo_client.learner.cpu.fused_layers import (
     is_llama_style,
     rotary_embedding,
 )
-from sapo_client.learner.cpu.kept_states import KeptRow, KeptStates, LayerStates, packed_rows
+from sapo_client.learner.cpu.kept_states import KeptRow, KeptStates, KnownLayer, packed_rows
 from sapo_client.learner.cpu.linear import fast_linear, known_linear
+from sapo_client.learner.cpu.mlp import mlp
 from sapo_client.learner.cpu.packing import PackedLayout, Row, pack
 from sapo_client.learner.losses import chunked_head
 
@@ -74,23 +75,10 @@ def fast_logprobs(
     known = _known(rows, states, len(hidden))
     for number, layer in enumerate(base.layers):
         weights = fuse_layer(layer, dim)
-        if known is not None:
-            layer_states = known[0].gather(number, known[1])
-            # few distinct tokens in the first layer: computed, so that the derivative is one of these alone
-            first = None if number else _distinct_qkv(layer, weights, unique, layout)
-            hidden = _known_layer(
-                layer, weights, hidden, qkv=first, attend=(rope, layout), states=layer_states
-            )
-            continue
         # the first layer's projections depend on the token id alone: computed once for each distinct id
-        normed = _rms_norm(hidden if number else unique, layer.input_layernorm)
-        qkv = fast_linear(normed, *weights.qkv)
-        qkv = qkv if number else embedding(layout.inverse, qkv)
-        attended = _Attention.apply(qkv, rope, layout, None)  # type: ignore[no-untyped-call]
-        hidden = fast_linear(attended, *weights.out).add_(hidden)
-        gate_up = fast_linear(_rms_norm(hidden, layer.post_attention_layernorm), *weights.gate_up)
-        gated = _SwiGlu.apply(gate_up)  # type: ignore[no-untyped-call]
-        hidden = fast_linear(gated, *weights.down).add_(hidden)
+        qkv = None if number else _distinct_qkv(layer, weights, unique, layout)
+        known_layer = KnownLayer() if known is None else known[0].gather(number, known[1])
+        hidden = _layer(layer, weights, hidden, qkv=qkv, attend=(rope, layout), known=known_layer)
     normed = _rms_norm(embedding(layout.logit_tokens, hidden), base.norm) * base.norm.weight
     if len(model.lm_head.weight) >= chunked_head.MIN_VOCABULARY:
         values = chunked_head.target_logprobs(
@@ -122,33 +110,31 @@ def _distinct_qkv(layer: Any, weights: FusedLayer[Affine], unique: Tensor, layou
     return embedding(layout.inverse, fast_linear(_rms_norm(unique, layer.input_layernorm), *weights.qkv))
 
 
-def _known_layer(
+def _layer(
     layer: Any,
     weights: FusedLayer[Affine],
     hidden: Tensor,
     *,
     qkv: Tensor | None,
     attend: tuple[Tensor, PackedLayout],
-    states: LayerStates,
+    known: KnownLayer,
 ) -> Tensor:
-    """Return a layer's hidden states with the results of its products taken from sampling.
+    """Return a layer's hidden states, (N, hidden).
 
     Args:
         layer: of transformers.
         weights: its fused ones.
         hidden: the layer's input, (N, hidden).
-        qkv: queries, keys and values, (N, W D); None takes those of sampling.
+        qkv: queries, keys and values, (N, W D), if they are computed already.
         attend: rotary embedding and layout.
-        states: results of sampling.
+        known: results of sampling, which take the place of products.
     """
     if qkv is None:
-        qkv = known_linear(_rms_norm(hidden, layer.input_layernorm), weights.qkv, known=states.qkv)
-    attended = _Attention.apply(qkv, *attend, states.attended)  # type: ignore[no-untyped-call]
-    middle = known_linear(attended, weights.out, known=states.middle, residual=hidden)
-    normed = _rms_norm(middle, layer.post_attention_layernorm)
-    gate_up = known_linear(normed, weights.gate_up, known=states.gate_up)
-    gated = _SwiGlu.apply(gate_up)  # type: ignore[no-untyped-call]
-    return known_linear(gated, weights.down, known=states.hidden, residual=middle)
+        qkv = known_linear(_rms_norm(hidden, layer.input_layernorm), weights.qkv, known=known.qkv)
+    attended = _Attention.apply(qkv, *attend, known.attended)  # type: ignore[no-untyped-call]
+    middle = known_linear(attended, weights.out, known=known.middle, residual=hidden)
+    epsilon = layer.post_attention_layernorm.variance_epsilon
+    return mlp(middle, epsilon, weights.gate_up, weights.down, known.mlp)
 
 
 def _rms_norm(x: Tensor, norm: Any) -> Tensor:
@@ -173,27 +159,6 @@ class _RmsNorm(torch.autograd.Function):
         normed, scale = ctx.saved_tensors
         mean = (grad_output * normed).mean(-1, keepdim=True)
         return torch.addcmul(grad_output, normed, mean, value=-1).mul_(scale), None
-
-
-class _SwiGlu(torch.autograd.Function):
-    """silu(gate) up, of both side by side: (N, 2 x intermediate) to (N, intermediate)."""
-
-    @staticmethod
-    def forward(ctx: Any, gate_up: Tensor) -> Tensor:
-        gate, up = gate_up.chunk(2, -1)
-        activated = silu(gate)
-        ctx.save_for_backward(gate_up, activated)
-        return activated * up
-
-    @staticmethod
-    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
-        gate_up, activated = ctx.saved_tensors
-        gate, up = gate_up.chunk(2, -1)
-        result = torch.empty_like(gate_up)
-        grad_gate, grad_up = result.chunk(2, -1)
-        torch.mul(grad_output, activated, out=grad_up)
-        torch.ops.aten.silu_backward.grad_input(grad_output * up, gate, grad_input=grad_gate)
-        return result
 
 
 class _Attention(torch.autograd.Function):

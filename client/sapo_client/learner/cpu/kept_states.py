@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from sapo_client.learner.cpu.fused_layers import head_dim
+from sapo_client.learner.cpu.mlp import KnownMlp
 
 MAX_BYTES: Final = 256 * 2**20
 """Of the tables of one sampling; a larger one keeps nothing, and training computes everything."""
@@ -35,8 +36,25 @@ than writing and reading it, but for the two largest products of a layer (docs/r
 
 
 @dataclass(frozen=True, slots=True)
+class KnownLayer:
+    """One layer's results of the tokens of a micro-batch; None for one that is to be computed.
+
+    Attributes:
+        qkv: queries, keys and values before the rotation, (N, W D).
+        attended: (N, H D).
+        middle: hidden state after attention, (N, hidden).
+        mlp: of what follows.
+    """
+
+    qkv: Tensor | None = None
+    attended: Tensor | None = None
+    middle: Tensor | None = None
+    mlp: KnownMlp | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LayerStates:
-    """One layer's results of every computed token; None for one that is not kept.
+    """Tables of one layer's results of every computed token; None for one that is not kept.
 
     Attributes:
         qkv: queries, keys and values before the rotation, (N, W D).
@@ -49,8 +67,8 @@ class LayerStates:
     qkv: Tensor | None
     attended: Tensor | None
     middle: Tensor | None
-    gate_up: Tensor | None
-    hidden: Tensor | None
+    gate_up: Tensor
+    hidden: Tensor
 
     def write(self, start: int, values: Sequence[Tensor]) -> None:
         """Write results of further tokens, in the order of the attributes, from row ``start`` on."""
@@ -59,10 +77,14 @@ class LayerStates:
                 flat = value.flatten(0, -2)
                 table[start : start + len(flat)] = flat
 
-    def gather(self, rows: Tensor) -> LayerStates:
-        """Return the results of some tokens: (n,) to tables of n rows."""
-        return LayerStates(
-            *(None if table is None else table.index_select(0, rows) for table in self._tables())
+    def gather(self, rows: Tensor) -> KnownLayer:
+        """Return the results of some tokens: (n,) to tables of n rows; gate and up stay where they are."""
+        qkv, attended, middle = (
+            None if table is None else table.index_select(0, rows)
+            for table in (self.qkv, self.attended, self.middle)
+        )
+        return KnownLayer(
+            qkv, attended, middle, KnownMlp(self.gate_up, rows, self.hidden.index_select(0, rows))
         )
 
     def _tables(self) -> tuple[Tensor | None, ...]:
@@ -118,7 +140,7 @@ class KeptStates:
         """Return the table rows of a completion's first ``length`` tokens."""
         return self._rows[row, :length]
 
-    def gather(self, layer: int, rows: Tensor) -> LayerStates:
+    def gather(self, layer: int, rows: Tensor) -> KnownLayer:
         """Return one layer's results of some tokens."""
         return self._layers[layer].gather(rows)
 
@@ -183,7 +205,9 @@ def packed_rows(
 
 
 def _empty_layer(config: Any, count: int) -> LayerStates:
-    return LayerStates(*(torch.empty((count, width)) if width else None for width in _widths(config)))
+    *optional, gate_up, hidden = _widths(config)
+    qkv, attended, middle = (torch.empty((count, width)) if width else None for width in optional)
+    return LayerStates(qkv, attended, middle, torch.empty((count, gate_up)), torch.empty((count, hidden)))
 
 
 def _widths(config: Any) -> tuple[int, int, int, int, int]:

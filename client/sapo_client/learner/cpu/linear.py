@@ -166,16 +166,18 @@ def _linear_gradients(
     needs_x, needs_weight, needs_bias = needed
     return (
         _onednn_linear(grad_output, weight.t()) if needs_x else None,
-        _sum_of_outer_products(flat, x.flatten(0, -2)) if needs_weight else None,
+        sum_of_outer_products(flat, x.flatten(0, -2)) if needs_weight else None,
         flat.sum(0) if needs_bias else None,
     )
 
 
-def _sum_of_outer_products(left: Tensor, right: Tensor) -> Tensor:
-    """Return the sum of the rows' outer products: (B, M), (B, N) to (M, N).
+def sum_of_outer_products(left: Tensor, right: Tensor) -> Tensor:
+    """Return the sum of the rows' outer products, without gradients: (B, M), (B, N) to (M, N).
 
     oneDNN copies a transposed first factor, so the narrower one comes first.
     """
+    if not _is_supported(len(left), left, right):
+        return left.t() @ right
     if left.shape[1] <= right.shape[1]:
         return _onednn_linear(left.t(), right.t())
     return _onednn_linear(right.t(), left.t()).t()

@@ -200,8 +200,8 @@ def _fast_row(skeleton: Any, workload: Workload) -> float:
     dim = getattr(config, "head_dim", None) or config.hidden_size // heads
     prompt, new = workload.prompt_tokens, workload.new_tokens
     tokens = new + prompt / workload.completions
-    # two norms' results and sums, attention's input and output, gate and up, their product, one activation
-    per_token = 4 * config.hidden_size + 2 * heads * dim + 2 * kv_heads * dim + 4 * config.intermediate_size
+    # the first norm's result, two sums, attention's input and output, gate and up
+    per_token = 3 * config.hidden_size + 2 * heads * dim + 2 * kv_heads * dim + 2 * config.intermediate_size
     attended = 2 * kv_heads * dim * (new + prompt) + heads * dim * new + heads * new * (new + prompt)
     of_prompt = (2 * kv_heads * dim + heads * dim) * prompt + heads * prompt**2
     values = tokens * per_token + attended + of_prompt / workload.completions

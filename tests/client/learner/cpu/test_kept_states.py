@@ -1,5 +1,7 @@
 """What sampling keeps for the first update: same values and gradients, and nothing once weights moved."""
 
+import gc
+import weakref
 from pathlib import Path
 
 import pytest
@@ -65,6 +67,22 @@ def test_nothing_is_reused_once_a_weight_was_written_or_a_row_was_not_kept(tmp_p
     assert _known(rows, states, 1000) is None
     plain = completion_logprobs(policy.model, rows, policy.pad, 0.8)
     assert torch.equal(completion_logprobs(policy.model, rows, policy.pad, 0.8, states=states), plain)
+
+
+def test_tables_are_freed_with_the_samples_and_the_gradient(tmp_path: Path) -> None:
+    """At once, without the garbage collector: nothing of the graph refers to itself."""
+    policy = load_policy(str(make_policy_folder(tmp_path / "model")), "cpu")
+    [group, *_] = sampled(policy)
+    rows, states = [(PROMPTS[0], item.tokens) for item in group], [item.states for item in group]
+    assert states[0] is not None
+    tables = [weakref.ref(layer.gate_up) for layer in states[0].states._layers]
+    gc.disable()
+    try:
+        torch.autograd.backward(completion_logprobs(policy.model, rows, policy.pad, 0.8, states=states).sum())
+        del group, _, rows, states
+        assert [table() for table in tables] == [None] * len(tables)
+    finally:
+        gc.enable()
 
 
 def test_tables_that_are_too_large_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
