@@ -154,6 +154,50 @@ def _gas_row(name: str, gas: int, target: int, rl_swarm: int | None) -> tuple[st
 
 
 @command(app)
+def gossip(
+    common: Common,
+    peers: Annotated[int, typer.Option("--peers", min=2, max=32, help="Processes.")] = 8,
+    messages: Annotated[
+        int, typer.Option("--messages", min=1, help="Messages that each process publishes.")
+    ] = 40,
+    pause: Annotated[
+        float, typer.Option("--pause", min=0, help="Seconds between two messages of a process.")
+    ] = 0.5,
+    message_bytes: Annotated[
+        int, typer.Option("--bytes", min=16, max=65536, help="Length of a message.")
+    ] = 4096,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Rounds of both kinds, in turn.")] = 2,
+) -> None:
+    """Measure gossip between processes on this machine, beside py-libp2p as it comes.
+
+    Delivery, delay, and processor time for one delivery; nothing leaves the machine.
+    """
+    from dataclasses import asdict
+
+    from sapo_client.bench.gossip import GossipTerms, gossip_rates
+
+    terms = GossipTerms(peers, messages, pause, message_bytes, rounds)
+    rates = gossip_rates(terms)
+    rows = [
+        (
+            rate.kind,
+            f"{rate.delivery:.2%}",
+            f"{1000 * rate.p50_seconds:.1f}",
+            f"{1000 * rate.p99_seconds:.1f}",
+            f"{1000 * rate.cpu_seconds:.2f}",
+        )
+        for rate in rates
+    ]
+    document = {
+        "format": "sapo/bench/gossip/1",
+        "terms": asdict(terms),
+        "rates": [asdict(rate) for rate in rates],
+    }
+    columns = ("kind", "delivered", "p50, ms", "p99, ms", "processor ms per delivery")
+    common.output.emit(document, Grid(columns, rows))
+
+
+@command(app)
 def endurance(
     common: Common,
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="New folder for the nodes' files.")],

@@ -83,8 +83,9 @@ SCHEMAS: Final[Mapping[str, Any]] = {
 OPEN: Final = frozenset(
     f"sapo {name}"
     for name in (
-        "bench endurance", "bench ledger", "bench sample", "bench train", "bench verify", "config schema",
-        "dashboard", "env", "keys restore", "keys rotate", "keys signing export", "keys signing import",
+        "bench endurance", "bench gossip", "bench ledger", "bench sample", "bench train", "bench verify",
+        "config schema", "dashboard", "env", "keys restore", "keys rotate", "keys signing export",
+        "keys signing import",
         "lab attack", "lab difficulty", "lab economy", "lab judge", "lab page", "lab pretrain", "lab report",
         "lab run", "lab simulate", "ledger audit", "ledger bond", "ledger challenge", "ledger claim",
         "ledger exit", "ledger export", "ledger finalise", "ledger payout", "ledger register",

@@ -39,7 +39,7 @@ HEARTBEAT_SECONDS: Final = 1  # gossipsub's own; an idle node with nine peers us
 # With 30 % silent members and 2 % loss, a mesh of degree 4 leaves the worst message at 88 % of 24 nodes
 # before IHAVE repairs it, one of degree 6 at all of them. At most 9 instead of gossipsub's 12: a copy
 # beyond the first costs half a millisecond.
-_DEGREE, _DEGREE_LOW, _DEGREE_HIGH = 6, 4, 9
+DEGREE, DEGREE_LOW, DEGREE_HIGH = 6, 4, 9
 _WINDOW_HEARTBEATS: Final = 3  # announced by IHAVE
 _HISTORY_HEARTBEATS: Final = 10  # replayed to a new subscriber: a late mesh misses nothing
 _MAX_REPLAYED: Final = 256  # half of one peer's queue
@@ -71,9 +71,9 @@ class Mesh(GossipSub):
     ) -> None:
         super().__init__(
             protocols=PROTOCOLS,
-            degree=_DEGREE,
-            degree_low=_DEGREE_LOW,
-            degree_high=_DEGREE_HIGH,
+            degree=DEGREE,
+            degree_low=DEGREE_LOW,
+            degree_high=DEGREE_HIGH,
             heartbeat_interval=HEARTBEAT_SECONDS,
             adaptive_gossip_enabled=False,
             spam_protection_enabled=False,
