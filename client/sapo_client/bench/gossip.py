@@ -37,13 +37,18 @@ class GossipTerms:
     message_bytes: int = 4096
     rounds: int = 2
 
+    @property
+    def due(self) -> int:
+        """Deliveries of a round: each message to each other process once."""
+        return self.peers * (self.peers - 1) * self.messages
+
 
 @dataclass(frozen=True, slots=True)
 class GossipRate:
     """What one kind of peers came to in one round.
 
     Attributes:
-        delivery: share of the deliveries that were due: each message to each other process once.
+        delivery: share of the deliveries that were due.
         p50_seconds: median time from publishing to delivery.
         p99_seconds: the time that 99 % of the deliveries kept.
         cpu_seconds: processor time of all processes for one delivery, forwarding and upkeep included.
@@ -83,18 +88,27 @@ def gossip_rate(kind: str, terms: GossipTerms) -> GossipRate:
             )
         for peer in peers:
             peer.answer()
-        time.sleep(SETTLE_SECONDS)
+        _wait_for_last(peers, terms.due)
         for peer in peers:
             peer.order("report")
         return _rate(kind, terms, [peer.answer() for peer in peers])
 
 
+def _wait_for_last(peers: Sequence[_Process], due: int) -> None:
+    """Return once all deliveries that are due came, or none came any more."""
+    before, now = -1, 0
+    while before < now < due:
+        time.sleep(SETTLE_SECONDS)
+        for peer in peers:
+            peer.order("count")
+        before, now = now, sum(peer.answer()["heard"] for peer in peers)
+
+
 def _rate(kind: str, terms: GossipTerms, reports: Sequence[dict[str, Any]]) -> GossipRate:
     delays = [delay for report in reports for delay in report["delays"]]
-    due = terms.peers * (terms.peers - 1) * terms.messages
     return GossipRate(
         kind=kind,
-        delivery=len(delays) / due,
+        delivery=len(delays) / terms.due,
         p50_seconds=median(delays),
         p99_seconds=quantiles(delays, n=100)[-1],
         cpu_seconds=sum(report["cpu_seconds"] for report in reports) / len(delays),

@@ -1,7 +1,7 @@
 """`python -m sapo_client.bench.gossip_peer KIND SEED`: one process of the gossip benchmark.
 
 It takes orders as JSON lines on standard input and answers each with one on standard output: ``dial``, then
-``publish``, then ``report``. Nothing else of a node runs here.
+``publish``, then ``count`` as often as it likes, then ``report``. Nothing else of a node runs here.
 """
 
 from __future__ import annotations
@@ -191,6 +191,8 @@ async def run(kind: str, seed: bytes) -> None:
                         await peer.publish(stamped(order["bytes"]))
                         await trio.sleep(order["pause_seconds"])
                     say(published=order["messages"])
+                case "count":
+                    say(heard=len(delays))
                 case "report":
                     say(delays=delays, cpu_seconds=time.process_time() - began)
 
