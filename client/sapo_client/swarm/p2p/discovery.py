@@ -67,10 +67,14 @@ class Discovery:
                 nursery.start_soon(self._exchange_peers)
 
     def stop(self) -> None:
-        """Stop dialling, and save the known addresses."""
+        """Stop dialling, and save the addresses of peers that were met.
+
+        Hearsay is not saved: what is read at the next start counts as first-hand.
+        """
         self._scope.cancel()
         if self._cache is not None:
-            peer_cache.save(self._cache, [*self._known_addresses(), *self._book.addresses()])
+            met = self._book.addresses(first_hand=True)
+            peer_cache.save(self._cache, [*self._known_addresses(), *met])
 
     def connected(self) -> tuple[str, ...]:
         """Return the ids of connected peers."""
