@@ -201,7 +201,7 @@ class Discovery:
 
     def listening(self) -> tuple[PeerAddress, ...]:
         """Return the addresses at which this node listens."""
-        parsed = (parse_address(str(address)) for address in self._host.get_addrs())
+        parsed = (parse_address(str(address)) for address in self._host.listening())
         return tuple(address for address in parsed if address is not None)
 
     def _known_addresses(self) -> Iterable[PeerAddress]:
