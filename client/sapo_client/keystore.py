@@ -120,8 +120,12 @@ class IdentityFile(_Model):
 
 
 def locate(identity: str | None) -> Path:
-    """Return the file that `--identity` names, by a path or by a name in the key folder: `key` if unset."""
-    identity = identity or DEFAULT_NAME
+    """Return the file that `--identity` names, by a path or by a name in the key folder.
+
+    Unset it is `key` in the key folder: a file of that name in the working folder is nobody's choice.
+    """
+    if not identity:
+        return keys_folder() / f"{DEFAULT_NAME}{SUFFIX}"
     if os.sep in identity or identity.endswith(SUFFIX):
         return Path(identity).expanduser()
     named = keys_folder() / f"{identity}{SUFFIX}"

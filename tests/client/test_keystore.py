@@ -174,6 +174,7 @@ def test_names_and_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert keystore.locate("key.json") == Path("key.json")
     (tmp_path / "key").touch()
     assert keystore.locate("key") == Path("key")
+    assert keystore.locate(None) == named, "whoever names no identity means no file of this folder"
     keystore.create(named, None)
     assert keystore.locate("key") == named
 

@@ -105,6 +105,7 @@ class HealthWatch:
         self._resumes_epoch: int | None = None
         self._paused = False
         self._joined: float | None = None
+        self._early = 0
         self._connected: float | None = None
         self._unheard = 0
         self._answered: float | None = None
@@ -286,26 +287,30 @@ class HealthWatch:
         first, last = self._count_messages(now)
         reasons = last.reasons - first.reasons
         arrived = last.accepted + last.refused - first.accepted - first.refused
-        self._joined = now if self._joined is None else self._joined
-        # one who has just joined hears authors before their certificates: that is nobody's failure
-        early = (
-            reasons.pop(str(Reason.CERTIFICATE_UNKNOWN), 0) if now - self._joined <= _WINDOW_SECONDS else 0
-        )
         return PeerFacts(
             connected=connected,
             alone_seconds=now - self._connected,
             bootstrap=len({*context.config.swarm.bootstrap, *context.manifest.bootstrap}),
             unheard=self._unheard,
-            arrived=arrived - early,
-            refused=last.refused - first.refused - early,
+            arrived=arrived,
+            refused=last.refused - first.refused,
             reason=reasons.most_common(1)[0][0] if reasons else None,
         )
 
     def _count_messages(self, now: float) -> tuple[_Messages, _Messages]:
-        """Return the counts of messages at the start of the window and now."""
-        telemetry = self._context.telemetry
+        """Return the counts of messages at the start of the window and now.
+
+        One who has just joined hears authors before their certificates. That is nobody's failure, and these
+        messages stay uncounted later as well, when the window still reaches back to them.
+        """
+        telemetry, unknown = self._context.telemetry, str(Reason.CERTIFICATE_UNKNOWN)
         reasons = Counter({str(reason): count for reason, count in telemetry.refusals.items()})
-        self._messages.append(_Messages(now, telemetry.accepted, telemetry.messages_refused, reasons))
+        self._joined = now if self._joined is None else self._joined
+        if now - self._joined <= _WINDOW_SECONDS:
+            self._early = reasons[unknown]
+        reasons[unknown] -= self._early
+        refused = telemetry.messages_refused - self._early
+        self._messages.append(_Messages(now, telemetry.accepted, refused, reasons))
         while now - self._messages[0].at > _WINDOW_SECONDS and len(self._messages) > 2:
             self._messages.popleft()
         return self._messages[0], self._messages[-1]

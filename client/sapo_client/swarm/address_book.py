@@ -168,8 +168,10 @@ class AddressBook:
         entry = self._entries.get(peer_id)
         return tuple(entry.addresses) if entry else ()
 
-    def addresses(self) -> tuple[PeerAddress, ...]:
-        """Return one address of each known peer."""
+    def addresses(self, *, first_hand: bool = False) -> tuple[PeerAddress, ...]:
+        """Return one address of each known peer, or its newest first-hand one of each that has any."""
+        if first_hand:
+            return tuple(entry.first_hand[0] for entry in self._entries.values() if entry.first_hand)
         return tuple(entry.addresses[0] for entry in self._entries.values() if entry.addresses)
 
     def due(

@@ -33,6 +33,8 @@ _LOCAL_NETWORKS: Final = tuple(
         ),
     )
 )
+_NUMERIC_NAME: Final = re.compile(r"(.*\.)?([0-9]+|0[xX][0-9A-Fa-f]*)\.?")
+"""What resolvers read as an IPv4 address, as in 127.1 or 0x7f000001; no DNS name ends like this."""
 _LOCAL_NAMES: Final = re.compile(r"(.+\.)?(local|lan|internal|home\.arpa|localdomain)|[^.]+")
 
 
@@ -116,6 +118,8 @@ def parse_address(text: str) -> PeerAddress | None:
     if found is None or not 0 < int(found["port"]) < 2**16 or key_from_peer_id(found["peer_id"]) is None:
         return None
     if found["kind"] in {"ip4", "ip6"} and _ip_version(found["host"]) != int(found["kind"][2]):
+        return None
+    if found["kind"].startswith("dns") and _NUMERIC_NAME.fullmatch(found["host"]):
         return None
     return PeerAddress(found["kind"], found["host"], int(found["port"]), found["peer_id"])
 

@@ -16,6 +16,7 @@ from support.nodes import manifest_of
 from support.swarm import Identity
 from trio.testing import MockClock
 
+from sapo_client.observe.health import INTERVAL_SECONDS
 from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.simulated.memory import MemoryHub, MemoryTransport
 from sapo_protocol.identifiers import Account
@@ -112,6 +113,29 @@ async def test_a_node_without_a_chain(mock_clock: MockClock, begin: Begin, weekd
         await trial.stop()
 
 
+async def test_what_is_heard_before_certificates_never_counts(
+    mock_clock: MockClock, begin: Begin, weekdays: Suite
+) -> None:
+    """Not when it is heard, and not when the node is no newcomer any more but the window reaches back to it."""
+    trial = begin(manifest_of(weekdays, epoch_seconds=36_000))
+    async with trio.open_nursery() as nursery:
+        await trial.start(nursery)
+        async with trio.open_nursery() as others:
+            peer = await bystander(trial, others, "noise")
+            await trial.rounds(1)
+            trial.pass_by(200)
+            await _send_noise(trial, peer, epoch=0)
+            for seconds in (INTERVAL_SECONDS, 150):  # within the first five minutes, and after them
+                trial.pass_by(seconds)
+                await trial.rounds(2)
+                assert "refusal_rate" not in await trial.codes()
+            await _send_noise(trial, peer, epoch=0, first_slot=30)
+            told = await trial.until_told("refusal_rate")
+            assert "certificate_unknown" in told.text
+            others.cancel_scope.cancel()
+        await trial.stop()
+
+
 async def test_a_dead_bootstrap_address(mock_clock: MockClock, begin: Begin, weekdays: Suite) -> None:
     trial = begin(manifest_of(weekdays, epoch_seconds=36_000), swarm={"bootstrap": (DEAD,)})
     async with trio.open_nursery() as nursery:
@@ -122,11 +146,11 @@ async def test_a_dead_bootstrap_address(mock_clock: MockClock, begin: Begin, wee
         await trial.stop()
 
 
-async def _send_noise(trial: HealthTrial, peer: MemoryTransport, *, epoch: int) -> None:
+async def _send_noise(trial: HealthTrial, peer: MemoryTransport, *, epoch: int, first_slot: int = 0) -> None:
     """Send a stranger's messages of an epoch, until 20 are refused for one reason."""
     topic = rollouts_topic(trial.home.manifest.swarm_id)
     known = (await trial.home.get("status"))["refused"]
-    for slot in range(30):
+    for slot in range(first_slot, first_slot + 30):
         await peer.publish(topic, STRANGER.message(trial.home.manifest, epoch=epoch, slot=slot))
     await trial.until_status(lambda status: sum(status["refused"].values()) >= sum(known.values()) + 20)
 

@@ -202,6 +202,15 @@ def test_hearsay_never_replaces_what_a_peer_says_of_itself() -> None:
     assert book.addresses_of(true.peer_id)[:2] == (moved, true)
 
 
+def test_hearsay_is_not_kept_for_the_next_start() -> None:
+    """What is read back is first-hand, so what was only said must not be written."""
+    book = _book()
+    book.add_bootstrap(_address(1))
+    book.learn([_address(2), _address(3, port=9)], TELLER)
+    book.learn_first_hand([_address(3)])
+    assert book.addresses(first_hand=True) == (_address(1), _address(3))
+
+
 def test_a_vouched_peer_is_not_forgotten_while_it_is_away() -> None:
     vouched = VouchedPeers()
     book = _book(vouched=vouched)

@@ -43,6 +43,11 @@ def test_round_trip(address: PeerAddress) -> None:
         f"/ip4/::1/tcp/4001/p2p/{PEER}",
         f"/ip6/127.0.0.1/tcp/4001/p2p/{PEER}",
         f"/ip6/1::2::3/tcp/4001/p2p/{PEER}",
+        # resolvers take these for 127.0.0.1, which is no name of the internet's
+        f"/dns4/127.1/tcp/8545/p2p/{PEER}",
+        f"/dns4/127.0.0.1./tcp/8545/p2p/{PEER}",
+        f"/dns/2130706433/tcp/8545/p2p/{PEER}",
+        f"/dns4/127.0.0.0x1/tcp/8545/p2p/{PEER}",
     ],
 )
 def test_refuses_what_it_cannot_dial(text: str) -> None:

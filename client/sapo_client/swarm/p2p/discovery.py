@@ -67,10 +67,14 @@ class Discovery:
                 nursery.start_soon(self._exchange_peers)
 
     def stop(self) -> None:
-        """Stop dialling, and save the known addresses."""
+        """Stop dialling, and save the addresses of peers that were met.
+
+        Hearsay is not saved: what is read at the next start counts as first-hand.
+        """
         self._scope.cancel()
         if self._cache is not None:
-            peer_cache.save(self._cache, [*self._known_addresses(), *self._book.addresses()])
+            met = self._book.addresses(first_hand=True)
+            peer_cache.save(self._cache, [*self._known_addresses(), *met])
 
     def connected(self) -> tuple[str, ...]:
         """Return the ids of connected peers."""
@@ -197,7 +201,7 @@ class Discovery:
 
     def listening(self) -> tuple[PeerAddress, ...]:
         """Return the addresses at which this node listens."""
-        parsed = (parse_address(str(address)) for address in self._host.get_addrs())
+        parsed = (parse_address(str(address)) for address in self._host.listening())
         return tuple(address for address in parsed if address is not None)
 
     def _known_addresses(self) -> Iterable[PeerAddress]:

@@ -30,6 +30,7 @@ from libp2p.stream_muxer.yamux.yamux import PROTOCOL_ID as YAMUX
 from libp2p.stream_muxer.yamux.yamux import Yamux
 from multiaddr.multiaddr import Multiaddr
 
+from sapo_client.swarm.addresses import Scope, parse_address, scope_of
 from sapo_client.swarm.limits import DialLimits, TransportLimits
 from sapo_client.swarm.p2p.connections import GuardedSwarm
 from sapo_client.swarm.p2p.muxer import BoundedUpgrader
@@ -48,6 +49,28 @@ class Host(BasicHost):
 
     def _schedule_identify(self, peer_id: ID, *, reason: str) -> None:
         """Do not ask: peers describe themselves through our own peer exchange."""
+
+    def listening(self) -> list[Multiaddr]:
+        """Return the full addresses at which this host listens."""
+        own = Multiaddr(f"/p2p/{self.get_id()!s}")
+        return [address.encapsulate(own) for address in super().get_transport_addrs()]
+
+    def get_addrs(self) -> list[Multiaddr]:
+        """Return what identify and gossip's signed records say to every peer, near or far.
+
+        The addresses of this machine and of its local networks are none of a stranger's business; the peer
+        exchange says them to those to whom they mean the same.
+        """
+        return [address for address in self.listening() if _is_for_everybody(address)]
+
+    def get_transport_addrs(self) -> list[Multiaddr]:
+        """Return what identify says where `get_addrs` is empty: nothing more."""
+        return []
+
+
+def _is_for_everybody(address: Multiaddr) -> bool:
+    parsed = parse_address(str(address))
+    return parsed is not None and (parsed.unspecified or scope_of(parsed.host) is Scope.INTERNET)
 
 
 def build_host(

@@ -149,7 +149,7 @@ class Libp2pTransport:
         """Return the announced addresses, or those we listen on."""
         if self._announce:
             return tuple(str(address) for address in self._announce)
-        return tuple(str(address) for address in self._host.get_addrs())
+        return tuple(str(address) for address in self._host.listening())
 
     async def run(self, *, task_status: TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Listen, dial and forward until cancelled; raise `TransportError` if it cannot listen.

@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 import trio
+from libp2p.identity.identify.identify import _mk_identify_protobuf
+from libp2p.peer.envelope import consume_envelope
+from libp2p.peer.peerstore import env_to_send_in_RPC
 
 from sapo_client.swarm.neighbours import look_around
 
@@ -59,3 +62,14 @@ async def test_nodes_of_one_swarm_meet_without_a_bootstrap_address(swarm: Any, t
 async def test_who_listens_on_loopback_alone_is_not_announced(swarm: Any) -> None:
     alone = await swarm.start(1, mdns_swarm=secrets.token_hex(32))
     assert alone.transport.neighbours() is None
+
+
+async def test_a_stranger_is_told_no_local_address(swarm: Any) -> None:
+    """Identify and gossip say the same to all peers: nothing of loopback or a local network, not even here."""
+    node = await swarm.start(1)
+    host = node.transport._host
+    record, _ = env_to_send_in_RPC(host)
+    said = consume_envelope(record, "libp2p-peer-record")[1].addrs
+    identified = _mk_identify_protobuf(host, None).listen_addrs
+    assert (list(said), list(identified)) == ([], [])
+    assert node.transport.addresses[0].startswith("/ip4/127.0.0.1/tcp/")
