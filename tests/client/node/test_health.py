@@ -116,7 +116,7 @@ async def test_a_node_without_a_chain(mock_clock: MockClock, begin: Begin, weekd
 async def test_what_is_heard_before_certificates_never_counts(
     mock_clock: MockClock, begin: Begin, weekdays: Suite
 ) -> None:
-    """Not when it is heard, and not when the node is no newcomer any more but the window reaches back to it."""
+    """Not when it is heard, nor when the node is no newcomer any more but the window reaches back to it."""
     trial = begin(manifest_of(weekdays, epoch_seconds=36_000))
     async with trio.open_nursery() as nursery:
         await trial.start(nursery)

@@ -122,10 +122,10 @@ async def test_one_malformed_frame_does_not_end_our_node(swarm: Any, tools: Any,
     assert not victim.stopped.is_set()
 
 
-async def _slots_after_a_connection(visitor: Any, host: Any) -> int:
-    """Inbound slots still held after a peer connected and left."""
+async def _slots_after_a_connection(visitor: Any, host: Any, address: str) -> int:
+    """Inbound slots still held after a peer connected to that address and left."""
     swarm = host.get_network()
-    await visitor.connect(info_from_p2p_addr(host.get_addrs()[0]))
+    await visitor.connect(info_from_p2p_addr(Multiaddr(address)))
     while not swarm.connections:
         await trio.sleep(0.01)
     held = swarm._inbound_limiter.borrowed_tokens
@@ -139,10 +139,11 @@ async def _slots_after_a_connection(visitor: Any, host: Any) -> int:
 async def test_inbound_slots_are_freed(swarm: Any) -> None:
     host, visitor = _stock_host(200), _stock_host(201)
     async with host.run([LOOPBACK]), visitor.run([]):
-        assert await _slots_after_a_connection(visitor, host) == 1
+        assert await _slots_after_a_connection(visitor, host, str(host.get_addrs()[0])) == 1
     visitor, ours = _stock_host(202), await swarm.start(1)
     async with visitor.run([]):
-        assert await _slots_after_a_connection(visitor, ours.transport._host) == 0
+        held = await _slots_after_a_connection(visitor, ours.transport._host, ours.transport.addresses[0])
+        assert held == 0
 
 
 async def test_a_connection_that_comes_back_while_the_old_one_closes_is_kept(swarm: Any, tools: Any) -> None:

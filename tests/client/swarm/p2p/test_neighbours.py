@@ -65,7 +65,7 @@ async def test_who_listens_on_loopback_alone_is_not_announced(swarm: Any) -> Non
 
 
 async def test_a_stranger_is_told_no_local_address(swarm: Any) -> None:
-    """Identify and gossip say the same to all peers: nothing of loopback or a local network, not even here."""
+    """Identify and gossip say the same to all peers: nothing of loopback or of a local network."""
     node = await swarm.start(1)
     host = node.transport._host
     record, _ = env_to_send_in_RPC(host)
