@@ -180,7 +180,7 @@ def test_it_resumes(swarm: OldSwarm, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (mark["epoch"], mark["next_slot"] > 0) == (EPOCH + 1, True)
     assert swarm.tables() == {
         "certificates": 1,
-        "contributions": 3,
+        "contributions": 4,
         "envelopes": 1,
         "epoch_count": 2,
         "equivocations": 1,

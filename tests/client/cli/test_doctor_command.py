@@ -103,7 +103,6 @@ def test_a_chain_that_does_not_answer_is_a_failure_and_none_is_a_warning() -> No
     with socket.create_server(("127.0.0.1", 0)) as server:
         closed = server.getsockname()[1]
     assert states(check_chain(config_with(f"http://127.0.0.1:{closed}"), manifest)) == [("ledger", "fail")]
-    assert states(check_chain(config_with("ftp://x"), manifest)) == [("ledger", "fail")]
     assert states(check_chain(config_with(), manifest)) == [("ledger", "warn")]
     assert states(check_chain(config_with(), make_manifest())) == [("ledger", "ok")]
 

@@ -73,5 +73,5 @@ def test_what_the_ledger_needs_is_named(sapo: Run, account: list[object]) -> Non
     words = [str(word) for word in account]
     without_key = sapo("ledger", "register", *words[2:])
     without_endpoint = sapo("ledger", "register", *words[:4], *words[6:])
-    assert (without_key.returncode, "--identity KEY" in without_key.stderr) == (3, True)
+    assert (without_key.returncode, "make one: sapo keys new key\n" in without_key.stderr) == (4, True)
     assert (without_endpoint.returncode, "--rpc URL" in without_endpoint.stderr) == (3, True)
