@@ -10,9 +10,12 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from dataclasses import dataclass
+from functools import partial
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
@@ -28,41 +31,27 @@ _HEADER_BYTES: Final = 8
 Heard = Callable[[bytes], None]
 
 
-class GossipPeer(Protocol):
-    """One end of a gossip network that is already listening."""
+@dataclass(frozen=True, slots=True)
+class GossipPeer:
+    """One end of a gossip network that is already listening.
 
-    @property
-    def address(self) -> str:
-        """Its full multiaddr."""
+    Attributes:
+        address: its full multiaddr.
+        connect: connects to the peer at an address.
+        publish: sends a message to all.
+        peers: returns the number of connected peers.
+    """
 
-    async def connect(self, address: str) -> None:
-        """Connect to a peer."""
-
-    async def publish(self, message: bytes) -> None:
-        """Send a message to all."""
-
-    def peers(self) -> int:
-        """Return the number of connected peers."""
+    address: str
+    connect: Callable[[str], Awaitable[object]]
+    publish: Callable[[bytes], Awaitable[object]]
+    peers: Callable[[], int]
 
 
 @asynccontextmanager
 async def sapo_peer(seed: bytes, heard: Heard) -> AsyncIterator[GossipPeer]:
     """Open this project's transport, as a node runs it."""
     from sapo_client.swarm.p2p.libp2p_transport import Libp2pTransport
-
-    class Peer:
-        @property
-        def address(self) -> str:
-            return transport.addresses[0]
-
-        async def connect(self, address: str) -> None:
-            await transport.connect(address)
-
-        async def publish(self, message: bytes) -> None:
-            await transport.publish(TOPIC, message)
-
-        def peers(self) -> int:
-            return len(transport.peers())
 
     def validate(message: bytes, _forwarder: str) -> Verdict:
         heard(message)
@@ -75,7 +64,12 @@ async def sapo_peer(seed: bytes, heard: Heard) -> AsyncIterator[GossipPeer]:
     transport.subscribe(TOPIC, validate)
     async with trio.open_nursery() as nursery:
         await nursery.start(transport.run)
-        yield Peer()
+        yield GossipPeer(
+            transport.addresses[0],
+            transport.connect,
+            partial(transport.publish, TOPIC),
+            lambda: len(transport.peers()),
+        )
         nursery.cancel_scope.cancel()
 
 
@@ -85,55 +79,15 @@ async def bare_peer(seed: bytes, heard: Heard) -> AsyncIterator[GossipPeer]:
 
     Messages are not signed, as in this project's transport, whose envelopes are.
     """
-    from hashlib import sha256
-
-    from libp2p import new_host
-    from libp2p.crypto.ed25519 import create_new_key_pair
-    from libp2p.crypto.x25519 import create_new_key_pair as create_new_x25519_key_pair
-    from libp2p.custom_types import TProtocol
     from libp2p.peer.peerinfo import info_from_p2p_addr
-    from libp2p.pubsub.gossipsub import PROTOCOL_ID_V11, GossipSub
-    from libp2p.pubsub.pubsub import Pubsub
-    from libp2p.security.noise.transport import PROTOCOL_ID as NOISE
-    from libp2p.security.noise.transport import Transport as NoiseTransport
     from libp2p.tools.anyio_service import background_trio_service
     from multiaddr.multiaddr import Multiaddr
 
-    from sapo_client.swarm.p2p.host import quiet
-    from sapo_client.swarm.p2p.mesh import DEGREE, DEGREE_HIGH, DEGREE_LOW, HEARTBEAT_SECONDS
+    host = _bare_host(seed)
+    pubsub = _bare_gossip(host)
 
-    quiet()
-    keys = create_new_key_pair(seed)
-    noise = NoiseTransport(keys, noise_privkey=create_new_x25519_key_pair().private_key)
-    host = new_host(key_pair=keys, sec_opt={TProtocol(NOISE): noise}, muxer_preference="YAMUX")
-    router = GossipSub(
-        protocols=[PROTOCOL_ID_V11],
-        degree=DEGREE,
-        degree_low=DEGREE_LOW,
-        degree_high=DEGREE_HIGH,
-        heartbeat_interval=HEARTBEAT_SECONDS,
-        max_messages_per_topic_per_second=1e6,
-    )
-    pubsub = Pubsub(
-        host,
-        router,
-        strict_signing=False,
-        msg_id_constructor=lambda message: sha256(message.data).digest(),
-    )
-
-    class Peer:
-        @property
-        def address(self) -> str:
-            return str(host.get_addrs()[0])
-
-        async def connect(self, address: str) -> None:
-            await host.connect(info_from_p2p_addr(Multiaddr(address)))
-
-        async def publish(self, message: bytes) -> None:
-            await pubsub.publish(TOPIC, message)
-
-        def peers(self) -> int:
-            return len(pubsub.peers)
+    async def connect(address: str) -> None:
+        await host.connect(info_from_p2p_addr(Multiaddr(address)))
 
     async def listen() -> None:
         while True:
@@ -144,14 +98,54 @@ async def bare_peer(seed: bytes, heard: Heard) -> AsyncIterator[GossipPeer]:
     async with (
         host.run([Multiaddr("/ip4/127.0.0.1/tcp/0")]),
         background_trio_service(pubsub),
-        background_trio_service(router),
+        background_trio_service(pubsub.router),
         trio.open_nursery() as nursery,
     ):
         await pubsub.wait_until_ready()
         subscription = await pubsub.subscribe(TOPIC)
         nursery.start_soon(listen)
-        yield Peer()
+        yield GossipPeer(
+            str(host.get_addrs()[0]), connect, partial(pubsub.publish, TOPIC), lambda: len(pubsub.peers)
+        )
         nursery.cancel_scope.cancel()
+
+
+def _bare_host(seed: bytes) -> Any:
+    from libp2p import new_host
+    from libp2p.crypto.ed25519 import create_new_key_pair
+    from libp2p.crypto.x25519 import create_new_key_pair as create_new_x25519_key_pair
+    from libp2p.custom_types import TProtocol
+    from libp2p.security.noise.transport import PROTOCOL_ID as NOISE
+    from libp2p.security.noise.transport import Transport as NoiseTransport
+
+    from sapo_client.swarm.p2p.host import quiet
+
+    quiet()
+    keys = create_new_key_pair(seed)
+    noise = NoiseTransport(keys, noise_privkey=create_new_x25519_key_pair().private_key)
+    return new_host(key_pair=keys, sec_opt={TProtocol(NOISE): noise}, muxer_preference="YAMUX")
+
+
+def _bare_gossip(host: Any) -> Any:
+    from libp2p.pubsub.gossipsub import PROTOCOL_ID_V11, GossipSub
+    from libp2p.pubsub.pubsub import Pubsub
+
+    from sapo_client.swarm.p2p.mesh import DEGREE, DEGREE_HIGH, DEGREE_LOW, HEARTBEAT_SECONDS
+
+    router = GossipSub(
+        protocols=[PROTOCOL_ID_V11],
+        degree=DEGREE,
+        degree_low=DEGREE_LOW,
+        degree_high=DEGREE_HIGH,
+        heartbeat_interval=HEARTBEAT_SECONDS,
+        max_messages_per_topic_per_second=1e6,
+    )
+    return Pubsub(
+        host,
+        router,
+        strict_signing=False,
+        msg_id_constructor=lambda message: sha256(message.data).digest(),
+    )
 
 
 KINDS: Final[dict[str, Callable[[bytes, Heard], AbstractAsyncContextManager[GossipPeer]]]] = {
