@@ -42,7 +42,8 @@ TYPES: Final = {
 
 CLOSED: Final = (
     "<!doctype html><html lang='en'><meta charset='utf-8'><title>sapo</title><h1>This page is closed</h1>"
-    "<p>Open it with <code>sapo dashboard</code>: that prints a link that works once.</p></html>"
+    "<p>A link works once, and for five minutes. <code>sapo dashboard</code> prints a new one; for the page"
+    " of a test network, <code>sapo testnet page</code> does.</p></html>"
 )
 
 PATIENT_VIEWS: Final = frozenset({"claim"})

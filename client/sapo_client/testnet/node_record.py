@@ -6,9 +6,11 @@ checked against the file by hand.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from statistics import fmean, variance
 from typing import Final
 
 from sapo_client.observe.events import Event
@@ -209,15 +211,20 @@ LACKING: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """Mean reward at both ends of a run."""
+    """Mean reward at both ends of a run.
+
+    Attributes:
+        error: standard error of their difference, from how steps differ within each end.
+    """
 
     start: float
     end: float
+    error: float = 0.0
 
     @property
-    def rose(self) -> bool:
-        """Whether the end lies above the start."""
-        return self.end > self.start
+    def fell(self) -> bool:
+        """Whether the end lies below the start by more than chance explains (two standard errors)."""
+        return self.end < self.start - 2 * self.error
 
 
 START_STEPS: Final = 10
@@ -237,7 +244,8 @@ def trend(rewards: tuple[float, ...]) -> Trend | None:
         return None
     first = rewards[: min(START_STEPS, half)]
     last = rewards[-min(max(START_STEPS, int(END_SHARE * len(rewards))), half) :]
-    return Trend(sum(first) / len(first), sum(last) / len(last))
+    squared_error = sum(variance(part) / len(part) for part in (first, last) if len(part) > 1)
+    return Trend(fmean(first), fmean(last), math.sqrt(squared_error))
 
 
 def _external_ids(value: JSON) -> Iterable[str]:

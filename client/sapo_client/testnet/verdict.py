@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from sapo_client.testnet.attack_results import AttackRow
 from sapo_client.testnet.ledger_view import Claim, EpochRow
@@ -38,6 +39,7 @@ def failures(outcome: RunOutcome) -> list[str]:
     return [
         *(f"{name} exited by itself" for name in outcome.dead),
         *(failure for record in outcome.records for failure in learning_failures(record)),
+        *_swarm_failures(outcome.records),
         *(
             f"{s.name} had an internal fault: {s.service_failures[0]}"
             for s in outcome.records
@@ -62,9 +64,18 @@ def learning_failures(record: NodeRecord) -> list[str]:
     change = trend(record.rewards)
     if change is None:
         found.append(f"{name} made only one training step")
-    elif not change.rose:
-        found.append(f"{name}'s reward did not rise: {change.start:.3f} to {change.end:.3f}")
+    elif change.fell:
+        found.append(f"{name}'s reward fell: {change.start:.3f} to {change.end:.3f}")
     return found
+
+
+def _swarm_failures(records: Sequence[NodeRecord]) -> list[str]:
+    """Return the reason why the swarm did not learn: one node's curve alone is too noisy to tell."""
+    changes = [change for record in records if (change := trend(record.rewards)) is not None]
+    if not changes:
+        return []  # each node's own failure says so
+    start, end = fmean(change.start for change in changes), fmean(change.end for change in changes)
+    return [] if end > start else [f"the nodes' mean reward did not rise: {start:.3f} to {end:.3f}"]
 
 
 def _ledger_failures(outcome: RunOutcome) -> list[str]:

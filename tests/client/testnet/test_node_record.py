@@ -1,6 +1,8 @@
 """Node records accumulated from recorded events, compared whole."""
 
+import math
 from collections import Counter
+from statistics import variance
 
 import pytest
 
@@ -96,8 +98,11 @@ def test_a_whole_file_becomes_one_record() -> None:
         ((0.5,), None),
         ((0.1, 0.3), Trend(0.1, 0.3)),
         ((0.1, 0.9, 0.3), Trend(0.1, 0.3)),
-        (tuple(float(i) for i in range(30)), Trend(4.5, 24.5)),
-        (tuple(float(i) for i in range(100)), Trend(4.5, 89.5)),
+        (tuple(float(i) for i in range(30)), Trend(4.5, 24.5, math.sqrt(2 * variance(range(10)) / 10))),
+        (
+            tuple(float(i) for i in range(100)),
+            Trend(4.5, 89.5, math.sqrt(variance(range(10)) / 10 + variance(range(20)) / 20)),
+        ),
     ],
 )
 def test_a_trend_compares_ends_that_do_not_overlap(
@@ -106,8 +111,8 @@ def test_a_trend_compares_ends_that_do_not_overlap(
     assert trend(rewards) == expected
 
 
-def test_a_flat_run_did_not_rise() -> None:
-    assert not Trend(0.5, 0.5).rose
+def test_a_fall_within_chance_is_none() -> None:
+    assert [Trend(0.5, end, error=0.05).fell for end in (0.5, 0.41, 0.39)] == [False, False, True]
 
 
 def test_families_without_a_right_answer_at_first_are_lacking() -> None:

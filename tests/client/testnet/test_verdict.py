@@ -65,8 +65,12 @@ def test_a_good_run_has_no_failures() -> None:
             ["ada trained on 1 rollouts that it had not verified"],
         ),
         (
-            lambda: with_ada([step(1, 0.2), step(2, 0.2)]),
-            ["ada's reward did not rise: 0.200 to 0.200"],
+            lambda: with_ada([step(1, 0.15), step(2, 0.1)]),
+            ["ada's reward fell: 0.150 to 0.100"],
+        ),
+        (
+            lambda: replace(GOOD, records=(record("ada", [step(1, 0.2), step(2, 0.2)]),)),
+            ["the nodes' mean reward did not rise: 0.200 to 0.200"],
         ),
         (faulty, ["ada had an internal fault: gossip: KeyError()"]),
         (lambda: replace(GOOD, ledger=GOOD.ledger[:1]), ["the ledger lacks epoch 2"]),
