@@ -91,6 +91,10 @@ def test_a_whole_file_becomes_one_record() -> None:
     )
 
 
+TEN, TWENTY = variance(range(10)) / 10, variance(range(20)) / 20
+"""Squared errors of means of so many numbers in a row."""
+
+
 @pytest.mark.parametrize(
     ("rewards", "expected"),
     [
@@ -98,10 +102,10 @@ def test_a_whole_file_becomes_one_record() -> None:
         ((0.5,), None),
         ((0.1, 0.3), Trend(0.1, 0.3)),
         ((0.1, 0.9, 0.3), Trend(0.1, 0.3)),
-        (tuple(float(i) for i in range(30)), Trend(4.5, 24.5, math.sqrt(2 * variance(range(10)) / 10))),
+        (tuple(float(i) for i in range(30)), Trend(4.5, 24.5, math.sqrt(TEN + TEN))),
         (
             tuple(float(i) for i in range(100)),
-            Trend(4.5, 89.5, math.sqrt(variance(range(10)) / 10 + variance(range(20)) / 20)),
+            Trend(4.5, 89.5, math.sqrt(TEN + TWENTY)),
         ),
     ],
 )
