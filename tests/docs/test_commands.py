@@ -13,16 +13,10 @@ from typing import Any
 
 import pytest
 import typer
+from support.docs_reader import PAGES, ROOT, page_lines
 
 from sapo_client.cli.app import app
 
-ROOT = Path(__file__).parents[2]
-PAGES = sorted(
-    path
-    for pattern in ("*.md", "docs/**/*.md", "protocol/**/*.md", "verification/**/*.md", "client/**/*.md")
-    for path in ROOT.glob(pattern)
-    if "node_modules" not in path.parts and "upstream" not in path.parts
-)
 RUN = {
     "docs/testnet.md": "tests/docs/test_pages_run.py",
     "docs/operator.md": "tests/docs/test_pages_run.py",
@@ -40,14 +34,7 @@ SHELL = {"export", "cd", "docker", "git", "python3", "mkdir"}
 
 
 def _lines() -> list[tuple[str, str]]:
-    found = []
-    for page in PAGES:
-        text = page.read_text(encoding="utf-8")
-        for block in re.findall(r"(?ms)^```(?:sh|bash|console)\n(.*?)^```$", text):
-            joined = re.sub(r"\\\n\s*", "", block)
-            found += [
-                (page.relative_to(ROOT).as_posix(), line) for line in joined.splitlines() if line.strip()
-            ]
+    found = [(page, line) for page in PAGES for line in page_lines(page)]
     trial = "docs/operator-trial.md"  # its commands are in a table
     text = (ROOT / trial).read_text(encoding="utf-8")
     return found + [(trial, line) for line in re.findall(r"`((?:sapo|make) [^`]+)`", text)]

@@ -18,6 +18,14 @@ from support.sapo_process import SAPO
 from sapo_client.testnet.processes import ChildProcess, spawn, stop, wait_until
 
 ROOT: Final = Path(__file__).parents[2]
+PAGES: Final = sorted(
+    path.relative_to(ROOT).as_posix()
+    for pattern in ("*.md", "docs/**/*.md", "protocol/**/*.md", "verification/**/*.md", "client/**/*.md")
+    for path in ROOT.glob(pattern)
+    if "node_modules" not in path.parts and "upstream" not in path.parts
+)
+"""Every page of this project, by its path from the root."""
+
 PATIENCE_SECONDS: Final = 300.0
 """A few epochs of half a minute, on a busy machine."""
 
