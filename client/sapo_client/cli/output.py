@@ -1,0 +1,134 @@
+"""Standard output and error of a node, which never wait for whoever reads them.
+
+A write to a full pipe, or to a terminal that was halted with Ctrl-S, does not return. A node must not stop
+for that: its event loop, which serves peers and `sapo status`, is the thread that prints.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import queue
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from typing import Final, TextIO
+
+MAX_LINES: Final = 1000
+"""Lines that wait to be written; those beyond are left out and counted."""
+
+_CLOSE_SECONDS: Final = 2.0
+"""How long the end of a node waits for its last lines to be taken."""
+
+
+@contextmanager
+def unblocked_output() -> Iterator[None]:
+    """Have threads write what is printed meanwhile; at the end wait shortly for the last lines.
+
+    Each stream has a thread of its own, so that rounds that nobody reads keep back no error. Streams without
+    a file descriptor are left as they are.
+    """
+    try:
+        descriptors = sys.stdout.fileno(), sys.stderr.fileno()
+    except (OSError, ValueError):
+        yield
+        return
+    sys.stdout.flush()
+    sys.stderr.flush()
+    out = _Lines(sys.stdout, OutputThread(descriptors[0]))
+    error = _Lines(sys.stderr, OutputThread(descriptors[1]))
+    with redirect_stdout(out), redirect_stderr(error):
+        try:
+            yield
+        finally:
+            out.end(_CLOSE_SECONDS)
+            error.end(_CLOSE_SECONDS)
+
+
+class OutputThread:
+    """Writes lines to a file descriptor, in their order, without making the giver wait."""
+
+    def __init__(self, descriptor: int, *, max_lines: int = MAX_LINES) -> None:
+        self.descriptor = descriptor
+        self._waiting: queue.Queue[bytes | None] = queue.Queue(max_lines)
+        self._left_out = 0
+        self._ended = threading.Event()
+        threading.Thread(target=self._write_all, name="output", daemon=True).start()
+
+    def give(self, line: bytes) -> None:
+        """Take a line to write, or count it as left out if too many wait."""
+        try:
+            if self._left_out:
+                self._waiting.put_nowait(
+                    f"({self._left_out} lines were left out: nobody read this output)\n".encode()
+                )
+                self._left_out = 0
+            self._waiting.put_nowait(line)
+        except queue.Full:
+            self._left_out += 1
+
+    def end(self, seconds: float) -> None:
+        """Wait until the lines are written, but not longer than some seconds; there are no more."""
+        with suppress(queue.Full):
+            self._waiting.put(None, timeout=seconds)
+            self._ended.wait(seconds)
+
+    def _write_all(self) -> None:
+        readable = True
+        while (line := self._waiting.get()) is not None:
+            readable = readable and _written(self.descriptor, line)
+        self._ended.set()
+
+
+def _written(descriptor: int, line: bytes) -> bool:
+    """Write a line; return false if nobody can read the descriptor any more."""
+    rest = memoryview(line)
+    try:
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+    except OSError:  # the reader of a pipe is gone, or the terminal was closed: the node goes on
+        return False
+    return True
+
+
+class _Lines(io.TextIOBase):
+    """A stream of text that takes the place of another, whose lines a thread writes."""
+
+    def __init__(self, replaced: TextIO, thread: OutputThread) -> None:
+        self._replaced = replaced
+        self._thread = thread
+        self._rest = ""
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._replaced.encoding
+
+    def isatty(self) -> bool:
+        return self._replaced.isatty()
+
+    def fileno(self) -> int:
+        return self._thread.descriptor
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        *lines, self._rest = (self._rest + text).split("\n")
+        for line in lines:
+            self._give(line + "\n")
+        return len(text)
+
+    def flush(self) -> None:
+        """Give the begun line, such as a question, to the thread."""
+        if self._rest:
+            self._give(self._rest)
+            self._rest = ""
+
+    def end(self, seconds: float) -> None:
+        """Write what is left, waiting not longer than some seconds."""
+        self.flush()
+        self._thread.end(seconds)
+
+    def _give(self, line: str) -> None:
+        self._thread.give(line.encode(self.encoding, "backslashreplace"))

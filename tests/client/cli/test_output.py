@@ -1,0 +1,89 @@
+"""What a node prints never makes it wait for whoever reads it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from sapo_client.cli.output import OutputThread, unblocked_output
+
+Pipe = tuple[int, int]
+
+LINES = 5_000
+LINE = b"x" * 99 + b"\n"
+
+
+@pytest.fixture
+def pipe() -> Iterator[Pipe]:
+    """Return the descriptors to read and to write; both are closed in the end."""
+    ends = os.pipe()
+    yield ends
+    for end in ends:
+        try:
+            os.close(end)
+        except OSError:  # the test has closed it
+            continue
+
+
+def read_all(descriptor: int) -> bytes:
+    """Return what is written to a pipe until its last writer closes it."""
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        return file.read()
+
+
+def test_nobody_waits_for_a_reader_and_lines_left_out_are_counted(pipe: Pipe) -> None:
+    reads, writes = pipe
+    thread = OutputThread(writes, max_lines=100)
+    for _ in range(LINES):
+        thread.give(LINE)  # far more than a pipe and the queue hold
+    first = b""
+    while len(first) < 100 * len(LINE):
+        first += os.read(reads, len(LINE))
+    thread.give(b"last\n")
+    thread.end(60.0)
+    os.close(writes)
+    *lines, notice, last = (first + read_all(reads)).splitlines(keepends=True)
+    assert set(lines) == {LINE}
+    assert notice == b"(%d lines were left out: nobody read this output)\n" % (LINES - len(lines))
+    assert last == b"last\n"
+
+
+def test_output_that_nobody_can_read_any_more_is_passed_over() -> None:
+    reads, writes = os.pipe()
+    os.close(reads)
+    thread = OutputThread(writes)
+    for _ in range(2):
+        thread.give(LINE)
+    thread.end(60.0)
+    os.close(writes)
+
+
+def test_rounds_that_nobody_reads_keep_back_no_error(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads, writes = pipe
+    nobody_reads, rounds = os.pipe()
+    with os.fdopen(rounds, "w") as out, os.fdopen(writes, "w") as error:
+        monkeypatch.setattr(sys, "stdout", out)
+        monkeypatch.setattr(sys, "stderr", error)
+        with unblocked_output():
+            for _ in range(LINES):
+                print(LINE.decode(), end="")
+            print("the chain is silent", file=sys.stderr)
+            assert os.read(reads, 100) == b"the chain is silent\n"
+            os.close(nobody_reads)
+
+
+def test_a_begun_line_is_written_when_it_is_flushed_and_in_the_end(
+    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads, writes = pipe
+    with os.fdopen(writes, "w") as out:
+        monkeypatch.setattr(sys, "stdout", out)
+        with unblocked_output():
+            print("a question? ", end="", flush=True)
+            assert os.read(reads, 100) == b"a question? "
+            print("round", 1)
+            print("the end", end="")
+    assert read_all(reads) == b"round 1\nthe end"
