@@ -27,7 +27,7 @@ def test_a_dead_chain_is_told_with_the_logs(tmp_path: Path) -> None:
     )
     try:
         state = net / "testnet.json"
-        assert wait_until(lambda: state.exists() and '"invitation"' in state.read_text(), 400.0)
+        assert wait_until(lambda: state.exists() and '"node"' in state.read_text(), 400.0)
         [chain] = [each for each in json.loads(state.read_text())["processes"] if each["role"] == "chain"]
         os.kill(chain["pid"], signal.SIGKILL)
         _, told = process.communicate(timeout=300)
