@@ -71,7 +71,10 @@ def paid(
     drawn = min(samples, claim.claimed)
     passed = rng.hypergeometric(claim.good, claim.claimed - claim.good, drawn, size=(draws, claim.tries))
     best = passed.max(axis=1)
-    return np.floor(claim.claimed * np.maximum(0, drawn - penalty * (drawn - best)) / drawn)
+    points: NDArray[np.float64] = np.floor(
+        claim.claimed * np.maximum(0, drawn - penalty * (drawn - best)) / drawn
+    )
+    return points
 
 
 def daily_error(points: NDArray[np.float64], one_in: int, epochs: int = DAY_EPOCHS) -> float:
