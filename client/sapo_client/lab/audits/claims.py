@@ -30,7 +30,7 @@ DAY_EPOCHS: Final = 144
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class SampledClaim:
     """An account's claim of an epoch.
 
     Attributes:
@@ -46,19 +46,19 @@ class Claim:
 
 
 CLAIMS: Final = (
-    Claim("honest, checks its own groups: 1 in 100 fails", good=99, claimed=100),
-    Claim("honest, commits to all that it made: half fail", good=50, claimed=100),
-    Claim("claims a tenth more than it made", good=100, claimed=110),
-    Claim("claims twice what it made", good=100, claimed=200),
-    Claim("claims ten times what it made", good=50, claimed=500),
-    Claim("claims a tenth more, best of 16 draws", good=100, claimed=110, tries=16),
-    Claim("claims twice what it made, best of 16 draws", good=100, claimed=200, tries=16),
-    Claim("claims ten times what it made, best of 16 draws", good=50, claimed=500, tries=16),
+    SampledClaim("honest, checks its own groups: 1 in 100 fails", good=99, claimed=100),
+    SampledClaim("honest, commits to all that it made: half fail", good=50, claimed=100),
+    SampledClaim("claims a tenth more than it made", good=100, claimed=110),
+    SampledClaim("claims twice what it made", good=100, claimed=200),
+    SampledClaim("claims ten times what it made", good=50, claimed=500),
+    SampledClaim("claims a tenth more, best of 16 draws", good=100, claimed=110, tries=16),
+    SampledClaim("claims twice what it made, best of 16 draws", good=100, claimed=200, tries=16),
+    SampledClaim("claims ten times what it made, best of 16 draws", good=50, claimed=500, tries=16),
 )
 
 
 def paid(
-    claim: Claim, samples: int, rng: np.random.Generator, *, penalty: int = 2, draws: int = DRAWS
+    claim: SampledClaim, samples: int, rng: np.random.Generator, *, penalty: int = 2, draws: int = DRAWS
 ) -> NDArray[np.float64]:
     """Return the points of a drawn account, before it is paid for the epochs without a draw.
 

@@ -1,9 +1,11 @@
 """The two designs of audits: bounded cost, and claims that do not pay."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from sapo_client.lab.audits.claims import CLAIMS, Claim, captured, daily_error, paid, table
+from sapo_client.lab.audits.claims import CLAIMS, SampledClaim, captured, daily_error, paid, table
 from sapo_client.lab.audits.costs import AuditCosts, AuditWorld, committee, everybody, sampling
 
 WORLD, COSTS = AuditWorld(), AuditCosts()
@@ -18,7 +20,7 @@ def test_a_sample_is_within_the_bounds_up_to_a_hundred_thousand_accounts_and_not
 
 @pytest.mark.parametrize("claim", CLAIMS[2:5], ids=lambda claim: claim.name)
 @pytest.mark.parametrize("samples", [2, 4, 8, 16])
-def test_who_claims_more_than_it_made_earns_less_than_it_made(claim: Claim, samples: int) -> None:
+def test_who_claims_more_than_it_made_earns_less_than_it_made(claim: SampledClaim, samples: int) -> None:
     points = paid(claim, samples, np.random.default_rng(1), draws=50_000)
     assert points.mean() < claim.good
 
@@ -37,3 +39,15 @@ def test_an_account_that_is_always_paid_the_same_errs_by_the_lottery_alone() -> 
 
 def test_the_tables_are_the_same_for_the_same_seed() -> None:
     assert list(table(3, draws=1_000)) == list(table(3, draws=1_000))
+
+
+def test_without_a_penalty_claiming_more_costs_nothing() -> None:
+    for claim in CLAIMS[2:4]:
+        points = paid(claim, 4, np.random.default_rng(1), penalty=1)
+        assert points.mean() == pytest.approx(claim.good, rel=0.01)
+
+
+def test_the_decision_shows_the_tables() -> None:
+    page = Path(__file__).parents[4] / "docs/adr/protocol-sampled-audits.md"
+    shown = page.read_text(encoding="utf-8").splitlines()
+    assert [line for line in table() if line and line not in shown] == []
