@@ -1,0 +1,141 @@
+"""What one auditor receives and computes per second, from costs that were measured.
+
+Three designs: every auditor hears all groups (today); a committee of auditors, drawn by the beacon, hears
+each account; every account commits to its groups and auditors pull a sample of them. Pure arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class AuditCosts:
+    """Costs of one group, message or account.
+
+    Attributes:
+        group_bytes: a group of eight answers in its envelope (docs/scale.md).
+        copies: of each message that gossip brings (docs/scale.md: 2.6 to 3.8).
+        delivery_ms: processor time of one delivery by gossip, duplicates and forwarding included
+            (docs/adr/swarm-libp2p.md: 1.5 among five nodes, 2.0 among eight).
+        admission_ms: decoding and verifying the signature of one message (docs/results.md).
+        check_ms: deriving the task and scoring eight answers in the jail (docs/results.md).
+        proof_bytes: of a drawn group: ten digests at most, for 1,024 slots, and its frame.
+        commitment_bytes: envelope, node, account, epoch, a bit for each of 1,024 slots, and the root.
+        entry_bytes: of one account in a tally.
+        tree_ms: of one account in one tree of points (docs/adr/ledger-tree-of-points.md: 1 s for 100,000).
+    """
+
+    group_bytes: int = 4_200
+    copies: float = 3.5
+    delivery_ms: float = 1.75
+    admission_ms: float = 0.07
+    check_ms: float = 0.68
+    proof_bytes: int = 340
+    commitment_bytes: int = 350
+    entry_bytes: int = 27
+    tree_ms: float = 0.01
+
+    @property
+    def heard_ms(self) -> float:
+        """Return the processor time of a group that gossip brings and that is checked."""
+        return self.delivery_ms + self.admission_ms + self.check_ms
+
+    @property
+    def pulled_ms(self) -> float:
+        """Return that of a group that is asked for; its transfer costs as one copy of a delivery does.
+
+        That part is an estimate: a pull sends each group once, and many groups in one response.
+        """
+        return self.delivery_ms / self.copies + self.admission_ms + self.check_ms
+
+
+@dataclass(frozen=True, slots=True)
+class AuditWorld:
+    """A swarm: the epochs and rates of docs/scale.md, and the largest set of auditors that a proposal names.
+
+    Attributes:
+        groups_per_second: that an account makes.
+        most_groups: that an auditor samples in an epoch, whatever the size of the swarm.
+    """
+
+    epoch_seconds: int = 600
+    groups_per_second: float = 0.4
+    auditors: int = 64
+    most_groups: int = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class AuditorLoad:
+    """Cost of one auditor.
+
+    Attributes:
+        bits: received per second.
+        processor: share of a core.
+    """
+
+    bits: float
+    processor: float
+
+    @property
+    def is_met(self) -> bool:
+        """Return whether it is within 5 Mbit/s and 5 % of a core."""
+        return self.bits <= MOST_BITS and self.processor <= MOST_PROCESSOR
+
+
+MOST_BITS: Final = 5e6
+MOST_PROCESSOR: Final = 0.05
+
+
+def hearing(accounts: float, world: AuditWorld, costs: AuditCosts) -> AuditorLoad:
+    """Return the load of an auditor that hears and checks all groups of so many accounts."""
+    groups = accounts * world.groups_per_second
+    return AuditorLoad(8 * groups * costs.group_bytes * costs.copies, groups * costs.heard_ms / 1e3)
+
+
+def settling(accounts: float, named: float, world: AuditWorld, costs: AuditCosts) -> AuditorLoad:
+    """Return the load of an epoch's settlement, which every design has.
+
+    Args:
+        accounts: that were ever paid, each in three trees.
+        named: accounts in each tally.
+    """
+    bits = 8 * named * costs.entry_bytes * world.auditors / world.epoch_seconds
+    return AuditorLoad(bits, 3 * accounts * costs.tree_ms / 1e3 / world.epoch_seconds)
+
+
+def everybody(accounts: int, world: AuditWorld, costs: AuditCosts) -> AuditorLoad:
+    """Return the load where every auditor hears all."""
+    return _together(hearing(accounts, world, costs), settling(accounts, accounts, world, costs))
+
+
+def committee(accounts: int, members: int, world: AuditWorld, costs: AuditCosts) -> AuditorLoad:
+    """Return the load where so many of the auditors hear each account."""
+    heard = accounts * min(members, world.auditors) / world.auditors
+    return _together(hearing(heard, world, costs), settling(accounts, heard, world, costs))
+
+
+def sampling(accounts: int, samples: int, world: AuditWorld, costs: AuditCosts) -> AuditorLoad:
+    """Return the load where auditors pull so many groups of each drawn account.
+
+    Every commitment is received before the draw, and its signature verified.
+    """
+    drawn = accounts / lot_size(accounts, samples, world)
+    groups = drawn * samples / world.epoch_seconds
+    commitments = accounts / world.epoch_seconds
+    pulled = AuditorLoad(
+        8 * (groups * (costs.group_bytes + costs.proof_bytes) + commitments * costs.commitment_bytes),
+        (groups * costs.pulled_ms + commitments * costs.admission_ms) / 1e3,
+    )
+    return _together(pulled, settling(accounts, drawn, world, costs))
+
+
+def lot_size(accounts: int, samples: int, world: AuditWorld) -> int:
+    """Return D, a power of two: one account in D is drawn, so that the samples are within the most groups."""
+    return 1 << max(0, math.ceil(math.log2(accounts * samples / world.most_groups)))
+
+
+def _together(*loads: AuditorLoad) -> AuditorLoad:
+    return AuditorLoad(sum(load.bits for load in loads), sum(load.processor for load in loads))

@@ -1,0 +1,53 @@
+"""The two designs of audits: bounded cost, and claims that do not pay."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sapo_client.lab.audits.claims import CLAIMS, SampledClaim, captured, daily_error, paid, table
+from sapo_client.lab.audits.costs import AuditCosts, AuditWorld, committee, everybody, sampling
+
+WORLD, COSTS = AuditWorld(), AuditCosts()
+
+
+def test_a_sample_is_within_the_bounds_up_to_a_hundred_thousand_accounts_and_nothing_else_is() -> None:
+    accounts = (10_000, 100_000)
+    assert all(sampling(n, m, WORLD, COSTS).is_met for n in accounts for m in (1, 2, 4, 8))
+    assert not any(committee(n, 4, WORLD, COSTS).is_met for n in accounts)
+    assert not any(everybody(n, WORLD, COSTS).is_met for n in accounts)
+
+
+@pytest.mark.parametrize("claim", CLAIMS[2:5], ids=lambda claim: claim.name)
+@pytest.mark.parametrize("samples", [2, 4, 8, 16])
+def test_who_claims_more_than_it_made_earns_less_than_it_made(claim: SampledClaim, samples: int) -> None:
+    points = paid(claim, samples, np.random.default_rng(1), draws=50_000)
+    assert points.mean() < claim.good
+
+
+def test_a_committee_is_captured_as_often_as_it_is_drawn_with_a_majority_of_liars() -> None:
+    assert captured(4, 3, 1) == 0.75
+    assert captured(64, 21, 64) == 0.0
+    assert captured(3, 2, 2) == pytest.approx(1 / 3)
+
+
+def test_an_account_that_is_always_paid_the_same_errs_by_the_lottery_alone() -> None:
+    points = np.full(10, 100.0)
+    assert daily_error(points, 1) == 0.0
+    assert daily_error(points, 5, epochs=100) == pytest.approx(0.2)
+
+
+def test_the_tables_are_the_same_for_the_same_seed() -> None:
+    assert list(table(3, draws=1_000)) == list(table(3, draws=1_000))
+
+
+def test_without_a_penalty_claiming_more_costs_nothing() -> None:
+    for claim in CLAIMS[2:4]:
+        points = paid(claim, 4, np.random.default_rng(1), penalty=1)
+        assert points.mean() == pytest.approx(claim.good, rel=0.01)
+
+
+def test_the_decision_shows_the_tables() -> None:
+    page = Path(__file__).parents[4] / "docs/adr/protocol-sampled-audits.md"
+    shown = page.read_text(encoding="utf-8").splitlines()
+    assert [line for line in table() if line and line not in shown] == []
