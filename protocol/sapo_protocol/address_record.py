@@ -36,7 +36,7 @@ MAX_RECORDS: Final = 24
 
 MAX_RECORDS_BYTES: Final = 64 * 1024
 
-_TAG: Final = f"sapo/{PROTOCOL_VERSION}/record".encode() + b"\x00"
+_TAG: Final = f"sapo/{PROTOCOL_VERSION}/address-record".encode() + b"\x00"
 _MOST_VALUES: Final = 64
 
 

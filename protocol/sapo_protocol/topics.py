@@ -53,9 +53,9 @@ def pages_protocol(swarm_id: SwarmId) -> str:
     return f"/sapo/{PROTOCOL_VERSION}/{swarm_id}/pages"
 
 
-def records_protocol(swarm_id: SwarmId) -> str:
+def addresses_protocol(swarm_id: SwarmId) -> str:
     """Return the request protocol for address records, by island."""
-    return f"/sapo/{PROTOCOL_VERSION}/{swarm_id}/records"
+    return f"/sapo/{PROTOCOL_VERSION}/{swarm_id}/addresses"
 
 
 def _suffix(island: int) -> str:

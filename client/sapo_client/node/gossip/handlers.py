@@ -12,10 +12,10 @@ from typing import Final
 
 import trio
 
+from sapo_client.node.gossip.address_records import RecordExchange
 from sapo_client.node.gossip.islands import IslandKeeper
 from sapo_client.node.gossip.own_certificate import OwnCertificate
 from sapo_client.node.gossip.publisher import Publisher
-from sapo_client.node.gossip.records import RecordExchange
 from sapo_client.node.gossip.sync import PeerSync, bounded_response
 from sapo_client.node.runtime.beacons import Beacons
 from sapo_client.node.runtime.clock import Clock

@@ -18,7 +18,7 @@ from sapo_client.swarm.limits import DialLimits
 from sapo_client.swarm.simulated.memory import MemoryHub
 from sapo_protocol.epochs import epoch_at
 from sapo_protocol.terms.islands import IslandTerms
-from sapo_protocol.topics import records_protocol
+from sapo_protocol.topics import addresses_protocol
 from sapo_verification.islands import IslandMap
 
 SIXTEEN = make_manifest(
@@ -61,7 +61,7 @@ class OldNode(RealNode):
     def open_transport(self) -> Any:
         """Return a transport that never serves records."""
         transport = super().open_transport()
-        serve, unknown = transport.serve, records_protocol(self.manifest.swarm_id)
+        serve, unknown = transport.serve, addresses_protocol(self.manifest.swarm_id)
         transport.serve = lambda protocol, handler: protocol == unknown or serve(protocol, handler)
         return transport
 

@@ -6,13 +6,13 @@ import random
 
 from support.swarm import Identity, make_manifest, moment
 
+from sapo_client.node.gossip.address_records import widest
 from sapo_client.node.gossip.record_directory import (
     CHECKS_OF_SOURCE,
     MOST_OF_ACCOUNT,
     MOST_ON_ISLAND,
     RecordDirectory,
 )
-from sapo_client.node.gossip.records import widest
 from sapo_client.swarm.addresses import PeerAddress, parse_address
 from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.transport import FoundPeer

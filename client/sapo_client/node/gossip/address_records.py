@@ -25,7 +25,7 @@ from sapo_protocol.address_record import (
     to_records,
 )
 from sapo_protocol.identifiers import NodeId
-from sapo_protocol.topics import records_protocol
+from sapo_protocol.topics import addresses_protocol
 from sapo_verification.engine import Engine
 
 LOOK_SECONDS: Final = 5.0
@@ -60,7 +60,7 @@ class RecordExchange:
         self._transport = transport
         self._own_certificate = own_certificate
         self._clock = clock
-        self._protocol = records_protocol(manifest.swarm_id)
+        self._protocol = addresses_protocol(manifest.swarm_id)
         self._asked_seconds: dict[str, float] = {}
         self.directory = RecordDirectory(
             manifest.swarm_id, manifest.binding_domain, node, engine.islands.due, random.Random()
