@@ -34,14 +34,14 @@ from vectors import (  # noqa: E402
 from vectors.pipeline import Outcome, Pipeline  # noqa: E402
 from vectors.world import MANIFESTS, Case, Introductions, Message  # noqa: E402
 
-from sapo_protocol.address_record import (  # noqa: E402
+from sapo_protocol.errors import RemoteProtocolError  # noqa: E402
+from sapo_protocol.identifiers import Account  # noqa: E402
+from sapo_protocol.islands.address_record import (  # noqa: E402
     open_record,
     parse_record,
     parse_record_request,
     parse_records,
 )
-from sapo_protocol.errors import RemoteProtocolError  # noqa: E402
-from sapo_protocol.identifiers import Account  # noqa: E402
 from sapo_protocol.manifest_file import manifest_to_json  # noqa: E402
 from sapo_protocol.requests import parse_response  # noqa: E402
 from sapo_protocol.rules import Rule  # noqa: E402
@@ -194,14 +194,14 @@ def _records() -> dict[str, Any]:
 def _record(name: str, counts: bool, data: bytes, now_seconds: int) -> dict[str, Any]:
     manifest = MANIFESTS["plain"]
     unchecked = parse_record(data, manifest.swarm_id)
-    found = unchecked and open_record(unchecked, manifest.swarm_id, manifest.binding_domain)
+    opened = open_record(unchecked, manifest.swarm_id, manifest.binding_domain) if unchecked else None
     says: dict[str, Any] | None = None
-    if found is not None and found.counts_at(now_seconds):
+    if opened is not None and opened.counts_at(now_seconds):
         says = {
-            "node": bytes(found.certificate.node).hex(),
-            "account": bytes(found.certificate.account).hex(),
-            "made": found.made_seconds,
-            "addresses": list(found.addresses),
+            "node": bytes(opened.certificate.node).hex(),
+            "account": bytes(opened.certificate.account).hex(),
+            "made": opened.made_seconds,
+            "addresses": list(opened.addresses),
         }
     if (says is not None) != counts:
         raise Wrong(f"record {name}: {says}")

@@ -16,7 +16,8 @@ from sapo_client.node.gossip.record_directory import RecordDirectory
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.swarm.addresses import PeerAddress, parse_address, scope_of
 from sapo_client.swarm.transport import PeerInfo, Transport, TransportError
-from sapo_protocol.address_record import (
+from sapo_protocol.identifiers import NodeId
+from sapo_protocol.islands.address_record import (
     MAX_RECORD_ADDRESSES,
     MAX_RECORDS_BYTES,
     parse_record_request,
@@ -24,7 +25,6 @@ from sapo_protocol.address_record import (
     to_record_request,
     to_records,
 )
-from sapo_protocol.identifiers import NodeId
 from sapo_protocol.topics import addresses_protocol
 from sapo_verification.engine import Engine
 

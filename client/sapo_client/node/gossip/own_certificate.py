@@ -7,10 +7,10 @@ from typing import Final
 
 from sapo_client.node.runtime.clock import Clock
 from sapo_protocol import ed25519
-from sapo_protocol.address_record import issue_record
 from sapo_protocol.certificate import issue_certificate
 from sapo_protocol.eip712 import NodeBinding
 from sapo_protocol.identifiers import NodeId
+from sapo_protocol.islands.address_record import issue_record
 from sapo_protocol.manifest import Manifest
 
 CERTIFICATE_SECONDS: Final = 30 * 24 * 3600

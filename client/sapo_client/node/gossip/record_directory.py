@@ -17,9 +17,9 @@ from sapo_client.swarm.limits import Rate
 from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.rate_limit import TokenBucket
 from sapo_client.swarm.transport import FoundPeer
-from sapo_protocol.address_record import MAX_RECORDS, AddressRecord, open_record, parse_record
 from sapo_protocol.eip712 import Domain
 from sapo_protocol.identifiers import Account, NodeId, SwarmId
+from sapo_protocol.islands.address_record import MAX_RECORDS, AddressRecord, open_record, parse_record
 
 MOST_ON_ISLAND: Final = 16
 MOST_OF_ACCOUNT: Final = 4  # as many nodes as count for an account
@@ -27,6 +27,9 @@ MOST_RECORDS: Final = 1024  # 2 MiB; all that 64 islands may have
 
 CHECKS_OF_SOURCE: Final = Rate(per_second=1.0, burst=64)
 """Records of one network whose signatures are checked: about half a millisecond each."""
+
+PLACED_SECONDS: Final = 30.0
+"""Between two computations of all islands: they take some milliseconds, and any peer may ask."""
 
 _MOST_SOURCES: Final = 256
 
@@ -60,6 +63,7 @@ class RecordDirectory:
         self._rng = rng
         self._kept: dict[NodeId, _Kept] = {}
         self._buckets: dict[str, TokenBucket] = {}
+        self._placed_seconds = 0.0
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -114,8 +118,10 @@ class RecordDirectory:
     def _on(self, islands: frozenset[int], now_seconds: float) -> list[tuple[NodeId, _Kept]]:
         """Return what is kept of nodes on the islands now; what does not count any more is forgotten."""
         self._kept = {n: kept for n, kept in self._kept.items() if kept.record.counts_at(now_seconds)}
-        for node, kept in self._kept.items():
-            kept.islands = self._islands_of(node, kept.record.certificate.account, now_seconds)
+        if abs(now_seconds - self._placed_seconds) >= PLACED_SECONDS:
+            self._placed_seconds = now_seconds
+            for node, kept in self._kept.items():
+                kept.islands = self._islands_of(node, kept.record.certificate.account, now_seconds)
         found = [(node, kept) for node, kept in self._kept.items() if kept.islands & islands]
         self._rng.shuffle(found)
         return found

@@ -11,18 +11,19 @@ from sapo_client.node.gossip.record_directory import (
     CHECKS_OF_SOURCE,
     MOST_OF_ACCOUNT,
     MOST_ON_ISLAND,
+    PLACED_SECONDS,
     RecordDirectory,
 )
 from sapo_client.swarm.addresses import PeerAddress, parse_address
 from sapo_client.swarm.peer_id import peer_id_from_key
 from sapo_client.swarm.transport import FoundPeer
-from sapo_protocol.address_record import (
+from sapo_protocol.identifiers import Account, NodeId
+from sapo_protocol.islands.address_record import (
     MAX_RECORDS,
     RECORD_SECONDS,
     RECORD_TOLERANCE_SECONDS,
     issue_record,
 )
-from sapo_protocol.identifiers import Account, NodeId
 
 MANIFEST = make_manifest()
 NOW = int(moment(MANIFEST))
@@ -79,6 +80,23 @@ def test_nobody_says_on_which_island_he_is() -> None:
     known.take(record(ALICE), TELLER, NOW)
     assert known.members({0, 2, 3}, NOW) == ()
     assert known.answer({0, 2, 3}, TELLER, NOW) == ()
+
+
+def test_a_node_that_moves_is_found_where_it_lives_then() -> None:
+    """Islands are not computed at every question: who asks often would make a node compute much."""
+    computed: list[float] = []
+
+    def moves(_node: NodeId, _account: Account, now_seconds: float) -> frozenset[int]:
+        computed.append(now_seconds)
+        return frozenset({1 if now_seconds < NOW + 10 else 2})
+
+    known = RecordDirectory(MANIFEST.swarm_id, MANIFEST.binding_domain, OWN.node, moves, random.Random(7))
+    assert known.take(record(ALICE), TELLER, NOW)
+    for _ in range(100):
+        assert known.answer({1}, OTHER, NOW) == (record(ALICE),)
+    assert len(computed) == 2
+    later = NOW + PLACED_SECONDS
+    assert (known.members({1}, later), known.members({2}, later)) == ((), (found(ALICE),))
 
 
 def test_a_node_whose_islands_are_unknown_is_not_kept() -> None:

@@ -105,7 +105,15 @@ def parse_record(message: bytes, swarm_id: SwarmId) -> UncheckedRecord | None:
     if read is None or len(signature) != ed25519.SIGNATURE_BYTES:
         return None
     made_seconds, addresses = read
-    return UncheckedRecord(certificate, payload, signature, node, made_seconds, addresses, message)
+    return UncheckedRecord(
+        certificate=certificate,
+        payload=payload,
+        signature=signature,
+        node=node,
+        made_seconds=made_seconds,
+        addresses=addresses,
+        message=message,
+    )
 
 
 def open_record(unchecked: UncheckedRecord, swarm_id: SwarmId, domain: Domain) -> AddressRecord | None:
