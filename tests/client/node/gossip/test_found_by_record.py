@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import combinations, permutations
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from sapo_client.swarm.limits import DialLimits
 from sapo_client.swarm.simulated.memory import MemoryHub
 from sapo_protocol.epochs import epoch_at
 from sapo_protocol.terms.islands import IslandTerms
-from sapo_protocol.topics import addresses_protocol
 from sapo_verification.islands import IslandMap
 
 SIXTEEN = make_manifest(
@@ -55,25 +54,26 @@ class RealNode(GossipHarness):
         return {peer.peer_id for peer in self.transport.peers()}
 
 
+@dataclass
 class OldNode(RealNode):
-    """A node of before address records: it serves no such protocol."""
+    """A node of before address records: it neither serves them nor asks for any."""
 
-    def open_transport(self) -> Any:
-        """Return a transport that never serves records."""
-        transport = super().open_transport()
-        serve, unknown = transport.serve, addresses_protocol(self.manifest.swarm_id)
-        transport.serve = lambda protocol, handler: protocol == unknown or serve(protocol, handler)
-        return transport
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        records: Any = self.gossip.records
+        records.run = trio.sleep_forever
 
 
 def choose(islands: IslandMap, now_seconds: float) -> tuple[Identity, Identity, Identity, Identity]:
-    """Return a bootstrap node, a member and one who seeks it on an island of both, and a stranger to it."""
+    """Return a bootstrap node, a member of an island, one who seeks it, and a stranger to all of them."""
     people = [Identity(number) for number in range(1, 40)]
     due = {who: islands.due(who.node, who.account, now_seconds) for who in people}
     for member, seeker in permutations(people, 2):
-        apart = [who for who in people if not due[who] & due[seeker]]
-        if due[member] & due[seeker] and len(apart) > 1:
-            return apart[0], member, seeker, apart[1]
+        if due[member] & due[seeker]:
+            apart = [who for who in people if not due[who] & (due[seeker] | due[member])]
+            for boot, stranger in combinations(apart, 2):
+                if not due[boot] & due[stranger]:
+                    return boot, member, seeker, stranger
     raise AssertionError("nobody fits")
 
 
