@@ -53,5 +53,10 @@ def pages_protocol(swarm_id: SwarmId) -> str:
     return f"/sapo/{PROTOCOL_VERSION}/{swarm_id}/pages"
 
 
+def addresses_protocol(swarm_id: SwarmId) -> str:
+    """Return the request protocol for address records, by island."""
+    return f"/sapo/{PROTOCOL_VERSION}/{swarm_id}/addresses"
+
+
 def _suffix(island: int) -> str:
     return f"/{island}" if island else ""

@@ -10,7 +10,7 @@ import pytest
 from fuzz.session import pipeline, reference_node
 from hypothesis import given
 from hypothesis import strategies as st
-from reference import cbor, derive, edwards, ethereum, ladders, objects
+from reference import address_records, cbor, derive, edwards, ethereum, ladders, objects
 from reference.node import ReferenceNode
 from reference.refusal import OUTCOMES, Refused
 from reference.vectors import admission_files, load, prepare, unpack
@@ -71,6 +71,19 @@ def test_response_vectors() -> None:
         outcome = _reference(objects.response, unpack(vector["bytes"]))
         expected = vector["messages"] if vector["rule"] is None else vector["rule"]
         assert (outcome if isinstance(outcome, str) else len(outcome)) == expected, vector["name"]
+
+
+def test_address_record_vectors() -> None:
+    vectors, manifest = load("address_records"), MANIFESTS["plain"]
+    swarm = derive.swarm_id(manifest)
+    for vector in vectors["records"]:
+        says = address_records.record(unpack(vector["bytes"]), manifest, swarm, vector["unix_seconds"])
+        assert says == vector["says"], vector["name"]
+    for vector in vectors["requests"]:
+        own = None if vector["record"] is None else bytes.fromhex(vector["record"])
+        assert address_records.request(unpack(vector["bytes"])) == (vector["islands"], own), vector["name"]
+    for vector in vectors["answers"]:
+        assert len(address_records.answer(unpack(vector["bytes"]))) == vector["records"], vector["name"]
 
 
 def test_swarm_and_content_vectors() -> None:

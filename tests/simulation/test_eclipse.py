@@ -15,6 +15,7 @@ from hashlib import sha256
 
 import pytest
 
+from sapo_client.node.gossip.record_directory import MOST_ON_ISLAND
 from sapo_client.swarm.address_book import AddressBook
 from sapo_client.swarm.addresses import PeerAddress
 from sapo_client.swarm.limits import DialLimits, TransportLimits
@@ -65,10 +66,13 @@ class Node:
 class EclipseSimulation:
     """One swarm under attack, after two minutes without."""
 
-    def __init__(self, seed: int, *, vouching: bool = True, trusted_attackers: int = 0) -> None:
+    def __init__(
+        self, seed: int, *, vouching: bool = True, trusted_attackers: int = 0, sought_attackers: int = 0
+    ) -> None:
         self.rng = random.Random(seed)
         names = [address(f"honest {number}") for number in range(HONEST)]
         self.trusted = [name.peer_id for name in (*names, *CROWD[:trusted_attackers])] if vouching else []
+        self.sought = [name.peer_id for name in CROWD[:sought_attackers]]
         self.nodes = {name.peer_id: self._node(name) for name in names}
         self.now = 0.0
         self.alone = self.looks = 0
@@ -81,6 +85,8 @@ class EclipseSimulation:
         vouched = VouchedPeers()
         vouched.replace(self.trusted)
         book = AddressBook(name.peer_id, DialLimits(), self.rng, vouched)
+        book.learn(CROWD[: len(self.sought)], HOST)
+        book.seek(self.sought)
         return Node(name, book, vouched=vouched)
 
     def run(self, ticks: int, *, attacked: bool, restarts: bool) -> None:
@@ -188,6 +194,14 @@ def test_a_swarm_that_stood_before_keeps_together() -> None:
 def test_who_restarts_under_siege_finds_vouched_peers() -> None:
     """Places kept for vouched peers are not taken by keys that are free."""
     simulation = EclipseSimulation(seed=0)
+    simulation.run(TEN_MINUTES_TICKS, attacked=True, restarts=True)
+    assert simulation.alone_share < 0.05
+    assert simulation.largest_group() >= HONEST - 1
+
+
+def test_attackers_who_own_the_address_records_of_an_island_take_no_place_of_others() -> None:
+    """Every record that nodes have names an attacker: they are dialled beyond the usual number."""
+    simulation = EclipseSimulation(seed=0, sought_attackers=MOST_ON_ISLAND)
     simulation.run(TEN_MINUTES_TICKS, attacked=True, restarts=True)
     assert simulation.alone_share < 0.05
     assert simulation.largest_group() >= HONEST - 1

@@ -63,9 +63,7 @@ class GossipHarness:
         self.supervisor = Supervisor(self.log)
         self.peer_id = peer_id_from_key(self.identity.node)
         self.address = f"/memory/{self.peer_id}/p2p/{self.peer_id}"
-        self.transport = MemoryTransport(
-            self.hub, self.peer_id, on_bug=self.supervisor.note_bug, host=self.host
-        )
+        self.transport = self.open_transport()
         metrics = NodeMetrics(version="0", swarm_id=str(manifest.swarm_id), node_id=str(self.identity.node))
         self.telemetry = Telemetry(self.log, metrics, manifest.suite, self.identity.account)
         records = Records(manifest, self.final_root_before, no_archive)
@@ -96,6 +94,10 @@ class GossipHarness:
             clock=self.now,
             beacons=self.beacons,
         )
+
+    def open_transport(self) -> MemoryTransport:
+        """Return its connection to the in-memory network; another harness may have another one."""
+        return MemoryTransport(self.hub, self.peer_id, on_bug=self.supervisor.note_bug, host=self.host)
 
     @property
     def certificates(self) -> CertificateStore:

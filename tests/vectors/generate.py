@@ -17,6 +17,7 @@ if __name__ == "__main__":
     sys.path[:0] = [str(HERE.parent), *(str(HERE.parents[1] / name) for name in ("protocol", "verification"))]
 
 from vectors import (  # noqa: E402
+    cases_address_record,
     cases_certificate,
     cases_contribution,
     cases_difficulty,
@@ -35,6 +36,12 @@ from vectors.world import MANIFESTS, Case, Introductions, Message  # noqa: E402
 
 from sapo_protocol.errors import RemoteProtocolError  # noqa: E402
 from sapo_protocol.identifiers import Account  # noqa: E402
+from sapo_protocol.islands.address_record import (  # noqa: E402
+    open_record,
+    parse_record,
+    parse_record_request,
+    parse_records,
+)
 from sapo_protocol.manifest_file import manifest_to_json  # noqa: E402
 from sapo_protocol.requests import parse_response  # noqa: E402
 from sapo_protocol.rules import Rule  # noqa: E402
@@ -83,6 +90,7 @@ def files() -> Iterator[tuple[str, str]]:
     )
     responses = [_response(*case) for case in cases_response.cases()]
     yield "responses.json", _dump({"format": "sapo/vectors/responses/1", "responses": responses})
+    yield "address_records.json", _dump({"format": "sapo/vectors/address-records/1", **_records()})
     yield (
         "difficulty.json",
         _dump({"format": "sapo/vectors/difficulty/1", **derivations_difficulty.everything()}),
@@ -163,6 +171,41 @@ def _response(name: str, rule: str | None, response: bytes) -> dict[str, Any]:
     if found != rule:
         raise Wrong(f"response {name}: expected {rule}, the pipeline says {found}")
     return {"name": name, "bytes": _bytes(response), "messages": messages, "reason": reason, "rule": rule}
+
+
+def _records() -> dict[str, Any]:
+    """Return the records, requests and answers; raise where the functions see anything else in them."""
+    records = [_record(*row) for row in cases_address_record.records()]
+    requests = []
+    for name, islands, own, data in cases_address_record.requests():
+        found = parse_record_request(data)
+        if (found and (sorted(found.islands), found.own)) != (None if islands is None else (islands, own)):
+            raise Wrong(f"request {name}: {found}")
+        record = None if own is None else own.hex()
+        requests.append({"name": name, "bytes": _bytes(data), "islands": islands, "record": record})
+    answers = []
+    for name, count, data in cases_address_record.answers():
+        if len(parse_records(data)) != count:
+            raise Wrong(f"answer {name}: {len(parse_records(data))}, expected {count}")
+        answers.append({"name": name, "bytes": _bytes(data), "records": count})
+    return {"records": records, "requests": requests, "answers": answers}
+
+
+def _record(name: str, counts: bool, data: bytes, now_seconds: int) -> dict[str, Any]:
+    manifest = MANIFESTS["plain"]
+    unchecked = parse_record(data, manifest.swarm_id)
+    opened = open_record(unchecked, manifest.swarm_id, manifest.binding_domain) if unchecked else None
+    says: dict[str, Any] | None = None
+    if opened is not None and opened.counts_at(now_seconds):
+        says = {
+            "node": bytes(opened.certificate.node).hex(),
+            "account": bytes(opened.certificate.account).hex(),
+            "made": opened.made_seconds,
+            "addresses": list(opened.addresses),
+        }
+    if (says is not None) != counts:
+        raise Wrong(f"record {name}: {says}")
+    return {"name": name, "unix_seconds": now_seconds, "bytes": _bytes(data), "says": says}
 
 
 def _bytes(data: bytes) -> str | list[Any]:

@@ -11,6 +11,7 @@ full, the network that most of it came from loses the oldest: who talks most dis
 
 Only connections that this node opened count towards the wanted number: peers that connect by themselves
 could otherwise keep it from choosing any. Half of that number is wanted of vouched peers in any case.
+Beyond it some peers are wanted that the application seeks; they are strangers in all other respects.
 """
 
 from __future__ import annotations
@@ -73,6 +74,7 @@ class AddressBook:
         self._rng = rng
         self._entries: dict[str, _Entry] = {}
         self._buckets: dict[str, TokenBucket] = {}
+        self._sought: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -107,6 +109,10 @@ class AddressBook:
                 entry = self._room(address, teller or address.host, first_hand=True)
             if entry is not None:
                 entry.add(address, self._limits.max_addresses_per_peer, first_hand=True)
+
+    def seek(self, peer_ids: Iterable[str]) -> None:
+        """Want some of these peers, and no others, beyond the usual number."""
+        self._sought = frozenset(peer_ids)
 
     def _is_of_use(self, address: PeerAddress) -> bool:
         return address.peer_id != self._own_peer_id and not address.unspecified
@@ -177,7 +183,7 @@ class AddressBook:
     def due(
         self, connected: Collection[str], chosen: Collection[str], now_seconds: float
     ) -> tuple[PeerAddress, ...]:
-        """Return the addresses to dial now: every lost bootstrap peer, others up to the target numbers.
+        """Return the addresses to dial now: lost bootstrap peers, sought ones, others up to the targets.
 
         Args:
             connected: peers that are connected, whoever opened the connection.
@@ -195,10 +201,20 @@ class AddressBook:
         trusted = [address for address in others if address.peer_id in self._vouched]
         strangers = [address for address in others if address.peer_id not in self._vouched]
         first = trusted[: max(0, self._limits.vouched_peers - self._vouched.among(connected))]
-        rest = trusted[len(first) :] + strangers
+        missing = self._missing(trusted[len(first) :] + strangers, connected, now_seconds)
+        rest = [address for address in trusted + strangers if address not in {*first, *missing}]
         self._rng.shuffle(rest)
-        wanted = max(0, self._limits.target_peers - len(chosen) - len(lost) - len(first))
-        return tuple(lost + first + self._spared(rest, wanted, now_seconds))
+        beyond = min(self._limits.sought_peers, len(self._sought.intersection(chosen)))
+        wanted = max(0, self._limits.target_peers - (len(chosen) - beyond) - len(lost) - len(first))
+        return tuple(lost + first + missing + self._spared(rest, wanted, now_seconds))
+
+    def _missing(
+        self, others: Iterable[PeerAddress], connected: Collection[str], now_seconds: float
+    ) -> list[PeerAddress]:
+        """Return addresses of sought peers to dial, as many as are missing."""
+        missing = self._limits.sought_peers - len(self._sought.intersection(connected))
+        sought = (address for address in others if address.peer_id in self._sought)
+        return self._spared(sought, max(0, missing), now_seconds)
 
     def _spared(self, addresses: Iterable[PeerAddress], most: int, now_seconds: float) -> list[PeerAddress]:
         """Return the first ones of which the host was not dialled too often."""

@@ -64,6 +64,7 @@ class DialLimits:
 
     target_peers: int = 8  # that this node dials: enough for a mesh of degree six, and two more
     vouched_peers: int = 4  # at least, whoever dialled: one honest neighbour keeps a node in the swarm
+    sought_peers: int = 4  # at least, whoever dialled, of those that the node seeks: members of its islands
     first_backoff_seconds: float = 0.5
     max_backoff_seconds: float = 60.0
     tick_seconds: float = 0.5  # the dialler only looks at a few deadlines each time

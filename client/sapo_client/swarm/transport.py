@@ -59,6 +59,20 @@ class PeerInfo:
     remote_host: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class FoundPeer:
+    """A peer that the application wants to be connected with.
+
+    Attributes:
+        addresses: full multiaddrs, unverified.
+        teller: the IP address of who told of them.
+    """
+
+    peer_id: str
+    addresses: tuple[str, ...]
+    teller: str
+
+
 class Transport(Protocol):
     """Connection of one node to the swarm."""
 
@@ -93,6 +107,9 @@ class Transport(Protocol):
 
     def vouch(self, peer_ids: Iterable[str]) -> None:
         """Keep connection places for these peers and for no others: their accounts are trusted."""
+
+    def seek(self, found: Iterable[FoundPeer]) -> None:
+        """Dial some of these peers and no others besides the usual ones, until some are connected."""
 
     def reachability(self) -> Reachability:
         """Return whether strangers can connect to this node, as peers found that it asked."""

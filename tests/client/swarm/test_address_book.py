@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -230,3 +231,36 @@ def test_the_book_is_bounded_and_never_holds_the_own_peer(learned: list[tuple[in
     due = book.due((), (), 0.0)
     assert OWN.peer_id not in {address.peer_id for address in due}
     assert all(len(book.addresses_of(address.peer_id)) <= limits.max_addresses_per_peer for address in due)
+
+
+def test_sought_peers_are_dialled_beyond_the_usual_number_until_some_are_connected() -> None:
+    book = _book()
+    book.learn([_address(number) for number in range(1, 20)], TELLER)
+    usual = [_address(number).peer_id for number in range(1, 5)]
+    sought = {_address(number) for number in range(10, 20)}
+    assert book.due(usual, usual, 0.0) == ()
+    book.seek(address.peer_id for address in sought)
+    due = book.due(usual, usual, 0.0)
+    assert len(due) == LIMITS.sought_peers
+    assert set(due) <= sought
+    connected = [*usual, *(address.peer_id for address in due[1:])]
+    assert len(book.due(connected, connected, 0.0)) == 1
+    others = connected[1:]
+    assert len(book.due(others, others, 0.0)) == 2, "the sought ones take no place of the usual number"
+    everybody = [*usual[1:], *(address.peer_id for address in sought)]
+    assert book.due(everybody, everybody, 0.0) == (), "more of them than are wanted count as usual ones"
+    book.seek(())
+    assert book.due(usual, usual, 0.0) == ()
+
+
+def test_sought_peers_do_not_make_a_node_dial_a_victim_more_often_than_others() -> None:
+    """Reflection: any number of keys may say that they are at one host."""
+    book, victim = _book(replace(LIMITS, sought_peers=1000)), "203.0.113.9"
+    told = [
+        PeerAddress("ip4", victim, 1000 + number, peer_id_from_key(number.to_bytes(32, "big")))
+        for number in range(1, 200)
+    ]
+    book.learn(told, TELLER)
+    book.seek(address.peer_id for address in told)
+    assert len(book.due((), (), 0.0)) == STRANGERS_AT_ONE_HOST.burst
+    assert book.due((), (), 1.0) == ()

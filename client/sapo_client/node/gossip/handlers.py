@@ -12,6 +12,7 @@ from typing import Final
 
 import trio
 
+from sapo_client.node.gossip.address_records import RecordExchange
 from sapo_client.node.gossip.islands import IslandKeeper
 from sapo_client.node.gossip.own_certificate import OwnCertificate
 from sapo_client.node.gossip.publisher import Publisher
@@ -84,10 +85,14 @@ class GossipHandlers:
             is_of=self._is_of,
         )
         self._moved = trio.Event()
+        node = NodeId(key_from_peer_id(transport.peer_id) or bytes(NodeId.SIZE))
+        self.records = RecordExchange(
+            engine=engine, transport=transport, node=node, own_certificate=own_certificate, clock=clock
+        )
         self._islands = IslandKeeper(
             engine=engine,
             transport=transport,
-            node=NodeId(key_from_peer_id(transport.peer_id) or bytes(NodeId.SIZE)),
+            node=node,
             clock=clock,
             topics_of=self._topics_of,
             beacons=beacons,
@@ -109,6 +114,7 @@ class GossipHandlers:
             nursery.start_soon(self._islands.run)
             nursery.start_soon(self._publisher.run)
             nursery.start_soon(self._sync.run)
+            nursery.start_soon(self.records.run)
             nursery.start_soon(self._repeat_certificate)
 
     def open_contributions(self, recent: Callable[[], tuple[bytes, ...]]) -> None:

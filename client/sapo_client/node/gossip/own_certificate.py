@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from sapo_client.node.runtime.clock import Clock
@@ -10,6 +10,7 @@ from sapo_protocol import ed25519
 from sapo_protocol.certificate import issue_certificate
 from sapo_protocol.eip712 import NodeBinding
 from sapo_protocol.identifiers import NodeId
+from sapo_protocol.islands.address_record import issue_record
 from sapo_protocol.manifest import Manifest
 
 CERTIFICATE_SECONDS: Final = 30 * 24 * 3600
@@ -50,6 +51,15 @@ class OwnCertificate:
         if not self._not_before_seconds <= now_seconds < self._renew_at_seconds:
             self._renew(now_seconds)
         return self._message
+
+    def record(self, addresses: Sequence[str]) -> bytes:
+        """Return an address record of this node, made now.
+
+        Args:
+            addresses: one to four full multiaddrs.
+        """
+        made_seconds = int(self._clock())
+        return issue_record(self._node_seed, self.message(), self._manifest.swarm_id, made_seconds, addresses)
 
     def _renew(self, now_seconds: int) -> None:
         binding = own_binding(ed25519.public_key(self._node_seed), self._manifest, now_seconds)

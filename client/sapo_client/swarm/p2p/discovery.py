@@ -26,7 +26,7 @@ from sapo_client.swarm.limits import DialLimits
 from sapo_client.swarm.p2p.host import Host, multiaddr
 from sapo_client.swarm.p2p.muxer import BoundedYamux
 from sapo_client.swarm.p2p.requests import PeerTooSlowError, Requests
-from sapo_client.swarm.transport import TransportError
+from sapo_client.swarm.transport import FoundPeer, TransportError
 
 _LOG = logging.getLogger(__name__)
 
@@ -194,6 +194,16 @@ class Discovery:
     def learn_of_neighbours(self, addresses: Iterable[PeerAddress], source: str) -> None:
         """Take addresses that were found in the local network as hearsay."""
         self._book.learn(addresses, source)
+
+    def seek(self, found: Iterable[FoundPeer]) -> None:
+        """Take addresses of peers that the application wants as hearsay; those peers are dialled first."""
+        sought = set()
+        for peer in found:
+            parsed = filter(None, map(parse_address, peer.addresses))
+            own = [address for address in parsed if address.peer_id == peer.peer_id]
+            self._book.learn(self._for(peer.teller, own), peer.teller)
+            sought.add(peer.peer_id)
+        self._book.seek(sought)
 
     def own_addresses(self) -> tuple[PeerAddress, ...]:
         """Return the announced addresses, or those at which this node listens."""

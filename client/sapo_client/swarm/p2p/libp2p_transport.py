@@ -35,6 +35,7 @@ from sapo_client.swarm.reachability import Reachability
 from sapo_client.swarm.transport import (
     BugReport,
     Direction,
+    FoundPeer,
     Handler,
     PeerInfo,
     TransportError,
@@ -250,6 +251,10 @@ class Libp2pTransport:
     def vouch(self, peer_ids: Iterable[str]) -> None:
         """Keep places for these peers, and dial them first."""
         self._vouched.replace(peer_ids)
+
+    def seek(self, found: Iterable[FoundPeer]) -> None:
+        """Learn these peers as hearsay, and dial some of them beside the usual ones."""
+        self._discovery.seek(found)
 
     def reachability(self) -> Reachability:
         """Return what the last answers of peers come to."""

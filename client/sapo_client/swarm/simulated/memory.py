@@ -29,6 +29,7 @@ from sapo_client.swarm.reachability import Reachability
 from sapo_client.swarm.transport import (
     BugReport,
     Direction,
+    FoundPeer,
     Handler,
     PeerInfo,
     TransportError,
@@ -233,6 +234,9 @@ class MemoryTransport:
 
     def vouch(self, peer_ids: Iterable[str]) -> None:
         """Do nothing: the links of this swarm are those that `connect` opened, without a limit."""
+
+    def seek(self, found: Iterable[FoundPeer]) -> None:
+        """Do nothing: nobody dials here."""
 
     def neighbours(self) -> None:
         """Return that no nodes are looked for: there is no local network."""

@@ -1,0 +1,139 @@
+"""Exchange of address records: how a node finds the members of its islands among all nodes of a swarm.
+
+Peers that do not serve this protocol are older; they lose nothing but its use.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import Final
+
+import trio
+
+from sapo_client.node.gossip.own_certificate import OwnCertificate
+from sapo_client.node.gossip.record_directory import RecordDirectory
+from sapo_client.node.runtime.clock import Clock
+from sapo_client.swarm.addresses import PeerAddress, parse_address, scope_of
+from sapo_client.swarm.transport import PeerInfo, Transport, TransportError
+from sapo_protocol.identifiers import NodeId
+from sapo_protocol.islands.address_record import (
+    MAX_RECORD_ADDRESSES,
+    MAX_RECORDS_BYTES,
+    parse_record_request,
+    parse_records,
+    to_record_request,
+    to_records,
+)
+from sapo_protocol.topics import addresses_protocol
+from sapo_verification.engine import Engine
+
+LOOK_SECONDS: Final = 5.0
+"""Between two requests while members of the own islands are missing."""
+
+WAIT_SECONDS: Final = 0.5
+"""Until the next look where no peer is connected yet."""
+
+REST_SECONDS: Final = 60.0
+"""Between two requests otherwise: others still have to learn of this node."""
+
+_ENOUGH: Final = 4  # connected members of the own islands
+
+
+class RecordExchange:
+    """Service that tells peers of this node, asks them for members of its islands, and has those dialled.
+
+    It does nothing in a swarm that is not divided.
+    """
+
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        transport: Transport,
+        node: NodeId,
+        own_certificate: OwnCertificate,
+        clock: Clock,
+    ) -> None:
+        manifest = engine.manifest
+        self._engine = engine
+        self._transport = transport
+        self._own_certificate = own_certificate
+        self._clock = clock
+        self._protocol = addresses_protocol(manifest.swarm_id)
+        self._asked_seconds: dict[str, float] = {}
+        self.directory = RecordDirectory(
+            manifest.swarm_id, manifest.binding_domain, node, engine.islands.due, random.Random()
+        )
+
+    async def run(self) -> None:
+        """Answer, ask and have members dialled until cancelled; may be run again after that."""
+        if self._engine.manifest.islands is None:
+            return
+        self._transport.serve(self._protocol, self._answer)
+        while True:
+            await trio.sleep(await self._look())
+
+    async def _look(self) -> float:
+        """Ask a peer and have members dialled; return the seconds until the next look."""
+        if not self._is_divided():
+            self._transport.seek(())
+            return REST_SECONDS
+        peers = {peer.peer_id: peer for peer in self._transport.peers() if peer.remote_host is not None}
+        self._asked_seconds = {each: when for each, when in self._asked_seconds.items() if each in peers}
+        if peers:
+            longest_ago = min(peers, key=lambda each: self._asked_seconds.get(each, -1.0))
+            self._asked_seconds[longest_ago] = trio.current_time()
+            await self._ask(peers[longest_ago])
+        self._transport.seek(self.directory.members(self._engine.islands.carried, self._clock()))
+        if self._has_enough():
+            return REST_SECONDS
+        return LOOK_SECONDS if peers else WAIT_SECONDS
+
+    async def _ask(self, peer: PeerInfo) -> None:
+        host = peer.remote_host or ""
+        request = to_record_request(sorted(self._engine.islands.carried), self._own_record(host))
+        try:
+            answer = await self._transport.request(
+                peer.peer_id, self._protocol, request, max_response_bytes=MAX_RECORDS_BYTES
+            )
+        except TransportError:
+            return  # it is older, or just left
+        for message in parse_records(answer):
+            self.directory.take(message, host, self._clock())
+            await trio.lowlevel.checkpoint()
+
+    async def _answer(self, peer_id: str, request: bytes) -> bytes:
+        await trio.lowlevel.checkpoint()
+        asked = parse_record_request(request)
+        host = next((peer.remote_host for peer in self._transport.peers() if peer.peer_id == peer_id), None)
+        if asked is None or host is None:
+            return to_records(())
+        now_seconds = self._clock()
+        if asked.own is not None:
+            self.directory.take(asked.own, host, now_seconds)
+        return to_records(self.directory.answer(asked.islands, host, now_seconds))
+
+    def _is_divided(self) -> bool:
+        islands = self._engine.islands
+        return any((islands.count(epoch) or 1) > 1 for epoch in islands.epochs_at(self._clock()))
+
+    def _has_enough(self) -> bool:
+        members = self.directory.members(self._engine.islands.carried, self._clock())
+        connected = {peer.peer_id for peer in self._transport.peers()}
+        return len(connected.intersection(member.peer_id for member in members)) >= _ENOUGH
+
+    def _own_record(self, host: str) -> bytes | None:
+        """Return the own record for a peer at an IP address; None if it could not use the addresses."""
+        parsed = (parse_address(text) for text in self._transport.addresses)
+        told = widest(address for address in parsed if address is not None and not address.unspecified)
+        if not told or not all(address.means_the_same(host) for address in told):
+            return None
+        return self._own_certificate.record(tuple(map(str, told[:MAX_RECORD_ADDRESSES])))
+
+
+def widest(addresses: Iterable[PeerAddress]) -> tuple[PeerAddress, ...]:
+    """Return the addresses of the widest scope among them: a record is passed on to anybody within it."""
+    listed = tuple(addresses)
+    scope = max((scope_of(address.host) for address in listed), default=None)
+    return tuple(address for address in listed if scope_of(address.host) == scope)
