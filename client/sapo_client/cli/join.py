@@ -117,16 +117,15 @@ def join(
     (_settle_alone if config.swarm.alone else _require_joinable)(config)
     opened = keystore.load(path, PassphraseSource(config.passphrase_file))
     _LOG.info("identity %s, data %s, model %s", opened.path, config.data_dir, config.learner.model)
-    from sapo_client.cli.output import unblocked_output
     from sapo_client.node.app import RunOptions
     from sapo_client.node.bootstrap import run_node
+    from sapo_client.observe.output import unblocked_output
 
     claim = partial(_claim, config, opened)
     options = RunOptions(fresh=fresh, steps=steps, settings=resolved.settings, claim=claim)
     roles = context.find_root().obj
     with unblocked_output():
-        code = run_node(config, opened, options, partial(_show_round, common), roles=roles)
-    raise typer.Exit(code)
+        raise typer.Exit(run_node(config, opened, options, partial(_show_round, common), roles=roles))
 
 
 def _claim(config: Config, identity: Identity, consent: Consent) -> Mapping[str, Any]:

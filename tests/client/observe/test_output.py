@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sapo_client.cli.output import OutputThread, unblocked_output
+from sapo_client.observe.output import OutputThread, unblocked_output
 
 Pipe = tuple[int, int]
 
