@@ -1,7 +1,8 @@
 """The findings of a trial of an early tree (commit eae0a53) by its users: each has tests.
 
 They were run against eae0a53, and each was seen to fail there because of its finding (13 at its passphrase);
-2, 3 and 11 beside the contracts of that tree, whose client knows no others.
+2, 3 and 11 beside the contracts of that tree, whose client knows no others. The first test of 3 was run there
+with its output read, for that tree also stands still when nobody reads it.
 
 Tests here and those named below drive the command line, files and HTTP alone, so they run against any tree.
 ``SAPO_COMMAND`` names a program that runs another one::
