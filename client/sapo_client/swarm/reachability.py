@@ -21,6 +21,7 @@ DIAL_SECONDS: Final = 5.0
 
 _MOST_ANSWERS: Final = 5  # peers whose last answer counts
 _ENOUGH_REFUSALS: Final = 2  # one peer may lie, or have no connection itself
+_ENOUGH_REACHED: Final = 2  # peers that name an address, before it is told to others
 
 _ANSWER: Final = re.compile(r"(reached|refused|busy) ([0-9a-fA-F.:]{2,45})")
 
@@ -98,3 +99,8 @@ class DialAnswers:
         """Return the IP addresses at which peers see this node, the one most often named first."""
         named = [answer.host for answer in self._answers.values()]
         return tuple(sorted(set(named), key=lambda host: (-named.count(host), host)))
+
+    def reached_hosts(self) -> tuple[str, ...]:
+        """Return the IP addresses at which two peers or more reached this node: one alone may lie."""
+        reached = [answer.host for answer in self._answers.values() if answer.result is DialResult.REACHED]
+        return tuple(sorted(host for host in set(reached) if reached.count(host) >= _ENOUGH_REACHED))

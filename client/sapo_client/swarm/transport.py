@@ -114,6 +114,9 @@ class Transport(Protocol):
     def reachability(self) -> Reachability:
         """Return whether strangers can connect to this node, as peers found that it asked."""
 
+    def reached_at(self) -> tuple[str, ...]:
+        """Return the full multiaddrs at which several peers reached this node when it asked them."""
+
     def neighbours(self) -> int | None:
         """Return how many nodes are found in the local network; None if none are looked for."""
 

@@ -339,7 +339,8 @@ async def test_what_a_silent_chain_cannot_tell_is_not_over(
         told = await trial.until_told("chain_silent")
         assert all(told.everywhere.values()), told
         assert "no_coins" in await trial.codes()
-        assert "over: " not in trial.terminal
+        over = [line for line in trial.terminal.splitlines() if line.startswith("over: ")]
+        assert not any("(no_coins)" in line for line in over), over  # a late round may be over
 
         on_chain.chain.serve_again(port)
         await on_chain.send_coins(trial.home.identity.account)

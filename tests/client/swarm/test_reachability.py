@@ -58,6 +58,15 @@ def test_hosts_are_named_by_frequency() -> None:
     assert found.hosts() == (HOST, "192.0.2.1")
 
 
+def test_an_address_at_which_two_peers_reached_a_node_is_its_own() -> None:
+    found = answers(DialResult.REACHED, DialResult.REFUSED)
+    for _ in range(2):
+        found.add("a liar", DialAnswer(DialResult.REACHED, "192.0.2.1"))
+    assert found.reached_hosts() == ()
+    found.add("a third", DialAnswer(DialResult.REACHED, HOST))
+    assert found.reached_hosts() == (HOST,)
+
+
 @given(st.integers(1, 0xFFFF), st.sampled_from(DialResult), st.ip_addresses().map(str))
 def test_what_is_encoded_is_parsed(port: int, result: DialResult, host: str) -> None:
     answer = DialAnswer(result, host)

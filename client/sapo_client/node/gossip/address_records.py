@@ -12,7 +12,7 @@ from typing import Final
 import trio
 
 from sapo_client.node.gossip.own_certificate import OwnCertificate
-from sapo_client.node.gossip.record_directory import RecordDirectory
+from sapo_client.node.gossip.record_directory import RecordDirectory, Teller
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.swarm.addresses import PeerAddress, parse_address, scope_of
 from sapo_client.swarm.transport import PeerInfo, Transport, TransportError
@@ -100,7 +100,7 @@ class RecordExchange:
         except TransportError:
             return  # it is older, or just left
         for message in parse_records(answer):
-            self.directory.take(message, host, self._clock())
+            self.directory.take(message, Teller(peer.peer_id, host), self._clock())
             await trio.lowlevel.checkpoint()
 
     async def _answer(self, peer_id: str, request: bytes) -> bytes:
@@ -111,7 +111,7 @@ class RecordExchange:
             return to_records(())
         now_seconds = self._clock()
         if asked.own is not None:
-            self.directory.take(asked.own, host, now_seconds)
+            self.directory.take(asked.own, Teller(peer_id, host), now_seconds)
         return to_records(self.directory.answer(asked.islands, host, now_seconds))
 
     def _is_divided(self) -> bool:
@@ -124,12 +124,20 @@ class RecordExchange:
         return len(connected.intersection(member.peer_id for member in members)) >= _ENOUGH
 
     def _own_record(self, host: str) -> bytes | None:
-        """Return the own record for a peer at an IP address; None if it could not use the addresses."""
-        parsed = (parse_address(text) for text in self._transport.addresses)
-        told = widest(address for address in parsed if address is not None and not address.unspecified)
+        """Return the own record for a peer at an IP address; None if it could not use the addresses.
+
+        A node that listens on all interfaces tells the addresses at which peers reached it.
+        """
+        told = widest(_specified(self._transport.addresses) or _specified(self._transport.reached_at()))
         if not told or not all(address.means_the_same(host) for address in told):
             return None
         return self._own_certificate.record(tuple(map(str, told[:MAX_RECORD_ADDRESSES])))
+
+
+def _specified(texts: Iterable[str]) -> tuple[PeerAddress, ...]:
+    """Return the addresses that do not stand for all interfaces."""
+    parsed = (parse_address(text) for text in texts)
+    return tuple(address for address in parsed if address is not None and not address.unspecified)
 
 
 def widest(addresses: Iterable[PeerAddress]) -> tuple[PeerAddress, ...]:

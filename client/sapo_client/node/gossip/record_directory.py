@@ -37,11 +37,19 @@ IslandsOf = Callable[[NodeId, Account, float], frozenset[int]]
 """The islands that a node of an account carries at a time, as far as they are known."""
 
 
+@dataclass(frozen=True, slots=True)
+class Teller:
+    """A peer that sends a record, and the IP address from which it is connected."""
+
+    peer_id: str
+    host: str
+
+
 @dataclass(slots=True)
 class _Kept:
     record: AddressRecord
     addresses: tuple[PeerAddress, ...]
-    teller: str
+    teller: Teller
     islands: frozenset[int]
 
 
@@ -68,11 +76,11 @@ class RecordDirectory:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def take(self, message: bytes, teller: str, now_seconds: float) -> bool:
+    def take(self, message: bytes, teller: Teller, now_seconds: float) -> bool:
         """Keep a record if it is valid, newer than what is known of its node, and there is room for it.
 
-        Args:
-            teller: the IP address of the peer that sent it.
+        It counts among those of its first teller, until the node tells it itself: else whoever is quick to
+        pass records on would decide in whose number they count, and so which are forgotten first.
 
         Returns:
             Whether it is kept.
@@ -83,17 +91,19 @@ class RecordDirectory:
         known = self._kept.get(unchecked.node)
         if known is not None and unchecked.made_seconds <= known.record.made_seconds:
             return False
-        addresses = _usable(unchecked.addresses, unchecked.node, teller)
-        if not addresses or not self._may_check(network_of(teller), now_seconds):
+        addresses = _usable(unchecked.addresses, unchecked.node, teller.host)
+        if not addresses or not self._may_check(network_of(teller.host), now_seconds):
             return False
         record = open_record(unchecked, self._swarm_id, self._domain)
         if record is None or not record.counts_at(now_seconds):
             return False
         certificate = record.certificate
         islands = self._islands_of(certificate.node, certificate.account, now_seconds)
-        kept = _Kept(record, addresses, teller if known is None else known.teller, islands)
         if not islands:
             return False
+        first_hand = teller.peer_id == peer_id_from_key(certificate.node)
+        told_by = teller if known is None or first_hand else known.teller
+        kept = _Kept(record, addresses, told_by, islands)
         self._kept.pop(certificate.node, None)
         self._kept[certificate.node] = kept
         self._bound(kept)
@@ -102,7 +112,7 @@ class RecordDirectory:
     def members(self, islands: Iterable[int], now_seconds: float) -> tuple[FoundPeer, ...]:
         """Return the nodes that are on one of the islands, in a random order."""
         return tuple(
-            FoundPeer(peer_id_from_key(node), tuple(map(str, kept.addresses)), kept.teller)
+            FoundPeer(peer_id_from_key(node), tuple(map(str, kept.addresses)), kept.teller.host)
             for node, kept in self._on(frozenset(islands), now_seconds)
         )
 
@@ -147,7 +157,7 @@ class RecordDirectory:
 
     def _forget_one_of(self, nodes: list[NodeId]) -> None:
         """Forget the oldest record of the network that most of these came from."""
-        sources = [network_of(self._kept[node].teller) for node in nodes]
+        sources = [network_of(self._kept[node].teller.host) for node in nodes]
         [(most, _)] = Counter(sources).most_common(1)
         del self._kept[nodes[sources.index(most)]]
 

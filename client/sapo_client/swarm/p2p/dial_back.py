@@ -9,7 +9,7 @@ from typing import Final
 
 import trio
 
-from sapo_client.swarm.addresses import PeerAddress
+from sapo_client.swarm.addresses import PeerAddress, parse_address
 from sapo_client.swarm.limits import Rate
 from sapo_client.swarm.p2p.requests import Requests
 from sapo_client.swarm.rate_limit import TokenBucket
@@ -110,6 +110,15 @@ class DialBack:
         answer = parse_answer(payload)
         if answer is not None and self._is_about(answer.host):
             self.answers.add(peer_id, answer)
+
+    def reached_at(self, peer_id: str) -> tuple[PeerAddress, ...]:
+        """Return the addresses at which several peers reached this node, whose peer id is given."""
+        port = next((address.port for address in self._own_addresses()), None)
+        texts = (
+            f"/{'ip6' if ':' in host else 'ip4'}/{host}/tcp/{port}/p2p/{peer_id}"
+            for host in self.answers.reached_hosts()
+        )
+        return tuple(address for address in map(parse_address, texts) if address is not None)
 
     def _is_about(self, host: str) -> bool:
         """Whether a dial to this IP address says something about the announced ones."""

@@ -260,6 +260,10 @@ class Libp2pTransport:
         """Return what the last answers of peers come to."""
         return self._dial_back.answers.state()
 
+    def reached_at(self) -> tuple[str, ...]:
+        """Return the addresses at which peers reached this node."""
+        return tuple(map(str, self._dial_back.reached_at(self.peer_id)))
+
     def neighbours(self) -> int | None:
         """Return how many nodes are found in the local network; None if none are looked for."""
         return None if self._neighbours is None else len(self._neighbours.found)

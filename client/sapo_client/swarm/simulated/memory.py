@@ -241,6 +241,10 @@ class MemoryTransport:
     def neighbours(self) -> None:
         """Return that no nodes are looked for: there is no local network."""
 
+    def reached_at(self) -> tuple[str, ...]:
+        """Return no address: nobody dials here."""
+        return ()
+
     def reachability(self) -> Reachability:
         """Return unknown: nobody dials here."""
         return Reachability.UNKNOWN

@@ -13,6 +13,7 @@ from sapo_client.node.gossip.record_directory import (
     MOST_ON_ISLAND,
     PLACED_SECONDS,
     RecordDirectory,
+    Teller,
 )
 from sapo_client.swarm.addresses import PeerAddress, parse_address
 from sapo_client.swarm.peer_id import peer_id_from_key
@@ -33,6 +34,11 @@ TELLER, OTHER = "198.51.100.1", "203.0.113.1"
 
 def address(who: Identity, host: str = "192.0.2.1", port: int = 4001) -> str:
     return f"/ip4/{host}/tcp/{port}/p2p/{peer_id_from_key(who.node)}"
+
+
+def at(host: str, who: Identity | None = None) -> Teller:
+    """Return a peer at an IP address, who is nobody in particular unless given."""
+    return Teller(peer_id_from_key((who or Identity(999)).node), host)
 
 
 def record(who: Identity, *addresses: str, made: int = NOW) -> bytes:
@@ -56,18 +62,18 @@ def found(who: Identity, *addresses: str, teller: str = TELLER) -> FoundPeer:
 
 def test_the_newest_record_of_a_node_is_kept_and_an_old_one_replayed_is_not() -> None:
     known, old = directory(), record(ALICE, address(ALICE, "192.0.2.66"), made=NOW - 10)
-    assert known.take(old, TELLER, NOW)
-    assert known.take(record(ALICE), TELLER, NOW)
-    assert not known.take(old, TELLER, NOW)
+    assert known.take(old, at(TELLER), NOW)
+    assert known.take(record(ALICE), at(TELLER), NOW)
+    assert not known.take(old, at(TELLER), NOW)
     assert known.members({1}, NOW) == (found(ALICE),)
     assert known.answer({1}, OTHER, NOW) == (record(ALICE),)
 
 
 def test_a_record_ends_and_one_of_the_future_does_not_count_yet() -> None:
     known = directory()
-    assert not known.take(record(ALICE, made=NOW + RECORD_TOLERANCE_SECONDS + 1), TELLER, NOW)
-    assert not known.take(record(ALICE, made=NOW - RECORD_SECONDS), TELLER, NOW)
-    assert known.take(record(ALICE, made=NOW + RECORD_TOLERANCE_SECONDS), TELLER, NOW)
+    assert not known.take(record(ALICE, made=NOW + RECORD_TOLERANCE_SECONDS + 1), at(TELLER), NOW)
+    assert not known.take(record(ALICE, made=NOW - RECORD_SECONDS), at(TELLER), NOW)
+    assert known.take(record(ALICE, made=NOW + RECORD_TOLERANCE_SECONDS), at(TELLER), NOW)
     end = NOW + RECORD_TOLERANCE_SECONDS + RECORD_SECONDS
     assert known.members({1}, end - 1) == (found(ALICE),)
     assert known.members({1}, end) == ()
@@ -77,7 +83,7 @@ def test_a_record_ends_and_one_of_the_future_does_not_count_yet() -> None:
 def test_nobody_says_on_which_island_he_is() -> None:
     """A record names no island, so one who wants to be on all is found on his own."""
     known = directory()
-    known.take(record(ALICE), TELLER, NOW)
+    known.take(record(ALICE), at(TELLER), NOW)
     assert known.members({0, 2, 3}, NOW) == ()
     assert known.answer({0, 2, 3}, TELLER, NOW) == ()
 
@@ -91,7 +97,7 @@ def test_a_node_that_moves_is_found_where_it_lives_then() -> None:
         return frozenset({1 if now_seconds < NOW + 10 else 2})
 
     known = RecordDirectory(MANIFEST.swarm_id, MANIFEST.binding_domain, OWN.node, moves, random.Random(7))
-    assert known.take(record(ALICE), TELLER, NOW)
+    assert known.take(record(ALICE), at(TELLER), NOW)
     for _ in range(100):
         assert known.answer({1}, OTHER, NOW) == (record(ALICE),)
     assert len(computed) == 2
@@ -103,7 +109,7 @@ def test_a_node_whose_islands_are_unknown_is_not_kept() -> None:
     nowhere = RecordDirectory(
         MANIFEST.swarm_id, MANIFEST.binding_domain, OWN.node, lambda *_: frozenset(), random.Random(7)
     )
-    assert not nowhere.take(record(ALICE), TELLER, NOW)
+    assert not nowhere.take(record(ALICE), at(TELLER), NOW)
 
 
 def test_what_is_not_signed_by_its_node_is_dropped() -> None:
@@ -112,7 +118,7 @@ def test_what_is_not_signed_by_its_node_is_dropped() -> None:
     forged = issue_record(BOB.seed, stolen, MANIFEST.swarm_id, NOW, [address(ALICE)])
     flipped = genuine[:-1] + bytes((genuine[-1] ^ 1,))
     for message in (b"", forged, flipped, genuine + b"\x00", record(OWN)):
-        assert not known.take(message, TELLER, NOW)
+        assert not known.take(message, at(TELLER), NOW)
     assert len(known) == 0
 
 
@@ -120,10 +126,10 @@ def test_an_address_of_another_peer_or_of_another_scope_is_dropped() -> None:
     """Nobody makes a node dial a victim's peer id, or its own machine and network."""
     known = directory()
     for wrong in (address(BOB), address(ALICE, "127.0.0.1"), address(ALICE, "10.0.0.1")):
-        assert not known.take(record(ALICE, address(ALICE), wrong), TELLER, NOW)
-    assert not known.take(record(ALICE, address(ALICE, "0.0.0.0")), "127.0.0.1", NOW)
-    assert not known.take(record(ALICE, "no-multiaddr"), TELLER, NOW)
-    assert known.take(record(ALICE, address(ALICE, "10.0.0.1")), "10.0.0.2", NOW)
+        assert not known.take(record(ALICE, address(ALICE), wrong), at(TELLER), NOW)
+    assert not known.take(record(ALICE, address(ALICE, "0.0.0.0")), at("127.0.0.1"), NOW)
+    assert not known.take(record(ALICE, "no-multiaddr"), at(TELLER), NOW)
+    assert known.take(record(ALICE, address(ALICE, "10.0.0.1")), at("10.0.0.2"), NOW)
     assert known.answer({1}, TELLER, NOW) == (), "it means another host there"
     assert known.answer({1}, "10.0.0.3", NOW) == (record(ALICE, address(ALICE, "10.0.0.1")),)
 
@@ -132,9 +138,9 @@ def test_a_flood_of_records_displaces_nobody_elses() -> None:
     known = directory()
     honest = [Identity(number) for number in range(2, 6)]
     for who in honest:
-        assert known.take(record(who), f"203.0.113.{who.number}", NOW)
+        assert known.take(record(who), at(f"203.0.113.{who.number}"), NOW)
     for number in range(100, 200):
-        known.take(record(Identity(number)), TELLER, NOW)
+        known.take(record(Identity(number)), at(TELLER), NOW)
     members = {peer.peer_id for peer in known.members({1}, NOW)}
     assert len(members) == MOST_ON_ISLAND
     assert {peer_id_from_key(who.node) for who in honest} <= members
@@ -148,17 +154,17 @@ def test_a_source_has_only_so_many_signatures_checked() -> None:
         for who in map(Identity, range(100, 100 + burst))
     ]
     for message in forged:
-        assert not known.take(message, TELLER, NOW)
-    assert not known.take(record(ALICE), TELLER, NOW)
-    assert known.take(record(ALICE), OTHER, NOW)
-    assert known.take(record(BOB), TELLER, NOW + 1 / CHECKS_OF_SOURCE.per_second)
+        assert not known.take(message, at(TELLER), NOW)
+    assert not known.take(record(ALICE), at(TELLER), NOW)
+    assert known.take(record(ALICE), at(OTHER), NOW)
+    assert known.take(record(BOB), at(TELLER), NOW + 1 / CHECKS_OF_SOURCE.per_second)
 
 
 def test_an_account_has_as_many_records_as_nodes_that_count() -> None:
     known = directory()
     keys = [Identity(2, key=key) for key in range(MOST_OF_ACCOUNT + 1)]
     for who in keys:
-        assert known.take(record(who), TELLER, NOW)
+        assert known.take(record(who), at(TELLER), NOW)
     expected = {peer_id_from_key(who.node) for who in keys[1:]}
     assert {peer.peer_id for peer in known.members({1}, NOW)} == expected
 
@@ -172,3 +178,19 @@ def test_a_node_tells_its_addresses_of_the_widest_scope_alone() -> None:
     assert widest(listed) == tuple(listed[2:])
     assert widest(listed[:2]) == (listed[1],)
     assert widest(()) == ()
+
+
+def test_who_passes_a_record_on_first_does_not_decide_when_it_is_forgotten() -> None:
+    """Unless the node never tells its record itself."""
+    known = directory()
+    for number in range(10, 10 + MOST_ON_ISLAND // 2):
+        assert known.take(record(Identity(number)), at(TELLER), NOW)
+    assert known.take(record(ALICE), at(TELLER), NOW)
+    assert known.take(record(BOB), at(TELLER), NOW)
+    assert known.take(record(ALICE, made=NOW + 1), at(OTHER, ALICE), NOW)
+    assert known.take(record(BOB, made=NOW + 1), at(OTHER), NOW)
+    assert known.take(record(ALICE, made=NOW + 2), at(TELLER), NOW)
+    for number in range(100, 100 + MOST_ON_ISLAND):
+        assert known.take(record(Identity(number)), at(TELLER), NOW)
+    left = {peer.peer_id for peer in known.members({1}, NOW)}
+    assert (peer_id_from_key(ALICE.node) in left, peer_id_from_key(BOB.node) in left) == (True, False)

@@ -19,6 +19,24 @@ async def test_a_node_that_listens_is_reachable(swarm: Any, tools: Any) -> None:
     assert asker.transport._dial_back.answers.hosts() == ("127.0.0.1",)
 
 
+async def test_a_node_knows_the_address_at_which_two_peers_reached_it(swarm: Any, tools: Any) -> None:
+    members = await swarm.start_members(3)
+    await swarm.wait_until_connected(members)
+    boot, other, asker = (member.transport for member in members)
+    [address] = asker.addresses
+    port = address.split("/")[4].encode()
+    await other.connect(address)
+    seen = []
+    for peer_id in (boot.peer_id, other.peer_id):
+        payload = await asker.request(peer_id, PROTOCOL, port, max_response_bytes=128)
+        answer = parse_answer(payload)
+        assert answer is not None
+        asker._dial_back.answers.add(peer_id, answer)
+        seen.append(asker.reached_at())
+    assert seen == [(), (address,)]
+    assert boot.reached_at() == ()
+
+
 async def test_a_node_whose_port_is_closed_or_anothers_is_not(swarm: Any, tools: Any) -> None:
     members = await swarm.start_members(3)
     await swarm.wait_until_connected(members)
