@@ -29,6 +29,7 @@ from sapo_client.ledger.fraud import AccountPlaces, FraudProof
 from sapo_client.ledger.history import History
 from sapo_client.ledger.outbox import EntryState, Outbox
 from sapo_client.ledger.records import (
+    Announcement,
     ChainLook,
     ContractAddresses,
     EpochRecord,
@@ -42,7 +43,7 @@ from sapo_client.ledger.sender import Sender
 from sapo_client.ledger.terms import RATE_EPOCHS, Treasury, read_treasury, require_code, require_contracts
 from sapo_client.ledger.transactions import Call
 from sapo_protocol import secp256k1
-from sapo_protocol.eip712 import EpochApproval, EpochRoot
+from sapo_protocol.eip712 import EpochApproval, EpochRoot, SuccessionNotice, SuccessionWithdrawal
 from sapo_protocol.identifiers import Account, Digest, NodeId
 from sapo_protocol.manifest import Manifest
 
@@ -166,6 +167,16 @@ class LedgerClient:
     async def auditors(self) -> tuple[tuple[Account, ...], int]:
         """Return the accounts whose signatures count, ascending, and how many a posting needs."""
         return await self._in_thread(self._ledger.auditors)
+
+    async def successions(self) -> tuple[Announcement, ...]:
+        """Return the successors that the ledger announces; none on a ledger of an earlier version."""
+        if not await self.can_settle():
+            return ()
+        return await self._in_thread(self._ledger.successions)
+
+    async def next_succession(self) -> int:
+        """Return the number of the next announcement."""
+        return await self._in_thread(self._ledger.next_succession)
 
     async def bonded_auditors(self) -> frozenset[Account]:
         """Return the auditors whose bond suffices now, so that a posting may carry their signatures."""
@@ -300,6 +311,18 @@ class LedgerClient:
         fingerprint, root = sha256(b"".join(ordered)).hexdigest()[:16], statement.root
         call = Call(self._ledger.address, self._ledger.post(statement, ordered))
         await self._enqueue("post", f"{root.epoch}:{root.cumulative_root}:{fingerprint}", call)
+
+    async def announce(self, notice: SuccessionNotice, signatures: Sequence[bytes]) -> None:
+        """Queue the announcement of a successor with its auditors' signatures, in any order."""
+        ordered = _by_signer(notice.digest(self._manifest.ledger_domain), signatures)
+        call = Call(self._ledger.address, self._ledger.announce(notice, ordered))
+        await self._enqueue("succession", _name(notice.number, ordered), call)
+
+    async def withdraw_successor(self, notice: SuccessionWithdrawal, signatures: Sequence[bytes]) -> None:
+        """Queue that the pending announcement is taken back, with its auditors' signatures, in any order."""
+        ordered = _by_signer(notice.digest(self._manifest.ledger_domain), signatures)
+        call = Call(self._ledger.address, self._ledger.withdraw_successor(ordered))
+        await self._enqueue("succession", f"withdraw:{_name(notice.number, ordered)}", call)
 
     async def finalise(self, live: EpochRecord) -> None:
         """Queue that the live posting becomes final; its window must be over.
@@ -479,6 +502,11 @@ class LedgerClient:
         distributor, token = self._pay_side()
         verifier, vault = self._ledger.verifier(), self._ledger.vault()
         return ContractAddresses(distributor.address, token.address, verifier.address, vault.address)
+
+
+def _name(number: int, signatures: Sequence[bytes]) -> str:
+    """Return what tells one request about an announcement from another."""
+    return f"{number}:{sha256(b''.join(signatures)).hexdigest()[:16]}"
 
 
 def _by_signer(digest: Digest, signatures: Sequence[bytes]) -> list[bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from sapo_client.ledger.records import ChainLook, LedgerStatus
+from sapo_client.ledger.records import Announcement, ChainLook, LedgerStatus
 from sapo_protocol.eip712 import EpochRoot
 
 
@@ -17,6 +17,9 @@ class ChainRole(Protocol):
 
     async def final_root_before(self, timestamp_seconds: int) -> EpochRoot | None:
         """Return the root of the last epoch that is final in that block, if there is one."""
+
+    async def successions(self) -> tuple[Announcement, ...]:
+        """Return the successors that the ledger announces, ascending by activation."""
 
     async def look(self, now: Callable[[], float], *, claims: bool) -> ChainLook:
         """Return what the chain shows of this node's account and of the time."""
@@ -38,6 +41,10 @@ class NoChain:
     async def final_root_before(self, timestamp_seconds: int) -> EpochRoot | None:
         """Return None: no epoch is ever final."""
         return None
+
+    async def successions(self) -> tuple[Announcement, ...]:
+        """Return none: there is no ledger to announce any."""
+        return ()
 
     async def look(self, now: Callable[[], float], *, claims: bool) -> ChainLook:
         """Return a view that shows nothing."""
