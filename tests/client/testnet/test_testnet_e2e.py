@@ -99,6 +99,7 @@ def test_nodes_are_killed_come_back_and_join_late(tmp_path: Path) -> None:
                     ("chain", "pid"),
                     ("ada", "pid"),
                     ("bo", "started"),
+                    ("invitation", "pid"),
                 ]
         finally:
             stop([latecomer], PATIENCE_SECONDS)
