@@ -24,7 +24,7 @@ from typing import Final
 
 from sapo_client.swarm.addresses import PeerAddress, network_of
 from sapo_client.swarm.limits import DialLimits, Rate
-from sapo_client.swarm.rate_limit import TokenBucket
+from sapo_client.swarm.rate_limit import KeyedBuckets
 from sapo_client.swarm.vouched import VouchedPeers
 
 STRANGERS_AT_ONE_HOST: Final = Rate(per_second=0.2, burst=32)
@@ -73,7 +73,7 @@ class AddressBook:
         self._limits = limits
         self._rng = rng
         self._entries: dict[str, _Entry] = {}
-        self._buckets: dict[str, TokenBucket] = {}
+        self._dials = KeyedBuckets(STRANGERS_AT_ONE_HOST, _MOST_HOSTS)
         self._sought: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
@@ -202,7 +202,8 @@ class AddressBook:
         strangers = [address for address in others if address.peer_id not in self._vouched]
         first = trusted[: max(0, self._limits.vouched_peers - self._vouched.among(connected))]
         missing = self._missing(trusted[len(first) :] + strangers, connected, now_seconds)
-        rest = [address for address in trusted + strangers if address not in {*first, *missing}]
+        taken = {*first, *missing}
+        rest = [address for address in trusted + strangers if address not in taken]
         self._rng.shuffle(rest)
         beyond = min(self._limits.sought_peers, len(self._sought.intersection(chosen)))
         wanted = max(0, self._limits.target_peers - (len(chosen) - beyond) - len(lost) - len(first))
@@ -222,13 +223,8 @@ class AddressBook:
         for address in addresses:
             if len(found) == most:
                 break
-            bucket = self._buckets.setdefault(
-                address.network, TokenBucket(STRANGERS_AT_ONE_HOST, now_seconds)
-            )
-            if bucket.take(1, now_seconds):
+            if self._dials.take(address.network, now_seconds):
                 found.append(address)
-            if len(self._buckets) > _MOST_HOSTS:
-                del self._buckets[next(iter(self._buckets))]
         return found
 
     def dialling(self, peer_id: str, now_seconds: float) -> None:

@@ -39,6 +39,22 @@ class TokenBucket:
         self._updated_seconds = now_seconds
 
 
+class KeyedBuckets:
+    """A token bucket of one rate for each key; beyond a number of keys the oldest bucket is forgotten."""
+
+    def __init__(self, rate: Rate, most: int) -> None:
+        self._rate = rate
+        self._most = most
+        self._buckets: dict[str, TokenBucket] = {}
+
+    def take(self, key: str, now_seconds: float) -> bool:
+        """Take one token of a key and return True, or take none and return False."""
+        bucket = self._buckets.setdefault(key, TokenBucket(self._rate, now_seconds))
+        if len(self._buckets) > self._most:
+            del self._buckets[next(iter(self._buckets))]
+        return bucket.take(1, now_seconds)
+
+
 @dataclass(frozen=True, slots=True)
 class _Buckets:
     messages: TokenBucket

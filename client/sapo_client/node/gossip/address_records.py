@@ -15,7 +15,7 @@ from sapo_client.node.gossip.own_certificate import OwnCertificate
 from sapo_client.node.gossip.record_directory import RecordDirectory, Teller
 from sapo_client.node.runtime.clock import Clock
 from sapo_client.swarm.addresses import PeerAddress, parse_address, scope_of
-from sapo_client.swarm.transport import PeerInfo, Transport, TransportError
+from sapo_client.swarm.transport import FoundPeer, PeerInfo, Transport, TransportError
 from sapo_protocol.identifiers import NodeId
 from sapo_protocol.islands.address_record import (
     MAX_RECORD_ADDRESSES,
@@ -85,8 +85,9 @@ class RecordExchange:
             longest_ago = min(peers, key=lambda each: self._asked_seconds.get(each, -1.0))
             self._asked_seconds[longest_ago] = trio.current_time()
             await self._ask(peers[longest_ago])
-        self._transport.seek(self.directory.members(self._engine.islands.carried, self._clock()))
-        if self._has_enough():
+        members = self.directory.members(self._engine.islands.carried, self._clock())
+        self._transport.seek(members)
+        if self._has_enough(members):
             return REST_SECONDS
         return LOOK_SECONDS if peers else WAIT_SECONDS
 
@@ -118,8 +119,7 @@ class RecordExchange:
         islands = self._engine.islands
         return any((islands.count(epoch) or 1) > 1 for epoch in islands.epochs_at(self._clock()))
 
-    def _has_enough(self) -> bool:
-        members = self.directory.members(self._engine.islands.carried, self._clock())
+    def _has_enough(self, members: Iterable[FoundPeer]) -> bool:
         connected = {peer.peer_id for peer in self._transport.peers()}
         return len(connected.intersection(member.peer_id for member in members)) >= _ENOUGH
 

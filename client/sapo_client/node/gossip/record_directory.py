@@ -10,12 +10,13 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from sapo_client.swarm.addresses import PeerAddress, network_of, parse_address
 from sapo_client.swarm.limits import Rate
 from sapo_client.swarm.peer_id import peer_id_from_key
-from sapo_client.swarm.rate_limit import TokenBucket
+from sapo_client.swarm.rate_limit import KeyedBuckets
 from sapo_client.swarm.transport import FoundPeer
 from sapo_protocol.eip712 import Domain
 from sapo_protocol.identifiers import Account, NodeId, SwarmId
@@ -70,7 +71,7 @@ class RecordDirectory:
         self._islands_of = islands_of
         self._rng = rng
         self._kept: dict[NodeId, _Kept] = {}
-        self._buckets: dict[str, TokenBucket] = {}
+        self._checks = KeyedBuckets(CHECKS_OF_SOURCE, _MOST_SOURCES)
         self._placed_seconds = 0.0
 
     def __len__(self) -> int:
@@ -92,7 +93,7 @@ class RecordDirectory:
         if known is not None and unchecked.made_seconds <= known.record.made_seconds:
             return False
         addresses = _usable(unchecked.addresses, unchecked.node, teller.host)
-        if not addresses or not self._may_check(network_of(teller.host), now_seconds):
+        if not addresses or not self._checks.take(network_of(teller.host), now_seconds):
             return False
         record = open_record(unchecked, self._swarm_id, self._domain)
         if record is None or not record.counts_at(now_seconds):
@@ -123,7 +124,7 @@ class RecordDirectory:
             for _, kept in self._on(frozenset(islands), now_seconds)
             if all(address.means_the_same(asker) for address in kept.addresses)
         )
-        return tuple(fitting)[:MAX_RECORDS]
+        return tuple(islice(fitting, MAX_RECORDS))
 
     def _on(self, islands: frozenset[int], now_seconds: float) -> list[tuple[NodeId, _Kept]]:
         """Return what is kept of nodes on the islands now; what does not count any more is forgotten."""
@@ -135,12 +136,6 @@ class RecordDirectory:
         found = [(node, kept) for node, kept in self._kept.items() if kept.islands & islands]
         self._rng.shuffle(found)
         return found
-
-    def _may_check(self, source: str, now_seconds: float) -> bool:
-        bucket = self._buckets.setdefault(source, TokenBucket(CHECKS_OF_SOURCE, now_seconds))
-        if len(self._buckets) > _MOST_SOURCES:
-            del self._buckets[next(iter(self._buckets))]
-        return bucket.take(1, now_seconds)
 
     def _bound(self, newest: _Kept) -> None:
         """Forget records where the newest one makes too many of them."""

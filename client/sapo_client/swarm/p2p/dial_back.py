@@ -95,7 +95,7 @@ class DialBack:
     async def ask_next(self) -> None:
         """Ask the chosen peer that was asked longest ago."""
         peer_id = min(self._chosen(), key=lambda each: self._asked_seconds.get(each, -1.0), default=None)
-        port = next((address.port for address in self._own_addresses()), None)
+        port = self._port()
         if peer_id is None or port is None:
             return
         self._asked_seconds = {each: self._asked_seconds.get(each, -1.0) for each in self._chosen()}
@@ -113,12 +113,15 @@ class DialBack:
 
     def reached_at(self, peer_id: str) -> tuple[PeerAddress, ...]:
         """Return the addresses at which several peers reached this node, whose peer id is given."""
-        port = next((address.port for address in self._own_addresses()), None)
         texts = (
-            f"/{'ip6' if ':' in host else 'ip4'}/{host}/tcp/{port}/p2p/{peer_id}"
+            f"/{'ip6' if ':' in host else 'ip4'}/{host}/tcp/{self._port()}/p2p/{peer_id}"
             for host in self.answers.reached_hosts()
         )
         return tuple(address for address in map(parse_address, texts) if address is not None)
+
+    def _port(self) -> int | None:
+        """Return the TCP port to dial back; None before this node listens."""
+        return next((address.port for address in self._own_addresses()), None)
 
     def _is_about(self, host: str) -> bool:
         """Whether a dial to this IP address says something about the announced ones."""

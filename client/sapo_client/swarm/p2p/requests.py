@@ -16,7 +16,7 @@ from sapo_client.swarm.guard import ContainExceptions
 from sapo_client.swarm.limits import TransportLimits
 from sapo_client.swarm.p2p.frames import FrameError, FrameReader, frame
 from sapo_client.swarm.peer_score import Severity
-from sapo_client.swarm.rate_limit import TokenBucket
+from sapo_client.swarm.rate_limit import KeyedBuckets
 from sapo_client.swarm.transport import BugReport, Handler, TransportError
 from sapo_protocol.errors import ProtocolError
 
@@ -44,7 +44,7 @@ class Requests:
         self._counters = counters
         self._on_bug = on_bug
         self._at_once = trio.CapacityLimiter(limits.max_requests_at_once)
-        self._buckets: dict[str, TokenBucket] = {}
+        self._asked = KeyedBuckets(limits.requests, _MAX_BUCKETS)
 
     # Asking
 
@@ -95,10 +95,7 @@ class Requests:
 
     def _admit(self, peer_id: str) -> bool:
         now_seconds = trio.current_time()
-        if len(self._buckets) >= _MAX_BUCKETS and peer_id not in self._buckets:
-            del self._buckets[next(iter(self._buckets))]
-        bucket = self._buckets.setdefault(peer_id, TokenBucket(self._limits.requests, now_seconds))
-        admitted = bucket.take(1, now_seconds)
+        admitted = self._asked.take(peer_id, now_seconds)
         if not admitted:
             self._discipline.blame(peer_id, Severity.HIGH, now_seconds)
         return admitted
