@@ -32,6 +32,7 @@ const sha256 = (text) => createHash("sha256").update(text).digest("hex");
 
 // Libraries and interfaces are compiled into their users; they have no artefact of their own.
 const shipped = [
+  "AccountBond",
   "EpochLedger",
   "Faucet",
   "FraudVerifier",

@@ -8,6 +8,7 @@ from importlib import resources
 from typing import Any, Final
 
 CONTRACTS: Final = (
+    "AccountBond",
     "EpochLedger",
     "Faucet",
     "FraudVerifier",
