@@ -17,6 +17,9 @@ from sapo_protocol.terms.islands import IslandTerms
 
 _NO_CONTRACT = Account(bytes(20))
 
+BOND_EPOCHS = PROOF_EPOCHS + 2
+"""Epochs for which a bond stays at least: one longer than proofs of what counted on it are accepted."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -98,7 +101,7 @@ class Manifest:
         """Raise unless a bond that counted in an epoch is still there when its proofs are accepted."""
         if not self.has_chain:
             raise LocalProtocolError("a bond is kept on a chain, and this swarm has none")
-        shortest = self.finality_seconds + (PROOF_EPOCHS + 2) * self.epoch_seconds
+        shortest = self.finality_seconds + BOND_EPOCHS * self.epoch_seconds
         if gate.exit_seconds < shortest:
             raise LocalProtocolError(
                 f"a bond that leaves after {gate.exit_seconds} s is gone before proofs against it count:"

@@ -43,6 +43,7 @@ class Reason(StrEnum):
     CERTIFICATE_MALFORMED = "certificate_malformed"
     CERTIFICATE_EXPIRED = "certificate_expired"
     NOT_AN_AUDITOR = "not_an_auditor"
+    NO_BOND = "no_bond"
     # stage 6: assignment
     SLOT_OVER_QUOTA = "slot_over_quota"
     NOT_ITS_TURN = "not_its_turn"
@@ -164,6 +165,7 @@ class Rule(Enum):
     AUTHOR_AUDITS = "R5.3", Reason.NOT_AN_AUDITOR
     ACCOUNT_SIGNED = "R5.4", Reason.CERTIFICATE_MALFORMED
     CERTIFICATE_COUNTS = "R5.5", Reason.CERTIFICATE_EXPIRED
+    AUTHOR_BONDED = "R5.6", Reason.NO_BOND
     # stage 6: assignment
     SLOT_QUOTA = "R6.1", Reason.SLOT_OVER_QUOTA
     MANIFEST_COMPLETIONS = "R6.2", Reason.OUT_OF_BOUNDS

@@ -20,6 +20,7 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.ledger.service import LedgerClient
 from sapo_client.node.auditing.audit import AUDITORS_SHARES, Audit
 from sapo_client.node.auditing.auditor import Auditor, AuditorParts
+from sapo_client.node.runtime.bonds import BondReader
 from sapo_client.node.runtime.context import Author
 from sapo_client.node.runtime.statements import Words
 from sapo_client.paths import DataDir
@@ -128,6 +129,9 @@ class AuditorHarness:
         )
         assert self.data.database == self.node.root / "node.sqlite"
         self.beacons = self.node.beacons
+        self.bonds = BondReader(
+            self.manifest, self.node.engine.standing, self.ledger.bonds_before, world.now, self.node.log
+        )
         self.contributions = self.node.engine.contributions
         self.parts = AuditorParts(
             author=Author(identity.seed, identity.node, identity.account),
@@ -155,6 +159,7 @@ class AuditorHarness:
         async with trio.open_nursery() as nursery:
             await nursery.start(self.node.transport.run)
             nursery.start_soon(self.node.run)
+            nursery.start_soon(partial(keep, "bonds", self.bonds.run))
             if verifies:
                 nursery.start_soon(partial(keep, "audit", audit.run))
             if acts:

@@ -18,6 +18,7 @@ from support.swarm import make_manifest
 
 from sapo_client.founding.contracts import Deployment, LedgerTerms, deploy
 from sapo_client.ledger import transactions as tx
+from sapo_client.ledger.account_bond import AccountBond
 from sapo_client.ledger.chain import DEFAULT_CHAIN_ID
 from sapo_client.ledger.chain.embedded import EmbeddedChain, Genesis
 from sapo_client.ledger.chain.methods import Methods
@@ -41,6 +42,7 @@ from sapo_protocol.eip712 import Domain, EpochApproval, EpochRoot
 from sapo_protocol.identifiers import Account, Digest, NodeId
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.merkle import Place
+from sapo_protocol.terms.gate import BondGate
 
 GENESIS_SECONDS: Final = 1_700_000_000
 EPOCH_SECONDS: Final = 60
@@ -54,6 +56,10 @@ NOW_SECONDS: Final = GENESIS_SECONDS + 100 * EPOCH_SECONDS
 BUDGET_POINTS: Final = 1_000
 POINTS_CAP: Final = 16
 TOKENS_PER_POINT: Final = 10**18
+ACCOUNT_EXIT_SECONDS: Final = 14 * EPOCH_SECONDS
+BOND_UNIT: Final = 16 * 10**18
+"""A whole account's bond: a sixteenth of it is worth one of its sixteen points."""
+
 AUDITOR_BOND: Final = 101
 """Odd, so that halves differ."""
 
@@ -211,6 +217,18 @@ class Contracts:
         return Vault(self.chain.rpc, self.deployment.vault)
 
     @property
+    def gate(self) -> AccountBond:
+        """The contract behind the gate, in a swarm that was founded with ``account_exit_seconds``."""
+        assert self.deployment.account_bond is not None
+        return AccountBond(self.chain.rpc, self.deployment.account_bond)
+
+    def bond_account(self, account: Account, amount: int) -> tx.Receipt:
+        """Have the deployer bond tokens for an account behind the gate."""
+        gate, token = self.gate, self.token
+        self.chain.send(DEPLOYER, token.address, token.approve(gate.address, amount))
+        return self.chain.send(DEPLOYER, gate.address, gate.deposit(account, amount))
+
+    @property
     def token(self) -> Token:
         return Token(self.chain.rpc, self.deployment.token)
 
@@ -231,6 +249,9 @@ class Contracts:
             "genesis_seconds": GENESIS_SECONDS,
             "epoch_seconds": EPOCH_SECONDS,
         }
+        if self.deployment.account_bond is not None:
+            gate = BondGate(self.deployment.account_bond, BOND_UNIT, ACCOUNT_EXIT_SECONDS)
+            fields |= {"version": 2, "gate": gate}
         return make_manifest(**{**fields, **changes})
 
     def register(self, signer: LocalAccount, key: NodeId, not_after_seconds: int) -> tx.Receipt:

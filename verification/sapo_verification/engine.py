@@ -54,6 +54,7 @@ from sapo_verification.sampling.sampler import Sampler, SamplingPolicy
 from sapo_verification.sampling.step_values import StepValue
 from sapo_verification.screens.imitation import Imitation
 from sapo_verification.screens.screens import Screens
+from sapo_verification.standing import Standing
 from sapo_verification.store import open_database, transaction
 from sapo_verification.types import (
     AdmittedRollout,
@@ -137,7 +138,7 @@ class Terms:
 class Engine:
     """Trust state of one node; single-threaded.
 
-    Its parts (``certificates``, ``islands``, ``levels``, ``reputation``, ``pool``, ``contributions``,
+    Its parts (``certificates``, ``islands``, ``standing``, ``levels``, ``reputation``, ``pool``, ``contributions``,
     ``count``, ``audits``, ``sampler`` and others) are public to be read and drawn from.
 
     Args:
@@ -180,10 +181,13 @@ class Engine:
         imitated = [imitation, self.demonstrations] if terms.sampling.text_use.demonstrates else []
         self._observers = Observers([self.count, self.success, *imitated, *observers])
         self.islands: Final = IslandMap(manifest, beacon_of, paid_of)
-        self.certificates: Final = CertificateStore(manifest, connection, islands=self.islands)
+        self.standing: Final = Standing(manifest, own)
+        self.certificates: Final = CertificateStore(
+            manifest, connection, islands=self.islands, standing=self.standing
+        )
         self.admission: Final = Admission(manifest, self.certificates)
         self.reputation: Final = Reputation(connection)
-        self.newcomers: Final = NewcomerLots(key)
+        self.newcomers: Final = NewcomerLots(key, lambda account: float(self.standing.units_now(account)))
         self.pool: Final = Pool(connection, terms.pool, self.reputation, self.newcomers)
         self.envelopes: Final = EnvelopeStore(connection)
         self.origins: Final = Origins(connection)
@@ -363,7 +367,7 @@ class Engine:
             by_turns: a proposal names its turn; on a ledger of version 0.1.0 it does not.
         """
         self._auditors = AuditorSet(tuple(sorted(accounts)), by_turns)
-        self.islands.everywhere = frozenset(accounts)
+        self.islands.everywhere = self.standing.exempt = frozenset(accounts)
 
     def learn_origin(self, account: Account, host: str) -> None:
         """Record the network from which an account's own node sent its rollout to this one."""

@@ -76,18 +76,31 @@ class EpochCount(SilentObserver):
         return self._connection.execute(query, (content_id,)).fetchone() is not None
 
     def points(
-        self, epoch: int, live_accounts: Iterable[Account], points_per_epoch: int
+        self,
+        epoch: int,
+        live_accounts: Iterable[Account],
+        points_per_epoch: int,
+        units: Mapping[Account, Fraction] | None = None,
     ) -> tuple[tuple[Account, int], ...]:
-        """Return the points of every registered account that has any, ascending by account."""
+        """Return the points of every registered account that has any, ascending by account.
+
+        Args:
+            units: as in ``capped_points``.
+        """
         rows = self._connection.execute(
             "SELECT account, COUNT(*) FROM rollout_outcome WHERE epoch = ? AND payable GROUP BY account",
             (epoch,),
         )
         counted = {Account(account): count for account, count in rows}
-        return capped_points(counted, live_accounts, points_per_epoch)
+        return capped_points(counted, live_accounts, points_per_epoch, units)
 
     def points_by_level(
-        self, epoch: int, live_accounts: Iterable[Account], points_per_epoch: int, record: Record
+        self,
+        epoch: int,
+        live_accounts: Iterable[Account],
+        points_per_epoch: int,
+        record: Record,
+        units: Mapping[Account, Fraction] | None = None,
     ) -> tuple[tuple[Account, int], ...]:
         """Return the same in a swarm with ladders.
 
@@ -100,20 +113,30 @@ class EpochCount(SilentObserver):
             groups[Account(account)][family] += 1
         worth = {account: points_of(counts, record) for account, counts in groups.items()}
         counted = {account: points for account, points in worth.items() if points}
-        return capped_points(counted, live_accounts, points_per_epoch)
+        return capped_points(counted, live_accounts, points_per_epoch, units)
 
-    def outcomes(self, epoch: int, live_accounts: Iterable[Account], families: int) -> tuple[Outcomes, ...]:
+    def outcomes(
+        self,
+        epoch: int,
+        live_accounts: Iterable[Account],
+        families: int,
+        units: Mapping[Account, Fraction] | None = None,
+    ) -> tuple[Outcomes, ...]:
         """Return how the groups of every registered account came out, a row per family; () without ladders.
 
-        Of one account and family those of its lowest slots are taken, as many as the manifest says.
+        Of one account and family those of its lowest slots are taken: as many as the manifest says, of an
+        account with a part of a bond that part of them, rounded down.
         """
         if self._difficulty is None:
             return ()
-        live, taken = set(live_accounts), Counter[tuple[bytes, int]]()
+        most, taken = self._difficulty.groups, Counter[tuple[bytes, int]]()
+        room = {
+            account: most if units is None else int(most * units.get(account, 0)) for account in live_accounts
+        }
         rows = [[0, 0, 0] for _ in range(families)]
         query = "SELECT account, family, right, wrong FROM counted_group WHERE epoch = ? ORDER BY slot"
         for account, family, right, wrong in self._connection.execute(query, (epoch,)):
-            if Account(account) in live and taken[account, family] < self._difficulty.groups:
+            if taken[account, family] < room.get(Account(account), 0):
                 taken[account, family] += 1
                 rows[family][0 if not wrong else 1 if right else 2] += 1
         return tuple(map(Outcomes._make, rows))

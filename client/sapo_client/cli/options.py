@@ -57,6 +57,15 @@ DifficultyOption = Annotated[
         help="`follow`: tasks get harder as the swarm learns, from the level on; `fixed`: they do not.",
     ),
 ]
+BondOption = Annotated[
+    float | None,
+    typer.Option(
+        "--bond",
+        min=0.001,
+        metavar="TOKENS",
+        help="Tokens that an account bonds to count in full, fewer in proportion; unset: no bond is needed.",
+    ),
+]
 ForModel = Annotated[
     str, typer.Option("--model", metavar="M", help="Model that the tasks are for, as in `sapo join`.")
 ]

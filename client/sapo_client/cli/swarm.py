@@ -11,6 +11,7 @@ import typer
 
 from sapo_client.cli.consent import YesOption, asker
 from sapo_client.cli.options import (
+    BondOption,
     Common,
     DifficultyOption,
     FamiliesOption,
@@ -113,6 +114,7 @@ def deploy(
     families: FamiliesOption = None,
     level: LevelOption = None,
     difficulty: DifficultyOption = "fixed",
+    bond: BondOption = None,
     model: ForModel = "bundled",
     costs_money: CostsMoney = False,
     yes: YesOption = False,
@@ -147,6 +149,7 @@ def deploy(
         level=tasks.level,
         families=tasks.families,
         difficulty=tasks.difficulty,
+        bond=bond,
     )
     _check_quorum(common, terms)
     founding = _founding(folder, rpc, founder, terms, costs_money=costs_money)

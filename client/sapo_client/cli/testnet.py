@@ -10,7 +10,15 @@ import typer
 
 from sapo_client.cli import swarm
 from sapo_client.cli.live.dashboard import show_link
-from sapo_client.cli.options import Common, DifficultyOption, FamiliesOption, LevelOption, command, listed
+from sapo_client.cli.options import (
+    BondOption,
+    Common,
+    DifficultyOption,
+    FamiliesOption,
+    LevelOption,
+    command,
+    listed,
+)
 from sapo_client.cli.render import Grid
 from sapo_client.errors import ExitCode, SapoError
 
@@ -89,6 +97,7 @@ def up(
     families: FamiliesOption = None,
     level: LevelOption = None,
     difficulty: DifficultyOption = "fixed",
+    bond: BondOption = None,
     keep: KeepOption = False,
     page: PageOption = False,
     control: ControlOption = False,
@@ -124,6 +133,7 @@ def up(
         keep=keep,
         page=page,
         control=control,
+        bond=bond,
         progress=not (common.no_progress or common.quiet or common.as_json),
     )
     raise typer.Exit(_run(common, settings))

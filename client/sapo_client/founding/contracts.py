@@ -13,6 +13,7 @@ from web3 import Web3
 
 from sapo_client.founding.deployer import Deployer
 from sapo_client.ledger import transactions as tx
+from sapo_client.ledger.account_bond import AccountBond
 from sapo_client.ledger.artifact import load
 from sapo_client.ledger.contract import Contract, EpochLedgerContract, Faucet, Registry, Token, Vault
 from sapo_client.ledger.errors import LedgerError
@@ -40,6 +41,7 @@ class LedgerTerms:
         auditor_bond: tokens that an auditor must have bonded, in the smallest unit. The deployer bonds them
             for the first auditors, who own them.
         tokens_per_point: in the token's smallest unit.
+        account_exit_seconds: how long a bond of an account stays within reach; none: accounts need no bond.
         reward_tokens: tokens that the distributor receives, in the smallest unit; likewise `faucet_tokens`.
         faucet_wei: coins that the faucet receives from the deployer.
     """
@@ -53,6 +55,7 @@ class LedgerTerms:
     points_cap: int
     auditor_bond: int = 100 * _TOKEN
     tokens_per_point: int = _TOKEN
+    account_exit_seconds: int | None = None
     supply_tokens: int = 1_000_000_000 * _TOKEN
     reward_tokens: int = 100_000_000 * _TOKEN
     faucet_tokens: int = 1_000_000 * _TOKEN
@@ -73,6 +76,7 @@ class Deployment:
     distributor: Account
     verifier: Account
     vault: Account
+    account_bond: Account | None = None
 
 
 def deploy(
@@ -94,7 +98,12 @@ def deploy(
     ledger = EpochLedgerContract(rpc, _create(rpc, deployer, "EpochLedger", _terms(plan, token.address)))
     faucet = Faucet(rpc, _create_faucet(rpc, deployer, plan, token.address))
     distributor, verifier, vault = ledger.distributor(), ledger.verifier(), ledger.vault()
-    _require_code((token, registry, ledger, faucet, distributor, verifier, vault))
+    gate = None
+    if plan.account_exit_seconds is not None:
+        arguments = to_checksum_address(ledger.address), plan.account_exit_seconds
+        gate = AccountBond(rpc, _create(rpc, deployer, "AccountBond", *arguments))
+    gates = () if gate is None else (gate,)
+    _require_code((token, registry, ledger, faucet, distributor, verifier, vault, *gates))
     deployer.send(rpc, tx.Call(token.address, token.transfer(distributor.address, plan.reward_tokens)))
     deployer.send(rpc, tx.Call(token.address, token.transfer(faucet.address, plan.faucet_tokens)))
     bonds = _bond_auditors(rpc, deployer, plan=plan, token=token, vault=vault)
@@ -109,6 +118,7 @@ def deploy(
         distributor=distributor.address,
         verifier=verifier.address,
         vault=vault.address,
+        account_bond=None if gate is None else gate.address,
     )
 
 
@@ -171,6 +181,23 @@ def _terms(plan: LedgerTerms, token: Account) -> tuple[object, ...]:
         to_checksum_address(token),
         plan.tokens_per_point,
     )
+
+
+def bond_accounts(rpc: Rpc, deployer: Deployer, at: Deployment, accounts: Sequence[Account], amount: int) -> None:
+    """Bond tokens of the deployer for accounts behind the swarm's gate; each account owns its own.
+
+    Args:
+        amount: for each of them, in the token's smallest unit.
+
+    Raises:
+        LedgerError: the swarm has no gate, or a transaction fails.
+    """
+    if at.account_bond is None:
+        raise LedgerError("this swarm asks for no bond of its accounts", hint="found it with --bond TOKENS")
+    gate, token = AccountBond(rpc, at.account_bond), Token(rpc, at.token)
+    deployer.send(rpc, tx.Call(token.address, token.approve(gate.address, amount * len(accounts))))
+    for account in accounts:
+        deployer.send(rpc, tx.Call(gate.address, gate.deposit(account, amount)))
 
 
 def _bond_auditors(rpc: Rpc, deployer: Deployer, plan: LedgerTerms, token: Token, vault: Vault) -> int:

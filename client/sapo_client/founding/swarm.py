@@ -23,6 +23,7 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.founding import contracts, defaults
 from sapo_client.founding.chains import agreed_chain_id
 from sapo_client.founding.deployer import Deployer
+from sapo_client.founding.gates import account_exit_seconds, gate_of
 from sapo_client.founding.quote import Quote, quote
 from sapo_client.founding.tasks import FIXED, difficulty_of
 from sapo_client.ledger.outbox import EntryState, Outbox
@@ -56,6 +57,7 @@ class SwarmTerms:
         families: of the tasks.
         challenge_seconds: time in which a posting can be challenged; none: a tenth of an epoch.
         difficulty: whether the levels of the tasks follow the swarm, ``fixed`` or ``follow``.
+        bond: tokens that an account must bond to count in full; none: accounts need no bond.
     """
 
     name: str
@@ -70,6 +72,7 @@ class SwarmTerms:
     families: tuple[str, ...] = ()
     challenge_seconds: int | None = None
     difficulty: str = FIXED
+    bond: float | None = None
 
 
 class Founding:
@@ -134,6 +137,7 @@ class Founding:
         self, deployment: contracts.Deployment, wanted: contracts.LedgerTerms, suite: Suite
     ) -> Manifest:
         difficulty = difficulty_of(suite)
+        gate = gate_of(deployment.account_bond, self._terms.bond, wanted.account_exit_seconds)
         return Manifest(
             name=self._terms.name,
             bootstrap=self._terms.bootstrap,
@@ -145,7 +149,8 @@ class Founding:
             epoch_seconds=wanted.epoch_seconds,
             suite=suite,
             limits=defaults.LIMITS,
-            version=1 if difficulty is None else 2,
+            version=1 if difficulty is None and gate is None else 2,
+            gate=gate,
             difficulty=difficulty,
         )
 
@@ -190,6 +195,11 @@ class Founding:
             challenge_seconds=terms.challenge_seconds or defaults.challenge_seconds(terms.epoch_seconds),
             epoch_budget_points=defaults.EPOCH_BUDGET_POINTS,
             points_cap=defaults.LIMITS.points_per_epoch,
+            account_exit_seconds=(
+                None
+                if terms.bond is None
+                else account_exit_seconds(terms.epoch_seconds, terms.finality_seconds)
+            ),
             faucet_wei=round(terms.faucet_coins * _COIN),
             wei_per_drip=round(terms.coins_per_drip * _COIN),
         )

@@ -269,10 +269,8 @@ class FraudVerifierContract(Contract):
         return bool(self._call("equivocated", to_checksum_address(auditor), epoch, turn))
 
 
-class Vault(Contract):
-    """``StakeVault``: the auditors' bonds."""
-
-    NAME = "StakeVault"
+class Bonds(Contract):
+    """What both contracts of bonds have: in at once, out after a delay."""
 
     def deposit(self, account: Account, amount: int) -> bytes:
         """Return call data that bonds tokens of the sender, approved before, for an account."""
@@ -286,21 +284,13 @@ class Vault(Contract):
         """Return call data that takes out what was asked for."""
         return self._encode("withdraw")
 
-    def slash(self, account: Account, prover: Account) -> bytes:
-        """Return call data that takes a bond away; the verifier's alone."""
-        return self._encode("slash", to_checksum_address(account), to_checksum_address(prover))
-
     def bonded(self, account: Account) -> int:
-        """Return the bond that makes an account's signatures count, in the token's smallest unit."""
+        """Return the bond of an account that counts, in the token's smallest unit."""
         return int(self._call("bonded", to_checksum_address(account)))
 
     def stake(self, account: Account) -> Stake:
         """Return all that an account has there."""
         return Stake(*self._call("stakeOf", to_checksum_address(account)))
-
-    def slasher(self) -> Account:
-        """Return the only account that may take a bond away."""
-        return Account.from_hex(self._call("slasher"))
 
     def token(self) -> "Token":
         """Return the token of the bonds."""
@@ -309,6 +299,20 @@ class Vault(Contract):
     def exit_seconds(self) -> int:
         """Return the time from a requested exit to its withdrawal."""
         return int(self._call("exitSeconds"))
+
+
+class Vault(Bonds):
+    """``StakeVault``: the auditors' bonds."""
+
+    NAME = "StakeVault"
+
+    def slash(self, account: Account, prover: Account) -> bytes:
+        """Return call data that takes a bond away; the verifier's alone."""
+        return self._encode("slash", to_checksum_address(account), to_checksum_address(prover))
+
+    def slasher(self) -> Account:
+        """Return the only account that may take a bond away."""
+        return Account.from_hex(self._call("slasher"))
 
 
 class Distributor(Contract):

@@ -66,6 +66,18 @@ class RecordHidden(LedgerError):
         )
 
 
+class BondsHidden(LedgerError):
+    """No endpoint shows a change of bonds whose hash the contract's state holds."""
+
+    transient = True
+
+    def __init__(self, block: int) -> None:
+        super().__init__(
+            f"no RPC address shows the change of the accounts' bonds that was recorded in block {block}",
+            hint="they are asked again; where that does not help, name another one: these hide or change it",
+        )
+
+
 class WrongChain(LedgerError):
     """Every endpoint serves another chain than the manifest names.
 

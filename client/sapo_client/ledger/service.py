@@ -12,15 +12,16 @@ from eth_account.signers.local import LocalAccount
 from eth_utils import to_checksum_address
 from web3.exceptions import Web3Exception
 
+from sapo_client.ledger.account_bond import AccountBond, BondHistory, require_gate
 from sapo_client.ledger.artifact import LEDGER_VERSION
 from sapo_client.ledger.clock_check import ClockCheck
 from sapo_client.ledger.contract import (
+    Bonds,
     Distributor,
     EpochLedgerContract,
     FraudVerifierContract,
     Registry,
     Token,
-    Vault,
     posting_name,
 )
 from sapo_client.ledger.errors import ErrorCounts, LedgerError, LedgerUnavailable, WrongChain
@@ -45,6 +46,7 @@ from sapo_protocol import secp256k1
 from sapo_protocol.eip712 import EpochApproval, EpochRoot
 from sapo_protocol.identifiers import Account, Digest, NodeId
 from sapo_protocol.manifest import Manifest
+from sapo_protocol.terms.gate import BondGate
 
 T = TypeVar("T")
 
@@ -96,6 +98,9 @@ class LedgerClient:
         self._registry = Registry(self._rpc, manifest.registry)
         self._ledger = EpochLedgerContract(self._rpc, manifest.ledger)
         self._history = History(self._ledger)
+        gate = manifest.gate
+        self._gate = AccountBond(self._rpc, gate.contract) if isinstance(gate, BondGate) else None
+        self._bonds = None if self._gate is None else BondHistory(self._gate)
         self._before = partial(numbered_block_before, self._rpc, confirmations=confirmations, now=clock)
         self._outbox = Outbox(outbox_path, owner=f"{manifest.swarm_id} 0x{self._account.hex()}")
         self._errors = ErrorCounts()
@@ -158,6 +163,16 @@ class LedgerClient:
         """Return the root of the last epoch that is final in the last block before a moment in the past."""
         return await self._in_thread(lambda: self._history.root_by(self._before(timestamp_seconds)[0]))
 
+    async def bonds_before(self, timestamp_seconds: int) -> Mapping[Account, int]:
+        """Return what counts of each account's bond in the last block before a moment in the past.
+
+        Raises:
+            LedgerError: the swarm's gate asks for no bond, or the bonds cannot be read now.
+        """
+        if (bonds := self._bonds) is None:
+            raise _no_gate()
+        return await self._in_thread(lambda: bonds.at(self._before(timestamp_seconds)[0]))
+
     async def live_accounts(self) -> frozenset[tuple[Account, NodeId]]:
         """Return every pair of an account and a node key that the account claims at the moment."""
         self._live = await self._in_thread(lambda: self._claims.live(self._clock()))
@@ -214,17 +229,17 @@ class LedgerClient:
         """Whether an auditor's two signatures in a turn of an epoch were punished already."""
         return await self._in_thread(lambda: self._ledger.verifier().has_equivocated(auditor, epoch, turn))
 
-    async def stake(self, account: Account | None = None) -> Stake:
-        """Return what an account (this one if none is named) has in the vault."""
-        return await self._in_thread(lambda: self._ledger.vault().stake(account or self._account))
+    async def stake(self, account: Account | None = None, *, gate: bool = False) -> Stake:
+        """Return what an account (this one if none is named) has in the vault, or behind the gate."""
+        return await self._in_thread(lambda: self._bonds_of(gate=gate).stake(account or self._account))
 
     async def auditor_bond(self) -> int:
         """Return the bond that an auditor's signatures need to count, in the token's smallest unit."""
         return await self._in_thread(self._ledger.auditor_bond)
 
-    async def exit_seconds(self) -> int:
+    async def exit_seconds(self, *, gate: bool = False) -> int:
         """Return the time from a requested exit to its withdrawal."""
-        return await self._in_thread(lambda: self._ledger.vault().exit_seconds())
+        return await self._in_thread(lambda: self._bonds_of(gate=gate).exit_seconds())
 
     async def contracts(self) -> ContractAddresses:
         """Return the addresses of the contracts that transactions go to."""
@@ -374,24 +389,41 @@ class LedgerClient:
         call = Call(distributor.address, distributor.apply_payout(self._account))
         await self._enqueue("payout", f"apply {payout}:{effective_seconds}", call)
 
-    async def bond(self, amount: int) -> bool:
-        """Queue that tokens of this account become its bond; false while an earlier bond is on its way."""
-        at = await self.contracts()
-        vault, token = Vault(self._rpc, at.vault), Token(self._rpc, at.token)
-        approve = Call(at.token, token.approve(at.vault, amount))
-        return await self._enqueue_series(
-            "bond", approve, Call(at.vault, vault.deposit(self._account, amount))
-        )
+    async def bond(self, amount: int, *, gate: bool = False) -> bool:
+        """Queue that tokens of this account become its bond; false while an earlier bond is on its way.
 
-    async def request_exit(self, amount: int) -> bool:
+        Args:
+            gate: as the account's bond behind the swarm's gate, and not an auditor's in the vault.
+        """
+        bonds = await self._in_thread(lambda: self._bonds_of(gate=gate))
+        token = Token(self._rpc, (await self.contracts()).token)
+        approve = Call(token.address, token.approve(bonds.address, amount))
+        deposit = Call(bonds.address, bonds.deposit(self._account, amount))
+        return await self._enqueue_series("bond", approve, deposit)
+
+    async def request_exit(self, amount: int, *, gate: bool = False) -> bool:
         """Queue that a part of this account's bond is on its way out; false as ``bond``."""
-        vault = await self._in_thread(self._ledger.vault)
-        return await self._enqueue_series("exit", Call(vault.address, vault.request_exit(amount)))
+        bonds = await self._in_thread(lambda: self._bonds_of(gate=gate))
+        return await self._enqueue_series("exit", Call(bonds.address, bonds.request_exit(amount)))
 
-    async def withdraw(self) -> bool:
+    async def withdraw(self, *, gate: bool = False) -> bool:
         """Queue that this account takes out what has waited for its time; false as ``bond``."""
-        vault = await self._in_thread(self._ledger.vault)
-        return await self._enqueue_series("withdrawal", Call(vault.address, vault.withdraw()))
+        bonds = await self._in_thread(lambda: self._bonds_of(gate=gate))
+        return await self._enqueue_series("withdrawal", Call(bonds.address, bonds.withdraw()))
+
+    async def accuse(self, account: Account, epoch: int, proof: Digest) -> bool:
+        """Queue that this auditor accuses an account of an equivocation; false if nothing would come of it.
+
+        Args:
+            proof: content id of the message that proves it.
+        """
+        if (gate := self._gate) is None:
+            return False
+        if not await self._in_thread(lambda: self._may_accuse(gate, account, epoch)):
+            return False
+        call = Call(gate.address, gate.accuse(account, epoch, proof))
+        await self._enqueue("accuse", f"{account}:{epoch}", call)
+        return True
 
     async def run(self) -> None:
         """Send what is queued until cancelled. What goes wrong is recorded and tried again, never raised."""
@@ -460,6 +492,8 @@ class LedgerClient:
         except WrongChain as error:
             raise LedgerError(str(error), hint=error.hint) from error
         self._version = require_contracts(self._registry, self._ledger, self._manifest)
+        if self._gate is not None:
+            require_gate(self._gate, self._manifest, self._pay_side()[1].address)
 
     def _count_stuck(self, head: int) -> int:
         return self._outbox.signed_before(head - STUCK_BLOCKS - self._confirmations)
@@ -468,6 +502,21 @@ class LedgerClient:
         auditors, _ = self._ledger.auditors()
         vault, needed = self._ledger.vault(), self._ledger.auditor_bond()
         return frozenset(auditor for auditor in auditors if vault.bonded(auditor) >= needed)
+
+    def _bonds_of(self, *, gate: bool) -> Bonds:
+        if not gate:
+            return self._ledger.vault()
+        if self._gate is None:
+            raise _no_gate()
+        return self._gate
+
+    def _may_accuse(self, gate: AccountBond, account: Account, epoch: int) -> bool:
+        """Whether the contract would take this auditor's accusation."""
+        stake = gate.stake(account)
+        if not stake.bonded + stake.exiting or gate.accusation(account, epoch).slashed:
+            return False
+        is_bonded = self._ledger.vault().bonded(self._account) >= self._ledger.auditor_bond()
+        return is_bonded and not gate.has_accused(self._account, account, epoch)
 
     def _pay_side(self) -> tuple[Distributor, Token]:
         if self._contracts is None:
@@ -479,6 +528,12 @@ class LedgerClient:
         distributor, token = self._pay_side()
         verifier, vault = self._ledger.verifier(), self._ledger.vault()
         return ContractAddresses(distributor.address, token.address, verifier.address, vault.address)
+
+
+def _no_gate() -> LedgerError:
+    return LedgerError(
+        "this swarm asks for no bond of its accounts", hint="nothing is to be done: every account counts in full"
+    )
 
 
 def _by_signer(digest: Digest, signatures: Sequence[bytes]) -> list[bytes]:

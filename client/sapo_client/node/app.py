@@ -30,6 +30,7 @@ from sapo_client.node.reports import Reports
 from sapo_client.node.roles import NO_ROLES, Roles
 from sapo_client.node.runtime.backends import open_backend
 from sapo_client.node.runtime.beacons import open_beacons
+from sapo_client.node.runtime.bonds import BondReader
 from sapo_client.node.runtime.clock import Clock, wall_clock
 from sapo_client.node.runtime.context import NodeContext
 from sapo_client.node.runtime.host import start_transport
@@ -119,7 +120,15 @@ class NodeApp:
         self._engine = open_engine(context, checkers=self._checkers, beacons=self._beacons, observers=told)
         self._beacons.records.archive = self._engine.contributions.record
         self._gossip = open_gossip(context, self._engine, self._beacons)
-        self._health = HealthWatch(context, chain=self._chain, learner=self._learner)
+        standing = self._engine.standing
+        before = self._chain.bonds_before
+        self._bonds = BondReader(manifest, standing, before, clock, context.events)
+        self._health = HealthWatch(
+            context,
+            chain=self._chain,
+            learner=self._learner,
+            bond=lambda: self._bonds.facts(identity.account),
+        )
         self._show = show
         self._audit = auditing.open_audit(context, self._engine, self._beacons)
         self._ledger = auditing.open_ledger(
@@ -181,6 +190,7 @@ class NodeApp:
             self._announce()
             self._roles.started(self)
             nursery.start_soon(self._keep("gossip", self._gossip.run))
+            nursery.start_soon(self._keep("bonds", self._bonds.run))
             nursery.start_soon(self._keep("audit", self._audit.run))
             nursery.start_soon(self._keep("upkeep", partial(keep_log_short, context.data.database)))
             watch = open_metrics_poller(context, self._engine, self._chain)

@@ -23,6 +23,7 @@ from sapo_client.observe.health import (
     MIB,
     START_SECONDS,
     AccountFacts,
+    BondFacts,
     CallFacts,
     ChainFacts,
     DiskFacts,
@@ -79,6 +80,7 @@ class HealthWatch:
     """Assessment of a node's health, once per interval.
 
     Args:
+        bond: returns what is known of the accounts' bonds; none in a swarm that asks for no bond.
         show: takes a line for the terminal.
 
     Attributes:
@@ -91,11 +93,13 @@ class HealthWatch:
         *,
         chain: ChainRole,
         learner: Backend,
+        bond: Callable[[], BondFacts | None] = lambda: None,
         show: Callable[[str], None] = to_terminal,
     ) -> None:
         self._context = context
         self._chain = chain
         self._learner = learner
+        self._bond = bond
         self._show = show
         self._policy = PolicyEvents(context.data.checkpoints)
         self._durations: deque[float] = deque(maxlen=_ROUNDS)
@@ -226,6 +230,7 @@ class HealthWatch:
             events=self._policy.recent(),
             chain=self._chain_facts() if has_chain else None,
             account=self._account_facts() if self._uses_ledger else None,
+            bond=self._bond(),
             peers=None if self._context.config.swarm.alone else self._peer_facts(),
             disk=self._disk_facts(),
             log=str(self._context.data.log),

@@ -73,6 +73,8 @@ class FindingCode(StrEnum):
     CHECKPOINT_UNREADABLE = "checkpoint_unreadable"
     NO_COINS = "no_coins"
     NOT_REGISTERED = "not_registered"
+    NO_BOND = "no_bond"
+    BONDS_UNREAD = "bonds_unread"
     TRANSACTION_STUCK = "transaction_stuck"
     WRONG_CHAIN = "wrong_chain"
     CHAIN_SILENT = "chain_silent"
@@ -191,6 +193,22 @@ class AccountFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class BondFacts:
+    """Bonds in a swarm whose gate asks for one of every account.
+
+    Attributes:
+        part: of a whole account that this one counts for by its bond, 0 to 1; none while it is unknown.
+        unread_seconds: since when the present epoch's bonds should be known and are not; none if they are.
+        trouble: why they are not.
+    """
+
+    account: str
+    part: float | None
+    unread_seconds: float | None = None
+    trouble: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PeerFacts:
     """Connections and messages.
 
@@ -230,6 +248,7 @@ class HealthFacts:
     events: tuple[PolicyEvent, ...] = ()
     chain: ChainFacts | None = None
     account: AccountFacts | None = None
+    bond: BondFacts | None = None
     peers: PeerFacts | None = None
     disk: DiskFacts | None = None
     log: str = field(default="the log")
@@ -243,6 +262,7 @@ def assess(facts: HealthFacts) -> tuple[HealthFinding, ...]:
         *(_event(event, facts.log) for event in facts.events),
         *(_chain(facts.chain) if facts.chain else ()),
         *(_account(facts.account) if facts.account else ()),
+        *(_bond(facts.bond) if facts.bond else ()),
         *(_disk(facts.disk) if facts.disk else ()),
         *(_peers(facts.peers) if facts.peers else ()),
     ]
@@ -346,6 +366,24 @@ def _account(account: AccountFacts) -> Iterator[HealthFinding]:
         yield HealthFinding(
             FindingCode.TRANSACTION_STUCK, FindingLevel.WARNING, f"{count} waited too long for a block", hint
         )
+
+
+def _bond(bond: BondFacts) -> Iterator[HealthFinding]:
+    if bond.part == 0:
+        text = (
+            f"account {bond.account} has no bond in this swarm, so nothing that this node makes is shared or paid"
+        )
+        hint = "`sapo ledger bond` bonds tokens of the account; they count from the next epoch on"
+        yield HealthFinding(FindingCode.NO_BOND, FindingLevel.ERROR, text, hint)
+    if bond.unread_seconds is not None and bond.unread_seconds >= CHAIN_SECONDS:
+        text = (
+            f"the accounts' bonds of this epoch could not be read for {_time(bond.unread_seconds)}: {bond.trouble}"
+        )
+        hint = (
+            "name another RPC endpoint with --rpc; until then the last known bonds count here, and an auditor"
+            " publishes no tally"
+        )
+        yield HealthFinding(FindingCode.BONDS_UNREAD, FindingLevel.WARNING, text, hint)
 
 
 def _disk(disk: DiskFacts) -> Iterator[HealthFinding]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from sapo_client import keystore
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.founding import defaults
+from sapo_client.founding.gates import account_exit_seconds, gate_of, unit_of
 from sapo_client.founding.invitation import Invitation, link
 from sapo_client.founding.tasks import difficulty_of
 from sapo_client.keystore import Identity
@@ -153,9 +154,13 @@ def found(
         challenge_seconds=defaults.challenge_seconds(settings.epoch_seconds),
         epoch_budget_points=defaults.EPOCH_BUDGET_POINTS,
         points_cap=defaults.LIMITS.points_per_epoch,
+        account_exit_seconds=(
+            None if settings.bond is None else account_exit_seconds(settings.epoch_seconds, 0)
+        ),
     )
     deployment = deploy([rpc_url], EthAccount.from_key(deployer.account_key), contracts)
     difficulty = difficulty_of(suite)
+    gate = gate_of(deployment.account_bond, settings.bond, contracts.account_exit_seconds)
     manifest = Manifest(
         name=f"testnet-{layout.root.name}",
         bootstrap=(members[0].address,),
@@ -167,7 +172,8 @@ def found(
         epoch_seconds=settings.epoch_seconds,
         suite=suite,
         limits=defaults.LIMITS,
-        version=1 if difficulty is None else 2,
+        version=1 if difficulty is None and gate is None else 2,
+        gate=gate,
         difficulty=difficulty,
     )
     layout.manifest.write_text(manifest_to_json(manifest), encoding="utf-8")
@@ -186,6 +192,20 @@ def fund(setup: SwarmSetup, deployer: Identity, receivers: Sequence[Identity]) -
     payer, rpc = EthAccount.from_key(deployer.account_key), Rpc([setup.rpc_url])
     for receiver in receivers:
         deploy.fund(rpc, payer, setup.deployment.faucet, receiver.account)
+
+
+def bond(setup: SwarmSetup, deployer: Identity, owners: Sequence[Identity], tokens: float | None) -> None:
+    """Bond a whole unit for every account, in a swarm that asks for one."""
+    from eth_account import Account as EthAccount
+
+    from sapo_client.founding.contracts import bond_accounts
+    from sapo_client.founding.deployer import Deployer
+    from sapo_client.ledger.rpc import Rpc
+
+    if tokens is None or not owners:
+        return
+    payer, rpc = Deployer(EthAccount.from_key(deployer.account_key)), Rpc([setup.rpc_url])
+    bond_accounts(rpc, payer, setup.deployment, [owner.account for owner in owners], unit_of(tokens))
 
 
 def write_settings(settings: Settings, layout: Layout, setup: SwarmSetup) -> None:

@@ -51,6 +51,7 @@ class Settings:
         progress: show a live view if standard error is a terminal.
         page: serve a page over all nodes.
         control: run one node beside the swarm that trains alone.
+        bond: tokens that an account must bond to count in full, and that each is given; none: no bond.
     """
 
     nodes: int
@@ -70,6 +71,7 @@ class Settings:
     progress: bool = True
     page: bool = False
     control: bool = False
+    bond: float | None = None
 
     @property
     def starts_differ(self) -> bool:

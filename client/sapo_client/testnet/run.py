@@ -124,13 +124,17 @@ class Testnet:
         )
         self.chain_view = ChainView(rpc_url, self.setup.manifest)
         bringup.fund(self.setup, deployer, [member.identity for member in members])
+        attacking = [one for identities in attackers.values() for one in identities]
+        bringup.bond(
+            self.setup, deployer, [*(member.identity for member in members), *attacking], settings.bond
+        )
         bringup.write_settings(settings, layout, self.setup)
         for member in members:
             argv, home = bringup.join_line(member), member.home
             self._nodes.append(spawn(home.name, argv, folder=home.root, log=home.log, tied=tied))
         self._write_state()
         self._begin_stage(f"started {', '.join(member.home.name for member in members)}")
-        bringup.fund(self.setup, deployer, [one for identities in attackers.values() for one in identities])
+        bringup.fund(self.setup, deployer, attacking)
         self._waiting_attackers = [(name, number) for number, name in enumerate(attackers)]
         child, link = bringup.start_inviting(layout, self.setup, tied=tied)
         self._inviting.append(child)

@@ -18,6 +18,7 @@ from sapo_protocol.identifiers import Account, NodeId
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.rules import Rule
 from sapo_verification.islands import Heard, IslandMap
+from sapo_verification.standing import Standing
 from sapo_verification.store import Source, StoreSchema, open_database, open_for_reading
 
 MAX_CERTIFICATES: Final = 8192
@@ -56,6 +57,7 @@ class CertificateStore:
 
     Args:
         islands: where accounts live; without it no beacon is known, which matters on islands alone.
+        standing: what accounts count by their bonds; without it none are known, and every account counts.
     """
 
     def __init__(
@@ -64,10 +66,12 @@ class CertificateStore:
         path: Source = ":memory:",
         max_certificates: int = MAX_CERTIFICATES,
         islands: IslandMap | None = None,
+        standing: Standing | None = None,
     ) -> None:
         self._max_certificates = max_certificates
         self._manifest = manifest
         self.islands: Final = islands or IslandMap(manifest, lambda _epoch: None)
+        self.standing: Final = standing or Standing(manifest, Account(bytes(20)))
         self._entries: OrderedDict[tuple[NodeId, Account], _Entry] = OrderedDict()
         self._connection = open_database(path, _SCHEMA)
 
@@ -95,9 +99,10 @@ class CertificateStore:
             RemoteProtocolError: with the reason that decides the verdict.
         """
         envelope = parse_envelope(data, self._manifest.swarm_id)
-        if heard is not None:
+        if heard is not None or self.standing.has_gate:
             account = parse_certificate(open_payload(envelope, Kind.CERTIFICATE)).account
             self.islands.require_certificate(account, now_seconds, heard)
+            self.standing.require_now(account, now_seconds)
         certificate = open_certificate(envelope, self._manifest.binding_domain)
         if not certificate.covers(now_seconds):
             raise RemoteProtocolError(Rule.CERTIFICATE_COUNTS, "the certificate does not count now")

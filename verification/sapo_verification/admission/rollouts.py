@@ -9,6 +9,7 @@ stage  check                                           rules
 3      epoch within the window                         R3.1, R3.2
 4      content not seen                                R4.1
 6c     the account lives on the island                 R6.7 (before 5: nobody is asked for strangers)
+5b     the account has a bond, where one is needed     R5.6 (before 5 for the same reason)
 5      node introduced by a certificate                R5.1, R5.2
 6      slot and group within limits, known family      R6.1 to R6.3
 7      Ed25519                                         R7.1
@@ -53,6 +54,7 @@ class Admission:
         self._manifest = manifest
         self._certificates = certificates
         self._islands = certificates.islands
+        self._standing = certificates.standing
         self._slots: OrderedDict[tuple[int, Account, int], ContentId] = OrderedDict()
         self._seen: set[ContentId] = set()
 
@@ -72,6 +74,7 @@ class Admission:
             raise RemoteProtocolError(Rule.ROLLOUT_NEW, "the rollout is known")
         if self._islands.is_divided:
             self._islands.require_rollout(rollout.account, rollout.epoch, heard)
+        self._standing.require(rollout.account, rollout.epoch)
         self._certificates.require(rollout.node, rollout.account, now_seconds)
         self._require_assignable(rollout)
         if not envelope.is_signed_by(rollout.node):

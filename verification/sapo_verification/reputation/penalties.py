@@ -47,6 +47,7 @@ CONSEQUENCES: Final = MappingProxyType(
         Reason.CERTIFICATE_EXPIRED: Consequence(_IGNORE),
         Reason.CERTIFICATE_MALFORMED: Consequence(_REJECT),
         Reason.NOT_AN_AUDITOR: Consequence(_IGNORE),  # nodes may have asked the chain at different times
+        Reason.NO_BOND: Consequence(_IGNORE),  # a fact of the chain, known to some nodes before others
         Reason.SLOT_OVER_QUOTA: Consequence(_REJECT),
         Reason.NOT_ITS_TURN: Consequence(_IGNORE),  # it depends on the auditors, as NOT_AN_AUDITOR does
         Reason.UNKNOWN_FAMILY: Consequence(_REJECT),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
+from collections.abc import Callable
 from hashlib import blake2b
 from typing import Final
 
@@ -37,19 +38,21 @@ class NewcomerLots:
 
     Args:
         key: random bytes of this start, so that no attacker can look for accounts with good lots.
+        weight_of: an account's weight where none was set: its part of a bond in a swarm whose gate asks for one,
+            so that accounts which share a bond have the lots of one account.
     """
 
-    def __init__(self, key: bytes) -> None:
+    def __init__(self, key: bytes, weight_of: Callable[[Account], float] = lambda _: USUAL_WEIGHT) -> None:
         self._key = blake2b(key, person=b"newcomers' lots").digest()
+        self._weight_of = weight_of
         self._weights: OrderedDict[Account, float] = OrderedDict()
         self._period = 0
         self._lots: dict[Account, float] = {}
 
     def weigh(self, account: Account, weight: float) -> None:
-        """Set an account's weight, 1 by default; with 0 it yields to all others."""
+        """Set an account's weight, 1 or its bond's by default; with 0 it yields to all others."""
         self._weights[account] = weight
         self._weights.move_to_end(account)
-        self._lots.pop(account, None)
         if len(self._weights) > MOST_WEIGHED:
             self._weights.popitem(last=False)
 
@@ -57,14 +60,14 @@ class NewcomerLots:
         """Return an account's lot in an epoch: the smaller, the sooner it gets places."""
         if epoch // LOT_EPOCHS != self._period:
             self._period, self._lots = epoch // LOT_EPOCHS, {}
-        if account not in self._lots:
-            self._lots[account] = self._drawn(account)
-        return self._lots[account]
-
-    def _drawn(self, account: Account) -> float:
-        weight = self._weights.get(account, USUAL_WEIGHT)
+        weight = self._weights[account] if account in self._weights else self._weight_of(account)
         if weight <= 0.0:
             return math.inf
+        if account not in self._lots:
+            self._lots[account] = self._drawn(account)
+        return self._lots[account] / weight
+
+    def _drawn(self, account: Account) -> float:
         message = self._period.to_bytes(8, "big", signed=True) + bytes(account)
         number = int.from_bytes(blake2b(message, key=self._key, digest_size=7).digest(), "big")
-        return -math.log((number + 1) / 256**7) / weight
+        return -math.log((number + 1) / 256**7)

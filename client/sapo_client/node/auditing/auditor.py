@@ -240,7 +240,7 @@ class Auditor:
         age_seconds = parts.clock() - epoch_start_seconds(parts.manifest, epoch + 1)
         if age_seconds < grace or epoch != epoch_at(parts.manifest, parts.clock()) - 1:
             return False
-        if not parts.engine.levels.is_known(epoch):
+        if not parts.engine.levels.is_known(epoch) or not parts.engine.standing.is_known(epoch):
             return False
         waited = min(age_seconds - grace, trio.current_time() - self._started_seconds)
         return waited >= grace / 2 or not parts.engine.audits.unaudited(epoch)
@@ -249,11 +249,12 @@ class Auditor:
         parts, count = self._parts, self._parts.engine.count
         live = {account for account, _ in await parts.ledger.live_accounts()}
         cap, record = parts.manifest.limits.points_per_epoch, parts.engine.levels.record(epoch)
+        units = parts.engine.standing.units(epoch)
         if record is None:
-            points = count.points(epoch, live, cap)
+            points = count.points(epoch, live, cap, units)
         else:
-            points = count.points_by_level(epoch, live, cap, record)
-        outcomes = count.outcomes(epoch, live, len(parts.manifest.suite.families))
+            points = count.points_by_level(epoch, live, cap, record, units)
+        outcomes = count.outcomes(epoch, live, len(parts.manifest.suite.families), units)
         root = count.evidence_root(epoch)
         await self._publish(agreement.tally(epoch, points, root, parts.clock(), outcomes))
         by_account = {str(account): count for account, count in points}

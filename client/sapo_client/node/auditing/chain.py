@@ -7,6 +7,7 @@ from typing import Protocol
 
 from sapo_client.ledger.records import ChainLook, LedgerStatus
 from sapo_protocol.eip712 import EpochRoot
+from sapo_protocol.identifiers import Account
 
 
 class ChainRole(Protocol):
@@ -17,6 +18,9 @@ class ChainRole(Protocol):
 
     async def final_root_before(self, timestamp_seconds: int) -> EpochRoot | None:
         """Return the root of the last epoch that is final in that block, if there is one."""
+
+    async def bonds_before(self, timestamp_seconds: int) -> Mapping[Account, int]:
+        """Return what counts of each account's bond in that block."""
 
     async def look(self, now: Callable[[], float], *, claims: bool) -> ChainLook:
         """Return what the chain shows of this node's account and of the time."""
@@ -38,6 +42,10 @@ class NoChain:
     async def final_root_before(self, timestamp_seconds: int) -> EpochRoot | None:
         """Return None: no epoch is ever final."""
         return None
+
+    async def bonds_before(self, timestamp_seconds: int) -> Mapping[Account, int]:
+        """Return nothing: a swarm without a chain has no gate that asks for bonds."""
+        return {}
 
     async def look(self, now: Callable[[], float], *, claims: bool) -> ChainLook:
         """Return a view that shows nothing."""

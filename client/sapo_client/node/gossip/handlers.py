@@ -72,7 +72,11 @@ class GossipHandlers:
         self._own_certificate = own_certificate
         self._clock = clock
         self._publisher = Publisher(
-            swarm_id=swarm_id, islands=engine.islands, transport=transport, telemetry=telemetry
+            swarm_id=swarm_id,
+            islands=engine.islands,
+            standing=engine.standing,
+            transport=transport,
+            telemetry=telemetry,
         )
         self._sync = PeerSync(
             transport=transport,

@@ -12,6 +12,7 @@ from sapo_client.swarm.transport import Transport
 from sapo_protocol.identifiers import SwarmId
 from sapo_protocol.topics import equivocations_topic, rollouts_topic
 from sapo_verification.islands import IslandMap
+from sapo_verification.standing import Standing
 from sapo_verification.types import AdmittedRollout
 
 _MOST_PROOFS: Final = 64
@@ -27,9 +28,16 @@ class Publisher:
     """Sender of this node's messages to its peers, each on the topics of its islands."""
 
     def __init__(
-        self, *, swarm_id: SwarmId, islands: IslandMap, transport: Transport, telemetry: Telemetry
+        self,
+        *,
+        swarm_id: SwarmId,
+        islands: IslandMap,
+        standing: Standing,
+        transport: Transport,
+        telemetry: Telemetry,
     ) -> None:
         self._swarm_id = swarm_id
+        self._standing = standing
         self._islands = islands
         self._transport = transport
         self._telemetry = telemetry
@@ -42,7 +50,12 @@ class Publisher:
                 await self._transport.publish(equivocations_topic(self._swarm_id, island), message)
 
     async def publish(self, admitted: AdmittedRollout) -> None:
-        """Send an own rollout that the engine has admitted, once the home of its epoch is known."""
+        """Send an own rollout that the engine has admitted, once the home of its epoch is known.
+
+        Without the bond that the swarm's gate asks for nothing is sent: every node would drop it.
+        """
+        if not self._standing.units_of(admitted.account, admitted.rollout.epoch):
+            return
         while (home := self._islands.home(admitted.account, admitted.rollout.epoch)) is None:
             await trio.sleep(_RETRY_SECONDS)
         peers = await self._transport.publish(rollouts_topic(self._swarm_id, home), admitted.envelope)

@@ -6,7 +6,9 @@ peer, so that a node whose checks are broken does not leave the swarm.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Mapping
+from hashlib import blake2b
 from typing import Final
 
 from sapo_client.swarm.peer_id import key_from_peer_id, peer_id_from_key
@@ -16,6 +18,9 @@ from sapo_verification.reputation.evidence import PRIOR_BAD, PRIOR_GOOD, Reputat
 
 BANNED: Final = -15.0
 """With one rejected message in addition, the connection ends."""
+
+_DRAW_EPOCHS: Final = 4
+"""Epochs for which a draw of kept places is valid: a connection should outlast its certificate's epoch."""
 
 TRUSTED: Final = 5.0
 """Trust keeps a peer in the mesh; it does not make up for a fault."""
@@ -27,6 +32,7 @@ class Ratings:
     def __init__(self, certificates: CertificateStore, reputation: Reputation) -> None:
         self._certificates = certificates
         self._reputation = reputation
+        self._key = secrets.token_bytes(32)
 
     def of(self, peer_ids: Iterable[str], epoch: int) -> Mapping[str, float]:
         """Return the rating of every peer with a known account; with several accounts, the worst one's."""
@@ -37,14 +43,24 @@ class Ratings:
         return rated
 
     def vouched(self, epoch: int) -> frozenset[str]:
-        """Return the peers, connected or not, of which one account has earned a weight and none is banned."""
+        """Return the peers, connected or not, of which one account has earned a weight and none is banned.
+
+        Under a gate that asks for a bond an account with a part of one is drawn by that part, so that accounts
+        which share a bond have the places of one account.
+        """
         pairs = self._certificates.pairs()
         accounts = {account for _, account in pairs}
         weights = self._reputation.weigh(accounts, epoch).weights
         banned = {account for account in accounts if self._reputation.is_banned(account, epoch)}
-        trusted = {node for node, account in pairs if weights.get(account, 0.0) > 0.0}
+        trusted = {node for node, account in pairs if weights.get(account, 0.0) > 0.0 and self._is_drawn(account, epoch)}
         refused = {node for node, account in pairs if account in banned}
         return frozenset(map(peer_id_from_key, trusted - refused))
+
+    def _is_drawn(self, account: Account, epoch: int) -> bool:
+        units = self._certificates.standing.units_of(account, epoch)
+        message = (epoch // _DRAW_EPOCHS).to_bytes(8, "big") + account
+        drawn = int.from_bytes(blake2b(message, key=self._key, digest_size=7).digest(), "big")
+        return drawn < units * 256**7
 
     def _accounts(self, peer_id: str) -> tuple[Account, ...]:
         key = key_from_peer_id(peer_id)

@@ -12,7 +12,6 @@ from sapo_client.paths import DataDir
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.manifest_file import manifest_from_json, manifest_to_json
-from sapo_protocol.terms.gate import BondGate
 from sapo_verification.suites.catalogue import SuiteMismatch, check_suite
 
 ALONE: Final = "alone"
@@ -77,12 +76,6 @@ def take_manifest(manifest: Manifest, data: DataDir, *, source: str) -> None:
 
 
 def _require_obeyable(manifest: Manifest) -> None:
-    if isinstance(manifest.gate, BondGate):
-        raise SapoError(
-            "accounts of this swarm need a bond, which this release of sapo cannot read from the chain",
-            hint="install a newer release of sapo",
-            exit_code=ExitCode.CONFIG,
-        )
     if manifest.islands is not None and manifest.islands.count is None:
         raise SapoError(
             "the number of this swarm's islands follows its ledger, which this release of sapo cannot count",

@@ -1,0 +1,96 @@
+"""The accounts' bonds of each epoch, read from the chain in a swarm whose gate asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+import trio
+
+from sapo_client.ledger.errors import LedgerError
+from sapo_client.node.runtime.clock import Clock
+from sapo_client.observe.events import EventLog
+from sapo_client.observe.health import BondFacts
+from sapo_protocol.epochs import epoch_at, epoch_start_seconds
+from sapo_protocol.identifiers import Account
+from sapo_protocol.manifest import Manifest
+from sapo_verification.standing import Standing
+
+BondsBefore = Callable[[int], Awaitable[Mapping[Account, int]]]
+"""What counts of each account's bond in the last block older than a Unix time."""
+
+_LOOK_SECONDS: Final = 1.0
+
+_LONGEST_PAUSE_SECONDS: Final = 30.0
+"""Between two tries to read what could not be read: a search for a block is some twenty questions."""
+
+
+class BondReader:
+    """Service that learns the bonds of an epoch as soon as the chain can say them.
+
+    It is apart from the beacons: a node that cannot read bonds trains on, and goes by those of the last epoch that
+    it could read; its tallies wait.
+    """
+
+    def __init__(
+        self, manifest: Manifest, standing: Standing, bonds_before: BondsBefore, clock: Clock, events: EventLog
+    ) -> None:
+        self._manifest = manifest
+        self._standing = standing
+        self._bonds_before = bonds_before
+        self._clock = clock
+        self._events = events
+        self._trouble: str | None = None
+        self._unread_since = 0.0
+
+    async def run(self) -> None:
+        """Read bonds until cancelled; may be run again after that. Without a gate there is nothing to do."""
+        pause_seconds = _LOOK_SECONDS
+        while self._standing.has_gate:
+            read = await self.look()
+            pause_seconds = _LOOK_SECONDS if read else min(2 * pause_seconds, _LONGEST_PAUSE_SECONDS)
+            await trio.sleep(pause_seconds)
+
+    async def look(self) -> bool:
+        """Read the bonds of the present epoch and of the one before, unless they are known; return if both are.
+
+        Those of the one before are needed for its tally, and may be older than the chain in a young swarm.
+        """
+        if (now_seconds := self._clock()) < self._manifest.genesis_seconds:
+            return True
+        current = epoch_at(self._manifest, now_seconds)
+        trouble = await self._learn(current)
+        self._note(current, trouble)
+        before = None if current == 0 or trouble else await self._learn(current - 1)
+        return trouble is None and before is None
+
+    async def _learn(self, epoch: int) -> str | None:
+        """Learn the bonds of an epoch unless they are known; return why it is impossible now, if it is."""
+        if self._standing.is_known(epoch):
+            return None
+        before = epoch_start_seconds(self._manifest, epoch) - self._manifest.finality_seconds
+        try:
+            bonded = await self._bonds_before(before)
+        except LedgerError as error:  # unreachable, behind, hiding something: all are temporary
+            return str(error)
+        self._standing.learn(epoch, bonded)
+        self._events.write("bonds", epoch=epoch, accounts=len(bonded))
+        return None
+
+    def facts(self, account: Account) -> BondFacts | None:
+        """Return what is known of the bonds for the node's health, and of one account; none without a gate."""
+        if not self._standing.has_gate:
+            return None
+        current = epoch_at(self._manifest, max(self._clock(), self._manifest.genesis_seconds))
+        part = float(self._standing.units_of(account, current)) if self._standing.is_known(current) else None
+        if self._trouble is None:
+            return BondFacts(str(account), part)
+        return BondFacts(str(account), part, trio.current_time() - self._unread_since, self._trouble)
+
+    def _note(self, epoch: int, trouble: str | None) -> None:
+        """Take what stands against reading the present epoch's bonds; it is reported once, however long it lasts."""
+        if trouble is not None and self._trouble is None:
+            self._unread_since = trio.current_time()
+        if trouble not in (None, self._trouble):
+            self._events.write("ledger_error", text=f"the bonds of epoch {epoch} are not known yet: {trouble}")
+        self._trouble = trouble

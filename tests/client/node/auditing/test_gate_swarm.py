@@ -1,0 +1,95 @@
+"""A swarm whose gate asks for a bond, on a real chain: who has a bond is paid by it, who has none is nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+from support.auditor_harness import AUDITORS, AuditorHarness, Funded, World, checking, connect
+from support.ledger import ACCOUNT_EXIT_SECONDS, BOND_UNIT, POINTS_CAP
+from support.nodes import until
+
+from sapo_protocol.topics import certificates_topic, rollouts_topic
+
+EPOCH = 101
+COUNTED_SECONDS = 7
+FIRST_TURN_SECONDS = 13
+TURN_SECONDS = 6
+
+WHOLE, HALF, OTHER_HALF, NOBODY = (Funded(number) for number in (2, 3, 4, 5))
+BONDED = (WHOLE, HALF, OTHER_HALF)
+SLOTS = 10
+"""Each works on more than what half of a bond is paid for, which is eight."""
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    created = World.create(
+        tmp_path, workers=(*BONDED, NOBODY), account_exit_seconds=ACCOUNT_EXIT_SECONDS
+    )
+    yield created
+    created.chain.close()
+
+
+async def _post(world: World, witness: AuditorHarness) -> None:
+    for turn, patience_seconds in ((0, 4), (1, 4), (2, 4), (3, 30), (7, 60)):  # a busy machine takes long
+        world.turn_to(EPOCH + 1, FIRST_TURN_SECONDS + turn * TURN_SECONDS)
+        with trio.move_on_after(patience_seconds):
+            while await witness.ledger.last_record() is None:
+                await trio.sleep(0.2)
+            return
+    raise AssertionError(f"epoch {EPOCH} was not posted")
+
+
+async def _flood(nobody: AuditorHarness, count: int) -> None:
+    """Send rollouts and the certificate of an account without a bond, as a changed program would."""
+    manifest, transport, identity = nobody.manifest, nobody.node.transport, nobody.identity
+    certificate = identity.certificate(manifest).to_bytes()
+    await transport.publish(certificates_topic(manifest.swarm_id), certificate)
+    for slot in range(count):
+        message = identity.message(manifest, epoch=EPOCH, slot=slot)
+        await transport.publish(rollouts_topic(manifest.swarm_id), message)
+
+
+async def test_bonds_are_paid_in_proportion_and_who_has_none_is_ignored(world: World) -> None:
+    world.contracts.bond_account(WHOLE.account, 2 * BOND_UNIT)  # more than a unit counts as one
+    world.contracts.bond_account(HALF.account, BOND_UNIT // 2)
+    world.contracts.bond_account(OTHER_HALF.account, BOND_UNIT // 2)
+    async with checking(world) as (nursery, checkers):
+        auditors = [AuditorHarness(world, identity, checkers) for identity in AUDITORS]
+        bonded = [AuditorHarness(world, identity, checkers, audits=False) for identity in BONDED]
+        nobody = AuditorHarness(world, NOBODY, checkers, audits=False)
+        everybody = [*auditors, *bonded]
+        for harness in (*everybody, nobody):
+            nursery.start_soon(partial(harness.run, sends=harness in auditors))
+        world.turn_to(EPOCH, 30)
+        await until(lambda: all(h.node.engine.standing.is_known(EPOCH) for h in (*everybody, nobody)))
+        await connect(*everybody)
+        for harness in everybody:
+            await nobody.node.transport.connect(harness.node.address)
+
+        for worker in bonded:
+            for slot in range(SLOTS):
+                await worker.work(EPOCH, slot)
+        await nobody.work(EPOCH, 0)  # the genuine program sends nothing
+        await _flood(nobody, SLOTS)
+        await until(lambda: all(len(a.node.events("verified")) == SLOTS * len(bonded) for a in auditors))
+        await until(lambda: all(_refused(h) > SLOTS for h in everybody))  # and the certificate
+        assert not any(harness.node.knows(nobody.node) for harness in everybody)
+        assert sum(peer.rejected for h in everybody for peer in h.node.transport.peers()) == 0
+
+        world.turn_to(EPOCH + 1, COUNTED_SECONDS)
+        await until(lambda: all(len(h.contributions.tallies(EPOCH)) == 3 for h in everybody))
+        expected = {WHOLE.account: SLOTS, HALF.account: POINTS_CAP // 2, OTHER_HALF.account: POINTS_CAP // 2}
+        counts = {tuple(tally.points) for tally in auditors[0].contributions.tallies(EPOCH).values()}
+        assert counts == {tuple(sorted(expected.items()))}
+        await _post(world, auditors[0])
+        await until(lambda: [worker.auditor.points for worker in bonded] == [*expected.values()])
+        nursery.cancel_scope.cancel()
+
+
+def _refused(harness: AuditorHarness) -> int:
+    return sum(event["reason"] == "no_bond" for event in harness.node.events("refused"))
