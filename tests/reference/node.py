@@ -38,6 +38,11 @@ class ReferenceNode:
         self._places: dict[tuple[str, bytes, int, int], int] = {}
         self._slots: set[tuple[int, bytes, int]] = set()
         self._proved: set[tuple[int, bytes]] = set()
+        self._bonds: dict[int, dict[bytes, int]] = {}
+
+    def learn_bonds(self, epoch: int, bonded: dict[bytes, int]) -> None:
+        """Take what each account has bonded in an epoch."""
+        self._bonds[epoch] = bonded
 
     def validate(self, topic: str, message: bytes, now_ms: int) -> Outcome:
         """Return verdict, reason and rule of a message that came over a topic."""
@@ -62,6 +67,7 @@ class ReferenceNode:
         require(now_ms < derive.start(self._manifest, read["epoch"] + 2) + 500, "R3.2")
         require(read["content_id"] not in self._seen, "R4.1")
         require(self._home(read["account"], read["epoch"]) == envelope["island"], "R6.7")
+        self._require_bond(read["account"], read["epoch"])
         self._require_introduced(read, now_ms)
         self._require_assignable(read)
         self._require_signed(read, "R7.1")
@@ -86,6 +92,12 @@ class ReferenceNode:
     def _require_begun(self, epoch: int, now_ms: int) -> None:
         require(derive.start(self._manifest, epoch) - 500 <= now_ms, "R3.1")
 
+    def _require_bond(self, account: bytes, epoch: int) -> None:
+        known = [one for one in self._bonds if one <= epoch]
+        gate = self._manifest.get("gate") or {"kind": "open"}
+        if known and gate["kind"] == "bond":
+            require(self._bonds[max(known)].get(account, 0) > 0, "R5.6")
+
     def _require_introduced(self, read: dict[str, Any], now_ms: int) -> None:
         certificate = self._certificates.get((read["node"], read["account"]))
         if certificate is None:
@@ -107,6 +119,8 @@ class ReferenceNode:
         read = envelope | objects.certificate(envelope["payload"])
         homes = [self._home(read["account"], epoch) for epoch in self._around(now_ms)]
         require(envelope["island"] in homes or read["account"] in self._auditors, "R6.8")
+        if read["account"] not in self._auditors:
+            self._require_bond(read["account"], self._around(now_ms)[-2])
         self._require_signed(read, "R7.1")
         separator = ethereum.domain(
             self._manifest["chain_id"], derive.unhex(self._manifest["registry"] or "00" * 20)

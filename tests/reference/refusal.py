@@ -9,6 +9,7 @@ IGNORED = {
     "certificate_unknown": "R5.1",
     "certificate_expired": "R5.2 R5.5",
     "not_an_auditor": "R5.3",
+    "no_bond": "R5.6",
     "not_its_turn": "R6.6",
     "equivocation": "R6.4",
     "wrong_island": "R6.7 R6.8 R6.9",

@@ -34,5 +34,7 @@ def prepare(case: dict[str, Any], certificates: dict[str, Any], node: ReferenceN
     for name in case["state"]["certificates"]:
         introduction = bytes.fromhex(certificates[case["manifest"]][name])
         assert node.validate("certificates", introduction, case["now_ms"]) == ACCEPTED
+    for epoch, bonded in case["state"].get("bonds", ()):
+        node.learn_bonds(epoch, {bytes.fromhex(who): int(amount) for who, amount in bonded.items()})
     for message in case["state"]["seen"]:
         assert node.validate("rollouts", unpack(message), case["now_ms"]) == ACCEPTED

@@ -24,6 +24,7 @@ from vectors import (  # noqa: E402
     cases_ed25519,
     cases_encoding,
     cases_equivocation,
+    cases_gate,
     cases_islands,
     cases_response,
     cases_rollout,
@@ -57,6 +58,7 @@ FILES = {
     "islands": cases_islands.cases,
     "version": cases_version.cases,
     "difficulty": cases_difficulty.cases,
+    "gate": cases_gate.cases,
 }
 LONGEST_RUN = 64  # bytes of one value in a row; longer runs are written as [byte, times]
 
@@ -119,10 +121,18 @@ def _compare(case: Case, certificates: dict[str, bytes]) -> None:
     node = Pipeline(MANIFESTS[case.manifest], map(Account.from_hex, case.auditors))
     known = [Message(None, certificates[name], "certificates") for name in case.certificates]
     before = [Message(None, data) for data in case.seen]
-    for message in (*known, *before, *case.messages):
-        outcome = node.validate(message.topic, message.data, case.now_ms + message.offset_ms)
-        if outcome != expected(message.rule):
-            raise Wrong(f"{case.name}: expected {expected(message.rule)}, the pipeline says {outcome}")
+    for message in known:
+        _require(case, node, message)
+    for epoch, bonded in case.bonds:
+        node.learn_bonds(epoch, bonded)
+    for message in (*before, *case.messages):
+        _require(case, node, message)
+
+
+def _require(case: Case, node: Pipeline, message: Message) -> None:
+    outcome = node.validate(message.topic, message.data, case.now_ms + message.offset_ms)
+    if outcome != expected(message.rule):
+        raise Wrong(f"{case.name}: expected {expected(message.rule)}, the pipeline says {outcome}")
 
 
 def expected(number: str | None) -> Outcome:
@@ -139,12 +149,24 @@ def _require_distinct(cases: list[Case]) -> None:
         raise Wrong(f"cases of one name: {sorted(doubled)}")
 
 
+def _bonds(case: Case) -> list[list[Any]]:
+    return [
+        [epoch, {account.hex(): str(amount) for account, amount in bonded.items()}]
+        for epoch, bonded in case.bonds
+    ]
+
+
 def _case(case: Case) -> dict[str, Any]:
     seen = [_bytes(data) for data in case.seen]
     return {
         "name": case.name,
         "manifest": case.manifest,
-        "state": {"certificates": list(case.certificates), "seen": seen, "auditors": list(case.auditors)},
+        "state": {
+            "certificates": list(case.certificates),
+            "seen": seen,
+            "auditors": list(case.auditors),
+            **({"bonds": _bonds(case)} if case.bonds else {}),
+        },
         "now_ms": case.now_ms,
         "messages": [_message(message) for message in case.messages],
     }

@@ -51,12 +51,17 @@ class Pipeline:
         for message in certificates:
             engine.certificates.admit(message, at_seconds)
         self._contributions = engine.contributions
+        self._standing = engine.standing
         self._admit_contribution = engine.contribution_admission.admit
         self._on_islands: Mapping[str, Callable[[bytes, float, Heard], object]] = {
             "rollouts": engine.admission.admit,
             "certificates": engine.certificates.admit,
             "equivocations": engine.proofs.admit,
         }
+
+    def learn_bonds(self, epoch: int, bonded: Mapping[Account, int]) -> None:
+        """Take what the chain says of an epoch's bonds."""
+        self._standing.learn(epoch, bonded)
 
     def validate(self, topic: str, message: bytes, now_ms: int) -> Outcome:
         """Return the outcome of a message that came over a topic; what is accepted is known from then on.

@@ -52,6 +52,8 @@ def _prepared(case: dict[str, Any], certificates: dict[str, str]) -> Pipeline:
     node = Pipeline(MANIFESTS[case["manifest"]], map(Account.from_hex, state["auditors"]))
     for name in state["certificates"]:
         node.validate("certificates", bytes.fromhex(certificates[name]), now_ms)
+    for epoch, bonded in state.get("bonds", ()):
+        node.learn_bonds(epoch, {Account.from_hex(who): int(amount) for who, amount in bonded.items()})
     for message in state["seen"]:
         node.validate("rollouts", unpack(message), now_ms)
     return node

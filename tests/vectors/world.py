@@ -213,6 +213,10 @@ class Message:
     offset_ms: int = 0
 
 
+Bonds = tuple[tuple[int, Mapping[Account, int]], ...]
+"""Epochs with what each account has bonded, as if the chain had said so."""
+
+
 @dataclass(frozen=True)
 class Case:
     """A node's knowledge and the messages that it receives."""
@@ -224,6 +228,7 @@ class Case:
     seen: tuple[bytes, ...] = ()
     auditors: tuple[str, ...] = ()
     now_ms: int = NOW_MS
+    bonds: Bonds = ()
 
 
 def one(name: str, rule: str | None, data: bytes, **options: Any) -> Case:

@@ -183,7 +183,9 @@ def _terms(plan: LedgerTerms, token: Account) -> tuple[object, ...]:
     )
 
 
-def bond_accounts(rpc: Rpc, deployer: Deployer, at: Deployment, accounts: Sequence[Account], amount: int) -> None:
+def bond_accounts(
+    rpc: Rpc, deployer: Deployer, at: Deployment, accounts: Sequence[Account], amount: int
+) -> None:
     """Bond tokens of the deployer for accounts behind the swarm's gate; each account owns its own.
 
     Args:

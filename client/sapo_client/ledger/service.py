@@ -532,7 +532,8 @@ class LedgerClient:
 
 def _no_gate() -> LedgerError:
     return LedgerError(
-        "this swarm asks for no bond of its accounts", hint="nothing is to be done: every account counts in full"
+        "this swarm asks for no bond of its accounts",
+        hint="nothing is to be done: every account counts in full",
     )
 
 

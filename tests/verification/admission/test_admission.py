@@ -164,7 +164,7 @@ def test_every_reason_of_the_stages_before_forwarding_was_reached() -> None:
     reached = {case.reason for case in CASES.values()} | {Reason.CERTIFICATE_EXPIRED}
     elsewhere = {Reason.FLOOD, Reason.NOT_AN_AUDITOR}  # the transport's and the ledger's
     of_certificates = {Reason.CERTIFICATE_MALFORMED}
-    of_islands = {Reason.WRONG_ISLAND}
+    of_islands = {Reason.WRONG_ISLAND, Reason.NO_BOND}  # and of the gate
     of_contributions = {Reason.NOT_ITS_TURN, Reason.CONTRIBUTION_QUOTA}
     before = {reason for reason in Reason if verdict(reason) is not Verdict.ACCEPT}
     assert reached - {None} == before - elsewhere - of_certificates - of_contributions - of_islands

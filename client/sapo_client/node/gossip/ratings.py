@@ -52,7 +52,11 @@ class Ratings:
         accounts = {account for _, account in pairs}
         weights = self._reputation.weigh(accounts, epoch).weights
         banned = {account for account in accounts if self._reputation.is_banned(account, epoch)}
-        trusted = {node for node, account in pairs if weights.get(account, 0.0) > 0.0 and self._is_drawn(account, epoch)}
+        trusted = {
+            node
+            for node, account in pairs
+            if weights.get(account, 0.0) > 0.0 and self._is_drawn(account, epoch)
+        }
         refused = {node for node, account in pairs if account in banned}
         return frozenset(map(peer_id_from_key, trusted - refused))
 

@@ -33,7 +33,12 @@ class BondReader:
     """
 
     def __init__(
-        self, manifest: Manifest, standing: Standing, bonds_before: BondsBefore, clock: Clock, events: EventLog
+        self,
+        manifest: Manifest,
+        standing: Standing,
+        bonds_before: BondsBefore,
+        clock: Clock,
+        events: EventLog,
     ) -> None:
         self._manifest = manifest
         self._standing = standing
@@ -92,5 +97,7 @@ class BondReader:
         if trouble is not None and self._trouble is None:
             self._unread_since = trio.current_time()
         if trouble not in (None, self._trouble):
-            self._events.write("ledger_error", text=f"the bonds of epoch {epoch} are not known yet: {trouble}")
+            self._events.write(
+                "ledger_error", text=f"the bonds of epoch {epoch} are not known yet: {trouble}"
+            )
         self._trouble = trouble

@@ -27,9 +27,7 @@ SLOTS = 10
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    created = World.create(
-        tmp_path, workers=(*BONDED, NOBODY), account_exit_seconds=ACCOUNT_EXIT_SECONDS
-    )
+    created = World.create(tmp_path, workers=(*BONDED, NOBODY), account_exit_seconds=ACCOUNT_EXIT_SECONDS)
     yield created
     created.chain.close()
 
