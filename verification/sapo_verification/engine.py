@@ -138,8 +138,8 @@ class Terms:
 class Engine:
     """Trust state of one node; single-threaded.
 
-    Its parts (``certificates``, ``islands``, ``standing``, ``levels``, ``reputation``, ``pool``, ``contributions``,
-    ``count``, ``audits``, ``sampler`` and others) are public to be read and drawn from.
+    Its parts (``certificates``, ``islands``, ``standing``, ``levels``, ``reputation``, ``pool``,
+    ``contributions``, ``count``, ``audits``, ``sampler`` and others) are public to be read and drawn from.
 
     Args:
         database: file of all trust state, or ":memory:".

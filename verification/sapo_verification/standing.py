@@ -1,8 +1,8 @@
 """Standing: what each account counts by its bond, in a swarm whose manifest has a gate that asks for one.
 
-The bonds of an epoch are facts of the chain, given by whoever reads it. An account without units is ignored and
-never blamed, for a node may know the chain's newest blocks earlier or later than its neighbours. While the bonds
-of an epoch are not known, those of the newest earlier epoch count that are; without any, every account counts.
+The bonds of an epoch are facts of the chain, given by whoever reads it. An account without units is ignored
+and never blamed, for a node may know the chain's newest blocks earlier or later than its neighbours. While
+the bonds of an epoch are not known, those of the newest earlier epoch count that are; without any, everybody.
 """
 
 from collections.abc import Mapping

@@ -1,9 +1,14 @@
-"""``sapo ledger bond``, ``exit`` and ``withdraw``: the tokens that an auditor stakes on its signatures."""
+"""``sapo ledger bond``, ``exit`` and ``withdraw``: what an auditor stakes on its signatures, or an account.
+
+In a swarm whose gate asks for a bond of every account, there are two bonds: the auditor's in the vault, and
+the account's behind the gate. The commands take the auditor's for an auditor, the account's for all others.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final
 
 from sapo_client.account.ledger_session import (
@@ -20,25 +25,28 @@ from sapo_client.errors import ExitCode, SapoError
 from sapo_client.ledger.records import Stake
 from sapo_client.node.runtime.statements import Words, transaction_words
 from sapo_client.paths import DataDir
+from sapo_protocol.identifiers import Account
+from sapo_protocol.terms.gate import BondGate, points_cap
 
 _WHOLE: Final = 10**18
 
 
-def bond(config: Config, amount: int | None, consent: Consent) -> dict[str, Any]:
+def bond(config: Config, amount: int | None, consent: Consent, *, account: bool = False) -> dict[str, Any]:
     """Bond tokens of the account, and wait until the chain has it.
 
     Args:
         amount: in the token's smallest unit; none for the missing part of the bond, if there is one.
+        account: the account's bond behind the gate, also for an auditor; so in the two functions below.
 
     Raises:
         SapoError: the account is no auditor or holds too few tokens, or its owner refuses.
     """
     DataDir(config.data_dir).create()
     with open_session(config, needs_archive=False) as session:
-        return run(_bond, session, amount, consent)
+        return run(_bond, session, amount, consent, account)
 
 
-def leave(config: Config, amount: int | None, consent: Consent) -> dict[str, Any]:
+def leave(config: Config, amount: int | None, consent: Consent, *, account: bool = False) -> dict[str, Any]:
     """Start the exit of a part of the bond, and wait until the chain has it.
 
     Args:
@@ -49,10 +57,10 @@ def leave(config: Config, amount: int | None, consent: Consent) -> dict[str, Any
     """
     DataDir(config.data_dir).create()
     with open_session(config, needs_archive=False) as session:
-        return run(_leave, session, amount, consent)
+        return run(_leave, session, amount, consent, account)
 
 
-def withdraw(config: Config, consent: Consent) -> dict[str, Any]:
+def withdraw(config: Config, consent: Consent, *, account: bool = False) -> dict[str, Any]:
     """Withdraw exiting tokens whose delay is over, and wait until the chain has it.
 
     Raises:
@@ -60,11 +68,11 @@ def withdraw(config: Config, consent: Consent) -> dict[str, Any]:
     """
     DataDir(config.data_dir).create()
     with open_session(config, needs_archive=False) as session:
-        return run(_withdraw, session, consent)
+        return run(_withdraw, session, consent, account)
 
 
 async def bond_facts(session: LedgerSession) -> dict[str, Any]:
-    """Return the account's bond; only an auditor's can suffice."""
+    """Return the bond in the vault, which only an auditor's can suffice, and the one behind a gate."""
     ledger = session.ledger
     stake, needed, is_auditor = await ledger.stake(), await ledger.auditor_bond(), await _is_auditor(session)
     return {
@@ -74,20 +82,55 @@ async def bond_facts(session: LedgerSession) -> dict[str, Any]:
         "bond suffices": stake.bonded >= needed if is_auditor else None,
         "tokens exiting": stake.exiting / _WHOLE,
         "withdrawable from": format_time(stake.withdrawable_at_seconds) if stake.exiting else None,
+        **await _account_facts(session),
     }
 
 
-async def _bond(session: LedgerSession, amount: int | None, consent: Consent) -> dict[str, Any]:
+async def _account_facts(session: LedgerSession) -> dict[str, Any]:
+    """Return the account's bond and what it gives, in a swarm whose gate asks for one."""
+    gate = session.manifest.gate
+    if not isinstance(gate, BondGate):
+        return {}
+    stake = await session.ledger.stake(gate=True)
+    units = gate.units(stake.bonded)
+    return {
+        "account's tokens bonded": stake.bonded / _WHOLE,
+        "bond of a whole account": gate.unit / _WHOLE,
+        "counts for": float(units),
+        "points per epoch at most": points_cap(session.manifest.limits.points_per_epoch, units),
+        "account's tokens exiting": stake.exiting / _WHOLE,
+        "account's withdrawable from": format_time(stake.withdrawable_at_seconds) if stake.exiting else None,
+    }
+
+
+async def _takes_gate(session: LedgerSession, *, account: bool) -> bool:
+    """Return whether a command is about the account's bond behind the gate, and not an auditor's.
+
+    Raises:
+        SapoError: the account's is meant, and the swarm asks for none.
+    """
+    has_gate = isinstance(session.manifest.gate, BondGate)
+    if account and not has_gate:
+        raise _refusal(
+            "this swarm asks for no bond of its accounts", "leave out --account: every account counts in full"
+        )
+    return account or (has_gate and not await _is_auditor(session))
+
+
+async def _bond(
+    session: LedgerSession, amount: int | None, consent: Consent, account: bool
+) -> dict[str, Any]:
     ledger = session.ledger
     await ledger.check()
     if (earlier := await _finish_pending(session, "bond")) is not None:
         return earlier
-    if not await _is_auditor(session):
+    gate = await _takes_gate(session, account=account)
+    if not gate and not await _is_auditor(session):
         raise _refusal(
             f"account {session.account} is no auditor of this swarm: its bond would have no effect",
             "auditors are named when a swarm is founded: sapo swarm deploy --auditor ADDRESS",
         )
-    stake, needed = await ledger.stake(), await ledger.auditor_bond()
+    stake, needed = await ledger.stake(gate=gate), await _needed(session, gate=gate)
     if amount is None and stake.bonded >= needed:
         return await _result(session, "nothing, for the bond suffices")
     wanted = needed - stake.bonded if amount is None else amount
@@ -97,13 +140,29 @@ async def _bond(session: LedgerSession, amount: int | None, consent: Consent) ->
             f"the account holds {show_tokens(held)} tokens, and {show_tokens(wanted)} are to be bonded",
             "claim what was granted with `sapo ledger claim`, or send tokens to the account",
         )
-    words = await _bond_words(session, wanted, stake)
-    return await _send(session, "bond", queue=lambda: ledger.bond(wanted), words=words, consent=consent)
+    words = await _bond_words(session, wanted, stake, gate=gate)
+    queue = partial(ledger.bond, wanted, gate=gate)
+    return await _send(session, "bond", queue=queue, words=words, consent=consent)
 
 
-async def _bond_words(session: LedgerSession, amount: int, stake: Stake) -> list[Words]:
+async def _needed(session: LedgerSession, *, gate: bool) -> int:
+    """Return the bond that makes an auditor's signatures count, or an account count in full."""
+    terms = session.manifest.gate
+    return terms.unit if gate and isinstance(terms, BondGate) else await session.ledger.auditor_bond()
+
+
+async def _place(session: LedgerSession, *, gate: bool) -> tuple[str, Account]:
+    """Return the name and the address of the contract that holds a bond."""
+    terms = session.manifest.gate
+    if gate and isinstance(terms, BondGate):
+        return "AccountBond", terms.contract
+    return "StakeVault", (await session.ledger.contracts()).vault
+
+
+async def _bond_words(session: LedgerSession, amount: int, stake: Stake, *, gate: bool) -> list[Words]:
     contracts, tokens = await session.ledger.contracts(), show_tokens(amount)
-    allowance = {"spender": str(contracts.vault), "tokens": tokens}
+    name, place = await _place(session, gate=gate)
+    allowance = {"spender": str(place), "tokens": tokens}
     deposit = {"tokens": tokens, "bonded after it": show_tokens(stake.bonded + amount)}
     return [
         transaction_words(
@@ -111,24 +170,31 @@ async def _bond_words(session: LedgerSession, amount: int, stake: Stake) -> list
             session.signer,
             contract=contracts.token,
             fields=allowance,
-            follows="the vault may take these tokens",
+            follows="the contract may take these tokens",
         ),
         transaction_words(
-            "StakeVault.deposit",
+            f"{name}.deposit",
             session.signer,
-            contract=contracts.vault,
+            contract=place,
             fields=deposit,
-            follows="the account's bond: a proof that it signed something false takes all of it away",
+            follows=(
+                "the account's bond: if it signs two contents for one slot, a quorum of auditors burns all of it"
+                if gate
+                else "the account's bond: a proof that it signed something false takes all of it away"
+            ),
         ),
     ]
 
 
-async def _leave(session: LedgerSession, amount: int | None, consent: Consent) -> dict[str, Any]:
+async def _leave(
+    session: LedgerSession, amount: int | None, consent: Consent, account: bool
+) -> dict[str, Any]:
     ledger = session.ledger
     await ledger.check()
     if (earlier := await _finish_pending(session, "exit")) is not None:
         return earlier
-    stake = await ledger.stake()
+    gate = await _takes_gate(session, account=account)
+    stake = await ledger.stake(gate=gate)
     wanted = stake.bonded if amount is None else amount
     if wanted > stake.bonded or not stake.bonded:
         raise _refusal(
@@ -137,7 +203,7 @@ async def _leave(session: LedgerSession, amount: int | None, consent: Consent) -
             if stake.bonded
             else "tokens that are exiting are withdrawn with `sapo ledger withdraw`",
         )
-    delay = await ledger.exit_seconds()
+    delay = await ledger.exit_seconds(gate=gate)
     fields = {
         "tokens": show_tokens(wanted),
         "bonded after it": show_tokens(stake.bonded - wanted),
@@ -146,21 +212,21 @@ async def _leave(session: LedgerSession, amount: int | None, consent: Consent) -
     follows = "these tokens no longer count as a bond, but can be slashed until they are withdrawn"
     if stake.exiting:
         follows += f"; the delay of the {show_tokens(stake.exiting)} that are already exiting starts again"
-    vault = (await ledger.contracts()).vault
+    name, place = await _place(session, gate=gate)
     words = transaction_words(
-        "StakeVault.requestExit", session.signer, contract=vault, fields=fields, follows=follows
+        f"{name}.requestExit", session.signer, contract=place, fields=fields, follows=follows
     )
-    return await _send(
-        session, "exit", queue=lambda: ledger.request_exit(wanted), words=[words], consent=consent
-    )
+    queue = partial(ledger.request_exit, wanted, gate=gate)
+    return await _send(session, "exit", queue=queue, words=[words], consent=consent)
 
 
-async def _withdraw(session: LedgerSession, consent: Consent) -> dict[str, Any]:
+async def _withdraw(session: LedgerSession, consent: Consent, account: bool) -> dict[str, Any]:
     ledger = session.ledger
     await ledger.check()
     if (earlier := await _finish_pending(session, "withdrawal")) is not None:
         return earlier
-    stake = await ledger.stake()
+    gate = await _takes_gate(session, account=account)
+    stake = await ledger.stake(gate=gate)
     if not stake.exiting:
         raise _refusal("no tokens are exiting", "`sapo ledger exit` starts the exit of a bond")
     if time.time() < stake.withdrawable_at_seconds:
@@ -169,15 +235,16 @@ async def _withdraw(session: LedgerSession, consent: Consent) -> dict[str, Any]:
             f" from {format_time(stake.withdrawable_at_seconds)}",
             "run the same command again after that time",
         )
-    vault, fields = (await ledger.contracts()).vault, {"tokens": show_tokens(stake.exiting)}
+    (name, place), fields = await _place(session, gate=gate), {"tokens": show_tokens(stake.exiting)}
     words = transaction_words(
-        "StakeVault.withdraw",
+        f"{name}.withdraw",
         session.signer,
-        contract=vault,
+        contract=place,
         fields=fields,
         follows="the account holds these tokens again",
     )
-    return await _send(session, "withdrawal", queue=ledger.withdraw, words=[words], consent=consent)
+    queue = partial(ledger.withdraw, gate=gate)
+    return await _send(session, "withdrawal", queue=queue, words=[words], consent=consent)
 
 
 async def _finish_pending(session: LedgerSession, kind: str) -> dict[str, Any] | None:

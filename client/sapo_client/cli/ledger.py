@@ -20,6 +20,13 @@ app = typer.Typer(
     help="Show, claim, explain and audit points; bond tokens; challenge false postings; revoke a key.",
 )
 
+OfAccount = Annotated[
+    bool,
+    typer.Option(
+        "--account",
+        help="The account's bond, which the swarm's gate counts; for auditors that also answer tasks.",
+    ),
+]
 Epoch = Annotated[int, typer.Argument(metavar="EPOCH", min=0, help="Number of the epoch.")]
 
 
@@ -80,11 +87,16 @@ def bond(
     amount: Annotated[
         str | None, typer.Argument(metavar="AMOUNT", help="Tokens; the missing part of the bond if left out.")
     ] = None,
+    account: OfAccount = False,
 ) -> None:
-    """Bond an auditor's tokens: without a bond its signatures do not count, a false one costs all of it."""
+    """Bond tokens of an auditor, or of an account in a swarm that asks for it.
+
+    Without its bond an auditor's signatures do not count, and a false one costs all of it. Without its bond
+    an account is ignored in such a swarm; two contents for one slot cost all of it.
+    """
     from sapo_client.account import bonds
 
-    _print(options, bonds.bond(options.account_config(), _tokens(amount), options.ask))
+    _print(options, bonds.bond(options.account_config(), _tokens(amount), options.ask, account=account))
 
 
 @command(app, "exit")
@@ -93,19 +105,23 @@ def leave(
     amount: Annotated[
         str | None, typer.Argument(metavar="AMOUNT", help="Tokens; the whole bond if left out.")
     ] = None,
+    account: OfAccount = False,
 ) -> None:
-    """Start the exit of tokens from the bond; they can be withdrawn more than two epochs later."""
+    """Start the exit of tokens from the bond.
+
+    They can be withdrawn more than two epochs later, those of an account's bond fourteen epochs later.
+    """
     from sapo_client.account import bonds
 
-    _print(options, bonds.leave(options.account_config(), _tokens(amount), options.ask))
+    _print(options, bonds.leave(options.account_config(), _tokens(amount), options.ask, account=account))
 
 
 @command(app)
-def withdraw(options: SigningOptions) -> None:
+def withdraw(options: SigningOptions, account: OfAccount = False) -> None:
     """Withdraw the tokens of `sapo ledger exit` after its delay."""
     from sapo_client.account import bonds
 
-    _print(options, bonds.withdraw(options.account_config(), options.ask))
+    _print(options, bonds.withdraw(options.account_config(), options.ask, account=account))
 
 
 @command(app)

@@ -24,7 +24,7 @@ _WORDS: Final = 4
 """Of an event's data: account, amount, hash and block of the change before."""
 
 _CHUNKS: Final = (1_000, 100, 10, 1)
-"""Blocks in one question for logs: what public endpoints commonly allow, and fewer where those hold too many."""
+"""Blocks in one question for logs: what public endpoints allow, and fewer where those hold too many."""
 
 _CHANGED: Final = keccak(text="BondChanged(address,uint256,bytes32,uint256)")
 
@@ -87,10 +87,10 @@ class _Change:
 class BondHistory:
     """The bonds of all accounts as of a block, from the contract's changes, each read once.
 
-    The endpoints agree on one hash, which proves the newest change; that holds the hash of the one before. So no
-    endpoint can change or leave out a bond unseen, and no state of an old block is asked for, which few
-    endpoints keep. Blocks in which nothing changed are skipped: an epoch costs a question for the newest change
-    and at most one for logs to a thousand blocks, whatever the number of accounts.
+    The endpoints agree on one hash, which proves the newest change; that holds the hash of the one before. So
+    no endpoint can change or leave out a bond unseen, and no state of an old block is asked for, which few
+    endpoints keep. Blocks in which nothing changed are skipped: an epoch costs a question for the newest
+    change and at most one for logs to a thousand blocks, whatever the number of accounts.
 
     In memory are the bonds as of the last block but one that was asked for, and the changes since.
     """

@@ -370,11 +370,12 @@ def _account(account: AccountFacts) -> Iterator[HealthFinding]:
 
 def _bond(bond: BondFacts) -> Iterator[HealthFinding]:
     if bond.part == 0:
-        text = f"account {bond.account} has no bond in this swarm, so nothing that this node makes is shared or paid"
+        text = f"account {bond.account} has no bond in this swarm: nothing that this node makes counts"
         hint = "`sapo ledger bond` bonds tokens of the account; they count from the next epoch on"
         yield HealthFinding(FindingCode.NO_BOND, FindingLevel.ERROR, text, hint)
     if bond.unread_seconds is not None and bond.unread_seconds >= CHAIN_SECONDS:
-        text = f"the accounts' bonds of this epoch could not be read for {_time(bond.unread_seconds)}: {bond.trouble}"
+        since = _time(bond.unread_seconds)
+        text = f"the accounts' bonds of this epoch could not be read for {since}: {bond.trouble}"
         hint = (
             "name another RPC endpoint with --rpc; until then the last known bonds count here, and an auditor"
             " publishes no tally"

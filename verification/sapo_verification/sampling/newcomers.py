@@ -38,8 +38,8 @@ class NewcomerLots:
 
     Args:
         key: random bytes of this start, so that no attacker can look for accounts with good lots.
-        weight_of: an account's weight where none was set: its part of a bond in a swarm whose gate asks for one,
-            so that accounts which share a bond have the lots of one account.
+        weight_of: an account's weight where none was set: its part of a bond in a swarm whose gate asks for
+            one, so that accounts which share a bond have the lots of one account.
     """
 
     def __init__(self, key: bytes, weight_of: Callable[[Account], float] = lambda _: USUAL_WEIGHT) -> None:

@@ -45,8 +45,8 @@ class Ratings:
     def vouched(self, epoch: int) -> frozenset[str]:
         """Return the peers, connected or not, of which one account has earned a weight and none is banned.
 
-        Under a gate that asks for a bond an account with a part of one is drawn by that part, so that accounts
-        which share a bond have the places of one account.
+        Under a gate that asks for a bond an account with a part of one is drawn by that part, so that
+        accounts which share a bond have the places of one account.
         """
         pairs = self._certificates.pairs()
         accounts = {account for _, account in pairs}

@@ -28,8 +28,8 @@ _LONGEST_PAUSE_SECONDS: Final = 30.0
 class BondReader:
     """Service that learns the bonds of an epoch as soon as the chain can say them.
 
-    It is apart from the beacons: a node that cannot read bonds trains on, and goes by those of the last epoch that
-    it could read; its tallies wait.
+    It is apart from the beacons: a node that cannot read bonds trains on, and goes by those of the last epoch
+    that it could read; its tallies wait.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class BondReader:
             await trio.sleep(pause_seconds)
 
     async def look(self) -> bool:
-        """Read the bonds of the present epoch and of the one before, unless they are known; return if both are.
+        """Read the bonds of the present epoch and the one before, unless known; return whether both are.
 
         Those of the one before are needed for its tally, and may be older than the chain in a young swarm.
         """
@@ -83,7 +83,7 @@ class BondReader:
         return None
 
     def facts(self, account: Account) -> BondFacts | None:
-        """Return what is known of the bonds for the node's health, and of one account; none without a gate."""
+        """Return what the node's health shows of the bonds and of one account; none without a gate."""
         if not self._standing.has_gate:
             return None
         current = epoch_at(self._manifest, max(self._clock(), self._manifest.genesis_seconds))
@@ -93,7 +93,7 @@ class BondReader:
         return BondFacts(str(account), part, trio.current_time() - self._unread_since, self._trouble)
 
     def _note(self, epoch: int, trouble: str | None) -> None:
-        """Take what stands against reading the present epoch's bonds; it is reported once, however long it lasts."""
+        """Take why the present epoch's bonds cannot be read; it is reported once, however long it lasts."""
         if trouble is not None and self._trouble is None:
             self._unread_since = trio.current_time()
         if trouble not in (None, self._trouble):

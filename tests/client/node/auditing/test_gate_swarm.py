@@ -1,4 +1,4 @@
-"""A swarm whose gate asks for a bond, on a real chain: who has a bond is paid by it, who has none is nobody."""
+"""A swarm whose gate asks for a bond, on a real chain: who has one is paid by it, who has none is ignored."""
 
 from __future__ import annotations
 
