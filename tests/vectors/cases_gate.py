@@ -4,6 +4,7 @@ In epoch 3 Alice has the smallest bond that there is, Bob has none, Mallory more
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 from vectors.cases_equivocation import proof
 from vectors.raw import cbor
@@ -24,7 +25,7 @@ def cases() -> Iterator[Case]:
     yield _case("a proof against an account without a bond", None, proof(BOB, GATE), topic="equivocations")
 
 
-def _case(name: str, rule: str | None, data: bytes, bonds: Bonds = BONDS, **options: object) -> Case:
+def _case(name: str, rule: str | None, data: bytes, bonds: Bonds = BONDS, **options: Any) -> Case:
     return one(name, rule, data, manifest="bond gate", bonds=bonds, **options)
 
 
@@ -63,7 +64,7 @@ def _epochs() -> Iterator[Case]:
 
 
 def _certificates() -> Iterator[Case]:
-    def case(name: str, rule: str | None, data: bytes, **options: object) -> Case:
+    def case(name: str, rule: str | None, data: bytes, **options: Any) -> Case:
         return _case(name, rule, data, topic="certificates", certificates=(), **options)
 
     yield case("a certificate with a bond", None, ALICE.certificate(GATE))

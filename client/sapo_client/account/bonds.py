@@ -178,7 +178,7 @@ async def _bond_words(session: LedgerSession, amount: int, stake: Stake, *, gate
             contract=place,
             fields=deposit,
             follows=(
-                "the account's bond: if it signs two contents for one slot, a quorum of auditors burns all of it"
+                "the account's bond: two contents that it signs for one slot cost all of it"
                 if gate
                 else "the account's bond: a proof that it signed something false takes all of it away"
             ),

@@ -22,7 +22,9 @@ _LOG = logging.getLogger(__name__)
 
 _NEEDLESS: Final = frozenset(
     {
+        "AlreadyAccused",
         "AlreadyProven",
+        "AlreadySlashed",
         "EpochNotIncreasing",
         "NoPayoutChange",
         "NothingExiting",
@@ -37,9 +39,11 @@ _HOPELESS: Final = frozenset(
         "AlreadyExpired",
         "EmptyNodeKey",
         "EmptyPayout",
+        "AuditorNotBonded",
         "NoContradiction",
         "NoDecrease",
         "NotAuditor",
+        "NothingBonded",
         "NotThatMuchBonded",
         "NotRegistered",
         "OverBudget",

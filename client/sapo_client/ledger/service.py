@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -44,9 +45,9 @@ from sapo_client.ledger.terms import RATE_EPOCHS, Treasury, read_treasury, requi
 from sapo_client.ledger.transactions import Call
 from sapo_protocol import secp256k1
 from sapo_protocol.eip712 import EpochApproval, EpochRoot
-from sapo_protocol.identifiers import Account, Digest, NodeId
+from sapo_protocol.identifiers import Account, ContentId, Digest, NodeId
 from sapo_protocol.manifest import Manifest
-from sapo_protocol.terms.gate import BondGate
+from sapo_protocol.terms.gate import BondGate, points_cap
 
 T = TypeVar("T")
 
@@ -411,7 +412,7 @@ class LedgerClient:
         bonds = await self._in_thread(lambda: self._bonds_of(gate=gate))
         return await self._enqueue_series("withdrawal", Call(bonds.address, bonds.withdraw()))
 
-    async def accuse(self, account: Account, epoch: int, proof: Digest) -> bool:
+    async def accuse(self, account: Account, epoch: int, proof: ContentId) -> bool:
         """Queue that this auditor accuses an account of an equivocation; false if nothing would come of it.
 
         Args:
@@ -421,7 +422,7 @@ class LedgerClient:
             return False
         if not await self._in_thread(lambda: self._may_accuse(gate, account, epoch)):
             return False
-        call = Call(gate.address, gate.accuse(account, epoch, proof))
+        call = Call(gate.address, gate.accuse(account, epoch, Digest(proof)))
         await self._enqueue("accuse", f"{account}:{epoch}", call)
         return True
 
@@ -511,9 +512,11 @@ class LedgerClient:
         return self._gate
 
     def _may_accuse(self, gate: AccountBond, account: Account, epoch: int) -> bool:
-        """Whether the contract would take this auditor's accusation."""
-        stake = gate.stake(account)
-        if not stake.bonded + stake.exiting or gate.accusation(account, epoch).slashed:
+        """Whether the contract would take this auditor's accusation, and the bond is worth a point."""
+        stake, terms = gate.stake(account), self._manifest.gate
+        units = terms.units(stake.bonded + stake.exiting) if isinstance(terms, BondGate) else 0
+        is_worth_it = points_cap(self._manifest.limits.points_per_epoch, Fraction(units)) > 0
+        if not is_worth_it or gate.accusation(account, epoch).slashed:
             return False
         is_bonded = self._ledger.vault().bonded(self._account) >= self._ledger.auditor_bond()
         return is_bonded and not gate.has_accused(self._account, account, epoch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ async def _in_thread(
 
 
 async def test_a_bond_is_made_shown_and_taken_out_again(world: World) -> None:
+    world.chain.now_seconds = time.time()  # the commands go by the machine's clock
     harness = _with_tokens(world, WORKERS[0], 40)
     config = harness.config()
     assert (await _in_thread(bonds.bond, config, WHOLE, agree))["counts for"] == 1 / UNIT

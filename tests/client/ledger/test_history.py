@@ -1,13 +1,11 @@
 """The records of final epochs, read from endpoints that are behind, reorganised, or lie."""
 
-import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from eth_utils import keccak
-from support.faulty import FaultyEndpoint, Mode, Weather, connected
+from support.faulty import Mode, connected
 from support.ledger import (
     ALICE,
     AUDITORS,
@@ -21,6 +19,7 @@ from support.ledger import (
     make_root,
     sign,
 )
+from support.lying_endpoint import Liar, Logs
 from support.network import ForkingChain, Network
 
 from sapo_client.ledger.contract import EpochLedgerContract, Tip
@@ -33,33 +32,6 @@ from sapo_protocol.eip712 import EpochRoot
 from sapo_protocol.identifiers import Digest
 
 A = address(ALICE)
-CALM = Weather(random.Random(0), fault_rate=0.0, kill_rate=0.0, calm=True)
-LAST_FINAL = "0x" + keccak(text="lastFinal()")[:4].hex()
-
-Logs = list[dict[str, Any]]
-
-
-class Liar(FaultyEndpoint):
-    """An endpoint that may change what it tells, and takes down in which blocks logs are sought.
-
-    Attributes:
-        tamper: what it makes of logs.
-        tip: what it says the state holds, if not the truth.
-    """
-
-    def __init__(self, network: Network) -> None:
-        super().__init__(network, network, CALM)
-        self.tamper: Callable[[Logs], Logs] = lambda logs: logs
-        self.tip: str | None = None
-        self.sought: list[tuple[int, int]] = []
-
-    def _call(self, method: str, params: list[Any]) -> object:
-        answer: Any = super()._call(method, params)
-        if method == "eth_getLogs":
-            self.sought.append((int(params[0]["fromBlock"], 16), int(params[0]["toBlock"], 16)))
-            return self.tamper(answer)
-        is_tip = method == "eth_call" and params[0].get("data", params[0].get("input")) == LAST_FINAL
-        return self.tip if is_tip and self.tip else answer
 
 
 class Site:

@@ -13,7 +13,7 @@ from sapo_protocol.constants import PROOF_EPOCHS
 from sapo_protocol.envelope import parse_envelope
 from sapo_protocol.equivocation import EquivocationProof, open_proof, prove_equivocation, require_timely
 from sapo_protocol.errors import LocalProtocolError, RemoteProtocolError
-from sapo_protocol.identifiers import Account
+from sapo_protocol.identifiers import Account, ContentId
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.rules import Rule
 from sapo_verification.admission.certificates import CertificateStore
@@ -114,6 +114,11 @@ class ProofStore:
     def messages(self) -> tuple[bytes, ...]:
         """Return the messages of all proofs, as received, for peers that ask."""
         return tuple(self._messages.values())
+
+    def held(self) -> dict[tuple[int, Account], ContentId]:
+        """Return the content ids of all proofs by epoch and account, those received last at the end."""
+        swarm = self._manifest.swarm_id
+        return {key: parse_envelope(message, swarm).content_id for key, message in self._messages.items()}
 
     def forget(self, epoch: int) -> None:
         """Drop the proofs that no node admits any more in an epoch."""

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
+from sapo_client.node.auditing.accuser import Accuser
 from sapo_client.node.auditing.agreement import Agreement, AgreementTerms, ChainState
 from sapo_client.node.auditing.pages import PageExchange
 from sapo_client.node.auditing.scrutiny import scrutinise
@@ -94,6 +95,17 @@ class AuditorParts:
             )
         )
 
+    def accuser(self) -> Accuser:
+        """Return the accuser over the same ledger and the proofs that this node holds."""
+        return Accuser(
+            manifest=self.manifest,
+            own=self.author.account,
+            ledger=self.ledger,
+            proofs=self.engine.proofs,
+            events=self.telemetry.events,
+            clock=self.clock,
+        )
+
 
 class AuditorRole(Protocol):
     """A node's part in the settlement of epochs."""
@@ -138,6 +150,7 @@ class Auditor:
             if parts.account_key is not None and parts.author.account in terms.auditors:
                 if await parts.ledger.can_settle():
                     nursery.start_soon(self._audit, parts.account_key, terms)
+                    nursery.start_soon(parts.accuser().run)
                 else:
                     parts.telemetry.events.write("audit_refused", why=_EARLIER_LEDGER)
 

@@ -12,6 +12,7 @@ from support.auditor_harness import AUDITORS, AuditorHarness, Funded, World, che
 from support.ledger import ACCOUNT_EXIT_SECONDS, BOND_UNIT, POINTS_CAP
 from support.nodes import until
 
+from sapo_client.ledger.records import Stake
 from sapo_protocol.topics import certificates_topic, rollouts_topic
 
 EPOCH = 101
@@ -86,6 +87,35 @@ async def test_bonds_are_paid_in_proportion_and_who_has_none_is_ignored(world: W
         assert counts == {tuple(sorted(expected.items()))}
         await _post(world, auditors[0])
         await until(lambda: [worker.auditor.points for worker in bonded] == [*expected.values()])
+        nursery.cancel_scope.cancel()
+
+
+async def test_two_contents_for_one_slot_cost_the_bond(world: World) -> None:
+    world.contracts.bond_account(WHOLE.account, BOND_UNIT)
+    world.contracts.bond_account(HALF.account, BOND_UNIT // POINTS_CAP - 1)  # worth less than a point
+    async with checking(world) as (nursery, checkers):
+        auditors = [AuditorHarness(world, identity, checkers) for identity in AUDITORS]
+        liars = [AuditorHarness(world, identity, checkers, audits=False) for identity in (WHOLE, HALF)]
+        for harness in (*auditors, *liars):
+            nursery.start_soon(partial(harness.run, sends=harness in auditors))
+        world.turn_to(EPOCH, 30)
+        await until(lambda: all(h.node.engine.standing.is_known(EPOCH) for h in (*auditors, *liars)))
+        await connect(*auditors, *liars)
+        for liar in liars:
+            for answer in (b"one", b"another"):
+                message = liar.identity.message(
+                    world.manifest, epoch=EPOCH, slot=0, completions=(answer, b"x")
+                )
+                await liar.node.transport.publish(rollouts_topic(world.manifest.swarm_id), message)
+        await until(lambda: all(len(auditor.node.engine.proofs) == len(liars) for auditor in auditors))
+        await until(lambda: world.contracts.gate.accusation(WHOLE.account, EPOCH).slashed)
+        assert world.contracts.gate.stake(WHOLE.account) == Stake(0, 0, 0)
+        accused = [event["account"] for auditor in auditors for event in auditor.node.events("accused")]
+        assert set(accused) == {str(WHOLE.account)}
+        assert world.contracts.gate.stake(HALF.account).bonded == BOND_UNIT // POINTS_CAP - 1
+        world.turn_to(EPOCH + 1, 1)
+        await until(lambda: all(h.node.engine.standing.is_known(EPOCH + 1) for h in auditors))
+        assert all(not h.node.engine.standing.units_now(WHOLE.account) for h in auditors)
         nursery.cancel_scope.cancel()
 
 

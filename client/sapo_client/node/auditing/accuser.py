@@ -1,0 +1,75 @@
+"""An auditor's accusations: a proof of equivocation costs an account its bond, where one is asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from sapo_client.node.runtime.clock import Clock
+from sapo_client.observe.events import EventLog
+from sapo_protocol.epochs import epoch_at
+from sapo_protocol.identifiers import Account
+from sapo_protocol.manifest import Manifest
+from sapo_protocol.terms.gate import BondGate
+from sapo_verification.admission.equivocations import ProofStore
+
+if TYPE_CHECKING:
+    from sapo_client.ledger.service import LedgerClient
+
+_LOOK_SECONDS: Final = 2.0
+
+MOST_IN_EPOCH: Final = 16
+"""Accusations that an auditor pays for in an epoch: many small bonds must not use up its coins."""
+
+
+class Accuser:
+    """Service that accuses the accounts against which this auditor holds a proof.
+
+    The contract burns a bond when a quorum of auditors has accused its account: it cannot check the two
+    signatures itself. Bonds that are worth less than a point in an epoch are left alone.
+    """
+
+    def __init__(
+        self,
+        *,
+        manifest: Manifest,
+        own: Account,
+        ledger: LedgerClient,
+        proofs: ProofStore,
+        events: EventLog,
+        clock: Clock,
+    ) -> None:
+        self._manifest = manifest
+        self._own = own
+        self._ledger = ledger
+        self._proofs = proofs
+        self._events = events
+        self._clock = clock
+        self._looked_at: set[tuple[int, Account]] = set()
+        self._epoch = -1
+        self._accused = 0
+
+    async def run(self) -> None:
+        """Accuse until cancelled; may be run again after that. Without a gate there is nothing to do."""
+        while isinstance(self._manifest.gate, BondGate):
+            await self.look()
+            await trio.sleep(_LOOK_SECONDS)
+
+    async def look(self) -> None:
+        """Accuse by every proof that is new here; those beyond the most of an epoch wait for the next one."""
+        now = epoch_at(self._manifest, max(self._clock(), self._manifest.genesis_seconds))
+        if now != self._epoch:
+            self._epoch, self._accused = now, 0
+        held = self._proofs.held()
+        self._looked_at &= held.keys()
+        for (epoch, account), proof in held.items():
+            if (epoch, account) in self._looked_at or account == self._own:
+                continue
+            if self._accused >= MOST_IN_EPOCH:
+                return
+            accused = await self._ledger.accuse(account, epoch, proof)
+            self._looked_at.add((epoch, account))
+            if accused:
+                self._accused += 1
+                self._events.write("accused", epoch=epoch, account=account, proof=proof)
