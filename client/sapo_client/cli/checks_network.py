@@ -146,6 +146,7 @@ def check_chain(config: Config, manifest: Manifest) -> Iterator[Check]:
             if contracts.state == "ok":  # what another chain says about account and treasury would mislead
                 yield from _check_account(config.identity, manifest, ask)
                 yield _check_treasury(url, manifest)
+                yield from _check_bond(url, config.identity, manifest)
             block = ask("eth_getBlockByNumber", "latest", False)
             if block is None:
                 raise BadAnswer("it has no block")
@@ -212,6 +213,38 @@ def _check_account(identity: str | None, manifest: Manifest, ask: Ask) -> Iterat
     hint = "have coins sent to it: the swarm's operator runs `sapo swarm faucet`; until then nothing is paid"
     detail = f"{account} holds no coins on chain {manifest.chain_id}, so its node cannot register"
     yield Check("account", "fail", detail, hint)
+
+
+def _check_bond(url: str, identity: str | None, manifest: Manifest) -> Iterator[Check]:
+    """Say what the identity's account counts for, in a swarm whose gate asks for a bond."""
+    from sapo_client import keystore
+    from sapo_client.ledger.account_bond import AccountBond
+    from sapo_client.ledger.errors import LedgerError
+    from sapo_client.ledger.rpc import Rpc
+    from sapo_protocol.identifiers import Account
+    from sapo_protocol.terms.gate import BondGate, points_cap
+
+    gate = manifest.gate
+    if not isinstance(gate, BondGate):
+        return
+    try:
+        account = Account.from_hex(keystore.read(keystore.locate(identity)).account)
+        contract = AccountBond(Rpc([url], chain_id=manifest.chain_id), gate.contract)
+        bonded = contract.bonded(account)
+    except LedgerError as error:
+        yield Check("bond", "warn", error.text, error.hint)
+        return
+    except SapoError:
+        return  # the check of the identity says so
+    units = gate.units(bonded)
+    points = points_cap(manifest.limits.points_per_epoch, units)
+    found = f"{bonded / 10**18:g} of {gate.unit / 10**18:g} tokens: at most {points} points in an epoch"
+    if points:
+        yield Check("bond", "ok", found)
+        return
+    yield Check(
+        "bond", "fail", found, "bond tokens with `sapo ledger bond`; they count from the next epoch on"
+    )
 
 
 def clock_check(url: str, block_seconds: float, now_seconds: float) -> Check:

@@ -1,6 +1,7 @@
 """The accounts' bonds as of a block: by whom they are changed, and what no endpoint can make of them."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from eth_account.signers.local import LocalAccount
@@ -32,6 +33,7 @@ from sapo_protocol.terms.gate import BondGate
 A, B = address(ALICE), address(BOB)
 PROOF = Digest(b"\x01" * 32)
 EPOCH = 7
+DECISION = Path(__file__).parents[3] / "docs/adr/gate-units.md"
 
 
 class Site:
@@ -259,3 +261,18 @@ def test_a_gate_that_is_what_the_manifest_says(site: Site) -> None:
     require_gate(site.contracts.gate, site.contracts.manifest(), site.contracts.token.address)
     with pytest.raises(LedgerError, match="token of the accounts' bonds"):
         require_gate(site.contracts.gate, site.contracts.manifest(), A)
+
+
+def test_what_each_transaction_costs(site: Site) -> None:
+    """The figures of docs/adr/gate-units.md, each of an account's first transaction of a kind."""
+    site.bond(B, 1)
+    gate, chain = site.contracts.gate, site.contracts.chain
+    spent = {
+        "deposit": site.contracts.bond_account(A, 10).gas_used,
+        "requestExit": chain.send(ALICE, gate.address, gate.request_exit(4)).gas_used,
+    }
+    for auditor in range(QUORUM):
+        data = gate.accuse(A, EPOCH, PROOF)
+        spent[f"accuse {auditor}"] = chain.send(AUDITORS[auditor], gate.address, data).gas_used
+    text = DECISION.read_text(encoding="utf-8")
+    assert [name for name, gas in spent.items() if f"| {gas:,} |" not in text] == []

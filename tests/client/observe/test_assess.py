@@ -9,6 +9,7 @@ from support.health_trial import require_row, without_figures
 
 from sapo_client.observe.health import (
     AccountFacts,
+    BondFacts,
     CallFacts,
     ChainFacts,
     DiskFacts,
@@ -89,6 +90,25 @@ def test_an_account_that_is_not_paid(changes: dict[str, float], found: list[tupl
     assert codes(HealthFacts(account=replace(ACCOUNT, **changes))) == found  # type: ignore[arg-type]
 
 
+BOND = BondFacts(account="0x" + "ab" * 20, part=1.0)
+
+
+@pytest.mark.parametrize(
+    ("bond", "found"),
+    [
+        (BOND, []),
+        (replace(BOND, part=0.01), []),
+        (replace(BOND, part=0.0), [("no_bond", "error")]),
+        (replace(BOND, part=None, unread_seconds=59.0, trouble="no answer"), []),
+        (replace(BOND, part=None, unread_seconds=61.0, trouble="no answer"), [("bonds_unread", "warning")]),
+    ],
+)
+def test_an_account_without_a_bond_and_bonds_that_cannot_be_read(
+    bond: BondFacts, found: list[tuple[str, str]]
+) -> None:
+    assert codes(HealthFacts(bond=bond)) == found
+
+
 def test_errors_come_first() -> None:
     facts = HealthFacts(
         events=(PolicyEvent(FindingCode.LEARNER_RESTARTED, "the learner was restarted"),),
@@ -124,7 +144,9 @@ def test_the_page_has_the_sentences_of_cases_that_no_node_here_comes_into() -> N
         log="/a/logs/sapo.log",
     )
     with_coins = HealthFacts(account=replace(ACCOUNT, stuck=2))
-    for finding in (*assess(facts), *assess(with_coins)):
+    trouble = "no RPC address shows the change of the accounts' bonds that was recorded in block 9"
+    unread = replace(BOND, part=0.0, unread_seconds=61.0, trouble=trouble)
+    for finding in (*assess(facts), *assess(with_coins), *assess(HealthFacts(bond=unread))):
         require_row(row(finding))
 
 

@@ -111,7 +111,7 @@ async def test_two_contents_for_one_slot_cost_the_bond(world: World) -> None:
         await until(lambda: world.contracts.gate.accusation(WHOLE.account, EPOCH).slashed)
         assert world.contracts.gate.stake(WHOLE.account) == Stake(0, 0, 0)
         accused = [event["account"] for auditor in auditors for event in auditor.node.events("accused")]
-        assert set(accused) == {str(WHOLE.account)}
+        assert set(accused) == {WHOLE.account.hex()}
         assert world.contracts.gate.stake(HALF.account).bonded == BOND_UNIT // POINTS_CAP - 1
         world.turn_to(EPOCH + 1, 1)
         await until(lambda: all(h.node.engine.standing.is_known(EPOCH + 1) for h in auditors))

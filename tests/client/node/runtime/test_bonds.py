@@ -1,0 +1,83 @@
+"""Reading the bonds of an epoch: once each, again after an error, and nobody is blamed in between."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import trio
+from support.swarm import Identity, make_chain_manifest
+
+from sapo_client.ledger.errors import BondsHidden
+from sapo_client.node.runtime.bonds import BondReader
+from sapo_client.observe.events import EventLog, read_events
+from sapo_client.observe.health import BondFacts
+from sapo_protocol.epochs import epoch_start_seconds
+from sapo_protocol.identifiers import Account
+from sapo_protocol.terms.gate import BondGate, OpenGate
+from sapo_verification.standing import Standing
+
+ALICE, BOB = (Identity(number).account for number in (1, 2))
+GATE = BondGate(Account(b"\x04" * 20), unit=10, exit_seconds=2**32)
+MANIFEST = make_chain_manifest(version=2, gate=GATE, finality_seconds=12)
+
+
+class Chain:
+    """What a chain says of bonds before a moment; a moment that it was not given is hidden."""
+
+    def __init__(self) -> None:
+        self.bonds: dict[int, Mapping[Account, int]] = {}
+        self.asked: list[int] = []
+
+    async def bonds_before(self, timestamp_seconds: int) -> Mapping[Account, int]:
+        self.asked.append(timestamp_seconds)
+        if timestamp_seconds not in self.bonds:
+            raise BondsHidden(7)
+        return self.bonds[timestamp_seconds]
+
+
+def moment_of(epoch: int) -> int:
+    """Return the time before which the block of an epoch's beacon lies."""
+    return epoch_start_seconds(MANIFEST, epoch) - 12
+
+
+async def test_bonds_are_read_once_for_each_epoch_and_an_error_is_told(tmp_path: Path) -> None:
+    chain, standing, log = Chain(), Standing(MANIFEST, BOB), EventLog(tmp_path / "events.jsonl")
+    now = [float(epoch_start_seconds(MANIFEST, 5))]
+    reader = BondReader(MANIFEST, standing, chain.bonds_before, lambda: now[0], log)
+    chain.bonds = {moment_of(4): {ALICE: 10}, moment_of(5): {ALICE: 5}}
+    assert [await reader.look(), await reader.look()] == [True, True]
+    assert chain.asked == [moment_of(5), moment_of(4)]
+    assert reader.facts(ALICE) == BondFacts(str(ALICE), part=0.5)
+    assert reader.facts(BOB) == BondFacts(str(BOB), part=0.0)
+
+    now[0] += MANIFEST.epoch_seconds
+    assert [await reader.look(), await reader.look()] == [False, False]
+    facts = reader.facts(ALICE)
+    assert facts is not None
+    assert (facts.part, facts.trouble is not None, facts.unread_seconds is not None) == (None, True, True)
+    standing.require(ALICE, 6)  # by the bonds of the epoch before
+    chain.bonds[moment_of(6)] = {}
+    assert await reader.look()
+    assert reader.facts(ALICE) == BondFacts(str(ALICE), part=0.0)
+    told = [event for event in read_events(tmp_path / "events.jsonl") if event["event"] == "ledger_error"]
+    assert len(told) == 1
+
+
+async def test_an_epoch_before_the_chain_does_not_stop_the_present_one(tmp_path: Path) -> None:
+    chain, standing = Chain(), Standing(MANIFEST, BOB)
+    chain.bonds = {moment_of(5): {ALICE: 1}}
+    now = float(epoch_start_seconds(MANIFEST, 5))
+    reader = BondReader(MANIFEST, standing, chain.bonds_before, lambda: now, EventLog(tmp_path / "e.jsonl"))
+    assert not await reader.look()
+    assert reader.facts(ALICE) == BondFacts(str(ALICE), part=0.1)
+
+
+async def test_without_a_gate_nothing_is_asked(tmp_path: Path) -> None:
+    chain, manifest = Chain(), make_chain_manifest(version=2, gate=OpenGate())
+    now = float(epoch_start_seconds(manifest, 5))
+    log = EventLog(tmp_path / "e.jsonl")
+    reader = BondReader(manifest, Standing(manifest, BOB), chain.bonds_before, lambda: now, log)
+    with trio.fail_after(5):
+        await reader.run()
+    assert (chain.asked, reader.facts(ALICE)) == ([], None)
