@@ -130,7 +130,12 @@ class AuditorHarness:
         assert self.data.database == self.node.root / "node.sqlite"
         self.beacons = self.node.beacons
         self.bonds = BondReader(
-            self.manifest, self.node.engine.standing, self.ledger.bonds_before, world.now, self.node.log
+            self.node.engine.standing,
+            manifest=self.manifest,
+            own=identity.account,
+            bonds_before=self.ledger.bonds_before,
+            clock=world.now,
+            events=self.node.log,
         )
         self.contributions = self.node.engine.contributions
         self.parts = AuditorParts(

@@ -54,7 +54,6 @@ from sapo_verification.sampling.sampler import Sampler, SamplingPolicy
 from sapo_verification.sampling.step_values import StepValue
 from sapo_verification.screens.imitation import Imitation
 from sapo_verification.screens.screens import Screens
-from sapo_verification.standing import Standing
 from sapo_verification.store import open_database, transaction
 from sapo_verification.types import (
     AdmittedRollout,
@@ -181,13 +180,11 @@ class Engine:
         imitated = [imitation, self.demonstrations] if terms.sampling.text_use.demonstrates else []
         self._observers = Observers([self.count, self.success, *imitated, *observers])
         self.islands: Final = IslandMap(manifest, beacon_of, paid_of)
-        self.standing: Final = Standing(manifest, own)
-        self.certificates: Final = CertificateStore(
-            manifest, connection, islands=self.islands, standing=self.standing
-        )
+        self.certificates: Final = CertificateStore(manifest, connection, islands=self.islands, own=own)
+        self.standing: Final = self.certificates.standing
         self.admission: Final = Admission(manifest, self.certificates)
         self.reputation: Final = Reputation(connection)
-        self.newcomers: Final = NewcomerLots(key, lambda account: float(self.standing.units_now(account)))
+        self.newcomers: Final = NewcomerLots(key, self.standing.weight_of)
         self.pool: Final = Pool(connection, terms.pool, self.reputation, self.newcomers)
         self.envelopes: Final = EnvelopeStore(connection)
         self.origins: Final = Origins(connection)

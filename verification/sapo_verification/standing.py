@@ -30,20 +30,17 @@ class Standing:
         own: this node's account, whose messages this node itself always takes.
 
     Attributes:
+        has_gate: whether accounts need a bond.
         exempt: accounts whose certificates count without a bond: the auditors'.
     """
 
     def __init__(self, manifest: Manifest, own: Account) -> None:
         self._manifest = manifest
         self._gate = manifest.gate if isinstance(manifest.gate, BondGate) else None
+        self.has_gate: Final = self._gate is not None
         self._own = own
         self._units: dict[int, Mapping[Account, Fraction]] = {}
         self.exempt: frozenset[Account] = frozenset()
-
-    @property
-    def has_gate(self) -> bool:
-        """Whether accounts need a bond."""
-        return self._gate is not None
 
     def learn(self, epoch: int, bonded: Mapping[Account, int]) -> None:
         """Take the bonds of an epoch, in the token's smallest part; accounts without any may be left out."""
@@ -76,6 +73,10 @@ class Standing:
     def units_now(self, account: Account) -> Fraction:
         """Return what an account counts in the newest epoch that this node knows."""
         return self.units_of(account, max(self._units, default=0))
+
+    def weight_of(self, account: Account) -> float:
+        """Return an account's weight among newcomers: what it counts now."""
+        return float(self.units_now(account))
 
     def require(self, account: Account, epoch: int) -> None:
         """Raise unless an account has standing in an epoch (stage 5).

@@ -74,6 +74,11 @@ StartOption = Annotated[
 ]
 
 
+ReportOption = Annotated[
+    Path, typer.Option("--report", metavar="DIR", help="Folder for the tables and the plot.")
+]
+
+
 @command(app)
 def up(
     common: Common,
@@ -84,9 +89,7 @@ def up(
     attackers: AttackersOption = 1,
     attack_epoch: AttackEpochOption = 0,
     epochs: Annotated[int, typer.Option("--epochs", min=2, metavar="E", help="Epochs to run.")] = 3,
-    report: Annotated[
-        Path, typer.Option("--report", metavar="DIR", help="Folder for the tables and the plot.")
-    ] = Path("testnet-report"),
+    report: ReportOption = Path("testnet-report"),
     epoch_seconds: Annotated[
         int, typer.Option("--epoch-seconds", min=10, metavar="S", help="Length of an epoch.")
     ] = 50,

@@ -1,7 +1,7 @@
 """The accounts' bonds: the contract behind a manifest's gate, and the bonds of all accounts as of a block."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -9,12 +9,13 @@ from eth_utils import keccak, to_checksum_address
 from web3 import Web3
 from web3.types import FilterParams
 
-from sapo_client.ledger.contract import Bonds, Tip
+from sapo_client.ledger.contract import Bonds, EpochLedgerContract, Tip
 from sapo_client.ledger.errors import BondsHidden, LedgerError, NotYet
-from sapo_client.ledger.rpc import Answer
-from sapo_protocol.identifiers import Account, Digest
+from sapo_client.ledger.rpc import Answer, Rpc
+from sapo_client.ledger.transactions import Call
+from sapo_protocol.identifiers import Account, ContentId, Digest
 from sapo_protocol.manifest import Manifest
-from sapo_protocol.terms.gate import BondGate
+from sapo_protocol.terms.gate import BondGate, points_cap
 
 _EMPTY: Final = Digest((1).to_bytes(32, "big"))
 """``EMPTY_HISTORY``: what comes before the first change."""
@@ -171,6 +172,55 @@ class BondHistory:
                 endpoint.disagreed("it hides or changes a change of bonds")
 
 
+class Gate:
+    """The gate of a swarm, as far as it is on the chain; every method blocks."""
+
+    def __init__(self, rpc: Rpc, manifest: Manifest, ledger: EpochLedgerContract) -> None:
+        terms = manifest.gate
+        self._manifest = manifest
+        self._ledger = ledger
+        self._contract = AccountBond(rpc, terms.contract) if isinstance(terms, BondGate) else None
+        self._history = None if self._contract is None else BondHistory(self._contract)
+
+    def require(self, token: Callable[[], Account]) -> None:
+        """Raise unless the contract is what the manifest promises; see ``require_gate``."""
+        if self._contract is not None:
+            require_gate(self._contract, self._manifest, token())
+
+    def bonds_at(self, block: int) -> Mapping[Account, int]:
+        """Return the bonds of all accounts as of a block; see ``BondHistory.at``."""
+        if self._history is None:
+            raise _no_gate()
+        return self._history.at(block)
+
+    def bonds(self, *, gate: bool) -> Bonds:
+        """Return the contract of the accounts' bonds, or of the auditors'.
+
+        Raises:
+            LedgerError: the accounts' are asked for, and the swarm's gate asks for none.
+        """
+        if not gate:
+            return self._ledger.vault()
+        if self._contract is None:
+            raise _no_gate()
+        return self._contract
+
+    def accusation(self, auditor: Account, account: Account, epoch: int, proof: ContentId) -> Call | None:
+        """Return an auditor's accusation if the contract would take it and the bond is worth a point."""
+        contract, terms = self._contract, self._manifest.gate
+        if contract is None or not isinstance(terms, BondGate):
+            return None
+        stake = contract.stake(account)
+        units = terms.units(stake.bonded + stake.exiting)
+        if not points_cap(self._manifest.limits.points_per_epoch, units):
+            return None
+        if contract.accusation(account, epoch).slashed or contract.has_accused(auditor, account, epoch):
+            return None
+        if self._ledger.vault().bonded(auditor) < self._ledger.auditor_bond():
+            return None
+        return Call(contract.address, contract.accuse(account, epoch, Digest(proof)))
+
+
 def require_gate(contract: AccountBond, manifest: Manifest, token: Account) -> None:
     """Raise unless the contract behind a manifest's gate is what the manifest promises.
 
@@ -193,6 +243,13 @@ def require_gate(contract: AccountBond, manifest: Manifest, token: Account) -> N
     ):
         if found != wanted:
             raise LedgerError(f"{name} is {found}, not {wanted}", hint=hint)
+
+
+def _no_gate() -> LedgerError:
+    return LedgerError(
+        "this swarm asks for no bond of its accounts",
+        hint="nothing is to be done: every account counts in full",
+    )
 
 
 def _apply(bonds: dict[Account, int], change: _Change) -> None:

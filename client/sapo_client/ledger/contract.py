@@ -17,6 +17,7 @@ from sapo_client.ledger.errors import NotYet
 from sapo_client.ledger.fraud import AccountPlaces, FraudProof, root_fields
 from sapo_client.ledger.records import EpochRecord, LeafQuestion, Stake
 from sapo_client.ledger.rpc import Answer, Rpc
+from sapo_protocol import secp256k1
 from sapo_protocol.eip712 import EpochApproval, EpochRoot
 from sapo_protocol.identifiers import Account, Digest, NodeId
 
@@ -405,6 +406,12 @@ class Faucet(Contract):
 def posting_name(digest: Digest, posted_at_seconds: int) -> Digest:
     """Return the name of a posting, as the verifier has it: the same root may be posted again."""
     return Digest(keccak(digest + posted_at_seconds.to_bytes(32, "big")))
+
+
+def by_signer(digest: Digest, signatures: Sequence[bytes]) -> list[bytes]:
+    """Return each signer's signature once, ascending by signer, as the contract wants them."""
+    signers = {secp256k1.recover(digest, signature): signature for signature in signatures}
+    return [signature for signer, signature in sorted(signers.items(), key=lambda item: item[0] or b"")]
 
 
 def error_name(data: bytes) -> str | None:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -13,16 +12,17 @@ from eth_account.signers.local import LocalAccount
 from eth_utils import to_checksum_address
 from web3.exceptions import Web3Exception
 
-from sapo_client.ledger.account_bond import AccountBond, BondHistory, require_gate
+from sapo_client.ledger import terms
+from sapo_client.ledger.account_bond import Gate
 from sapo_client.ledger.artifact import LEDGER_VERSION
 from sapo_client.ledger.clock_check import ClockCheck
 from sapo_client.ledger.contract import (
-    Bonds,
     Distributor,
     EpochLedgerContract,
     FraudVerifierContract,
     Registry,
     Token,
+    by_signer,
     posting_name,
 )
 from sapo_client.ledger.errors import ErrorCounts, LedgerError, LedgerUnavailable, WrongChain
@@ -41,13 +41,10 @@ from sapo_client.ledger.records import (
 from sapo_client.ledger.rpc import Rpc
 from sapo_client.ledger.scan import RegistryView, numbered_block_before
 from sapo_client.ledger.sender import Sender
-from sapo_client.ledger.terms import RATE_EPOCHS, Treasury, read_treasury, require_code, require_contracts
 from sapo_client.ledger.transactions import Call
-from sapo_protocol import secp256k1
 from sapo_protocol.eip712 import EpochApproval, EpochRoot
-from sapo_protocol.identifiers import Account, ContentId, Digest, NodeId
+from sapo_protocol.identifiers import Account, ContentId, NodeId
 from sapo_protocol.manifest import Manifest
-from sapo_protocol.terms.gate import BondGate, points_cap
 
 T = TypeVar("T")
 
@@ -99,9 +96,7 @@ class LedgerClient:
         self._registry = Registry(self._rpc, manifest.registry)
         self._ledger = EpochLedgerContract(self._rpc, manifest.ledger)
         self._history = History(self._ledger)
-        gate = manifest.gate
-        self._gate = AccountBond(self._rpc, gate.contract) if isinstance(gate, BondGate) else None
-        self._bonds = None if self._gate is None else BondHistory(self._gate)
+        self._gate = Gate(self._rpc, manifest, self._ledger)
         self._before = partial(numbered_block_before, self._rpc, confirmations=confirmations, now=clock)
         self._outbox = Outbox(outbox_path, owner=f"{manifest.swarm_id} 0x{self._account.hex()}")
         self._errors = ErrorCounts()
@@ -133,7 +128,7 @@ class LedgerClient:
             LedgerError: it is of no version that is known here.
         """
         if self._version is None:
-            self._version = await self._in_thread(lambda: require_code(self._ledger))
+            self._version = await self._in_thread(lambda: terms.require_code(self._ledger))
         return self._version == LEDGER_VERSION
 
     async def check(self) -> None:
@@ -170,9 +165,7 @@ class LedgerClient:
         Raises:
             LedgerError: the swarm's gate asks for no bond, or the bonds cannot be read now.
         """
-        if (bonds := self._bonds) is None:
-            raise _no_gate()
-        return await self._in_thread(lambda: bonds.at(self._before(timestamp_seconds)[0]))
+        return await self._in_thread(lambda: self._gate.bonds_at(self._before(timestamp_seconds)[0]))
 
     async def live_accounts(self) -> frozenset[tuple[Account, NodeId]]:
         """Return every pair of an account and a node key that the account claims at the moment."""
@@ -185,7 +178,7 @@ class LedgerClient:
 
     async def bonded_auditors(self) -> frozenset[Account]:
         """Return the auditors whose bond suffices now, so that a posting may carry their signatures."""
-        return await self._in_thread(self._bonded_auditors)
+        return await self._in_thread(lambda: terms.bonded_auditors(self._ledger))
 
     async def last_record(self) -> EpochRecord | None:
         """Return the last final epoch, if there is one."""
@@ -220,11 +213,10 @@ class LedgerClient:
         """Return the points of all final epochs together."""
         return await self._in_thread(lambda: self._pay_side()[0].granted_points())
 
-    async def treasury(self) -> Treasury:
+    async def treasury(self) -> terms.Treasury:
         """Return what the swarm can still pay, and at which rate it does."""
-        return await self._in_thread(
-            lambda: read_treasury(self._pay_side()[0], self._history.recent(RATE_EPOCHS))
-        )
+        recent = partial(self._history.recent, terms.RATE_EPOCHS)
+        return await self._in_thread(lambda: terms.read_treasury(self._pay_side()[0], recent()))
 
     async def has_equivocated(self, auditor: Account, epoch: int, turn: int) -> bool:
         """Whether an auditor's two signatures in a turn of an epoch were punished already."""
@@ -232,7 +224,7 @@ class LedgerClient:
 
     async def stake(self, account: Account | None = None, *, gate: bool = False) -> Stake:
         """Return what an account (this one if none is named) has in the vault, or behind the gate."""
-        return await self._in_thread(lambda: self._bonds_of(gate=gate).stake(account or self._account))
+        return await self._in_thread(lambda: self._gate.bonds(gate=gate).stake(account or self._account))
 
     async def auditor_bond(self) -> int:
         """Return the bond that an auditor's signatures need to count, in the token's smallest unit."""
@@ -240,7 +232,7 @@ class LedgerClient:
 
     async def exit_seconds(self, *, gate: bool = False) -> int:
         """Return the time from a requested exit to its withdrawal."""
-        return await self._in_thread(lambda: self._bonds_of(gate=gate).exit_seconds())
+        return await self._in_thread(lambda: self._gate.bonds(gate=gate).exit_seconds())
 
     async def contracts(self) -> ContractAddresses:
         """Return the addresses of the contracts that transactions go to."""
@@ -312,7 +304,7 @@ class LedgerClient:
 
     async def post(self, statement: EpochApproval, signatures: Sequence[bytes]) -> None:
         """Queue an epoch's root with its auditors' signatures, in any order."""
-        ordered = _by_signer(statement.digest(self._manifest.ledger_domain), signatures)
+        ordered = by_signer(statement.digest(self._manifest.ledger_domain), signatures)
         fingerprint, root = sha256(b"".join(ordered)).hexdigest()[:16], statement.root
         call = Call(self._ledger.address, self._ledger.post(statement, ordered))
         await self._enqueue("post", f"{root.epoch}:{root.cumulative_root}:{fingerprint}", call)
@@ -396,7 +388,7 @@ class LedgerClient:
         Args:
             gate: as the account's bond behind the swarm's gate, and not an auditor's in the vault.
         """
-        bonds = await self._in_thread(lambda: self._bonds_of(gate=gate))
+        bonds = await self._in_thread(lambda: self._gate.bonds(gate=gate))
         token = Token(self._rpc, (await self.contracts()).token)
         approve = Call(token.address, token.approve(bonds.address, amount))
         deposit = Call(bonds.address, bonds.deposit(self._account, amount))
@@ -404,12 +396,12 @@ class LedgerClient:
 
     async def request_exit(self, amount: int, *, gate: bool = False) -> bool:
         """Queue that a part of this account's bond is on its way out; false as ``bond``."""
-        bonds = await self._in_thread(lambda: self._bonds_of(gate=gate))
+        bonds = await self._in_thread(lambda: self._gate.bonds(gate=gate))
         return await self._enqueue_series("exit", Call(bonds.address, bonds.request_exit(amount)))
 
     async def withdraw(self, *, gate: bool = False) -> bool:
         """Queue that this account takes out what has waited for its time; false as ``bond``."""
-        bonds = await self._in_thread(lambda: self._bonds_of(gate=gate))
+        bonds = await self._in_thread(lambda: self._gate.bonds(gate=gate))
         return await self._enqueue_series("withdrawal", Call(bonds.address, bonds.withdraw()))
 
     async def accuse(self, account: Account, epoch: int, proof: ContentId) -> bool:
@@ -418,11 +410,9 @@ class LedgerClient:
         Args:
             proof: content id of the message that proves it.
         """
-        if (gate := self._gate) is None:
+        accusation = partial(self._gate.accusation, self._account, account, epoch, proof)
+        if (call := await self._in_thread(accusation)) is None:
             return False
-        if not await self._in_thread(lambda: self._may_accuse(gate, account, epoch)):
-            return False
-        call = Call(gate.address, gate.accuse(account, epoch, Digest(proof)))
         await self._enqueue("accuse", f"{account}:{epoch}", call)
         return True
 
@@ -492,34 +482,11 @@ class LedgerClient:
             self._stuck = self._count_stuck(self._rpc.survey())
         except WrongChain as error:
             raise LedgerError(str(error), hint=error.hint) from error
-        self._version = require_contracts(self._registry, self._ledger, self._manifest)
-        if self._gate is not None:
-            require_gate(self._gate, self._manifest, self._pay_side()[1].address)
+        self._version = terms.require_contracts(self._registry, self._ledger, self._manifest)
+        self._gate.require(lambda: self._pay_side()[1].address)
 
     def _count_stuck(self, head: int) -> int:
         return self._outbox.signed_before(head - STUCK_BLOCKS - self._confirmations)
-
-    def _bonded_auditors(self) -> frozenset[Account]:
-        auditors, _ = self._ledger.auditors()
-        vault, needed = self._ledger.vault(), self._ledger.auditor_bond()
-        return frozenset(auditor for auditor in auditors if vault.bonded(auditor) >= needed)
-
-    def _bonds_of(self, *, gate: bool) -> Bonds:
-        if not gate:
-            return self._ledger.vault()
-        if self._gate is None:
-            raise _no_gate()
-        return self._gate
-
-    def _may_accuse(self, gate: AccountBond, account: Account, epoch: int) -> bool:
-        """Whether the contract would take this auditor's accusation, and the bond is worth a point."""
-        stake, terms = gate.stake(account), self._manifest.gate
-        units = terms.units(stake.bonded + stake.exiting) if isinstance(terms, BondGate) else 0
-        is_worth_it = points_cap(self._manifest.limits.points_per_epoch, Fraction(units)) > 0
-        if not is_worth_it or gate.accusation(account, epoch).slashed:
-            return False
-        is_bonded = self._ledger.vault().bonded(self._account) >= self._ledger.auditor_bond()
-        return is_bonded and not gate.has_accused(self._account, account, epoch)
 
     def _pay_side(self) -> tuple[Distributor, Token]:
         if self._contracts is None:
@@ -531,16 +498,3 @@ class LedgerClient:
         distributor, token = self._pay_side()
         verifier, vault = self._ledger.verifier(), self._ledger.vault()
         return ContractAddresses(distributor.address, token.address, verifier.address, vault.address)
-
-
-def _no_gate() -> LedgerError:
-    return LedgerError(
-        "this swarm asks for no bond of its accounts",
-        hint="nothing is to be done: every account counts in full",
-    )
-
-
-def _by_signer(digest: Digest, signatures: Sequence[bytes]) -> list[bytes]:
-    """Return each signer's signature once, ascending by signer, as the contract wants them."""
-    signers = {secp256k1.recover(digest, signature): signature for signature in signatures}
-    return [signature for signer, signature in sorted(signers.items(), key=lambda item: item[0] or b"")]

@@ -11,6 +11,7 @@ from sapo_client.ledger.artifact import LEDGER_VERSION
 from sapo_client.ledger.contract import Contract, Distributor, EpochLedgerContract, Registry
 from sapo_client.ledger.errors import LedgerError
 from sapo_client.ledger.records import EpochRecord
+from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Manifest
 
 _HINT: Final = "ask whoever gave you the manifest for the right one"
@@ -92,6 +93,13 @@ def require_contracts(registry: Registry, ledger: EpochLedgerContract, manifest:
     if version == LEDGER_VERSION:
         require_terms(ledger, manifest)
     return version
+
+
+def bonded_auditors(ledger: EpochLedgerContract) -> frozenset[Account]:
+    """Return the auditors whose bond suffices now, so that a posting may carry their signatures."""
+    auditors, _ = ledger.auditors()
+    vault, needed = ledger.vault(), ledger.auditor_bond()
+    return frozenset(auditor for auditor in auditors if vault.bonded(auditor) >= needed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,6 @@ from sapo_client.node.reports import Reports
 from sapo_client.node.roles import NO_ROLES, Roles
 from sapo_client.node.runtime.backends import open_backend
 from sapo_client.node.runtime.beacons import open_beacons
-from sapo_client.node.runtime.bonds import BondReader
 from sapo_client.node.runtime.clock import Clock, wall_clock
 from sapo_client.node.runtime.context import NodeContext
 from sapo_client.node.runtime.host import start_transport
@@ -120,16 +119,8 @@ class NodeApp:
         self._engine = open_engine(context, checkers=self._checkers, beacons=self._beacons, observers=told)
         self._beacons.records.archive = self._engine.contributions.record
         self._gossip = open_gossip(context, self._engine, self._beacons)
-        standing = self._engine.standing
-        before = self._chain.bonds_before
-        self._bonds = BondReader(manifest, standing, before, clock, context.events)
-        self._health = HealthWatch(
-            context,
-            chain=self._chain,
-            learner=self._learner,
-            bond=lambda: self._bonds.facts(identity.account),
-        )
-        self._show = show
+        self._bonds = auditing.open_bonds(context, self._engine, self._chain)
+        self._health = HealthWatch(context, chain=self._chain, learner=self._learner, bond=self._bonds.facts)
         self._audit = auditing.open_audit(context, self._engine, self._beacons)
         self._ledger = auditing.open_ledger(
             context,
@@ -148,7 +139,7 @@ class NodeApp:
             learner=self._learner,
             show=self._round_ended,
         )
-        self._started_seconds = clock()
+        self._show, self._started_seconds = show, clock()
 
     @property
     def addresses(self) -> tuple[str, ...]:

@@ -28,6 +28,8 @@ MAX_NODES_PER_ACCOUNT: Final = 4
 """As in the registry: more keys give no more slots, only more certificates to keep."""
 
 
+_NOBODY: Final = Account(bytes(Account.SIZE))
+
 _SCHEMA = StoreSchema(
     "certificates",
     """
@@ -57,7 +59,7 @@ class CertificateStore:
 
     Args:
         islands: where accounts live; without it no beacon is known, which matters on islands alone.
-        standing: what accounts count by their bonds; without it none are known, and every account counts.
+        own: this node's account, whose certificate counts here without a bond.
     """
 
     def __init__(
@@ -66,12 +68,12 @@ class CertificateStore:
         path: Source = ":memory:",
         max_certificates: int = MAX_CERTIFICATES,
         islands: IslandMap | None = None,
-        standing: Standing | None = None,
+        own: Account = _NOBODY,
     ) -> None:
         self._max_certificates = max_certificates
         self._manifest = manifest
         self.islands: Final = islands or IslandMap(manifest, lambda _epoch: None)
-        self.standing: Final = standing or Standing(manifest, Account(bytes(20)))
+        self.standing: Final = Standing(manifest, own)
         self._entries: OrderedDict[tuple[NodeId, Account], _Entry] = OrderedDict()
         self._connection = open_database(path, _SCHEMA)
 

@@ -11,12 +11,13 @@ from sapo_client.ledger.fees import GWEI
 from sapo_client.ledger.service import LedgerClient
 from sapo_client.node.auditing.audit import AUDITORS_SHARES, Audit, AuditShares
 from sapo_client.node.auditing.auditor import Auditor, AuditorParts, AuditorRole
-from sapo_client.node.auditing.chain import NoChain
+from sapo_client.node.auditing.chain import ChainRole, NoChain
 from sapo_client.node.auditing.faucet import FaucetRequest
 from sapo_client.node.auditing.registration import Registration
 from sapo_client.node.auditing.settlement_services import LedgerRole, LedgerServices, NoLedger
 from sapo_client.node.gossip.handlers import GossipHandlers
 from sapo_client.node.runtime.beacons import Beacons
+from sapo_client.node.runtime.bonds import BondReader
 from sapo_client.node.runtime.context import NodeContext
 from sapo_client.node.runtime.statements import Signer, show_signed
 from sapo_protocol.manifest import Manifest
@@ -80,6 +81,18 @@ def open_chain(context: NodeContext) -> LedgerClient | NoChain:
         limit_wei=int(config.max_fee_gwei * GWEI),
         report=lambda text: context.events.write("ledger_endpoint", text=text),
         clock=context.clock,
+    )
+
+
+def open_bonds(context: NodeContext, engine: Engine, chain: ChainRole) -> BondReader:
+    """Return the service that reads the accounts' bonds, in a swarm whose gate asks for them."""
+    return BondReader(
+        engine.standing,
+        manifest=context.manifest,
+        own=context.author.account,
+        bonds_before=chain.bonds_before,
+        clock=context.clock,
+        events=context.events,
     )
 
 

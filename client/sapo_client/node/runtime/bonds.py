@@ -30,17 +30,24 @@ class BondReader:
 
     It is apart from the beacons: a node that cannot read bonds trains on, and goes by those of the last epoch
     that it could read; its tallies wait.
+
+    Args:
+        standing: is told the bonds.
+        own: this node's account.
     """
 
     def __init__(
         self,
-        manifest: Manifest,
         standing: Standing,
+        *,
+        manifest: Manifest,
+        own: Account,
         bonds_before: BondsBefore,
         clock: Clock,
         events: EventLog,
     ) -> None:
         self._manifest = manifest
+        self._own = own
         self._standing = standing
         self._bonds_before = bonds_before
         self._clock = clock
@@ -82,15 +89,17 @@ class BondReader:
         self._events.write("bonds", epoch=epoch, accounts=len(bonded))
         return None
 
-    def facts(self, account: Account) -> BondFacts | None:
-        """Return what the node's health shows of the bonds and of one account; none without a gate."""
+    def facts(self) -> BondFacts | None:
+        """Return what the node's health shows of the bonds; none without a gate."""
         if not self._standing.has_gate:
             return None
         current = epoch_at(self._manifest, max(self._clock(), self._manifest.genesis_seconds))
-        part = float(self._standing.units_of(account, current)) if self._standing.is_known(current) else None
+        part = (
+            float(self._standing.units_of(self._own, current)) if self._standing.is_known(current) else None
+        )
         if self._trouble is None:
-            return BondFacts(str(account), part)
-        return BondFacts(str(account), part, trio.current_time() - self._unread_since, self._trouble)
+            return BondFacts(str(self._own), part)
+        return BondFacts(str(self._own), part, trio.current_time() - self._unread_since, self._trouble)
 
     def _note(self, epoch: int, trouble: str | None) -> None:
         """Take why the present epoch's bonds cannot be read; it is reported once, however long it lasts."""
