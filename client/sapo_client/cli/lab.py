@@ -18,6 +18,8 @@ from sapo_client.errors import ExitCode, SapoError
 if TYPE_CHECKING:
     from sapo_client.lab.economy import EconomyRow
     from sapo_client.lab.ladders.swarm import LadderEpoch, Moved
+    from sapo_client.lab.quorum.conducts import QuorumStrategy
+    from sapo_client.lab.quorum.stage import QuorumOutcome
     from sapo_client.lab.scale.report import ScaleReport
 
 ShareOption = Annotated[
@@ -128,11 +130,24 @@ def economy(
     million_gas: Annotated[
         float, typer.Option("--million-gas", min=0, help="Price of a million gas, in generated rollouts.")
     ] = 100.0,
+    auditors: Annotated[
+        bool,
+        typer.Option(
+            "--auditors", help="Show what auditors can do to a ledger; the other options are unused."
+        ),
+    ] = False,
+    row: Annotated[
+        str, typer.Option("--row", metavar="TEXT", help="With --auditors: rows whose name holds the text.")
+    ] = "",
 ) -> None:
     """Simulate honest and dishonest strategies under the shipped rules, and show which are profitable.
 
-    Profit is in generated rollouts: the value of points, less rollouts, messages and gas. Takes a second.
+    Profit is in generated rollouts: the value of points, less rollouts, messages and gas. Takes a second;
+    with --auditors it plays the real contracts on an embedded chain, and takes one to two minutes.
     """
+    if auditors:
+        common.output.emit(*_auditors(row))
+        return
     from sapo_client.lab.economy import STRATEGIES, EconomyWorld, Prices, Rules, compare
 
     rules, prices, world = Rules(), Prices(point, million_gas), EconomyWorld(honest, epochs)
@@ -147,6 +162,39 @@ def economy(
     }
     columns = ("strategy", "points", "cost", "profit", "per cost", "against honest", "pays", "others lose")
     common.output.emit(document, Grid(columns, [_strategy_cells(row) for row in rows]))
+
+
+def _auditors(text: str) -> tuple[dict[str, Any], Grid]:
+    from sapo_client.lab.quorum.conducts import QUORUM_STRATEGIES
+
+    chosen = [strategy for strategy in QUORUM_STRATEGIES if text in strategy.name]
+    if not chosen:
+        raise SapoError(
+            f"no row's name holds {text!r}",
+            hint="leave out --row to see all rows",
+            exit_code=ExitCode.USAGE,
+        )
+    rows = [(strategy, strategy.play()) for strategy in chosen]
+    columns = ("auditors", "final", "earned", "paid", "player's", "bonds lost", "player's bonds", "gas")
+    document = {
+        "format": "sapo/lab/auditors/1",
+        "rows": [{"name": strategy.name, **asdict(outcome)} for strategy, outcome in rows],
+    }
+    return document, Grid(columns, [auditors_cells(*each) for each in rows])
+
+
+def auditors_cells(strategy: QuorumStrategy, outcome: QuorumOutcome) -> tuple[str | int, ...]:
+    """Return the table's cells of what auditors can do."""
+    return (
+        strategy.name,
+        f"{outcome.final} of {strategy.plan.epochs}",
+        outcome.counted,
+        outcome.paid,
+        outcome.player_paid,
+        outcome.bonds_lost,
+        outcome.player_bonds_lost,
+        outcome.epoch_gas,
+    )
 
 
 def _strategy_document(row: EconomyRow) -> dict[str, Any]:

@@ -1,0 +1,229 @@
+"""The contracts on an embedded chain, with a clock of their own, as a simulation sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final
+
+from eth_account import Account as Keys
+
+from sapo_client.founding.contracts import Deployment, LedgerTerms, deploy
+from sapo_client.founding.defaults import challenge_seconds
+from sapo_client.founding.deployer import Deployer
+from sapo_client.ledger import transactions as tx
+from sapo_client.ledger.account_bond import AccountBond
+from sapo_client.ledger.chain.scratch import scratch_chain
+from sapo_client.ledger.contract import EpochLedgerContract, Token, by_signer, posting_name
+from sapo_client.ledger.fraud import FraudProof
+from sapo_client.ledger.history import History
+from sapo_client.ledger.records import EpochRecord
+from sapo_client.ledger.rpc import Rpc
+from sapo_client.node.auditing.agreement import ChainState, Postable
+from sapo_protocol import ed25519, merkle, secp256k1
+from sapo_protocol.eip712 import Domain
+from sapo_protocol.identifiers import Account, Digest, NodeId
+from sapo_protocol.merkle import Entries
+
+GENESIS_SECONDS: Final = 1_700_000_000
+EPOCH_SECONDS: Final = 600
+CHALLENGE_SECONDS: Final = challenge_seconds(EPOCH_SECONDS)
+
+TOKEN: Final = 10**18
+BOND_EXIT_SECONDS: Final = 14 * EPOCH_SECONDS
+
+
+@dataclass(frozen=True)
+class Actor:
+    """A node key and an account, derived from a name."""
+
+    name: str
+
+    @property
+    def seed(self) -> bytes:
+        """The secret seed of the node key."""
+        return sha256(f"node {self.name}".encode()).digest()
+
+    @property
+    def secret(self) -> bytes:
+        """The secret key of the account."""
+        return sha256(f"account {self.name}".encode()).digest()
+
+    @property
+    def node(self) -> NodeId:
+        """The node key."""
+        return ed25519.public_key(self.seed)
+
+    @property
+    def account(self) -> Account:
+        """The account."""
+        return secp256k1.account_of(self.secret)
+
+
+FOUNDER: Final = Actor("founder")
+
+
+class StagedChain:
+    """A chain with a swarm's contracts.
+
+    Attributes:
+        now_seconds: its time, which the simulation moves on.
+        deployment: where the contracts are.
+        refusals: how often contracts refused a transaction, by the name of their error.
+    """
+
+    def __init__(self, url: str, clock: list[float], terms: LedgerTerms, actors: Sequence[Actor]) -> None:
+        self._clock = clock
+        self.rpc: Final = Rpc([url])
+        self._senders = {actor.account: Deployer(Keys.from_key(actor.secret)) for actor in (FOUNDER, *actors)}
+        self.deployment: Final[Deployment] = deploy([url], self._senders[FOUNDER.account], terms)
+        self.ledger: Final = EpochLedgerContract(self.rpc, self.deployment.ledger)
+        self.distributor: Final = self.ledger.distributor()
+        self.verifier: Final = self.ledger.verifier()
+        self.vault: Final = self.ledger.vault()
+        self.token: Final = Token(self.rpc, self.deployment.token)
+        self._history = History(self.ledger)
+        self._terms = terms
+        self._state: ChainState | None = None
+        self.refusals: dict[str, int] = {}
+
+    @property
+    def now_seconds(self) -> float:
+        """The time of the chain and of all auditors."""
+        return self._clock[0]
+
+    @now_seconds.setter
+    def now_seconds(self, seconds: float) -> None:
+        self._clock[0] = seconds
+
+    @property
+    def domain(self) -> Domain:
+        """The ledger's domain, for signatures of roots."""
+        return Domain(self.deployment.chain_id, self.ledger.address)
+
+    @property
+    def gate(self) -> AccountBond:
+        """The contract of the accounts' bonds; only in a swarm that was founded with one."""
+        if self.deployment.account_bond is None:
+            raise LookupError("this swarm was founded without a gate")
+        return AccountBond(self.rpc, self.deployment.account_bond)
+
+    def state(self) -> ChainState:
+        """Return what the chain holds now; read again after every transaction."""
+        if self._state is None:
+            last, live = self._history.last(), self.ledger.live()
+            bonded = [a for a in self._terms.auditors if self.vault.bonded(a) >= self._terms.auditor_bond]
+            self._state = ChainState(
+                last=last.root if last else None,
+                live=live.root if live else None,
+                granted_points=self.distributor.granted_points(),
+                bonded=frozenset(bonded),
+            )
+        return self._state
+
+    def live(self) -> EpochRecord | None:
+        """Return the posting that can still be challenged, if there is one."""
+        return self.ledger.live()
+
+    def send(self, sender: Account, to: Account, data: bytes) -> bool:
+        """Send a transaction; return whether the contract took it."""
+        self._state = None  # whoever is refused looks again, too
+        try:
+            self._senders[sender].send(self.rpc, tx.Call(to, data))
+        except tx.Refused as refused:
+            name = refused.error or "without a name"
+            self.refusals[name] = self.refusals.get(name, 0) + 1
+            return False
+        return True
+
+    def gas(self, sender: Account) -> int:
+        """Return the gas of all transactions that a sender's contracts took."""
+        return sum(receipt.gas_used for _, receipt in self._senders[sender].done)
+
+    def post(self, sender: Account, postable: Postable) -> bool:
+        """Post a root with its signatures."""
+        ordered = by_signer(postable.statement.digest(self.domain), postable.signatures)
+        return self.send(sender, self.ledger.address, self.ledger.post(postable.statement, ordered))
+
+    def finalise(self, sender: Account) -> bool:
+        """Make the live posting final."""
+        return self.send(sender, self.ledger.address, self.ledger.finalise())
+
+    def finalise_in_time(self, sender: Account) -> None:
+        """Make the live posting final if its window is over and no question about it is open."""
+        live = self.live()
+        if live is not None and self.now_seconds >= live.posted_at_seconds + CHALLENGE_SECONDS:
+            self.finalise(sender)
+
+    def challenge(self, sender: Account, proof: FraudProof) -> bool:
+        """Hand in a proof against a posting or an auditor."""
+        return self.send(sender, self.verifier.address, self.verifier.prove(proof))
+
+    def ask(self, asker: Account, live: EpochRecord) -> bool:
+        """Ask for the asker's own leaves in the live posting, unless somebody has."""
+        if asker in self.questions(live):
+            return False
+        bond = self.verifier.question_bond()
+        return self.send(
+            asker, self.token.address, self.token.approve(self.verifier.address, bond)
+        ) and self.send(asker, self.verifier.address, self.verifier.ask(asker))
+
+    def reject_hidden(self, account: Account) -> bool:
+        """Reject the live posting because nobody has shown an account's leaves."""
+        return self.send(FOUNDER.account, self.verifier.address, self.verifier.prove_hidden(account))
+
+    def questions(self, live: EpochRecord) -> dict[Account, int]:
+        """Return when the questions about a posting that wait for an answer end, by account."""
+        name = posting_name(self.ledger.digest(live.root), live.posted_at_seconds)
+        return {account: each.deadline_seconds for account, each in self.verifier.questions(name).items()}
+
+    def claim(self, account: Account, entries: Entries) -> bool:
+        """Claim for an account what a final cumulative tree gives it."""
+        place = merkle.sum_place(entries, account)
+        if place.holder != account:
+            return False
+        data = self.distributor.claim(account, place.value, place.proof)
+        return self.send(FOUNDER.account, self.distributor.address, data)
+
+    def paid(self, account: Account) -> int:
+        """Return the points that an account was paid."""
+        return self.distributor.claimed(account)
+
+    def fund(self, account: Account, tokens: int) -> None:
+        """Send tokens of the founder to an account, in the smallest unit."""
+        self.send(FOUNDER.account, self.token.address, self.token.transfer(account, tokens))
+
+    def bond(self, account: Account, tokens: int) -> None:
+        """Bond tokens of the founder for an account behind the gate, in the smallest unit."""
+        self.send(FOUNDER.account, self.token.address, self.token.approve(self.gate.address, tokens))
+        self.send(FOUNDER.account, self.gate.address, self.gate.deposit(account, tokens))
+
+    def has_bond(self, account: Account, *, gate: bool = False) -> bool:
+        """Whether an account has anything in the vault, or behind the gate, on its way out included."""
+        stake = (self.gate if gate else self.vault).stake(account)
+        return stake.bonded + stake.exiting > 0
+
+    def final_epochs(self) -> int:
+        """Return how many epochs are final."""
+        return len(self._history.recent(self.ledger.next_epoch()))
+
+    def leave(self, auditor: Account) -> None:
+        """Ask an auditor's whole bond back, in a block that the others have not seen when they next post."""
+        seen = self.state()
+        self.send(auditor, self.vault.address, self.vault.request_exit(self._terms.auditor_bond))
+        self._state = seen
+
+    def accuse(self, auditor: Account, account: Account, epoch: int) -> bool:
+        """Accuse an account of two contents for one slot, as an auditor."""
+        proof = Digest(sha256(b"two contents").digest())
+        return self.send(auditor, self.gate.address, self.gate.accuse(account, epoch, proof))
+
+
+@contextmanager
+def staged_chain(terms: LedgerTerms, actors: Sequence[Actor]) -> Iterator[StagedChain]:
+    """Yield a new chain with contracts; the actors hold coins, the founder all other tokens."""
+    clock = [float(GENESIS_SECONDS)]
+    with scratch_chain([actor.account for actor in (FOUNDER, *actors)], lambda: clock[0]) as url:
+        yield StagedChain(url, clock, terms, actors)
