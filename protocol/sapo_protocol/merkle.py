@@ -34,6 +34,8 @@ _HASH_BYTES = 24
 _SUM_BYTES = 8
 _SUM_MASK = 2 ** (8 * _SUM_BYTES) - 1
 _BITS = 8 * Account.SIZE
+_KEPT_ENTRIES = 64
+"""A part with so many entries is hashed once; smaller ones are hashed again rather than kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,22 +106,12 @@ def sum_leaf(account: Account, value: int) -> Digest:
 
 def sum_root(entries: Entries) -> Digest:
     """Return the root of the tree of points."""
-    return Digest(_SumTree(entries).word(0, len(entries), _BITS - 1)[0])
+    return SumTree(entries).root()
 
 
 def sum_place(entries: Entries, account: Account) -> Place:
     """Return the place of an account; if it is not among the entries, that of its absence."""
-    tree, number = _SumTree(entries), int.from_bytes(account, "big")
-    low, high, unit = 0, len(entries), _BITS - 1
-    siblings: list[Digest] = []
-    while high - low > 1:
-        middle = tree.middle(low, high, unit)
-        left, right = (low, middle), (middle, high)
-        (low, high), other = (right, left) if number >> unit & 1 else (left, right)
-        unit -= 1
-        siblings.append(Digest(tree.word(*other, unit)[0]))
-    holder, value = entries[low] if low < high else (Account(bytes(Account.SIZE)), 0)
-    return Place(holder, value, tuple(reversed(siblings)))
+    return SumTree(entries).place(account)
 
 
 def _leaf_word(account: Account, value: int) -> bytes:
@@ -127,30 +119,62 @@ def _leaf_word(account: Account, value: int) -> bytes:
     return keccak(account + written)[:_HASH_BYTES] + written
 
 
-class _SumTree:
-    """The words over sorted entries, each by its range and the bit that decides there; none is kept."""
+class SumTree:
+    """The tree of points over entries.
+
+    The words over large parts are kept, so that every place after the first one, or after the root, costs a
+    few dozen hashes.
+    """
 
     def __init__(self, entries: Entries) -> None:
-        self._entries = entries
+        self.entries = entries
         self._numbers = [int.from_bytes(account, "big") for account, _ in entries]
+        self._kept: dict[tuple[int, int, int], tuple[bytes, int]] = {}
 
-    def middle(self, low: int, high: int, unit: int) -> int:
+    def root(self) -> Digest:
+        """Return the root."""
+        return Digest(self._word(0, len(self.entries), _BITS - 1)[0])
+
+    def place(self, account: Account) -> Place:
+        """Return the place of an account; if it is not among the entries, that of its absence."""
+        number = int.from_bytes(account, "big")
+        low, high, unit = 0, len(self.entries), _BITS - 1
+        siblings: list[Digest] = []
+        while high - low > 1:
+            middle = self._middle(low, high, unit)
+            left, right = (low, middle), (middle, high)
+            (low, high), other = (right, left) if number >> unit & 1 else (left, right)
+            unit -= 1
+            siblings.append(Digest(self._word(*other, unit)[0]))
+        holder, value = self.entries[low] if low < high else (Account(bytes(Account.SIZE)), 0)
+        return Place(holder, value, tuple(reversed(siblings)))
+
+    def _middle(self, low: int, high: int, unit: int) -> int:
         """Return where in a range, which is not empty, the accounts begin that are on the right."""
         return bisect_left(self._numbers, (self._numbers[low] >> unit | 1) << unit, low, high)
 
-    def word(self, low: int, high: int, unit: int) -> tuple[bytes, int]:
-        """Return word and sum over a range of entries that share all bits above one.
+    def _word(self, low: int, high: int, unit: int) -> tuple[bytes, int]:
+        """Return word and sum over a range of entries that share all bits above one."""
+        if high - low < _KEPT_ENTRIES:
+            return self._hashed(low, high, unit)
+        key = low, high, unit
+        if key not in self._kept:
+            self._kept[key] = self._hashed(low, high, unit)
+        return self._kept[key]
+
+    def _hashed(self, low: int, high: int, unit: int) -> tuple[bytes, int]:
+        """Return word and sum.
 
         A sum of more than 64 bits is no sum to the contracts; the word then ends with its last 64.
         """
         if high - low == 1:
-            account, value = self._entries[low]
+            account, value = self.entries[low]
             return _leaf_word(account, value), value
         if high == low:
             return EMPTY_ROOT, 0
-        middle = self.middle(low, high, unit)
-        left, left_sum = self.word(low, middle, unit - 1)
-        right, right_sum = self.word(middle, high, unit - 1)
+        middle = self._middle(low, high, unit)
+        left, left_sum = self._word(low, middle, unit - 1)
+        right, right_sum = self._word(middle, high, unit - 1)
         total = left_sum + right_sum
         written = (total & _SUM_MASK).to_bytes(_SUM_BYTES, "big")
         return keccak(left + right)[:_HASH_BYTES] + written, total

@@ -1,6 +1,8 @@
 """Merkle trees: every leaf proves, nothing else does."""
 
+from collections.abc import Sequence
 from hashlib import sha256
+from typing import overload
 
 import pytest
 from hypothesis import given
@@ -65,3 +67,46 @@ def test_no_negative_value_and_none_beyond_a_word() -> None:
     for value in (-1, 2**256):
         with pytest.raises(OverflowError):
             merkle.leaf(Account(bytes(20)), value)
+
+
+class _CountedEntries(Sequence[tuple[Account, int]]):
+    """Entries that count how often one is read: every leaf that is hashed is read."""
+
+    def __init__(self, entries: Sequence[tuple[Account, int]]) -> None:
+        self.reads, self._entries = 0, entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[Account, int]: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[tuple[Account, int]]: ...
+    def __getitem__(self, index: int | slice) -> object:
+        self.reads += 1
+        return self._entries[index]
+
+
+def _spread(count: int) -> list[tuple[Account, int]]:
+    return sorted((Account(sha256(b"%d" % number).digest()[:20]), 1 + number) for number in range(count))
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 63, 64, 65, 300])
+def test_a_tree_that_keeps_its_words_has_the_places_of_one_that_keeps_none(count: int) -> None:
+    entries = _spread(count)
+    tree = merkle.SumTree(entries)
+    strangers = [Account(bytes(20)), Account(b"\xff" * 20), Account(b"\x80" + bytes(19))]
+    for account in (*(account for account, _ in entries), *strangers):
+        assert tree.place(account) == merkle.sum_place(entries, account)
+    assert tree.root() == merkle.sum_root(entries)
+
+
+def test_places_after_the_first_one_hash_few_leaves() -> None:
+    """A node answers every question about a posting: it hashed all 100,000 leaves again for each."""
+    entries = _CountedEntries(_spread(5000))
+    tree = merkle.SumTree(entries)
+    tree.root()
+    before = entries.reads
+    for account, _ in _spread(50):
+        tree.place(account)
+    assert (entries.reads - before) / 50 < 150

@@ -73,7 +73,8 @@ class LedgerGas:
 
 def ledger_gas() -> LedgerGas:
     """Measure the gas of a deployment, of an account's registrations, and of a few epochs."""
-    with _ledger_chain() as chain:
+    most = max(accounts * points for accounts, points in SWARMS)
+    with ledger_chain(epoch_budget=most, points_cap=max(points for _, points in SWARMS)) as chain:
         deployed = sum(receipt.gas_used for _, receipt in chain.deployer.done)
         registry = Registry(chain.rpc, chain.deployment.registry)
         later = GENESIS_SECONDS + 10**9
@@ -82,7 +83,7 @@ def ledger_gas() -> LedgerGas:
         return LedgerGas(deployed, bind, tuple(_epochs(chain)))
 
 
-def _epochs(chain: _LedgerChain) -> Iterator[EpochGas]:
+def _epochs(chain: LedgerChain) -> Iterator[EpochGas]:
     previous: Mapping[Account, int] = {}
     for epoch, (accounts, points) in enumerate(SWARMS):
         shares = _shares(epoch, accounts, points, previous)
@@ -124,16 +125,42 @@ def _shares(epoch: int, accounts: int, points: int, previous: Mapping[Account, i
     return settle(tallies, previous, points_per_epoch=points, epoch_budget=accounts * points)
 
 
-class _LedgerChain:
-    """A chain with the contracts, its clock, and the keys of all signers."""
+class LedgerChain:
+    """A chain with the contracts, its clock, and the keys of all signers.
 
-    def __init__(self, clock: list[float], url: str, deployer: Deployer) -> None:
+    Attributes:
+        auditors: ascending by address, as the contract lists them.
+    """
+
+    def __init__(
+        self, clock: list[float], url: str, deployer: Deployer, *, epoch_budget: int, points_cap: int
+    ) -> None:
         self.rpc = Rpc([url])
         self.deployer = deployer
         self._clock = clock
-        self._auditors = sorted((_keys(f"auditor {n}") for n in range(AUDITORS)), key=_address)
-        self.deployment: Deployment = deploy([url], deployer, self._plan())
-        self._ledger = EpochLedgerContract(self.rpc, self.deployment.ledger)
+        self.auditors = sorted((_keys(f"auditor {n}") for n in range(AUDITORS)), key=address_of)
+        plan = LedgerTerms(
+            auditors=tuple(map(address_of, self.auditors)),
+            quorum=QUORUM,
+            genesis_seconds=GENESIS_SECONDS,
+            epoch_seconds=EPOCH_SECONDS,
+            challenge_seconds=CHALLENGE_SECONDS,
+            epoch_budget_points=epoch_budget,
+            points_cap=points_cap,
+        )
+        self.deployment: Deployment = deploy([url], deployer, plan)
+        self.ledger = EpochLedgerContract(self.rpc, self.deployment.ledger)
+        self.domain = Domain(self.deployment.chain_id, self.ledger.address)
+        self._bond = plan.auditor_bond
+
+    @property
+    def now_seconds(self) -> float:
+        """The chain's clock, Unix seconds."""
+        return self._clock[0]
+
+    def advance_to(self, seconds: float) -> None:
+        """Set the chain's clock, which never goes back."""
+        self._clock[0] = max(self._clock[0], seconds)
 
     def send(self, to: Account, data: bytes) -> int:
         """Send a call and return its gas."""
@@ -141,40 +168,44 @@ class _LedgerChain:
 
     def settle(self, root: EpochRoot) -> tuple[int, int]:
         """Post an epoch's root and make it final; return the gas of both."""
-        self._clock[0] = max(self._clock[0], GENESIS_SECONDS + (root.epoch + 1) * EPOCH_SECONDS)
-        statement = EpochApproval(0, root)
-        digest = statement.digest(Domain(self.deployment.chain_id, self._ledger.address))
-        signatures = [secp256k1.sign(bytes(keys.key), digest) for keys in self._auditors[:QUORUM]]
-        post = self.send(self._ledger.address, self._ledger.post(statement, signatures))
-        self._clock[0] += CHALLENGE_SECONDS
-        return post, self.send(self._ledger.address, self._ledger.finalise())
+        self.advance_to(GENESIS_SECONDS + (root.epoch + 1) * EPOCH_SECONDS)
+        return self.send(self.ledger.address, self.posting(EpochApproval(0, root))), self.finalise()
 
-    def _plan(self) -> LedgerTerms:
-        most = max(accounts * points for accounts, points in SWARMS)
-        return LedgerTerms(
-            auditors=tuple(map(_address, self._auditors)),
-            quorum=QUORUM,
-            genesis_seconds=GENESIS_SECONDS,
-            epoch_seconds=EPOCH_SECONDS,
-            challenge_seconds=CHALLENGE_SECONDS,
-            epoch_budget_points=most,
-            points_cap=max(points for _, points in SWARMS),
-        )
+    def posting(self, statement: EpochApproval) -> bytes:
+        """Return call data that posts a statement with a quorum's signatures."""
+        digest = statement.digest(self.domain)
+        signatures = [secp256k1.sign(bytes(keys.key), digest) for keys in self.auditors[:QUORUM]]
+        return self.ledger.post(statement, signatures)
+
+    def finalise(self) -> int:
+        """Let the window pass, make the live posting final, and return the gas."""
+        self._clock[0] += CHALLENGE_SECONDS
+        return self.send(self.ledger.address, self.ledger.finalise())
+
+    def bond_again(self) -> None:
+        """Give every auditor whose bond was slashed a new one."""
+        vault, token = self.ledger.vault(), self.ledger.distributor().token()
+        for auditor in map(address_of, self.auditors):
+            if vault.bonded(auditor) < self._bond:
+                self.send(token.address, token.approve(vault.address, self._bond))
+                self.send(vault.address, vault.deposit(auditor, self._bond))
 
 
 @contextmanager
-def _ledger_chain() -> Iterator[_LedgerChain]:
+def ledger_chain(*, epoch_budget: int, points_cap: int) -> Iterator[LedgerChain]:
+    """Yield a new chain with the contracts, whose founder sends every transaction."""
     clock = [float(GENESIS_SECONDS)]
     founder = _keys("founder")
-    with scratch_chain([_address(founder)], lambda: clock[0]) as url:
-        yield _LedgerChain(clock, url, Deployer(founder))
+    with scratch_chain([address_of(founder)], lambda: clock[0]) as url:
+        yield LedgerChain(clock, url, Deployer(founder), epoch_budget=epoch_budget, points_cap=points_cap)
 
 
 def _keys(name: str) -> LocalAccount:
     return Keys.from_key(_digest(name))
 
 
-def _address(keys: LocalAccount) -> Account:
+def address_of(keys: LocalAccount) -> Account:
+    """Return an account's address."""
     return Account.from_hex(keys.address)
 
 

@@ -16,7 +16,7 @@ The specification, with a sketch of the proof, is section 7 of ``protocol/README
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
@@ -344,10 +344,16 @@ class Agreement:
         )
 
     def _postings(self, epoch: int, turn: int, state: ChainState) -> Iterator[Postable]:
-        """Yield what a quorum approved first; its proposer posts it at once, the others a turn later."""
+        """Yield what a quorum approved first; its proposer posts it at once, all of them a turn later.
+
+        The proposer posts no more signatures than count, for each of them costs gas. Should the chain refuse
+        that, because a signer has taken out its bond in between, a later posting carries all of them.
+        """
         for proposal, postable in self._agreed(epoch, state):
-            if proposal.account == self._author.account or turn > proposal.turn:
+            if turn > proposal.turn:
                 yield postable
+            elif proposal.account == self._author.account:
+                yield replace(postable, signatures=postable.signatures[: self._terms.quorum])
             return
 
     def _agreed(self, epoch: int, state: ChainState) -> list[tuple[Proposal, Postable]]:

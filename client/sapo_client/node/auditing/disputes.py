@@ -16,7 +16,7 @@ from sapo_protocol import secp256k1
 from sapo_protocol.contributions import Share, cumulative_entries, point_entries
 from sapo_protocol.eip712 import Domain, EpochApproval, EpochRoot
 from sapo_protocol.identifiers import Account, Digest
-from sapo_protocol.merkle import EMPTY_ROOT, Entries, sum_place
+from sapo_protocol.merkle import EMPTY_ROOT, Entries, SumTree
 from sapo_verification.admission.contribution_store import ContributionStore
 
 _Tree = tuple[Callable[[EpochRoot], Digest], Callable[[Sequence[Share]], Entries]]
@@ -42,18 +42,17 @@ class Dispute:
 
 @dataclass(frozen=True, slots=True)
 class PostedTrees:
-    """What the trees of a posting hold, as far as the stored contributions tell; None where they do not."""
+    """The trees of a posting, as far as the stored contributions tell; None where they do not."""
 
-    before: Entries | None
-    points: Entries | None
-    after: Entries | None
+    before: SumTree | None
+    points: SumTree | None
+    after: SumTree | None
 
     def places(self, account: Account) -> AccountPlaces | None:
         """Return an account's places in all three trees, if all are known."""
         if self.before is None or self.points is None or self.after is None:
             return None
-        trees = self.before, self.points, self.after
-        before, points, after = (sum_place(entries, account) for entries in trees)
+        before, points, after = (tree.place(account) for tree in (self.before, self.points, self.after))
         return AccountPlaces(account, before, points, after)
 
 
@@ -74,12 +73,12 @@ def find_fraud(dispute: Dispute, trees: PostedTrees) -> FraudProof | None:
     """Return a proof that a live posting is false, or None if its trees contain none."""
     points, after = trees.points, trees.after
     if points is not None:
-        for account, count in points:
+        for account, count in points.entries:
             if count > dispute.points_cap:
-                return OverCap(account, sum_place(points, account))
+                return OverCap(account, points.place(account))
     if trees.before is None or points is None or after is None:
         return None
-    return _balance(trees, dict(trees.before), dict(points), dict(after))
+    return _balance(trees, dict(trees.before.entries), dict(points.entries), dict(after.entries))
 
 
 def equivocations(
@@ -120,9 +119,9 @@ def _proposed(contributions: ContributionStore, epoch: int) -> list[tuple[EpochR
 
 def _under(
     root: Digest, proposed: Sequence[tuple[EpochRoot, Sequence[Share]]], tree: _Tree
-) -> Entries | None:
-    """Return the entries under a root from the shares that have them, or None if none have."""
+) -> SumTree | None:
+    """Return the tree under a root from the shares that have it, or None if none have."""
     root_of, entries_of = tree
     if root == EMPTY_ROOT:
-        return ()
-    return next((entries_of(shares) for posted, shares in proposed if root_of(posted) == root), None)
+        return SumTree(())
+    return next((SumTree(entries_of(shares)) for posted, shares in proposed if root_of(posted) == root), None)

@@ -66,6 +66,11 @@ class _Opinion:
     is_explained: bool
     trees: PostedTrees | None
 
+    @property
+    def stands(self) -> bool:
+        """Whether nothing that is received later can change it."""
+        return self.proof is not None or self.is_explained
+
 
 class LedgerWatchtower:
     """Service that challenges false postings and finalises correct ones."""
@@ -173,24 +178,32 @@ class LedgerWatchtower:
             self._report("leaf_asked", live.root, account=parts.account)
 
     async def _opinion(self, dispute: Dispute) -> _Opinion:
-        """Return what this node makes of a posting; worked out again when it has received something."""
+        """Return what this node makes of a posting; worked out again as long as something may be missing.
+
+        A proof and an explanation stand, whatever is received later: what they rest on is named by digests.
+        """
         known = dispute, self._parts.contributions.revision
-        if self._formed is None or self._formed[0] != known:
-            by_turns = await self._parts.ledger.can_settle()
-            trees = posted_trees(dispute, self._parts.contributions) if by_turns else None
-            proof = find_fraud(dispute, trees) if trees else None
-            root_of = sum_root if by_turns else plain_root
-            is_explained = proof is None and self._is_explained(dispute.root, dispute.last, root_of)
-            self._formed = known, _Opinion(proof, is_explained, trees)
-        return self._formed[1]
+        formed = self._formed
+        if formed is not None and (formed[0] == known or (formed[0][0] == dispute and formed[1].stands)):
+            return formed[1]
+        by_turns = await self._parts.ledger.can_settle()
+        trees = posted_trees(dispute, self._parts.contributions) if by_turns else None
+        proof = find_fraud(dispute, trees) if trees else None
+        root_of = sum_root if by_turns else plain_root
+        is_explained = proof is None and self._is_explained(dispute.root, dispute.last, root_of)
+        opinion = _Opinion(proof, is_explained, trees)
+        self._formed = known, opinion
+        return opinion
 
     def _is_explained(self, root: EpochRoot, last: EpochRoot | None, root_of: RootOf) -> bool:
         """Whether this node comes to the same root from the tallies behind it."""
-        content_id = ContentId(root.archive_digest)
-        proposal = self._parts.contributions.proposal(content_id)
-        if proposal is None or proposal.root(content_id, root_of) != root:
+        content_id, contributions = ContentId(root.archive_digest), self._parts.contributions
+        proposal = contributions.proposal(content_id)
+        if proposal is None or any(contributions.tally(tally) is None for tally in proposal.tallies):
             return False
-        return is_settlement(
+        is_current = root_of is sum_root  # whose roots the store keeps
+        told = contributions.epoch_root(content_id) if is_current else proposal.root(content_id, root_of)
+        return told == root and is_settlement(
             self._parts.contributions,
             proposal,
             last,
