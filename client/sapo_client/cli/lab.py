@@ -175,7 +175,8 @@ def _auditors(text: str) -> tuple[dict[str, Any], Grid]:
             exit_code=ExitCode.USAGE,
         )
     rows = [(strategy, strategy.play()) for strategy in chosen]
-    columns = ("auditors", "final", "earned", "paid", "player's", "bonds lost", "player's bonds", "gas")
+    points, bonds = ("final", "earned", "paid", "player's"), ("bonds lost", "player's bonds")
+    columns = ("auditors", *points, *bonds, "auditors' gas")
     document = {
         "format": "sapo/lab/auditors/1",
         "rows": [{"name": strategy.name, **asdict(outcome)} for strategy, outcome in rows],

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from sapo_client.lab.quorum.stage import GHOST, POINTS, QuorumOutcome, QuorumPlan, play
+from sapo_client.lab.quorum.stage import GHOST, POINTS, AuditorConduct, QuorumOutcome, QuorumPlan, play
 from sapo_client.node.auditing.agreement import Postable
 from sapo_protocol.contributions import Proposal, Share, settle
 from sapo_protocol.eip712 import EpochApproval
@@ -18,22 +18,6 @@ if TYPE_CHECKING:
 
 _LYING_EPOCH: Final = 1
 """From which a quorum of liars lies: there are points already."""
-
-
-class AuditorConduct:
-    """A conduct; this one stays silent."""
-
-    def begin(self, stage: QuorumStage) -> None:
-        """Act once, before the first epoch ends."""
-
-    def tally(self, stage: QuorumStage, epoch: int) -> None:
-        """Act once in an epoch, when the honest auditors publish their tallies."""
-
-    def turn(self, stage: QuorumStage, epoch: int, turn: int) -> None:
-        """Act at the beginning of a turn to propose."""
-
-    def look(self, stage: QuorumStage, epoch: int) -> None:
-        """Act at any time, before the honest auditors do."""
 
 
 class Inflate(AuditorConduct):

@@ -45,7 +45,6 @@ from sapo_verification.admission.contributions import AuditorSet, ContributionAd
 from sapo_verification.signing.database import SigningDatabase
 
 if TYPE_CHECKING:
-    from sapo_client.lab.quorum.conducts import AuditorConduct
     from sapo_client.ledger.fraud import FraudProof
     from sapo_client.ledger.records import EpochRecord
 
@@ -372,6 +371,22 @@ class QuorumStage:
             player_bonds_lost=sum(not chain.has_bond(liar.account) for liar in self.liars),
             epoch_gas=round(gas / final) if final else 0,
         )
+
+
+class AuditorConduct:
+    """A conduct; this one stays silent."""
+
+    def begin(self, stage: QuorumStage) -> None:
+        """Act once, before the first epoch ends."""
+
+    def tally(self, stage: QuorumStage, epoch: int) -> None:
+        """Act once in an epoch, when the honest auditors publish their tallies."""
+
+    def turn(self, stage: QuorumStage, epoch: int, turn: int) -> None:
+        """Act at the beginning of a turn to propose."""
+
+    def look(self, stage: QuorumStage, epoch: int) -> None:
+        """Act at any time, before the honest auditors do."""
 
 
 _KINDS: Final = {Tally: Kind.TALLY, Proposal: Kind.PROPOSAL, Approval: Kind.APPROVAL}
