@@ -122,7 +122,8 @@ class AccountsSwarm:
         self._granted = 0
 
     async def start(self, nursery: trio.Nursery) -> None:
-        """Start the nodes and connect them to each other."""
+        """Start the nodes and connect them to each other; enrol the account that will claim."""
+        self.chain.enrol(self.names[:1])
         nodes = [*self._auditors, self.watcher]
         for index, node in enumerate(nodes):
             await _connect(nursery, node, nodes[:index])
@@ -192,8 +193,9 @@ class AccountsSwarm:
         self.costs.append(Cost("post an epoch and make it final", len(data), gas=post + chain.finalise()))
         self.last, self._granted = root, self._granted + root.total
 
-    def claim(self, account: Account) -> None:
-        """Claim for an account for the first time, with what the watcher holds."""
+    def claim(self) -> None:
+        """Claim for the first account for the first time, with what the watcher holds."""
+        account = self.names[0]
         distributor = Distributor(self.chain.rpc, self.chain.deployment.distributor)
         with self.measure("claim for the first time") as cost:
             entries = cumulative_entries(_settlement(self.watcher, self.last).shares)
