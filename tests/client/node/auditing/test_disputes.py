@@ -170,7 +170,9 @@ async def test_a_posting_that_becomes_final_meanwhile_is_not_accused(book: Book,
     assert await ledger.pending() == 0
 
 
-def test_a_node_that_missed_the_last_settlement_can_show_everybodys_leaves(book: Book, tmp_path: Path) -> None:
+def test_a_node_that_missed_the_last_settlement_can_show_everybodys_leaves(
+    book: Book, tmp_path: Path
+) -> None:
     """A proposal lists what it adds to, too."""
     book.post(book.propose(0, FIRST))
     book.contracts.finalise()
