@@ -208,7 +208,8 @@ class AccountsSwarm:
         root = _last_root(self.chain)
         for node in (*self._auditors, self.watcher):
             node.contributions.forget(before_epoch=root.epoch + 1)  # what peers keep longest
-        answer = bounded_response(self._auditors[0].contributions.envelopes(since_epoch=root.epoch))
+        messages = self._auditors[0].contributions.envelopes(since_epoch=root.epoch)
+        answer = bounded_response(messages)
         proposal, node = ContentId(root.archive_digest), self._node(BenchAuthor(len(self.authors) + 1))
         async with trio.open_nursery() as nursery:
             await _connect(nursery, node, [*self._auditors, self.watcher])
@@ -216,7 +217,7 @@ class AccountsSwarm:
                 node.contributions.note_posted(root.epoch, proposal, is_final=True)
                 node.receive(parse_response(answer), self.chain.now_seconds)
                 await node.fetch_pages(proposal)
-            cost.message_bytes, cost.page_bytes = len(answer), node.page_bytes(proposal)
+            cost.message_bytes, cost.page_bytes = max(map(len, messages)), node.page_bytes(proposal)
             with self.measure("return after a week: tree of all accounts, its root that of the chain"):
                 points = cumulative_points(node.contributions, root) or {}
                 if merkle.sum_root(sorted(points.items())) != root.cumulative_root:
