@@ -326,7 +326,7 @@ def test_every_proof_is_small_whatever_the_number_of_accounts(contracts: Contrac
 def test_the_longest_places_that_liars_can_make_still_convict(contracts: Contracts) -> None:
     """An account whose neighbours part from it at every single bit, in all three trees: 160 words each.
 
-    Nobody has the keys of such neighbours, but a quorum of liars needs none: it can grant points to any address.
+    Nobody has the keys of such neighbours, but a quorum of liars needs none: it grants points to any address.
     """
     contracts = deploy_contracts(contracts.chain, epoch_budget_points=2**32 - 1)
     number = int.from_bytes(A, "big")

@@ -310,7 +310,7 @@ async def test_a_question_that_is_asked_again_is_answered_again(
 async def test_what_comes_too_late_about_a_posting_holds_up_nothing(
     contracts: Contracts, ledger: LedgerClient
 ) -> None:
-    """Others were faster, and the next posting is live: these requests were tried for ever, before all later."""
+    """Others were faster, and a posting is live: such requests were tried for ever, before all later ones."""
     tree, none = Tree({A: 2}), Tree({})
     root = replace(make_root(0, total=2), contribution_root=tree.root, cumulative_root=tree.root)
     contracts.post(root, sign(root, contracts.domain))
