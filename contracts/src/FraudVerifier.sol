@@ -201,9 +201,24 @@ contract FraudVerifier {
         return _questions[posting][account];
     }
 
-    /// @notice The accounts about whose leaves in a posting anyone has asked, answered or not.
-    function asked(bytes32 posting) external view returns (address[] memory) {
-        return _asked[posting];
+    /// @notice The questions about a posting that wait for their answers, and the accounts that they are about.
+    function openQuestions(bytes32 posting)
+        external
+        view
+        returns (address[] memory accounts, Question[] memory questions)
+    {
+        address[] storage asked = _asked[posting];
+        (accounts, questions) = (new address[](asked.length), new Question[](asked.length));
+        uint256 count = 0;
+        for (uint256 i = 0; i < asked.length; ++i) {
+            Question memory question = _questions[posting][asked[i]];
+            if (question.asker != address(0)) (accounts[count], questions[count++]) = (asked[i], question);
+        }
+        // Only shortens the arrays that were just allocated.
+        assembly ("memory-safe") {
+            mstore(accounts, count)
+            mstore(questions, count)
+        }
     }
 
     function _live() private view returns (EpochRoot memory root, uint64 postedAt, bytes32 posting) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {RewardDistributor} from "./RewardDistributor.sol";
+
 /// @title Which node keys an account speaks for.
 /// @notice An account claims an Ed25519 node key until a time of its choosing. A key proves nothing here: the
 ///         EVM cannot check Ed25519 cheaply, so several accounts may claim one key, and a claim blocks nobody.
@@ -16,6 +18,8 @@ contract NodeRegistry {
         uint64 notAfter;
     }
 
+    /// @notice Remembers since which epoch an account is registered: what bounds its first claim.
+    RewardDistributor public immutable distributor;
     /// @notice Block in which the registry came to be: a reader of its events starts there.
     uint256 public immutable deploymentBlock = block.number;
 
@@ -29,12 +33,17 @@ contract NodeRegistry {
     error TooManyNodes(address account);
     error NotRegistered(address account, bytes32 nodeKey);
 
+    constructor(RewardDistributor distributor_) {
+        distributor = distributor_;
+    }
+
     /// @notice Claim `nodeKey` for the sender until `notAfter` (seconds), or change the end of its live claim.
     function register(bytes32 nodeKey, uint64 notAfter) external {
         if (nodeKey == 0) revert EmptyNodeKey();
         if (notAfter <= block.timestamp) revert AlreadyExpired(notAfter);
         _bindings[msg.sender][_place(msg.sender, nodeKey)] = Binding(nodeKey, notAfter);
         emit NodeRegistered(msg.sender, nodeKey, notAfter);
+        distributor.enrol(msg.sender);
     }
 
     /// @notice End the sender's claim on `nodeKey` now.

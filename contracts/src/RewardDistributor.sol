@@ -18,8 +18,9 @@ contract RewardDistributor {
     struct Payee {
         /// Points paid so far; never falls.
         uint64 claimed;
-        /// The epoch up to which they were granted; points of later ones are not claimed yet.
-        uint32 epoch;
+        /// The epoch up to which they were granted, plus 1; before the first claim that of the enrolment. Points of
+        /// later epochs are not claimed yet. 0: not enrolled.
+        uint32 since;
         /// Where claims go; zero: to the account itself.
         address payout;
     }
@@ -88,23 +89,30 @@ contract RewardDistributor {
         grantedEpochs = epochs;
     }
 
+    /// @notice Let an account earn from now on; the registry does it for whoever registers. Changes nothing for one
+    ///         that is enrolled.
+    /// @dev Anyone may send it: it takes nothing from the account, and pays it nothing.
+    function enrol(address account) external {
+        if (_payees[account].since == 0) _payees[account].since = grantedEpochs + 1;
+    }
+
     /// @notice Pay `account` the points it has not been paid yet. Anyone may send it; only its payout address is paid.
     /// @param cumulative The account's points of all epochs, as in the last final cumulative root.
     /// @param proof Words beside the path from the leaf upwards; see `SumTree`.
-    /// @dev Without an event of its own: the token's tells what went where. Whatever a root says, an account is paid no more than its cap for each epoch since its last claim.
+    /// @dev Without an event of its own: the token's tells what went where. Whatever a root says, an account is paid
+    ///      no more than its cap for each epoch since its last claim, or its enrolment.
     function claim(address account, uint256 cumulative, bytes32[] calldata proof) external {
         if (SumTree.rootOf(account, cumulative, proof) != _cumulativeRoot) revert WrongProof(account, cumulative);
         Payee memory payee = _payees[account];
         if (cumulative <= payee.claimed) revert NothingToClaim(account, cumulative, payee.claimed);
         uint256 points = cumulative - payee.claimed;
-        uint32 epochs = grantedEpochs;
-        uint256 most = pointsCap * (epochs - payee.epoch);
+        uint256 most = _mostOf(payee);
         if (points > most) revert OverCap(points, most);
         uint256 paid = paidPoints + points;
         if (paid > grantedPoints) revert OverGranted(paid, grantedPoints);
 
         paidPoints = paid.toUint96();
-        _payees[account] = Payee(uint64(cumulative), epochs, payee.payout);
+        _payees[account] = Payee(uint64(cumulative), grantedEpochs + 1, payee.payout);
         address receiver = payee.payout == address(0) ? account : payee.payout;
         token.safeTransfer(receiver, points * tokensPerPoint);
     }
@@ -143,6 +151,11 @@ contract RewardDistributor {
         return _payees[account].claimed;
     }
 
+    /// @notice The most points that an account can be paid now, whatever a root says.
+    function mostClaimable(address account) external view returns (uint256) {
+        return _mostOf(_payees[account]);
+    }
+
     /// @notice Where an account's claims go.
     function payoutOf(address account) external view returns (address) {
         address payout = _payees[account].payout;
@@ -152,5 +165,9 @@ contract RewardDistributor {
     /// @notice The root that an account's points and a proof lead to.
     function rootOf(address account, uint256 cumulative, bytes32[] calldata proof) external pure returns (bytes32) {
         return SumTree.rootOf(account, cumulative, proof);
+    }
+
+    function _mostOf(Payee memory payee) private view returns (uint256) {
+        return payee.since == 0 ? 0 : pointsCap * (grantedEpochs + 1 - payee.since);
     }
 }

@@ -243,9 +243,10 @@ contract FraudVerifierTest is Swarm {
         uint256 had = token.balanceOf(address(this));
         _ask(0);
         _ask(1);
-        same(verifier.asked(posting).length, 2, "asked");
+        _isOpen(posting, 2, 0);
         verifier.answer(accounts[0], _nobody(), placeOf(points, 0), placeOf(points, 0));
         same(verifier.questionOf(posting, accounts[0]).deadline, 0, "answered");
+        _isOpen(posting, 1, 1);
         same(verifier.questionOf(posting, accounts[1]).deadline, postedAt + 2 + WINDOW, "not answered");
         vm.expectPartialRevert(FraudVerifier.NoAnswer.selector);
         verifier.refund(posting, accounts[1]);
@@ -335,6 +336,14 @@ contract FraudVerifierTest is Swarm {
             );
             check(!convicted, "its balance");
         }
+    }
+
+    function _isOpen(bytes32 posting, uint256 count, uint256 first) private view {
+        (address[] memory about, FraudVerifier.Question[] memory questions) = verifier.openQuestions(posting);
+        same(about.length, count, "open");
+        same(questions.length, count, "their questions");
+        check(about[0] == accounts[first], "about whom");
+        check(questions[0].asker == address(this), "by whom");
     }
 
     function _ask(uint256 i) private {

@@ -2,13 +2,21 @@
 pragma solidity 0.8.37;
 
 import {NodeRegistry} from "../src/NodeRegistry.sol";
+import {RewardDistributor} from "../src/RewardDistributor.sol";
+import {SapoToken} from "../src/SapoToken.sol";
 import {Checked} from "./Vm.sol";
 
 /// @notice Registers, revokes and lets time pass for three accounts and six keys, and keeps its own books.
 contract RegistryHandler is Checked {
-    NodeRegistry public immutable registry = new NodeRegistry();
+    /// Its ledger is this handler.
+    RewardDistributor public immutable distributor = new RewardDistributor(new SapoToken(address(this), 1), 1, CAP);
+    NodeRegistry public immutable registry = new NodeRegistry(distributor);
+    uint256 private constant CAP = 16;
     /// What the books say: the end of an account's claim on a key.
     mapping(address account => mapping(bytes32 key => uint256)) public ends;
+    /// The number of epochs granted when an account first registered, plus 1.
+    mapping(address account => uint256) public since;
+    uint32 public epochs;
     uint256 public registered;
     uint256 public revoked;
     uint256 private _now = 1_000;
@@ -40,6 +48,7 @@ contract RegistryHandler is Checked {
         vm.prank(a);
         registry.register(k, end);
         ends[a][k] = end;
+        if (since[a] == 0) since[a] = epochs + 1;
         ++registered;
     }
 
@@ -59,6 +68,8 @@ contract RegistryHandler is Checked {
             bytes32[] memory live = registry.liveNodes(owner);
             same(live.length, liveOf(owner), "live claims");
             check(live.length <= 4, "more than four live nodes");
+            uint256 most = since[owner] == 0 ? 0 : CAP * (epochs + 1 - since[owner]);
+            same(distributor.mostClaimable(owner), most, "what its registration bounds");
             for (uint256 k = 0; k < live.length; ++k) {
                 check(ends[owner][live[k]] > block.timestamp, "a claim that is not on the books");
             }
@@ -68,6 +79,7 @@ contract RegistryHandler is Checked {
     function wait(uint256 seconds_) external {
         _now += bound(seconds_, 0, 300);
         vm.warp(_now);
+        distributor.grant(0, 0, ++epochs);
     }
 }
 

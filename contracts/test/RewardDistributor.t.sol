@@ -68,6 +68,40 @@ contract RewardDistributorTest is Swarm {
         same(distributor.claimed(accounts[0]), asked > waited * CAP ? 5 : points[0], "claimed");
     }
 
+    /// Hidden leaves give a newcomer no more than its cap for each epoch since it was enrolled, and a stranger nothing.
+    function testFuzz_no_more_than_the_cap_per_epoch_since_the_enrolment(uint256 old, uint256 waited, uint256 more)
+        external
+    {
+        address newcomer = address((uint160(3) << 158) + 0xB000);
+        accounts[3] = newcomer;
+        uint256[COUNT] memory points = [uint256(40), 0, 0, 0];
+        for (old = bound(old, 1, 3); old > 0; --old) {
+            _settle(points);
+            points[0] += 40;
+        }
+        points = [uint256(distributor.grantedPoints()) - 1, 0, 0, 1];
+        _settle(points);
+        bytes32[] memory proof = proofOf(points, 3);
+        vm.expectPartialRevert(RewardDistributor.OverCap.selector);
+        distributor.claim(newcomer, 1, proof);
+        distributor.enrol(newcomer);
+        waited = bound(waited, 1, 2);
+        for (uint256 i = 1; i < waited; ++i) {
+            _settle(points);
+            distributor.enrol(newcomer);
+        }
+        points[3] = bound(more, waited * CAP - 2, waited * CAP + 2);
+        points[0] = distributor.grantedPoints() - points[3];
+        _settle(points);
+        same(distributor.mostClaimable(newcomer), waited * CAP, "the most");
+        proof = proofOf(points, 3);
+        bool isOver = points[3] > waited * CAP;
+        if (isOver) vm.expectPartialRevert(RewardDistributor.OverCap.selector);
+        distributor.claim(newcomer, points[3], proof);
+        same(distributor.claimed(newcomer), isOver ? 0 : points[3], "claimed");
+        same(distributor.mostClaimable(newcomer), isOver ? waited * CAP : 0, "the most afterwards");
+    }
+
     function testFuzz_wrong_values_and_proofs_pay_nothing(uint256 i, uint256 value, bytes32[] calldata proof) external {
         uint256[COUNT] memory points = [uint256(7), 3, 1, 0];
         _settle(points);

@@ -49,6 +49,9 @@ contract Swarm is Checked {
             EpochLedger.Terms(auditors, QUORUM, GENESIS, EPOCH, WINDOW, BUDGET, CAP, BOND, token, RATE)
         );
         (distributor, verifier, vault) = (ledger.distributor(), ledger.verifier(), ledger.vault());
+        for (uint256 i = 0; i < COUNT; ++i) {
+            distributor.enrol(accounts[i]);
+        }
         token.transfer(address(distributor), REWARDS);
         token.approve(address(vault), type(uint256).max);
         for (uint256 i = 0; i < COUNT; ++i) {

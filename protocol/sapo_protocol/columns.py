@@ -4,7 +4,7 @@ A thousand Python tuples take five times the memory of the message that held the
 """
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeVar, overload
 
 from sapo_protocol.identifiers import Account
@@ -52,6 +52,11 @@ class Columns(Sequence[Row]):
         if isinstance(rows, range):
             return tuple(map(self._row, rows))
         return self._row(rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        begins = range(0, len(self._accounts), Account.SIZE)
+        for begin, *values in zip(begins, *self._numbers, strict=True):
+            yield self._build(Account(bytes(self._accounts[begin : begin + Account.SIZE])), *values)
 
     def __eq__(self, other: object) -> bool:
         return tuple(self) == tuple(other) if isinstance(other, Columns | tuple) else NotImplemented

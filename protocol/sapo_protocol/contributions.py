@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from statistics import median_low
 
 from sapo_protocol import merkle, secp256k1
 from sapo_protocol.columns import Columns, Row
@@ -236,10 +235,24 @@ def earned_points(tallies: Sequence[Tally], points_per_epoch: int) -> dict[Accou
     An account that a tally does not name counts zero in it.
     """
     counts = [dict(tally.points) for tally in tallies]
+    lower = (len(counts) - 1) // 2
     return {
-        account: min(points_per_epoch, median_low([count.get(account, 0) for count in counts]))
+        account: min(points_per_epoch, sorted([count.get(account, 0) for count in counts])[lower])
         for account in set[Account]().union(*counts)
     }
+
+
+def granted_points(
+    tallies: Sequence[Tally], *, points_per_epoch: int, epoch_budget: int
+) -> dict[Account, int]:
+    """Return what every account named in a tally is granted: what it has earned, or its part of the budget.
+
+    Args:
+        points_per_epoch, epoch_budget: as for ``settle``.
+    """
+    earned = earned_points(tallies, points_per_epoch)
+    total = max(epoch_budget, sum(earned.values()))
+    return {a: points * epoch_budget // total if total else 0 for a, points in earned.items()}
 
 
 def settle(
@@ -254,12 +267,10 @@ def settle(
         points_per_epoch: most that an account earns, as in the manifest.
         epoch_budget: most that the ledger grants in an epoch, as in its contract.
     """
-    earned = earned_points(tallies, points_per_epoch)
-    total = max(epoch_budget, sum(earned.values()))
-    granted = {a: points * epoch_budget // total if total else 0 for a, points in earned.items()}
+    granted = granted_points(tallies, points_per_epoch=points_per_epoch, epoch_budget=epoch_budget)
     shares = (
         Share(account, granted.get(account, 0), previous.get(account, 0) + granted.get(account, 0))
-        for account in sorted({*previous, *earned})
+        for account in sorted({*previous, *granted})
     )
     return tuple(share for share in shares if share.cumulative)
 

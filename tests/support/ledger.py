@@ -254,6 +254,12 @@ class Contracts:
             fields |= {"version": 2, "gate": gate}
         return make_manifest(**{**fields, **changes})
 
+    def enrolled(self) -> "Contracts":
+        """Let Alice and Bob earn from the first epoch on; return these contracts."""
+        for signer in (ALICE, BOB):
+            self.chain.send(DEPLOYER, self.distributor.address, self.distributor.enrol(address(signer)))
+        return self
+
     def register(self, signer: LocalAccount, key: NodeId, not_after_seconds: int) -> tx.Receipt:
         """Claim a node key."""
         return self.chain.send(signer, self.registry.address, self.registry.register(key, not_after_seconds))
@@ -350,7 +356,7 @@ def make_plan(**changes: Any) -> LedgerTerms:
 
 def deploy_contracts(chain: ServedChain, **changes: Any) -> Contracts:
     """Deploy another ledger on a chain."""
-    return Contracts(chain, deploy([chain.url], DEPLOYER, make_plan(**changes)))
+    return Contracts(chain, deploy([chain.url], DEPLOYER, make_plan(**changes))).enrolled()
 
 
 def found(
@@ -368,7 +374,7 @@ def _founded(plan: LedgerTerms) -> tuple[bytes, Deployment]:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "chain.sqlite"
         chain = ServedChain(path)
-        deployment = deploy([chain.url], DEPLOYER, plan)
+        deployment = Contracts(chain, deploy([chain.url], DEPLOYER, plan)).enrolled().deployment
         chain.close()
         return path.read_bytes(), deployment
 

@@ -57,7 +57,7 @@ async def _play(chain: LedgerChain, folder: Path, accounts: int) -> list[Cost]:
         await swarm.settle(0)
         swarm.costs.clear()  # the first epoch adds to an empty tree: the second one costs more
         await swarm.settle(1)
-        swarm.claim(names[0])
+        swarm.claim()
         Challenges(swarm, 2).play()
         await swarm.settle(2 + WEEK_EPOCHS)
         await swarm.return_after_a_week()

@@ -122,7 +122,8 @@ class AccountsSwarm:
         self._granted = 0
 
     async def start(self, nursery: trio.Nursery) -> None:
-        """Start the nodes and connect them to each other."""
+        """Start the nodes and connect them to each other; enrol the account that will claim."""
+        self.chain.enrol(self.names[:1])
         nodes = [*self._auditors, self.watcher]
         for index, node in enumerate(nodes):
             await _connect(nursery, node, nodes[:index])
@@ -192,8 +193,9 @@ class AccountsSwarm:
         self.costs.append(Cost("post an epoch and make it final", len(data), gas=post + chain.finalise()))
         self.last, self._granted = root, self._granted + root.total
 
-    def claim(self, account: Account) -> None:
-        """Claim for an account for the first time, with what the watcher holds."""
+    def claim(self) -> None:
+        """Claim for the first account for the first time, with what the watcher holds."""
+        account = self.names[0]
         distributor = Distributor(self.chain.rpc, self.chain.deployment.distributor)
         with self.measure("claim for the first time") as cost:
             entries = cumulative_entries(_settlement(self.watcher, self.last).shares)
@@ -206,7 +208,8 @@ class AccountsSwarm:
         root = _last_root(self.chain)
         for node in (*self._auditors, self.watcher):
             node.contributions.forget(before_epoch=root.epoch + 1)  # what peers keep longest
-        answer = bounded_response(self._auditors[0].contributions.envelopes(since_epoch=root.epoch))
+        messages = self._auditors[0].contributions.envelopes(since_epoch=root.epoch)
+        answer = bounded_response(messages)
         proposal, node = ContentId(root.archive_digest), self._node(BenchAuthor(len(self.authors) + 1))
         async with trio.open_nursery() as nursery:
             await _connect(nursery, node, [*self._auditors, self.watcher])
@@ -214,7 +217,7 @@ class AccountsSwarm:
                 node.contributions.note_posted(root.epoch, proposal, is_final=True)
                 node.receive(parse_response(answer), self.chain.now_seconds)
                 await node.fetch_pages(proposal)
-            cost.message_bytes, cost.page_bytes = len(answer), node.page_bytes(proposal)
+            cost.message_bytes, cost.page_bytes = max(map(len, messages)), node.page_bytes(proposal)
             with self.measure("return after a week: tree of all accounts, its root that of the chain"):
                 points = cumulative_points(node.contributions, root) or {}
                 if merkle.sum_root(sorted(points.items())) != root.cumulative_root:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -30,6 +30,8 @@ QUORUM: Final = 3
 
 SWARMS: Final = ((16, 1), (16, 512), (1024, 1), (1024, 512))
 """Accounts, and points of each, epoch by epoch."""
+
+CLAIMANTS: Final = (0, 1)
 
 BIND_TARGET, EPOCH_TARGET, CLAIM_TARGET = 120_000, 150_000, 100_000
 
@@ -85,13 +87,14 @@ def ledger_gas() -> LedgerGas:
 
 def _epochs(chain: LedgerChain) -> Iterator[EpochGas]:
     previous: Mapping[Account, int] = {}
+    chain.enrol(map(_account, CLAIMANTS))
     for epoch, (accounts, points) in enumerate(SWARMS):
         shares = _shares(epoch, accounts, points, previous)
         root = Proposal(
             node=NodeId(bytes(32)), account=Account(bytes(20)), epoch=epoch, tallies=(), shares=shares
         ).root(_id(epoch))
         post, finalise = chain.settle(root)
-        claimant = _account(epoch // 2)  # one account claims among few, twice, and another one among many
+        claimant = _account(CLAIMANTS[epoch // 2])  # one account claims among few, twice, another among many
         [share] = [share for share in shares if share.account == claimant]
         proof = merkle.sum_place(cumulative_entries(shares), claimant).proof
         distributor = Distributor(chain.rpc, chain.deployment.distributor)
@@ -170,6 +173,12 @@ class LedgerChain:
         """Post an epoch's root and make it final; return the gas of both."""
         self.advance_to(GENESIS_SECONDS + (root.epoch + 1) * EPOCH_SECONDS)
         return self.send(self.ledger.address, self.posting(EpochApproval(0, root))), self.finalise()
+
+    def enrol(self, accounts: Iterable[Account]) -> None:
+        """Let accounts claim from now on, as their registration does."""
+        distributor = Distributor(self.rpc, self.deployment.distributor)
+        for account in accounts:
+            self.send(distributor.address, distributor.enrol(account))
 
     def posting(self, statement: EpochApproval) -> bytes:
         """Return call data that posts a statement with a quorum's signatures."""

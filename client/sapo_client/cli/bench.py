@@ -15,6 +15,7 @@ from sapo_client.cli.render import Grid
 if TYPE_CHECKING:
     from sapo_client.bench.admission import AdmissionRate
     from sapo_client.bench.checking import CheckingRate, LoadRate
+    from sapo_client.bench.costs import Cost
     from sapo_client.bench.ledger import LedgerGas
     from sapo_client.bench.memory import Peak
     from sapo_client.bench.spread import Spread
@@ -106,14 +107,26 @@ def _spread(spread: Spread, form: str) -> str:
 
 
 @command(app)
-def ledger(common: Common) -> None:
+def ledger(
+    common: Common,
+    accounts: Annotated[
+        int | None,
+        typer.Option(
+            "--accounts", min=16, max=200_000, help="Measure every step of settlement with so many accounts."
+        ),
+    ] = None,
+) -> None:
     """Measure the gas of the ledger's transactions, beside the targets and the gas of rl-swarm's.
 
-    Runs the real contracts on an embedded chain, for a few seconds.
+    Runs the real contracts on an embedded chain, for a few seconds; with 100,000 accounts for some minutes.
     """
     from dataclasses import asdict
 
     from sapo_client.bench import ledger as bench
+
+    if accounts is not None:
+        _measure_accounts(common, accounts)
+        return
 
     gas = bench.ledger_gas()
     document = {
@@ -128,6 +141,30 @@ def ledger(common: Common) -> None:
     }
     columns = ("transaction", "gas", "target", "of target", "rl-swarm", "of rl-swarm")
     common.output.emit(document, Grid(columns, list(_gas_rows(gas))))
+
+
+def _measure_accounts(common: Common, accounts: int) -> None:
+    from dataclasses import asdict
+
+    from sapo_client.bench.accounts import DATA_TARGET, PROOF_TARGET, accounts_cost
+    from sapo_client.bench.ledger import CLAIM_TARGET, EPOCH_TARGET
+
+    cost = accounts_cost(accounts)
+    targets = {"data": DATA_TARGET, "proof": PROOF_TARGET, "epoch": EPOCH_TARGET, "claim": CLAIM_TARGET}
+    document = {"format": "sapo/bench/accounts/1", **asdict(cost), "targets": targets}
+    columns = ("step", "bytes", "bytes of pages", "gas", "processor seconds", "MiB above before")
+    common.output.emit(document, Grid(columns, [_step_row(step) for step in cost.steps]))
+
+
+def _step_row(step: Cost) -> tuple[str, ...]:
+    sizes = ("-" if each is None else f"{each}" for each in (step.message_bytes, step.page_bytes, step.gas))
+    seconds = "-" if step.seconds is None else f"{step.seconds:.2f}"
+    return (
+        step.step,
+        *sizes,
+        seconds,
+        "-" if step.grown_mebibytes is None else f"{step.grown_mebibytes:.0f}",
+    )
 
 
 def _gas_rows(gas: LedgerGas) -> Iterator[tuple[str, ...]]:

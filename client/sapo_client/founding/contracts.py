@@ -94,10 +94,11 @@ def deploy(
     deployer = deployer if isinstance(deployer, Deployer) else Deployer(deployer)
     holder = Account.from_hex(deployer.address)
     token = Token(rpc, _create(rpc, deployer, "SapoToken", deployer.address, plan.supply_tokens))
-    registry = Registry(rpc, _create(rpc, deployer, "NodeRegistry"))
     ledger = EpochLedgerContract(rpc, _create(rpc, deployer, "EpochLedger", _terms(plan, token.address)))
-    faucet = Faucet(rpc, _create_faucet(rpc, deployer, plan, token.address))
     distributor, verifier, vault = ledger.distributor(), ledger.verifier(), ledger.vault()
+    paying = to_checksum_address(distributor.address)
+    registry = Registry(rpc, _create(rpc, deployer, "NodeRegistry", paying))
+    faucet = Faucet(rpc, _create_faucet(rpc, deployer, plan, token.address))
     gate = None
     if plan.account_exit_seconds is not None:
         arguments = to_checksum_address(ledger.address), plan.account_exit_seconds

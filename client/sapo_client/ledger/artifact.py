@@ -24,6 +24,7 @@ LEDGER_VERSION: Final = 2
 EARLIER: Final[Mapping[str, tuple[int, ...]]] = {
     "EpochLedger": (1,),
     "FraudVerifier": (1,),
+    "NodeRegistry": (1,),
     "RewardDistributor": (1,),
 }
 """Versions that lie on chains and whose points can still be read and claimed. Version 1 is that of 0.1.0."""

@@ -114,6 +114,10 @@ class Registry(Contract):
         """Return the keys that an account claims at the moment."""
         return tuple(map(NodeId, self._call("liveNodes", to_checksum_address(account))))
 
+    def distributor(self) -> Account:
+        """Return the distributor that remembers since when accounts are registered; not of version 1."""
+        return Account.from_hex(self._call("distributor"))
+
     def deployment_block(self) -> int:
         """Return the block in which the events begin."""
         return int(self._call("deploymentBlock"))
@@ -257,13 +261,11 @@ class FraudVerifierContract(Contract):
 
     def questions(self, posting: Digest) -> Mapping[Account, LeafQuestion]:
         """Return the questions about a posting that wait for their answers, by account."""
-        asked = map(Account.from_hex, self._call("asked", bytes(posting)))
-        found = {
-            account: LeafQuestion(Account.from_hex(asker), deadline)
-            for account in asked
-            for asker, deadline in [self._call("questionOf", bytes(posting), to_checksum_address(account))]
+        accounts, questions = self._call("openQuestions", bytes(posting))
+        return {
+            Account.from_hex(account): LeafQuestion(Account.from_hex(asker), deadline)
+            for account, (asker, deadline) in zip(accounts, questions, strict=True)
         }
-        return {account: question for account, question in found.items() if question.deadline_seconds}
 
     def has_equivocated(self, auditor: Account, epoch: int, turn: int) -> bool:
         """Whether an auditor's two signatures in a turn of an epoch were punished already."""
@@ -324,6 +326,14 @@ class Distributor(Contract):
     def claim(self, account: Account, cumulative: int, proof: Sequence[bytes]) -> bytes:
         """Return call data that pays an account what it has not been paid yet; every version takes it."""
         return self._encode("claim", to_checksum_address(account), cumulative, list(map(bytes, proof)))
+
+    def enrol(self, account: Account) -> bytes:
+        """Return call data that lets an account earn from now on; a registration does it, too."""
+        return self._encode("enrol", to_checksum_address(account))
+
+    def most_claimable(self, account: Account) -> int:
+        """Return the most points that an account can be paid now: its cap since it registered or claimed."""
+        return int(self._call("mostClaimable", to_checksum_address(account)))
 
     def set_payout(self, payout: Account) -> bytes:
         """Return call data that names where the sender's claims go; after the first time with a delay."""

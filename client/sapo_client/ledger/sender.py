@@ -23,16 +23,18 @@ _LOG = logging.getLogger(__name__)
 _NEEDLESS: Final = frozenset(
     {
         "AlreadyAccused",
+        "AlreadyAsked",
         "AlreadyProven",
         "AlreadySlashed",
         "EpochNotIncreasing",
         "NoPayoutChange",
+        "NotAsked",
         "NothingExiting",
         "NothingLive",
         "NothingToClaim",
     }
 )
-"""Another account has settled or challenged the epoch, or the points are paid: the purpose is reached."""
+"""Another account has settled, challenged or asked, or the points are paid: the purpose is reached."""
 
 _HOPELESS: Final = frozenset(
     {
@@ -40,6 +42,9 @@ _HOPELESS: Final = frozenset(
         "EmptyNodeKey",
         "EmptyPayout",
         "AuditorNotBonded",
+        "BadPath",
+        "Balanced",
+        "NoAnswer",
         "NoContradiction",
         "NoDecrease",
         "NotAuditor",
@@ -52,11 +57,13 @@ _HOPELESS: Final = frozenset(
         "StaleBase",
         "SumMatches",
         "TooFewSignatures",
+        "TooLateToAsk",
         "TooManyNodes",
         "WasEarned",
         "WithinCap",
         "WrongLeaves",
         "WrongProof",
+        "WrongSum",
         "ECDSAInvalidSignature",
         "ECDSAInvalidSignatureLength",
         "ECDSAInvalidSignatureS",

@@ -92,7 +92,21 @@ def require_contracts(registry: Registry, ledger: EpochLedgerContract, manifest:
     require_clock(ledger, manifest)
     if version == LEDGER_VERSION:
         require_terms(ledger, manifest)
+        _require_enrolment(registry, ledger)
     return version
+
+
+def _require_enrolment(registry: Registry, ledger: EpochLedgerContract) -> None:
+    """Raise unless whoever registers can claim from the ledger's distributor.
+
+    Raises:
+        LedgerError: the registry enrols accounts elsewhere, or is of an earlier version.
+    """
+    wanted = ledger.distributor().address
+    if registry.version() != LEDGER_VERSION or registry.distributor() != wanted:
+        raise LedgerError(
+            f"the registry does not enrol accounts at {wanted}, so none could claim what it earns", hint=_HINT
+        )
 
 
 def bonded_auditors(ledger: EpochLedgerContract) -> frozenset[Account]:

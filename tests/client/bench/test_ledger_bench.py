@@ -1,7 +1,8 @@
 """The ledger's benchmark: real transactions, whose gas does not depend on the number of rollouts."""
 
+from sapo_client.bench.accounts import DATA_TARGET, PROOF_TARGET, accounts_cost
 from sapo_client.bench.ledger import BIND_TARGET, CLAIM_TARGET, EPOCH_TARGET, SWARMS, ledger_gas
-from sapo_client.cli.bench import _gas_rows
+from sapo_client.cli.bench import _gas_rows, _step_row
 from sapo_client.lab.economy import Rules
 
 SAME_GAS = 200 + 32 * 12
@@ -25,3 +26,23 @@ def test_an_epoch_costs_the_same_in_every_swarm() -> None:
     assert max(gas.bind) <= BIND_TARGET <= Rules().register_gas
     assert max(epoch.claim for epoch in gas.epochs) <= CLAIM_TARGET <= Rules().claim_gas
     assert {len(row) for row in _gas_rows(gas)} == {6}
+
+
+def test_every_step_of_a_swarm_of_many_accounts_stays_within_its_target() -> None:
+    """More accounts than a message lists; the figures for 100,000 are in docs/results.md."""
+    cost = accounts_cost(1_100)
+    steps = {step.step: step for step in cost.steps}
+    gas = {name: step.gas for name, step in steps.items() if step.gas is not None}
+    assert gas.pop("post an epoch and make it final") <= EPOCH_TARGET
+    assert gas.pop("claim for the first time") <= CLAIM_TARGET
+    assert [name.partition(":")[0] for name in gas] == [
+        "proveOverCap",
+        "proveBalance",
+        "proveEquivocation",
+        "ask for an account's leaves",
+        "answer",
+        "proveHidden",
+    ]
+    assert max(gas.values()) <= PROOF_TARGET
+    assert max(step.message_bytes for step in cost.steps if step.message_bytes is not None) <= DATA_TARGET
+    assert {len(_step_row(step)) for step in cost.steps} == {6}

@@ -43,6 +43,7 @@ from sapo_protocol.merkle import Place
 A, B = address(ALICE), address(BOB)
 BURNED = Account.from_hex("0x000000000000000000000000000000000000dEaD")
 HALF = AUDITOR_BOND // 2
+FULL_PLACES_GAS = 550_000
 
 
 def statement(epoch: int, points: dict[Account, int], before: dict[Account, int] | None = None) -> EpochRoot:
@@ -320,6 +321,30 @@ def test_every_proof_is_small_whatever_the_number_of_accounts(contracts: Contrac
         assert contracts.ledger.live() is None
         for auditor in AUDITORS[:QUORUM]:
             contracts.bond(auditor)
+
+
+def test_the_longest_places_that_liars_can_make_still_convict(contracts: Contracts) -> None:
+    """An account whose neighbours part from it at every single bit, in all three trees: 160 words each.
+
+    Nobody has the keys of such neighbours, but a quorum of liars needs none: it grants points to any address.
+    """
+    contracts = deploy_contracts(contracts.chain, epoch_budget_points=2**32 - 1)
+    number = int.from_bytes(A, "big")
+    around = [Account((number ^ 1 << bit).to_bytes(20, "big")) for bit in range(160)]
+    first, points = dict.fromkeys([A, *around], 3), dict.fromkeys([A, *around], 1)
+    after = dict.fromkeys(first, 4) | {A: 3, around[0]: 5}
+    posted(contracts, statement(0, first))
+    contracts.finalise()
+    posted(contracts, replace(statement(1, points, first), cumulative_root=Tree(after).root))
+    proof = Balance(places(A, first, points, after))
+    size, gas = len(contracts.verifier.prove(proof)), contracts.prove(proof).gas_used
+    print(f"\nproveBalance with three full places: {size:,} bytes, {gas:,} gas")
+    assert [len(place.proof) for place in (proof.places.before, proof.places.points, proof.places.after)] == [
+        160
+    ] * 3
+    assert contracts.ledger.live() is None
+    assert size <= 16_000
+    assert gas <= FULL_PLACES_GAS
 
 
 SHARED_POINTS: dict[Account, int] = {}

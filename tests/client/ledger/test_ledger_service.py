@@ -33,8 +33,8 @@ from support.swarm import make_manifest
 
 from sapo_client.ledger.endpoints import EndpointStatus
 from sapo_client.ledger.errors import LedgerError, LedgerUnavailable
-from sapo_client.ledger.fraud import AccountPlaces, Equivocation, OverCap
-from sapo_client.ledger.records import LedgerStatus, Stake
+from sapo_client.ledger.fraud import AccountPlaces, Balance, Equivocation, OverCap
+from sapo_client.ledger.records import LeafQuestion, LedgerStatus, Stake
 from sapo_client.ledger.service import LedgerClient
 from sapo_protocol.eip712 import EpochApproval
 from sapo_protocol.identifiers import Account
@@ -305,3 +305,23 @@ async def test_a_question_that_is_asked_again_is_answered_again(
             assert await ledger.questions(live) == {}
     assert deadlines[0] < deadlines[1]
     assert token.balance(A) - before == 2 * verifier.question_bond()
+
+
+async def test_what_comes_too_late_about_a_posting_holds_up_nothing(
+    contracts: Contracts, ledger: LedgerClient
+) -> None:
+    """Others were faster, and a posting is live: such requests were tried for ever, before all later ones."""
+    tree, none = Tree({A: 2}), Tree({})
+    root = replace(make_root(0, total=2), contribution_root=tree.root, cumulative_root=tree.root)
+    contracts.post(root, sign(root, contracts.domain))
+    live = await ledger.live_record()
+    assert live is not None
+    places = AccountPlaces(A, none.place(A), tree.place(A), tree.place(A))
+    async with _running(ledger):
+        await ledger.reject_hidden(live, A)
+        await ledger.answer(live, places, LeafQuestion(B, live.posted_at_seconds))
+        await ledger.challenge(0, Balance(places))
+        await _until_idle(ledger)
+    status = ledger.status()
+    assert (status.pending, status.confirmed, status.refused) == (0, 2, 1)
+    assert await ledger.live_record() == live

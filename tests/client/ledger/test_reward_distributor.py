@@ -2,11 +2,13 @@
 
 from functools import partial
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.ledger import (
     ALICE,
     BOB,
+    NOW_SECONDS,
     POINTS_CAP,
     STRANGER,
     TOKENS_PER_POINT,
@@ -15,7 +17,9 @@ from support.ledger import (
     Tree,
     address,
     deploy_contracts,
+    keys,
     make_root,
+    node_key,
     refused_as,
     sign,
     sum_of,
@@ -25,6 +29,7 @@ from sapo_protocol import merkle
 from sapo_protocol.identifiers import Account, Digest
 
 A, B = address(ALICE), address(BOB)
+NEWCOMER = keys(4)
 PAYOUT_DELAY_SECONDS = 7 * 24 * 3600
 
 
@@ -125,6 +130,27 @@ def test_no_account_is_paid_more_than_its_cap_per_epoch_since_its_claim(
     tree = contracts.settle(4, {A: most + POINTS_CAP + 1, B: most + 1})
     contracts.claim(A, most + POINTS_CAP + 1, tree.proof(A))
     assert (contracts.distributor.claimed(A), contracts.distributor.claimed(B)) == (most + 17, most + 1)
+
+
+@pytest.mark.parametrize("waited", [1, 3])
+def test_a_newcomer_is_paid_no_more_than_its_cap_per_epoch_since_it_registered(
+    contracts: Contracts, waited: int
+) -> None:
+    """Fifty epochs that A left unclaimed, given to an account that registered just now."""
+    left, newcomer = 50 * POINTS_CAP, address(NEWCOMER)
+    contracts.settle(49, {A: left})
+    tree = contracts.settle(50, {A: left - 1, newcomer: 1})
+    assert refused_as(lambda: contracts.claim(newcomer, 1, tree.proof(newcomer))) == "OverCap"
+    contracts.register(NEWCOMER, node_key(1), NOW_SECONDS + 10**9)
+    most = waited * POINTS_CAP
+    tree = contracts.settle(50 + waited, {A: left - most - 1, newcomer: most + 1})
+    assert refused_as(lambda: contracts.claim(newcomer, most + 1, tree.proof(newcomer))) == "OverCap"
+    contracts.register(NEWCOMER, node_key(2), NOW_SECONDS + 10**9)  # registering again changes nothing
+    assert contracts.distributor.most_claimable(newcomer) == most
+    most += POINTS_CAP
+    tree = contracts.settle(51 + waited, {A: left - most, newcomer: most})
+    contracts.claim(newcomer, most, tree.proof(newcomer))
+    assert contracts.distributor.most_claimable(newcomer) == 0
 
 
 def test_no_more_tokens_are_paid_than_were_funded(chain: ServedChain) -> None:

@@ -22,10 +22,11 @@ from sapo_client.errors import SapoError
 from sapo_client.founding.defaults import LEAST_CHALLENGE_SECONDS, clock_of
 from sapo_client.founding.deployer import Deployer
 from sapo_client.ledger import transactions as tx
-from sapo_client.ledger.contract import EpochLedgerContract
+from sapo_client.ledger.artifact import load
+from sapo_client.ledger.contract import EpochLedgerContract, Registry
 from sapo_client.ledger.errors import LedgerError
 from sapo_client.ledger.history import History
-from sapo_client.ledger.terms import Treasury, read_treasury, require_terms
+from sapo_client.ledger.terms import Treasury, read_treasury, require_contracts, require_terms
 from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Limits, Manifest
 
@@ -67,6 +68,18 @@ def test_genuine_code_with_forged_addresses_inside_is_refused(contracts: Contrac
     assert false.vault().address == Account(forged)
     with pytest.raises(LedgerError, match="do not fit together"):
         require_terms(false, manifest_of(contracts))
+
+
+def test_a_registry_that_enrols_nobody_here_is_refused(contracts: Contracts) -> None:
+    """Who registered there would earn points and could claim none."""
+    rpc, manifest = contracts.chain.rpc, manifest_of(contracts)
+    require_contracts(contracts.registry, contracts.ledger, manifest)
+    others = deploy_contracts(contracts.chain).registry
+    earlier = _create(contracts, load("NodeRegistry", 1).deployed).created
+    assert earlier is not None
+    for registry in (others, Registry(rpc, earlier)):
+        with pytest.raises(LedgerError, match="does not enrol"):
+            require_contracts(registry, contracts.ledger, manifest)
 
 
 def _create(contracts: Contracts, code: bytes) -> tx.Receipt:

@@ -29,6 +29,7 @@ from sapo_protocol.contributions import (
     Proposal,
     Share,
     Tally,
+    granted_points,
     page_digest,
     settle,
     to_pages,
@@ -60,12 +61,15 @@ class _Settled:
 
     Attributes:
         pages: those that list the shares, if they do not fit into a message.
-        grants: whether anybody gets a point.
     """
 
     shares: tuple[Share, ...]
     pages: tuple[bytes, ...]
-    grants: bool
+
+    @property
+    def grants(self) -> bool:
+        """Whether anybody gets a point."""
+        return any(share.points for share in self.shares)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +158,9 @@ class Agreement:
         self._signing = signing
         self._settled: dict[tuple[tuple[ContentId, ...], Digest], _Settled] = {}
         self._verdicts: dict[ContentId, tuple[_Ground, bool]] = {}
+        self._granting: dict[tuple[ContentId, ...], bool] = {}
         self._completed: set[tuple[ContentId, Digest]] = set()
+        self._limits = {"points_per_epoch": terms.points_cap, "epoch_budget": terms.epoch_budget}
 
     def unsettled(self, now_seconds: float, last: EpochRoot | None) -> range:
         """Return the epochs that have ended, are not final and can still be settled, oldest first."""
@@ -213,7 +219,13 @@ class Agreement:
 
     def _has_something_to_settle(self, epoch: int) -> bool:
         tallies = self._contributions.tallies(epoch)
-        return len(tallies) >= self._terms.quorum and self._settlement(tallies, merkle.EMPTY_ROOT, {}).grants
+        key = tuple(sorted(tallies))
+        if key not in self._granting:
+            granted = granted_points([*tallies.values()], **self._limits)
+            if len(self._granting) >= _KEPT_VERDICTS:
+                self._granting.clear()
+            self._granting[key] = len(tallies) >= self._terms.quorum and any(granted.values())
+        return self._granting[key]
 
     def _settlement(
         self, tallies: Mapping[ContentId, Tally], base_root: Digest, previous: Mapping[Account, int]
@@ -221,11 +233,10 @@ class Agreement:
         """Return what tallies settle to on top of what was granted before; the last ones are kept."""
         key = tuple(sorted(tallies)), base_root
         if key not in self._settled:
-            terms = {"points_per_epoch": self._terms.points_cap, "epoch_budget": self._terms.epoch_budget}
-            shares = settle([*tallies.values()], previous, **terms)
+            shares = settle([*tallies.values()], previous, **self._limits)
             if len(self._settled) >= _KEPT_SETTLEMENTS:
                 self._settled.clear()
-            self._settled[key] = _Settled(shares, to_pages(shares), any(share.points for share in shares))
+            self._settled[key] = _Settled(shares, to_pages(shares))
         return self._settled[key]
 
     def _complete(self, epoch: int, state: ChainState, now_seconds: float) -> None:
@@ -301,7 +312,7 @@ class Agreement:
         approvals = self._contributions.approvals(proposal.epoch, content_id)
         if any(approval.account == author.account for approval in approvals):
             return
-        if not self._is_valid(content_id, proposal, state) or not self._signing.approve(mark):
+        if not self._is_valid(content_id, proposal, root, state) or not self._signing.approve(mark):
             return
         digest = statement.digest(self._manifest.ledger_domain)
         approval = Approval(
@@ -314,7 +325,9 @@ class Agreement:
         )
         yield self._seal(Kind.APPROVAL, approval, now_seconds)
 
-    def _is_valid(self, content_id: ContentId, proposal: Proposal, state: ChainState) -> bool:
+    def _is_valid(
+        self, content_id: ContentId, proposal: Proposal, root: EpochRoot, state: ChainState
+    ) -> bool:
         """Whether a proposal settles the tallies that it names, on the base that the chain holds.
 
         What the chain has granted must be the sum of that base. Otherwise a false sum became final, and every
@@ -325,10 +338,10 @@ class Agreement:
         if known is None or known[0] != ground:
             if len(self._verdicts) >= _KEPT_VERDICTS:
                 self._verdicts.clear()
-            self._verdicts[content_id] = known = ground, self._judge(proposal, state)
+            self._verdicts[content_id] = known = ground, self._judge(proposal, root, state)
         return known[1]
 
-    def _judge(self, proposal: Proposal, state: ChainState) -> bool:
+    def _judge(self, proposal: Proposal, root: EpochRoot, state: ChainState) -> bool:
         if proposer(self._terms.auditors, proposal.epoch, proposal.turn) != proposal.account:
             return False
         if sum(share.cumulative - share.points for share in proposal.shares) != state.granted_points:
@@ -341,6 +354,7 @@ class Agreement:
             quorum=self._terms.quorum,
             points_cap=self._terms.points_cap,
             epoch_budget=self._terms.epoch_budget,
+            base_root=root.base_root,
         )
 
     def _postings(self, epoch: int, turn: int, state: ChainState) -> Iterator[Postable]:

@@ -13,7 +13,7 @@ from sapo_client.ledger.fraud import (
     OverCap,
 )
 from sapo_protocol import secp256k1
-from sapo_protocol.contributions import Share, cumulative_entries, point_entries
+from sapo_protocol.contributions import Share, base_entries, cumulative_entries, point_entries
 from sapo_protocol.eip712 import Domain, EpochApproval, EpochRoot
 from sapo_protocol.identifiers import Account, Digest
 from sapo_protocol.merkle import EMPTY_ROOT, Entries, SumTree
@@ -23,6 +23,7 @@ _Tree = tuple[Callable[[EpochRoot], Digest], Callable[[Sequence[Share]], Entries
 """One of the trees of a posting: its root, and what it holds."""
 
 _POINTS: _Tree = (lambda root: root.contribution_root, point_entries)
+_BASE: _Tree = (lambda root: root.base_root, base_entries)
 _CUMULATIVE: _Tree = (lambda root: root.cumulative_root, cumulative_entries)
 
 
@@ -63,7 +64,7 @@ def posted_trees(dispute: Dispute, contributions: ContributionStore) -> PostedTr
     earlier = _proposed(contributions, last.epoch) if last else []
     base = last.cumulative_root if last else EMPTY_ROOT
     return PostedTrees(
-        before=_under(base, earlier, _CUMULATIVE),
+        before=_under(base, earlier, _CUMULATIVE) or _under(base, proposed, _BASE),
         points=_under(root.contribution_root, proposed, _POINTS),
         after=_under(root.cumulative_root, proposed, _CUMULATIVE),
     )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from sapo_protocol import merkle
 from sapo_protocol.contributions import Proposal
 from sapo_protocol.eip712 import EpochRoot
-from sapo_protocol.identifiers import Account, ContentId
+from sapo_protocol.identifiers import Account, ContentId, Digest
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.settlement import (
     cumulative_points_of,
@@ -50,10 +50,14 @@ def is_settlement(
     points_cap: int,
     epoch_budget: int,
     root_of: merkle.RootOf = merkle.sum_root,
+    base_root: Digest | None = None,
 ) -> bool:
     """Whether the stored tallies that a proposal names settle to it, on top of the chain's root.
 
     False, too, where this node misses a message behind it.
+
+    Args:
+        base_root: as for ``is_settlement_of``.
     """
     before = last_record(contributions, manifest, last)
     if before is None:
@@ -69,4 +73,5 @@ def is_settlement(
         points_cap=points_cap,
         epoch_budget=epoch_budget,
         root_of=root_of,
+        base_root=base_root,
     )

@@ -203,8 +203,10 @@ class LedgerWatchtower:
             return False
         is_current = root_of is sum_root  # whose roots the store keeps
         told = contributions.epoch_root(content_id) if is_current else proposal.root(content_id, root_of)
-        return told == root and is_settlement(
-            self._parts.contributions,
+        if told is None or told != root:
+            return False
+        return is_settlement(
+            contributions,
             proposal,
             last,
             manifest=self._parts.manifest,
@@ -212,6 +214,7 @@ class LedgerWatchtower:
             points_cap=self._points_cap,
             epoch_budget=self._epoch_budget,
             root_of=root_of,
+            base_root=told.base_root,
         )
 
     def _challenge_from_seconds(self, live: EpochRecord) -> float:

@@ -19,9 +19,10 @@ from sapo_client.node.auditing.watchtower import LedgerWatchtower, WatchtowerPar
 from sapo_client.observe.events import EventLog, read_events
 from sapo_protocol.contributions import Proposal, Share
 from sapo_protocol.eip712 import EpochRoot
-from sapo_protocol.envelope import Kind, seal
+from sapo_protocol.envelope import Kind, parse_envelope, seal
 from sapo_protocol.identifiers import ContentId
 from sapo_verification.admission.contribution_store import ContributionStore
+from sapo_verification.admission.contributions import parse_contribution
 
 A, B, C, D = sorted(identity.account for identity in CROWD)
 FIRST = (Share(A, 3, 3), Share(B, 1, 1), Share(C, 2, 2))
@@ -167,6 +168,23 @@ async def test_a_posting_that_becomes_final_meanwhile_is_not_accused(book: Book,
     assert contracts.ledger.next_epoch() == 1
     assert list(read_events(tmp_path / "events.jsonl")) == []
     assert await ledger.pending() == 0
+
+
+def test_a_node_that_missed_the_last_settlement_can_show_everybodys_leaves(
+    book: Book, tmp_path: Path
+) -> None:
+    """A proposal lists what it adds to, too."""
+    book.post(book.propose(0, FIRST))
+    book.contracts.finalise()
+    dispute = book.post(book.propose(1, SECOND))
+    late = ContributionStore(tmp_path / "late.sqlite", make_manifest().swarm_id)
+    for data in book.contributions.envelopes(1):
+        envelope = parse_envelope(data, make_manifest().swarm_id)
+        late.add(envelope.content_id, envelope.kind, parse_contribution(envelope), data)
+    assert late.proposals(0) == {}
+    theirs, own = (posted_trees(dispute, store) for store in (book.contributions, late))
+    for account in (A, B, C, D):
+        assert own.places(account) == theirs.places(account) is not None
 
 
 def test_leaves_that_nobody_told_prove_nothing(book: Book, tmp_path: Path) -> None:

@@ -11,11 +11,23 @@ from pathlib import Path
 import pytest
 import trio
 from support.auditor_harness import CROWD, FOUR_AUDITORS, AuditorHarness, World, agree, checking, connect
-from support.ledger import AUDITOR_BOND, CHALLENGE_SECONDS, POINTS_CAP, Contracts, keys, settled, sign
+from support.ledger import (
+    AUDITOR_BOND,
+    CHALLENGE_SECONDS,
+    DEPLOYER,
+    POINTS_CAP,
+    Contracts,
+    Tree,
+    keys,
+    make_root,
+    settled,
+    sign,
+)
 from support.nodes import until
 
 from sapo_client.account import ledger_commands
 from sapo_client.errors import SapoError
+from sapo_client.ledger.contract import posting_name
 from sapo_client.ledger.records import Stake
 from sapo_protocol import merkle, secp256k1
 from sapo_protocol.contributions import Approval, Proposal, Share, Tally
@@ -58,10 +70,14 @@ class Swarm:
         """Let the honest auditors send, and advance the clock, until the epoch is final."""
         for harness in self.honest:
             self.nursery.start_soon(partial(harness.node.supervisor.keep, "ledger", harness.ledger.run))
+        return await self.until_final(EPOCH)
+
+    async def until_final(self, epoch: int) -> EpochRoot:
+        """Advance the clock from turn to turn until an epoch is final."""
         for turn in range(9):
-            self.world.turn_to(EPOCH + 1, FIRST_TURN_SECONDS + turn * TURN_SECONDS)
+            self.world.turn_to(epoch + 1, FIRST_TURN_SECONDS + turn * TURN_SECONDS)
             with trio.move_on_after(4):
-                while (record := self.contracts.history.record(EPOCH)) is None:
+                while (record := self.contracts.history.record(epoch)) is None:
                     await trio.sleep(0.05)
                 return record.root
         raise AssertionError("the epoch never became final")
@@ -241,3 +257,45 @@ async def test_a_posting_that_nobody_can_explain_is_told_and_not_helped(tmp_path
             assert harness.ledger.status().pending == 0
         assert contracts.ledger.live() is not None
         assert net.bonds()[net.liar.identity.account] == Stake(AUDITOR_BOND, 0, 0)
+
+
+async def test_a_node_asks_for_hidden_leaves_and_the_next_honest_posting_becomes_final(
+    tmp_path: Path,
+) -> None:
+    """A quorum gives one of its accounts what others have not claimed yet, and shows its leaves to nobody."""
+    async with swarm(tmp_path, quorum=1) as net:
+        contracts, chain, watcher = net.contracts, net.world.chain, net.workers[0]
+        had, account = await net.settle(), watcher.identity.account
+        token, bond = contracts.token, contracts.verifier.question_bond()
+        chain.send(DEPLOYER, token.address, token.transfer(account, bond))
+        net.world.turn_to(EPOCH + 1, 50)
+        await watcher.work(EPOCH + 1, 0)
+        done = sum(WORK.values()) + 1
+        await until(lambda: all(len(harness.node.events("verified")) == done for harness in net.honest))
+        net.world.turn_to(EPOCH + 2, COUNTED_SECONDS)
+        stolen = Tree({CROWD[3].account: had.total}).root
+        hidden = make_root(EPOCH + 1, base_root=had.cumulative_root, total=0, cumulative_root=stolen)
+        contracts.post(hidden, sign(hidden, contracts.domain, [keys(net.liar.identity.number)]))
+        await until(lambda: watcher.node.events("posting_doubted"))
+        live = contracts.ledger.live()
+        assert live is not None
+        posting = posting_name(hidden.digest(contracts.domain), live.posted_at_seconds)
+        chain.now_seconds = live.posted_at_seconds + CHALLENGE_SECONDS / 2
+        await until(lambda: contracts.verifier.questions(posting))
+        [(asked, question)] = contracts.verifier.questions(posting).items()
+        assert (asked, question.asker, token.balance(account)) == (account, account, 0)
+
+        chain.now_seconds = question.deadline_seconds
+        await until(lambda: contracts.ledger.live() is None)
+        assert token.balance(account) == bond, "what nobody answered is returned"
+        assert set(net.bonds().values()) == {Stake(AUDITOR_BOND, 0, 0)}, "a slow chain is no lie"
+        root = await net.until_final(EPOCH + 1)
+        points = {**WORK, account: WORK[account] + 1}
+        assert (root.base_root, root.total) == (had.cumulative_root, 1)
+        assert root.cumulative_root == merkle.sum_root(sorted(points.items()))
+        assert [event["account"] for event in watcher.node.events("leaf_asked")] == [account.hex()]
+        everybody = (*net.honest, *net.workers)
+        assert any(harness.node.events("leaf_hidden") for harness in everybody), (
+            "whoever was first rejected it"
+        )
+        assert not any(harness.node.events("challenge") for harness in everybody)
