@@ -2,7 +2,7 @@
 //
 // The tests link dynamically, so they need not be compiled again, and the mutant's bytecode is written into the
 // artefact that they deploy: a mutant costs one warm compilation of what depends on it and one run of the tests.
-import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { cpSync, mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -14,13 +14,14 @@ const contracts = join(dirname(fileURLToPath(import.meta.url)), "..");
 const copied = ["src", "test", "foundry.toml", "solc.mjs"];
 // The optimizer changes no result and costs most of the compilation. Gas is not what is tested here.
 const settings = { FOUNDRY_DYNAMIC_TEST_LINKING: "true", FOUNDRY_OPTIMIZER: "false", FORGE_SNAPSHOT_EMIT: "false" };
-// A few runs of the fuzzers kill nearly everything; what they leave meets more of them.
+// The cheapest first: units kill nearly everything; what they leave meets a few runs of the fuzzers, then more of them.
 export const efforts = {
-  quick: { FOUNDRY_FUZZ_RUNS: "4", FOUNDRY_INVARIANT_RUNS: "4" },
-  thorough: { FOUNDRY_FUZZ_RUNS: "64", FOUNDRY_INVARIANT_RUNS: "16" },
+  units: { arguments: ["--no-match-test", "^(testFuzz|invariant)_"], env: {} },
+  quick: { arguments: [], env: { FOUNDRY_FUZZ_RUNS: "4", FOUNDRY_INVARIANT_RUNS: "4" } },
+  thorough: { arguments: [], env: { FOUNDRY_FUZZ_RUNS: "64", FOUNDRY_INVARIANT_RUNS: "16" } },
 };
 // The genuine contracts take a second or two, and thirty on a loaded machine.
-const LIMIT_SECONDS = { quick: 120, thorough: 600 };
+const LIMIT_SECONDS = { units: 120, quick: 240, thorough: 900 };
 
 export class Bench {
   constructor() {
@@ -28,6 +29,8 @@ export class Bench {
     for (const name of copied) cpSync(join(contracts, name), join(this.folder, name), { recursive: true });
     symlinkSync(join(contracts, "node_modules"), join(this.folder, "node_modules"));
     this.compiler = new Compiler(this.folder);
+    const tests = readdirSync(join(this.folder, "test"));
+    this.tests = tests.map((name) => readFileSync(join(this.folder, "test", name), "utf8"));
   }
 
   /** Builds everything and requires that the genuine contracts pass and are, byte for byte, what this process compiles. */
@@ -36,8 +39,7 @@ export class Bench {
     if (run.status !== 0) throw new Error(`the tests fail without any change:\n${run.stdout}${run.stderr}`);
     this.genuine = this.compiler.bytecodes({}, Object.keys(this.compiler.sources));
     for (const [name, code] of Object.entries(this.genuine)) {
-      const { bytecode } = JSON.parse(readFileSync(this.#artefact(name), "utf8"));
-      if (bytecode.object !== code.creation) throw new Error(`forge compiles another ${name} than this process`);
+      if (JSON.parse(readFileSync(this.#artefact(name), "utf8")).bytecode.object !== code) throw new Error(`forge compiles another ${name} than this process`);
     }
   }
 
@@ -46,7 +48,7 @@ export class Bench {
   judge(mutant, used = Object.keys(efforts)) {
     const file = `${mutant.file}.sol`;
     const changed = { [file]: applied(this.compiler.sources[file], mutant) };
-    const files = this.compiler.dependents(file);
+    const files = this.compiler.holders(file).filter((name) => this.#isDeployed(name));
     const codes = this.compiler.bytecodes(changed, files);
     if (!codes) return "stillborn";
     if (sameCodes(codes, this.genuine)) return "same";
@@ -54,8 +56,8 @@ export class Bench {
     const survives = used.every((effort) => this.#passes(effort));
     this.#install(Object.fromEntries(Object.keys(codes).map((name) => [name, this.genuine[name]])));
     if (!survives) return "killed";
-    const [one, two] = [changed, {}].map((sources) => this.compiler.bytecodes(sources, files, true));
-    return sameCodes(one, two) ? "same" : "survived";
+    this.optimized ??= this.compiler.bytecodes({}, Object.keys(this.compiler.sources), true);
+    return sameCodes(this.compiler.bytecodes(changed, files, true), this.optimized) ? "same" : "survived";
   }
 
   close() {
@@ -73,28 +75,31 @@ export class Bench {
   #test(effort) {
     // What failed for another mutant is nothing to this one.
     for (const name of ["fuzz", "invariant", "test-failures"]) rmSync(join(this.folder, "cache", name), { recursive: true, force: true });
-    const env = { ...process.env, ...settings, ...efforts[effort] };
+    const env = { ...process.env, ...settings, ...efforts[effort].env };
     const options = { cwd: this.folder, encoding: "utf8", env, timeout: LIMIT_SECONDS[effort] * 1000, maxBuffer: 1 << 28 };
-    return forge(["test", "--fail-fast", "--threads", "1", "--no-match-contract", "^GasTest$"], options);
+    return forge(["test", "--fail-fast", "--threads", "1", "--no-match-contract", "^GasTest$", ...efforts[effort].arguments], options);
   }
 
   #install(codes) {
     for (const [name, code] of Object.entries(codes)) {
       const path = this.#artefact(name);
       const artefact = JSON.parse(readFileSync(path, "utf8"));
-      artefact.bytecode.object = code.creation;
-      artefact.deployedBytecode.object = code.runtime;
+      artefact.bytecode.object = code;
       writeFileSync(path, JSON.stringify(artefact));
     }
   }
 
   #artefact(name) {
-    const file = Object.keys(this.compiler.sources).find((source) => new RegExp(`\\b(contract|library|interface) ${name}\\b`).test(this.compiler.sources[source]));
-    return join(this.folder, "out", file, `${name}.json`);
+    return join(this.folder, "out", `${name}.sol`, `${name}.json`);
+  }
+
+  // What the tests do not create themselves is in what they create.
+  #isDeployed(file) {
+    return this.tests.some((test) => test.includes(`new ${file.replace(/\.sol$/, "")}(`));
   }
 }
 
-const sameCodes = (codes, genuine) => Object.entries(codes).every(([name, { creation }]) => creation === genuine[name].creation);
+const sameCodes = (codes, genuine) => Object.entries(codes).every(([name, code]) => code === genuine[name]);
 
 function applied(source, { start, end, replacement }) {
   const bytes = Buffer.from(source);

@@ -20,26 +20,26 @@ export class Compiler {
     return Object.fromEntries(Object.keys(this.sources).map((name) => [name, sources[`src/${name}`].ast]));
   }
 
-  /** Files whose bytecode can change with a file: itself and all that import it, directly or not. */
-  dependents(file) {
+  /** Files that hold code of a file: itself, what creates its contract or is built with its library, and so on. */
+  holders(file) {
     const found = new Set([file]);
-    for (const name of found) {
-      for (const [other, text] of Object.entries(this.sources)) if (text.includes(`"./${name}"`)) found.add(other);
+    for (const held of found) {
+      const name = held.replace(/\.sol$/, "");
+      const holds = new RegExp(`\\bnew ${name}\\(|\\b${name}\\.\\w+\\(`);
+      for (const [other, text] of Object.entries(this.sources)) if (holds.test(text)) found.add(other);
     }
     return [...found].sort();
   }
 
-  /** Creation and runtime code of the contracts in `files`, or undefined if the changed source does not compile.
+  /** Creation code of the contracts in `files`, by name, or undefined if the changed source does not compile.
    *  @param changed Sources by file name, in place of those in the folder. */
   bytecodes(changed, files, optimized = false) {
-    const selection = Object.fromEntries(files.map((name) => [`src/${name}`, { "*": ["evm.bytecode.object", "evm.deployedBytecode.object"] }]));
+    const selection = Object.fromEntries(files.map((name) => [`src/${name}`, { "*": ["evm.bytecode.object"] }]));
     const { contracts, errors = [] } = this.#run({ ...this.sources, ...changed }, selection, optimized);
     if (errors.some(({ severity }) => severity === "error")) return undefined;
     const own = Object.entries(contracts).filter(([path]) => path.startsWith("src/"));
-    return Object.fromEntries(own.flatMap(([, built]) => Object.entries(built)).map(([name, { evm }]) => [
-      name,
-      { creation: `0x${evm.bytecode.object}`, runtime: `0x${evm.deployedBytecode.object}` },
-    ]));
+    const built = own.flatMap(([, byName]) => Object.entries(byName)).filter(([, { evm }]) => evm?.bytecode.object);
+    return Object.fromEntries(built.map(([name, { evm }]) => [name, `0x${evm.bytecode.object}`]));
   }
 
   #run(sources, outputSelection, optimized) {
