@@ -51,7 +51,7 @@ function judgeAll(bench, mutants) {
   for (const mutant of mutants) {
     const started = performance.now();
     // Listed ones are only tried again to see that the list is true.
-    const verdict = bench.judge(mutant, options.quick || mutant.id in equivalent ? ["units", "quick"] : undefined);
+    const verdict = bench.judge(mutant, options.quick || mutant.id in equivalent ? ["quick"] : undefined);
     const isListed = verdict === "survived" && mutant.id in equivalent;
     verdicts[isListed ? "equivalent" : verdict].push({ ...mutant, seconds: (performance.now() - started) / 1000 });
     if (verdict === "survived" && !isListed) console.log(`SURVIVED ${describe(mutant)}`);
