@@ -1,83 +1,93 @@
-// Breaks one rule of the contracts after the other and sees that the Foundry tests notice each.
-import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
+#!/usr/bin/env node
+// Breaks the contracts in one place after the other and sees that the Foundry tests notice each.
+// Usage: node mutants.mjs [--list] [--quick] [--only REGEX] [--sample COUNT] [--seed TEXT] [--report FILE]
+//
+// Ends with 1 if fewer than 95 % of the mutants are killed, if one of a sample survives that is not listed, or if the
+// list of equivalent mutants is not true.
+import { createHash } from "node:crypto";
+import { readFileSync, writeFileSync } from "node:fs";
+import { parseArgs } from "node:util";
 
-import { forge } from "./forge.mjs";
+import { Bench } from "./mutation/bench.mjs";
+import { mutantsOf } from "./mutation/operators.mjs";
+import { rulesBroken } from "./mutation/rules.mjs";
 
-const here = dirname(fileURLToPath(import.meta.url));
-const copied = ["src", "test", "foundry.toml", "solc.mjs"];
+const LEAST = 0.95;
+const { values: options } = parseArgs({
+  options: {
+    list: { type: "boolean" },
+    quick: { type: "boolean" },
+    only: { type: "string" },
+    sample: { type: "string" },
+    seed: { type: "string", default: "0" },
+    report: { type: "string" },
+  },
+});
+// By id: why no test can tell the mutant from the genuine contract.
+const equivalent = JSON.parse(readFileSync(new URL("./mutation/equivalent.json", import.meta.url), "utf8"));
 
-// File, what stands there once, and what a careless hand makes of it.
-const mutants = [
-  ["EpochLedger", "if (block.timestamp < finalAt) revert StillChallengeable(finalAt);", ""],
-  ["EpochLedger", "if (_live.postedAt != 0) _dropExpired();", ""],
-  ["EpochLedger", "+ challengeSeconds + epochSeconds) revert OtherPostingLive(epoch);", "+ challengeSeconds) revert OtherPostingLive(epoch);"],
-  ["EpochLedger", "terms.challengeSeconds + 2 * terms.epochSeconds", "2 * terms.epochSeconds"],
-  ["EpochLedger", "if (root.total > epochBudget) revert OverBudget(root.total, epochBudget);", ""],
-  ["EpochLedger", "if (vault.bonded(signer) < auditorBond) continue;", ""],
-  ["EpochLedger", "_isRejected[digest] = true;", ""],
-  ["EpochLedger", "if (root.baseRoot != base) revert StaleBase(root.baseRoot, base);", ""],
-  ["EpochLedger", "_live.cumulativeRoot = root == 0 ? NO_ROOT : root;", ""],
-  ["EpochLedger", "if (_count(signers) >= quorum) return;", "return;"],
-  ["EpochLedger", "posting.postedAt, previous, posting.finalBlock));", "posting.postedAt, bytes32(0), posting.finalBlock));"],
-  ["EpochLedger", "posting.postedAt, previous, posting.finalBlock);", "posting.postedAt, _history, posting.finalBlock);"],
-  ["EpochLedger", "_live.nextEpoch = posting.epoch + 1;", ""],
-  ["EpochLedger", "_live.finalBlock = block.number.toUint40();", ""],
-  ["EpochLedger", "block.timestamp.toUint40()", "uint40(block.timestamp)"],
-  ["EpochLedger", "block.number.toUint40()", "uint40(block.number)"],
-  ["StakeVault", "uint256(stake.bonded) + stake.exiting", "uint256(stake.bonded)"],
-  ["StakeVault", "stake.withdrawableAt = withdrawableAt.toUint64();", ""],
-  ["RewardDistributor", "if (paid > grantedPoints) revert OverGranted(paid, grantedPoints);", ""],
-  ["RewardDistributor", "_cumulativeRoot == NO_ROOT ? bytes32(0) : _cumulativeRoot", "_cumulativeRoot"],
-  ["FraudVerifier", "equivocated[signer][a.epoch][turn] = true;", ""],
-  ["FraudVerifier", "if (equivocated[signer][a.epoch][turn]) revert AlreadyProven(signer, a.epoch, turn);", ""],
-  ["EpochLedger", "if (signer <= previous) revert SignerOrder(previous, signer);", ""],
-  ["EpochLedger", "if (root.epoch < next) revert EpochNotIncreasing(root.epoch, next);", ""],
-  ["EpochLedger", "abi.encode(EPOCH_APPROVAL_TYPEHASH, turn, hashed)", "abi.encode(EPOCH_APPROVAL_TYPEHASH, uint32(0), hashed)"],
-  ["RewardDistributor", "_payees[account] = Payee(uint64(cumulative), epochs, payee.payout);", ""],
-  ["RewardDistributor", "if (points > most) revert OverCap(points, most);", ""],
-  ["RewardDistributor", "Payee(uint64(cumulative), grantedEpochs + 1, payee.payout)", "Payee(uint64(cumulative), payee.since, payee.payout)"],
-  ["RewardDistributor", "payee.since == 0 ? 0 : pointsCap", "pointsCap"],
-  ["RewardDistributor", "if (_payees[account].since == 0) _payees", "_payees"],
-  ["RewardDistributor", ".since = grantedEpochs + 1;", ".since = 1;"],
-  ["NodeRegistry", "distributor.enrol(msg.sender);", ""],
-  ["EpochLedger", "SumTree.sumOf(root.contributionRoot) != root.total ||", ""],
-  ["EpochLedger", "|| SumTree.sumOf(root.cumulativeRoot) != granted", ""],
-  ["EpochLedger", "if (posting.open != 0) revert QuestionsOpen(posting.open);", ""],
-  ["EpochLedger", "_live.open -= 1;", ""],
-  ["FraudVerifier", "if (block.timestamp < question.deadline) revert StillAnswerable(question.deadline);", ""],
-  ["FraudVerifier", "if (block.timestamp >= since) revert TooLateToAsk(since);", ""],
-  ["FraudVerifier", "|| earned > pointsCap) revert NoAnswer(account);", ") revert NoAnswer(account);"],
-  ["FraudVerifier", "if (live == posting) revert NoAnswer(account);", ""],
-  ["SumTree", "if (carry > type(uint64).max) revert BadPath();", ""],
-  ["SumTree", "if (value > type(uint64).max) revert ValueTooLarge(value);", ""],
-  ["SumTree", "if (depth > ACCOUNT_BITS || apart >> (ACCOUNT_BITS - depth) != 0) revert BadPath();", ""],
-  ["SumTree", "if (place.value != 0) revert BadPath();", ""],
-  ["NodeRegistry", "places[i].notAfter <= block.timestamp) free = i;", "places[i].notAfter == 0) free = i;"],
-];
-
-function survives(folder, [name, from, to]) {
-  const path = join(folder, "src", `${name}.sol`);
-  const genuine = readFileSync(path, "utf8");
-  if (genuine.split(from).length !== 2) throw new Error(`${name} does not hold once: ${from}`);
-  writeFileSync(path, genuine.replace(from, to));
-  const run = forge(["test", "--fail-fast"], { cwd: folder, encoding: "utf8" });
-  writeFileSync(path, genuine);
-  if (run.stdout.includes("Compiler run failed")) throw new Error(`${name} does not compile with: ${to}`);
-  return run.status === 0;
+function generate(compiler) {
+  const trees = compiler.trees();
+  return Object.entries(compiler.sources).flatMap(([file, source]) => {
+    const name = file.replace(/\.sol$/, "");
+    return [...mutantsOf(trees[file], source), ...rulesBroken(name, source)].map((mutant) => ({ file: name, ...mutant }));
+  });
 }
 
-const folder = mkdtempSync(join(tmpdir(), "mutants-"));
-for (const name of copied) cpSync(join(here, name), join(folder, name), { recursive: true });
-symlinkSync(join(here, "node_modules"), join(folder, "node_modules"));
-let survivors = 0;
-for (const mutant of mutants) {
-  const survived = survives(folder, mutant);
-  survivors += survived;
-  console.log(`${survived ? "SURVIVED" : "killed  "} ${mutant[0]}: ${mutant[1]}`);
+/** Those whose ids hash lowest together with the seed: another seed, another sample. */
+function chosen(mutants) {
+  const matching = mutants.filter(({ id }) => new RegExp(options.only ?? "").test(id));
+  if (!options.sample) return matching;
+  const rank = ({ id }) => createHash("sha256").update(options.seed + id).digest("hex");
+  const ranked = matching.filter(({ id }) => !(id in equivalent)).sort((a, b) => (rank(a) < rank(b) ? -1 : 1));
+  return ranked.slice(0, Number(options.sample));
 }
-rmSync(folder, { recursive: true });
-console.log(`${mutants.length - survivors} of ${mutants.length} mutants killed`);
-process.exit(survivors ? 1 : 0);
+
+const describe = ({ id, file, line, original, replacement }) =>
+  `${id} (src/${file}.sol:${line})\n    ${original.replace(/\s+/g, " ")}\n -> ${replacement.replace(/\s+/g, " ")}`;
+
+function judgeAll(bench, mutants) {
+  const verdicts = { killed: [], survived: [], same: [], stillborn: [], equivalent: [] };
+  for (const mutant of mutants) {
+    const started = performance.now();
+    // Listed ones are only tried again to see that the list is true.
+    const verdict = bench.judge(mutant, options.quick || mutant.id in equivalent ? ["quick"] : undefined);
+    const isListed = verdict === "survived" && mutant.id in equivalent;
+    verdicts[isListed ? "equivalent" : verdict].push({ ...mutant, seconds: (performance.now() - started) / 1000 });
+    if (verdict === "survived" && !isListed) console.log(`SURVIVED ${describe(mutant)}`);
+    if (verdict === "killed" && mutant.id in equivalent) console.log(`NOT EQUIVALENT ${describe(mutant)}`);
+  }
+  return verdicts;
+}
+
+function problems(verdicts, all) {
+  const known = new Set(all.map(({ id }) => id));
+  const found = Object.keys(equivalent).filter((id) => !known.has(id)).map((id) => `no such mutant: ${id}`);
+  const noticed = [...verdicts.killed, ...verdicts.same, ...verdicts.stillborn].filter(({ id }) => id in equivalent);
+  found.push(...noticed.map(({ id }) => `listed as equivalent and is not: ${id}`));
+  const count = verdicts.killed.length + verdicts.survived.length;
+  const least = options.sample ? 1 : LEAST;
+  if (verdicts.killed.length < least * count) found.push(`fewer than ${100 * least} % are killed`);
+  return found;
+}
+
+const bench = new Bench();
+try {
+  const all = generate(bench.compiler);
+  const mutants = chosen(all);
+  if (options.list) {
+    for (const mutant of mutants) console.log(describe(mutant));
+  } else {
+    const started = performance.now();
+    bench.prepare();
+    const verdicts = judgeAll(bench, mutants);
+    if (options.report) writeFileSync(options.report, `${JSON.stringify(verdicts, null, 1)}\n`);
+    const counts = Object.entries(verdicts).map(([verdict, { length }]) => `${length} ${verdict}`);
+    console.log(`${mutants.length} mutants: ${counts.join(", ")}; ${Math.round((performance.now() - started) / 1000)} s`);
+    const found = problems(verdicts, all);
+    for (const problem of found) console.error(`error: ${problem}`);
+    process.exitCode = found.length ? 1 : 0;
+  }
+} finally {
+  bench.close();
+}

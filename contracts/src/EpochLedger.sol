@@ -98,7 +98,8 @@ contract EpochLedger is IDisputedLedger, EIP712 {
     /// @inheritdoc IDisputedLedger
     uint256 public immutable override challengeSeconds;
     uint256 public immutable epochBudget;
-    uint256 public immutable auditorBond;
+    /// @inheritdoc IDisputedLedger
+    uint256 public immutable override auditorBond;
 
     address[] private _auditors;
     /// @dev Place in `_auditors`, counted from 1; 0 for everybody else.

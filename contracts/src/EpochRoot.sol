@@ -31,6 +31,9 @@ interface IDisputedLedger {
     /// @notice How long a posting can be challenged, in seconds.
     function challengeSeconds() external view returns (uint256);
 
+    /// @notice What an auditor must have bonded for its signature to count, in the token's smallest unit.
+    function auditorBond() external view returns (uint256);
+
     /// @notice Keep the live posting from becoming final until `release`: a question waits for its answer. Only for
     ///         the verifier of fraud proofs.
     function hold() external;

@@ -24,7 +24,8 @@ import {Place, SumTree} from "./SumTree.sol";
 ///         had and earned, earns the bond. Where nobody does in time, the posting is rejected; its signers keep their
 ///         bonds, for a chain that is slow is no lie.
 /// @dev Each proof counts once: a rejected posting is no longer live, and two signatures of one auditor in one
-///      turn are remembered. No owner.
+///      turn are remembered once they have cost a bond: else an auditor could convict itself of any turn while it has
+///      nothing to lose. No owner.
 contract FraudVerifier {
     using SafeCast for uint256;
     using SafeERC20 for IERC20;
@@ -54,7 +55,7 @@ contract FraudVerifier {
     /// @notice How long a question waits for its answer.
     uint256 public immutable answerSeconds;
 
-    /// @notice Whose second signature in a turn of an epoch was already punished.
+    /// @notice Whose second signature in a turn of an epoch has already cost a bond.
     mapping(address auditor => mapping(uint64 epoch => mapping(uint32 turn => bool))) public equivocated;
     mapping(bytes32 posting => mapping(address account => Question)) private _questions;
     mapping(bytes32 posting => address[]) private _asked;
@@ -103,7 +104,7 @@ contract FraudVerifier {
         }
         if (!ledger.isAuditor(signer)) revert NotAuditor(signer);
         if (equivocated[signer][a.epoch][turn]) revert AlreadyProven(signer, a.epoch, turn);
-        equivocated[signer][a.epoch][turn] = true;
+        equivocated[signer][a.epoch][turn] = _hasBond(signer);
         emit FraudProven(Rule.Equivocation, a.epoch, msg.sender);
         ledger.strike(signer, a.epoch);
         vault.slash(signer, msg.sender);
@@ -225,6 +226,11 @@ contract FraudVerifier {
         root = ledger.liveRoot();
         (, postedAt,) = ledger.live();
         posting = postingOf(ledger.epochRootDigest(root), postedAt);
+    }
+
+    function _hasBond(address auditor) private view returns (bool) {
+        StakeVault.Stake memory stake = vault.stakeOf(auditor);
+        return uint256(stake.bonded) + stake.exiting >= ledger.auditorBond();
     }
 
     function _valueUnder(bytes32 root, address account, Place calldata place) private pure returns (uint256 value) {

@@ -11,6 +11,9 @@ interface Vm {
 
     function addr(uint256 key) external pure returns (address);
     function assume(bool condition) external pure;
+    function chainId(uint256 id) external;
+    function deal(address account, uint256 wei_) external;
+    function expectEmit(address emitter) external;
     function expectPartialRevert(bytes4 selector) external;
     function getRecordedLogs() external returns (Log[] memory logs);
     function prank(address sender) external;

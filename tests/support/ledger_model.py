@@ -38,6 +38,7 @@ class LedgerModel:
     posted_seconds: float = 0.0
     _rejected: set[Digest] = field(default_factory=set)
     _unbonded: set[Account] = field(default_factory=set)
+    _emptied: set[Account] = field(default_factory=set)
     _equivocated: set[tuple[Account, int, int]] = field(default_factory=set)
 
     @property
@@ -98,7 +99,8 @@ class LedgerModel:
         place = signer, a.root.epoch, a.turn
         if signer not in self.auditors or place in self._equivocated:
             return False
-        self._equivocated.add(place)
+        if signer not in self._emptied:  # a second signature that cost no bond is not paid for
+            self._equivocated.add(place)
         self._slash(signer)
         if self.live is not None and self.live.epoch == a.root.epoch:
             self._signers.discard(signer)
@@ -121,6 +123,7 @@ class LedgerModel:
     def bond(self, account: Account) -> None:
         """Bond an auditor again."""
         self._unbonded.discard(account)
+        self._emptied.discard(account)
 
     def losses(self) -> Mapping[Account, int]:
         """Return how often each account has lost its bond."""
@@ -135,6 +138,7 @@ class LedgerModel:
         if account not in self._unbonded:
             self.slashed[account] = self.slashed.get(account, 0) + 1
         self._unbonded.add(account)
+        self._emptied.add(account)
 
 
 def _sum(root: Digest) -> int:

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {Faucet} from "../src/Faucet.sol";
+import {SapoToken} from "../src/SapoToken.sol";
+import {Checked} from "./Vm.sol";
+
+contract FaucetTest is Checked {
+    address payable private constant NEWCOMER = payable(address(0xC0FFEE));
+    SapoToken private token;
+    Faucet private faucet;
+
+    function setUp() external {
+        vm.warp(5);
+        token = new SapoToken(address(this), 1_000);
+        faucet = new Faucet(token, 10, 4);
+    }
+
+    function _fund(uint256 tokens, uint256 coin) private {
+        token.transfer(address(faucet), tokens);
+        vm.deal(address(faucet), coin);
+    }
+
+    function test_a_drip_is_tokens_and_coin_once_a_day() external {
+        check(address(faucet.token()) == address(token), "token");
+        check(faucet.tokensPerDrip() == 10 && faucet.weiPerDrip() == 4, "a drip");
+        same(faucet.INTERVAL(), 86_400, "a day");
+        _fund(100, 100);
+        vm.expectEmit(address(faucet));
+        emit Faucet.Dripped(NEWCOMER, 10, 4);
+        faucet.drip(NEWCOMER);
+        _has(10, 4);
+        same(faucet.nextDripAt(NEWCOMER), 5 + 86_400, "when again");
+        vm.warp(5 + 86_399);
+        vm.expectPartialRevert(Faucet.TooEarly.selector);
+        faucet.drip(NEWCOMER);
+        faucet.drip(payable(address(0xBEEF)));
+        vm.warp(5 + 86_400);
+        faucet.drip(NEWCOMER);
+        _has(20, 8);
+    }
+
+    function test_what_is_left_is_given() external {
+        vm.expectPartialRevert(Faucet.Empty.selector);
+        faucet.drip(NEWCOMER);
+        _fund(3, 1);
+        faucet.drip(NEWCOMER);
+        _has(3, 1);
+    }
+
+    function test_tokens_alone_or_coin_alone() external {
+        _fund(7, 0);
+        faucet.drip(NEWCOMER);
+        _has(7, 0);
+        vm.warp(5 + 86_400);
+        _fund(0, 2);
+        faucet.drip(NEWCOMER);
+        _has(7, 2);
+    }
+
+    function test_anybody_fills_it() external {
+        vm.deal(address(this), 9);
+        (bool done,) = address(faucet).call{value: 9}("");
+        check(done, "coin");
+        same(address(faucet).balance, 9, "coin");
+        vm.deal(address(this), 3);
+        same(address(new Faucet{value: 3}(token, 1, 1)).balance, 3, "coin from the start");
+    }
+
+    function _has(uint256 tokens, uint256 coin) private view {
+        same(token.balanceOf(NEWCOMER), tokens, "tokens");
+        same(NEWCOMER.balance, coin, "coin");
+    }
+}
