@@ -74,6 +74,24 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         uint40 finalBlock;
     }
 
+    /// @notice From which epoch on other terms are in force, by the digest of the document that holds them.
+    /// @dev Of two slots. What the document says is for nodes: this contract reads nothing of it.
+    struct Succession {
+        /// 0 for the first announcement, and one more for each after it, withdrawn ones included.
+        uint64 number;
+        uint64 activationEpoch;
+        bytes32 successor;
+    }
+
+    bytes32 public constant SUCCESSION_TYPEHASH =
+        keccak256("Succession(uint64 number,uint64 activationEpoch,bytes32 successor)");
+    bytes32 public constant WITHDRAWAL_TYPEHASH = keccak256("Withdrawal(uint64 number)");
+    /// @notice Epochs between an announcement and its activation, at least: the time lock.
+    uint256 public constant NOTICE_EPOCHS = 8;
+    /// @notice Epochs before its activation from which an announcement stays. Who read the announcements knows what
+    ///         is in force for so many epochs more, whatever is announced or withdrawn meanwhile.
+    uint256 public constant SETTLED_EPOCHS = 4;
+
     bytes32 public constant EPOCH_ROOT_TYPEHASH = keccak256(
         "EpochRoot(uint64 epoch,bytes32 baseRoot,bytes32 contributionRoot,bytes32 cumulativeRoot,uint256 total,"
         "bytes32 archiveDigest)"
@@ -108,7 +126,13 @@ contract EpochLedger is IDisputedLedger, EIP712 {
     /// @dev Never zero, either.
     bytes32 private _history = EMPTY_HISTORY;
     mapping(bytes32 digest => bool) private _isRejected;
+    /// @dev Ascending by number and activation. At most the last one is not in force yet.
+    Succession[] private _successions;
+    /// @notice The number that the next announcement must have.
+    uint64 public nextSuccession;
 
+    event SuccessorAnnounced(uint64 indexed number, uint64 indexed activationEpoch, bytes32 successor);
+    event SuccessorWithdrawn(uint64 indexed number);
     event EpochPosted(EpochRoot root, uint64 signers, uint256 finalAt);
     /// @param previousHistory Hash of the same event's data of the final epoch before; `EMPTY_HISTORY` for the first.
     /// @param previousBlock Block of that event; 0 for the first.
@@ -142,6 +166,12 @@ contract EpochLedger is IDisputedLedger, EIP712 {
     error StillChallengeable(uint256 finalAt);
     error QuestionsOpen(uint256 open);
     error OnlyVerifier(address sender);
+    error WrongNumber(uint64 number, uint64 next);
+    error SuccessorPending(uint64 activationEpoch);
+    error TooSoon(uint64 activationEpoch, uint256 earliest);
+    error NoSuccessor();
+    error NothingPending();
+    error TooLateToWithdraw(uint64 activationEpoch);
 
     constructor(Terms memory terms) EIP712("sapo", "1") {
         uint256 count = terms.auditors.length;
@@ -239,6 +269,40 @@ contract EpochLedger is IDisputedLedger, EIP712 {
         emit EpochFinal(root.epoch, root, posting.signers, posting.postedAt, previous, posting.finalBlock);
     }
 
+    /// @notice Announce the terms that follow. Anyone may send it: the signatures are what counts.
+    /// @dev One announcement at a time is on its way, and its number makes a signature good for one alone.
+    /// @param signatures As in `post`, over `successionDigest`.
+    function announceSuccessor(Succession calldata succession, bytes[] calldata signatures) external {
+        if (succession.number != nextSuccession) revert WrongNumber(succession.number, nextSuccession);
+        if (succession.successor == 0) revert NoSuccessor();
+        uint256 current = currentEpoch();
+        uint256 count = _successions.length;
+        if (count != 0 && _successions[count - 1].activationEpoch > current) {
+            revert SuccessorPending(_successions[count - 1].activationEpoch);
+        }
+        if (succession.activationEpoch < current + NOTICE_EPOCHS) {
+            revert TooSoon(succession.activationEpoch, current + NOTICE_EPOCHS);
+        }
+        _signers(successionDigest(succession), signatures);
+        nextSuccession = succession.number + 1;
+        _successions.push(succession);
+        emit SuccessorAnnounced(succession.number, succession.activationEpoch, succession.successor);
+    }
+
+    /// @notice Take the pending announcement back, while nobody can rely on it yet.
+    /// @param signatures As in `post`, over `withdrawalDigest` of its number.
+    function withdrawSuccessor(bytes[] calldata signatures) external {
+        uint256 count = _successions.length;
+        if (count == 0) revert NothingPending();
+        Succession memory last = _successions[count - 1];
+        uint256 current = currentEpoch();
+        if (last.activationEpoch <= current) revert NothingPending();
+        if (last.activationEpoch <= current + SETTLED_EPOCHS) revert TooLateToWithdraw(last.activationEpoch);
+        _signers(withdrawalDigest(last.number), signatures);
+        _successions.pop();
+        emit SuccessorWithdrawn(last.number);
+    }
+
     /// @inheritdoc IDisputedLedger
     function reject() external onlyVerifier returns (address[] memory signers) {
         Posting memory posting = _requireLive();
@@ -281,6 +345,26 @@ contract EpochLedger is IDisputedLedger, EIP712 {
     /// @inheritdoc IDisputedLedger
     function isAuditor(address account) external view returns (bool) {
         return _places[account] != 0;
+    }
+
+    /// @notice Every announcement that was not withdrawn, ascending by activation.
+    function successions() external view returns (Succession[] memory) {
+        return _successions;
+    }
+
+    /// @notice The epoch that the ledger's clock shows: 0 before the first has begun.
+    function currentEpoch() public view returns (uint256) {
+        return block.timestamp < genesisSeconds ? 0 : (block.timestamp - genesisSeconds) / epochSeconds;
+    }
+
+    /// @notice What auditors sign to announce a successor (EIP-712), bound to this chain and this contract.
+    function successionDigest(Succession memory succession) public view returns (bytes32) {
+        return _hashTypedDataV4(keccak256(abi.encode(SUCCESSION_TYPEHASH, succession)));
+    }
+
+    /// @notice What auditors sign to withdraw an announcement.
+    function withdrawalDigest(uint64 number) public view returns (bytes32) {
+        return _hashTypedDataV4(keccak256(abi.encode(WITHDRAWAL_TYPEHASH, number)));
     }
 
     /// @notice The lowest epoch that can still become final: 0 before the first, else the last one plus 1.
