@@ -107,7 +107,44 @@ class EpochApproval:
         return _digest(domain, _struct(self.TYPE, (_word(self.turn), self.root.struct)))
 
 
-def readable(statement: NodeBinding | EpochRoot, domain: Domain) -> Mapping[str, Any]:
+@dataclass(frozen=True, slots=True)
+class SuccessionNotice:
+    """An auditor's consent that a successor is in force from an epoch on.
+
+    Attributes:
+        number: of the announcement; each number is announced once.
+        successor: the digest of the document.
+    """
+
+    TYPE: ClassVar[bytes] = b"Succession(uint64 number,uint64 activationEpoch,bytes32 successor)"
+
+    number: int
+    activation_epoch: int
+    successor: Digest
+
+    def digest(self, domain: Domain) -> Digest:
+        """Return the 32 bytes that each auditor signs."""
+        words = (_word(self.number), _word(self.activation_epoch), self.successor)
+        return _digest(domain, _struct(self.TYPE, words))
+
+
+@dataclass(frozen=True, slots=True)
+class SuccessionWithdrawal:
+    """An auditor's consent that an announcement is taken back."""
+
+    TYPE: ClassVar[bytes] = b"Withdrawal(uint64 number)"
+
+    number: int
+
+    def digest(self, domain: Domain) -> Digest:
+        """Return the 32 bytes that each auditor signs."""
+        return _digest(domain, _struct(self.TYPE, (_word(self.number),)))
+
+
+Statement = NodeBinding | EpochRoot | SuccessionNotice | SuccessionWithdrawal
+
+
+def readable(statement: Statement, domain: Domain) -> Mapping[str, Any]:
     """Return the statement in the form that a person should see before signing it."""
     fields = {
         name: value if isinstance(value, int) else "0x" + value.hex()

@@ -38,6 +38,7 @@ from sapo_verification.admission.contributions import AdmittedContribution, Audi
 from sapo_verification.admission.envelope_store import KEPT_EPOCHS, EnvelopeStore
 from sapo_verification.admission.equivocations import ProofStore
 from sapo_verification.admission.rollouts import Admission, SlotTaken
+from sapo_verification.admission.terms_in_force import TermsInForce
 from sapo_verification.epoch_count import EpochCount
 from sapo_verification.islands import Heard, IslandMap, PaidOf, nobody_paid
 from sapo_verification.levels import BeaconOf, Levels, RecordOf
@@ -182,14 +183,15 @@ class Engine:
         self.islands: Final = IslandMap(manifest, beacon_of, paid_of)
         self.certificates: Final = CertificateStore(manifest, connection, islands=self.islands, own=own)
         self.standing: Final = self.certificates.standing
-        self.admission: Final = Admission(manifest, self.certificates)
+        self.in_force: Final = TermsInForce(manifest)
+        self.admission: Final = Admission(manifest, self.certificates, terms=self.in_force)
         self.reputation: Final = Reputation(connection)
         self.newcomers: Final = NewcomerLots(key, self.standing.weight_of)
         self.pool: Final = Pool(connection, terms.pool, self.reputation, self.newcomers)
         self.envelopes: Final = EnvelopeStore(connection)
         self.origins: Final = Origins(connection)
         self.proofs: Final = ProofStore(
-            manifest, self.certificates, self.reputation, own=own, path=connection
+            manifest, self.certificates, self.reputation, own=own, path=connection, terms=self.in_force
         )
         self.contributions: Final = ContributionStore(database, manifest.swarm_id)
         self.contribution_admission: Final = ContributionAdmission(

@@ -15,10 +15,10 @@ from web3.types import BlockIdentifier, FilterParams
 from sapo_client.ledger.artifact import CONTRACTS, EARLIER, LEDGER_VERSION, Artifact, load
 from sapo_client.ledger.errors import NotYet
 from sapo_client.ledger.fraud import AccountPlaces, FraudProof, root_fields
-from sapo_client.ledger.records import EpochRecord, LeafQuestion, Stake
+from sapo_client.ledger.records import Announcement, EpochRecord, LeafQuestion, Stake
 from sapo_client.ledger.rpc import Answer, Rpc
 from sapo_protocol import secp256k1
-from sapo_protocol.eip712 import EpochApproval, EpochRoot
+from sapo_protocol.eip712 import EpochApproval, EpochRoot, SuccessionNotice
 from sapo_protocol.identifiers import Account, Digest, NodeId
 
 
@@ -149,6 +149,26 @@ class EpochLedgerContract(Contract):
     def auditors(self) -> tuple[tuple[Account, ...], int]:
         """Return the accounts whose signatures count, ascending, and how many a posting needs."""
         return tuple(map(Account.from_hex, self._call("auditors"))), int(self._call("quorum"))
+
+    def announce(self, notice: SuccessionNotice, signatures: Sequence[bytes]) -> bytes:
+        """Return call data that announces a successor; signatures ascend by signer."""
+        fields = (notice.number, notice.activation_epoch, bytes(notice.successor))
+        return self._encode("announceSuccessor", fields, list(signatures))
+
+    def withdraw_successor(self, signatures: Sequence[bytes]) -> bytes:
+        """Return call data that withdraws the pending announcement; signatures ascend by signer."""
+        return self._encode("withdrawSuccessor", list(signatures))
+
+    def successions(self) -> tuple[Announcement, ...]:
+        """Return every announcement that was not withdrawn, ascending by activation."""
+        return tuple(
+            Announcement(number, epoch, Digest(successor))
+            for number, epoch, successor in self._call("successions")
+        )
+
+    def next_succession(self) -> int:
+        """Return the number of the next announcement."""
+        return int(self._call("nextSuccession"))
 
     def next_epoch(self) -> int:
         """Return the lowest epoch that can still become final."""

@@ -4,7 +4,21 @@ from dataclasses import dataclass
 
 from sapo_client.ledger.endpoints import EndpointStatus
 from sapo_protocol.eip712 import EpochRoot
-from sapo_protocol.identifiers import Account, NodeId
+from sapo_protocol.identifiers import Account, Digest, NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """A successor that the ledger announces and that was not withdrawn.
+
+    Attributes:
+        number: counts all announcements from 0 on, withdrawn ones included.
+        successor: the digest of its document.
+    """
+
+    number: int
+    activation_epoch: int
+    successor: Digest
 
 
 @dataclass(frozen=True, slots=True)
