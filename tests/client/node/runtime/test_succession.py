@@ -49,6 +49,7 @@ class Swarm:
             root / "chain.sqlite", auditors=(AUDITOR.account,), quorum=1, points_cap=BEFORE.points_per_epoch
         )
         self.manifest: Manifest = self.contracts.manifest(suite=suite, limits=BEFORE)
+        self.turn_to(102)
 
     def now(self) -> float:
         return self.contracts.chain.now_seconds
