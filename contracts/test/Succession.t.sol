@@ -23,7 +23,7 @@ contract SuccessionTest is Swarm {
     }
 
     function terms(uint64 number, uint256 activation) private pure returns (EpochLedger.Succession memory) {
-        return EpochLedger.Succession(number, uint64(activation), TERMS);
+        return EpochLedger.Succession(number, uint64(activation), TERMS, address(0), address(0));
     }
 
     function announce(EpochLedger.Succession memory succession, uint256 signers) private {
@@ -104,9 +104,9 @@ contract SuccessionTest is Swarm {
     }
 
     function test_an_announcement_needs_a_successor() external {
-        EpochLedger.Succession memory empty = EpochLedger.Succession(0, 20, 0);
+        EpochLedger.Succession memory empty = EpochLedger.Succession(0, 20, 0, address(0), address(0));
         bytes[] memory signatures_ = signed(7, ledger.successionDigest(empty));
-        vm.expectPartialRevert(EpochLedger.NoSuccessor.selector);
+        vm.expectPartialRevert(EpochLedger.NothingChanges.selector);
         ledger.announceSuccessor(empty, signatures_);
     }
 
