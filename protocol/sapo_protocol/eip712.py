@@ -12,6 +12,8 @@ _DOMAIN_TYPE = b"EIP712Domain(string name,string version,uint256 chainId,address
 _NAME = "sapo"
 _VERSION = "1"
 
+_NO_DIGEST, _NOBODY = Digest(bytes(32)), Account(bytes(20))
+
 
 @dataclass(frozen=True, slots=True)
 class Domain:
@@ -109,22 +111,28 @@ class EpochApproval:
 
 @dataclass(frozen=True, slots=True)
 class SuccessionNotice:
-    """An auditor's consent that a successor is in force from an epoch on.
+    """An auditor's consent that something changes from an epoch on.
 
     Attributes:
         number: of the announcement; each number is announced once.
-        successor: the digest of the document.
+        successor: the digest of the terms that follow; zeros where they stay.
+        leaving: the auditor who is replaced, and ``entering`` by whom; zeros where all stay.
     """
 
-    TYPE: ClassVar[bytes] = b"Succession(uint64 number,uint64 activationEpoch,bytes32 successor)"
+    TYPE: ClassVar[bytes] = (
+        b"Succession(uint64 number,uint64 activationEpoch,bytes32 successor,address leaving,address entering)"
+    )
 
     number: int
     activation_epoch: int
-    successor: Digest
+    successor: Digest = _NO_DIGEST
+    leaving: Account = _NOBODY
+    entering: Account = _NOBODY
 
     def digest(self, domain: Domain) -> Digest:
         """Return the 32 bytes that each auditor signs."""
-        words = (_word(self.number), _word(self.activation_epoch), self.successor)
+        numbers = _word(self.number), _word(self.activation_epoch)
+        words = (*numbers, self.successor, bytes(12) + self.leaving, bytes(12) + self.entering)
         return _digest(domain, _struct(self.TYPE, words))
 
 

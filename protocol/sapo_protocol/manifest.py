@@ -117,7 +117,7 @@ class Manifest:
 
     @cached_property
     def swarm_id(self) -> SwarmId:
-        """Return the SHA-256 of the deterministic encoding, behind a tag of its own; of the first manifest."""
+        """Return the SHA-256 of the first manifest's encoding, behind a tag of its own."""
         return SwarmId(
             sha256(f"sapo/{PROTOCOL_VERSION}/manifest".encode() + b"\x00" + self.to_bytes()).digest()
         )
@@ -147,9 +147,7 @@ class Manifest:
         return replace(
             self,
             suite=successor.suite,
-            limits=Limits(
-                successor.slots_per_epoch, successor.max_completions, self.limits.points_per_epoch
-            ),
+            limits=Limits(successor.slots_per_epoch, successor.max_completions, self.limits.points_per_epoch),
             first=self.first or self,
             successions=(*self.successions, Succession(activation_epoch, successor)),
         )

@@ -31,6 +31,8 @@ from sapo_protocol.manifest import Manifest
 from sapo_protocol.rollout import parse_rollout
 from sapo_protocol.rules import Rule
 from sapo_protocol.tasks import Task
+from sapo_protocol.terms.auditors import Auditors
+from sapo_protocol.terms.successor import NOTICE_EPOCHS
 from sapo_protocol.topics import certificates_topic, contributions_topic, equivocations_topic, rollouts_topic
 from sapo_verification.admission.certificates import CertificateStore, NotIntroduced
 from sapo_verification.admission.contribution_store import ContributionStore
@@ -359,14 +361,21 @@ class Engine:
         """
         return self._verifier.task_of(epoch, account, family, slot)
 
-    def set_auditors(self, accounts: Collection[Account], *, by_turns: bool = True) -> None:
+    @property
+    def auditors(self) -> Auditors:
+        """Whose contributions are admitted."""
+        return self._auditors.schedule
+
+    def set_auditors(self, auditors: Auditors, epoch: int = 0, *, by_turns: bool = True) -> None:
         """Admit the contributions of these accounts from now on, and of no others.
 
         Args:
+            epoch: the current one; the certificates of those count who still settle epochs or will soon.
             by_turns: a proposal names its turn; on a ledger of version 0.1.0 it does not.
         """
-        self._auditors = AuditorSet(tuple(sorted(accounts)), by_turns)
-        self.islands.everywhere = self.standing.exempt = frozenset(accounts)
+        self._auditors = AuditorSet(auditors, by_turns)
+        at_work = auditors.within(max(0, epoch - CONTRIBUTION_EPOCHS), epoch + NOTICE_EPOCHS)
+        self.islands.everywhere = self.standing.exempt = at_work
 
     def learn_origin(self, account: Account, host: str) -> None:
         """Record the network from which an account's own node sent its rollout to this one."""

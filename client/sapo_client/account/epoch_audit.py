@@ -131,7 +131,8 @@ def _posting(manifest: Manifest, config: Config, epoch: int) -> Posting:
         )
     limits = ledger.verifier().points_cap(), ledger.epoch_budget()
     root_of = sum_root if version == LEDGER_VERSION else plain_root
-    terms = *ledger.auditors(), *limits, root_of
+    auditors, quorum = ledger.auditors()
+    terms = auditors.of(epoch), quorum, *limits, root_of
     return Posting(record, final is not None, last.root if last else None, *terms)
 
 

@@ -20,6 +20,7 @@ from sapo_client.ledger.rpc import Answer, Rpc
 from sapo_protocol import secp256k1
 from sapo_protocol.eip712 import EpochApproval, EpochRoot, SuccessionNotice
 from sapo_protocol.identifiers import Account, Digest, NodeId
+from sapo_protocol.terms.auditors import Auditors, Replacement
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +147,19 @@ class EpochLedgerContract(Contract):
         """Return call data that makes the live posting final."""
         return self._encode("finalise")
 
-    def auditors(self) -> tuple[tuple[Account, ...], int]:
-        """Return the accounts whose signatures count, ascending, and how many a posting needs."""
-        return tuple(map(Account.from_hex, self._call("auditors"))), int(self._call("quorum"))
+    def auditors(self) -> tuple[Auditors, int]:
+        """Return the accounts whose signatures count, by epoch, and how many a posting needs."""
+        quorum = int(self._call("quorum"))
+        if self.version() != LEDGER_VERSION:
+            return Auditors(tuple(map(Account.from_hex, self._call("auditors")))), quorum
+        founders = tuple(map(Account.from_hex, self._call("auditorsIn", 0)))
+        replacements = (each.replacement for each in self.successions())
+        return Auditors(founders, tuple(each for each in replacements if each is not None)), quorum
 
     def announce(self, notice: SuccessionNotice, signatures: Sequence[bytes]) -> bytes:
         """Return call data that announces a successor; signatures ascend by signer."""
-        fields = (notice.number, notice.activation_epoch, bytes(notice.successor))
+        accounts = map(to_checksum_address, (notice.leaving, notice.entering))
+        fields = (notice.number, notice.activation_epoch, bytes(notice.successor), *accounts)
         return self._encode("announceSuccessor", fields, list(signatures))
 
     def withdraw_successor(self, signatures: Sequence[bytes]) -> bytes:
@@ -161,10 +168,7 @@ class EpochLedgerContract(Contract):
 
     def successions(self) -> tuple[Announcement, ...]:
         """Return every announcement that was not withdrawn, ascending by activation."""
-        return tuple(
-            Announcement(number, epoch, Digest(successor))
-            for number, epoch, successor in self._call("successions")
-        )
+        return tuple(map(_announcement, self._call("successions")))
 
     def next_succession(self) -> int:
         """Return the number of the next announcement."""
@@ -479,6 +483,17 @@ def _event(log: Any) -> RegistryEvent:
     kind, account, node = (bytes(topic) for topic in log["topics"])
     not_after = int.from_bytes(bytes(log["data"]), "big") if kind == _REGISTERED else 0
     return RegistryEvent(Account(account[12:]), NodeId(node), not_after)
+
+
+def _announcement(fields: Any) -> Announcement:
+    number, epoch, successor, leaving, entering = fields
+    leaves, enters = Account.from_hex(leaving), Account.from_hex(entering)
+    return Announcement(
+        number,
+        epoch,
+        Digest(successor) if any(successor) else None,
+        Replacement(epoch, leaves, enters) if any(enters) else None,
+    )
 
 
 def _record(fields: Any) -> EpochRecord | None:

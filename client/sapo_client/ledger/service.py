@@ -1,7 +1,7 @@
 """The ledger as a node sees it: trio outside, blocking web3 in worker threads inside."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -47,6 +47,7 @@ from sapo_protocol import secp256k1
 from sapo_protocol.eip712 import EpochApproval, EpochRoot, SuccessionNotice, SuccessionWithdrawal
 from sapo_protocol.identifiers import Account, ContentId, Digest, NodeId
 from sapo_protocol.manifest import Manifest
+from sapo_protocol.terms.auditors import Auditors
 
 T = TypeVar("T")
 
@@ -174,12 +175,12 @@ class LedgerClient:
         self._live = await self._in_thread(lambda: self._claims.live(self._clock()))
         return self._live
 
-    async def auditors(self) -> tuple[tuple[Account, ...], int]:
-        """Return the accounts whose signatures count, ascending, and how many a posting needs."""
+    async def auditors(self) -> tuple[Auditors, int]:
+        """Return the accounts whose signatures count, by epoch, and how many a posting needs."""
         return await self._in_thread(self._ledger.auditors)
 
     async def successions(self) -> tuple[Announcement, ...]:
-        """Return the successors that the ledger announces; none on a ledger of an earlier version."""
+        """Return the changes that the ledger announces; none on a ledger of an earlier version."""
         if not await self.can_settle():
             return ()
         return await self._in_thread(self._ledger.successions)
@@ -188,9 +189,9 @@ class LedgerClient:
         """Return the number of the next announcement."""
         return await self._in_thread(self._ledger.next_succession)
 
-    async def bonded_auditors(self) -> frozenset[Account]:
-        """Return the auditors whose bond suffices now, so that a posting may carry their signatures."""
-        return await self._in_thread(lambda: terms.bonded_auditors(self._ledger))
+    async def bonded(self, auditors: Iterable[Account]) -> frozenset[Account]:
+        """Return those whose bond suffices now, so that a posting may carry their signatures."""
+        return await self._in_thread(lambda: terms.bonded(self._ledger, auditors))
 
     async def last_record(self) -> EpochRecord | None:
         """Return the last final epoch, if there is one."""

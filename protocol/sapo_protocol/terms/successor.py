@@ -1,7 +1,7 @@
 """A successor: the terms of a swarm that follow from an epoch on, announced on its ledger by digest.
 
-It holds what may change and nothing else. Everything that keeps a swarm's past valid (chain, contracts, clock,
-pay) has no place in it, so that a successor which changes it cannot be written. See section 2.1 of
+It holds what may change and nothing else. Everything that keeps a swarm's past valid (chain, contracts,
+clock, pay) has no place in it, so that a successor which changes it cannot be written. See section 2.1 of
 ``protocol/README.md``.
 """
 
@@ -21,7 +21,6 @@ NOTICE_EPOCHS: Final = 8
 
 SETTLED_NOTICE_EPOCHS: Final = 4
 """Before its activation an announcement stays; who has read the chain knows so many epochs more."""
-
 
 MAX_SUCCESSOR_BYTES: Final = 256 * 1024
 """A document with 256 families has some 150 KiB."""

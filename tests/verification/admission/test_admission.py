@@ -24,7 +24,7 @@ from sapo_protocol.encoding import encode
 from sapo_protocol.envelope import Kind, seal
 from sapo_protocol.errors import Reason, Verdict
 from sapo_protocol.identifiers import Digest
-from sapo_verification.admission.rollouts import Admission
+from sapo_verification.admission.rollouts import MAX_SEEN, Admission
 from sapo_verification.reputation.penalties import verdict
 from sapo_verification.types import AdmittedRollout
 
@@ -39,8 +39,8 @@ BOOK = make_certificates(MANIFEST, ALICE, BOB, MALLORY, ALICES_SECOND_KEY)
 """Shared, because admission only reads it."""
 
 
-def admission(**options: int) -> Admission:
-    return Admission(MANIFEST, BOOK, **options)
+def admission(max_seen: int = MAX_SEEN) -> Admission:
+    return Admission(MANIFEST, BOOK, max_seen)
 
 
 def signed_by(signer: Identity, author: Identity = ALICE, **changes: object) -> bytes:

@@ -1,9 +1,9 @@
 """How a running node follows its swarm's ledger from one set of terms to the next.
 
-The ledger announces a successor by the digest of its document, at least eight epochs ahead; four epochs before
-the activation the announcement stays. The document is fetched from peers by that digest and shown to the
-operator. In the last four epochs, each node at a time of its own, the node ends its round and opens itself
-again with both sets of terms. At the activation nothing happens.
+The ledger announces a successor by the digest of its document, at least eight epochs ahead; four epochs
+before the activation the announcement stays. The document is fetched from peers by that digest and shown to
+the operator. In the last four epochs, each node at a time of its own, the node ends its round and opens
+itself again with both sets of terms. At the activation nothing happens.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import trio
 
 from sapo_client.errors import ExitCode, SapoError
 from sapo_client.ledger.errors import LedgerError
-from sapo_client.ledger.records import Announcement
+from sapo_client.ledger.records import AnnouncedTerms
 from sapo_client.node.auditing.chain import ChainRole
 from sapo_client.node.gossip.sync import MAX_ANSWER_BYTES, bounded_response
 from sapo_client.node.runtime.clock import Clock
@@ -82,16 +82,16 @@ class _State:
         told: announcements that the operator has seen, with what is wrong with them.
     """
 
-    announced: Sequence[Announcement] = ()
-    read: dict[Announcement, Successor | None] = field(default_factory=dict)
-    unusable: dict[Announcement, str] = field(default_factory=dict)
-    told: set[tuple[Announcement, str | None]] = field(default_factory=set)
+    announced: Sequence[AnnouncedTerms] = ()
+    read: dict[AnnouncedTerms, Successor | None] = field(default_factory=dict)
+    unusable: dict[AnnouncedTerms, str] = field(default_factory=dict)
+    told: set[tuple[AnnouncedTerms, str | None]] = field(default_factory=set)
     round: int = 0
     has_read: bool = False
 
 
 class Successions:
-    """Service that reads the announcements, fetches what they name, and has the node opened again for them."""
+    """Service that reads the announcements, fetches what they name, and has the node opened again."""
 
     def __init__(self, parts: SuccessionParts) -> None:
         self._parts = parts
@@ -150,9 +150,10 @@ class Successions:
         try:
             before = epoch_start_seconds(manifest, epoch) - manifest.finality_seconds
             await self._parts.chain.block_hash_before(before)  # an endpoint that is behind says so here
-            announced = await self._parts.chain.successions()
+            found = await self._parts.chain.successions()
         except LedgerError:  # told by the health; terms stay certain as long as they were
             return
+        announced = [each.terms for each in found if each.terms is not None]
         self._note_withdrawn(announced)
         self._state.announced = announced
         await self._read_documents()
@@ -179,7 +180,7 @@ class Successions:
             if (successor := state.read.get(announcement)) is not None:
                 manifest = manifest.succeeded_by(announcement.activation_epoch, successor)
 
-    async def _judge(self, announcement: Announcement, before: Manifest, document: bytes) -> None:
+    async def _judge(self, announcement: AnnouncedTerms, before: Manifest, document: bytes) -> None:
         state, digest = self._state, announcement.successor
         try:
             successor = successor_from_json(document)
@@ -243,11 +244,9 @@ class Successions:
                 until = min(until, announcement.activation_epoch - 1)
         self._parts.in_force.known_until = until
 
-    def _settled(self, epoch: int) -> list[Announcement]:
+    def _settled(self, epoch: int) -> list[AnnouncedTerms]:
         return [
-            each
-            for each in self._state.announced
-            if each.activation_epoch <= epoch + SETTLED_NOTICE_EPOCHS
+            each for each in self._state.announced if each.activation_epoch <= epoch + SETTLED_NOTICE_EPOCHS
         ]
 
     def _obeyed(self) -> set[int]:
@@ -271,7 +270,9 @@ class Successions:
                 due_seconds = max(due_seconds, self._due_seconds(announcement.activation_epoch))
         if len(ready) > len(obeyed) and now >= due_seconds:
             self._parts.folder.obey(ready)
-            self._parts.events.write("successor_obeyed", activation_epoch=ready[-1][0], successor=ready[-1][1])
+            self._parts.events.write(
+                "successor_obeyed", activation_epoch=ready[-1][0], successor=ready[-1][1]
+            )
             self._parts.reopen()
 
     def _due_seconds(self, activation_epoch: int) -> float:
@@ -281,19 +282,18 @@ class Successions:
         span = SETTLED_NOTICE_EPOCHS * self._parts.manifest.epoch_seconds
         return begin + share * _TURN_SHARE * span
 
-    def _stop_in_time(self, announcement: Announcement, now: float) -> None:
+    def _stop_in_time(self, announcement: AnnouncedTerms, now: float) -> None:
         manifest = self._parts.manifest
         last = epoch_start_seconds(manifest, announcement.activation_epoch) - manifest.epoch_seconds / 8
         if now >= last:
             raise SapoError(
-                f"this node stops: {self._name(announcement)}, and"
-                f" {self._state.unusable[announcement]}",
-                hint="install a release of sapo that can obey it, and start the node again: it goes on from its"
-                " last checkpoint, with its points and reputation",
+                f"this node stops: {self._name(announcement)}, and {self._state.unusable[announcement]}",
+                hint="install a release of sapo that can obey it, and start the node again: it goes on from"
+                " its last checkpoint, with its points and reputation",
                 exit_code=ExitCode.CONFIG,
             )
 
-    def _trouble_with(self, announcement: Announcement) -> str | None:
+    def _trouble_with(self, announcement: AnnouncedTerms) -> str | None:
         if (why := self._state.unusable.get(announcement)) is not None:
             return why
         if self._parts.folder.document(announcement.successor) is None:
@@ -309,11 +309,11 @@ class Successions:
                 self._parts.events.write("successor_trouble", successor=announcement.successor, why=why)
                 self._parts.show(f"warning: {self._name(announcement)}: {why}")
 
-    def _note_withdrawn(self, announced: Sequence[Announcement]) -> None:
+    def _note_withdrawn(self, announced: Sequence[AnnouncedTerms]) -> None:
         for gone in [each for each in self._state.announced if each not in announced]:
             self._parts.events.write("successor_withdrawn", successor=gone.successor)
             self._parts.show(f"{self._name(gone)} was withdrawn")
 
-    def _name(self, announcement: Announcement) -> str:
+    def _name(self, announcement: AnnouncedTerms) -> str:
         short = str(announcement.successor)[:18]
         return f"successor {short} of this swarm's terms, from epoch {announcement.activation_epoch} on"

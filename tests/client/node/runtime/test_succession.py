@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 import trio
 from support.auditor_harness import Funded
-from support.ledger import BOB, Contracts, found, keys
+from support.ledger import BOB, Contracts, found
 from support.nodes import Home, until
 from support.weekday_policy import FAMILY
 
@@ -112,14 +112,14 @@ def rollouts(home: Home, *names: str) -> list[tuple[int, str]]:
 
 
 @pytest.mark.long
-async def test_a_live_swarm_goes_over_to_its_successor(
-    policy: Path, weekdays: Suite, tmp_path: Path
-) -> None:
+async def test_a_live_swarm_goes_over_to_its_successor(policy: Path, weekdays: Suite, tmp_path: Path) -> None:
     swarm = Swarm(tmp_path, weekdays, policy)
     homes = tuple(swarm.home(person) for person in (AUDITOR, *WORKERS))
     async with trio.open_nursery() as nursery, swarm.time():
         for home in homes:
-            nursery.start_soon(partial(swarm.live, home, tuple(other for other in homes if other is not home)))
+            nursery.start_soon(
+                partial(swarm.live, home, tuple(other for other in homes if other is not home))
+            )
         await until(lambda: all(home.events("epoch_final") for home in homes), 240)
         document = successor_to_json(swarm.successor())
         digest = SuccessorFolder(homes[0].data.successors).add(document)  # the auditor's copy is the only one
@@ -134,7 +134,10 @@ async def test_a_live_swarm_goes_over_to_its_successor(
         for home in homes:
             await home.stop()
     for home in homes:
-        print(home.number, [e for e in home.events("refused", "own_rollout_refused", "service_failed", "slot_skipped")][:3])
+        print(
+            home.number,
+            [e for e in home.events("refused", "own_rollout_refused", "service_failed", "slot_skipped")][:3],
+        )
     print(statuses[0]["refused"], [_final(h) for h in homes])
 
 
