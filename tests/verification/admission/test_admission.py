@@ -162,7 +162,11 @@ def test_expired_certificates() -> None:
 
 def test_every_reason_of_the_stages_before_forwarding_was_reached() -> None:
     reached = {case.reason for case in CASES.values()} | {Reason.CERTIFICATE_EXPIRED}
-    elsewhere = {Reason.FLOOD, Reason.NOT_AN_AUDITOR}  # the transport's and the ledger's
+    elsewhere = {
+        Reason.FLOOD,
+        Reason.NOT_AN_AUDITOR,
+        Reason.TERMS_UNKNOWN,
+    }  # the transport's and the ledger's
     of_certificates = {Reason.CERTIFICATE_MALFORMED}
     of_islands = {Reason.WRONG_ISLAND, Reason.NO_BOND}  # and of the gate
     of_contributions = {Reason.NOT_ITS_TURN, Reason.CONTRIBUTION_QUOTA}

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, closing
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +11,7 @@ from typing import Any, Final
 import pytest
 import trio
 from support.auditor_harness import Funded
-from support.ledger import BOB, Contracts, found
+from support.ledger import BOB, DEPLOYER, Contracts, found
 from support.nodes import Home, until
 from support.weekday_policy import FAMILY
 
@@ -23,15 +22,21 @@ from sapo_client.node.runtime.successor_folder import SuccessorFolder
 from sapo_client.swarm.simulated.memory import MemoryHub
 from sapo_protocol import secp256k1
 from sapo_protocol.eip712 import SuccessionNotice
+from sapo_protocol.envelope import parse_envelope
 from sapo_protocol.epochs import epoch_at, epoch_start_seconds
-from sapo_protocol.identifiers import Digest
+from sapo_protocol.identifiers import Account
 from sapo_protocol.manifest import Limits, Manifest
 from sapo_protocol.manifest_file import successor_to_json
+from sapo_protocol.rollout import parse_rollout
 from sapo_protocol.suite import Suite
-from sapo_protocol.terms.successor import Successor
+from sapo_protocol.terms.successor import NOTICE_EPOCHS, SETTLED_NOTICE_EPOCHS, Successor
+from sapo_verification.admission.envelope_store import EnvelopeStore
 from sapo_verification.jail.launch import sample_digest
+from sapo_verification.reputation.evidence import Evidence, Reputation
+from sapo_verification.store import open_database
 from sapo_verification.suites.catalogue import REASONING_GYM, family
 
+PATIENCE: Final = 300
 AUDITOR: Final = Funded(11)
 WORKERS: Final = (Funded(2), Funded(3))
 RATE: Final = 5.0
@@ -59,7 +64,7 @@ class Swarm:
         return epoch_at(self.manifest, self.now())
 
     def home(self, person: Funded) -> Home:
-        ledger = {"rpc_urls": (self.contracts.chain.url,), "audit": person is AUDITOR}
+        ledger = {"rpc_urls": (self.contracts.chain.url,), "audit": person is not WORKERS[1]}
         root = self.root / str(person.number)
         root.mkdir()
         return Home(root, person.number, self.manifest, self.policy, ledger=ledger, person=person)
@@ -88,11 +93,21 @@ class Swarm:
     def turn_to(self, epoch: int) -> None:
         self.contracts.chain.now_seconds = epoch_start_seconds(self.manifest, epoch) + 0.5
 
-    def announce(self, successor: Digest, activation: int, number: int = 0) -> None:
-        notice = SuccessionNotice(number, activation, successor)
-        signature = secp256k1.sign(AUDITOR.secret, notice.digest(self.contracts.domain))
+    def announce(self, number: int = 0, signer: Funded = AUDITOR, **change: Any) -> int:
+        """Announce a change with one auditor's signature; return its epoch."""
+        activation = self.epoch + NOTICE_EPOCHS
+        notice = SuccessionNotice(number, activation, **change)
+        signature = secp256k1.sign(signer.secret, notice.digest(self.contracts.domain))
         data = self.contracts.ledger.announce(notice, [signature])
         self.contracts.chain.send(BOB, self.contracts.ledger.address, data)
+        return activation
+
+    def bond(self, auditor: Account) -> None:
+        """Bond what an auditor needs."""
+        token, vault, chain = self.contracts.token, self.contracts.vault, self.contracts.chain
+        amount = self.contracts.ledger.auditor_bond()
+        chain.send(DEPLOYER, token.address, token.approve(vault.address, amount))
+        chain.send(DEPLOYER, vault.address, vault.deposit(auditor, amount))
 
     def successor(self, **changes: Any) -> Successor:
         """Return terms with a family more, and twice the slots."""
@@ -106,40 +121,80 @@ class Swarm:
         return Successor(**{**fields, **changes})
 
 
-def rollouts(home: Home, *names: str) -> list[tuple[int, str]]:
-    """Return epoch and family of a node's rollouts."""
-    return [(int(str(event["epoch"])), str(event["family"])) for event in home.events(*names)]
+def stored(home: Home) -> set[tuple[int, int]]:
+    """Return epochs and families of the rollouts that a node holds."""
+    with closing(open_database(home.data.database)) as connection:
+        held = EnvelopeStore(connection).latest(100_000)
+        rollouts = [parse_rollout(parse_envelope(data, home.manifest.swarm_id).payload) for _, data in held]
+    return {(rollout.epoch, rollout.family) for rollout in rollouts}
+
+
+def final_epochs(home: Home) -> set[int]:
+    return {int(str(event["epoch"])) for event in home.events("epoch_final")}
+
+
+def evidence(home: Home, others: Sequence[Funded], epoch: int) -> list[Evidence]:
+    """Return what a node's database says of the others."""
+    with closing(open_database(home.data.database)) as connection:
+        reputation = Reputation(connection)
+        return [reputation.evidence(other.account, epoch) for other in others]
+
+
+async def go_over(swarm: Swarm, homes: Sequence[Home], activation: int) -> None:
+    """Turn the clock until every node has opened itself again, and then to the activation."""
+    starts = [len(home.events("node_started")) for home in homes]
+    swarm.turn_to(activation - SETTLED_NOTICE_EPOCHS)
+    again = zip(homes, starts, strict=True)
+    await until(lambda: all(len(home.events("node_started")) > before for home, before in again))
+    await until(lambda: swarm.epoch >= activation, PATIENCE)
+
+
+def count_from(home: Home, epoch: int) -> int:
+    """Return how many epochs from one on a node saw become final."""
+    return len([each for each in final_epochs(home) if each >= epoch])
+
+
+async def points(home: Home) -> int:
+    """Return the points of a node's account in all final epochs."""
+    return int((await home.get("status"))["ledger"]["points"])
 
 
 @pytest.mark.long
-async def test_a_live_swarm_goes_over_to_its_successor(policy: Path, weekdays: Suite, tmp_path: Path) -> None:
+async def test_a_live_swarm_goes_over_to_its_successor_and_replaces_its_auditor(
+    policy: Path, weekdays: Suite, tmp_path: Path
+) -> None:
     swarm = Swarm(tmp_path, weekdays, policy)
-    homes = tuple(swarm.home(person) for person in (AUDITOR, *WORKERS))
+    homes = old, new, other = tuple(swarm.home(person) for person in (AUDITOR, *WORKERS))
     async with trio.open_nursery() as nursery, swarm.time():
         for home in homes:
-            nursery.start_soon(
-                partial(swarm.live, home, tuple(other for other in homes if other is not home))
-            )
-        await until(lambda: all(home.events("epoch_final") for home in homes), 240)
-        document = successor_to_json(swarm.successor())
-        digest = SuccessorFolder(homes[0].data.successors).add(document)  # the auditor's copy is the only one
-        activation = swarm.epoch + 8
-        swarm.announce(digest, activation)
+            nursery.start_soon(partial(swarm.live, home, tuple(one for one in homes if one is not home)))
+        await until(lambda: all(home.events("epoch_final") for home in homes), PATIENCE)
+        before, granted = evidence(old, WORKERS, swarm.epoch), await points(other)
+        document = successor_to_json(swarm.successor(retired=(0,)))
+        digest = SuccessorFolder(old.data.successors).add(document)  # the auditor's copy is the only one
+        activation = swarm.announce(successor=digest)
         await until(lambda: all(home.events("successor_announced") for home in homes))
-        swarm.turn_to(activation - 4)
-        await until(lambda: all(len(home.events("node_started")) == 2 for home in homes))
-        await until(lambda: swarm.epoch >= activation + 1, 240)
-        await until(lambda: all(_final(home) >= activation for home in homes), 240)
-        statuses = [json.loads(json.dumps(await home.get("status"))) for home in homes]
-        for home in homes:
-            await home.stop()
+        assert all({family for _, family in stored(home)} == {0} for home in homes)
+        await go_over(swarm, homes, activation)
+        await until(lambda: all(max(final_epochs(home)) >= activation for home in homes), PATIENCE)
+        assert granted < (granted := await points(other))
+
+        swarm.bond(WORKERS[0].account)
+        replaced = swarm.announce(1, leaving=AUDITOR.account, entering=WORKERS[0].account)
+        await until(lambda: all(home.events("auditor_replaced") for home in homes))
+        swarm.turn_to(replaced - 1)
+        await until(lambda: all(replaced - 1 in final_epochs(home) for home in homes), PATIENCE)
+        await old.stop()  # nobody needs it any more
+        await until(lambda: all(count_from(home, replaced) > 1 for home in (new, other)), PATIENCE)
+        assert granted < await points(other)
+        await new.stop()
+        await other.stop()
+
+    assert [each.bad for each in evidence(new, (AUDITOR, WORKERS[1]), swarm.epoch)] == [0, 0]
+    kept = zip(before, evidence(old, WORKERS, swarm.epoch), strict=True)
+    assert all(0 < then.audits < now.audits and now.bad == 0 for then, now in kept)
     for home in homes:
-        print(
-            home.number,
-            [e for e in home.events("refused", "own_rollout_refused", "service_failed", "slot_skipped")][:3],
-        )
-    print(statuses[0]["refused"], [_final(h) for h in homes])
-
-
-def _final(home: Home) -> int:
-    return max((int(str(event["epoch"])) for event in home.events("epoch_final")), default=-1)
+        assert {event["reason"] for event in home.events("refused")} <= {"no_signal"}
+        assert not home.events("own_rollout_refused", "service_failed", "successor_trouble", "successor_void")
+        assert len(home.events("node_started")) == 2
+        assert {family for epoch, family in stored(home) if epoch >= activation} == {1}
