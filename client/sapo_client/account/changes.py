@@ -6,7 +6,6 @@ the change was shown to its owner; anyone announces it when a quorum has signed.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,13 +27,11 @@ from sapo_client.passphrase import PassphraseSource
 from sapo_client.paths import DataDir
 from sapo_protocol import secp256k1
 from sapo_protocol.eip712 import SuccessionNotice, SuccessionWithdrawal
-from sapo_protocol.epochs import epoch_at
 from sapo_protocol.errors import LocalProtocolError
 from sapo_protocol.identifiers import Account, Digest
 from sapo_protocol.manifest import Manifest
 from sapo_protocol.manifest_file import successor_from_json, successor_to_json
 from sapo_protocol.suite import Suite
-from sapo_protocol.terms.auditors import Auditors
 from sapo_protocol.terms.successor import NOTICE_EPOCHS, Successor, successor_digest
 from sapo_verification.jail.launch import sample_digest
 from sapo_verification.suites.catalogue import family
@@ -178,10 +175,12 @@ def _opened(config: Config) -> Iterator[tuple[LedgerSession, Identity]]:
 
 async def _show(session: LedgerSession) -> dict[str, Any]:
     auditors, quorum = await session.ledger.auditors()
+    now = await session.ledger.current_epoch()
     held = SuccessorFolder(session.data.successors)
     return {
-        "auditors": list(map(str, _now(auditors, session.manifest))),
+        "auditors": list(map(str, auditors.of(now))),
         "quorum": quorum,
+        "epoch": now,
         "changes": [
             {
                 "number": each.number,
@@ -200,7 +199,7 @@ async def _draft(session: LedgerSession, wish: ChangeWish) -> ChangeFile:
     ledger, manifest = session.ledger, session.manifest
     await ledger.check()
     announced = await ledger.successions()
-    now = epoch_at(manifest, max(time.time(), manifest.genesis_seconds))
+    now = await ledger.current_epoch()
     pending = announced[-1] if announced and announced[-1].activation_epoch > now else None
     if wish.withdraws:
         if pending is None:
@@ -264,7 +263,7 @@ async def _sign(
 ) -> dict[str, Any]:
     statement, domain = change.statement, session.manifest.ledger_domain
     auditors, quorum = await session.ledger.auditors()
-    voices = _now(auditors, session.manifest)
+    voices = auditors.of(await session.ledger.current_epoch())
     shown = {**statement_words(statement, domain), **_meaning(change, session)}
     if session.account in voices:
         consent([shown])
@@ -284,7 +283,7 @@ async def _sign(
 async def _announce(session: LedgerSession, change: ChangeFile, consent: Consent) -> dict[str, Any]:
     ledger, statement, domain = session.ledger, change.statement, session.manifest.ledger_domain
     auditors, quorum = await ledger.auditors()
-    bonded = await ledger.bonded(_now(auditors, session.manifest))
+    bonded = await ledger.bonded(auditors.of(await ledger.current_epoch()))
     valid = {_signer(statement, domain, each): bytes.fromhex(each[2:]) for each in change.signatures}
     signatures = [signature for signer, signature in valid.items() if signer in bonded]
     if len(signatures) < quorum:
@@ -347,10 +346,6 @@ def _meaning(change: ChangeFile, session: LedgerSession) -> Words:
     require_same_suite(after)
     SuccessorFolder(session.data.successors).add(document)
     return {"changes": "; ".join(what_changes(session.manifest, successor))}
-
-
-def _now(auditors: Auditors, manifest: Manifest) -> tuple[Account, ...]:
-    return auditors.of(epoch_at(manifest, max(time.time(), manifest.genesis_seconds)))
 
 
 def _signer(statement: Change, domain: Any, signature: str) -> Account | None:

@@ -170,6 +170,10 @@ class EpochLedgerContract(Contract):
         """Return every announcement that was not withdrawn, ascending by activation."""
         return tuple(map(_announcement, self._call("successions")))
 
+    def current_epoch(self) -> int:
+        """Return the epoch that the ledger's clock shows, by its last block."""
+        return int(self._call("currentEpoch"))
+
     def next_succession(self) -> int:
         """Return the number of the next announcement."""
         return int(self._call("nextSuccession"))

@@ -185,6 +185,10 @@ class LedgerClient:
             return ()
         return await self._in_thread(self._ledger.successions)
 
+    async def current_epoch(self) -> int:
+        """Return the epoch that the ledger's clock shows, by its last block."""
+        return await self._in_thread(self._ledger.current_epoch)
+
     async def next_succession(self) -> int:
         """Return the number of the next announcement."""
         return await self._in_thread(self._ledger.next_succession)

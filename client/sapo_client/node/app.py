@@ -123,7 +123,13 @@ class NodeApp:
         self._gossip = open_gossip(context, self._engine, self._beacons)
         self._bonds = auditing.open_bonds(context, self._engine, self._chain)
         self._successions = self._open_successions()
-        self._health = HealthWatch(context, chain=self._chain, learner=self._learner, bond=self._bonds.facts)
+        self._health = HealthWatch(
+            context,
+            chain=self._chain,
+            learner=self._learner,
+            bond=self._bonds.facts,
+            change=self._successions.unfollowed,
+        )
         self._audit = auditing.open_audit(context, self._engine, self._beacons)
         self._ledger = auditing.open_ledger(
             context,

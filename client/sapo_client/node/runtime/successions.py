@@ -23,6 +23,7 @@ from sapo_client.node.runtime.clock import Clock
 from sapo_client.node.runtime.manifests import require_same_suite
 from sapo_client.node.runtime.successor_folder import SuccessorFolder, what_changes
 from sapo_client.observe.events import EventLog
+from sapo_client.observe.health import ChangeFacts
 from sapo_client.swarm.transport import Transport, TransportError
 from sapo_protocol.epochs import epoch_at, epoch_start_seconds
 from sapo_protocol.errors import LocalProtocolError, RemoteProtocolError
@@ -117,12 +118,13 @@ class Successions:
         known_until = self._parts.in_force.known_until
         return known_until is None or epoch <= known_until
 
-    @property
-    def trouble(self) -> str | None:
-        """Why this node cannot go over to the terms that come next, if it cannot."""
+    def unfollowed(self) -> ChangeFacts | None:
+        """Return the first announced terms that this node cannot go over to yet, if there are any."""
+        manifest = self._parts.manifest
         for announcement in self._state.announced:
             if (why := self._trouble_with(announcement)) is not None:
-                return f"{self._name(announcement)}: {why}"
+                epoch = epoch_at(manifest, max(self._parts.clock(), manifest.genesis_seconds))
+                return ChangeFacts(self._name(announcement), why, announcement.activation_epoch - epoch)
         return None
 
     async def run(self) -> None:

@@ -194,7 +194,7 @@ async def test_a_live_swarm_goes_over_to_its_successor_and_replaces_its_auditor(
     kept = zip(before, evidence(old, WORKERS, swarm.epoch), strict=True)
     assert all(0 < then.audits < now.audits and now.bad == 0 for then, now in kept)
     for home in homes:
-        # ignored while a node that has just opened reads the chain, which blames nobody; asked for again after it
+        # ignored until a node that has just opened has read the chain; nobody is to blame
         assert {event["reason"] for event in home.events("refused")} <= {"no_signal", "terms_unknown"}
         # this test turns the clock while a round runs
         assert {event["reason"] for event in home.events("own_rollout_refused")} <= {"epoch_past"}
