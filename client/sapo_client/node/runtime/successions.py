@@ -39,6 +39,9 @@ _LOOKS_PER_EPOCH: Final = 16
 _LONGEST_PAUSE_SECONDS: Final = 30.0
 _SHORTEST_PAUSE_SECONDS: Final = 0.25
 
+_MOST_AT_ONCE: Final = 3
+"""Documents that are asked for at once: they fit into one answer, however long they are."""
+
 _TURN_SHARE: Final = 0.75
 """Of the epochs in which nodes open themselves again: the last one is for whoever was away."""
 
@@ -221,7 +224,7 @@ class Successions:
         peer_id = peers[self._state.round % len(peers)]
         try:
             answer = await parts.transport.request(
-                peer_id, self._protocol, to_page_request(missing[:1]), max_response_bytes=MAX_ANSWER_BYTES
+                peer_id, self._protocol, to_page_request(missing[:_MOST_AT_ONCE]), max_response_bytes=MAX_ANSWER_BYTES
             )
             documents = parse_response(answer)
         except (TransportError, RemoteProtocolError) as error:
